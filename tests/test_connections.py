@@ -122,7 +122,7 @@ def test_answers_have_a_type_that_no_browser_guesses(start, store: Store) -> Non
     (reply,) = parse(raw(server.address, request("/predictions/typed", b"x", "Connection: close")))
     assert reply.text == "<script>"
     assert reply.headers["x-content-type-options"] == "nosniff"
-    assert reply.headers["content-type"] == "application/octet-stream"
+    assert reply.headers["content-type"] == "text/plain; charset=utf-8"
     (bad,) = parse(raw(server.address, b"GARBAGE\r\n\r\n"))
     assert bad.headers["x-content-type-options"] == "nosniff"
 

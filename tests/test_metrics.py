@@ -124,6 +124,29 @@ def test_in_log_mode_there_are_lines_and_the_page_is_empty(torchserve: Callable[
     assert requests.get(server.url("/metrics", "metrics"), timeout=120).text == ""
 
 
+def test_lines_of_a_request_are_written_before_its_answer_where_that_is_asked_for(
+    torchserve: Callable[..., Server],
+) -> None:
+    server = torchserve("async_logging=false\ndisable_system_metrics=true\n")
+    logs = server.cwd / "logs"
+    for count in range(1, 4):
+        request = server.predict("metrics", []).headers["x-request-id"]
+        assert f"requestID:{request}" in (logs / "model_metrics.log").read_text()
+        lines = (logs / "ts_metrics.log").read_text()
+        assert lines.count("ts_inference_requests_total.Count:1.0|#model_name:metrics") == count
+    assert "HandlerTime" not in (logs / "model_metrics.log").read_text(), "the handler is no BaseHandler"
+
+
+def test_the_time_of_a_batch_is_detected_where_nobody_declared_it(
+    torchserve: Callable[..., Server], tmp_path: Path
+) -> None:
+    (tmp_path / "metrics.yaml").write_text(DECLARED)
+    file = f"metrics_config={tmp_path / 'metrics.yaml'}\n"
+    server = torchserve(f"metrics_mode=prometheus\nmodel_metrics_auto_detect=true\n{file}")
+    server.predict("metrics", [])
+    until(lambda: value(server, "PredictionTime", "PredictionTime", ModelName="metrics") > 0, "the time is shown")
+
+
 def test_the_memory_of_workers_is_measured(torchserve: Callable[..., Server]) -> None:
     server = torchserve("metric_time_interval=1\n")
     until(lambda: server.describe("metrics")["workers"][0]["memoryUsage"] > 1_000_000, "the memory is measured")

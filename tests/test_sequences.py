@@ -164,6 +164,8 @@ def test_an_idle_sequence_makes_room(server: Server) -> None:
     model = add(server, maxNumSequence=1, sequenceMaxIdleMSec=200)
     assert say(server, model, "a").json()["count"] == 1
     until(lambda: say(server, model, "b").status_code == 200, "the idle sequence has ended")
+    late = say(server, model, "a")
+    assert late.status_code == 503 and "sequence_expired" in late.text, "nobody remembers what came before"
 
 
 def test_a_sequence_outlives_its_worker(server: Server) -> None:

@@ -75,6 +75,14 @@ def test_batching_that_was_changed_live_survives_a_restart(begin, store: Store) 
     assert batching(third, "echo")["policy"] == "window"
 
 
+def test_a_registration_is_in_a_snapshot_when_it_is_answered(begin, store: Store) -> None:
+    store.mar("echo")
+    server = begin()
+    reply = server.manage("POST", "/models", url="echo.mar", initial_workers=1)
+    assert reply.status_code == 200, reply.text
+    assert "echo.mar" in newest(server).read_text()
+
+
 def test_an_objective_that_was_taken_away_does_not_come_back(begin, store: Store) -> None:
     store.mar("echo", config="batching: {max_batch_size: 4, max_latency_ms: 5000}\n")
     server = begin("--models", "echo=echo.mar")

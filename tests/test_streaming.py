@@ -121,3 +121,14 @@ def test_an_async_handler_serves_requests_that_wait_for_each_other(start, store:
     server = start("serve", store.mar("patient", source=PATIENT, config=config))
     answers = together([lambda: server.predict("patient", b"all 20")] * 20)
     assert sorted(answer.text for answer in answers) == sorted(f"all {k}" for k in range(1, 21))
+
+
+def test_an_archives_stream_is_events_for_who_accepts_them(teller: Server) -> None:
+    def told(then: str) -> requests.Response:
+        return teller.predict("storyteller", story("one\n", "two", then=then), headers={"Accept": "text/event-stream"})
+
+    whole = told("end")
+    assert whole.headers["content-type"] == "text/event-stream" and whole.headers["x-story"] == "yes"
+    assert whole.text == "data: one\ndata: \n\ndata: two\n\ndata: end\n\nevent: end\ndata: \n\n"
+    *_, name, data, _, _ = told("raise").text.split("\n")
+    assert name == "event: error" and json.loads(data.removeprefix("data: "))["message"] == "Prediction failed"

@@ -63,6 +63,7 @@ def batch(
     response_timeout_s: int | None = None,
     startup_timeout_s: int | None = None,
     mix_origins: bool | None = None,
+    openai: str | None = None,
     examples: Sequence[Mapping[str, Any]] | None = None,
 ) -> Callable[[T], T]: ...
 
@@ -82,7 +83,8 @@ def batch(target: Any = None, **options: Any) -> Any:
     `x-jitney-cost`, or by `handle.options(cost=...)`, spares it that. With `padded` the cost is a length, and
     `max_batch_size` limits the number of items times the longest of them: for a function that pads its items to a
     common length. The server then batches similar lengths together.
-    `concurrency` lets one worker run several batches of an `async` function at a time. `examples` are
+    `concurrency` lets one worker run several batches of an `async` function at a time. `openai="embeddings"` makes a
+    function that turns texts into vectors answer OpenAI's clients under `/v1/embeddings`. `examples` are
     arguments of single items, for `jitney check` and for the API's page.
     """
     return _decorate(target, "batch", options)

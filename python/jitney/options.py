@@ -22,6 +22,8 @@ from jitney.tensor import Tensor
 Dims = int | tuple[int, int]
 
 POLICIES = ("adaptive", "window", "opportunistic")
+OPENAI = ("embeddings",)
+"""OpenAI's endpoints that a definition may stand behind."""
 BATCH_SIZE_DEFAULT = 32
 BATCH_SIZE_MAX = 65535
 CONCURRENCY_MAX = 255
@@ -52,6 +54,7 @@ class Options:
     response_timeout_s: int | None = None
     startup_timeout_s: int | None = None
     mix_origins: bool | None = None
+    openai: str | None = None
     examples: Sequence[Mapping[str, Any]] | None = None
     inputs: Mapping[str, Tensor] | None = None
     outputs: Mapping[str, Tensor] | None = None
@@ -65,6 +68,8 @@ class Options:
             _time(self, name)
         if self.policy is not None and self.policy not in POLICIES:
             raise DefinitionError(f"policy must be one of {', '.join(POLICIES)}, not {self.policy!r}")
+        if self.openai is not None and self.openai not in OPENAI:
+            raise DefinitionError(f"openai must be one of {', '.join(OPENAI)}, not {self.openai!r}")
         for name in ("cost", "bucket"):
             _measure(self, name)
         if self.padded not in (None, True, False):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from jitney.definition import Definition
+from jitney.errors import DefinitionError
 from jitney.http import openapi
 from jitney.signature import describe
 from jitney.sizes import sizes
@@ -99,8 +100,25 @@ def api(definition: Definition) -> dict[str, Any]:
         "tensors": {
             one.name: describe(one.tensors, one.shape.takes_any, one.options.dims[0]) for one in definition.endpoints
         },
+        "openai": openai(definition),
         "paths": openapi.paths(definition),
     }
+
+
+def openai(definition: Definition) -> dict[str, str]:
+    """The endpoints that answer as OpenAI's do, by the name of the latter."""
+    found: dict[str, str] = {}
+    for one in definition.endpoints:
+        role = one.options.openai
+        if role is None:
+            continue
+        required = [param for param in one.params if param.required]
+        if len(required) != 1 or required[0].hint not in (str, Any):
+            raise DefinitionError(f"{one.name}: openai={role!r} is for endpoints with one parameter, a text")
+        if role in found:
+            raise DefinitionError(f"{found[role]} and {one.name}: only one endpoint may say openai={role!r}")
+        found[role] = one.name
+    return found
 
 
 def latencies(definition: Definition) -> dict[str, float]:

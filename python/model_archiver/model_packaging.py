@@ -18,22 +18,15 @@ def package_model(args: ModelArchiverConfig, manifest: str) -> str:
     export_path = args.export_path or os.getcwd()
     ModelExportUtils.validate_inputs(args.model_name, export_path)
     ModelExportUtils.check_mar_already_exists(args.model_name, export_path, args.force, args.archive_format)
-    members = ModelExportUtils.gather(args, manifest)
-    return ModelExportUtils.archive(export_path, args.model_name, members, args.archive_format)
+    members = ModelExportUtils.gather(args)
+    return ModelExportUtils.archive(export_path, args.model_name, members, manifest, args.archive_format)
 
 
 def generate_model_archive(config: ModelArchiverConfig | None = None) -> None:
-    """Writes the archive of ``config``; without one, of this process's command line, whose errors exit with 1."""
+    """Writes the archive of ``config``; without one, of this process's command line."""
     given = config or ArgParser.export_model_args_parser()
-
-    def package() -> str:
-        return package_model(given, ModelExportUtils.generate_manifest_json(given))
-
-    if config is not None:
-        package()
-    else:
-        exit_on_error(package, ModelArchiverError)
+    package_model(given, ModelExportUtils.generate_manifest_json(given))
 
 
 if __name__ == "__main__":
-    generate_model_archive()
+    exit_on_error(generate_model_archive, ModelArchiverError)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,7 +11,7 @@ from model_archiver.manifest_components.manifest import Manifest, RuntimeType
 from model_archiver.manifest_components.model import Model
 from model_archiver.model_archiver_config import ModelArchiverConfig
 from model_archiver.model_archiver_error import ModelArchiverError
-from model_archiver.packing import FORMATS, FileRules, Members, check_name, check_overwrite, write
+from model_archiver.packing import FORMATS, FileRules, Members, check_name, check_overwrite, write, write_directory
 
 STOCK = {
     "base_handler",
@@ -99,20 +100,39 @@ class ModelExportUtils(FileRules):
         return str(Manifest(args.runtime, ModelExportUtils.generate_model(args)))
 
     @staticmethod
-    def gather(config: ModelArchiverConfig, manifest: str) -> Members:
-        """Every file of the archive, the manifest included."""
+    def gather(config: ModelArchiverConfig) -> Members:
+        """Every file of the archive but the manifest."""
         members = Members()
         for flag in ("serialized_file", "model_file", "requirements_file", "config_file"):
             members.add(getattr(config, flag), "--" + flag.replace("_", "-"))
         members.add(ModelExportUtils.handler_file(config.handler, config.runtime), "--handler")
         members.add_list(config.extra_files)
-        members.files["MAR-INF/MANIFEST.json"] = manifest.encode()
         return members
 
     @staticmethod
-    def archive(export_path: str, model_name: str, members: Members, archive_format: str = "default") -> str:
-        """Writes the archive; returns where it is."""
-        path = ModelExportUtils.get_archive_export_path(export_path, model_name, archive_format)
-        os.makedirs(export_path, exist_ok=True)
+    def copy_artifacts(model_name: str, runtime: str, **files: str | None) -> str:
+        """A new directory with copies of these files, named by flag, as `archive` packs it."""
+        members = Members()
+        for flag, path in files.items():
+            if path and flag == "handler":
+                path = ModelExportUtils.handler_file(path, runtime)
+            if flag == "extra_files":
+                members.add_list(path)
+            else:
+                members.add(path, "--" + flag.replace("_", "-"))
+        model_path = os.path.join(tempfile.mkdtemp(), model_name)
+        os.makedirs(model_path)
+        write_directory(members, model_path)
+        return model_path
+
+    @staticmethod
+    def archive(
+        export_file: str, model_name: str, model_path: str | Members, manifest: str, archive_format: str = "default"
+    ) -> str:
+        """Writes the archive of a directory's files, or of files wherever they are; returns where it is."""
+        members = model_path if isinstance(model_path, Members) else Members.of_directory(model_path)
+        members.files["MAR-INF/MANIFEST.json"] = manifest.encode()
+        path = ModelExportUtils.get_archive_export_path(export_file, model_name, archive_format)
+        os.makedirs(export_file, exist_ok=True)
         write(members, path, model_name, archive_format)
         return path

@@ -70,6 +70,13 @@ class Members:
     def __init__(self) -> None:
         self.files: dict[str, str | bytes] = {}
 
+    @classmethod
+    def of_directory(cls, path: str) -> Members:
+        """All files of a directory by their paths in it."""
+        members = cls()
+        members._add_extra(path)
+        return members
+
     def add(self, path: str | None, flag: str) -> str | None:
         """Adds the file of a flag, if it was given; returns its name inside the archive."""
         if not path:
@@ -110,7 +117,7 @@ def write(members: Members, path: str, name: str, archive_format: str) -> None:
         if archive_format == "tgz":
             _write_tgz(members, made, name)
         elif archive_format == "no-archive":
-            _write_directory(members, made)
+            write_directory(members, made)
         else:
             stored = archive_format == "zip-store"
             _write_zip(members, made, zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED)
@@ -137,7 +144,8 @@ def _write_tgz(members: Members, path: str, top: str) -> None:
             archive.add(source, f"{top}/{name}", recursive=False)
 
 
-def _write_directory(members: Members, root: str) -> None:
+def write_directory(members: Members, root: str) -> None:
+    """Copies all files below a directory."""
     for name, source in sorted(members.files.items()):
         path = os.path.join(root, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 import wire
 
+import workflow_archiver
 from model_archiver import ModelArchiver, ModelArchiverConfig, model_packaging
 from model_archiver.manifest_components.manifest import RuntimeType
 from model_archiver.model_archiver_error import ModelArchiverError
@@ -143,3 +145,22 @@ def test_a_configuration_can_stand_in_for_the_command_line(yard, monkeypatch):
     monkeypatch.setattr(model_packaging.ArgParser, "export_model_args_parser", staticmethod(config))
     model_packaging.generate_model_archive()
     assert manifest("out/new/mod.mar")["model"]["modelVersion"] == "1.5"
+
+
+def test_the_command_in_python_raises_what_the_original_raises(yard, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["torch-model-archiver", "--model-name", "a b", "-v", "1", "--handler", "h"])
+    with pytest.raises(ModelArchiverError, match="model name"):
+        model_packaging.generate_model_archive()
+
+
+def test_artifacts_can_be_copied_and_then_packed(yard):
+    utils = model_packaging.ModelExportUtils
+    copied = utils.copy_artifacts("mod", "python", handler="sub/handler.py", extra_files="extra", model_file=None)
+    assert sorted(os.listdir(copied)) == ["deep", "handler.py", "top.txt"]
+    given = config(model_name="mod", handler="sub/handler.py")
+    utils.archive("out", "mod", copied, utils.generate_manifest_json(given))
+    assert set(zipped("out/mod.mar")) == {"MAR-INF/MANIFEST.json", "handler.py", "top.txt", "deep/low.txt"}
+
+
+def test_the_workflow_archiver_has_the_version_of_its_last_release():
+    assert workflow_archiver.__version__ == "0.2.15"

@@ -12,6 +12,7 @@ import socket
 import struct
 import sys
 import threading
+import types
 
 import pytest
 import wire
@@ -373,6 +374,17 @@ def test_the_launcher_is_called_as_torchserves(monkeypatch):
     assert ran[4] == ["--start", "--model-store", "store"], "tokens are asked for and the model API is off"
 
 
+def test_the_launcher_returns_where_the_server_does_not_start(monkeypatch, capsys):
+    launcher = importlib.import_module("ts.launcher")
+    monkeypatch.setenv("JITNEY_BIN", "jitney")
+    monkeypatch.setattr(launcher.subprocess, "run", lambda command, **_: None)
+    failed = types.SimpleNamespace(stdout=io.StringIO("cannot listen on port 8080\n"))
+    monkeypatch.setattr(launcher.subprocess, "Popen", lambda command, **_: failed)
+    lines = launcher.start("store")
+    assert lines.get(timeout=wire.PATIENCE_SECONDS) is None
+    assert "cannot listen" in capsys.readouterr().out
+
+
 class Started:
     """A server that came up and says no more."""
 
@@ -407,3 +419,26 @@ def test_text_is_cut_into_tokens_and_groups_of_them():
     for wrong in (("spacy",), ("basic_english", "de")):
         with pytest.raises(ValueError):
             text_utils.get_tokenizer(*wrong)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ts.metrics.metric_abstract",
+        "ts.metrics.metric_cache_abstract",
+        "ts.model_server",
+        "ts.torch_handler.unit_tests.test_utils.model_dir",
+        "ts.utils.timeit_decorator",
+        "workflow_archiver.arg_parser",
+        "workflow_archiver.manifest_components.manifest",
+        "workflow_archiver.version",
+    ],
+)
+def test_modules_that_torchserves_tests_import_are_there(name):
+    assert importlib.import_module(name)
+
+
+def test_an_answer_in_torchserves_wire_format_can_be_added_to():
+    answer = otf.create_predict_response(["OK"], {0: "id"}, "success", 200)
+    assert isinstance(answer, bytearray) and answer.endswith(sized(b"OK") + END)
+    assert isinstance(otf.create_load_model_response(200, "loaded"), bytearray)

@@ -35,7 +35,7 @@ class AsyncService:
         """Serves until the frontend has disconnected, which ends the process."""
         asyncio.run(self._serve())
 
-    async def predict(self, batch: list[dict[str, Any]]) -> bytes:
+    async def predict(self, batch: list[dict[str, Any]]) -> bytearray:
         """Answers a batch, with a context of its own: others are under way."""
         one = copy.copy(self.service)
         one._context = copy.copy(self.service.context)

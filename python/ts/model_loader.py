@@ -39,9 +39,9 @@ class TsModelLoader(ModelLoader):
         self,
         model_name: str,
         model_dir: str,
-        handler: str,
-        gpu_id: int | None,
-        batch_size: int | None,
+        handler: str | None = None,
+        gpu_id: int | None = None,
+        batch_size: int | None = None,
         envelope: str | None = None,
         limit_max_image_pixels: bool = True,
         metrics_cache: Any = None,
@@ -57,7 +57,7 @@ class TsModelLoader(ModelLoader):
         )  # fmt: skip
         if model_dir not in sys.path:
             sys.path.append(model_dir)
-        entry_point: Any = load_entry_point(handler, service.context)
+        entry_point: Any = load_entry_point(handler or "", service.context)
         if envelope:
             entry_point = in_envelope(envelope, entry_point)
         service._entry_point = entry_point

@@ -88,7 +88,7 @@ class Service:
             rows.append({p["name"]: p["value"] for p in parameters})
         return processors, rows, request_ids
 
-    def predict(self, batch: Batch) -> bytes:
+    def predict(self, batch: Batch) -> bytearray:
         """Answers a batch of TorchServe's frontend, in the frontend's wire format."""
         rows = self.bind(batch)
         started = time.perf_counter()
@@ -106,12 +106,12 @@ class Service:
             context.metrics.set_request_ids(context.request_ids)
         return rows
 
-    def failed_answer(self, error: Exception) -> bytes:
+    def failed_answer(self, error: Exception) -> bytearray:
         """The answer to a batch whose handler raised; the log gets the traceback."""
         logger.error("Invoking custom service failed.", exc_info=error)
         return self._failed(failure_of(error))
 
-    def answer(self, outputs: Any, count: int, started: float) -> bytes:
+    def answer(self, outputs: Any, count: int, started: float) -> bytearray:
         """The answer to a batch whose handler returned, and how long it took as a metric."""
         metrics, request_ids = self._context.metrics, self._context.request_ids or {}
         if metrics is not None:
@@ -122,7 +122,7 @@ class Service:
             return self._failed(failure)
         return create_predict_response(outputs, request_ids, PREDICTION_SUCCESS, 200, context=self._context)
 
-    def _failed(self, failure: BatchFailure) -> bytes:
+    def _failed(self, failure: BatchFailure) -> bytearray:
         status = failure.status or FAILURE_STATUS.get(failure.cause, 503)
         return create_predict_response(None, self._context.request_ids or {}, failure.message, status)
 

@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
-from dataclasses import dataclass
 from typing import Any
 
-from model_archiver.manifest_components.manifest import created_on
 from model_archiver.packing import FileRules, Members, check_name, check_overwrite, write
-from model_archiver.version import __version__
+from workflow_archiver.manifest_components.manifest import Manifest
+from workflow_archiver.manifest_components.workflow import Workflow
 from workflow_archiver.workflow_archiver_error import WorkflowArchiverError
-
-
-@dataclass
-class Workflow:
-    """The workflow of a manifest."""
-
-    workflow_name: str
-    spec_file: str | None
-    handler: str | None = None
-
-    def to_dict(self) -> dict[str, str]:
-        """The entries as they are written; what is not there is left out."""
-        entries = {"workflowName": self.workflow_name, "specFile": self.spec_file, "handler": self.handler}
-        return {key: value for key, value in entries.items() if value is not None}
 
 
 class WorkflowExportUtils(FileRules):
@@ -58,9 +42,7 @@ class WorkflowExportUtils(FileRules):
     @staticmethod
     def generate_manifest_json(args: Any) -> str:
         """The manifest as text."""
-        workflow = WorkflowExportUtils.generate_workflow(args).to_dict()
-        manifest = {"createdOn": created_on(), "workflow": workflow, "archiverVersion": __version__}
-        return json.dumps(manifest, indent=2)
+        return str(Manifest(WorkflowExportUtils.generate_workflow(args)))
 
     @staticmethod
     def gather(args: Any, manifest: str) -> Members:

@@ -20,9 +20,13 @@ use zip::CompressionMethod;
 use crate::console;
 use crate::failure::Failure;
 use crate::flags::archive::{ArchiveFlags, ArchiveWorkflowFlags, PackFormat};
+use crate::torchserve::VERSION;
 use handler::ArchivedHandler;
 use members::ArchiveMembers;
 use output::{ArchiveOutput, Packing};
+
+/// The last release of TorchServe's workflow archiver.
+const WORKFLOW_VERSION: &str = "0.2.15";
 
 /// The rule for names of models and workflows.
 const NAME: &str = r"^[A-Za-z0-9][A-Za-z0-9_\-.]*$";
@@ -66,7 +70,7 @@ fn archive_model(flags: &ArchiveFlags, now: SystemTime) -> Result<(), Failure> {
     ];
     let runtime = flags.runtime.to_possible_value();
     let runtime = runtime.as_ref().map(PossibleValue::get_name);
-    members.set("MAR-INF/MANIFEST.json", manifest::text(now, runtime, "model", fields));
+    members.set("MAR-INF/MANIFEST.json", manifest::text(now, runtime, "model", VERSION, fields));
     write(&output, &members)
 }
 
@@ -81,7 +85,10 @@ fn archive_workflow(flags: &ArchiveWorkflowFlags, now: SystemTime) -> Result<(),
     members.add_list(flags.extra_files.as_deref().unwrap_or_default())?;
     let name = Some(flags.workflow_name.as_str().into());
     let fields = [("workflowName", name), ("specFile", spec), ("handler", handler)];
-    members.set("WAR-INF/MANIFEST.json", manifest::text(now, None, "workflow", fields));
+    members.set(
+        "WAR-INF/MANIFEST.json",
+        manifest::text(now, None, "workflow", WORKFLOW_VERSION, fields),
+    );
     write(&output, &members)
 }
 

@@ -25,7 +25,7 @@ use std::time::SystemTime;
 use jitney_engine::Engine;
 use jitney_server::auth::{KeyStrength, TokenClock, Tokens};
 use jitney_server::metrics::MeterPlan;
-use jitney_server::{AccessLog, Meter, Server};
+use jitney_server::{AccessLog, Meter, Server, WriteTime};
 use rustix::process::DumpableBehavior;
 
 use crate::env::Env;
@@ -124,7 +124,7 @@ async fn serve_until_signal(
         signals.watch_stdin().map_err(cannot("watch standard input"))?;
     }
     let mut config = plan.server.clone();
-    config.access_log = access_log(plan);
+    config.access_log = access_log(plan, meter.log_time());
     config.meter = Arc::clone(meter);
     let tokens = tokens(plan)?;
     config.plugins = tokio::select! {
@@ -141,7 +141,7 @@ async fn serve_until_signal(
         loaded = loading::load(plan, engine, &packer) => loaded?,
         () = signals.first() => return Ok(()),
     };
-    let mut recorder = plan.snapshots.as_ref().map(|all| SnapshotRecorder::start(all, engine));
+    let recorder = plan.snapshots.as_ref().map(|all| SnapshotRecorder::start(all, engine));
     // Only now: a start that fails must not replace the keys of a running server.
     if let Some(tokens) = tokens {
         tokens.issue().map_err(cannot("write the key file"))?;
@@ -155,9 +155,9 @@ async fn serve_until_signal(
     }
     greeting::ready(plan, &server, engine, logs);
     let ended = async {
-        match &mut recorder {
+        match recorder {
             None => signals.first().await,
-            Some(recorder) => {
+            Some(mut recorder) => {
                 tokio::select! {
                     () = signals.first() => {}
                     () = recorder.write_changes() => {}
@@ -201,9 +201,9 @@ fn meter(metrics: MeterPlan, style: &Style) -> std::io::Result<Meter> {
 }
 
 /// If the access log cannot be opened, the server starts with a warning.
-fn access_log(plan: &ServerPlan) -> Option<Arc<AccessLog>> {
+fn access_log(plan: &ServerPlan, time: WriteTime) -> Option<Arc<AccessLog>> {
     let sink = plan.access_log.then(|| logs::access_sink(&plan.logs.style))?;
-    let opened = sink.and_then(AccessLog::new);
+    let opened = sink.and_then(|sink| AccessLog::new(sink, time));
     opened.map(Arc::new).inspect_err(|error| tracing::warn!(%error, "requests are not logged")).ok()
 }
 

@@ -245,6 +245,11 @@ pub trait DecodedInput: Any + fmt::Debug + Send + Sync {
     /// Whether it is a part of a request.
     fn is_part(&self) -> bool;
 
+    /// Whether it is answered with tensors, which a worker process sends raw.
+    fn wants_tensors(&self) -> bool {
+        false
+    }
+
     /// Writes for a worker process how it is to be answered, and what its data looks like.
     fn put_meta(&self, out: &mut BytesMut);
 

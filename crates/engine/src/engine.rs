@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::watch;
 
 pub use self::plugins::PluginPlan;
 use self::plugins::RunningPlugins;
@@ -21,6 +20,7 @@ pub use self::registrar::{EngineConfig, Registered};
 use self::workflows::Workflows;
 use crate::admission::Admission;
 use crate::call::SequenceHeaders;
+use crate::changes::ChangeRecorder;
 use crate::error::{LookupError, RegisterError, ScaleError, UnregisterError};
 use crate::local::LoadedModel;
 use crate::model::Model;
@@ -177,9 +177,14 @@ impl Engine {
         self.models.unregister(name, version).await
     }
 
-    /// A counter that moves after every change of models, workers or batching.
-    pub fn changes(&self) -> watch::Receiver<u64> {
-        self.models.changes.watch()
+    /// For whoever keeps a record of all changes of models, workers and batching.
+    pub fn record_changes(&self) -> ChangeRecorder {
+        self.models.changes.recorder()
+    }
+
+    /// Waits until all changes so far are in the record, if somebody keeps one.
+    pub async fn changes_recorded(&self) {
+        self.models.changes.recorded().await;
     }
 
     /// The workflow of this name.

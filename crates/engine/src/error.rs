@@ -102,6 +102,9 @@ pub enum SequenceRejection {
         /// Waiting requests of a sequence (`maxSequenceJobQueueSize`).
         most: u64,
     },
+    /// Its sequence was silent for too long, or lasted too long, and is over.
+    #[error("this sequence is over")]
+    Expired,
 }
 
 /// Why a name does not lead to a model.

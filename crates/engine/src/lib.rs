@@ -34,6 +34,7 @@ mod transfers;
 mod value_bytes;
 pub mod workflow;
 
+pub use changes::ChangeRecorder;
 pub use engine::{Engine, EngineConfig, PluginPlan, Registered};
 pub use histogram::Distribution;
 pub use jitney_batcher::{CurvePoint, Decision, DecisionKind, DispatchReason, Policy, Rejection};

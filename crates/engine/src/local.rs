@@ -93,13 +93,14 @@ pub trait LocalModel: Send + Sync + 'static {
     /// One item to warm up and measure the model with, if one can be made up.
     fn sample(&self) -> Option<Decoded>;
 
-    /// Stores what a worker process gave for a part of a request; the answer to the whole once no part
-    /// is missing, an empty one before. Answers call the model by `name` and `version`.
-    fn put_together(
+    /// Reads the tensors that a worker process gave for a request that wants them, or for a part of one;
+    /// the answer to the whole once no part is missing, an empty one before. Answers call the model by
+    /// `name` and `version`.
+    fn finish(
         &self,
         name: &str,
         version: &str,
-        part: &dyn DecodedInput,
+        input: &dyn DecodedInput,
         output: Output,
     ) -> ItemOutcome;
 }

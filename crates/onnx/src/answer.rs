@@ -8,14 +8,14 @@ use bytes::Bytes;
 use serde::ser::{Serialize, SerializeSeq, Serializer};
 
 use super::card::OutputKind;
+use super::elements::Number;
 use super::labels::Ranking;
 use super::model::OnnxModel;
 use super::request::{BodyForm, DecodedRequest};
-use super::tensor::{Tensor, TensorData};
-use super::wire;
+use super::tensor::Tensor;
 use jitney_engine::call::Output;
 use jitney_engine::outcome::{Cause, ItemOutcome, ModelFailure};
-use jitney_engine::tensors::Datatype;
+use jitney_engine::tensors::{Datatype, NamedTensor, strings};
 
 /// The name and version under which answers speak of the model.
 #[derive(Clone, Debug)]
@@ -52,17 +52,42 @@ pub(super) fn answer(
         (BodyForm::OpenInference { id, outputs: requested }, _) => {
             open_inference(model, served, id.as_deref(), requested, outputs)
         }
-        (BodyForm::Tensors, _) => Ok(wire::outputs(outputs)),
+        (BodyForm::Tensors { outputs: requested }, _) => {
+            return tensors(model, requested, outputs);
+        }
         (BodyForm::Plain, OutputKind::Tensors) => plain(model, request, outputs),
         (BodyForm::Plain, OutputKind::Labels(ranking)) => labelled(ranking, request, outputs),
     };
     let headers = vec![("Content-Type".to_owned(), "application/json".to_owned())];
-    match body {
-        Ok(body) => Ok(Output { status: None, headers, body: Bytes::from(body), tensors: None }),
-        Err(message) => {
-            Err(ModelFailure { cause: Cause::UnsupportedOutput, status: None, message })
-        }
-    }
+    let body = body.map_err(unsupported)?;
+    Ok(Output { status: None, headers, body: Bytes::from(body), tensors: None })
+}
+
+/// Of all outputs those that were requested; all where none was.
+fn tensors(
+    model: &OnnxModel,
+    requested: &[usize],
+    outputs: &[Tensor],
+) -> Result<Output, ModelFailure> {
+    let all: Vec<usize> = (0..outputs.len()).collect();
+    let chosen = if requested.is_empty() { &all[..] } else { requested };
+    let chosen = chosen.iter().filter_map(|place| outputs.get(*place).cloned());
+    named(model, requested, chosen.collect())
+}
+
+/// The answer in tensors, once only what was requested is left.
+pub(super) fn named(model: &OnnxModel, requested: &[usize], outputs: Vec<Tensor>) -> ItemOutcome {
+    let name = |place: usize| {
+        let spec = model.signature.outputs.get(*requested.get(place).unwrap_or(&place));
+        spec.map_or("", |spec| &spec.name)
+    };
+    let tensors = outputs.into_iter().enumerate().map(|(place, it)| it.named(name(place)));
+    let tensors = tensors.collect::<Result<Box<[NamedTensor]>, String>>().map_err(unsupported)?;
+    Ok(Output { tensors: Some(tensors), ..Output::default() })
+}
+
+fn unsupported(message: String) -> ModelFailure {
+    ModelFailure { cause: Cause::UnsupportedOutput, status: None, message }
 }
 
 fn open_inference(
@@ -129,24 +154,27 @@ fn write(answer: &impl Serialize) -> Result<Vec<u8>, String> {
     serde_json::to_vec(answer).map_err(|error| error.to_string())
 }
 
-/// A part of a tensor that is written as nested lists of this shape.
-#[derive(Clone, Copy)]
+/// A tensor that is written as lists.
 pub(super) struct NestedLists<'a> {
     tensor: &'a Tensor,
-    shape: Shape<'a>,
-    start: usize,
+    /// The elements of BYTES, which cannot be found by their position otherwise.
+    texts: Vec<&'a [u8]>,
+    shape: &'a [usize],
+    flat: bool,
 }
 
+/// A part of it, from this element on.
 #[derive(Clone, Copy)]
-enum Shape<'a> {
-    Nested(&'a [usize]),
-    Flat,
+struct NestedList<'a> {
+    of: &'a NestedLists<'a>,
+    shape: &'a [usize],
+    start: usize,
 }
 
 impl<'a> NestedLists<'a> {
     /// All elements in one list.
     pub(super) fn flat(tensor: &'a Tensor) -> Self {
-        Self { tensor, shape: Shape::Flat, start: 0 }
+        Self { flat: true, ..Self::of(tensor, false) }
     }
 
     /// Lists as deep as the tensor, or one less where the tensor is a single item that came bare.
@@ -155,44 +183,53 @@ impl<'a> NestedLists<'a> {
             [1, item @ ..] if bare => item,
             shape => shape,
         };
-        Self { tensor, shape: Shape::Nested(shape), start: 0 }
+        let texts = match tensor.datatype() {
+            Datatype::Bytes => strings(tensor.data()).collect(),
+            _ => Vec::new(),
+        };
+        Self { tensor, texts, shape, flat: false }
     }
 
-    fn list<S: Serializer>(
-        self,
-        serializer: S,
-        length: usize,
-        below: &'a [usize],
-    ) -> Result<S::Ok, S::Error> {
-        let width: usize = below.iter().product();
-        let mut list = serializer.serialize_seq(Some(length))?;
-        for place in 0..length {
-            let start = self.start + place * width;
-            list.serialize_element(&Self { shape: Shape::Nested(below), start, ..self })?;
-        }
-        list.end()
-    }
-
-    fn element<S: Serializer>(self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.tensor.data() {
-            TensorData::F32(data) => serializer.serialize_f32(data[self.start]),
-            TensorData::I32(data) if self.tensor.datatype() == Datatype::Bool => {
-                serializer.serialize_bool(data[self.start] != 0)
-            }
-            TensorData::I32(data) => serializer.serialize_i32(data[self.start]),
-            TensorData::I8(data) => serializer.serialize_i8(data[self.start]),
-            TensorData::U8(data) => serializer.serialize_u8(data[self.start]),
+    fn element<S: Serializer>(&self, place: usize, serializer: S) -> Result<S::Ok, S::Error> {
+        let datatype = self.tensor.datatype();
+        let Some(width) = datatype.width() else {
+            let text = self.texts.get(place).copied().unwrap_or_default();
+            return serializer.serialize_str(&String::from_utf8_lossy(text));
+        };
+        let raw = &self.tensor.data()[place * width..][..width];
+        match Number::read(datatype, raw) {
+            Some(Number::Truth(truth)) => serializer.serialize_bool(truth),
+            Some(Number::Whole(whole)) => match i64::try_from(whole) {
+                Ok(whole) => serializer.serialize_i64(whole),
+                Err(_) => serializer.serialize_u64(whole as u64),
+            },
+            Some(Number::Single(number)) => serializer.serialize_f32(number),
+            Some(Number::Double(number)) => serializer.serialize_f64(number),
+            None => serializer.serialize_unit(),
         }
     }
 }
 
 impl Serialize for NestedLists<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.shape {
-            Shape::Flat => self.list(serializer, self.tensor.data().len(), &[]),
-            Shape::Nested([length, below @ ..]) => self.list(serializer, *length, below),
-            Shape::Nested([]) => self.element(serializer),
+        let count = [self.tensor.elements()];
+        let shape = if self.flat { &count[..] } else { self.shape };
+        NestedList { of: self, shape, start: 0 }.serialize(serializer)
+    }
+}
+
+impl Serialize for NestedList<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let [length, below @ ..] = self.shape else {
+            return self.of.element(self.start, serializer);
+        };
+        let width: usize = below.iter().product();
+        let mut list = serializer.serialize_seq(Some(*length))?;
+        for place in 0..*length {
+            let start = self.start + place * width;
+            list.serialize_element(&Self { shape: below, start, ..*self })?;
         }
+        list.end()
     }
 }
 
@@ -206,22 +243,31 @@ mod tests {
 
     #[test]
     fn elements_are_written_flat_nested_or_without_the_batch() {
-        let data = TensorData::F32(vec![1.0, 2.5, f32::NAN, -0.1]);
-        let tensor = Tensor::new(Datatype::Fp32, vec![1, 2, 2], data).expect("four elements");
+        let data = [1.0, 2.5, f32::NAN, -0.1];
+        let tensor = Tensor::of(Datatype::Fp32, vec![1, 2, 2], &data).expect("four elements");
         check(NestedLists::flat(&tensor), "[1.0,2.5,null,-0.1]");
         check(NestedLists::of(&tensor, false), "[[[1.0,2.5],[null,-0.1]]]");
         check(NestedLists::of(&tensor, true), "[[1.0,2.5],[null,-0.1]]");
     }
 
     #[test]
-    fn truth_values_are_written_as_such() {
-        let tensor = Tensor::new(Datatype::Bool, vec![2], TensorData::I32(vec![0, 1]));
-        check(NestedLists::of(&tensor.expect("two elements"), false), "[false,true]");
+    fn every_type_is_written_as_json_has_it() {
+        let raw = |datatype, shape: &[usize], data: &'static [u8]| {
+            Tensor::new(datatype, shape.to_vec(), Bytes::from_static(data)).expect("filled")
+        };
+        let truths = raw(Datatype::Bool, &[2], &[0, 1]);
+        check(NestedLists::of(&truths, false), "[false,true]");
+        let texts = raw(Datatype::Bytes, &[2, 1], b"\x01\0\0\0a\x02\0\0\0bc");
+        check(NestedLists::of(&texts, false), r#"[["a"],["bc"]]"#);
+        let large = raw(Datatype::Uint64, &[1], &[0xff; 8]);
+        check(NestedLists::of(&large, false), "[18446744073709551615]");
+        let half = raw(Datatype::Fp16, &[1], &[0, 0x3c]);
+        check(NestedLists::of(&half, false), "[1.0]");
     }
 
     #[test]
     fn a_single_number_needs_no_list() {
-        let tensor = Tensor::new(Datatype::Int64, vec![], TensorData::I32(vec![7]));
+        let tensor = Tensor::of(Datatype::Int64, vec![], &[7i64]);
         check(NestedLists::of(&tensor.expect("one element"), true), "7");
     }
 }

@@ -8,13 +8,13 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use rten::RunOptions;
-
 use super::answer::{self, ServedName};
-use super::model::{OnnxModel, OnnxSession};
+use super::engine::EngineWorker;
+use super::model::OnnxModel;
 use super::padding::{self, PaddingRule};
 use super::request::{self, DecodedRequest, TensorInput};
 use super::tensor::{self, Tensor};
+use bytes::BytesMut;
 use jitney_engine::call::{DecodedInput, Output};
 use jitney_engine::local::{Signature, TensorSpec};
 use jitney_engine::outcome::{BatchOutcome, Cause, ItemOutcome, ModelFailure};
@@ -56,27 +56,74 @@ pub(super) fn members<'a>(inputs: &[&'a TensorInput]) -> Vec<BatchMember<'a>> {
 
 /// Runs a batch and writes every answer.
 pub(super) fn run(
-    session: &OnnxSession,
+    model: &OnnxModel,
     served: &ServedName,
     inputs: &[Arc<dyn DecodedInput>],
-    options: &RunOptions,
+    worker: &mut EngineWorker<'_>,
 ) -> BatchOutcome {
     let tensors = inputs.iter().map(|input| request::tensors_of(&**input));
     match tensors.collect::<Option<Vec<&TensorInput>>>() {
-        Some(tensors) => run_tensors(session, served, &tensors, options),
+        Some(tensors) => run_tensors(model, served, &tensors, worker),
         None => BatchOutcome::Failed(raised("a request was decoded for another model".to_owned())),
     }
 }
 
-/// The same for requests that are known to be tensors.
+/// The same for requests that are known to be tensors, or raw bodies that become tensors here.
 pub(super) fn run_tensors(
-    session: &OnnxSession,
+    model: &OnnxModel,
+    served: &ServedName,
+    inputs: &[&TensorInput],
+    worker: &mut EngineWorker<'_>,
+) -> BatchOutcome {
+    if inputs.iter().all(|input| input.shared.raw.is_none()) {
+        return run_prepared(model, served, inputs, worker);
+    }
+    let prepared = prepared(model, inputs);
+    let sound: Vec<&TensorInput> = prepared.iter().flatten().map(AsRef::as_ref).collect();
+    let ran = match sound.is_empty() {
+        true => BatchOutcome::Items(Vec::new()),
+        false => run_prepared(model, served, &sound, worker),
+    };
+    match ran {
+        BatchOutcome::Failed(failure) => BatchOutcome::Failed(failure),
+        BatchOutcome::Items(items) => {
+            let mut items = items.into_iter();
+            let missing = || raised("the model gave too few answers".to_owned());
+            let outcome = |prepared: Result<_, ModelFailure>| {
+                prepared.and_then(|_| items.next().unwrap_or_else(|| Err(missing())))
+            };
+            BatchOutcome::Items(prepared.into_iter().map(outcome).collect())
+        }
+    }
+}
+
+/// Raw bodies made into tensors. One that is bad fails alone.
+fn prepared<'a>(
+    model: &OnnxModel,
+    inputs: &[&'a TensorInput],
+) -> Vec<Result<Cow<'a, TensorInput>, ModelFailure>> {
+    let bodies: Vec<_> = inputs.iter().filter_map(|input| input.shared.raw.as_deref()).collect();
+    let mut tensors = model.card.input.prepare(&bodies).into_iter();
+    let prepare = |input: &'a TensorInput| {
+        if input.shared.raw.is_none() {
+            return Ok(Cow::Borrowed(input));
+        }
+        match tensors.next().unwrap_or_else(|| Err("the body was not prepared".to_owned())) {
+            Ok(tensors) => Ok(Cow::Owned(input.shared.prepared(tensors).into())),
+            Err(message) => Err(ModelFailure { cause: Cause::Stated, status: Some(400), message }),
+        }
+    };
+    inputs.iter().copied().map(prepare).collect()
+}
+
+fn run_prepared(
+    model: &OnnxModel,
     served: &ServedName,
     tensors: &[&TensorInput],
-    options: &RunOptions,
+    worker: &mut EngineWorker<'_>,
 ) -> BatchOutcome {
-    let (members, model) = (members(tensors), &*session.model);
-    match outputs(session, &members, options) {
+    let members = members(tensors);
+    match outputs(model, &members, worker) {
         Err(failure) => BatchOutcome::Failed(failure),
         Ok(outputs) => {
             let mut items = Vec::with_capacity(tensors.len());
@@ -108,45 +155,50 @@ fn outcome(
     answer::answer(model, served, member.request, &outputs)
 }
 
-/// The outputs of each member, in order. Models that do not batch run once per request.
+/// The outputs of each member, in order. Models that do not batch run once per request, and so do
+/// requests that became tensors of different shapes here.
 fn outputs(
-    session: &OnnxSession,
+    model: &OnnxModel,
     members: &[BatchMember<'_>],
-    options: &RunOptions,
+    worker: &mut EngineWorker<'_>,
 ) -> Result<Vec<Vec<Tensor>>, ModelFailure> {
-    let model = &*session.model;
     if !model.signature.batches() {
-        let alone = |member: &BatchMember<'_>| {
-            let tensors: Vec<_> = member.request.tensors.iter().map(Cow::Borrowed).collect();
-            session.run(&tensors, options.clone()).map_err(raised)
-        };
+        let alone = |member: &BatchMember<'_>| worker.run(&member.request.tensors).map_err(raised);
         return members.iter().map(alone).collect();
     }
-    let inputs = joined(model, members)?;
-    let outputs = session.run(&inputs, options.clone()).map_err(raised)?;
-    drop(inputs);
-    apart(model, members, &outputs)
+    let mut answers = Vec::with_capacity(members.len());
+    for together in members.chunk_by(|left, right| model.joins(left.request, right.request)) {
+        let inputs = joined(model, together, worker)?;
+        let outputs = worker.run(&inputs).map_err(raised);
+        worker.give_back(inputs);
+        answers.extend(apart(model, together, &outputs?)?);
+    }
+    Ok(answers)
 }
 
 /// One tensor per input of the model, over all members.
 fn joined<'a>(
     model: &OnnxModel,
     members: &[BatchMember<'a>],
-) -> Result<Vec<Cow<'a, Tensor>>, ModelFailure> {
+    worker: &mut EngineWorker<'_>,
+) -> Result<Vec<Tensor>, ModelFailure> {
     let column = |(input, spec): (usize, &TensorSpec)| {
-        let tensor =
-            |member: &BatchMember<'a>| (&member.request.tensors[input], member.rows.clone());
-        let tensors: Vec<_> = members.iter().map(tensor).collect();
-        let joined = match model.card.padding.as_ref() {
-            Some(pads) => padding::join(pads, spec, &tensors),
-            None => tensor::concat(&tensors),
+        let tensor = |member: &BatchMember<'a>| {
+            Some((member.request.tensors.get(input)?, member.rows.clone()))
         };
+        let tensors: Option<Vec<_>> = members.iter().map(tensor).collect();
+        let room = if members.len() > 1 { worker.room() } else { BytesMut::new() };
+        let joined = tensors.and_then(|tensors| match model.card.padding.as_ref() {
+            Some(pads) => padding::join(pads, spec, &tensors, room),
+            None => tensor::concat(&tensors, room),
+        });
         joined.ok_or_else(|| raised("requests of different shapes met".to_owned()))
     };
     model.signature.inputs.iter().enumerate().map(column).collect()
 }
 
-/// Each member's share of every output.
+/// Each member's share of every output, in the memory of the whole. All of it is one member's if that
+/// is alone.
 fn apart(
     model: &OnnxModel,
     members: &[BatchMember<'_>],

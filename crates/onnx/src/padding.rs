@@ -5,9 +5,9 @@
 //! model may be padded at all is for its author to decide; here it is only checked that the rule fits the
 //! model. Nothing is padded that the card does not name.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use bytes::BytesMut;
 use serde::Deserialize;
 
 use super::tensor::{self, Rows, Tensor};
@@ -87,22 +87,23 @@ impl PaddingRule {
 
 /// Rows of tensors joined along their first dimension, the shorter ones filled up; `None` when they
 /// differ in anything else.
-pub(super) fn join<'a>(
+pub(super) fn join(
     pads: &PaddingRule,
     spec: &TensorSpec,
-    tensors: &[Rows<'a>],
-) -> Option<Cow<'a, Tensor>> {
-    let Some(axis) = pads.axis(spec) else { return tensor::concat(tensors) };
+    tensors: &[Rows<'_>],
+    room: BytesMut,
+) -> Option<Tensor> {
+    let Some(axis) = pads.axis(spec) else { return tensor::concat(tensors, room) };
     let length = |tensor: &Tensor| tensor.shape().get(axis).copied();
     let longest = tensors.iter().filter_map(|(tensor, _)| length(tensor)).max()?;
     if tensors.iter().all(|(tensor, _)| length(tensor) == Some(longest)) {
-        return tensor::concat(tensors);
+        return tensor::concat(tensors, room);
     }
     let filled =
         |(tensor, rows): &Rows<'_>| tensor.resized(rows.clone(), axis, longest, pads.value(spec));
     let filled: Vec<Tensor> = tensors.iter().map(filled).collect::<Option<_>>()?;
     let rows: Vec<_> = filled.iter().map(Tensor::all_rows).collect();
-    tensor::concat(&rows).map(|joined| Cow::Owned(joined.into_owned()))
+    tensor::concat(&rows, room)
 }
 
 /// Cuts an output of a batch back to a request's own length; false if it is not as long as the batch.
@@ -127,8 +128,8 @@ pub(super) fn cut(
 /// Whether a tensor of this type can hold the value as it is.
 fn holds(datatype: Datatype, value: f64) -> bool {
     match tensor::whole_range(datatype) {
-        Some((min, max)) => value.fract() == 0.0 && (min..=max).contains(&value),
-        None => value.is_finite(),
+        Some((min, max)) => value.fract() == 0.0 && (min..=max).contains(&(value as i128)),
+        None => value.is_finite() && datatype != Datatype::Bytes,
     }
 }
 

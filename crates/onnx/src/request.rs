@@ -4,10 +4,10 @@
 //! thread that runs it. The parts of a request run in different batches and in any order; the one that
 //! completes the outputs takes them all and brings the answer. A part that runs twice changes nothing.
 
-use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::{Bytes, BytesMut};
 use jitney_engine::call::DecodedInput;
 use jitney_engine::outcome::{Cause, ModelFailure};
 
@@ -26,8 +26,11 @@ pub(super) enum BodyForm {
     },
     /// A list, an object of lists, or a file: answered with lists or labels.
     Plain,
-    /// In a worker process a part of a request, which the server puts together.
-    Tensors,
+    /// Tensors, answered with tensors.
+    Tensors {
+        /// The outputs asked for, by their position in the model; empty for all of them.
+        outputs: Vec<usize>,
+    },
 }
 
 /// A request, or a part of one, as a batch takes it. Clones share the data.
@@ -54,6 +57,8 @@ pub(super) struct RequestPart {
 pub(super) struct DecodedRequest {
     /// One tensor per input of the model, in the model's order, batch dimension included.
     pub tensors: Vec<Tensor>,
+    /// The body of a request that the worker makes into tensors; there are none yet then.
+    pub raw: Option<Bytes>,
     /// How many items it brings; 1 for models that do not batch.
     pub items: u32,
     /// How long its items are, for a model that pads them.
@@ -64,6 +69,30 @@ pub(super) struct DecodedRequest {
     pub bare: bool,
     /// Keeps the shape's group from being given to another shape while the request lives.
     pub claim: Option<GroupClaim>,
+}
+
+impl DecodedRequest {
+    /// One item that the worker prepares.
+    pub(super) fn raw(body: Bytes) -> Self {
+        Self {
+            tensors: Vec::new(),
+            raw: Some(body),
+            items: 1,
+            length: None,
+            form: BodyForm::Plain,
+            bare: true,
+            claim: None,
+        }
+    }
+}
+
+impl DecodedRequest {
+    /// The same once its body has become tensors.
+    pub(super) fn prepared(&self, tensors: Vec<Tensor>) -> Self {
+        let Self { items, length, form, bare, .. } = self;
+        let (form, raw, claim) = (form.clone(), None, None);
+        Self { tensors, raw, items: *items, length: *length, form, bare: *bare, claim }
+    }
 }
 
 impl From<DecodedRequest> for TensorInput {
@@ -127,7 +156,7 @@ pub(super) fn gathered(
     };
     let joined = (0..outputs.len()).map(|output| {
         let tensors: Vec<_> = all.iter().map(|part| part[output].all_rows()).collect();
-        tensor::concat(&tensors).map(Cow::into_owned)
+        tensor::concat(&tensors, BytesMut::new())
     });
     joined.collect::<Option<_>>().map(Some).ok_or_else(uneven)
 }

@@ -5,20 +5,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use jitney_engine::call::{CallRoute, DecodedInput, HeaderBlock, Input, Output, Parameter};
+use jitney_engine::call::{CallRoute, DecodedInput, HeaderBlock, Input, Output};
 use jitney_engine::local::{
-    Batches, Decoded, Dim, LoadedModel, LocalModel, LocalRuntime, LocalSession, Signature,
-    TensorSpec,
+    Batches, Decoded, LoadedModel, LocalModel, LocalRuntime, LocalSession, Signature,
 };
 use jitney_engine::outcome::{Cause, ItemOutcome, ModelFailure};
-use rten::{RunOptions, ThreadPool};
-use serde_json::json;
+use jitney_engine::tensors::TensorRequest;
 
 use super::answer::{self, ServedName};
 use super::batch;
 use super::decode::decode;
 use super::model::{OnnxModel, OnnxSession};
-use super::request::{self, TensorInput};
+use super::probe;
+use super::request::{self, BodyForm, TensorInput};
 use super::wire;
 
 /// What the engine needs to serve `.onnx` files.
@@ -28,15 +27,6 @@ pub const RUNTIME: LocalRuntime =
 /// The version of models whose card names none, as TorchServe's archiver has it.
 const VERSION_DEFAULT: &str = "1.0";
 
-/// Threads that one batch may use. One is right where several workers share the cores.
-const THREADS: usize = 1;
-
-/// The most numbers made up for a sample.
-const SAMPLE_NUMBERS_MAX: usize = 1 << 20;
-
-/// The length of a sample that may have any.
-const SAMPLE_LENGTH: usize = 32;
-
 fn load(path: &Path) -> Result<LoadedModel, String> {
     let session = OnnxSession::open(path).map_err(|error| error.to_string())?;
     Ok(session.into())
@@ -45,11 +35,6 @@ fn load(path: &Path) -> Result<LoadedModel, String> {
 fn describe(path: &Path, signature: Signature) -> Result<Arc<dyn LocalModel>, String> {
     let model = OnnxModel::described(path, signature).map_err(|error| error.to_string())?;
     Ok(model)
-}
-
-/// The threads that run the batches of one worker.
-pub(super) fn pool() -> Arc<ThreadPool> {
-    Arc::new(ThreadPool::with_num_threads(THREADS))
 }
 
 impl From<OnnxSession> for LoadedModel {
@@ -98,41 +83,44 @@ impl LocalModel for OnnxModel {
 
     fn sample(&self) -> Option<Decoded> {
         let padded = self.card.padding.as_ref().map(|pads| pads.dimension.as_str());
-        let decoded = self.decode(zeros(&self.signature, padded)?).ok()?;
+        let decoded = self.decode(sample(&self.signature, padded)?).ok()?;
         (decoded.items == 1).then_some(decoded)
     }
 
-    fn put_together(
+    fn finish(
         &self,
         name: &str,
         version: &str,
-        part: &dyn DecodedInput,
+        input: &dyn DecodedInput,
         output: Output,
     ) -> ItemOutcome {
         let unreadable = || {
-            let message = "the outputs of a part do not read as tensors".to_owned();
+            let message = "the worker's outputs do not read as tensors".to_owned();
             ModelFailure { cause: Cause::Raised, status: None, message }
         };
-        let part = request::tensors_of(part).ok_or_else(unreadable)?;
+        let input = request::tensors_of(input).ok_or_else(unreadable)?;
         let outputs = wire::read_outputs(&output.body).ok_or_else(unreadable)?;
-        match request::gathered(&[part], &outputs)? {
-            None => Ok(Output::default()),
-            Some(all) => {
-                let served = ServedName { name: name.to_owned(), version: version.to_owned() };
-                answer::answer(self, &served, &part.shared, &all)
+        let all = match (&input.part, &input.shared.form) {
+            (Some(_), _) => match request::gathered(&[input], &outputs)? {
+                None => return Ok(Output::default()),
+                Some(all) => all,
+            },
+            (None, BodyForm::Tensors { outputs: requested }) => {
+                return answer::named(self, requested, outputs);
             }
-        }
+            (None, BodyForm::OpenInference { .. } | BodyForm::Plain) => outputs,
+        };
+        let served = ServedName { name: name.to_owned(), version: version.to_owned() };
+        answer::answer(self, &served, &input.shared, &all)
     }
 }
 
 impl LocalSession for OnnxSession {
     fn run_batches(&self, name: &str, version: &str, batches: Batches) {
         let served = ServedName { name: name.to_owned(), version: version.to_owned() };
-        let pool = pool();
-        let options = RunOptions::default().with_thread_pool(Some(Arc::clone(&pool)));
-        // The loop runs inside the pool: a batch then starts where it arrives instead of being handed
-        // to the pool's thread and back.
-        pool.run(|| batches.run(|inputs| batch::run(self, &served, inputs, &options)));
+        self.engine.in_worker(|worker| {
+            batches.run(|inputs| batch::run(&self.model, &served, inputs, worker));
+        });
     }
 }
 
@@ -150,6 +138,10 @@ impl DecodedInput for TensorInput {
         self.part.is_some()
     }
 
+    fn wants_tensors(&self) -> bool {
+        matches!(self.shared.form, BodyForm::Tensors { .. } | BodyForm::OpenInference { .. })
+    }
+
     fn put_meta(&self, out: &mut BytesMut) {
         wire::put_meta(self, out);
     }
@@ -164,42 +156,25 @@ impl DecodedInput for TensorInput {
 }
 
 /// One item of zeros, where every dimension has a size but the batch and the one that is padded.
-fn zeros(signature: &Signature, padded: Option<&str>) -> Option<Input> {
+fn sample(signature: &Signature, padded: Option<&str>) -> Option<Input> {
     if !signature.batches() {
         return None;
     }
-    let inputs: Option<Vec<_>> = signature.inputs.iter().map(|spec| zero(spec, padded)).collect();
-    let body = json!({ "inputs": inputs? }).to_string();
-    let route = CallRoute { open_inference: true, ..CallRoute::default() };
-    let parameter = Parameter {
-        name: "body".into(),
-        content_type: "application/json".into(),
-        value: body.into_bytes().into(),
-    };
+    let named = signature.inputs.iter().zip(probe::zeros(signature, padded, 1)?);
+    let inputs = named.map(|(spec, tensor)| tensor.named(&spec.name).ok());
+    let request = TensorRequest { inputs: inputs.collect::<Option<_>>()?, outputs: Vec::new() };
     Some(Input {
         id: "jitney-sample".to_owned(),
         headers: HeaderBlock::new(),
-        route,
-        parameters: vec![parameter],
-        tensors: None,
+        route: CallRoute::default(),
+        parameters: Vec::new(),
+        tensors: Some(Arc::new(request)),
     })
-}
-
-fn zero(spec: &TensorSpec, padded: Option<&str>) -> Option<serde_json::Value> {
-    let sizes = spec.shape.as_ref()?.iter().enumerate().map(|(place, dim)| match dim {
-        Dim::Fixed(size) => Some(*size),
-        Dim::Open(_) if place == 0 => Some(1),
-        Dim::Open(name) => (padded == Some(name)).then_some(SAMPLE_LENGTH),
-    });
-    let shape = sizes.collect::<Option<Vec<usize>>>()?;
-    let count = shape.iter().try_fold(1usize, |count, size| count.checked_mul(*size))?;
-    let data = (count <= SAMPLE_NUMBERS_MAX).then(|| vec![0; count])?;
-    let datatype = spec.datatype.as_str();
-    Some(json!({ "name": spec.name, "shape": shape, "datatype": datatype, "data": data }))
 }
 
 #[cfg(test)]
 mod tests {
+    use jitney_engine::local::{Dim, TensorSpec};
     use jitney_engine::tensors::Datatype;
 
     use super::*;
@@ -213,13 +188,14 @@ mod tests {
         };
         let open = |name: &str| Dim::Open(name.to_owned());
         let signature = |shape| Signature { inputs: vec![spec(shape)], outputs: Vec::new() };
-        let fixed = zeros(&signature(vec![open("n"), Dim::Fixed(3)]), None).unwrap();
-        let body: serde_json::Value = serde_json::from_slice(&fixed.parameters[0].value).unwrap();
-        assert_eq!(body["inputs"][0]["shape"], json!([1, 3]));
+        let shape = |input: Option<Input>| {
+            let tensors = input?.tensors?;
+            Some(tensors.inputs[0].shape().to_vec())
+        };
+        let fixed = sample(&signature(vec![open("n"), Dim::Fixed(3)]), None);
+        assert_eq!(shape(fixed), Some(vec![1, 3]));
         let lengths = || signature(vec![open("n"), open("length")]);
-        assert!(zeros(&lengths(), None).is_none());
-        let padded = zeros(&lengths(), Some("length")).unwrap();
-        let body: serde_json::Value = serde_json::from_slice(&padded.parameters[0].value).unwrap();
-        assert_eq!(body["inputs"][0]["shape"], json!([1, SAMPLE_LENGTH]));
+        assert!(sample(&lengths(), None).is_none());
+        assert_eq!(shape(sample(&lengths(), Some("length"))), Some(vec![1, probe::SAMPLE_LENGTH]));
     }
 }

@@ -9,7 +9,6 @@ mod parts;
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 
-use rten::{RunOptions, ThreadPool};
 use serde_json::Value;
 
 use super::answer::ServedName;
@@ -79,11 +78,9 @@ fn accept(model: &OnnxModel, json: &str) -> TensorInput {
 
 fn run(model: &OnnxSession, inputs: &[TensorInput]) -> BatchOutcome {
     let served = ServedName { name: "tiny".to_owned(), version: "2.0".to_owned() };
-    let pool = Arc::new(ThreadPool::with_num_threads(1));
-    let options = RunOptions::default().with_thread_pool(Some(pool));
     let inputs: Vec<_> =
         inputs.iter().map(|input| Arc::new(input.clone()) as Arc<dyn DecodedInput>).collect();
-    batch::run(model, &served, &inputs, &options)
+    model.engine.in_worker(|worker| batch::run(&model.model, &served, &inputs, worker))
 }
 
 /// The answers to a batch that succeeds.

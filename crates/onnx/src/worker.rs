@@ -3,17 +3,15 @@
 //! a server that is gone takes it along.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use jitney_engine::local::{WorkerEnd, WorkerLoad};
-use jitney_engine::outcome::{BatchOutcome, Cause, ModelFailure};
-use rten::RunOptions;
+use jitney_engine::outcome::{BatchOutcome, Cause, ItemOutcome, ModelFailure};
 
 use super::answer::ServedName;
 use super::batch;
-use super::model::OnnxSession;
-use super::runtime::pool;
+use super::engine::EngineWorker;
+use super::model::{OnnxModel, OnnxSession};
 use super::wire;
 
 /// Runs a worker that connects to `socket` with this token; the exit status of the process.
@@ -36,26 +34,36 @@ fn serve(mut end: WorkerEnd, load: &WorkerLoad, memory_limit: u64) -> std::io::R
     };
     end.loaded(&session.model.signature)?;
     let served = ServedName { name: load.model_name.clone(), version: load.model_version.clone() };
-    let pool = pool();
-    let options = RunOptions::default().with_thread_pool(Some(Arc::clone(&pool)));
-    // The loop runs inside the pool: a batch then starts where it arrives instead of being handed
-    // to the pool's thread and back.
-    pool.run(|| end.run_batches(|items| run(&session, &served, items, &options)))?;
+    let run = |worker: &mut EngineWorker<'_>| {
+        end.run_batches(|items| run(&session.model, &served, items, worker))
+    };
+    session.engine.in_worker(run)?;
     Ok(0)
 }
 
 fn run(
-    session: &OnnxSession,
+    model: &OnnxModel,
     served: &ServedName,
     items: Vec<(Bytes, Bytes)>,
-    options: &RunOptions,
+    worker: &mut EngineWorker<'_>,
 ) -> BatchOutcome {
-    let requests = items.iter().map(|(meta, body)| wire::request(meta, body));
+    let requests = items.into_iter().map(|(meta, body)| wire::request(&meta, body));
     let Some(requests) = requests.collect::<Option<Vec<_>>>() else {
         let message = "the request does not read as tensors".to_owned();
         return BatchOutcome::Failed(ModelFailure { cause: Cause::Raised, status: None, message });
     };
-    // The tensors are copies; the frame is not needed while the model runs.
-    drop(items);
-    batch::run_tensors(session, served, &requests.iter().collect::<Vec<_>>(), options)
+    let inputs: Vec<_> = requests.iter().collect();
+    match batch::run_tensors(model, served, &inputs, worker) {
+        BatchOutcome::Items(items) => BatchOutcome::Items(items.into_iter().map(written).collect()),
+        BatchOutcome::Failed(failure) => BatchOutcome::Failed(failure),
+    }
+}
+
+/// Tensors travel as the body of their answer.
+fn written(item: ItemOutcome) -> ItemOutcome {
+    let mut output = item?;
+    if let Some(tensors) = output.tensors.take() {
+        output.body = wire::outputs(&tensors);
+    }
+    Ok(output)
 }

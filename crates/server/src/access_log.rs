@@ -11,7 +11,7 @@ use http::{Method, Version};
 
 use crate::log_limit::LogLimit;
 use crate::log_text::{LogClock, escape_from, push_number};
-use crate::spool::Spool;
+use crate::spool::{Spool, WriteTime};
 
 const BUFFER_BYTES_MAX: usize = 4 << 20;
 
@@ -42,7 +42,7 @@ impl AccessLog {
     ///
     /// # Errors
     /// The system has no thread for it.
-    pub fn new(mut sink: Box<dyn Write + Send>) -> std::io::Result<Self> {
+    pub fn new(mut sink: Box<dyn Write + Send>, time: WriteTime) -> std::io::Result<Self> {
         let (mut lost, slow, broken) = (0, LogLimit::default(), LogLimit::default());
         let write_out = move |buffer: &mut AccessBuffer, dropped| {
             lost += dropped;
@@ -57,7 +57,7 @@ impl AccessLog {
             }
             buffer.text.clear();
         };
-        Ok(Self(Spool::new("access-log", write_out)?))
+        Ok(Self(Spool::new("access-log", time, write_out)?))
     }
 
     /// Notes one request.
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn dropping_the_log_writes_what_is_left() {
         let (sink, uri) = (TestSink::default(), "/ping".parse().unwrap());
-        let log = AccessLog::new(Box::new(sink.clone())).unwrap();
+        let log = AccessLog::new(Box::new(sink.clone()), WriteTime::Soon).unwrap();
         for _ in 0..3 {
             log.write(&line(&uri));
         }

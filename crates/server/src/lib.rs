@@ -67,6 +67,7 @@ pub use crate::dialect::Dialect;
 pub use crate::listen::Bind;
 pub use crate::metrics::Meter;
 pub use crate::plugins::{PluginError, Plugins};
+pub use crate::spool::WriteTime;
 pub use crate::tls::Tls;
 
 /// The addresses of a server, with the ports that were free.

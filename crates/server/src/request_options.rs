@@ -28,7 +28,7 @@ const PREFIX: &str = "x-jitney-";
 const TENANT_BYTES_MAX: usize = 128;
 
 /// The options of one request; most requests have none.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RequestOptions {
     /// When the answer stops being useful.
     pub(crate) deadline: Option<Instant>,
@@ -87,7 +87,9 @@ pub(crate) fn push_claim(claim: &Claim, headers: &mut HeaderBlock) {
 pub(crate) fn sequence(headers: &HeaderMap, names: &SequenceHeaders) -> Option<Box<SequenceRef>> {
     let id = headers.get_all(&names.id).iter().next_back()?;
     let id = String::from_utf8_lossy(id.as_bytes()).into_owned();
-    (!id.is_empty()).then(|| Box::new(SequenceRef { id, starts: false }))
+    let starts = headers.get_all(&names.start).iter().next_back();
+    let starts = starts.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"true"));
+    (!id.is_empty()).then(|| Box::new(SequenceRef { id, starts }))
 }
 
 fn deadline(headers: &HeaderMap, started: Instant) -> Result<Option<Instant>, Problem> {

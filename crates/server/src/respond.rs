@@ -63,19 +63,29 @@ struct ErrorBody<'a> {
     message: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'a str>,
-    /// Where clients of the Open Inference Protocol look.
+    /// Where clients of KServe and Triton look.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
 }
 
+impl<'a> ErrorBody<'a> {
+    fn of(problem: &'a Problem) -> Self {
+        let (kind, reason) = (problem.code.row().kind, problem.reason.as_deref());
+        let message = &problem.message;
+        Self { code: problem.status, r#type: kind, message, reason, error: None }
+    }
+}
+
 /// A failure as `{code, type, message}`, with `reason` where that says more than the message, with `Retry-After` where that makes sense.
-/// Clients of the Open Inference Protocol find the message under `error`, too.
+/// Clients of KServe and Triton find the message under `error`, too.
 pub(crate) fn problem(problem: &Problem, open_inference: bool) -> HttpResponse {
-    let kind = problem.code.row().kind;
-    let (message, reason) = (&problem.message, problem.reason.as_deref());
-    let error = open_inference.then_some(message.as_str());
-    let body = ErrorBody { code: problem.status, r#type: kind, message, reason, error };
-    let mut reply = json(StatusCode::INTERNAL_SERVER_ERROR, &body);
+    let error = open_inference.then_some(problem.message.as_str());
+    problem_as(problem, &ErrorBody { error, ..ErrorBody::of(problem) })
+}
+
+/// A failure in a body of its own.
+pub(crate) fn problem_as<T: Serialize>(problem: &Problem, body: &T) -> HttpResponse {
+    let mut reply = json(StatusCode::INTERNAL_SERVER_ERROR, body);
     set_status(&mut reply, problem.status, "");
     if let Some(wait) = problem.retry_after {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
@@ -91,10 +101,7 @@ pub(crate) fn problem(problem: &Problem, open_inference: bool) -> HttpResponse {
 
 /// The same body in one line.
 pub(crate) fn problem_text(problem: &Problem) -> String {
-    let (kind, reason) = (problem.code.row().kind, problem.reason.as_deref());
-    let Problem { status: code, message, .. } = problem;
-    serde_json::to_string(&ErrorBody { code: *code, r#type: kind, message, reason, error: None })
-        .unwrap_or_default()
+    serde_json::to_string(&ErrorBody::of(problem)).unwrap_or_default()
 }
 
 /// What a body seems to be that nobody gave a type: its first bytes decide, and of JSON its last too.

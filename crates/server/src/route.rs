@@ -67,8 +67,14 @@ pub enum Route<'a> {
     Description,
     /// TorchServe's health.
     Ping,
+    /// KServe's version 1: the server lives.
+    Alive,
     /// A prediction.
     Predict(PredictRoute<'a>),
+    /// KServe's version 1: a prediction for each of the instances that the body lists.
+    Instances(PredictRoute<'a>),
+    /// OpenAI's embeddings; the body names the model.
+    Embeddings,
     /// A prediction whose model is named elsewhere than in the path.
     Invocations,
     /// A request for a workflow.
@@ -116,8 +122,10 @@ pub enum Route<'a> {
     UnregisterWorkflow(&'a str),
     /// The OpenAPI document of a model's management.
     ManageDescription(ModelRef<'a>),
-    /// KServe's readiness of a model.
-    ModelReady(&'a str),
+    /// KServe's version 1 and OpenAI's: a model, and whether it is ready.
+    ModelReady(ModelRef<'a>),
+    /// KServe's version 1 and OpenAI's: the models.
+    ModelNames,
     /// A new key in place of an old one.
     RenewToken,
     /// The OpenAPI document of all models that describe themselves.
@@ -148,6 +156,7 @@ pub fn route<'a>(apis: Apis, method: &Method, path: &'a str) -> Route<'a> {
     let segments = segments.as_slice();
     match segments {
         [""] if method == Method::OPTIONS => return Route::Description,
+        [""] if apis.inference && apis.natural && method == Method::GET => return Route::Alive,
         [""] => return Route::MethodNotAllowed,
         ["api-description"] => return Route::Description,
         _ => {}
@@ -169,13 +178,17 @@ pub fn route<'a>(apis: Apis, method: &Method, path: &'a str) -> Route<'a> {
         found = Route::Metrics;
     }
     if found == Route::NotFound && apis.inference && apis.natural {
-        found = natural(segments);
+        found = natural(method, segments);
     }
-    let runs = matches!(found, Route::Predict(_) | Route::Invocations | Route::RunWorkflow(_));
-    if runs && apis.natural && !is_usual(method) {
-        return Route::MethodNotAllowed;
+    match found {
+        Route::Predict(_) | Route::Invocations | Route::RunWorkflow(_)
+            if apis.natural && !is_usual(method) =>
+        {
+            Route::MethodNotAllowed
+        }
+        Route::Instances(_) if apis.natural && method != Method::POST => Route::MethodNotAllowed,
+        found => found,
     }
-    found
 }
 
 /// The methods with which people ask for predictions: forms and scripts, curl, `curl -T`. TorchServe
@@ -187,7 +200,7 @@ fn is_usual(method: &Method) -> bool {
 /// Paths of predictions. `OPTIONS` asks for a description and runs nothing.
 fn inference<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
     let found = by_path(segments);
-    if let Route::Predict(route) = found
+    if let Route::Predict(route) | Route::Instances(route) = found
         && method == Method::OPTIONS
     {
         return Route::PredictDescription(route.target);
@@ -206,7 +219,8 @@ fn by_path<'a>(segments: &[&'a str]) -> Route<'a> {
         ["ping"] => Route::Ping,
         ["invocations"] => Route::Invocations,
         [".jitney", "handle"] => Route::Handle,
-        ["v1", "models", model] => kserve_v1(model),
+        ["v1", "models", model] => kserve_v1(model, None),
+        ["v1", "models", model, rest] => kserve_v1_version(model, rest),
         ["v2", "models", model, "infer"] => {
             Route::Predict(kserve_v2(ModelRef { model, version: None }))
         }
@@ -233,7 +247,9 @@ fn sagemaker_admin<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
 
 fn open_inference<'a>(apis: Apis, method: &Method, segments: &[&'a str]) -> Route<'a> {
     match *segments {
-        ["v1", "models", model] if !model.contains(':') => Route::ModelReady(model),
+        ["v1", "models", model] if !model.contains(':') => {
+            Route::ModelReady(ModelRef { model, version: None })
+        }
         ["v2", "models", _, rest] if rest.starts_with("versions/") && !apis.natural => {
             Route::OipVersions
         }
@@ -248,8 +264,17 @@ fn open_inference<'a>(apis: Apis, method: &Method, segments: &[&'a str]) -> Rout
 }
 
 /// Any other path: a model under its own name, then one of its endpoints.
-fn natural<'a>(segments: &[&'a str]) -> Route<'a> {
+fn natural<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
     match *segments {
+        ["v1", "models"] if method == Method::GET => Route::ModelNames,
+        ["v1", "embeddings"] if method == Method::POST => Route::Embeddings,
+        ["v1", "models" | "embeddings"] => Route::MethodNotAllowed,
+        ["v1", "models", model, rest] => match rest.strip_prefix("versions/") {
+            Some(version) if !version.contains(['/', ':']) => {
+                Route::ModelReady(ModelRef { model, version: Some(version) })
+            }
+            Some(_) | None => Route::NotFound,
+        },
         ["docs"] => Route::Docs,
         ["openapi.json"] => Route::OpenApi,
         ["models" | "predictions" | "explanations" | "v1" | "v2" | "favicon.ico", ..] => {
@@ -285,12 +310,27 @@ fn kserve(model: &str, explain: bool) -> Route<'_> {
     Route::Predict(PredictRoute { explain: Some(explain), ..plain })
 }
 
-fn kserve_v1(model_and_verb: &str) -> Route<'_> {
-    match model_and_verb.split_once(':') {
-        Some((model, "predict")) => kserve(model, false),
-        Some((model, "explain")) => kserve(model, true),
-        Some(_) | None => Route::NotFound,
+/// `{model}:predict`, or `{version}:predict` where the model is named before.
+fn kserve_v1<'a>(name_and_verb: &'a str, versioned: Option<&'a str>) -> Route<'a> {
+    let Some((name, verb)) = name_and_verb.split_once(':') else { return Route::NotFound };
+    let target = match versioned {
+        Some(model) => ModelRef { model, version: Some(name) },
+        None => ModelRef { model: name, version: None },
+    };
+    let instances = |explain| {
+        let route = PredictRoute::new(target);
+        Route::Instances(PredictRoute { explain: Some(explain), ..route })
+    };
+    match verb {
+        "predict" => instances(false),
+        "explain" => instances(true),
+        _ => Route::NotFound,
     }
+}
+
+fn kserve_v1_version<'a>(model: &'a str, rest: &'a str) -> Route<'a> {
+    let version = rest.strip_prefix("versions/").filter(|version| !version.contains('/'));
+    version.map_or(Route::NotFound, |version| kserve_v1(version, Some(model)))
 }
 
 fn kserve_v2(target: ModelRef<'_>) -> PredictRoute<'_> {
@@ -340,7 +380,7 @@ fn management<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
             _ => Route::MethodNotAllowed,
         },
         ["v1", "models", model] => match *method {
-            Method::GET => Route::ModelReady(model),
+            Method::GET => Route::ModelReady(ModelRef { model, version: None }),
             _ => Route::MethodNotAllowed,
         },
         ["workflows"] => match *method {

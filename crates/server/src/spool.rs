@@ -1,7 +1,8 @@
 //! A buffer in memory that any thread fills and one thread empties: lines on their way to a disk.
 //!
 //! Filling it is a lock and a push, so that a request never waits for a file. When the disk is stuck
-//! the buffer stays bounded: what does not fit is dropped and counted.
+//! the buffer stays bounded: what does not fit is dropped and counted. Where it is asked for, whoever
+//! fills the buffer empties it at once instead.
 
 #[cfg(test)]
 pub(crate) mod sink;
@@ -13,11 +14,22 @@ use std::time::Duration;
 const EMPTY_EVERY: Duration = Duration::from_millis(100);
 
 /// A buffer and the thread that empties it; dropping it empties it for the last time.
-#[derive(Debug)]
 pub(crate) struct Spool<B> {
     shared: Arc<Shared<B>>,
     /// Taken when it ends.
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// Where there is no thread.
+    at_once: Option<Mutex<Box<dyn FnMut(&mut B, u64) + Send>>>,
+}
+
+/// When what was filled in is emptied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WriteTime {
+    /// Soon, by a thread of its own: nobody waits for the disk.
+    #[default]
+    Soon,
+    /// Before whoever fills it goes on.
+    AtOnce,
 }
 
 #[derive(Debug, Default)]
@@ -42,14 +54,23 @@ impl<B: Default + Send + 'static> Spool<B> {
     /// The system has no thread for it.
     pub(crate) fn new(
         name: &str,
+        time: WriteTime,
         empty: impl FnMut(&mut B, u64) + Send + 'static,
     ) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
+        if time == WriteTime::AtOnce {
+            let at_once: Box<dyn FnMut(&mut B, u64) + Send> = Box::new(empty);
+            return Ok(Self {
+                shared,
+                thread: Mutex::default(),
+                at_once: Some(Mutex::new(at_once)),
+            });
+        }
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || theirs.empty_until_the_end(empty))?;
-        Ok(Self { shared, thread: Mutex::new(Some(thread)) })
+        Ok(Self { shared, thread: Mutex::new(Some(thread)), at_once: None })
     }
 }
 
@@ -57,8 +78,12 @@ impl<B> Spool<B> {
     /// Lets `put` add to the buffer and say how much it had to drop; nothing after the end.
     pub(crate) fn fill(&self, put: impl FnOnce(&mut B) -> u64) {
         let SpoolState { buffer, dropped, ending } = &mut *self.shared.lock();
-        if !*ending {
-            *dropped += put(buffer);
+        if *ending {
+            return;
+        }
+        *dropped += put(buffer);
+        if let Some(empty) = &self.at_once {
+            empty.lock().unwrap_or_else(PoisonError::into_inner)(buffer, std::mem::take(dropped));
         }
     }
 
@@ -70,6 +95,12 @@ impl<B> Spool<B> {
         if let Some(thread) = thread {
             let _ = thread.join();
         }
+    }
+}
+
+impl<B: std::fmt::Debug> std::fmt::Debug for Spool<B> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Spool").field("shared", &self.shared).finish_non_exhaustive()
     }
 }
 
@@ -111,7 +142,7 @@ mod tests {
     fn what_was_filled_is_emptied_once_and_nothing_comes_after_the_end() {
         let heard = Arc::new(Mutex::new((Vec::new(), 0)));
         let theirs = Arc::clone(&heard);
-        let spool = Spool::new("spool", move |buffer: &mut Vec<u32>, dropped| {
+        let spool = Spool::new("spool", WriteTime::Soon, move |buffer: &mut Vec<u32>, dropped| {
             let mut heard = theirs.lock().unwrap();
             heard.0.append(buffer);
             heard.1 += dropped;
@@ -128,5 +159,22 @@ mod tests {
         put(4);
         drop(spool);
         assert_eq!(*heard.lock().unwrap(), (vec![1, 2, 3], 6));
+    }
+
+    #[test]
+    fn where_it_is_asked_for_it_is_emptied_before_the_next_line() {
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let theirs = Arc::clone(&heard);
+        let empty = move |buffer: &mut Vec<u32>, _| theirs.lock().unwrap().append(buffer);
+        let spool = Spool::new("spool", WriteTime::AtOnce, empty).unwrap();
+        for number in 1..=3 {
+            spool.fill(|buffer| {
+                buffer.push(number);
+                0
+            });
+            assert_eq!(heard.lock().unwrap().last(), Some(&number));
+        }
+        spool.finish();
+        spool.fill(|_| unreachable!());
     }
 }

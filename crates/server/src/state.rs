@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use jitney_engine::Engine;
 
@@ -17,6 +18,8 @@ pub(crate) struct ServerState {
     /// Connections so far.
     pub(crate) peers: AtomicU64,
     pub(crate) default_headers: DefaultHeaders,
+    /// When it began, in seconds of Unix time.
+    pub(crate) started: u64,
 }
 
 impl ServerState {
@@ -24,6 +27,7 @@ impl ServerState {
         let meter = Arc::clone(&config.meter);
         let inference = InferenceService::new(Arc::clone(&engine), meter, config.dialect);
         let default_headers = DefaultHeaders::new(&config.cors, config.content_types);
-        Self { config, engine, inference, peers: AtomicU64::new(1), default_headers }
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        Self { config, engine, inference, peers: AtomicU64::new(1), default_headers, started }
     }
 }

@@ -12,6 +12,9 @@ use tokio_rustls::rustls::pki_types::pem::{self, PemObject as _};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{self, ServerConfig};
 
+/// Shorter RSA keys have no signatures that clients accept, and none that ring makes.
+const RSA_BITS_MIN: usize = 2048;
+
 /// What a listener needs to speak HTTPS, or gRPC over TLS.
 #[derive(Clone)]
 pub struct Tls(Arc<ServerConfig>);
@@ -69,6 +72,11 @@ impl Tls {
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
     ) -> Result<Self, TlsError> {
+        if let Some(bits) = rsa_bits(&key).filter(|bits| *bits < RSA_BITS_MIN) {
+            let why =
+                format!("the RSA key has {bits} bits, and at least {RSA_BITS_MIN} are needed");
+            return Err(TlsError::Unfit(why));
+        }
         let unfit = |error: rustls::Error| TlsError::Unfit(error.to_string());
         let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
@@ -91,6 +99,44 @@ impl Tls {
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(Arc::clone(&self.0))
     }
+}
+
+/// The length of an RSA key; none for another kind of key.
+fn rsa_bits(key: &PrivateKeyDer<'_>) -> Option<usize> {
+    const INTEGER: u8 = 0x02;
+    const OCTETS: u8 = 0x04;
+    const SEQUENCE: u8 = 0x30;
+    let pkcs1 = match key {
+        PrivateKeyDer::Pkcs1(key) => key.secret_pkcs1_der(),
+        PrivateKeyDer::Pkcs8(key) => {
+            let (inside, _) = der_value(key.secret_pkcs8_der(), SEQUENCE)?;
+            let (_version, rest) = der_value(inside, INTEGER)?;
+            let (_algorithm, rest) = der_value(rest, SEQUENCE)?;
+            der_value(rest, OCTETS)?.0
+        }
+        _ => return None,
+    };
+    let (inside, _) = der_value(pkcs1, SEQUENCE)?;
+    let (_version, rest) = der_value(inside, INTEGER)?;
+    let (modulus, _) = der_value(rest, INTEGER)?;
+    let significant = modulus.iter().skip_while(|byte| **byte == 0);
+    let first = significant.clone().next()?;
+    Some(significant.count() * 8 - first.leading_zeros() as usize)
+}
+
+/// The first value of a DER text, if it has this tag, and what follows it.
+fn der_value(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
+    let (found, rest) = der.split_first()?;
+    let (length, rest) = rest.split_first()?;
+    let (length, rest) = match length {
+        0..0x80 => (usize::from(*length), rest),
+        _ => {
+            let (bytes, rest) = rest.split_at_checked(usize::from(length & 0x7f))?;
+            let sum = |sum: usize, byte: &u8| sum.checked_mul(256)?.checked_add(usize::from(*byte));
+            (bytes.iter().try_fold(0, sum)?, rest)
+        }
+    };
+    rest.split_at_checked(length).filter(|_| *found == tag)
 }
 
 /// Does not print the key.
@@ -139,6 +185,28 @@ mod tests {
         assert!(rejected(&key, &key).starts_with("cannot read the certificate"));
         assert!(rejected(&certificate, &certificate).starts_with("cannot read the private key"));
         assert!(rejected(&certificate, &other).starts_with("certificate and key cannot be used"));
+    }
+
+    #[test]
+    fn a_short_rsa_key_is_refused_with_its_length() {
+        let integer = |bytes: &[u8]| [&[0x02, 0x81, bytes.len() as u8], bytes].concat();
+        let modulus = [&[0, 0x80][..], &[1; 127]].concat();
+        let numbers = [integer(&[0]), integer(&modulus)].concat();
+        let pkcs1 = [&[0x30, 0x81, numbers.len() as u8], &*numbers].concat();
+        let key = PrivateKeyDer::Pkcs1(pkcs1.clone().into());
+        assert_eq!(rsa_bits(&key), Some(1024));
+        let octets = [&[0x04, 0x81, pkcs1.len() as u8], &*pkcs1].concat();
+        let inside = [&[0x02, 1, 0, 0x30, 0][..], &octets].concat();
+        let pkcs8 = [&[0x30, 0x81, inside.len() as u8], &*inside].concat();
+        let key = PrivateKeyDer::Pkcs8(pkcs8.into());
+        let error = Tls::from_der(Vec::new(), key).unwrap_err().to_string();
+        assert!(
+            error.ends_with("the RSA key has 1024 bits, and at least 2048 are needed"),
+            "{error}"
+        );
+        let elliptic = pair().1;
+        let elliptic = PrivateKeyDer::from_pem_slice(elliptic.as_bytes()).unwrap();
+        assert_eq!(rsa_bits(&elliptic), None);
     }
 
     #[test]

@@ -101,7 +101,7 @@ settings! {
     CPU_LAUNCHER_ARGS = key("cpu_launcher_args", TEXT, CPU_LAUNCHER).effect(Instead(CPU_LAUNCHER));
     NUMBER_OF_NETTY_THREADS = java("number_of_netty_threads").or("0");
     NETTY_CLIENT_THREADS = java("netty_client_threads").or("0");
-    ASYNC_LOGGING = java("async_logging").or("false");
+    ASYNC_LOGGING = key("async_logging", FLAG, "Write lines of requests and metrics off the requests' way; `false` written out writes them before the answer is sent").or("true");
     PREFER_DIRECT_BUFFER = java("prefer_direct_buffer").or("false");
     USE_NATIVE_IO = java("use_native_io").or("true").file_only();
     IO_RATIO = java("io_ratio").or("50").file_only();

@@ -157,6 +157,8 @@ pub struct Api {
     pub sizes: BTreeMap<String, RequestSizes>,
     /// What they take and give in tensors, by endpoint.
     pub tensors: BTreeMap<String, DeclaredTensors>,
+    /// The endpoints that answer as OpenAI's do, by the name of the latter: `embeddings`.
+    pub openai: BTreeMap<String, String>,
     /// OpenAPI path items by path.
     pub paths: Map<String, Value>,
 }

@@ -8,6 +8,7 @@ it. Jitney's workers write it themselves (`past_logging`): whatever a handler do
 
 from __future__ import annotations
 
+import copy
 import enum
 import logging
 import socket
@@ -89,8 +90,14 @@ class Metric:
         self.metric_type = metric_type
 
     def update(self, value: float) -> None:
-        """Takes a new value; counters add it to the old one."""
-        self.value = self.value + value if self.metric_method == "counter" else value
+        """Writes a line with another value at once; the first one is written with `emit_metrics`."""
+        line = copy.copy(self)
+        line.value = value
+        write_metric(line)
+
+    def reset(self) -> None:
+        """Writes a line with the value 0."""
+        self.update(0)
 
     def __str__(self) -> str:
         dimensions = ",".join(map(str, self.dimensions))

@@ -197,7 +197,7 @@ class MetricsCacheYamlImpl(MetricReporter):
 
     def _usual(self, ids: str | None) -> list[Dimension]:
         """The dimensions of every report unless the handler gives its own."""
-        level = Dimension("Level", "Model" if ids else "Error")
+        level = Dimension("Level", "Error" if ids is None else "Model")
         return [Dimension("ModelName", self.model_name), level] if self.model_name else [level]
 
 

@@ -8,7 +8,7 @@ from jitney.torchserve.metrics import Dimension, Dimensions, Metric, MetricRepor
 
 
 class MetricsStore(MetricReporter):
-    """Metrics of one batch; a metric repeated for the same request is updated, not added."""
+    """Metrics of one batch; one that is repeated for the same request is written at once."""
 
     def __init__(self, request_ids: Any, model_name: str) -> None:
         self.store: list[Metric] = []

@@ -17,9 +17,9 @@ BATCH_FAILED = b"error"
 UNSUPPORTED_STATUS = 503
 
 
-def create_load_model_response(code: int, message: str) -> bytes:
+def create_load_model_response(code: int, message: str) -> bytearray:
     """The answer to a load message."""
-    return b"".join((_int(code), _sized(message), _int(END_OF_LIST)))
+    return bytearray().join((_int(code), _sized(message), _int(END_OF_LIST)))
 
 
 def create_predict_response(
@@ -29,7 +29,7 @@ def create_predict_response(
     code: int,
     context: Any = None,
     ts_stream_next: bool = False,
-) -> bytes:
+) -> bytearray:
     """The answer to a batch; `ret` is None if all of it failed, and then `code` is the status of every request.
 
     With `ts_stream_next` more parts will follow.
@@ -45,7 +45,7 @@ def create_predict_response(
             _mark_stream(context, idx, ret[idx], ts_stream_next)
         parts += _sized(request_id), _head(idx, code, context), _sized(body)
     parts.append(_int(END_OF_LIST))
-    return b"".join(parts)
+    return bytearray().join(parts)
 
 
 def encode_response_headers(resp_hdr_map: Mapping[str, str]) -> bytes:

@@ -59,6 +59,6 @@ def compiled(model: Any, pt2: Any) -> Any:
     except Exception as error:
         logger.warning("pt2: compiling the model with %s failed, it runs uncompiled: %s", options, error)
         return model
-    more = ", ".join(f"{name}: {value}" for name, value in options.items() if name != "backend")
+    more = ", ".join(f"{name} {value}" for name, value in options.items() if name != "backend")
     logger.info("Compiled model with backend %s%s", options["backend"], f", {more}" if more else "")
     return model

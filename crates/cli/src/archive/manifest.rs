@@ -4,20 +4,20 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
-use crate::torchserve::VERSION;
-
-/// The manifest: `what` (`model` or `workflow`) is an object of the fields that have a value.
+/// The manifest: `what` (`model` or `workflow`) is an object of the fields that have a value; `archiver`
+/// is the version of TorchServe's archiver of such things.
 pub fn text<const N: usize>(
     now: SystemTime,
     runtime: Option<&str>,
     what: &str,
+    archiver: &str,
     fields: [(&str, Option<Value>); N],
 ) -> String {
     let manifest = present([
         ("createdOn", Some(created_on(now).into())),
         ("runtime", runtime.map(Value::from)),
         (what, Some(present(fields))),
-        ("archiverVersion", Some(VERSION.into())),
+        ("archiverVersion", Some(archiver.into())),
     ]);
     format!("{manifest:#}")
 }
@@ -50,11 +50,11 @@ mod tests {
             ("none", None),
         ];
         let manifest: Value =
-            serde_json::from_str(&text(now, None, "workflow", fields)).expect("JSON");
+            serde_json::from_str(&text(now, None, "workflow", "0.2.15", fields)).expect("JSON");
         let expected = json!({
             "createdOn": "01/01/2025 00:00:01",
             "workflow": {"workflowName": "w", "specFile": "w.yaml", "handler": "h.py"},
-            "archiverVersion": "0.12.0",
+            "archiverVersion": "0.2.15",
         });
         assert_eq!(manifest, expected);
     }

@@ -4,8 +4,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use jitney_engine::Engine;
-use tokio::sync::watch;
+use jitney_engine::{ChangeRecorder, Engine};
 
 use crate::torchserve::snapshot::{self, Models, Moment, Snapshots};
 
@@ -13,14 +12,14 @@ use crate::torchserve::snapshot::{self, Models, Moment, Snapshots};
 pub struct SnapshotRecorder<'a> {
     snapshots: &'a Snapshots,
     engine: &'a Arc<Engine>,
-    changes: watch::Receiver<u64>,
+    changes: ChangeRecorder,
     last: Models,
 }
 
 impl<'a> SnapshotRecorder<'a> {
     /// Writes the first snapshot.
     pub fn start(snapshots: &'a Snapshots, engine: &'a Arc<Engine>) -> Self {
-        let changes = engine.changes();
+        let changes = engine.record_changes();
         let mut recorder = Self { snapshots, engine, changes, last: Models::new() };
         recorder.write(Moment::Startup);
         recorder
@@ -28,17 +27,18 @@ impl<'a> SnapshotRecorder<'a> {
 
     /// Writes a snapshot after every change, until it is cancelled.
     pub async fn write_changes(&mut self) {
-        // The engine outlives the loop, so the channel never closes.
-        while self.changes.changed().await.is_ok() {
+        loop {
+            let change = self.changes.next().await;
             // A change that was undone, or set the same value, needs no snapshot.
             if snapshot::models(self.engine, &self.snapshots.store) != self.last {
                 self.write(Moment::Change);
             }
+            self.changes.done(change);
         }
     }
 
     /// Writes the last snapshot, before the models are removed.
-    pub fn write_last(&mut self) {
+    pub fn write_last(mut self) {
         self.write(Moment::Shutdown);
     }
 

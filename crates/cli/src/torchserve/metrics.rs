@@ -3,12 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
+use jitney_server::WriteTime;
 use jitney_server::metrics::{
     MeterPlan, MetricDeclaration, MetricDeclarations, MetricKind, MetricsMode,
 };
 use jitney_settings::Values;
 use jitney_settings::torchserve::{
-    DISABLE_SYSTEM_METRICS, METRIC_TIME_INTERVAL, METRICS_CONFIG, METRICS_MODE,
+    ASYNC_LOGGING, DISABLE_SYSTEM_METRICS, METRIC_TIME_INTERVAL, METRICS_CONFIG, METRICS_MODE,
     MODEL_METRICS_AUTO_DETECT, SYSTEM_METRICS_CMD,
 };
 use serde::Deserialize;
@@ -24,8 +25,16 @@ pub fn plan(values: &Values, remarks: &mut Vec<String>) -> MeterPlan {
         mode: mode(values),
         declared: declared(values, remarks),
         auto_detect: values.flag(&MODEL_METRICS_AUTO_DETECT),
+        log_time: log_time(values),
         ..MeterPlan::default()
     }
+}
+
+/// Lines are written soon, off the request's way, as TorchServe does with `async_logging=true`. Who has
+/// written `async_logging=false` finds them when the answer comes.
+fn log_time(values: &Values) -> WriteTime {
+    let at_once = values.has(&ASYNC_LOGGING) && !values.flag(&ASYNC_LOGGING);
+    if at_once { WriteTime::AtOnce } else { WriteTime::Soon }
 }
 
 /// How often the machine is sampled, if at all.

@@ -263,7 +263,7 @@ pub(crate) struct LocalWorker {
     last_words: LastWords,
     model: Arc<dyn LocalModel>,
     load: Arc<LocalLoad>,
-    /// The inputs of the batch that it has, if one of them is a part of a request.
+    /// The inputs of the batch that it has, if one of them is unfinished when the worker has answered.
     inputs: Vec<Arc<dyn DecodedInput>>,
     /// A batch whose parts are being put together, or one that could not be sent.
     finishing: Option<(u64, JoinHandle<BatchOutcome>)>,
@@ -283,9 +283,9 @@ impl LocalWorker {
                 Ok(())
             }
             Some(inputs) => {
-                let has_parts = inputs.iter().any(|input| input.is_part());
+                let unfinished = inputs.iter().any(|input| is_unfinished(&***input));
                 self.inputs.clear();
-                if has_parts {
+                if unfinished {
                     self.inputs.extend(inputs.into_iter().cloned());
                 }
                 self.connection.send_bytes(&frame).await
@@ -340,11 +340,16 @@ impl LocalWorker {
         };
         let inputs = std::mem::take(&mut self.inputs);
         match outcome {
-            BatchOutcome::Items(items) if !inputs.is_empty() => {
+            BatchOutcome::Items(items) if inputs.iter().any(|input| input.is_part()) => {
                 let (model, load) = (Arc::clone(&self.model), Arc::clone(&self.load));
-                let work = move || put_together(&*model, &load, &inputs, items);
+                let work = move || finish(&*model, &load, &inputs, items);
                 self.finishing = Some((batch, tokio::task::spawn_blocking(work)));
                 Ok(None)
+            }
+            // Tensors are read where they lie.
+            BatchOutcome::Items(items) if !inputs.is_empty() => {
+                let outcome = finish(&*self.model, &self.load, &inputs, items);
+                Ok(Some(WorkerMessage::Finished { batch, outcome }))
             }
             outcome @ (BatchOutcome::Items(_) | BatchOutcome::Failed(_)) => {
                 Ok(Some(WorkerMessage::Finished { batch, outcome }))
@@ -406,16 +411,21 @@ fn put_batch(id: u64, inputs: &[&Arc<dyn DecodedInput>], out: &mut BytesMut) -> 
     true
 }
 
-/// The answers to a batch in which some requests are parts of larger ones.
-fn put_together(
+/// Whether what a worker gives for it is not the answer yet.
+fn is_unfinished(input: &dyn DecodedInput) -> bool {
+    input.is_part() || input.wants_tensors()
+}
+
+/// The answers to a batch in which some requests are parts of larger ones, or want tensors.
+fn finish(
     model: &dyn LocalModel,
     load: &LocalLoad,
     inputs: &[Arc<dyn DecodedInput>],
     items: Vec<ItemOutcome>,
 ) -> BatchOutcome {
     let item = |(position, item): (usize, ItemOutcome)| match (inputs.get(position), item) {
-        (Some(input), Ok(output)) if input.is_part() => {
-            model.put_together(&load.name, &load.version, &**input, output)
+        (Some(input), Ok(output)) if is_unfinished(&**input) => {
+            model.finish(&load.name, &load.version, &**input, output)
         }
         (_, item) => item,
     };

@@ -14,7 +14,8 @@ use crate::tensors::Datatype;
 pub enum Dim {
     /// Always this size.
     Fixed(usize),
-    /// Any size; dimensions of one name have the same size within a request.
+    /// Any size; dimensions of one name have the same size within a request. One without a name is
+    /// related to no other, nor to the batch.
     Open(String),
 }
 
@@ -77,9 +78,9 @@ pub struct Signature {
 impl Signature {
     /// Whether requests can be joined along the first dimension.
     pub fn batches(&self) -> bool {
-        let open = |spec: &TensorSpec| matches!(spec.first(), Some(Dim::Open(_)));
-        let may_be_open =
-            |spec: &TensorSpec| spec.shape.is_none() || matches!(spec.first(), Some(Dim::Open(_)));
+        let open =
+            |spec: &TensorSpec| matches!(spec.first(), Some(Dim::Open(name)) if !name.is_empty());
+        let may_be_open = |spec: &TensorSpec| spec.shape.is_none() || open(spec);
         !self.inputs.is_empty()
             && self.inputs.iter().all(open)
             && self.outputs.iter().all(may_be_open)

@@ -6,6 +6,7 @@
 //! another); the others wait here, in order and within a bound. Time is an argument and what waits is
 //! opaque, so that nothing in this file can wait for anything itself.
 
+mod expired;
 #[cfg(test)]
 mod tests;
 
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use slab::Slab;
 use tokio::time::Instant;
 
+use self::expired::ExpiredIds;
 use crate::error::SequenceRejection;
 use crate::settings::SequenceLimits;
 
@@ -24,6 +26,8 @@ pub(crate) struct SequenceName {
     pub(crate) id: String,
     /// Whether the client chose it, rather than the server.
     pub(crate) chosen: bool,
+    /// Whether the client says that it begins.
+    pub(crate) starts: bool,
 }
 
 /// The next request of a sequence, to be sent to its worker.
@@ -45,6 +49,7 @@ pub(crate) struct Sequences<T> {
     limits: SequenceLimits,
     sequences: Slab<Sequence<T>>,
     by_id: HashMap<Arc<str>, usize>,
+    expired: ExpiredIds,
     /// Sequences that each worker remembers.
     workers: BTreeMap<u32, usize>,
     /// Sequences whose turn it may be; one that is not finds out when it is looked at.
@@ -64,6 +69,7 @@ impl<T> Sequences<T> {
             limits,
             sequences: Slab::new(),
             by_id: HashMap::new(),
+            expired: ExpiredIds::default(),
             workers: BTreeMap::new(),
             due: VecDeque::new(),
             waiting: 0,
@@ -105,6 +111,9 @@ impl<T> Sequences<T> {
     ) -> Result<usize, SequenceRejection> {
         let key = match self.by_id.get(&*name.id).copied() {
             Some(key) => key,
+            None if !name.starts && self.expired.contains(&name.id) => {
+                return Err(SequenceRejection::Expired);
+            }
             None if !self.has_room(now) => {
                 return Err(SequenceRejection::TooMany { most: self.limits.sequences });
             }
@@ -145,6 +154,7 @@ impl<T> Sequences<T> {
     fn begin(&mut self, now: Instant, name: &SequenceName) -> usize {
         let id: Arc<str> = name.id.as_str().into();
         let key = self.sequences.insert(Sequence::begin(Arc::clone(&id), now, !name.chosen));
+        self.expired.remove(&id);
         self.by_id.insert(id, key);
         if !self.limits.life.is_zero() {
             self.wake(Some(now + self.limits.life));
@@ -183,8 +193,12 @@ impl<T> Sequences<T> {
         let Some(sequence) = self.sequences.get_mut(key) else { return };
         (sequence.running, sequence.touched) = (sequence.running.saturating_sub(1), now);
         if sequence.running == 0 && sequence.ended {
-            let cut = sequence.is_old(now, &self.limits);
-            return self.finish(now, key, cut);
+            let (cut, id) = (sequence.is_old(now, &self.limits), Arc::clone(&sequence.id));
+            self.finish(now, key, cut);
+            if cut && !self.by_id.contains_key(&id) {
+                self.expired.insert(id);
+            }
+            return;
         }
         self.due.push_back(key);
         if sequence.is_idle() {
@@ -228,7 +242,11 @@ impl<T> Sequences<T> {
             if sequence.running > 0 {
                 sequence.ended |= old;
             } else if old || (sequence.is_idle() && now >= sequence.idle_end(&self.limits)) {
+                let id = Arc::clone(&sequence.id);
                 self.finish(now, key, old);
+                if !self.by_id.contains_key(&id) {
+                    self.expired.insert(id);
+                }
             }
         }
         self.alarm = self.sequences.iter().filter_map(|(_, it)| it.next_end(&self.limits)).min();

@@ -408,19 +408,18 @@ async fn a_live_model_can_be_reconfigured() {
 #[tokio::test(start_paused = true)]
 async fn a_change_that_took_effect_is_told_and_what_was_asked_for_is_remembered() {
     let kit = Kit::idle(settings(), echo_after(5));
-    let mut changes = kit.model.changes.watch();
+    let mut changes = kit.model.changes.recorder();
     assert_eq!(kit.model.worker_target(), (1, 1), "what it was registered with");
     kit.model.set_worker_target(2, 3);
     let status = kit.model.status();
     assert_eq!((status.workers_min, status.workers_max), (2, 3), "before the pool knows of it");
     kit.model.scale(2, 3).await.unwrap();
     assert_eq!(kit.model.worker_target(), (2, 3));
-    assert!(changes.has_changed().unwrap());
-    changes.mark_unchanged();
+    changes.next().await;
     let change = Reconfigure::of(&MAX_BATCH_SIZE, 2_u32);
     kit.model.reconfigure(change).await.unwrap();
-    assert!(changes.has_changed().unwrap());
-    changes.mark_unchanged();
+    changes.next().await;
     assert!(kit.call("a").await.is_ok());
-    assert!(!changes.has_changed().unwrap(), "a request changes nothing");
+    let next = tokio::time::timeout(Duration::from_secs(60), changes.next()).await;
+    assert!(next.is_err(), "a request changes nothing");
 }

@@ -163,16 +163,16 @@ fn sequence_of(payload: &mut Payload) -> Result<SequenceName, CallError> {
     let Some(Input { id, route, .. }) = raw(payload) else {
         return Err(CallError::BadInput("a model in this process keeps no sequences".to_owned()));
     };
-    if let Some(SequenceRef { id, .. }) = route.sequence.as_deref() {
+    if let Some(SequenceRef { id, starts }) = route.sequence.as_deref() {
         if id.len() > ID_BYTES_MAX {
             let message = format!("a sequence id has at most {ID_BYTES_MAX} bytes");
             return Err(CallError::BadInput(message));
         }
-        return Ok(SequenceName { id: id.clone(), chosen: true });
+        return Ok(SequenceName { id: id.clone(), chosen: true, starts: *starts });
     }
     let id = format!("ts-seq-{id}");
     route.sequence = Some(Box::new(SequenceRef { id: id.clone(), starts: true }));
-    Ok(SequenceName { id, chosen: false })
+    Ok(SequenceName { id, chosen: false, starts: true })
 }
 
 #[cfg(test)]

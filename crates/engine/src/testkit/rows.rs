@@ -96,7 +96,7 @@ impl LocalModel for RowsModel {
         self.padded.map(|_| self.rows(1))
     }
 
-    fn put_together(
+    fn finish(
         &self,
         _name: &str,
         _version: &str,

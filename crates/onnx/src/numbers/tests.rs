@@ -10,7 +10,7 @@ fn error(json: &str) -> String {
     serde_json::from_str::<Numbers>(json).expect_err(json).to_string()
 }
 
-fn narrow(json: &str, datatype: Datatype) -> Result<TensorData, String> {
+fn narrow(json: &str, datatype: Datatype) -> Result<Vec<u8>, String> {
     serde_json::from_str::<Numbers>(json).expect(json).narrow(datatype)
 }
 
@@ -35,7 +35,18 @@ fn ragged_nests_are_rejected_wherever_the_unevenness_is() {
 
 #[test]
 fn what_is_not_a_number_is_rejected() {
-    for json in ["[null]", "[\"1\"]", "[{}]", "[NaN]", "[Infinity]", "[1e999]", "[1", ""] {
+    for json in [
+        "[null]",
+        "[{}]",
+        "[1, \"1\"]",
+        "[\"1\", 1]",
+        "[\"1\", [\"1\"]]",
+        "[NaN]",
+        "[Infinity]",
+        "[1e999]",
+        "[1",
+        "",
+    ] {
         error(json);
     }
     let deep = "[".repeat(20) + &"]".repeat(20);
@@ -44,17 +55,26 @@ fn what_is_not_a_number_is_rejected() {
 
 #[test]
 fn numbers_narrow_to_the_model_s_type_or_say_why_not() {
-    assert_eq!(narrow("[1, -2.5]", Datatype::Fp32), Ok(TensorData::F32(vec![1.0, -2.5])));
-    assert_eq!(narrow("[1, 2.0]", Datatype::Int64), Ok(TensorData::I32(vec![1, 2])));
-    assert_eq!(narrow("[0, 255]", Datatype::Uint8), Ok(TensorData::U8(vec![0, 255])));
-    assert_eq!(narrow("[-128]", Datatype::Int8), Ok(TensorData::I8(vec![-128])));
-    assert_eq!(narrow("[true, 0]", Datatype::Bool), Ok(TensorData::I32(vec![1, 0])));
+    let raw = |numbers: &[f32]| bytemuck::cast_slice(numbers).to_vec();
+    assert_eq!(narrow("[1, -2.5]", Datatype::Fp32), Ok(raw(&[1.0, -2.5])));
+    let wide = [1i64, 2, i64::MAX, i64::MIN];
+    let text = "[1, 2.0, 9223372036854775807, -9223372036854775808]";
+    assert_eq!(narrow(text, Datatype::Int64), Ok(bytemuck::cast_slice(&wide).to_vec()));
+    assert_eq!(narrow("[0, 255]", Datatype::Uint8), Ok(vec![0, 255]));
+    assert_eq!(narrow("[-128]", Datatype::Int8), Ok(vec![0x80]));
+    assert_eq!(narrow("[true, 0]", Datatype::Bool), Ok(vec![1, 0]));
+    assert_eq!(narrow("[1]", Datatype::Fp16), Ok(vec![0, 0x3c]));
+    assert_eq!(narrow(r#"[["hi"], [""]]"#, Datatype::Bytes), Ok(b"\x02\0\0\0hi\0\0\0\0".to_vec()));
     let check = |json, datatype, words: &str| {
         let sentence = narrow(json, datatype).expect_err(json);
         assert!(sentence.contains(words), "{sentence}");
     };
     check("[0.5]", Datatype::Int32, "0.5 is not a whole number");
-    check("[3000000000]", Datatype::Int64, "3000000000 is outside");
+    check("[3000000000]", Datatype::Int32, "3000000000 is outside");
+    check("[18446744073709551615]", Datatype::Int64, "18446744073709551615 is outside");
+    check("[1]", Datatype::Bytes, "numbers are not BYTES values");
+    check(r#"["1"]"#, Datatype::Fp32, "texts are not FP32 values");
+    check("[70000]", Datatype::Fp16, "7e4 is too large for FP16");
     check("[256]", Datatype::Uint8, "256 is outside 0..255");
     check("[2]", Datatype::Bool, "2 is outside 0..1");
     check("[1e39]", Datatype::Fp32, "1e39 is too large for FP32");

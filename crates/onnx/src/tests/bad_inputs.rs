@@ -25,7 +25,7 @@ fn bodies_that_cannot_be_read() {
     check(&model, body("[[1], [2, 3]]"), &format!("{cannot}{ragged}"));
     let text = "invalid type: string \"hello\", expected a list of numbers or an object of inputs";
     check(&model, body("\"hello\""), &format!("{cannot}{text} at line 1 column 7"));
-    let null = "input \"ids\": invalid type: null, expected a number or a list of numbers";
+    let null = "input \"ids\": invalid type: null, expected a number, a text or a list of them";
     check(&model, body(r#"{"ids": [null]}"#), &format!("{cannot}{null} at line 1 column 13"));
     let mixed = r#""ids" stands beside "inputs": use one of the two at line 1 column 27"#;
     check(&model, body(r#"{"ids": [1], "inputs": [] }"#), &format!("{cannot}{mixed}"));

@@ -3,7 +3,9 @@
 use serde_json::json;
 
 use super::*;
+use crate::tensor::Tensor;
 use jitney_engine::outcome::Cause;
+use jitney_engine::tensors::{NamedTensor, TensorRequest};
 
 #[test]
 fn an_object_of_lists_is_answered_with_an_object_of_lists() {
@@ -90,8 +92,11 @@ fn requests_of_different_lengths_are_kept_apart_by_their_bucket() {
         .map(|json| decode(&model, &body(json)).expect("accepted"));
     assert_eq!(accepted[0].group(), accepted[1].group());
     assert_ne!(accepted[0].group(), accepted[2].group());
-    let failure = failure(&model, &accepted);
-    assert_eq!(failure.message, "requests of different shapes met", "should they ever");
+    let alone: Vec<_> = accepted
+        .iter()
+        .flat_map(|request| answers(&model, std::slice::from_ref(request)))
+        .collect();
+    assert_eq!(answers(&model, &accepted), alone, "should they ever meet");
 }
 
 #[test]
@@ -125,7 +130,10 @@ fn a_model_of_fixed_batch_takes_one_request_at_a_time() {
 
 #[test]
 fn a_model_that_loses_rows_by_design_is_not_batched() {
-    let model = model(LOSSY);
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("lossy.onnx");
+    std::fs::write(&path, LOSSY).expect("written");
+    let model = OnnxSession::open(&path).expect("it loads");
     assert_eq!(model.max_batch_size(), Some(1));
     assert_eq!(ask(&model, "[[1, 2], [3, 4]]"), json!([[4.0, 6.0]]), "the request's own rows");
 }
@@ -145,4 +153,39 @@ fn an_error_of_rten_is_the_model_s_failure() {
     let failure = failure(&model, &[accept(&model, "[1, 2, 3]")]);
     assert_eq!(failure.cause, Cause::Raised);
     assert!(failure.message.contains("does not match target shape"), "{}", failure.message);
+}
+
+#[test]
+fn tensors_are_answered_with_tensors_of_the_declared_types() {
+    let model = model(LENGTH);
+    let ids = Tensor::of(Datatype::Int64, vec![2, 2], &[1i64, -2, 0, 5]).expect("filled");
+    let narrow = Tensor::of(Datatype::Int32, vec![1, 2], &[3i32, 4]).expect("filled");
+    let request = |ids: Tensor, outputs: &[&str]| {
+        let outputs = outputs.iter().map(|name| (*name).into()).collect();
+        let inputs = vec![ids.named("ids").expect("filled")];
+        let tensors = Some(Arc::new(TensorRequest { inputs, outputs }));
+        decode(&model, &Input { tensors, ..input(&[]) })
+    };
+    let accepted = [request(ids, &[]), request(narrow, &["positive", "twice"])].map(Result::unwrap);
+    let BatchOutcome::Items(items) = run(&model, &accepted) else { panic!("the batch failed") };
+    let shown = |item: Result<jitney_engine::call::Output, _>| -> Vec<_> {
+        let tensors = item.expect("an answer").tensors.expect("tensors").into_vec();
+        let shown =
+            |it: NamedTensor| (it.name().to_owned(), it.shape().to_vec(), it.data().to_vec());
+        tensors.into_iter().map(shown).collect()
+    };
+    let items: Vec<_> = items.into_iter().map(shown).collect();
+    let twice = |numbers: &[i64], shape: &[usize]| {
+        ("twice".to_owned(), shape.to_vec(), bytemuck::cast_slice(numbers).to_vec())
+    };
+    let positive =
+        |truths: &[u8], shape: &[usize]| ("positive".to_owned(), shape.to_vec(), truths.to_vec());
+    assert_eq!(items[0], [twice(&[2, -4, 0, 10], &[2, 2]), positive(&[1, 0, 0, 1], &[2, 2])]);
+    assert_eq!(items[1], [positive(&[1, 1], &[1, 2]), twice(&[6, 8], &[1, 2])], "as asked for");
+    let words =
+        |result: Result<TensorInput, bad_input::BadInput>| result.expect_err("wrong").to_string();
+    let other = Tensor::of(Datatype::Fp32, vec![1, 2], &[1f32, 2.0]).expect("filled");
+    let expected = r#"input "ids": expected INT64 of shape [n, length], got FP32 of shape [1, 2]"#;
+    assert_eq!(words(request(other.clone(), &[])), expected);
+    assert!(words(request(other, &["nothing"])).contains("unknown output \"nothing\""));
 }

@@ -28,6 +28,7 @@ impl Gate {
         match route {
             Route::Description | Route::Metrics | Route::OpenApi | Route::Docs => Self::Open,
             Route::Ping
+            | Route::Alive
             | Route::SagemakerPing
             | Route::OpenInference(
                 OpenInferenceRoute::Live
@@ -40,7 +41,11 @@ impl Gate {
                 Self::Open
             }
             Route::Ping
+            | Route::Alive
             | Route::Predict(_)
+            | Route::Instances(_)
+            | Route::Embeddings
+            | Route::ModelNames
             | Route::Invocations
             | Route::RunWorkflow(_)
             | Route::Handle

@@ -64,6 +64,11 @@ impl FailedCall<'_> {
                 );
                 self.message(&full, "sequence_queue_full")
             }
+            SequenceRejection::Expired => {
+                let over = " has ended this sequence: it was silent for too long (sequenceMaxIdleMSec) or \
+                            lasted too long (sequenceTimeoutMSec). Begin another one";
+                self.message(over, "sequence_expired")
+            }
         };
         with_retry(ErrorCode::Busy, message, None)
     }

@@ -18,7 +18,10 @@ pub(crate) async fn register(
     synchronous: bool,
 ) -> Result<Notice, Problem> {
     let (engine, dialect) = (Arc::clone(&state.engine), state.config.dialect);
-    finish(run(engine, options, synchronous, dialect)).await
+    let notice = finish(run(engine, options, synchronous, dialect)).await;
+    // Whoever has the answer may look for the snapshot.
+    state.engine.changes_recorded().await;
+    notice
 }
 
 async fn run(

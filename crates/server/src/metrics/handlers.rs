@@ -7,15 +7,28 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::{Value, json};
 
-use super::declared::MetricDeclaration;
+use super::declared::{MetricDeclaration, MetricDeclarations, MetricKind};
 use super::family::MetricFamily;
 use super::printed::PrintedMetric;
 
 /// Metrics of handlers at most, declared and detected.
 const METRICS_MAX: usize = 256;
 
-/// The metrics that hold the time of a batch of a Python model.
-const TIMED: [&str; 2] = ["HandlerTime", "PredictionTime"];
+/// The metric that holds the time of a batch of a Python model. `HandlerTime` beside it is reported by
+/// handlers that are based on TorchServe's, and by nobody else.
+const TIMED: &str = "PredictionTime";
+
+/// The declarations, with the time of a batch among them where metrics are detected and nobody has
+/// declared it.
+pub(super) fn with_detected(mut declared: MetricDeclarations) -> MetricDeclarations {
+    if !declared.model.iter().chain(&declared.server).any(|metric| metric.name == TIMED) {
+        let dimensions = ["ModelName", "Level"];
+        let detected =
+            MetricDeclaration::new(MetricKind::Gauge, TIMED, "Milliseconds", &dimensions);
+        declared.model.push(detected);
+    }
+    declared
+}
 
 #[derive(Debug)]
 pub(super) struct HandlerMetrics {
@@ -81,5 +94,5 @@ impl HandlerMetrics {
 
 /// Whether it holds the time of a batch; with other labels than usual, only handlers fill it.
 pub(super) fn is_timed(metric: &MetricDeclaration) -> bool {
-    TIMED.contains(&metric.name.as_str()) && metric.dimensions == ["ModelName", "Level"]
+    metric.name == TIMED && metric.dimensions == ["ModelName", "Level"]
 }

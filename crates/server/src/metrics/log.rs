@@ -15,7 +15,7 @@ use super::declared::MetricDeclaration;
 use super::page::JavaDouble;
 use crate::log_limit::LogLimit;
 use crate::log_text::{LogClock, escape};
-use crate::spool::Spool;
+use crate::spool::{Spool, WriteTime};
 
 const ENTRIES_MAX: usize = 1 << 16;
 /// Models whose lines are kept ready, for each metric.
@@ -102,7 +102,11 @@ pub(super) struct MetricLog(Spool<MetricQueue>);
 struct MetricQueue(Vec<(Duration, MetricLogEntry)>);
 
 impl MetricLog {
-    pub(super) fn new(names: MetricNames, mut sinks: MetricSinks) -> std::io::Result<Self> {
+    pub(super) fn new(
+        names: MetricNames,
+        time: WriteTime,
+        mut sinks: MetricSinks,
+    ) -> std::io::Result<Self> {
         let mut text = LogText::new(&names);
         let (mut lost, slow) = (0, LogLimit::default());
         let write_out = move |queue: &mut MetricQueue, dropped| {
@@ -116,7 +120,7 @@ impl MetricLog {
             }
             text.write_to(&mut sinks);
         };
-        Ok(Self(Spool::new("metrics-log", write_out)?))
+        Ok(Self(Spool::new("metrics-log", time, write_out)?))
     }
 
     /// Adds an entry, or counts it as dropped.
@@ -349,7 +353,7 @@ mod tests {
         let at = |name| server.iter().position(|known: &MetricDeclaration| known.name == name);
         let sums = ["ts_inference_latency_microseconds", "ts_queue_latency_microseconds"].map(at);
         let queue_time = at("QueueTime");
-        MetricNames { sums, queue_time, server, timed: model, host: "h".to_owned() }
+        MetricNames { sums, queue_time, server, timed: model[1..].to_vec(), host: "h".to_owned() }
     }
 
     fn tag() -> Arc<ModelTag> {
@@ -446,7 +450,7 @@ mod tests {
         let entry = MetricLogEntry::Batch { model: tag(), millis: 1.5, requests: "a,b".to_owned() };
         let start = "2025-01-01T00:00:00,123 - ";
         let end = "|#ModelName:noop,Level:Model|#hostname:h,requestID:a,b,timestamp:1735689600\n";
-        let expected = format!("{start}HandlerTime.ms:1.5{end}{start}PredictionTime.ms:1.5{end}");
+        let expected = format!("{start}PredictionTime.ms:1.5{end}");
         assert_eq!(texts(&entry).1, expected);
     }
 
@@ -462,7 +466,7 @@ mod tests {
         let sink = TestSink::default();
         let sinks =
             MetricSinks { server: Box::new(sink.clone()), model: Box::new(std::io::sink()) };
-        let log = MetricLog::new(names(), sinks).unwrap();
+        let log = MetricLog::new(names(), WriteTime::Soon, sinks).unwrap();
         let push = || {
             log.push(MetricLogEntry::Server { metric: 0, value: 1.0, subject: MetricSubject::Host })
         };

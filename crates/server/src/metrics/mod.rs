@@ -36,6 +36,7 @@ use self::log::{
 use self::printed::PrintedMetric;
 use self::render::PageRenderer;
 use self::server::{MetricSource, ServerMetrics};
+use crate::spool::WriteTime;
 
 /// Where TorchServe's metrics are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,6 +71,8 @@ pub struct MeterPlan {
     pub auto_detect: bool,
     /// The host's name in labels and lines.
     pub hostname: String,
+    /// When lines are written.
+    pub log_time: WriteTime,
     /// Where lines go, for the modes that have any.
     pub sinks: Option<MetricSinks>,
 }
@@ -81,6 +84,7 @@ impl Default for MeterPlan {
             declared: MetricDeclarations::default(),
             auto_detect: false,
             hostname: "localhost".to_owned(),
+            log_time: WriteTime::default(),
             sinks: None,
         }
     }
@@ -96,6 +100,7 @@ pub struct Meter {
     /// Answers by class of status: good, the client's fault, anything else.
     answers: [AtomicU64; 3],
     log: Option<MetricLog>,
+    log_time: WriteTime,
     /// The last measurement of the machine.
     machine: Mutex<SystemSample>,
 }
@@ -112,6 +117,9 @@ impl Meter {
     /// # Errors
     /// The system has no thread for the log.
     pub fn new(mut plan: MeterPlan) -> std::io::Result<Self> {
+        if plan.auto_detect {
+            plan.declared = handlers::with_detected(plan.declared);
+        }
         let sinks = plan.sinks.take().filter(|_| plan.mode != MetricsMode::Prometheus);
         let timed = plan.declared.model.iter().filter(|metric| is_timed(metric));
         let server = ServerMetrics::new(plan.declared.server.clone());
@@ -123,12 +131,12 @@ impl Meter {
             timed: timed.cloned().collect(),
             host: plan.hostname.clone(),
         };
-        let log = sinks.map(|sinks| MetricLog::new(names(), sinks)).transpose()?;
+        let log = sinks.map(|sinks| MetricLog::new(names(), plan.log_time, sinks)).transpose()?;
         Ok(Self::build(plan, log))
     }
 
     fn build(plan: MeterPlan, log: Option<MetricLog>) -> Self {
-        let MeterPlan { mode, declared, auto_detect, hostname, sinks: _ } = plan;
+        let MeterPlan { mode, declared, auto_detect, hostname, log_time, sinks: _ } = plan;
         Self {
             mode,
             hostname,
@@ -136,8 +144,14 @@ impl Meter {
             handlers: HandlerMetrics::new(declared.model, auto_detect),
             answers: Default::default(),
             log,
+            log_time,
             machine: Mutex::default(),
         }
+    }
+
+    /// When lines of the log are written.
+    pub fn log_time(&self) -> WriteTime {
+        self.log_time
     }
 
     /// An answer was sent.

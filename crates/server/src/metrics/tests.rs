@@ -30,7 +30,14 @@ fn meter(mode: MetricsMode, auto_detect: bool) -> (Meter, TestSink, TestSink) {
     let (server, model) = (TestSink::default(), TestSink::default());
     let sinks = MetricSinks { server: Box::new(server.clone()), model: Box::new(model.clone()) };
     let hostname = "h".to_owned();
-    let plan = MeterPlan { mode, declared: declared(), auto_detect, hostname, sinks: Some(sinks) };
+    let plan = MeterPlan {
+        mode,
+        declared: declared(),
+        auto_detect,
+        hostname,
+        log_time: WriteTime::Soon,
+        sinks: Some(sinks),
+    };
     (Meter::new(plan).unwrap(), server, model)
 }
 

@@ -94,16 +94,19 @@ impl<'a> Intent<'a> {
         };
         Some(match *route {
             Route::Description | Route::OpenApi | Route::Docs | Route::Metrics => return None,
-            Route::Predict(PredictRoute { target, explain: Some(true), .. }) => {
+            Route::Predict(PredictRoute { target, explain: Some(true), .. })
+            | Route::Instances(PredictRoute { target, explain: Some(true), .. }) => {
                 to_model(GuardedOperation::Explain, target)
             }
-            Route::Predict(PredictRoute { target, .. }) => {
+            Route::Predict(PredictRoute { target, .. })
+            | Route::Instances(PredictRoute { target, .. }) => {
                 to_model(GuardedOperation::Predict, target)
             }
-            Route::Invocations => Self::plain(GuardedOperation::Predict),
+            Route::Invocations | Route::Embeddings => Self::plain(GuardedOperation::Predict),
             Route::RunWorkflow(name) => Self::with_workflow(GuardedOperation::RunWorkflow, name),
             Route::Handle => Self::plain(GuardedOperation::Connect),
             Route::Ping
+            | Route::Alive
             | Route::SagemakerPing
             | Route::OpenInference(OpenInferenceRoute::Live | OpenInferenceRoute::Ready) => {
                 Self::plain(GuardedOperation::Health)
@@ -127,6 +130,7 @@ impl<'a> Intent<'a> {
                 to_model(GuardedOperation::Ready, target)
             }
             Route::ExecutionParameters
+            | Route::ModelNames
             | Route::OipVersions
             | Route::OpenInference(
                 OpenInferenceRoute::Server
@@ -140,9 +144,7 @@ impl<'a> Intent<'a> {
             Route::PredictDescription(target) | Route::ManageDescription(target) => {
                 to_model(GuardedOperation::Metadata, target)
             }
-            Route::ModelReady(model) => {
-                to_model(GuardedOperation::Ready, ModelRef { model, version: None })
-            }
+            Route::ModelReady(target) => to_model(GuardedOperation::Ready, target),
             Route::List => Self::plain(GuardedOperation::List),
             Route::Register => Self::plain(GuardedOperation::Register),
             Route::Describe(target) | Route::Batching(target) | Route::Statistics(target) => {

@@ -66,15 +66,6 @@ pub(super) fn oip_model_ready(context: &RequestContext<'_>, target: ModelRef<'_>
     Ok(respond::json(ready_code(ready), &json!({ "name": name, "ready": ready })))
 }
 
-/// `/v1/models/{m}`, KServe's readiness: 503 when it is not, except in TorchServe's dialect.
-pub(super) fn model_ready(context: &RequestContext<'_>, name: &str) -> HttpResult {
-    let mut answer = oip_model_ready(context, ModelRef { model: name, version: None })?;
-    if context.state.config.dialect == Dialect::TorchServe {
-        *answer.status_mut() = StatusCode::OK;
-    }
-    Ok(answer)
-}
-
 /// `/v2`. The misspelt key is TorchServe's; the right one stands beside it.
 pub(super) fn oip_server(state: &ServerState) -> HttpResponse {
     let extensions = health::extensions(state);

@@ -92,7 +92,7 @@ pub(super) async fn invoke(
     run(&context, &model, PredictRoute::with_query(target), body.into()).await
 }
 
-async fn authorize_model(
+pub(super) async fn authorize_model(
     context: &RequestContext<'_>,
     plugins: &Plugins,
     name: &str,

@@ -6,6 +6,8 @@
 mod admin;
 mod authorize;
 mod context;
+mod embeddings;
+mod fan_out;
 mod health;
 mod inference;
 mod input;
@@ -15,6 +17,7 @@ mod openapi;
 mod plain;
 mod plugins;
 mod service;
+mod v1;
 
 pub(crate) use context::ConnectionContext;
 pub(crate) use plain::serve;

@@ -19,7 +19,10 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::context::{ConnectionContext, RequestContext};
-use super::{admin, authorize, health, inference, management, open_inference, openapi, plugins};
+use super::{
+    admin, authorize, embeddings, health, inference, management, open_inference, openapi, plugins,
+    v1,
+};
 use crate::access_log::AccessRecord;
 use crate::auth::Gate;
 use crate::body::{READ_BUFFER, RequestBody};
@@ -161,8 +164,8 @@ pub(super) async fn dispatch(context: &RequestContext<'_>, body: RequestBody) ->
     }
 }
 
-/// Asks the operator's plugin first. For `/invocations` the body may have to name the model, so that
-/// endpoint asks by itself.
+/// Asks the operator's plugin first. For `/invocations` and embeddings the body may have to name the model,
+/// so those endpoints ask by themselves.
 async fn call_authorized(
     context: &RequestContext<'_>,
     plugins: &Plugins,
@@ -171,8 +174,10 @@ async fn call_authorized(
     endpoint: Option<&PluginEndpoint>,
     body: RequestBody,
 ) -> HttpResult {
-    if route == Route::Invocations {
-        return inference::invoke(context, Some(plugins), body).await;
+    match route {
+        Route::Invocations => return inference::invoke(context, Some(plugins), body).await,
+        Route::Embeddings => return embeddings::create(context, Some(plugins), body).await,
+        _ => {}
     }
     let query = context.query();
     let intent = match endpoint {
@@ -199,6 +204,8 @@ async fn call(
             Box::pin(open_inference::predict(context, body, route)).await
         }
         Route::Predict(route) => inference::predict(context, body, route).await,
+        Route::Instances(route) => Box::pin(v1::predict(context, body, route)).await,
+        Route::Embeddings => Box::pin(embeddings::create(context, None, body)).await,
         Route::Invocations => Box::pin(inference::invoke(context, None, body)).await,
         Route::RunWorkflow(name) => Box::pin(inference::run_workflow(context, body, name)).await,
         Route::Handle => {
@@ -228,7 +235,9 @@ async fn call(
         Route::UnregisterWorkflow(name) => {
             Box::pin(management::unregister_workflow(context, name)).await
         }
-        Route::ModelReady(model) => health::model_ready(context, model),
+        Route::Alive => Ok(v1::alive()),
+        Route::ModelNames => Ok(v1::models(state)),
+        Route::ModelReady(target) => v1::model(context, target),
         Route::RenewToken => admin::renew_token(context),
         Route::Metrics => Ok(admin::metrics(context)),
         Route::MethodNotAllowed => Err(Problem::method_not_allowed()),

@@ -58,9 +58,10 @@ fn the_inference_listener() {
             ("OPTIONS", "/m/1.0/predict", Route::PredictDescription(to("m", Some("1.0")))),
             ("POST", "/explanations/m", explanation("m", None, "")),
             ("POST", "/explanations/m/1/x", explanation("m", Some("1"), "x")),
-            ("POST", "/v1/models/m:predict", kserve("m", false)),
-            ("POST", "/v1/models/m:explain", kserve("m", true)),
-            ("POST", "/v1/models/m%3Apredict", kserve("m", false)),
+            ("POST", "/v1/models/m:predict", kserve_v1("m:predict", None)),
+            ("POST", "/v1/models/m:explain", kserve_v1("m:explain", None)),
+            ("POST", "/v1/models/m/versions/2:predict", kserve_v1("2:predict", Some("m"))),
+            ("POST", "/v1/models/m%3Apredict", kserve_v1("m:predict", None)),
             ("POST", "/v2/models/m/infer", Route::Predict(kserve_v2(of("m", None)))),
             ("POST", "/v2/models/m/explain", kserve("m", true)),
             ("POST", "/invocations", Route::Invocations),
@@ -84,6 +85,29 @@ fn unusual_methods_run_no_model_of_ours() {
     assert!([Method::DELETE, Method::PATCH, Method::HEAD, Method::TRACE].into_iter().all(refused));
     assert_eq!(route(I, &Method::DELETE, "/predictions/m"), prediction("m", None, ""));
     check(ours, &[("PUT", "/m", named("m", "")), ("GET", "/m/e", named("m", "e"))]);
+}
+
+#[test]
+fn kserve_and_openai_ask_under_v1() {
+    let (serve, to) = (Apis { natural: true, ..OIP }, |version| to("m", version));
+    check(
+        serve,
+        &[
+            ("GET", "/", Route::Alive),
+            ("GET", "/v1/models", Route::ModelNames),
+            ("DELETE", "/v1/models", Route::MethodNotAllowed),
+            ("GET", "/v1/models/m", Route::ModelReady(to(None))),
+            ("GET", "/v1/models/m/versions/2", Route::ModelReady(to(Some("2")))),
+            ("POST", "/v1/models/m/versions/2:explain", kserve_v1("2:explain", Some("m"))),
+            ("GET", "/v1/models/m:predict", Route::MethodNotAllowed),
+            ("POST", "/v1/models/m/versions/2/x", Route::NotFound),
+            ("POST", "/v1/models/m:fly", Route::NotFound),
+            ("POST", "/v1/embeddings", Route::Embeddings),
+            ("GET", "/v1/embeddings", Route::MethodNotAllowed),
+        ],
+    );
+    let torchserve = ["/v1/models", "/v1/embeddings", "/v1/models/m/versions/2"];
+    assert!(torchserve.iter().all(|path| route(OIP, &Method::GET, path) == Route::NotFound));
 }
 
 #[test]
@@ -237,7 +261,7 @@ fn the_management_listener() {
             ("GET", "/models/m/2/set-default", Route::MethodNotAllowed),
             ("GET", "/models/a/b/c", Route::NotFound),
             ("GET", "/models/a/b/c/d", Route::NotFound),
-            ("GET", "/v1/models/m", Route::ModelReady("m")),
+            ("GET", "/v1/models/m", Route::ModelReady(to("m", None))),
             ("POST", "/v1/models/m", Route::MethodNotAllowed),
             ("GET", "/workflows", Route::ListWorkflows),
             ("POST", "/workflows/", Route::RegisterWorkflow),
@@ -277,8 +301,8 @@ fn one_address_for_everything() {
             ("GET", "/models", Route::List),
             ("POST", "/models/m/invoke", sagemaker("m", None)),
             ("GET", "/models/m/2", Route::Describe(to("m", Some("2")))),
-            ("GET", "/v1/models/m", Route::ModelReady("m")),
-            ("POST", "/v1/models/m:predict", kserve("m", false)),
+            ("GET", "/v1/models/m", Route::ModelReady(to("m", None))),
+            ("POST", "/v1/models/m:predict", kserve_v1("m:predict", None)),
             ("GET", "/metrics", Route::Metrics),
         ],
     );

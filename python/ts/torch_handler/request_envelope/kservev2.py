@@ -36,7 +36,7 @@ class KServev2Envelope(BaseEnvelope):
         results = list(results) if isinstance(results, (list, tuple)) else [results]
         return {
             "id": request.get("id") or context.get_request_id(idx),
-            "model_name": context.model_name,
+            "model_name": name_of(context),
             "model_version": version_of(context.manifest),
             "outputs": [
                 write_tensor(names[at] if at < len(names) else f"output-{at}", result)
@@ -48,6 +48,11 @@ class KServev2Envelope(BaseEnvelope):
 def names_of(request: dict[str, Any]) -> list[str]:
     """The names of a request's inputs."""
     return [str(tensor.get("name", f"input-{at}")) for at, tensor in enumerate(request["inputs"])]
+
+
+def name_of(context: Any) -> str:
+    """The model's name in its manifest, as TorchServe answers; the name it is registered under without one."""
+    return str(((context.manifest or {}).get("model") or {}).get("modelName") or context.model_name)
 
 
 def version_of(manifest: dict[str, Any]) -> str:

@@ -28,7 +28,8 @@ impl Play {
 
     fn arrive(&mut self, at: u32, id: &str, what: &'static str) -> Option<SequenceRejection> {
         let now = self.at(at);
-        let name = SequenceName { id: id.to_owned(), chosen: !id.starts_with("ts-seq-") };
+        let name =
+            SequenceName { id: id.to_owned(), chosen: !id.starts_with("ts-seq-"), starts: false };
         match self.sequences.find_room(now, &name) {
             Ok(key) => self.sequences.join(now, key, None, what),
             Err(rejection) => return Some(rejection),
@@ -106,7 +107,7 @@ fn a_sequence_that_no_client_has_named_gives_way_when_it_is_idle() {
     play.sequences.answered(play.at(2), keys[1]);
     play.sequences.answered(play.at(3), keys[0]);
     assert_eq!(play.arrive(4, "a", "3"), None);
-    let named = SequenceName { id: "ts-seq-1".to_owned(), chosen: true };
+    let named = SequenceName { id: "ts-seq-1".to_owned(), chosen: true, starts: false };
     let key = play.sequences.find_room(play.at(4), &named);
     assert_eq!(key, Ok(keys[0]), "it was the younger one");
     play.sequences.join(play.at(4), keys[0], None, "4");
@@ -140,6 +141,26 @@ fn a_life_limit_ends_a_busy_sequence_after_the_request_under_way() {
     play.sequences.answered(play.at(6), keys[0]);
     play.expect(&["2@0!"]);
     assert_eq!(play.sequences.alarm, Some(play.at(11)));
+}
+
+#[test]
+fn a_sequence_whose_time_was_over_is_not_gone_on_with_but_may_begin_again() {
+    let mut play = Play::new(SequenceLimits { life: 5 * SECOND, ..limits() }, 1);
+    play.arrive(0, "idle", "1");
+    play.arrive(0, "old", "1");
+    let keys = play.expect(&["1@0", "1@0"]);
+    play.sequences.answered(play.at(1), keys[0]);
+    play.sequences.expire(play.at(5));
+    play.sequences.answered(play.at(6), keys[1]);
+    for id in ["idle", "old"] {
+        assert_eq!(play.arrive(7, id, "2"), Some(SequenceRejection::Expired));
+        let again = SequenceName { id: id.to_owned(), chosen: true, starts: true };
+        let key = play.sequences.find_room(play.at(7), &again).expect("it begins");
+        play.sequences.join(play.at(7), key, None, "3");
+        assert_eq!(play.arrive(7, id, "4"), None);
+    }
+    play.expect(&["3@0", "3@0"]);
+    play.sequences.end(play.at(8), "idle");
 }
 
 #[test]
@@ -195,7 +216,7 @@ fn deadlines_pass_while_they_wait() {
     play.arrive(0, "a", "1");
     play.expect(&["1@0"]);
     let (now, deadline) = (play.at(0), Some(play.at(3)));
-    let name = SequenceName { id: "a".to_owned(), chosen: true };
+    let name = SequenceName { id: "a".to_owned(), chosen: true, starts: false };
     let key = play.sequences.find_room(now, &name).unwrap();
     play.sequences.join(now, key, deadline, "late");
     assert_eq!(play.sequences.alarm, deadline);
