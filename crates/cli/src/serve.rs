@@ -18,11 +18,12 @@ use jitney_engine::store::{Limits, ShownUrl};
 use jitney_server::metrics::MeterPlan;
 use jitney_server::{Dialect, ServerConfig, Tls};
 use jitney_settings::server::{
-    ACCESS_LOG, BODY_TIMEOUT, DEBUG_ERRORS, DRAIN_DELAY, DRAIN_TIMEOUT, GRPC_MANAGEMENT_PORT,
-    GRPC_PORT, HOST, IDLE_TIMEOUT, INFERENCE_PORT, INSTALL_REQUIREMENTS, IO_THREADS, LOG_LEVEL,
-    MANAGEMENT_PORT, MAX_CONNECTIONS, MAX_DOWNLOAD_SIZE, MAX_IMAGE_PIXELS, MAX_REQUEST_MEMORY,
-    MAX_REQUEST_SIZE, MAX_UNPACKED_FILES, MAX_UNPACKED_SIZE, MAX_WORKERS_PER_MODEL, METRICS_PORT,
-    MIN_BODY_RATE, MODEL_STORE, PYTHON, TLS_CERT, TLS_KEY, TOKEN_AUTH, WRITE_TIMEOUT,
+    ACCESS_LOG, BODY_TIMEOUT, COMPRESS_ANSWERS, DEBUG_ERRORS, DECOMPRESS_REQUESTS, DRAIN_DELAY,
+    DRAIN_TIMEOUT, GRPC_MANAGEMENT_PORT, GRPC_PORT, HOST, IDLE_TIMEOUT, INFERENCE_PORT,
+    INSTALL_REQUIREMENTS, IO_THREADS, LOG_LEVEL, MANAGEMENT_PORT, MAX_CONNECTIONS,
+    MAX_DOWNLOAD_SIZE, MAX_IMAGE_PIXELS, MAX_REQUEST_MEMORY, MAX_REQUEST_SIZE, MAX_UNPACKED_FILES,
+    MAX_UNPACKED_SIZE, MAX_WORKERS_PER_MODEL, METRICS_PORT, MIN_BODY_RATE, MODEL_STORE, PYTHON,
+    TLS_CERT, TLS_KEY, TOKEN_AUTH, WRITE_TIMEOUT,
 };
 use jitney_settings::{Setting, Values, server};
 
@@ -166,6 +167,8 @@ fn server(values: &Values, remarks: &mut Vec<String>) -> Result<ServerConfig, Fa
         max_request_bytes: values.read(&MAX_REQUEST_SIZE).unwrap_or(defaults.max_request_bytes),
         max_connections: values.read(&MAX_CONNECTIONS).unwrap_or(defaults.max_connections),
         idle_timeout: values.read(&IDLE_TIMEOUT).unwrap_or(defaults.idle_timeout),
+        decompress_requests: values.read(&DECOMPRESS_REQUESTS).unwrap_or(true),
+        compress_answers: values.read(&COMPRESS_ANSWERS).unwrap_or(true),
         shutdown_grace: drain(values).timeout,
         model_api: true,
         oip: true,

@@ -76,6 +76,14 @@ impl Problem {
         Self::new(ErrorCode::TooLarge, message)
     }
 
+    /// A body that stood still for so long.
+    pub fn stalled(patience: Duration) -> Self {
+        let seconds = patience.as_secs_f32();
+        let message =
+            format!("Nothing came of the request body for {seconds} s. [reason: too_slow]");
+        Self::new(ErrorCode::TooSlow, message)
+    }
+
     /// A body that was cut on its way in.
     pub fn cut(reason: CutReason) -> Self {
         let (code, message) = match reason {

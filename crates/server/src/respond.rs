@@ -2,13 +2,15 @@
 
 use bytes::Bytes;
 use http::header::{
-    CACHE_CONTROL, CONNECTION, CONTENT_TYPE, EXPIRES, PRAGMA, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT_ENCODING, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, EXPIRES, PRAGMA, RETRY_AFTER,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use hyper::ext::ReasonPhrase;
 use serde::Serialize;
 
 use crate::body::ResponseBody;
+use crate::compression::Coding;
 use crate::errors::{ErrorCode, Problem};
 
 /// An answer; its body is known, unless the model is still making it.
@@ -90,6 +92,9 @@ pub(crate) fn problem_as<T: Serialize>(problem: &Problem, body: &T) -> HttpRespo
     if let Some(wait) = problem.retry_after {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if problem.code == ErrorCode::UnknownCoding {
+        reply.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static(Coding::KNOWN));
     }
     let unread =
         [ErrorCode::TooLarge, ErrorCode::InvalidHead, ErrorCode::TooSlow, ErrorCode::NoRoom];

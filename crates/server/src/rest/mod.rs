@@ -5,10 +5,12 @@
 
 mod admin;
 mod authorize;
+mod compress;
 mod context;
 mod embeddings;
 mod fan_out;
 mod health;
+mod http2;
 mod inference;
 mod input;
 mod management;
