@@ -17,8 +17,6 @@ from jitney.values import Raw, decode, encode
 
 CALL_PARAMETER = "jitney-call"
 """Under this name the worker finds the arguments; no Python parameter can have it."""
-INSTANCES_PARAMETER = "jitney-instances"
-"""Under this name the worker finds a JSON list of items, as KServe's first protocol brings them."""
 VALUE_TYPE = "application/x-jitney-value"
 """The content type of an answer that is a value."""
 STREAM_TYPE = "application/x-jitney-stream"

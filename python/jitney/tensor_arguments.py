@@ -1,4 +1,4 @@
-"""From a request's tensors, or its list of instances, to the items of a call."""
+"""From a request's tensors to the items of a call."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 from jitney.definition import Endpoint
 from jitney.errors import BadInput
 from jitney.hints import Param
-from jitney.http.arguments import ArgumentReader
 from jitney.http.convert import convert, converter_for
-from jitney.signature import ELEMENTS, ROWS, array_type, rank_of
+from jitney.signature import ELEMENTS, array_type, rank_of
 from jitney.tensor import BYTES, FORMATS, BrokenTensor, RawTensor, Tensor
 
 ITEMS_MAX = 1 << 20
@@ -126,29 +125,6 @@ class TensorReader:
         count = next(iter(sizes.values()), 1)
         items = [{name: values[at] for name, values in columns.items()} for at in range(count)]
         return items, not next(iter(lone.values()), True)
-
-
-class InstanceReader:
-    """Reads lists of instances, as KServe's first protocol brings them."""
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
-        self._reader = ArgumentReader(endpoint)
-
-    def read(self, raw: Any) -> tuple[list[Arguments], bool]:
-        """The arguments of each instance; of arrays, those of all rows together."""
-        if not isinstance(raw, list):  # The decoder has read the JSON, if it is any.
-            raise BadInput('"instances" must be a list')
-        instances: list[Any] = raw
-        if self._endpoint.tensors.items != ROWS:
-            return [self._reader.read({"body": one}) for one in instances], True
-        names = {param.name for param in self._endpoint.params}
-        if instances and all(isinstance(one, dict) and one.keys() <= names for one in instances):
-            if any(one.keys() != instances[0].keys() for one in instances):
-                raise BadInput("all instances must have the same names")
-            columns = {name: [one[name] for one in instances] for name in instances[0]}
-            return [self._reader.read({"body": columns})], False
-        return [self._reader.read({"body": instances})], False
 
 
 def _nested(tensor: RawTensor, hint: Any) -> Any:

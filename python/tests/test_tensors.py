@@ -13,7 +13,6 @@ import pytest
 import wire
 
 import jitney
-from jitney.calls import INSTANCES_PARAMETER
 from jitney.definition import define
 from jitney.pack import api
 from jitney.tensor import RawTensor
@@ -350,27 +349,6 @@ def test_torch_tensors_share_the_frames_memory_too():
     assert plain(served.infer(("x", "BF16", (1,), struct.pack("<H", 0x3F80))))["output"] == ("BF16", [1.0])
     assert seen[0].dtype is torch.bfloat16
     assert plain(served.infer(tensor("x", np.float32([[1]]))))["output"] == ("FP32", [[1.0]])
-
-
-def test_a_list_of_instances_is_answered_with_a_list():
-    @jitney.batch
-    def price(item: list[str], count: list[int] = 1) -> list[float]:
-        return [len(one) * many if one else jitney.Error("no item", status=404) for one, many in zip(item, count)]
-
-    @jitney.batch
-    def total(x: np.ndarray) -> np.ndarray:
-        return x.sum(axis=1)
-
-    def ask(target: object, body: bytes) -> tuple:
-        (answer,) = wire_answers(Served(target), wire.item([(INSTANCES_PARAMETER, "application/json", body)]))
-        return answer["status"], answer["body"]
-
-    assert ask(price, b'[{"item": "tea"}, {"item": "milk", "count": 2}]') == (200, b"[3,8]")
-    assert ask(price, b'[{"item": "tea"}, {"item": ""}]') == (404, b"no item")
-    assert ask(total, b"[[1, 2], [3, 4]]") == (200, b"[3,7]")
-    assert ask(total, b'[{"x": [1, 2]}, {"x": [3, 4]}]') == (200, b"[3,7]")
-    assert ask(total, b'{"x": 1}') == (400, b'"instances" must be a list')
-    assert ask(price, b"[]") == (200, b"[]")
 
 
 def test_what_is_declared_is_told_to_the_server():

@@ -26,10 +26,6 @@ pub const PARAMETERS_MAX: usize = u8::MAX as usize;
 /// name.
 pub const CALL_PARAMETER: &str = "jitney-call";
 
-/// The parameter that holds a JSON list of items for a definition, as KServe's first protocol brings them;
-/// no Python parameter can have this name. The answer is a JSON list with one entry per item.
-pub const INSTANCES_PARAMETER: &str = "jitney-instances";
-
 /// The longest payload of a frame between the server and a worker.
 pub(crate) const FRAME_BYTES_MAX: u32 = 1 << 30;
 

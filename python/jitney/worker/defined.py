@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
-from jitney.calls import CALL_PARAMETER, INSTANCES_PARAMETER, STREAM_TYPE, VALUE_TYPE, encode_failure
+from jitney.calls import CALL_PARAMETER, STREAM_TYPE, VALUE_TYPE, encode_failure
 from jitney.definition import Definition, Endpoint, define
 from jitney.errors import BadInput, WrongLength, describe, status_of
 from jitney.execution import Instance
@@ -22,15 +22,15 @@ from jitney.http import answers, arguments
 from jitney.locate import locate
 from jitney.request import Request
 from jitney.streaming import STREAMED
-from jitney.tensor_arguments import InstanceReader, TensorReader
+from jitney.tensor_arguments import TensorReader
 from jitney.values import encode as encode_value
 from jitney.worker.batch import Row, TensorRow
 from jitney.worker.context import WorkerContext
 from jitney.worker.headers import read_headers, read_request_id
 from jitney.worker.items import assemble, assemble_all, assemble_parts, encode_fields
-from jitney.worker.many_items import Instances, ManyItems, TensorItems
 from jitney.worker.protocol import POSITION, REPLY_META, Bytes
 from jitney.worker.reply import ITEM_FAILED, EncodedReply
+from jitney.worker.tensor_items import TensorItems
 
 logger = logging.getLogger(__name__)
 
@@ -118,28 +118,20 @@ class _Opener:
         self._sole = definition.endpoints[0] if len(definition.endpoints) == 1 else None
         self._readers = {one.name: arguments.ArgumentReader(one) for one in definition.endpoints}
         self._tensors = {one.name: TensorReader(one) for one in definition.endpoints}
-        self._instances = {one.name: InstanceReader(one) for one in definition.endpoints}
         self._asking = {one.name for one in definition.endpoints if any(param.is_request for param in one.params)}
 
-    def open(self, row: Row, meta: bytes) -> tuple[Endpoint, Item | ManyItems]:
-        """An item, or those of a request that brings several, and the endpoint."""
+    def open(self, row: Row, meta: bytes) -> tuple[Endpoint, Item | TensorItems]:
+        """An item, or the items of a request in tensors, and the endpoint."""
         endpoint = self._sole or _choose(self._definition, meta)
-        if type(row) is TensorRow or INSTANCES_PARAMETER in row:
-            return endpoint, self._open_many(endpoint, row, meta)
+        if isinstance(row, TensorRow):
+            read = self._tensors[endpoint.name].read(row)
+            return endpoint, TensorItems(endpoint, row, read, WireRequest(meta, endpoint.name))
         if CALL_PARAMETER in row:
             named = arguments.read_call(endpoint, row[CALL_PARAMETER])
         else:
             named = self._readers[endpoint.name].read(row)
         request = WireRequest(meta, endpoint.name) if endpoint.name in self._asking else _UNSEEN
         return endpoint, Item(named, request)
-
-    def _open_many(self, endpoint: Endpoint, row: Row, meta: bytes) -> ManyItems:
-        request = WireRequest(meta, endpoint.name)
-        if not isinstance(row, TensorRow):
-            return Instances(endpoint, *self._instances[endpoint.name].read(row[INSTANCES_PARAMETER]), request)
-        items = TensorItems(endpoint, *self._tensors[endpoint.name].read(row), request)
-        items.asked = row.outputs
-        return items
 
 
 class _Sizes:
@@ -176,8 +168,8 @@ class _Batch:
         self._calls: set[int] = {at for at, row in enumerate(rows) if CALL_PARAMETER in row}
         """Items that came through a handle."""
         self.items: dict[int, Item] = {}
-        self._many: dict[int, ManyItems] = {}
-        """Requests that bring several items."""
+        self._tensors: dict[int, TensorItems] = {}
+        """Requests in tensors."""
         self._groups: dict[str, tuple[Endpoint, list[int]]] = {}
         self._metas = metas = context.metas
         for at, (row, meta) in enumerate(zip(rows, metas)):
@@ -189,7 +181,7 @@ class _Batch:
             if isinstance(opened, Item):
                 self.items[at] = opened
             else:
-                self._many[at] = opened
+                self._tensors[at] = opened
             group = self._groups.get(endpoint.name)
             if group is None:
                 self._groups[endpoint.name] = endpoint, [at]
@@ -197,23 +189,25 @@ class _Batch:
                 group[1].append(at)
 
     def groups(self) -> list[tuple[Endpoint, list[int]]]:
-        """The places of each endpoint's items in the batch, in order: of a request that brings several, so many times
-        the same."""
+        """The places of each endpoint's items in the batch, in order: of a request in tensors as often as it has
+        items."""
         groups = [(self._resized(endpoint, places[-1]), places) for endpoint, places in self._groups.values()]
-        if not self._many:
+        if not self._tensors:
             return groups
         repeated = ((endpoint, self._repeated(places)) for endpoint, places in groups)
         return [(endpoint, places) for endpoint, places in repeated if places]
 
     def _repeated(self, places: list[int]) -> list[int]:
-        return [at for at in places for _ in (self._many[at].items if at in self._many else (at,))]
+        return [at for at in places for _ in (self._tensors[at].items if at in self._tensors else (at,))]
 
     def items_of(self, places: Sequence[int]) -> list[Item]:
         """The items at these places."""
-        if not self._many:
+        if not self._tensors:
             return [self.items[at] for at in places]
         distinct = dict.fromkeys(places)
-        return [item for at in distinct for item in (self._many[at].items if at in self._many else (self.items[at],))]
+        return [
+            item for at in distinct for item in (self._tensors[at].items if at in self._tensors else (self.items[at],))
+        ]
 
     def _resized(self, endpoint: Endpoint, newest: int) -> Endpoint:
         """The endpoint with the size that was in force when the newest of its items came."""
@@ -226,24 +220,24 @@ class _Batch:
     def take(self, positions: Sequence[int], outcomes: Sequence[Any]) -> None:
         """Keeps what became of these items."""
         for at, outcome in zip(positions, outcomes):
-            if at in self._many:
-                self._many[at].take(outcome)
+            if at in self._tensors:
+                self._tensors[at].take(outcome)
             else:
                 self._outcomes[at] = outcome
 
     def fail(self, places: Sequence[int], error: Exception) -> None:
         """The call failed: of one request it is the failure, of several it is the batch's."""
-        if len(set(places)) > 1 or places[0] not in self._many:
+        if len(set(places)) > 1 or places[0] not in self._tensors:
             raise error
-        self._many[places[0]].fail(error)
+        self._tensors[places[0]].fail(error)
 
     def emitter(self, positions: Sequence[int]) -> Any:
         """Sends pieces of answers to their clients, now."""
 
         def emit(position: int, piece: Any) -> None:
             at = positions[position]
-            if at in self._many:
-                self._many[at].add_piece(position - positions.index(at), piece)
+            if at in self._tensors:
+                self._tensors[at].add_piece(position - positions.index(at), piece)
                 return
             content_type, body = self._spell(at, piece, whole=False)
             head = b"" if at in self._streamed else self._head(at, content_type)
@@ -258,7 +252,7 @@ class _Batch:
 
     def reply(self) -> EncodedReply:
         """The items of the batch's REPLY."""
-        if self._many:
+        if self._tensors:
             return EncodedReply(assemble_parts([self._encode_parts(at) for at in range(len(self._outcomes))]))
         metas: list[bytes] = []
         bodies: list[Bytes] = []
@@ -269,11 +263,11 @@ class _Batch:
         return EncodedReply(assemble_all(metas, bodies))
 
     def _encode_parts(self, at: int) -> tuple[bytes, list[Bytes]]:
-        if at not in self._many:
+        if at not in self._tensors:
             meta, body = self._encode(at, self._outcomes[at])
             return meta, [body]
         try:
-            return self._many[at].encode()
+            return self._tensors[at].encode()
         except Exception as error:
             meta, body = self._failed(at, error)
             return meta, [body]

@@ -13,7 +13,7 @@ use jitney_settings::model::{MAX_BATCH_SIZE, MAX_LATENCY_MS};
 use jitney_settings::{Setting, SettingSource, SettingValue, Values};
 
 use super::endpoint_tensors::EndpointTensors;
-use crate::call::{CallRoute, INSTANCES_PARAMETER, Input};
+use crate::call::{CallRoute, Input};
 use crate::local::Signature;
 use crate::settings::{EndpointOptions, ModelSettings};
 use crate::sizes::{self, RequestSize, SizeReader};
@@ -144,10 +144,9 @@ impl Endpoints {
         tensors.map(|tensors| &tensors.signature)
     }
 
-    /// Sends a request of a protocol that knows no endpoints to one: to the first, where none is the
-    /// default.
+    /// Sends a request in tensors that names no endpoint to the first one, where none is the default.
     pub(crate) fn direct(&self, input: &mut Input) {
-        if input.tensors.is_none() && !brings_instances(input) || input.route.endpoint.is_some() {
+        if input.tensors.is_none() || input.route.endpoint.is_some() {
             return;
         }
         if self.told.len() > 1 && self.default_index().is_none() {
@@ -172,9 +171,6 @@ impl Endpoints {
         };
         if let Some(request) = &input.tensors {
             return self.size_of_tensors(place, request);
-        }
-        if brings_instances(input) {
-            return RequestSize { items: sizes::instances(input), ..RequestSize::default() };
         }
         if input.route.open_inference
             && self.api.batch_sizes.contains_key(&self.api.endpoints[place])
@@ -277,11 +273,6 @@ impl Endpoints {
     fn default_index(&self) -> Option<usize> {
         self.api.endpoints.iter().position(|endpoint| DEFAULTS.contains(&endpoint.as_str()))
     }
-}
-
-/// Whether a request is a list of items, as KServe's first protocol brings them.
-fn brings_instances(input: &Input) -> bool {
-    matches!(&input.parameters[..], [only] if only.name == INSTANCES_PARAMETER)
 }
 
 /// Endpoints share one queue and one batcher, so what those are told holds for all of them.

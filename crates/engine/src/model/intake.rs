@@ -329,25 +329,6 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_instances_is_counted() {
-        let api = Api { endpoints: vec!["call".to_owned()], ..Api::default() };
-        let settings = ModelSettings { batch_size: 8, ..crate::testkit::settings() };
-        let defined = Intake::Defined(Box::new(Endpoints::new(api, &settings, &BTreeMap::new())));
-        let input = Input {
-            id: String::new(),
-            headers: HeaderBlock::new(),
-            route: CallRoute::default(),
-            parameters: vec![Parameter {
-                name: crate::call::INSTANCES_PARAMETER.into(),
-                content_type: "application/json".into(),
-                value: r#"[{"x": 1}, {"x": 2}, {"x": 3}]"#.into(),
-            }],
-            tensors: None,
-        };
-        assert_eq!(defined.accept(input, None, 8).ok().map(|accepted| accepted.items), Some(3));
-    }
-
-    #[test]
     fn endpoints_of_a_definition_have_groups_of_their_own() {
         let asked = [Some("one"), Some("two"), Some("?"), None];
         assert_eq!(asked.map(group), [1, 2, 0, 0]);

@@ -219,13 +219,6 @@ struct FoundValues {
     given: Vec<bool>,
 }
 
-/// How many items a list of instances has.
-pub(crate) fn instances(input: &Input) -> Option<u32> {
-    let list = input.parameters.first()?;
-    let extent = JsonReader::new(scannable(&list.value)).extent(ValueForm::Json)?;
-    extent.dim(0).map(|items| u32::try_from(items).unwrap_or(u32::MAX))
-}
-
 /// How many items an Open Inference request brings: the first dimension of its first input.
 pub(crate) fn open_inference(input: &Input) -> Option<u32> {
     if let Some(tensors) = &input.tensors {

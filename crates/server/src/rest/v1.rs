@@ -42,13 +42,18 @@ pub(super) async fn predict(
     let dialect = context.state.config.dialect;
     let model = context.model(route.target);
     let reads_itself = |model: &Arc<Model>| {
-        let archive = model.api().is_none() && model.signature().is_none();
-        model.settings().declared.envelope.is_some() || archive && dialect == Dialect::TorchServe
+        let theirs = is_archive(model) && dialect == Dialect::TorchServe;
+        model.settings().declared.envelope.is_some() || theirs
     };
     match model {
         Ok(model) if !reads_itself(&model) => instances(context, &model, route, body).await,
         Ok(_) | Err(_) => inference::predict(context, body, route).await,
     }
+}
+
+/// Whether a handler runs it, which gets what TorchServe gives it whatever the archive declares.
+fn is_archive(model: &Model) -> bool {
+    model.api().is_none() && model.tag().python
 }
 
 /// How a model is given instances.
@@ -67,7 +72,7 @@ async fn instances(
 ) -> HttpResult {
     let body = context.read(body).await?;
     let explains = route.explain == Some(true);
-    if explains && (model.api().is_some() || model.signature().is_some()) {
+    if explains && !is_archive(model) {
         let has = |api: &Api| api.endpoints.iter().any(|endpoint| endpoint == EXPLAIN);
         if !model.api().is_some_and(has) {
             return Err(Problem::bad_request(format!(
@@ -124,7 +129,8 @@ fn form_of(model: &Model, endpoint: Option<&str>, instances: &Instances<'_>) -> 
         let each = InstanceForm::Each { named: false };
         return names.map_or(each, InstanceForm::Rows);
     }
-    let Some(signature) = model.signature() else { return InstanceForm::Each { named: true } };
+    let signature = model.signature().filter(|_| !is_archive(model));
+    let Some(signature) = signature else { return InstanceForm::Each { named: true } };
     let texts = signature.inputs.iter().any(|input| input.datatype.width().is_none());
     if instances.are_files() || instances.are_texts() && !texts {
         return InstanceForm::Each { named: false };
