@@ -61,6 +61,10 @@ impl LocalModel for OnnxModel {
         &self.signature
     }
 
+    fn takes_tensors(&self) -> bool {
+        true
+    }
+
     /// 1 when the model's first dimension is not open, the card's limit otherwise.
     fn max_batch_size(&self) -> Option<u32> {
         if self.signature.batches() { self.card.max_batch_size } else { Some(1) }

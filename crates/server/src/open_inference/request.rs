@@ -100,6 +100,13 @@ impl OpenInferenceRequest {
         Ok(TensorRequest { inputs, outputs })
     }
 
+    /// The endpoint of a definition that the request names, whose inputs are not those that the model's
+    /// metadata tells.
+    pub(crate) fn endpoint(&self, model: &Model) -> Option<&str> {
+        let named = self.parameters.get("endpoint").and_then(Value::as_str);
+        named.filter(|_| model.api().is_some())
+    }
+
     /// Adds what the request's parameters say to its options: `timeout` in microseconds from its start,
     /// and `priority`, of which 1 is the highest. Larger numbers than that mean that it can wait.
     ///
@@ -124,11 +131,6 @@ impl OpenInferenceRequest {
             options.priority = Priority::Bulk;
         }
         Ok(())
-    }
-
-    /// The endpoint of a definition that the request's parameters name.
-    pub(crate) fn endpoint(&self, model: &Model) -> Option<&str> {
-        model.api().and_then(|_| self.parameters.get("endpoint")?.as_str())
     }
 
     /// The sequence that the request's parameters name, by a number or a text.
