@@ -53,5 +53,5 @@ pub use self::{
     request_sizes::{RequestSizes, SizeExpression, SizeFactor, SizedParam, ValueForm},
     shown_url::ShownUrl,
     store::{Store, UnpackTurn, models_in},
-    tensor_specs::{DeclaredTensor, DeclaredTensors, ItemForm},
+    tensor_specs::{ItemForm, PackedTensor, PackedTensors},
 };

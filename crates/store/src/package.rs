@@ -20,7 +20,7 @@ use super::{
     manifest::Manifest,
     request_sizes::RequestSizes,
     shown_url::ShownUrl,
-    tensor_specs::DeclaredTensors,
+    tensor_specs::PackedTensors,
 };
 
 /// A manifest or a model's YAML is read into memory, so its size is limited.
@@ -44,7 +44,7 @@ pub struct Package {
     /// The description of its API, if it is a definition.
     pub api: Option<Api>,
     /// What an archive declares of its tensors.
-    pub tensors: Option<DeclaredTensors>,
+    pub tensors: Option<PackedTensors>,
     /// The archive that was fetched into the store for this model and leaves with it.
     pub downloaded: Option<FetchedFile>,
 }
@@ -63,7 +63,7 @@ impl Package {
         let source = SettingSource::Archive(url.to_string());
         let (settings, warnings) = from_archive(&yaml_map, &source);
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-        let tensors = api.is_none().then(|| DeclaredTensors::of_archive(&yaml_map)).flatten();
+        let tensors = api.is_none().then(|| PackedTensors::of_archive(&yaml_map)).flatten();
         Ok(Self {
             url,
             dir,
@@ -156,7 +156,7 @@ pub struct Api {
     /// How the sizes of requests are read, by endpoint, where there is anything to read.
     pub sizes: BTreeMap<String, RequestSizes>,
     /// What they take and give in tensors, by endpoint.
-    pub tensors: BTreeMap<String, DeclaredTensors>,
+    pub tensors: BTreeMap<String, PackedTensors>,
     /// The endpoints that answer as OpenAI's do, by the name of the latter: `embeddings`.
     pub openai: BTreeMap<String, String>,
     /// OpenAPI path items by path.

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 /// One input or output.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct DeclaredTensor {
+pub struct PackedTensor {
     /// Its name.
     pub name: String,
     /// Its datatype, as the Open Inference Protocol names it.
@@ -40,11 +40,11 @@ pub enum ItemForm {
 /// The tensors of an endpoint, or of an archive.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct DeclaredTensors {
+pub struct PackedTensors {
     /// What it takes.
-    pub inputs: Vec<DeclaredTensor>,
+    pub inputs: Vec<PackedTensor>,
     /// What it gives, as far as that is known beforehand.
-    pub outputs: Vec<DeclaredTensor>,
+    pub outputs: Vec<PackedTensor>,
     /// What counts as an item.
     pub items: ItemForm,
     /// The dimension that counts rows; from the end if it is negative.
@@ -53,12 +53,12 @@ pub struct DeclaredTensors {
     pub takes_any: bool,
 }
 
-impl DeclaredTensors {
+impl PackedTensors {
     /// Those of an archive's YAML; none if it says nothing that can be read as such, since its
     /// keys are the handler's.
     pub(crate) fn of_archive(yaml: &Map<String, Value>) -> Option<Self> {
         let tensors = |key: &str| {
-            yaml.get(key).cloned().map(serde_json::from_value::<Vec<DeclaredTensor>>).transpose()
+            yaml.get(key).cloned().map(serde_json::from_value::<Vec<PackedTensor>>).transpose()
         };
         let found = tensors("inputs").and_then(|inputs| Ok((inputs, tensors("outputs")?)));
         match found {
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn an_archive_may_declare_its_tensors_and_may_mean_something_else() {
-        let read = |yaml: Value| DeclaredTensors::of_archive(yaml.as_object().expect("a map"));
+        let read = |yaml: Value| PackedTensors::of_archive(yaml.as_object().expect("a map"));
         assert_eq!(read(json!({"minWorkers": 1})), None);
         assert_eq!(read(json!({"inputs": "image.jpg"})), None);
         let declared = json!({"inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 3]}]});

@@ -7,7 +7,7 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use crate::local::{Dim, Signature, TensorSpec};
-use crate::store::{DeclaredTensor, DeclaredTensors, ItemForm};
+use crate::store::{ItemForm, PackedTensor, PackedTensors};
 use crate::tensors::{Datatype, NamedTensor, TensorRequest};
 
 /// Dimensions that arrays have room for in Python.
@@ -18,12 +18,12 @@ const EMPTY_ITEMS_MAX: usize = 1 << 16;
 /// The tensors of an endpoint.
 pub(super) struct EndpointTensors {
     pub(super) signature: Signature,
-    declared: DeclaredTensors,
+    declared: PackedTensors,
 }
 
 impl EndpointTensors {
     /// None where a datatype is unknown here.
-    pub(super) fn new(declared: DeclaredTensors) -> Option<Self> {
+    pub(super) fn new(declared: PackedTensors) -> Option<Self> {
         Some(Self { signature: signature(&declared)?, declared })
     }
 
@@ -117,7 +117,7 @@ impl EndpointTensors {
     ) -> impl Iterator<Item = (&'a NamedTensor, Option<Datatype>)> {
         request.inputs.iter().filter_map(|tensor| {
             let (place, spec) = self.signature.input(tensor.name())?;
-            let DeclaredTensor { rows, checked, .. } = self.declared.inputs[place];
+            let PackedTensor { rows, checked, .. } = self.declared.inputs[place];
             rows.then_some((tensor, checked.then_some(spec.datatype)))
         })
     }
@@ -131,12 +131,12 @@ impl EndpointTensors {
 }
 
 /// What clients are told; none where a datatype is unknown here.
-pub(crate) fn signature(declared: &DeclaredTensors) -> Option<Signature> {
-    let specs = |tensors: &[DeclaredTensor]| tensors.iter().map(spec).collect::<Option<Vec<_>>>();
+pub(crate) fn signature(declared: &PackedTensors) -> Option<Signature> {
+    let specs = |tensors: &[PackedTensor]| tensors.iter().map(spec).collect::<Option<Vec<_>>>();
     Some(Signature { inputs: specs(&declared.inputs)?, outputs: specs(&declared.outputs)? })
 }
 
-fn spec(declared: &DeclaredTensor) -> Option<TensorSpec> {
+fn spec(declared: &PackedTensor) -> Option<TensorSpec> {
     let dim = |(place, size): (usize, &i64)| match usize::try_from(*size) {
         Ok(size) => Dim::Fixed(size),
         Err(_) => Dim::Open(format!("unnamed_{place}")),
