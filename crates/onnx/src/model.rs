@@ -140,7 +140,8 @@ impl OnnxSession {
         let damaged = |_| failed("it is not an ONNX file, or it is damaged".to_owned());
         file::check(&file).map_err(damaged)?;
         let signature = signature(file::graph(&file)).map_err(failed)?;
-        let engine = GraphEngine::Builtin(RtenEngine::load(file, path, &signature).map_err(failed)?);
+        let engine =
+            GraphEngine::Builtin(RtenEngine::load(file, path, &signature).map_err(failed)?);
         let padded = card.padding.as_ref().map(|pads| pads.dimension.as_str());
         let signature = match path {
             Some(_) => probe::probed(&engine, signature, padded).map_err(failed)?,

@@ -35,6 +35,7 @@ mod open_inference;
 mod plugins;
 mod query;
 mod queue_slots;
+mod repository;
 mod request_id;
 mod request_options;
 mod respond;
@@ -71,6 +72,7 @@ pub use crate::metrics::Meter;
 pub use crate::plugins::{PluginError, Plugins};
 pub use crate::spool::WriteTime;
 pub use crate::tls::Tls;
+pub use rest::shell_example;
 
 /// The addresses of a server, with the ports that were free.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -290,7 +292,7 @@ fn rest_plans(config: &ServerConfig) -> Vec<(Bind, Apis)> {
     let inference =
         Apis { inference: true, oip, natural, sagemaker, open_health, ..Apis::default() };
     let mut plans = vec![(config.inference.clone(), inference)];
-    let management = Apis { management: true, open_health, ..Apis::default() };
+    let management = Apis { management: true, oip, open_health, ..Apis::default() };
     if combined {
         plans[0].1.management = true;
     } else {

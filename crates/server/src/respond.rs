@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT_ENCODING, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, EXPIRES, PRAGMA, RETRY_AFTER,
+    ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, EXPIRES, PRAGMA, RETRY_AFTER,
     X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderName, HeaderValue, Response, StatusCode};
@@ -51,6 +51,13 @@ pub(crate) fn pretty<T: Serialize>(value: &T) -> String {
         tracing::error!(%error, "an answer cannot be written as JSON");
         "{}".to_owned()
     })
+}
+
+/// Says which methods a path takes, unless the answer says so itself.
+pub(crate) fn allow(reply: &mut HttpResponse, methods: &str) {
+    if let Ok(methods) = HeaderValue::from_str(methods) {
+        reply.headers_mut().entry(ALLOW).or_insert(methods);
+    }
 }
 
 /// `{"status": text}`, as management answers.

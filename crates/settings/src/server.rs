@@ -26,6 +26,8 @@ settings! {
     TLS_KEY = Setting::new("tls_key", SettingKind::Path, "The certificate's private key, PEM").or_else("none").flag("tls-key", "FILE");
     MODEL_STORE = Setting::new("model_store", SettingKind::Path, "Directory in which the management API finds archives by file name; paths elsewhere have to be named on the command line")
         .or_else("none").flag("model-store", "DIR").property("model_store");
+    POLL = Setting::new("poll", SECONDS, "Look into the served repositories this often, and load what is new or changed there; 0 means never, without a value it is 15 s")
+        .or("0s").flag("poll", "TIME").bare("15s");
     MAX_REQUEST_SIZE = Setting::new("max_request_size", SettingKind::Size, "Largest request body, such as 64MiB; at most 960MiB")
         .or("6553500").flag("max-request-size", "SIZE").property("max_request_size");
     MAX_REQUEST_MEMORY = Setting::new("max_request_memory", SettingKind::Size, "Most memory for request bodies on their way in, requests that wait or run, and answers that are not yet read; when it is full the slowest clients are cut first, and new requests get 503")

@@ -106,6 +106,7 @@ pub fn assemble(
         metrics,
         sample_every: metrics::sample_every(&values),
         snapshots,
+        poll: None,
         watch: false,
         until_eof: false,
         remarks,

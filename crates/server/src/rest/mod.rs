@@ -18,10 +18,12 @@ mod open_inference;
 mod openapi;
 mod plain;
 mod plugins;
+mod repository;
 mod service;
 mod v1;
 
 pub(crate) use context::ConnectionContext;
+pub use openapi::shell_example;
 pub(crate) use plain::serve;
 
 #[cfg(fuzzing)]

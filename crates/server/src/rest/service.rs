@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use super::context::{ConnectionContext, RequestContext};
 use super::{
     admin, authorize, compress, embeddings, health, inference, management, open_inference, openapi,
-    plugins, v1,
+    plugins, repository, v1,
 };
 use crate::access_log::AccessRecord;
 use crate::auth::Gate;
@@ -137,6 +137,10 @@ pub(super) async fn respond(
         Err(problem) => Err(problem),
     };
     let mut reply = answered.unwrap_or_else(|problem| failure(&context, &problem));
+    if reply.status() == StatusCode::METHOD_NOT_ALLOWED {
+        let path = route::decode(parts.uri.path());
+        respond::allow(&mut reply, &route::allowed(context.apis, &path));
+    }
     respond::stamp(&mut reply, context.id.header(), &state.default_headers);
     if compress::is_candidate(state, &reply) {
         Box::pin(compress::compress(&mut reply, &parts.headers)).await;
@@ -251,6 +255,9 @@ async fn call(
         Route::ManageDescription(target) => openapi::management(engine, target),
         Route::OpenApi => Ok(openapi::models(engine)),
         Route::Docs => Ok(openapi::docs_page()),
+        Route::RepositoryIndex => Box::pin(repository::index(context, body)).await,
+        Route::RepositoryLoad(model) => Box::pin(repository::load(context, body, model)).await,
+        Route::RepositoryUnload(model) => Box::pin(repository::unload(context, body, model)).await,
         Route::List => Ok(management::list(context)),
         Route::Register => Box::pin(management::register(context, body)).await,
         Route::Describe(target) => Box::pin(management::describe(context, target)).await,
