@@ -208,10 +208,11 @@ async fn call_authorized(
     endpoint: Option<&PluginEndpoint>,
     body: RequestBody,
 ) -> HttpResult {
-    match route {
-        Route::Invocations => return inference::invoke(context, Some(plugins), body).await,
-        Route::Embeddings => return embeddings::create(context, Some(plugins), body).await,
-        _ => {}
+    if route == Route::Invocations {
+        return inference::invoke(context, Some(plugins), body).await;
+    }
+    if route == Route::Embeddings {
+        return embeddings::create(context, Some(plugins), body).await;
     }
     let query = context.query();
     let intent = match endpoint {
