@@ -96,8 +96,8 @@ impl OpenInferenceRequest {
     /// A sentence that names the model, what it takes and what came.
     pub(crate) fn tensors(&self, model: &Model) -> Result<TensorRequest, String> {
         let outputs = self.outputs.iter().map(|output| output.name.as_str().into()).collect();
-        let checked = model.signature().filter(|_| self.endpoint(model).is_none());
-        let Some(signature) = checked else {
+        // A definition's endpoints differ in what they take; the engine checks it.
+        let Some(signature) = model.signature().filter(|_| model.api().is_none()) else {
             let inputs = self.inputs.iter().map(|input| input.tensor.clone()).collect();
             return Ok(TensorRequest { inputs, outputs });
         };
