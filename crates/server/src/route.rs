@@ -9,7 +9,7 @@ mod open_inference;
 use std::borrow::Cow;
 
 pub use self::model_ref::ModelRef;
-pub use self::open_inference::{OpenInferenceRoute, SharedMemoryAction};
+pub use self::open_inference::{OpenInferenceRoute, SharedMemoryAction, SharedMemoryRoute};
 
 use http::Method;
 use percent_encoding::percent_decode_str;
