@@ -39,6 +39,10 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
+pub use engine::RuntimeStatus;
+pub use engine::library::{
+    LibraryPlaces, in_directory as library_in, version_of as library_version,
+};
 pub use model::{OnnxError, OnnxModel, OnnxSession};
 pub use runtime::RUNTIME;
 pub use worker::run_worker;
