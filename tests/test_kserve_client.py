@@ -88,12 +88,12 @@ def grpc(server: Server, method: str, *arguments: Any, **named: Any) -> Any:
     return asyncio.run(call())
 
 
-def tensor(name: str, rows: Any, binary: bool = False) -> Any:
+def tensor(name: str, rows: Any, raw: bool = False) -> Any:
     """An input, in JSON or binary."""
     if isinstance(rows, list):
         return kserve.InferInput(name, [len(rows)], "BYTES", data=rows)
     given = kserve.InferInput(name, list(rows.shape), "FP32")
-    given.set_data_from_numpy(rows, binary_data=binary)
+    given.set_data_from_numpy(rows, binary_data=raw)
     return given
 
 
@@ -142,13 +142,13 @@ def test_version_1_explains_and_says_what_is_wrong(served: Server) -> None:
         rest(served, "v1", "is_model_ready", "nobody")
 
 
-@pytest.mark.parametrize("binary", [False, True], ids=["json", "binary"])
+@pytest.mark.parametrize("raw", [False, True], ids=["json", "binary"])
 @pytest.mark.parametrize("model", REQUESTS)
-def test_version_2(served: Server, model: str, binary: bool) -> None:
+def test_version_2(served: Server, model: str, raw: bool) -> None:
     assert rest(served, "v2", "is_server_live") and rest(served, "v2", "is_server_ready")
     assert rest(served, "v2", "is_model_ready", model)
-    inputs = [tensor(name, rows, binary) for name, rows in REQUESTS[model][0]]
-    request = kserve.InferRequest(model, inputs, request_id="7", parameters={"binary_data_output": binary})
+    inputs = [tensor(name, rows, raw) for name, rows in REQUESTS[model][0]]
+    request = kserve.InferRequest(model, inputs, request_id="7", parameters={"binary_data_output": raw})
     answer = rest(served, "v2", "infer", request, model_name=model)
     check(answer, model)
     assert answer.id == "7"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import shutil
 import signal
@@ -198,7 +199,13 @@ def test_the_repositorys_own_model_file_is_served_with_its_labels(start) -> None
 
 def test_the_demo_serves_the_embedded_model(start) -> None:
     server = start("demo", env={"PATH": ""})
-    assert top(curl("-T", ROOT / "Cargo.toml", server.url("/predictions/magika")).json()) == "toml"
+    url = server.url("/predictions/magika")
+    assert top(curl("-T", ROOT / "Cargo.toml", url).json()) == "toml"
+    text = "import os\ndef f(x=1):\n    return os.path.join(x)\n"
+    assert top(curl("--data-binary", text, url).json()) == "python", "curl calls it a form"
+    instances = {"instances": [text, {"b64": base64.b64encode(text.encode()).decode()}]}
+    told = requests.post(server.url("/v1/models/magika:predict"), json=instances, timeout=120).json()
+    assert [top(one) for one in told["predictions"]] == ["python"] * 2
 
 
 # -- a process of its own ----------------------------------------------------------------------

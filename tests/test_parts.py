@@ -102,8 +102,15 @@ def test_the_same_over_grpc(server: Server, service: str) -> None:
     assert (number, sum(sizes)) == (3, 20)
 
 
-def test_more_than_may_wait_is_rejected_with_what_to_do(server: Server) -> None:
-    assert_problem(infer(server, 81), 400, "BadRequestException", "81 items", "at most 80", "send fewer at a time")
+def test_more_than_may_wait_is_split_and_not_refused(server: Server) -> None:
+    for count in (81, 1000):
+        assert_answered(infer(server, count), count)
+
+
+def test_twenty_thousand_rows_over_settings_that_nobody_chose(start: Callable[..., Server], store: Store) -> None:
+    shutil.copy(MODEL, store.path / "rows.onnx")
+    server = start("serve", store.path / "rows.onnx")
+    assert_answered(infer(server, 20_000), 20_000)
 
 
 def test_a_model_whose_rows_belong_together_takes_them_together(start: Callable[..., Server], store: Store) -> None:

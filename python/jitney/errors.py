@@ -70,6 +70,10 @@ class NotFound(RemoteError, LookupError):
     """There is no such model, version or endpoint."""
 
 
+class BadRequest(RemoteError, BadInput):
+    """The server says that the request does not fit the model."""
+
+
 class Disconnected(RemoteError, ConnectionError):
     """The connection ended before the answer; whether the model ran is not known."""
 
@@ -106,6 +110,8 @@ def status_of(error: BaseException) -> int:
 def remote_error(status: int, kind: str, message: str, retry_after: float | None) -> RemoteError:
     """The server's own refusal or failure as an exception."""
     types: dict[int, type[RemoteError]] = {404: NotFound, 408: Expired, 429: Overloaded, 503: Overloaded}
+    if kind == "BadRequestException":
+        types[400] = BadRequest
     error = types.get(status, RemoteError)(message, status, kind)
     error.retry_after = retry_after
     return error

@@ -124,6 +124,14 @@ def test_failures_are_raised_once_with_the_servers_message(ask, script, status, 
     assert len(script.requests) == 1
 
 
+def test_a_request_that_does_not_fit_is_bad_input(ask, script):
+    script.answers = [(400, JSON, b'{"code": 400, "type": "BadRequestException", "message": "why"}')]
+    with pytest.raises(jitney.BadInput, match="why") as caught:
+        ask("predict", "m", 0)
+    assert isinstance(caught.value, jitney.RemoteError)
+    assert caught.value.status == 400
+
+
 def test_management_is_typed(ask, script):
     done = (200, JSON, b'{"status": "done"}')
     script.answers = [done] * 4

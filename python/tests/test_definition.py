@@ -94,6 +94,37 @@ def test_a_window_of_nothing_is_a_window_and_no_objective_is_none():
     assert found["batching"] == {"max_batch_size": 32, "policy": "opportunistic"}
 
 
+def test_an_endpoint_may_stand_behind_openais():
+    @jitney.model
+    class Both:
+        @jitney.batch(openai="embeddings")
+        def embed(self, text: list[str]) -> list[list[float]]: ...
+
+        @jitney.batch
+        def other(self, text: list[str]) -> list[str]: ...
+
+    assert api(jitney.define(Both))["openai"] == {"embeddings": "embed"}
+    with pytest.raises(jitney.DefinitionError, match="one of embeddings"):
+        jitney.batch(openai="chat")
+
+    @jitney.batch(openai="embeddings")
+    def pixels(image: list[bytes]) -> list[list[float]]: ...
+
+    with pytest.raises(jitney.DefinitionError, match="one parameter, a text"):
+        api(jitney.define(pixels))
+
+    @jitney.model(openai="embeddings")
+    class Twice:
+        @jitney.batch
+        def one(self, text: list[str]) -> list[str]: ...
+
+        @jitney.batch
+        def two(self, text: list[str]) -> list[str]: ...
+
+    with pytest.raises(jitney.DefinitionError, match="one and two: only one endpoint"):
+        api(jitney.define(Twice))
+
+
 def test_endpoints_keep_the_latencies_that_they_say_and_the_model_the_strictest():
     class Kit:
         @jitney.endpoint(max_latency_ms=500)

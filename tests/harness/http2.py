@@ -7,13 +7,14 @@ import struct
 
 from .client import SOCKET_SECONDS
 
-DATA, HEADERS, RESET, SETTINGS, PING, WINDOW = 0, 1, 3, 4, 6, 8
+DATA, HEADERS, RESET, SETTINGS, PING, GOAWAY, WINDOW, CONTINUATION = 0, 1, 3, 4, 6, 7, 8, 9
+END_STREAM, END_HEADERS = 1, 4
 FRAME_BYTES_MAX = 16_384
 PREDICTIONS = "/org.pytorch.serve.grpc.inference.InferenceAPIsService/Predictions"
 
 
 class Http2:
-    """One connection of a gRPC client."""
+    """One connection of a client."""
 
     def __init__(self, address: tuple[str, int], window: int = 2**31 - 1) -> None:
         self.socket = socket.create_connection(address, timeout=SOCKET_SECONDS)
@@ -23,6 +24,10 @@ class Http2:
         self.windows: dict[int, int] = {}
         self.ended: dict[int, str] = {}
         """Streams that the server has ended, by reset or with trailers."""
+        self.bodies: dict[int, bytes] = {}
+        """What came of each answer."""
+        self.goaway: int | None = None
+        """The code with which the server said that it takes no more requests."""
         self.input = b""
         settings = struct.pack("!HI", 4, window)
         self.socket.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0, settings))
@@ -39,9 +44,29 @@ class Http2:
             "content-type": "application/grpc",
             "te": "trailers",
         }
-        block = b"".join(b"\0" + literal(name) + literal(value) for name, value in fields.items())
-        self.socket.sendall(frame(HEADERS, 4, stream, block))
+        self.socket.sendall(frame(HEADERS, END_HEADERS, stream, block(fields)))
         self.windows[stream] = self.stream_window
+
+    def ask(self, stream: int, method: str, path: str, authority: str = "localhost", **headers: str) -> None:
+        """Begins a REST request, which ends with its head if it is a GET."""
+        fields = {":method": method, ":scheme": "http", ":path": path, ":authority": authority, **headers}
+        flags = END_HEADERS | (END_STREAM if method == "GET" else 0)
+        self.socket.sendall(frame(HEADERS, flags, stream, block(fields)))
+        self.windows[stream] = self.stream_window
+
+    def answer(self, stream: int) -> bytes:
+        """The body of an answer, once all of it is here."""
+        while stream not in self.ended:
+            assert self.read(), "the connection ended"
+        return self.bodies.get(stream, b"")
+
+    def until_closed(self) -> None:
+        """Reads until the server closes the connection."""
+        try:
+            while self.read():
+                pass
+        except ConnectionError:
+            pass
 
     def send(self, stream: int, content: bytes, *, end: bool = False) -> bool:
         """Sends bytes of a call as fast as the server lets them in; false if it has ended the call."""
@@ -95,7 +120,11 @@ class Http2:
             self.windows[stream] += int.from_bytes(payload, "big")
         elif kind == PING and not flags & 1:
             self.socket.sendall(frame(PING, 1, 0, payload))
-        elif kind == RESET or (kind in (DATA, HEADERS) and flags & 1):
+        elif kind == GOAWAY:
+            self.goaway = int.from_bytes(payload[4:8], "big")
+        if kind == DATA:
+            self.bodies[stream] = self.bodies.get(stream, b"") + payload
+        if kind == RESET or (kind in (DATA, HEADERS) and flags & 1):
             self.ended[stream] = payload.decode("latin-1")
 
     def close(self) -> None:
@@ -108,10 +137,21 @@ def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
     return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
 
 
+def block(fields: dict[str, str]) -> bytes:
+    """A block of headers, none of which is remembered."""
+    return b"".join(b"\0" + literal(name) + literal(value) for name, value in fields.items())
+
+
 def literal(text: str) -> bytes:
-    """A text in a block of headers; short ones only."""
-    assert len(text) < 127
-    return bytes([len(text)]) + text.encode()
+    """A text in a block of headers."""
+    length, more = len(text), b""
+    if length >= 127:
+        rest, length = length - 127, 127
+        while rest >= 128:
+            more += bytes([rest % 128 + 128])
+            rest //= 128
+        more += bytes([rest])
+    return bytes([length]) + more + text.encode()
 
 
 def message_head(length: int) -> bytes:

@@ -8,9 +8,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use jitney_engine::store::Api;
 use serde::Deserialize;
-use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::failure::Failure;
@@ -106,38 +104,6 @@ fn reason(object: &str, talk: &str) -> String {
     named.unwrap_or(sentence).to_owned()
 }
 
-/// A path of a definition under the name it is served as, and a body that its type hints allow, for
-/// a line to paste.
-pub fn example(api: &Api, name: &str) -> Option<(String, String)> {
-    api.paths.iter().find_map(|(path, item)| {
-        let content = &item["post"]["requestBody"]["content"]["application/json"];
-        let given = content.get("example").cloned();
-        let body = given.or_else(|| content.get("schema").map(value_of))?;
-        let endpoint = path.trim_start_matches('/').split_once('/');
-        let path =
-            endpoint.map_or(format!("/{name}"), |(_, endpoint)| format!("/{name}/{endpoint}"));
-        Some((path, body.to_string().replace('\'', "")))
-    })
-}
-
-fn value_of(schema: &Value) -> Value {
-    if let Some(default) = schema.get("default") {
-        return default.clone();
-    }
-    match schema["type"].as_str() {
-        Some("integer") => json!(1),
-        Some("number") => json!(1.5),
-        Some("string") => json!("text"),
-        Some("boolean") => json!(true),
-        Some("array") => json!([]),
-        Some("object") => {
-            let fields = schema["properties"].as_object().into_iter().flatten();
-            Value::Object(fields.map(|(name, field)| (name.clone(), value_of(field))).collect())
-        }
-        Some(_) | None => Value::Null,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,22 +127,5 @@ mod tests {
         ] {
             assert_eq!(is_definition(text), expected, "{text}");
         }
-    }
-
-    #[test]
-    fn the_line_to_paste_follows_the_description() {
-        let schema = json!({"type": "object", "properties": {
-            "a": {"type": "integer"}, "b": {"type": "string", "default": "x"}, "c": {},
-        }});
-        let content = |content: Value| {
-            let body = json!({"post": {"requestBody": {"content": content}}});
-            Api { paths: [("/m".to_owned(), body)].into_iter().collect(), ..Api::default() }
-        };
-        let told = example(&content(json!({"application/json": {"schema": schema}})), "n");
-        assert_eq!(told, Some(("/n".to_owned(), r#"{"a":1,"b":"x","c":null}"#.to_owned())));
-        let given = json!({"application/json": {"schema": {}, "example": {"n": "it's"}}});
-        let told = example(&content(given), "m");
-        assert_eq!(told, Some(("/m".to_owned(), r#"{"n":"its"}"#.to_owned())));
-        assert_eq!(example(&content(json!({"text/plain": {}})), "m"), None);
     }
 }

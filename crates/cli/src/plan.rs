@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jitney_engine::PluginPlan;
 use jitney_engine::admission::AdmissionLimits;
 use jitney_engine::python::PythonConfig;
 use jitney_engine::settings::{EndpointOptions, ModelDefaults, RegisterOptions};
 use jitney_engine::store::{Limits, Sha256, ShownUrl, is_remote};
+use jitney_engine::{PluginPlan, RepositoryConfig};
 use jitney_server::ServerConfig;
 use jitney_server::metrics::MeterPlan;
 use jitney_settings::Values;
@@ -48,6 +48,8 @@ pub struct ServerPlan {
     pub sample_every: Option<Duration>,
     /// Snapshots of the configuration, if they are kept.
     pub snapshots: Option<Snapshots>,
+    /// How often the served repositories are looked into, if at all.
+    pub poll: Option<Duration>,
     /// Whether definitions are loaded again when their code changes.
     pub watch: bool,
     /// Whether the end of standard input ends the server, as a signal does.
@@ -79,6 +81,8 @@ pub struct EnginePlan {
     pub model_store: Option<PathBuf>,
     /// Where workflows are found by name; by default where models are.
     pub workflow_store: Option<PathBuf>,
+    /// Where models are loaded from by their names.
+    pub repository: RepositoryConfig,
     /// How much may be under way, and how slow clients may be.
     pub limits: AdmissionLimits,
     /// How much may be downloaded and unpacked for one model.

@@ -153,6 +153,10 @@ async fn serve_until_signal(
         // Ends with the runtime.
         tokio::spawn(reload::watch(definition, Arc::clone(engine), Arc::clone(&packer)));
     }
+    if let Some(every) = plan.poll {
+        // Ends with the runtime.
+        tokio::spawn(reload::follow_repository(every, Arc::clone(engine)));
+    }
     greeting::ready(plan, &server, engine, logs);
     let ended = async {
         match recorder {

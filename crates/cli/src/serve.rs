@@ -9,20 +9,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jitney_engine::PluginPlan;
 use jitney_engine::admission::AdmissionLimits;
 use jitney_engine::call::REQUEST_BYTES_MAX;
 use jitney_engine::python::PythonConfig;
 use jitney_engine::settings::ModelDefaults;
 use jitney_engine::store::{Limits, ShownUrl};
+use jitney_engine::{PluginPlan, RepositoryConfig};
 use jitney_server::metrics::MeterPlan;
 use jitney_server::{Dialect, ServerConfig, Tls};
 use jitney_settings::server::{
-    ACCESS_LOG, BODY_TIMEOUT, DEBUG_ERRORS, DRAIN_DELAY, DRAIN_TIMEOUT, GRPC_MANAGEMENT_PORT,
-    GRPC_PORT, HOST, IDLE_TIMEOUT, INFERENCE_PORT, INSTALL_REQUIREMENTS, IO_THREADS, LOG_LEVEL,
-    MANAGEMENT_PORT, MAX_CONNECTIONS, MAX_DOWNLOAD_SIZE, MAX_IMAGE_PIXELS, MAX_REQUEST_MEMORY,
-    MAX_REQUEST_SIZE, MAX_UNPACKED_FILES, MAX_UNPACKED_SIZE, MAX_WORKERS_PER_MODEL, METRICS_PORT,
-    MIN_BODY_RATE, MODEL_STORE, PYTHON, TLS_CERT, TLS_KEY, TOKEN_AUTH, WRITE_TIMEOUT,
+    ACCESS_LOG, BODY_TIMEOUT, COMPRESS_ANSWERS, DEBUG_ERRORS, DECOMPRESS_REQUESTS, DRAIN_DELAY,
+    DRAIN_TIMEOUT, GRPC_MANAGEMENT_PORT, GRPC_PORT, HOST, IDLE_TIMEOUT, INFERENCE_PORT,
+    INSTALL_REQUIREMENTS, IO_THREADS, LOG_LEVEL, MANAGEMENT_PORT, MAX_CONNECTIONS,
+    MAX_DOWNLOAD_SIZE, MAX_IMAGE_PIXELS, MAX_REQUEST_MEMORY, MAX_REQUEST_SIZE, MAX_UNPACKED_FILES,
+    MAX_UNPACKED_SIZE, MAX_WORKERS_PER_MODEL, METRICS_PORT, MIN_BODY_RATE, MODEL_STORE, POLL,
+    PYTHON, TLS_CERT, TLS_KEY, TOKEN_AUTH, WRITE_TIMEOUT,
 };
 use jitney_settings::{Setting, Values, server};
 
@@ -44,6 +45,8 @@ pub struct ServeConfig {
     /// Warnings for the log.
     pub remarks: Vec<String>,
     plugins: Vec<PluginPlan>,
+    /// Directories whose models are served.
+    repositories: Vec<PathBuf>,
     watch: bool,
     until_eof: bool,
 }
@@ -55,7 +58,8 @@ pub fn configure(flags: ServeFlags, env: &Env) -> Result<ServeConfig, Failure> {
     let file = flags.config.or_else(|| env.path("JITNEY_CONFIG"));
     let file = file.map(|path| file::read(&path)).transpose()?.unwrap_or_default();
     let above = flags.settings.0.or(&variables);
-    let named = flags.models.iter().map(|text| model::parse(text));
+    let (repositories, named) = model::repositories(&flags.models)?;
+    let named = named.into_iter().map(|text| model::parse(text));
     let listed = file.models.into_iter().map(model::from_entry);
     let models = named.chain(listed).map(|startup| {
         let startup = startup?;
@@ -66,15 +70,20 @@ pub fn configure(flags: ServeFlags, env: &Env) -> Result<ServeConfig, Failure> {
     let models = models.collect::<Result<_, Failure>>()?;
     let values = above.or(&file.settings);
     let (watch, until_eof) = (flags.watch, flags.until_eof);
-    Ok(ServeConfig { plugins, watch, until_eof, ..effective(values, models, remarks, env) })
+    let mut config = effective(values, models, remarks, env);
+    // Without anything else the store is what is served.
+    let store: Option<PathBuf> = config.values.read(&MODEL_STORE);
+    let only = store.filter(|_| repositories.is_empty() && config.models.is_empty());
+    config.repositories = repositories.into_iter().chain(only).collect();
+    Ok(ServeConfig { plugins, watch, until_eof, ..config })
 }
 
 /// Plans `jitney serve`.
 pub fn plan(flags: ServeFlags, env: &Env) -> Result<ServerPlan, Failure> {
     let config = configure(flags, env)?;
-    if config.models.is_empty() {
+    if config.models.is_empty() && config.repositories.is_empty() {
         return Err(Failure::usage("no model to serve").hint(
-            "name an archive, a directory, an .onnx file or module:object, or try `jitney demo`",
+            "name an archive, a directory, an .onnx file, a folder of them or module:object, or try `jitney demo`",
         ));
     }
     assemble(ServerKind::Serve, config, env)
@@ -111,7 +120,15 @@ fn effective(
     bound_request_size(&mut values, &mut remarks);
     let limit = machine::workers_limit(&values);
     let values = values.or(&machine::defaults()).or(&limit).or_defaults(server::SETTINGS);
-    ServeConfig { values, models, remarks, plugins: Vec::new(), watch: false, until_eof: false }
+    ServeConfig {
+        values,
+        models,
+        remarks,
+        plugins: Vec::new(),
+        repositories: Vec::new(),
+        watch: false,
+        until_eof: false,
+    }
 }
 
 /// How often the machine is sampled.
@@ -119,7 +136,8 @@ const SAMPLE_EVERY: Duration = Duration::from_secs(60);
 
 /// Turns the configuration into a plan.
 pub fn assemble(kind: ServerKind, config: ServeConfig, env: &Env) -> Result<ServerPlan, Failure> {
-    let ServeConfig { values, models, mut remarks, plugins, watch, until_eof } = config;
+    let ServeConfig { values, models, mut remarks, plugins, repositories, watch, until_eof } =
+        config;
     let color = std::io::stderr().is_terminal() && !env.no_color();
     let filter = values.read(&LOG_LEVEL).unwrap_or_default();
     Ok(ServerPlan {
@@ -127,7 +145,8 @@ pub fn assemble(kind: ServerKind, config: ServeConfig, env: &Env) -> Result<Serv
         server: server(&values, &mut remarks)?,
         tokens: values.flag(&TOKEN_AUTH).then_some(key_file::LIFETIME),
         access_log: values.flag(&ACCESS_LOG),
-        engine: engine(&values, &models, env)?,
+        engine: engine(&values, &models, repositories, env)?,
+        poll: values.read(&POLL).filter(|every: &Duration| !every.is_zero()),
         plugins,
         models,
         io_threads: values.read(&IO_THREADS).unwrap_or(1),
@@ -166,6 +185,8 @@ fn server(values: &Values, remarks: &mut Vec<String>) -> Result<ServerConfig, Fa
         max_request_bytes: values.read(&MAX_REQUEST_SIZE).unwrap_or(defaults.max_request_bytes),
         max_connections: values.read(&MAX_CONNECTIONS).unwrap_or(defaults.max_connections),
         idle_timeout: values.read(&IDLE_TIMEOUT).unwrap_or(defaults.idle_timeout),
+        decompress_requests: values.read(&DECOMPRESS_REQUESTS).unwrap_or(true),
+        compress_answers: values.read(&COMPRESS_ANSWERS).unwrap_or(true),
         shutdown_grace: drain(values).timeout,
         model_api: true,
         oip: true,
@@ -186,7 +207,12 @@ fn certificate(cert: Option<PathBuf>, key: Option<PathBuf>) -> Result<Option<Tls
     }
 }
 
-fn engine(values: &Values, models: &[Startup], env: &Env) -> Result<EnginePlan, Failure> {
+fn engine(
+    values: &Values,
+    models: &[Startup],
+    repositories: Vec<PathBuf>,
+    env: &Env,
+) -> Result<EnginePlan, Failure> {
     let model_store: Option<PathBuf> = values.read(&MODEL_STORE);
     if let Some(store) = model_store.as_ref().filter(|store| !store.is_dir()) {
         return Err(Failure::usage(format!(
@@ -204,7 +230,13 @@ fn engine(values: &Values, models: &[Startup], env: &Env) -> Result<EnginePlan, 
     }
     let named = models.iter().map(|model| model.url.as_str());
     let settings = values.only(jitney_settings::model::SETTINGS);
+    let store = model_store.clone().filter(|store| !repositories.contains(store));
     Ok(EnginePlan {
+        repository: RepositoryConfig {
+            directories: repositories,
+            store,
+            settings: settings.clone(),
+        },
         defaults: ModelDefaults {
             settings,
             workers_limit: values.read(&MAX_WORKERS_PER_MODEL),

@@ -3,6 +3,7 @@
 
 mod plugins;
 mod registrar;
+mod repository;
 mod workflows;
 
 use std::io;
@@ -16,7 +17,8 @@ use tokio::runtime::Handle;
 pub use self::plugins::PluginPlan;
 use self::plugins::RunningPlugins;
 use self::registrar::Registrar;
-pub use self::registrar::{EngineConfig, Registered};
+pub use self::registrar::{EngineConfig, Registered, RepositoryConfig};
+pub use self::repository::{IndexEntry, IndexState, Repository};
 use self::workflows::Workflows;
 use crate::admission::Admission;
 use crate::call::SequenceHeaders;
@@ -34,6 +36,7 @@ use crate::workflow::{UnknownWorkflow, Workflow, WorkflowError, WorkflowOptions}
 pub struct Engine {
     models: Arc<Registrar>,
     workflows: Workflows,
+    repository: Repository,
     plugins: RunningPlugins,
     /// Every model of the start has been ready.
     started: AtomicBool,
@@ -55,9 +58,11 @@ impl Engine {
     ) -> io::Result<Arc<Self>> {
         let workflow_store =
             config.workflow_store.take().map(|config| Arc::new(Store::new(config)));
+        let repository = std::mem::take(&mut config.repository);
         let models = Arc::new(Registrar::start(config, data, observer)?);
         Ok(Arc::new(Self {
             workflows: Workflows::new(Arc::clone(&models), workflow_store),
+            repository: Repository::new(Arc::clone(&models), repository),
             plugins: RunningPlugins::new(Arc::clone(&models)),
             models,
             started: AtomicBool::new(false),
@@ -185,6 +190,11 @@ impl Engine {
     /// Waits until all changes so far are in the record, if somebody keeps one.
     pub async fn changes_recorded(&self) {
         self.models.changes.recorded().await;
+    }
+
+    /// The models that come and go by their names.
+    pub fn repository(&self) -> &Repository {
+        &self.repository
     }
 
     /// The workflow of this name.

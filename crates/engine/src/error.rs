@@ -107,6 +107,25 @@ pub enum SequenceRejection {
     Expired,
 }
 
+/// Why a model of the repository was not loaded or unloaded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RepositoryError {
+    /// The repository has no such model.
+    #[error("The repository has no model {model:?}.")]
+    Unknown {
+        /// The name that was asked for.
+        model: String,
+    },
+    /// It does not load; what was served before is served on.
+    #[error("The model {model:?} was not loaded: {reason}")]
+    NotLoaded {
+        /// The model.
+        model: String,
+        /// Why not.
+        reason: String,
+    },
+}
+
 /// Why a name does not lead to a model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LookupError {

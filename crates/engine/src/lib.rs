@@ -35,7 +35,10 @@ mod value_bytes;
 pub mod workflow;
 
 pub use changes::ChangeRecorder;
-pub use engine::{Engine, EngineConfig, PluginPlan, Registered};
+pub use engine::{
+    Engine, EngineConfig, IndexEntry, IndexState, PluginPlan, Registered, Repository,
+    RepositoryConfig,
+};
 pub use histogram::Distribution;
 pub use jitney_batcher::{CurvePoint, Decision, DecisionKind, DispatchReason, Policy, Rejection};
 pub use jitney_store as store;

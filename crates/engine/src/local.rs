@@ -8,6 +8,7 @@
 pub(crate) mod process;
 mod signature;
 pub(crate) mod thread;
+pub(crate) mod whole;
 mod worker_end;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -55,6 +56,19 @@ pub trait LocalSession: Send + Sync + 'static {
     fn run_batches(&self, name: &str, version: &str, batches: Batches);
 }
 
+/// What a plain request to a model without Python brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyKind {
+    /// Tensors as JSON.
+    Tensors,
+    /// An image of one of the usual kinds.
+    Image,
+    /// Text.
+    Text,
+    /// A file of any kind.
+    File,
+}
+
 /// A model without Python, as it is known without being loaded.
 pub trait LocalModel: Send + Sync + 'static {
     /// The runtime's name in descriptions of the model.
@@ -77,6 +91,11 @@ pub trait LocalModel: Send + Sync + 'static {
     /// The names of the classes that an output scores, where they are known.
     fn labels(&self, _output: &str) -> Option<&[String]> {
         None
+    }
+
+    /// What a plain request to it brings.
+    fn body_kind(&self) -> BodyKind {
+        BodyKind::Tensors
     }
 
     /// Most items in a batch; `None` where the model sets no limit.

@@ -120,6 +120,24 @@ impl Registry {
         Ok(model)
     }
 
+    /// Lets exactly these versions of a name be found, the last of them by default, and returns those that
+    /// no longer are. Nobody sees a moment between.
+    pub(crate) fn replace(&self, name: &str, models: &[Arc<Model>]) -> Vec<Arc<Model>> {
+        let _lock = self.lock();
+        let before = self.versions(name).unwrap_or_default();
+        self.change(|table| match models.last() {
+            None => drop(table.remove(name)),
+            Some(last) => {
+                let named = |model: &Arc<Model>| (model.version().to_owned(), Arc::clone(model));
+                let versions = models.iter().map(named).collect();
+                let entry = ModelVersions { default: last.version().to_owned(), versions };
+                table.insert(name.to_owned(), entry);
+            }
+        });
+        let stays = |model: &Arc<Model>| models.iter().any(|other| Arc::ptr_eq(model, other));
+        before.into_iter().filter(|model| !stays(model)).collect()
+    }
+
     fn lock(&self) -> MutexGuard<'_, ()> {
         // The lock guards no data, so a panic of another writer leaves nothing half done.
         self.writers.lock().unwrap_or_else(PoisonError::into_inner)

@@ -127,6 +127,7 @@ impl Kit {
                 sha256: None,
                 at_startup: false,
                 workflow: None,
+                labels: Arc::default(),
             },
             settings,
             intake,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use jitney_engine::call::{CallRoute, DecodedInput, HeaderBlock, Input, Output};
 use jitney_engine::local::{
-    Batches, Decoded, LoadedModel, LocalModel, LocalRuntime, LocalSession, Signature,
+    Batches, BodyKind, Decoded, LoadedModel, LocalModel, LocalRuntime, LocalSession, Signature,
 };
 use jitney_engine::outcome::{Cause, ItemOutcome, ModelFailure};
 use jitney_engine::tensors::TensorRequest;
@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::answer::{self, ServedName};
 use super::batch;
+use super::card::InputKind;
 use super::decode::decode;
 use super::model::{OnnxModel, OnnxSession};
 use super::probe;
@@ -62,7 +63,18 @@ impl LocalModel for OnnxModel {
         &self.signature
     }
 
+    fn takes_tensors(&self) -> bool {
+        true
+    }
+
     /// 1 when the model's first dimension is not open, the card's limit otherwise.
+    fn body_kind(&self) -> BodyKind {
+        match self.card.input {
+            InputKind::Tensors => BodyKind::Tensors,
+            InputKind::FileBytes(_) => BodyKind::File,
+        }
+    }
+
     fn max_batch_size(&self) -> Option<u32> {
         if self.signature.batches() { self.card.max_batch_size } else { Some(1) }
     }

@@ -42,7 +42,7 @@ pub(crate) struct Listener {
 
 /// What a listener speaks.
 pub(crate) enum ListenerProtocol {
-    /// HTTP/1.1, upgraded to frames by handles.
+    /// HTTP/1.1, upgraded to frames by handles, and HTTP/2.
     Http,
     /// gRPC over HTTP/2.
     Grpc(Arc<GrpcServices>, ConnectionAge),
@@ -126,7 +126,7 @@ impl Acceptor {
             ListenSocket::Tls(socket) => {
                 let tls = listener.state.config.tls.clone().ok_or_else(no_certificate)?;
                 let tls = match listener.protocol {
-                    ListenerProtocol::Http => tls,
+                    ListenerProtocol::Http => tls.speaking(&[b"h2", b"http/1.1"]),
                     ListenerProtocol::Grpc(..) => tls.speaking(&[b"h2"]),
                 };
                 Self::Tls(TcpListener::from_std(socket)?, tls)

@@ -3,7 +3,8 @@
 //! A request's body that came in one piece is passed on without a copy. One that comes in several takes
 //! its share of the server's memory in steps as it comes, whatever its length is said to be; a client that
 //! is too slow loses it. One that is too large is rejected before it is read if its length is given, and
-//! while it is read if not. Closing a connection with
+//! while it is read if not. A compressed one is decompressed as it comes, and what comes out is counted like
+//! what came. Closing a connection with
 //! unread bytes makes the system reset it, which can destroy the answer before the client reads it; so a
 //! body that is not needed is read and thrown away for a moment.
 //!
@@ -25,6 +26,7 @@ use jitney_engine::call::ValueBytes;
 use jitney_engine::error::CallError;
 use tokio::runtime::Handle;
 
+use crate::compression::{Coding, Decompressor};
 use crate::connection::{ConnectionStage, Peer};
 use crate::errors::Problem;
 use crate::event_stream::EventStream;
@@ -49,18 +51,48 @@ pub(crate) struct RequestBody {
     /// What came with the head, where that was all.
     whole: Bytes,
     body: Option<Incoming>,
-    /// The client waits for `100 Continue` and has sent nothing yet.
-    expects: bool,
+    carrier: BodyCarrier,
+    /// How it is compressed, or why it cannot be read.
+    coding: Result<Option<Coding>, Box<Problem>>,
+}
+
+/// What brings a body.
+#[derive(Clone, Copy)]
+enum BodyCarrier {
+    /// A connection of its own; the client waits for `100 Continue` and has sent nothing yet where it `expects`.
+    Connection { expects: bool },
+    /// One of several streams of a connection, which may stand still for so long.
+    Stream { patience: Duration },
 }
 
 impl RequestBody {
+    /// The body of a connection's only request.
     pub(crate) fn new(body: Incoming, expects: bool) -> Self {
-        Self { whole: Bytes::new(), body: Some(body), expects }
+        let carrier = BodyCarrier::Connection { expects };
+        Self { whole: Bytes::new(), body: Some(body), carrier, coding: Ok(None) }
+    }
+
+    /// The body of one of several requests on a connection, which may stand still for so long.
+    pub(crate) fn of_stream(body: Incoming, patience: Duration) -> Self {
+        let carrier = BodyCarrier::Stream { patience };
+        Self { whole: Bytes::new(), body: Some(body), carrier, coding: Ok(None) }
     }
 
     /// A body that is here.
     pub(crate) fn whole(whole: Bytes) -> Self {
-        Self { whole, body: None, expects: false }
+        let carrier = BodyCarrier::Connection { expects: false };
+        Self { whole, body: None, carrier, coding: Ok(None) }
+    }
+
+    /// The same, compressed in this way; where that is not known, the problem is told to whoever reads it.
+    pub(crate) fn coded(mut self, coding: Result<Option<Coding>, Problem>) -> Self {
+        self.coding = coding.map_err(Box::new);
+        self
+    }
+
+    /// Whether a connection of its own still brings it.
+    pub(crate) fn occupies_connection(&self) -> bool {
+        self.body.is_some() && matches!(self.carrier, BodyCarrier::Connection { .. })
     }
 
     /// Whether it is larger than what usually arrives together with a request's head.
@@ -71,7 +103,7 @@ impl RequestBody {
     /// The whole body; a large one in the pieces in which it came.
     ///
     /// # Errors
-    /// Too large, or broken off; in the latter case the client is gone.
+    /// Too large, compressed in an unknown way, or broken off; in the latter case the client is gone.
     pub(crate) async fn read(
         mut self,
         limit: u64,
@@ -82,17 +114,30 @@ impl RequestBody {
             let fits = whole.len() as u64 <= limit;
             return if fits { Ok(whole.into()) } else { Err(Problem::too_large(limit)) };
         };
-        let announced = body.size_hint();
-        if announced.lower() > limit {
+        if body.size_hint().lower() > limit {
             return Err(Problem::too_large(limit));
         }
-        let first = next(body).await?.unwrap_or_default();
+        match &mut self.coding {
+            Ok(None) => {}
+            Ok(Some(coding)) => {
+                let coding = *coding;
+                return Box::pin(self.read_compressed(coding, limit, admission)).await;
+            }
+            Err(problem) => return Err((**problem).clone()),
+        }
+        let first = next(body, self.carrier).await?.unwrap_or_default();
         if body.is_end_stream() && first.len() as u64 <= limit {
             return Ok(first.into());
         }
         // The client has begun to send.
-        self.expects = false;
+        self.note_begun();
         Box::pin(self.read_rest(first, limit, admission)).await
+    }
+
+    fn note_begun(&mut self) {
+        if let BodyCarrier::Connection { expects } = &mut self.carrier {
+            *expects = false;
+        }
     }
 
     /// Reads a body that comes in several pieces. Its share of the memory ends here: the request takes one
@@ -109,12 +154,37 @@ impl RequestBody {
         let mut whole = GrowingBody::new(admission, announced.min(limit));
         whole.push_piece(first).map_err(Problem::cut)?;
         while whole.len() as u64 <= limit {
-            match poll_fn(|context| whole.poll_data(body, context)).await? {
+            match whole.next(body, self.carrier).await? {
                 Some(data) => whole.push_piece(data).map_err(Problem::cut)?,
                 None => return Ok(whole.into_value()),
             }
         }
         Err(Problem::too_large(limit))
+    }
+
+    /// Reads a compressed body. What comes out counts against the limits as it appears.
+    async fn read_compressed(
+        mut self,
+        coding: Coding,
+        limit: u64,
+        admission: &Arc<Admission>,
+    ) -> Result<ValueBytes, Problem> {
+        let limit = limit.min(admission.bodies_max());
+        let mut whole = GrowingBody::new(admission, limit);
+        let mut decompressor = Decompressor::new(coding);
+        let mut came = 0;
+        while let Some(body) = &mut self.body
+            && let Some(data) = whole.next(body, self.carrier).await?
+        {
+            self.note_begun();
+            came += data.len() as u64;
+            if came > limit {
+                return Err(Problem::too_large(limit));
+            }
+            whole.push_compressed(data, &mut decompressor, limit).await?;
+        }
+        decompressor.finish()?;
+        Ok(whole.into_value())
     }
 }
 
@@ -149,11 +219,43 @@ impl GrowingBody {
         self.pieces_len + self.bytes.len()
     }
 
-    /// Adds a piece, once there is memory for it. One that fills most of the buffer it came in is kept;
-    /// others are copied, since each would hold on to a whole buffer.
+    /// Adds a piece that came, once there is memory for it.
     fn push_piece(&mut self, piece: Bytes) -> Result<(), CutReason> {
+        let came = piece.len();
+        self.add_piece(piece)?;
+        self.share.advance(came as u64);
+        Ok(())
+    }
+
+    /// Adds what comes out of a piece that came, in steps between which other tasks run.
+    ///
+    /// # Errors
+    /// More comes out than may, there is no memory for it, or it cannot be read.
+    pub(crate) async fn push_compressed(
+        &mut self,
+        mut piece: Bytes,
+        decompressor: &mut Decompressor,
+        limit: u64,
+    ) -> Result<(), Problem> {
+        self.share.advance(piece.len() as u64);
+        while let Some(bytes) = decompressor.step(&mut piece)? {
+            if (self.len() + bytes.len()) as u64 > limit {
+                return Err(Problem::too_large(limit));
+            }
+            let full = bytes.len() >= KEPT_PIECE_MIN;
+            self.add_piece(bytes).map_err(Problem::cut)?;
+            if full {
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a piece. One that fills most of the buffer it came in is kept; others are copied, since each
+    /// would hold on to a whole buffer.
+    fn add_piece(&mut self, piece: Bytes) -> Result<(), CutReason> {
         if piece.len() < KEPT_PIECE_MIN {
-            return self.push(&piece);
+            return self.add(&piece);
         }
         let came = piece.len();
         self.take_room(self.pieces_len + self.bytes.capacity() + came)?;
@@ -163,7 +265,6 @@ impl GrowingBody {
         }
         self.pieces_len += came;
         self.pieces.push(piece);
-        self.share.advance(came as u64);
         Ok(())
     }
 
@@ -177,8 +278,14 @@ impl GrowingBody {
         Ok(())
     }
 
-    /// Adds a piece to the end of the last one, once there is memory for it.
+    /// Adds a piece that came to the end of the last one, once there is memory for it.
     pub(crate) fn push(&mut self, piece: &[u8]) -> Result<(), CutReason> {
+        self.add(piece)?;
+        self.share.advance(piece.len() as u64);
+        Ok(())
+    }
+
+    fn add(&mut self, piece: &[u8]) -> Result<(), CutReason> {
         let wanted = self.bytes.len() + piece.len();
         if wanted > self.bytes.capacity() {
             let most = self.announced.saturating_sub(self.pieces_len);
@@ -188,7 +295,6 @@ impl GrowingBody {
             self.bytes.reserve(room - self.bytes.len());
         }
         self.bytes.extend_from_slice(piece);
-        self.share.advance(piece.len() as u64);
         Ok(())
     }
 
@@ -197,15 +303,17 @@ impl GrowingBody {
         self.share.poll_cut(context)
     }
 
-    fn poll_data(
+    /// The next piece, unless the client's memory was taken away.
+    async fn next(
         &self,
         body: &mut Incoming,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<Option<Bytes>, Problem>> {
-        if let Poll::Ready(reason) = self.poll_cut(context) {
-            return Poll::Ready(Err(Problem::cut(reason)));
-        }
-        poll_next(body, context)
+        carrier: BodyCarrier,
+    ) -> Result<Option<Bytes>, Problem> {
+        let next = poll_fn(|context| match self.poll_cut(context) {
+            Poll::Ready(reason) => Poll::Ready(Err(Problem::cut(reason))),
+            Poll::Pending => poll_next(body, context),
+        });
+        carrier.wait(next).await
     }
 
     /// All that was added with [`Self::push`].
@@ -221,9 +329,26 @@ impl GrowingBody {
     }
 }
 
+impl BodyCarrier {
+    /// Waits for a piece. A connection that stands still is ended as a whole; of several streams, only the
+    /// one that does.
+    async fn wait(
+        self,
+        next: impl Future<Output = Result<Option<Bytes>, Problem>>,
+    ) -> Result<Option<Bytes>, Problem> {
+        match self {
+            Self::Connection { .. } => next.await,
+            Self::Stream { patience } => {
+                let next = tokio::time::timeout(patience, next).await;
+                next.unwrap_or_else(|_| Err(Problem::stalled(patience)))
+            }
+        }
+    }
+}
+
 /// The next piece of data; trailers are passed over.
-async fn next(body: &mut Incoming) -> Result<Option<Bytes>, Problem> {
-    poll_fn(|context| poll_next(body, context)).await
+async fn next(body: &mut Incoming, carrier: BodyCarrier) -> Result<Option<Bytes>, Problem> {
+    carrier.wait(poll_fn(|context| poll_next(body, context))).await
 }
 
 fn poll_next(
@@ -246,7 +371,9 @@ fn poll_next(
 impl Drop for RequestBody {
     fn drop(&mut self) {
         let Some(body) = self.body.take().filter(|body| !body.is_end_stream()) else { return };
-        if let (false, Ok(runtime)) = (self.expects, Handle::try_current()) {
+        // The end of a stream is told to the client by itself.
+        let BodyCarrier::Connection { expects: false } = self.carrier else { return };
+        if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(tokio::time::timeout(DISCARD_TIME, discard(body)));
         }
     }
@@ -254,7 +381,7 @@ impl Drop for RequestBody {
 
 async fn discard(mut body: Incoming) {
     let mut seen = 0;
-    while let Ok(Some(data)) = next(&mut body).await {
+    while let Ok(Some(data)) = poll_fn(|context| poll_next(&mut body, context)).await {
         seen += data.len();
         if seen > DISCARD_BYTES {
             return;
@@ -272,6 +399,15 @@ impl AnswerPiece {
     pub(crate) fn new(bytes: Bytes, peer: &Peer) -> Self {
         let share = (bytes.len() > SMALL_ANSWER).then(|| peer.hold_answer(bytes.len()));
         Self { bytes, share }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The same with memory that was taken for it.
+    pub(crate) fn held_by(self, share: TransferShare) -> Self {
+        Self { share: Some(share), ..self }
     }
 }
 
@@ -367,7 +503,21 @@ impl ResponseBody {
         Frame::data(AnswerPiece::new(bytes, peer))
     }
 
-    /// What is here.
+    /// What is here of it.
+    pub(crate) fn here(&self) -> &Bytes {
+        let (Self::Whole(here, _) | Self::Pieces(here, ..)) = self;
+        here
+    }
+
+    /// All of it, unless there are pieces to come.
+    pub(crate) fn all(&self) -> Option<&Bytes> {
+        match self {
+            Self::Whole(body, _) => Some(body),
+            Self::Pieces(..) => None,
+        }
+    }
+
+    /// Takes what is here.
     pub(crate) fn take(&mut self) -> Option<Bytes> {
         let (Self::Whole(here, _) | Self::Pieces(here, ..)) = self;
         let here = std::mem::take(here);

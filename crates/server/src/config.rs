@@ -50,6 +50,10 @@ pub struct ServerConfig {
     pub dialect: Dialect,
     /// Whether answers have a content type where their handler set none.
     pub content_types: bool,
+    /// Whether compressed bodies of requests are decompressed; else they reach the model as they came.
+    pub decompress_requests: bool,
+    /// Whether answers are compressed where the client asks for it.
+    pub compress_answers: bool,
     /// Headers for scripts of other origins.
     pub cors: Cors,
     /// The tokens that requests must bring; without them any request is admitted.
@@ -87,6 +91,8 @@ impl Default for ServerConfig {
             sagemaker: false,
             dialect: Dialect::default(),
             content_types: false,
+            decompress_requests: false,
+            compress_answers: false,
             cors: Cors::default(),
             tokens: None,
             plugins: None,

@@ -7,7 +7,9 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use jitney_engine::admission::CutReason;
-use jitney_engine::error::{CallError, LookupError, RegisterError, ScaleError, UnregisterError};
+use jitney_engine::error::{
+    CallError, LookupError, RegisterError, RepositoryError, ScaleError, UnregisterError,
+};
 use jitney_engine::outcome::{Cause, LaunchError, ModelFailure};
 use jitney_engine::store::{Excess, StoreError};
 use jitney_engine::workflow::{RunError, UnknownWorkflow, WorkflowError};
@@ -74,6 +76,14 @@ impl Problem {
     pub fn too_large(limit: u64) -> Self {
         let message = format!("The request body is larger than {limit} bytes.");
         Self::new(ErrorCode::TooLarge, message)
+    }
+
+    /// A body that stood still for so long.
+    pub fn stalled(patience: Duration) -> Self {
+        let seconds = patience.as_secs_f32();
+        let message =
+            format!("Nothing came of the request body for {seconds} s. [reason: too_slow]");
+        Self::new(ErrorCode::TooSlow, message)
     }
 
     /// A body that was cut on its way in.
@@ -184,8 +194,8 @@ fn model_failure(failure: &ModelFailure) -> Problem {
         | Cause::NotAList
         | Cause::WrongLength
         | Cause::UnsupportedOutput
-        | Cause::Stated
         | Cause::TooLarge => ErrorCode::Prediction,
+        Cause::Stated => failure.status.map_or(ErrorCode::Prediction, stated_code),
     };
     let mut problem = Problem::new(code, failure.message.as_str());
     match failure.status {
@@ -196,6 +206,21 @@ fn model_failure(failure: &ModelFailure) -> Problem {
         Some(_) | None => {}
     }
     problem
+}
+
+/// What the status means that a definition failed a request with.
+fn stated_code(status: u16) -> ErrorCode {
+    match status {
+        401 | 403 => ErrorCode::Denied,
+        404 => ErrorCode::ResourceNotFound,
+        408 | 504 => ErrorCode::Expired,
+        409 => ErrorCode::Conflict,
+        413 => ErrorCode::TooLarge,
+        429 => ErrorCode::Quota,
+        400..500 => ErrorCode::BadRequest,
+        503 => ErrorCode::Busy,
+        _ => ErrorCode::Prediction,
+    }
 }
 
 impl From<&LookupError> for Problem {
@@ -223,6 +248,16 @@ impl From<RegisterError> for Problem {
             RegisterError::Pip { .. } | RegisterError::Venv { .. } => ErrorCode::Unequipped,
             RegisterError::Conflict { .. } => ErrorCode::Conflict,
             RegisterError::Draining => ErrorCode::Ending,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<RepositoryError> for Problem {
+    fn from(error: RepositoryError) -> Self {
+        let code = match &error {
+            RepositoryError::Unknown { .. } => ErrorCode::ModelNotFound,
+            RepositoryError::NotLoaded { .. } => ErrorCode::InvalidModel,
         };
         Self::new(code, error.to_string())
     }

@@ -20,6 +20,7 @@ pub(crate) fn extensions(state: &ServerState) -> Vec<&'static str> {
         Dialect::Jitney => vec![
             "classification",
             "sequence",
+            "model_repository",
             "schedule_policy",
             "model_configuration",
             "binary_tensor_data",

@@ -9,6 +9,7 @@ mod accept;
 mod access_log;
 pub mod auth;
 mod body;
+mod compression;
 mod config;
 mod connection;
 mod connection_limits;
@@ -21,6 +22,7 @@ mod grpc;
 mod handles;
 mod handshake;
 mod health;
+mod http2;
 mod inference;
 pub mod listen;
 mod log_limit;
@@ -33,6 +35,7 @@ mod open_inference;
 mod plugins;
 mod query;
 mod queue_slots;
+mod repository;
 mod request_id;
 mod request_options;
 mod respond;
@@ -69,6 +72,7 @@ pub use crate::metrics::Meter;
 pub use crate::plugins::{PluginError, Plugins};
 pub use crate::spool::WriteTime;
 pub use crate::tls::Tls;
+pub use rest::shell_example;
 
 /// The addresses of a server, with the ports that were free.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -288,7 +292,7 @@ fn rest_plans(config: &ServerConfig) -> Vec<(Bind, Apis)> {
     let inference =
         Apis { inference: true, oip, natural, sagemaker, open_health, ..Apis::default() };
     let mut plans = vec![(config.inference.clone(), inference)];
-    let management = Apis { management: true, open_health, ..Apis::default() };
+    let management = Apis { management: true, oip, open_health, ..Apis::default() };
     if combined {
         plans[0].1.management = true;
     } else {

@@ -327,8 +327,8 @@ impl OpenConnection {
         .await;
     }
 
-    /// False where it was asked before.
-    fn ask_to_close(&self) -> bool {
+    /// Asks the connection to close; false where it was asked before.
+    pub(crate) fn ask_to_close(&self) -> bool {
         let first = !self.closing.swap(true, Relaxed);
         if let (true, Some(waker)) = (first, self.waker.get()) {
             waker.wake_by_ref();

@@ -2,13 +2,15 @@
 
 use bytes::Bytes;
 use http::header::{
-    CACHE_CONTROL, CONNECTION, CONTENT_TYPE, EXPIRES, PRAGMA, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, EXPIRES, PRAGMA, RETRY_AFTER,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use hyper::ext::ReasonPhrase;
 use serde::Serialize;
 
 use crate::body::ResponseBody;
+use crate::compression::Coding;
 use crate::errors::{ErrorCode, Problem};
 
 /// An answer; its body is known, unless the model is still making it.
@@ -51,6 +53,13 @@ pub(crate) fn pretty<T: Serialize>(value: &T) -> String {
     })
 }
 
+/// Says which methods a path takes, unless the answer says so itself.
+pub(crate) fn allow(reply: &mut HttpResponse, methods: &str) {
+    if let Ok(methods) = HeaderValue::from_str(methods) {
+        reply.headers_mut().entry(ALLOW).or_insert(methods);
+    }
+}
+
 /// `{"status": text}`, as management answers.
 pub(crate) fn status(status: StatusCode, text: &str) -> HttpResponse {
     json(status, &serde_json::json!({ "status": text }))
@@ -90,6 +99,9 @@ pub(crate) fn problem_as<T: Serialize>(problem: &Problem, body: &T) -> HttpRespo
     if let Some(wait) = problem.retry_after {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if problem.code == ErrorCode::UnknownCoding {
+        reply.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static(Coding::KNOWN));
     }
     let unread =
         [ErrorCode::TooLarge, ErrorCode::InvalidHead, ErrorCode::TooSlow, ErrorCode::NoRoom];

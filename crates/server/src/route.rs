@@ -9,7 +9,7 @@ mod open_inference;
 use std::borrow::Cow;
 
 pub use self::model_ref::ModelRef;
-pub use self::open_inference::OpenInferenceRoute;
+pub use self::open_inference::{OpenInferenceRoute, SharedMemoryAction};
 
 use http::Method;
 use percent_encoding::percent_decode_str;
@@ -91,6 +91,12 @@ pub enum Route<'a> {
     OpenInference(OpenInferenceRoute<'a>),
     /// Open Inference Protocol: versions in the path, which TorchServe does not serve.
     OipVersions,
+    /// Every model of the repository with its state.
+    RepositoryIndex,
+    /// A model of the repository is to be served.
+    RepositoryLoad(&'a str),
+    /// A model of the repository is to be served no more.
+    RepositoryUnload(&'a str),
     /// All models.
     List,
     /// A new model.
@@ -171,6 +177,9 @@ pub fn route<'a>(apis: Apis, method: &Method, path: &'a str) -> Route<'a> {
     if found == Route::NotFound && apis.inference && apis.oip {
         found = open_inference(apis, method, segments);
     }
+    if found == Route::NotFound && apis.oip {
+        found = repository(method, segments);
+    }
     if found == Route::NotFound && apis.management {
         found = management(method, segments);
     }
@@ -195,6 +204,16 @@ pub fn route<'a>(apis: Apis, method: &Method, path: &'a str) -> Route<'a> {
 /// runs the model for any other too.
 fn is_usual(method: &Method) -> bool {
     matches!(*method, Method::POST | Method::PUT | Method::GET)
+}
+
+/// The methods that a path takes, for whoever came with another.
+pub fn allowed(apis: Apis, path: &str) -> String {
+    let methods = [Method::GET, Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS];
+    let takes = |method: &&Method| {
+        !matches!(route(apis, method, path), Route::MethodNotAllowed | Route::NotFound)
+    };
+    let taken: Vec<_> = methods.iter().filter(takes).map(Method::as_str).collect();
+    taken.join(", ")
 }
 
 /// Paths of predictions. `OPTIONS` asks for a description and runs nothing.
@@ -261,6 +280,20 @@ fn open_inference<'a>(apis: Apis, method: &Method, segments: &[&'a str]) -> Rout
         },
         _ => Route::NotFound,
     }
+}
+
+/// Paths of the repository, on the listeners of both APIs. Triton takes a `POST` for all of them.
+fn repository<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
+    let found = match *segments {
+        ["v2", "repository", "index"] => Route::RepositoryIndex,
+        ["v2", "repository", "models", rest] => match rest.rsplit_once('/') {
+            Some((model, "load")) => Route::RepositoryLoad(model),
+            Some((model, "unload")) => Route::RepositoryUnload(model),
+            Some(_) | None => Route::NotFound,
+        },
+        _ => Route::NotFound,
+    };
+    if found == Route::NotFound || method == Method::POST { found } else { Route::MethodNotAllowed }
 }
 
 /// Any other path: a model under its own name, then one of its endpoints.

@@ -26,6 +26,8 @@ settings! {
     TLS_KEY = Setting::new("tls_key", SettingKind::Path, "The certificate's private key, PEM").or_else("none").flag("tls-key", "FILE");
     MODEL_STORE = Setting::new("model_store", SettingKind::Path, "Directory in which the management API finds archives by file name; paths elsewhere have to be named on the command line")
         .or_else("none").flag("model-store", "DIR").property("model_store");
+    POLL = Setting::new("poll", SECONDS, "Look into the served repositories this often, and load what is new or changed there; 0 means never, without a value it is 15 s")
+        .or("0s").flag("poll", "TIME").bare("15s");
     MAX_REQUEST_SIZE = Setting::new("max_request_size", SettingKind::Size, "Largest request body, such as 64MiB; at most 960MiB")
         .or("6553500").flag("max-request-size", "SIZE").property("max_request_size");
     MAX_REQUEST_MEMORY = Setting::new("max_request_memory", SettingKind::Size, "Most memory for request bodies on their way in, requests that wait or run, and answers that are not yet read; when it is full the slowest clients are cut first, and new requests get 503")
@@ -40,6 +42,10 @@ settings! {
         .or("16384").flag("max-connections", "N").property("max_connections");
     IDLE_TIMEOUT = Setting::new("idle_timeout", SECONDS, "Time that a connection may be open without a request; longer than load balancers keep theirs")
         .or("620s").flag("idle-timeout", "TIME").property("idle_timeout");
+    DECOMPRESS_REQUESTS = Setting::new("decompress_requests", SettingKind::Flag, "Decompress request bodies whose Content-Encoding is gzip, zstd or deflate; what comes out counts against max_request_size")
+        .or_else("true; false under `jitney torchserve`, where handlers get the body as it came").flag("decompress-requests", "BOOL").property("decompress_requests");
+    COMPRESS_ANSWERS = Setting::new("compress_answers", SettingKind::Flag, "Compress answers from 1,400 bytes on where the client's Accept-Encoding asks for gzip, zstd or deflate; streams stay as they are")
+        .or_else("true; false under `jitney torchserve`").flag("compress-answers", "BOOL").property("compress_answers");
     MAX_DOWNLOAD_SIZE = Setting::new("max_download_size", SettingKind::Size, "Largest file to download for a model, such as 10GiB")
         .or_else("64GiB, or half of the free disk space if that is less").flag("max-download-size", "SIZE").property("max_download_size");
     MAX_UNPACKED_SIZE = Setting::new("max_unpacked_size", SettingKind::Size, "Most bytes an archive may unpack to")

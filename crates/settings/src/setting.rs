@@ -21,6 +21,8 @@ pub struct Setting {
     pub placeholder: Option<&'static str>,
     /// The flag of `jitney serve`, without dashes. Its variable has the same name.
     pub flag: Option<&'static str>,
+    /// The value of the flag when it is given without one.
+    pub bare: Option<&'static str>,
     /// Other names of the flag.
     pub aliases: &'static [&'static str],
     /// Whether `jitney.yaml` may set it.
@@ -85,6 +87,7 @@ impl Setting {
             about,
             placeholder: None,
             flag: None,
+            bare: None,
             aliases: &[],
             yaml: false,
             property: None,
@@ -108,6 +111,12 @@ impl Setting {
     /// With a sentence about its default.
     pub(crate) const fn or_else(mut self, note: &'static str) -> Self {
         self.default_note = Some(note);
+        self
+    }
+
+    /// The flag may be given without a value, which means this one.
+    pub(crate) const fn bare(mut self, value: &'static str) -> Self {
+        self.bare = Some(value);
         self
     }
 

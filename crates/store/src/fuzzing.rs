@@ -144,6 +144,8 @@ pub fn urls(bytes: &[u8]) -> Option<String> {
     Some(url.into())
 }
 
+pub use super::repository::fuzzing::configs;
+
 /// What a secret looks like in the corpus.
 const SECRET: &str = "SECRET";
 
@@ -155,6 +157,7 @@ fn the_corpus_holds() {
         ("archives", archives as fn(&[u8])),
         ("documents", documents),
         ("urls", |bytes| drop(urls(bytes))),
+        ("configs", configs),
     ] {
         for file in fs::read_dir(format!("{corpus}/{target}")).unwrap() {
             check(&fs::read(file.unwrap().path()).unwrap());

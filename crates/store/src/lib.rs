@@ -24,6 +24,7 @@ mod locate;
 mod manifest;
 mod model_url;
 mod package;
+mod repository;
 mod request_sizes;
 mod shown_url;
 mod store;
@@ -44,6 +45,10 @@ pub use self::{
     manifest::{Manifest, Runtime},
     model_url::serialised,
     package::{Api, Package, parse_yaml, read_text},
+    repository::{
+        DeclaredTensor, DeclaredTensors, FileStamp, RepositoryContent, RepositoryModel,
+        RepositoryVersion, is_repository, models_of,
+    },
     request_sizes::{RequestSizes, SizeExpression, SizeFactor, SizedParam, ValueForm},
     shown_url::ShownUrl,
     store::{Store, UnpackTurn, models_in},

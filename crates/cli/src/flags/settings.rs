@@ -22,6 +22,7 @@ fn arg(setting: &'static Setting) -> Arg {
         setting.default_note.or(setting.default).filter(|it| !["none", "false"].contains(it));
     let default = default.map(|default| format!(" [default: {default}]")).unwrap_or_default();
     let is_flag = setting.kind == SettingKind::Flag;
+    let bare = setting.bare.or(is_flag.then_some("true"));
     let heading = model::SETTINGS.iter().any(|model| model.name == setting.name);
     Arg::new(setting.name)
         .long(flag)
@@ -29,9 +30,9 @@ fn arg(setting: &'static Setting) -> Arg {
         .value_name(setting.placeholder.unwrap_or(setting.kind.placeholder()))
         .help(format!("{}{default}", setting.about))
         .help_heading(heading.then_some("Models"))
-        .num_args(if is_flag { 0..=1 } else { 1..=1 })
+        .num_args(if bare.is_some() { 0..=1 } else { 1..=1 })
         .require_equals(is_flag)
-        .default_missing_values(is_flag.then_some("true"))
+        .default_missing_values(bare)
         .value_parser(|text: &str| {
             setting.kind.parse(text).map_err(|expected| format!("it must be {expected}"))
         })

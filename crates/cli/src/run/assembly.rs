@@ -36,6 +36,7 @@ pub fn engine_config(plan: &EnginePlan, scratch: &Path, env: &Env, admin: &Handl
         limits: plan.limits,
         store: store(plan.model_store.as_ref()),
         workflow_store: plan.workflow_store.as_ref().map(|directory| store(Some(directory))),
+        repository: plan.repository.clone(),
         python: plan.python.clone(),
         // Not its path: after an upgrade in place that is another program.
         program: Some(PathBuf::from("/proc/self/exe")),

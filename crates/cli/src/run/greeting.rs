@@ -2,11 +2,11 @@
 //! prints TorchServe's banner and the line that scripts wait for.
 
 use jitney_engine::Engine;
-use jitney_server::{Bind, Server, ServerAddresses};
+use jitney_server::{Bind, Server, ServerAddresses, shell_example};
 
+use crate::console;
 use crate::logs::{BANNER, LogTarget, LogWriter};
 use crate::plan::{ServerKind, ServerPlan};
-use crate::{console, definition};
 
 /// The line that scripts wait for.
 const STARTED: &str = "Model server started.";
@@ -70,13 +70,7 @@ fn example(kind: &ServerKind, token: &str, addresses: &ServerAddresses, engine: 
         (ServerKind::Demo, _) => {
             format!("curl {socket}-T {} {base}/predictions/magika", any_file())
         }
-        (_, Some(model)) => match model.api().map(|api| definition::example(api, model.name())) {
-            Some(Some((path, body))) => {
-                format!("curl {socket}-H 'Content-Type: application/json' -d '{body}' {base}{path}")
-            }
-            Some(None) => format!("curl {socket}{base}/openapi.json"),
-            None => format!("echo hello | curl {socket}-T - {base}/predictions/{}", model.name()),
-        },
+        (_, Some(model)) => shell_example(model, &socket, &base),
         (_, None) => format!("curl {socket}{base}/ping"),
     }
 }

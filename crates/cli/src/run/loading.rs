@@ -35,6 +35,7 @@ pub async fn load(
     }
     for startup in &plan.models {
         let (options, packed) = prepare(startup, packer).await?;
+        let again = options.clone();
         let registered = match register(engine, startup, options).await {
             Ok(registered) => registered,
             Err(failure) if matches!(plan.kind, ServerKind::TorchServe { .. }) => {
@@ -48,7 +49,11 @@ pub async fn load(
             let (name, version) = (name.to_owned(), version.to_owned());
             definitions.push(ServedDefinition { startup: startup.clone(), packed, name, version });
         }
+        engine.repository().remember(&registered.model, again);
         apply_startup(engine, startup, registered);
+    }
+    for registered in engine.repository().start().await {
+        start_workers(registered);
     }
     Ok(definitions)
 }

@@ -15,6 +15,14 @@ use crate::definition::{Packed, Packer};
 /// the same in two checks.
 const CHECK_EVERY: Duration = Duration::from_millis(250);
 
+/// `--poll`: looks into the served repositories again and again, without end.
+pub async fn follow_repository(every: Duration, engine: Arc<Engine>) {
+    loop {
+        tokio::time::sleep(every).await;
+        engine.repository().follow().await;
+    }
+}
+
 /// Reloads the definition after every change of its files, without end.
 pub async fn watch(mut definition: ServedDefinition, engine: Arc<Engine>, packer: Arc<Packer>) {
     let first = definition.packed.version.clone();

@@ -2,7 +2,9 @@
 //! before a port is bound and turned into what the store understands. `URL#sha256=…` says which sum the file must have.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use jitney_engine::store::is_repository;
 
 use crate::definition::is_definition;
 use crate::failure::Failure;
@@ -16,6 +18,15 @@ pub fn parse(text: &str) -> Result<Startup, Failure> {
         Some((name, path)) => Ok(Startup { name: Some(name.to_owned()), ..from_path(path)? }),
         None => from_path(text),
     }
+}
+
+/// The folders of models among what the command line names, and the models.
+pub fn repositories(named: &[String]) -> Result<(Vec<PathBuf>, Vec<&String>), Failure> {
+    let (folders, models): (Vec<_>, Vec<_>) =
+        named.iter().partition(|text| is_repository(Path::new(text)));
+    let absolute =
+        |text: &String| Path::new(text).canonicalize().map_err(|error| no_such_file(text, &error));
+    Ok((folders.into_iter().map(absolute).collect::<Result<_, _>>()?, models))
 }
 
 /// Reads an entry of the file's list.

@@ -7,7 +7,8 @@ use jitney_engine::PluginPlan;
 use jitney_server::{Cors, ServerConfig};
 
 use jitney_settings::server::{
-    IDLE_TIMEOUT, IO_THREADS, MAX_CONNECTIONS, MAX_REQUEST_SIZE, MODEL_STORE, PYTHON,
+    COMPRESS_ANSWERS, DECOMPRESS_REQUESTS, IDLE_TIMEOUT, IO_THREADS, MAX_CONNECTIONS,
+    MAX_REQUEST_SIZE, MODEL_STORE, PYTHON,
 };
 use jitney_settings::torchserve::{
     CORS_ALLOWED_HEADERS, CORS_ALLOWED_METHODS, CORS_ALLOWED_ORIGIN, ENABLE_METRICS_API,
@@ -105,6 +106,7 @@ pub fn assemble(
         metrics,
         sample_every: metrics::sample_every(&values),
         snapshots,
+        poll: None,
         watch: false,
         until_eof: false,
         remarks,
@@ -252,6 +254,8 @@ fn server(
         max_request_bytes: values.read(&MAX_REQUEST_SIZE).unwrap_or(defaults.max_request_bytes),
         max_connections: values.read(&MAX_CONNECTIONS).unwrap_or(defaults.max_connections),
         idle_timeout: values.read(&IDLE_TIMEOUT).unwrap_or(defaults.idle_timeout),
+        decompress_requests: values.flag(&DECOMPRESS_REQUESTS),
+        compress_answers: values.flag(&COMPRESS_ANSWERS),
         shutdown_grace: drain.timeout,
         model_api: values.flag(&ENABLE_MODEL_API),
         oip: values.flag(&TS_OPEN_INFERENCE_PROTOCOL),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jitney_engine::RepositoryConfig;
 use jitney_engine::call::SequenceHeaders;
 use jitney_engine::python::PythonConfig;
 use jitney_engine::settings::{ModelDefaults, Precedence};
@@ -45,6 +46,10 @@ pub(super) fn engine(
         defaults: defaults(values, gpus)?,
         model_store: Some(store.to_owned()),
         workflow_store: values.read(&WORKFLOW_STORE),
+        repository: RepositoryConfig {
+            store: Some(store.to_owned()),
+            ..RepositoryConfig::default()
+        },
         limits: serve::admission_limits(values),
         store_limits: serve::store_limits(values),
         urls: Arc::new(urls),

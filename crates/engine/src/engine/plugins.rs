@@ -93,6 +93,7 @@ impl RunningPlugins {
                 sha256: None,
                 at_startup: true,
                 workflow: None,
+                labels: Arc::default(),
             },
             settings: settings(plan.timeout),
             intake: Intake::Python,

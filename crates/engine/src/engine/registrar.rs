@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-use jitney_settings::Isolation;
 use jitney_settings::model::{
     ISOLATION, MEMORY_LIMIT, ONNX_ENGINE, ONNX_LIBRARY, ONNX_PROVIDERS, ONNX_THREADS,
     STARTUP_TIMEOUT,
 };
+use jitney_settings::{Isolation, Values};
 use tokio::runtime::Handle;
 
 use crate::admission::{Admission, AdmissionLimits};
@@ -21,8 +21,10 @@ use crate::changes::Changes;
 use crate::error::{RegisterError, UnregisterError};
 use crate::local::process::{LocalLauncher, LocalLoad, LocalProcesses};
 use crate::local::thread::ThreadLauncher;
+use crate::local::whole::WholeModel;
 use crate::local::{LoadedModel, LocalModel, LocalRuntime, LocalSession};
 use crate::model::draft::Draft;
+use crate::model::task::Task;
 use crate::model::{Endpoints, Intake, Model, ModelIdentity};
 use crate::observer::Observer;
 use crate::outcome::LaunchError;
@@ -47,6 +49,8 @@ pub struct EngineConfig {
     pub store: StoreConfig,
     /// The same for workflows; without it they come from where models come from.
     pub workflow_store: Option<StoreConfig>,
+    /// Where models are loaded from by their names.
+    pub repository: RepositoryConfig,
     /// How Python workers are started.
     pub python: PythonConfig,
     /// This very program: it is started once more to end the workers if this process is killed, and for
@@ -58,6 +62,17 @@ pub struct EngineConfig {
     pub local_options: serde_json::Map<String, serde_json::Value>,
     /// The id of the first worker; later ones count up and are never used again.
     pub first_worker_id: u32,
+}
+
+/// Where the models of a repository come from.
+#[derive(Clone, Debug, Default)]
+pub struct RepositoryConfig {
+    /// Directories whose models are served; of two models with one name the first directory's is served.
+    pub directories: Vec<PathBuf>,
+    /// A directory whose models are loaded when somebody asks for them.
+    pub store: Option<PathBuf>,
+    /// What was typed for all models; it wins over what their configurations say.
+    pub settings: Values,
 }
 
 /// A model that was just registered, without workers yet.
@@ -164,6 +179,21 @@ impl Registrar {
         }
     }
 
+    /// Starts a model that nobody finds by its name yet, without workers: [`Registry::replace`] lets it be
+    /// found, in place of another of the same name and version.
+    pub(super) async fn start_unlisted(
+        &self,
+        options: &RegisterOptions,
+    ) -> Result<Registered, RegisterError> {
+        let draft = match self.open(options).await? {
+            Opened::Local(opened, fetched) => self.local_draft(opened, options, fetched)?,
+            Opened::Package(package) => self.package_draft(*package, options).await?,
+        };
+        let (registered, task) = self.build(draft);
+        self.run(&registered, task);
+        Ok(registered)
+    }
+
     /// The name and the settings that a model would be registered with. Nothing is registered.
     pub(super) async fn preview(
         &self,
@@ -264,6 +294,14 @@ impl Registrar {
     async fn find(&self, options: &RegisterOptions) -> Result<ModelSource, RegisterError> {
         let (store, url) = (Arc::clone(&self.store), options.url.clone());
         let at_startup = options.at_startup;
+        if let Some(path) = options.path.clone() {
+            let is_directory = path.is_dir();
+            return Ok(if is_directory {
+                ModelSource::Directory(path)
+            } else {
+                ModelSource::Archive(path)
+            });
+        }
         let found = blocking(move || store.find(&url, at_startup)).await??;
         let request =
             DownloadRequest { url: &options.url, signed: options.s3_sse_kms, resume: None };
@@ -287,13 +325,22 @@ impl Registrar {
 
     pub(super) async fn register_package(
         &self,
-        mut package: Package,
+        package: Package,
         options: &RegisterOptions,
     ) -> Result<Registered, RegisterError> {
         let (name, version) = resolve::name_and_version(resolve::own_name(&package), options)?;
         if self.registry.taken(&name, &version) {
             return Err(RegisterError::Conflict { model: name, version });
         }
+        self.install(self.package_draft(package, options).await?)
+    }
+
+    async fn package_draft(
+        &self,
+        mut package: Package,
+        options: &RegisterOptions,
+    ) -> Result<Draft, RegisterError> {
+        let (name, version) = resolve::name_and_version(resolve::own_name(&package), options)?;
         let mut settings = resolve::settings(&name, &version, &package, options, &self.defaults)?;
         let (python, models) = (&self.python, self.store.models());
         let environment = Environment::prepare(python, &models, &name, &mut package);
@@ -313,7 +360,7 @@ impl Registrar {
             }
             None => Intake::Python,
         };
-        self.install(Draft {
+        Ok(Draft {
             identity,
             settings,
             intake,
@@ -339,6 +386,7 @@ impl Registrar {
         options: &RegisterOptions,
         fetched: Option<FetchedFile>,
     ) -> Result<Draft, RegisterError> {
+        let model = if options.whole { WholeModel::of(model) } else { model };
         let own = (Some(model.name()), model.version());
         let (name, version) = resolve::name_and_version(own, options)?;
         let isolation = match home {
@@ -372,13 +420,23 @@ impl Registrar {
         })
     }
 
-    /// Starts a model: its task, then its entry in the registry.
+    /// Starts a model: its entry in the registry, then its task.
     fn install(&self, draft: Draft) -> Result<Registered, RegisterError> {
+        let (registered, task) = self.build(draft);
+        self.registry.insert(Arc::clone(&registered.model))?;
+        self.changes.note();
+        self.run(&registered, task);
+        Ok(registered)
+    }
+
+    fn build(&self, draft: Draft) -> (Registered, Task) {
         let (workers_min, workers_max) = (draft.settings.workers_min, draft.settings.workers_max);
         let (model, task) =
             draft.build(&self.admission, &self.rejecting, &self.worker_ids, &self.changes);
-        self.registry.insert(Arc::clone(&model))?;
-        self.changes.note();
+        (Registered { model, workers_min, workers_max }, task)
+    }
+
+    fn run(&self, Registered { model, .. }: &Registered, task: Task) {
         model.fetched.iter().for_each(FetchedFile::keep);
         let turn = self.next_data.fetch_add(1, Ordering::Relaxed) % self.data.len();
         self.data[turn].spawn(task.run());
@@ -390,7 +448,6 @@ impl Registrar {
             "model registered"
         );
         remark_on(&model.settings());
-        Ok(Registered { model, workers_min, workers_max })
     }
 
     /// Removes a version, as [`Engine::unregister`](super::Engine::unregister) describes.

@@ -135,7 +135,8 @@ impl RequestGate {
         Ok(Admitted::Whole(answer, cancel_on_drop))
     }
 
-    /// Sends a request in parts, which differ in nothing but their items and what they cost.
+    /// Sends a request in parts, which differ in nothing but their items and what they cost. More than may
+    /// wait at a time is sent in waves.
     fn admit_parts(
         &self,
         input: &dyn DecodedInput,
@@ -144,35 +145,28 @@ impl RequestGate {
         settings: &ModelSettings,
         permit: Permit,
     ) -> Result<SplitReply<'_>, CallError> {
-        let (items, most) = (facts.items, settings.items_waiting_max());
-        if u64::from(items) > most {
-            return Err(CallError::BadInput(format!(
-                "the request brings {items} items, and at most {most} may wait for this model; \
-                 send fewer at a time"
-            )));
-        }
-        let inputs = input.split(parts::size(settings.items_max()));
+        let size = parts::size(settings.items_max());
+        let inputs = input.split(size);
         let count = inputs.len();
+        let wave = parts::wave(facts.items, settings.items_waiting_max(), size);
         let (replies, answers) = Reply::of_parts(count, permit);
         let part = |(at, (input, reply)): (usize, (Arc<dyn DecodedInput>, Reply))| {
             let items = input.items();
             let cost = parts::cost(facts.cost, items, facts.items);
-            let facts = Request { items, cost, more: at + 1 < count, ..facts };
+            let more = at + 1 < count && !(at + 1).is_multiple_of(wave);
+            let facts = Request { items, cost, more, ..facts };
             PendingRequest::new(facts, Payload::Decoded(input), admitted, reply, None)
         };
         let parts: Vec<_> = inputs.into_iter().zip(replies).enumerate().map(part).collect();
-        let ids: Vec<_> = parts.iter().map(|part| part.id.clone()).collect();
-        self.send(RequestMessage::SubmitParts(parts))?;
-        Ok(SplitReply::new(&self.inbox, &self.published, answers, ids, admitted))
+        let mut reply =
+            SplitReply::new(&self.inbox, &self.published, answers, parts, wave, admitted);
+        reply.submit()?;
+        Ok(reply)
     }
 
     /// Puts a message before the model's task; the caller never waits for room.
     fn send(&self, message: RequestMessage) -> Result<(), CallError> {
-        use mpsc::error::TrySendError;
-        self.inbox.try_send(message).map_err(|error| match error {
-            TrySendError::Full(_) => CallError::rejected(Rejection::QueueFull),
-            TrySendError::Closed(_) => CallError::Gone,
-        })
+        parts::send(&self.inbox, message)
     }
 }
 

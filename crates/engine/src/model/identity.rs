@@ -1,5 +1,8 @@
 //! Which version of which model this is and where it came from: what never changes about it.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use crate::settings::RegisterOptions;
 use crate::store::{Sha256, ShownUrl};
 
@@ -18,6 +21,8 @@ pub struct ModelIdentity {
     pub at_startup: bool,
     /// The workflow that it is a node of.
     pub workflow: Option<String>,
+    /// The names of classes, by output, where its repository has some.
+    pub labels: Arc<BTreeMap<String, Vec<String>>>,
 }
 
 impl ModelIdentity {
@@ -30,6 +35,7 @@ impl ModelIdentity {
             sha256: options.sha256,
             at_startup: options.at_startup,
             workflow: options.workflow.clone(),
+            labels: Arc::clone(&options.labels),
         }
     }
 

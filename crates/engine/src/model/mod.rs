@@ -29,7 +29,7 @@ mod startup;
 mod state;
 mod statistics;
 mod table;
-mod task;
+pub(crate) mod task;
 mod turns;
 mod warm_up;
 
@@ -62,7 +62,7 @@ use self::messages::ControlMessage;
 use crate::call::{Call, SequenceHeaders};
 use crate::changes::Changes;
 use crate::error::{CallError, ScaleError};
-use crate::local::Signature;
+use crate::local::{BodyKind, Signature};
 use crate::observer::ModelTag;
 use crate::reply::Answer;
 use crate::settings::ModelSettings;
@@ -123,9 +123,18 @@ impl Model {
 
     /// The names of the classes that an output scores, where they are known.
     pub fn labels(&self, output: &str) -> Option<&[String]> {
-        match &self.gate.intake {
+        let repository = self.identity.labels.get(output).map(Vec::as_slice);
+        repository.or_else(|| match &self.gate.intake {
             Intake::Local(model) => model.labels(output),
             Intake::Python | Intake::Defined(_) => None,
+        })
+    }
+
+    /// What a plain request to it brings; anything, as far as is known of models in Python.
+    pub fn body_kind(&self) -> BodyKind {
+        match &self.gate.intake {
+            Intake::Local(model) => model.body_kind(),
+            Intake::Python | Intake::Defined(_) => BodyKind::File,
         }
     }
 

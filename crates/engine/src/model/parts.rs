@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jitney_batcher::Rejection;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -17,7 +18,7 @@ use super::scatter;
 use super::state::{ModelState, add};
 use crate::error::CallError;
 use crate::outcome::Output;
-use crate::pending::SharedId;
+use crate::pending::{PendingRequest, SharedId};
 use crate::reply::{Answer, PartsReceiver, Timing};
 
 /// Parts that a full batch has room for: so fine that little of a batch stays empty because the
@@ -38,12 +39,37 @@ pub(super) fn cost(whole: u64, items: u32, all: u32) -> u64 {
     u64::try_from(share).unwrap_or(u64::MAX)
 }
 
+/// Parts that are sent at a time: all of them, unless there are more items than may wait. Then half of
+/// those, so that others find room too.
+pub(super) fn wave(items: u32, waiting_max: u64, size: u32) -> usize {
+    if u64::from(items) <= waiting_max {
+        return usize::MAX;
+    }
+    usize::try_from(waiting_max / 2 / u64::from(size.max(1))).unwrap_or(usize::MAX).max(1)
+}
+
+/// Puts a message before a model's task without waiting for room.
+pub(super) fn send(
+    inbox: &mpsc::Sender<RequestMessage>,
+    message: RequestMessage,
+) -> Result<(), CallError> {
+    use mpsc::error::TrySendError;
+    inbox.try_send(message).map_err(|error| match error {
+        TrySendError::Full(_) => CallError::rejected(Rejection::QueueFull),
+        TrySendError::Closed(_) => CallError::Gone,
+    })
+}
+
 /// The caller's end of a request in parts. Dropping it is a client that went away.
 pub(super) struct SplitReply<'a> {
     inbox: &'a mpsc::Sender<RequestMessage>,
     published: &'a Arc<ModelState>,
     answers: PartsReceiver,
     ids: Vec<SharedId>,
+    /// Parts that are not sent yet, the first one last.
+    unsent: Vec<PendingRequest>,
+    /// Parts that are sent at a time.
+    wave: usize,
     /// Parts that have not ended.
     left: usize,
     admitted: Instant,
@@ -56,10 +82,22 @@ impl<'a> SplitReply<'a> {
         inbox: &'a mpsc::Sender<RequestMessage>,
         published: &'a Arc<ModelState>,
         answers: PartsReceiver,
-        ids: Vec<SharedId>,
+        mut parts: Vec<PendingRequest>,
+        wave: usize,
         admitted: Instant,
     ) -> Self {
-        Self { inbox, published, answers, left: ids.len(), ids, admitted, ended: false }
+        let ids: Vec<_> = parts.iter().map(|part| part.id.clone()).collect();
+        parts.reverse();
+        let (left, unsent, ended) = (ids.len(), parts, false);
+        Self { inbox, published, answers, ids, unsent, wave, left, admitted, ended }
+    }
+
+    /// Sends the next parts.
+    pub(super) fn submit(&mut self) -> Result<(), CallError> {
+        let kept = self.unsent.len().saturating_sub(self.wave);
+        let mut parts = self.unsent.split_off(kept);
+        parts.reverse();
+        send(self.inbox, RequestMessage::SubmitParts(parts))
     }
 
     /// The answer to the whole request, or the first thing that went wrong.
@@ -80,6 +118,9 @@ impl<'a> SplitReply<'a> {
                 self.answers.recv().await.unwrap_or(Err(CallError::Gone))?;
             self.left -= 1;
             whole.get_or_insert_default().add(output, timing);
+            if !self.unsent.is_empty() && self.left - self.unsent.len() <= self.wave / 2 {
+                self.submit()?;
+            }
         }
         whole.and_then(PartAnswers::answer).ok_or(CallError::Gone)
     }
@@ -135,7 +176,7 @@ impl PartAnswers {
 mod tests {
     use jitney_batcher::{Action, Actions, Batcher, Config, Event, Request, RequestId, WorkerId};
 
-    use super::{cost, size};
+    use super::{cost, size, wave};
 
     #[test]
     fn a_part_divides_a_batch_without_a_remainder_where_that_is_not_too_fine() {
@@ -153,6 +194,12 @@ mod tests {
             (128, 16),
         ];
         assert_eq!(sizes, expected);
+    }
+
+    #[test]
+    fn what_may_wait_is_sent_at_once_and_more_than_that_in_waves() {
+        assert_eq!(wave(80, 80, 1), usize::MAX);
+        assert_eq!([wave(81, 80, 1), wave(20_000, 3200, 4), wave(2, 1, 4)], [40, 400, 1]);
     }
 
     #[test]

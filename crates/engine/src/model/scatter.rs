@@ -45,6 +45,7 @@ pub(super) fn answer(
         (requests + 1, queued + batch.dispatched.duration_since(request.admitted))
     });
     published.meters.batches.answered(batch.items, requests, queued, compute);
+    published.meters.batches.answered_at(now);
     let requests = std::mem::take(&mut batch.requests);
     for (position, (request, item)) in requests.into_iter().zip(items).enumerate() {
         let timing = batch.timing(&request, position, compute);

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use jitney_batcher::{Dispatch, DispatchReason, Padding};
+use tokio::time::Instant;
 
 use crate::histogram::{Distribution, ITEMS};
 
@@ -113,6 +114,8 @@ pub struct SizeStatistics {
 pub struct BatchStatistics {
     /// The sizes that were dispatched, ascending.
     pub sizes: Vec<SizeStatistics>,
+    /// When the last of them was answered.
+    pub last_answer: Option<Instant>,
 }
 
 impl BatchStatistics {
@@ -138,11 +141,15 @@ impl BatchStatistics {
 #[derive(Debug)]
 pub(crate) struct BatchMeter {
     bins: [OnceLock<Box<SizeBin>>; BINS],
+    begun: Instant,
+    /// Nanoseconds from then to the last answer; 0 before there was one.
+    last_ns: AtomicU64,
 }
 
 impl Default for BatchMeter {
     fn default() -> Self {
-        Self { bins: [const { OnceLock::new() }; BINS] }
+        let bins = [const { OnceLock::new() }; BINS];
+        Self { bins, begun: Instant::now(), last_ns: AtomicU64::new(0) }
     }
 }
 
@@ -172,6 +179,12 @@ impl BatchMeter {
         count(&bin.compute_ns, compute.as_nanos() as u64);
     }
 
+    /// A batch was answered now.
+    pub(super) fn answered_at(&self, now: Instant) {
+        let nanos = now.saturating_duration_since(self.begun).as_nanos() as u64;
+        self.last_ns.store(nanos.max(1), Relaxed);
+    }
+
     /// The model or its worker failed on a batch of this size.
     pub(super) fn failed(&self, items: u32) {
         count(&self.bin(items).failed_batches, 1);
@@ -182,7 +195,11 @@ impl BatchMeter {
             let (smallest, largest) = range(at);
             Some(SizeStatistics { smallest, largest, totals: bin.get()?.read() })
         };
-        BatchStatistics { sizes: self.bins.iter().enumerate().filter_map(seen).collect() }
+        let last = Some(self.last_ns.load(Relaxed)).filter(|nanos| *nanos > 0);
+        BatchStatistics {
+            sizes: self.bins.iter().enumerate().filter_map(seen).collect(),
+            last_answer: last.map(|nanos| self.begun + Duration::from_nanos(nanos)),
+        }
     }
 
     fn bin(&self, items: u32) -> &SizeBin {

@@ -2,6 +2,7 @@
 //! the same for query parameters, flags and files; and what applies to all models.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -91,6 +92,13 @@ pub struct RegisterOptions {
     pub sha256: Option<Sha256>,
     /// Fetch it from S3 with the server's own credentials, although its url is an `https://` one.
     pub s3_sse_kms: bool,
+    /// Where its file or directory is, when the server itself found it in a repository; the url is only
+    /// shown then.
+    pub path: Option<PathBuf>,
+    /// Its requests run whole and alone: it has no batch dimension, whatever its shapes look like.
+    pub whole: bool,
+    /// The names of classes, by output.
+    pub labels: Arc<BTreeMap<String, Vec<String>>>,
 }
 
 /// What is asked of one endpoint of a definition.

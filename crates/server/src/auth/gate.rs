@@ -54,7 +54,10 @@ impl Gate {
             | Route::PredictDescription(_)
             | Route::OipVersions => Self::Inference,
             Route::OpenInference(route) => Self::of_open_inference(route),
-            Route::List
+            Route::RepositoryIndex
+            | Route::RepositoryLoad(_)
+            | Route::RepositoryUnload(_)
+            | Route::List
             | Route::Register
             | Route::Describe(_)
             | Route::Batching(_)

@@ -31,6 +31,8 @@ pub enum ErrorCode {
     InvalidHead,
     /// The body is larger than the server or any batch takes.
     TooLarge,
+    /// The body is compressed in a way that is not known.
+    UnknownCoding,
     /// The body came too slowly and was cut.
     TooSlow,
     /// There is no memory for the body.
@@ -125,6 +127,7 @@ impl ErrorCode {
             Self::ForeignOrigin    => row(HTTP    , 403,  7, "ForeignOriginException",          false, Client),
             Self::InvalidHead      => row(HTTP    , 400,  3, "BadRequestException",             false, Client),
             Self::TooLarge         => row(HTTP    , 413, 11, "RequestEntityTooLargeException",  false, Client),
+            Self::UnknownCoding    => row(HTTP    , 415, 12, "UnsupportedMediaTypeException",   false, Client),
             Self::TooSlow          => row(HTTP    , 408,  4, "RequestTimeoutException",         true,  Client),
             Self::NoRoom           => row(HTTP    , 503,  8, "ServiceUnavailableException",     true,  Server),
             Self::ModelNotFound    => row(MODEL   , 404,  5, "ModelNotFoundException",          false, Client),

@@ -121,7 +121,6 @@ fn failures_of_the_model_keep_its_message() {
         (failed(Cause::Memory, None, "Out of resources"), 507, "Out of resources"),
         (failed(Cause::Prediction, Some(599), "strange weather"), 599, "strange weather"),
         (failed(Cause::Prediction, Some(413), "too big"), 507, "too big"),
-        (failed(Cause::Stated, Some(413), "too big"), 413, "too big"),
         (failed(Cause::Prediction, Some(42), "no such status"), 503, "no such status"),
         (failed(Cause::NotAList, None, "Invalid"), 503, "Invalid"),
         (failed(Cause::WrongLength, None, "mismatched"), 503, "mismatched"),
@@ -131,6 +130,24 @@ fn failures_of_the_model_keep_its_message() {
         (exited(None, Some(9)), 507, "Worker died."),
     ] {
         check_call(error, (status, kind, message));
+    }
+}
+
+#[test]
+fn a_status_that_a_definition_states_has_its_type() {
+    for (status, kind) in [
+        (400, "BadRequestException"),
+        (404, "ResourceNotFoundException"),
+        (413, "RequestEntityTooLargeException"),
+        (418, "BadRequestException"),
+        (422, "BadRequestException"),
+        (429, "TooManyRequestsException"),
+        (500, "InternalServerException"),
+        (503, "ServiceUnavailableException"),
+    ] {
+        let (cause, message) = (Cause::Stated, "why".to_owned());
+        let failure = ModelFailure { cause, status: Some(status), message };
+        check_call(CallError::Model(failure), (status, kind, "why"));
     }
 }
 

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use jitney_engine::call::Origin;
+use jitney_engine::local::{Signature, TensorSpec};
 use jitney_engine::settings::ModelSettings;
 use jitney_engine::{IncidentReport, Model, Readiness, Status, WorkerIncident, WorkerView};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::dialect::Dialect;
 use crate::errors::Problem;
@@ -30,12 +31,29 @@ pub(crate) async fn describe(
     let model = state.inference.model(target)?;
     let mut description = Description::new(&model, meter, dialect);
     if let Some((id, origin)) = customized {
-        let answer = state.inference.describe(&model, target, id.text(), origin).await?;
-        // An answer that is no object counts as none.
-        let metadata = serde_json::from_slice(&answer.output.body).unwrap_or_default();
+        let metadata = match model.signature().filter(|_| !model.tag().python) {
+            // It has no handler to ask.
+            Some(signature) => tensors_of(signature),
+            None => {
+                let answer = state.inference.describe(&model, target, id.text(), origin).await?;
+                // An answer that is no object counts as none.
+                serde_json::from_slice(&answer.output.body).unwrap_or_default()
+            }
+        };
         description.customized_metadata = Some(metadata);
     }
     Ok(vec![description])
+}
+
+/// What a model without Python takes and gives.
+fn tensors_of(signature: &Signature) -> Map<String, Value> {
+    let tensor = |spec: &TensorSpec| {
+        let datatype = spec.datatype.as_str();
+        json!({ "name": spec.name, "datatype": datatype, "shape": spec.shape_or_minus_one() })
+    };
+    let tensors = |specs: &[TensorSpec]| Value::from_iter(specs.iter().map(tensor));
+    let pairs = [("inputs", &signature.inputs), ("outputs", &signature.outputs)];
+    pairs.into_iter().map(|(name, specs)| (name.to_owned(), tensors(specs))).collect()
 }
 
 /// The fields in TorchServe's order.

@@ -324,8 +324,8 @@ mod tests {
             (Datatype::Uint64, "[18446744073709551615]"),
             (Datatype::Fp16, "[1.0,0.33325195,-65504.0,null]"),
             (Datatype::Bf16, "[1.0,-3.0]"),
-            (Datatype::Fp32, "[0.1,3.4028235e38,1e-45,null]"),
-            (Datatype::Fp64, "[0.1,2.2250738585072014e-308,1.7976931348623157e308,-0.0]"),
+            (Datatype::Fp32, "[0.1,3.4028235e+38,1e-45,null]"),
+            (Datatype::Fp64, "[0.1,2.2250738585072014e-308,1.7976931348623157e+308,-0.0]"),
             (Datatype::Bytes, r#"["","a, \"b\"]","ü\n"]"#),
         ] {
             assert_eq!(written(&tensor(datatype, json)), json);

@@ -9,6 +9,8 @@ pub(crate) mod archive;
 mod check;
 mod classification;
 pub(crate) mod elements;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 pub(crate) mod metadata;
 pub(crate) mod request;
 pub(crate) mod statistics;

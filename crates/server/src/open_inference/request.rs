@@ -88,7 +88,8 @@ impl OpenInferenceRequest {
     /// A sentence that names the model, what it takes and what came.
     pub(crate) fn tensors(&self, model: &Model) -> Result<TensorRequest, String> {
         let outputs = self.outputs.iter().map(|output| output.name.as_str().into()).collect();
-        let Some(signature) = model.signature() else {
+        let checked = model.signature().filter(|_| self.endpoint(model).is_none());
+        let Some(signature) = checked else {
             let inputs = self.inputs.iter().map(|input| input.tensor.clone()).collect();
             return Ok(TensorRequest { inputs, outputs });
         };
@@ -97,6 +98,13 @@ impl OpenInferenceRequest {
         let asked: Vec<&str> = self.outputs.iter().map(|output| output.name.as_str()).collect();
         check::outputs(model.name(), signature, &asked)?;
         Ok(TensorRequest { inputs, outputs })
+    }
+
+    /// The endpoint of a definition that the request names, whose inputs are not those that the model's
+    /// metadata tells.
+    pub(crate) fn endpoint(&self, model: &Model) -> Option<&str> {
+        let named = self.parameters.get("endpoint").and_then(Value::as_str);
+        named.filter(|_| model.api().is_some())
     }
 
     /// Adds what the request's parameters say to its options: `timeout` in microseconds from its start,

@@ -3,8 +3,11 @@
 //! Triton counts the time of a batch once for each of its requests, and once by its size. Reading and
 //! writing tensors is part of the worker's time here, so those durations are zero.
 
+use std::time::SystemTime;
+
 use jitney_engine::{BatchTotals, Model};
 use serde::Serialize;
+use tokio::time::Instant;
 
 /// How often something was done, and the nanoseconds that it took altogether.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -40,6 +43,8 @@ pub(crate) struct InferBatchStatistics {
 pub(crate) struct ModelStatistics {
     pub(crate) name: String,
     pub(crate) version: String,
+    /// When the last batch was answered, in milliseconds since 1970; 0 before there was one.
+    pub(crate) last_inference: u64,
     /// Items that were answered.
     pub(crate) inference_count: u64,
     /// Batches that were answered.
@@ -62,6 +67,7 @@ impl ModelStatistics {
         Self {
             name: model.name().to_owned(),
             version: model.version().to_owned(),
+            last_inference: statistics.last_answer.map_or(0, since_1970),
             inference_count: total.answered_items,
             execution_count: total.answered_batches,
             inference_stats: InferStatistics {
@@ -88,6 +94,11 @@ impl ModelStatistics {
             memory_usage: [],
         }
     }
+}
+
+fn since_1970(then: Instant) -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    now.saturating_sub(then.elapsed()).as_millis() as u64
 }
 
 fn untimed_batches(totals: &BatchTotals) -> StatisticDuration {

@@ -20,7 +20,7 @@ use crate::state::ServerState;
 /// What all requests of a connection share.
 #[derive(Clone, Copy)]
 pub(crate) struct ConnectionContext<'a> {
-    pub(crate) state: &'a ServerState,
+    pub(crate) state: &'a Arc<ServerState>,
     /// What the listener offers.
     pub(crate) apis: Apis,
     /// What the listener believes of browsers.
@@ -66,10 +66,15 @@ impl RequestContext<'_> {
 
     /// The same; a large one in the pieces in which it came.
     pub(crate) async fn read_value(&self, body: RequestBody) -> Result<ValueBytes, Problem> {
-        self.peer.enter(ConnectionStage::Body);
+        let occupied = body.occupies_connection();
+        if occupied {
+            self.peer.enter(ConnectionStage::Body);
+        }
         let limit = self.state.config.max_request_bytes;
         let read = body.read(limit, self.state.engine.admission()).await;
-        self.peer.enter(ConnectionStage::Busy);
+        if occupied {
+            self.peer.enter(ConnectionStage::Busy);
+        }
         read
     }
 

@@ -5,10 +5,12 @@
 
 mod admin;
 mod authorize;
+mod compress;
 mod context;
 mod embeddings;
 mod fan_out;
 mod health;
+mod http2;
 mod inference;
 mod input;
 mod management;
@@ -16,10 +18,12 @@ mod open_inference;
 mod openapi;
 mod plain;
 mod plugins;
+mod repository;
 mod service;
 mod v1;
 
 pub(crate) use context::ConnectionContext;
+pub use openapi::shell_example;
 pub(crate) use plain::serve;
 
 #[cfg(fuzzing)]

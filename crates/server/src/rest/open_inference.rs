@@ -24,7 +24,7 @@ use crate::open_inference::metadata::{self, ModelConfiguration};
 use crate::open_inference::request::{self, NoSharedTensors, OpenInferenceRequest};
 use crate::open_inference::statistics::ModelStatistics;
 use crate::respond::{self, HttpResult};
-use crate::route::{ModelRef, OpenInferenceRoute, PredictRoute};
+use crate::route::{ModelRef, OpenInferenceRoute, PredictRoute, SharedMemoryAction};
 use crate::timing::{self, SERVER_TIMING};
 
 /// How much of a body is JSON, where tensors follow it as they are.
@@ -82,9 +82,14 @@ pub(super) fn answer(
         OpenInferenceRoute::LogSettings { changes: true } => Err(Problem::bad_request(
             "The log of a running server cannot be changed; set its level when the server starts.",
         )),
-        OpenInferenceRoute::SharedMemory(_) => {
-            Err(Problem::bad_request("This server takes no tensors from shared memory."))
-        }
+        OpenInferenceRoute::SharedMemory(route) => match route.action {
+            SharedMemoryAction::Status => Ok(respond::json(StatusCode::OK, &json!([]))),
+            // There is none to forget, as examples of clients ask before they begin.
+            SharedMemoryAction::Unregister => Ok(respond::json(StatusCode::OK, &json!({}))),
+            SharedMemoryAction::Register => {
+                Err(Problem::bad_request("This server takes no tensors from shared memory."))
+            }
+        },
         OpenInferenceRoute::Index
         | OpenInferenceRoute::Load(_)
         | OpenInferenceRoute::Unload(_)
@@ -274,6 +279,9 @@ impl TensorCall<'_> {
         let Self { context, model, route, request, .. } = self;
         let mut call = inference::request(context, *route, parameters)?;
         request.apply(context.started, &mut call.options).map_err(Problem::bad_request)?;
+        if let Some(endpoint) = request.endpoint(model) {
+            call.input.route.endpoint = Some(endpoint.into());
+        }
         let named = request.sequence().map_err(Problem::bad_request)?;
         call.input.route.sequence = named.map(Box::new);
         if let Some(names) = model.sequence_headers()

@@ -3,7 +3,10 @@
 //!
 //! `api.json` lists the operations; this file builds the documents.
 
+mod model_paths;
 mod operations;
+mod shell_example;
+mod tensor_schema;
 
 use bytes::Bytes;
 use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
@@ -12,6 +15,7 @@ use jitney_engine::Engine;
 use serde_json::{Value, json};
 
 use self::operations::{Paths, plugin_paths};
+pub use self::shell_example::shell_example;
 use super::context::RequestContext;
 use crate::respond::{self, HttpResponse, HttpResult};
 use crate::route::{Apis, ModelRef};
@@ -51,12 +55,11 @@ fn of_model(engine: &Engine, target: ModelRef<'_>, title: &str, api: &str) -> Ht
     Ok(respond::json(StatusCode::OK, &document))
 }
 
-/// All models that describe their own API.
+/// All models, each with what it takes.
 pub(super) fn models(engine: &Engine) -> HttpResponse {
     let mut paths = Paths::new();
     for model in engine.models() {
-        let own = model.api().map(|api| renamed(&api.paths, model.name())).unwrap_or_default();
-        paths.extend(own);
+        paths.extend(model_paths::paths(&model));
     }
     let document = json!({
         "openapi": "3.0.1",
@@ -64,15 +67,6 @@ pub(super) fn models(engine: &Engine) -> HttpResponse {
         "paths": paths,
     });
     respond::json(StatusCode::OK, &document)
-}
-
-/// The paths with the name under which the model is served.
-fn renamed(paths: &Paths, name: &str) -> Paths {
-    let under = |path: &str| match path.trim_start_matches('/').split_once('/') {
-        Some((_, endpoint)) => format!("/{name}/{endpoint}"),
-        None => format!("/{name}"),
-    };
-    paths.iter().map(|(path, item)| (under(path), item.clone())).collect()
 }
 
 /// The page on which that document is tried out.
@@ -188,13 +182,6 @@ mod tests {
         ids.sort_unstable();
         ids.dedup();
         assert_eq!(ids.len(), count);
-    }
-
-    #[test]
-    fn paths_follow_the_name_that_a_model_is_served_under() {
-        let paths = Paths::from_iter([("/a".to_owned(), json!(1)), ("/a/b".to_owned(), json!(2))]);
-        let names: Vec<_> = renamed(&paths, "z").into_iter().map(|(path, _)| path).collect();
-        assert_eq!(names, ["/z", "/z/b"]);
     }
 
     #[test]

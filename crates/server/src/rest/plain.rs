@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use self::head::{AnswerHead, DateText, Framing};
 use self::request::{ParsedRequest, PlainRequest};
 use super::context::{ConnectionContext, RequestContext};
-use super::service;
+use super::{compress, http2, service};
 use crate::body::{RequestBody, ResponseBody, SMALL_ANSWER};
 use crate::connection::{ConnectionStage, HandleUpgrade, ListenerSignal, Peer};
 use crate::request_id::RequestUuid;
@@ -67,6 +67,10 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     open.set_silent(false);
     open.set_incomplete(false);
     let (stream, ahead) = left?;
+    if http2::begins(&ahead) {
+        Box::pin(http2::serve(stream, ahead, context, signals)).await;
+        return None;
+    }
     Box::pin(service::serve(stream, ahead, context, signals)).await
 }
 
@@ -231,6 +235,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PlainConnection<'_, S> {
             Some(Err(problem)) => service::failure(&request, &problem),
             None => return Err(io::ErrorKind::UnexpectedEof.into()),
         };
+        if compress::is_candidate(state, &reply) {
+            Box::pin(compress::compress(&mut reply, &parts.headers)).await;
+        }
         if closes || peer.open.is_needed() || peer.open.is_closing() || ends(signals) {
             respond::close(&mut reply);
         }

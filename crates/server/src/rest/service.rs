@@ -1,4 +1,4 @@
-//! HTTP/1.1 on one connection: a request comes in, its route is found, an endpoint answers, the answer
+//! HTTP on one connection: a request comes in, its route is found, an endpoint answers, the answer
 //! is logged. The endpoints are in the files beside this one. hyper reads and writes what is not plain.
 
 use std::borrow::Cow;
@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, EXPECT, HOST};
+use http::header::{AUTHORIZATION, CONTENT_ENCODING, EXPECT, HOST};
 use http::request::Parts;
-use http::{HeaderValue, Method, Request, StatusCode, Version};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -20,12 +20,13 @@ use tokio::time::Instant;
 
 use super::context::{ConnectionContext, RequestContext};
 use super::{
-    admin, authorize, embeddings, health, inference, management, open_inference, openapi, plugins,
-    v1,
+    admin, authorize, compress, embeddings, health, inference, management, open_inference, openapi,
+    plugins, repository, v1,
 };
 use crate::access_log::AccessRecord;
 use crate::auth::Gate;
 use crate::body::{READ_BUFFER, RequestBody};
+use crate::compression::Coding;
 use crate::connection::{
     ConnectionStage, HandleUpgrade, ListenerSignal, Peer, WatchedStream, log_end,
 };
@@ -39,7 +40,7 @@ use crate::shown_uri::ShownUri;
 use crate::state::ServerState;
 
 /// Largest head of a request, and hyper's read buffer with it.
-const HEAD_BYTES_MAX: usize = READ_BUFFER;
+pub(super) const HEAD_BYTES_MAX: usize = READ_BUFFER;
 
 /// Serves a connection, of which `ahead` was read before, until it ends or its listener does. Returns the
 /// connection if its last request upgraded it to a handle.
@@ -97,22 +98,55 @@ async fn answer(
 ) -> Result<HttpResponse, Infallible> {
     let ConnectionContext { state, peer, .. } = connection;
     peer.enter(ConnectionStage::Busy);
-    let (parts, body) = request.into_parts();
-    let context = RequestContext::new(connection, &parts, Instant::now());
+    let (mut parts, body) = request.into_parts();
     let body = RequestBody::new(body, parts.headers.contains_key(EXPECT));
-    let mut reply = match dispatch(&context, body).await {
-        Ok(reply) => reply,
-        Err(problem) => failure(&context, &problem),
-    };
-    respond::stamp(&mut reply, context.id.header(), &state.default_headers);
+    let body = coded(state, &mut parts.headers, body);
+    let mut reply = respond(connection, &parts, Ok(body)).await;
     if peer.open.is_needed() {
         respond::close(&mut reply);
     }
-    log(state, peer, &parts, reply.status(), context.started.elapsed());
     if !reply.body_mut().keep_busy(peer) {
         peer.enter(ConnectionStage::Idle);
     }
     Ok(reply)
+}
+
+/// The body with what the headers say of how it is compressed, which they then say no more.
+pub(super) fn coded(
+    state: &ServerState,
+    headers: &mut HeaderMap,
+    body: RequestBody,
+) -> RequestBody {
+    if state.config.decompress_requests && headers.contains_key(CONTENT_ENCODING) {
+        body.coded(Coding::take(headers))
+    } else {
+        body
+    }
+}
+
+/// The answer to a request, with all its headers. The body is an error where the head is not valid.
+pub(super) async fn respond(
+    connection: ConnectionContext<'_>,
+    parts: &Parts,
+    body: Result<RequestBody, Problem>,
+) -> HttpResponse {
+    let ConnectionContext { state, peer, .. } = connection;
+    let context = RequestContext::new(connection, parts, Instant::now());
+    let answered = match body {
+        Ok(body) => dispatch(&context, body).await,
+        Err(problem) => Err(problem),
+    };
+    let mut reply = answered.unwrap_or_else(|problem| failure(&context, &problem));
+    if reply.status() == StatusCode::METHOD_NOT_ALLOWED {
+        let path = route::decode(parts.uri.path());
+        respond::allow(&mut reply, &route::allowed(context.apis, &path));
+    }
+    respond::stamp(&mut reply, context.id.header(), &state.default_headers);
+    if compress::is_candidate(state, &reply) {
+        Box::pin(compress::compress(&mut reply, &parts.headers)).await;
+    }
+    log(state, peer, parts, reply.status(), context.started.elapsed());
+    reply
 }
 
 /// A failure as the client's protocol names it.
@@ -221,6 +255,9 @@ async fn call(
         Route::ManageDescription(target) => openapi::management(engine, target),
         Route::OpenApi => Ok(openapi::models(engine)),
         Route::Docs => Ok(openapi::docs_page()),
+        Route::RepositoryIndex => Box::pin(repository::index(context, body)).await,
+        Route::RepositoryLoad(model) => Box::pin(repository::load(context, body, model)).await,
+        Route::RepositoryUnload(model) => Box::pin(repository::unload(context, body, model)).await,
         Route::List => Ok(management::list(context)),
         Route::Register => Box::pin(management::register(context, body)).await,
         Route::Describe(target) => Box::pin(management::describe(context, target)).await,

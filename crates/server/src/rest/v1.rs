@@ -18,7 +18,7 @@ use jitney_engine::call::{Answer, Parameter};
 use jitney_engine::store::{Api, ValueForm};
 use serde_json::json;
 
-use self::instances::Instances;
+use self::instances::{InstanceRule, Instances};
 use super::context::RequestContext;
 use super::{fan_out, inference};
 use crate::body::RequestBody;
@@ -42,7 +42,7 @@ pub(super) async fn predict(
     let dialect = context.state.config.dialect;
     let model = context.model(route.target);
     let reads_itself = |model: &Arc<Model>| {
-        let archive = model.api().is_none() && model.signature().is_none();
+        let archive = model.api().is_none() && model.tag().python;
         model.settings().declared.envelope.is_some() || archive && dialect == Dialect::TorchServe
     };
     match model {
@@ -53,8 +53,8 @@ pub(super) async fn predict(
 
 /// How a model is given instances.
 enum InstanceForm {
-    /// Each by itself. An archive's may be named as KServe's examples name them.
-    Each { named: bool },
+    /// Each by itself.
+    Each(InstanceRule),
     /// All together: the rows of these inputs.
     Rows(Vec<String>),
 }
@@ -67,7 +67,7 @@ async fn instances(
 ) -> HttpResult {
     let body = context.read(body).await?;
     let explains = route.explain == Some(true);
-    if explains && (model.api().is_some() || model.signature().is_some()) {
+    if explains && (model.api().is_some() || !model.tag().python) {
         let has = |api: &Api| api.endpoints.iter().any(|endpoint| endpoint == EXPLAIN);
         if !model.api().is_some_and(has) {
             return Err(Problem::bad_request(format!(
@@ -84,8 +84,8 @@ async fn instances(
     let key = if explains { "explanations" } else { "predictions" };
     let form = form_of(model, route.url_path, &instances);
     let (body, answers) = match form {
-        InstanceForm::Each { named } => {
-            let values = instances.each(named).map_err(wrong)?;
+        InstanceForm::Each(rule) => {
+            let values = instances.each(rule).map_err(wrong)?;
             let answers = fan_out::call_each(context, model, &route, values).await?;
             (predictions::of_each(key, &answers), answers)
         }
@@ -121,13 +121,14 @@ pub(super) fn reply(body: Vec<u8>, answers: &[Answer]) -> HttpResponse {
 fn form_of(model: &Model, endpoint: Option<&str>, instances: &Instances<'_>) -> InstanceForm {
     if let Some(api) = model.api() {
         let names = array_params(api, endpoint);
-        let each = InstanceForm::Each { named: false };
+        let each = InstanceForm::Each(InstanceRule::Json);
         return names.map_or(each, InstanceForm::Rows);
     }
-    let Some(signature) = model.signature() else { return InstanceForm::Each { named: true } };
+    let signature = model.signature().filter(|_| !model.tag().python);
+    let Some(signature) = signature else { return InstanceForm::Each(InstanceRule::Named) };
     let texts = signature.inputs.iter().any(|input| input.datatype.width().is_none());
     if instances.are_files() || instances.are_texts() && !texts {
-        return InstanceForm::Each { named: false };
+        return InstanceForm::Each(InstanceRule::Plain);
     }
     InstanceForm::Rows(signature.inputs.iter().map(|input| input.name.clone()).collect())
 }

@@ -73,9 +73,10 @@ pub enum SharedMemoryAction {
 /// Finds the endpoint of a path below `/v2`, which has at most three segments: the third holds whatever
 /// follows the second.
 pub(super) fn find<'a>(method: &Method, below: &[&'a str]) -> OpenInferenceRoute<'a> {
-    let get = |route| if method == Method::POST { OpenInferenceRoute::WrongMethod } else { route };
+    let get = |route| if reads(method) { route } else { OpenInferenceRoute::WrongMethod };
     let post = |route| if method == Method::POST { route } else { OpenInferenceRoute::WrongMethod };
-    let changes = method == Method::POST;
+    let either = |route| if reads(method) { route } else { post(route) };
+    let changes = !reads(method);
     match *below {
         [] => get(OpenInferenceRoute::Server),
         ["health", "live"] => get(OpenInferenceRoute::Live),
@@ -83,9 +84,9 @@ pub(super) fn find<'a>(method: &Method, below: &[&'a str]) -> OpenInferenceRoute
         ["models", "stats"] => get(OpenInferenceRoute::Statistics(None)),
         ["models", model] => get(OpenInferenceRoute::Metadata(ModelRef { model, version: None })),
         ["models", _, "trace/setting"] | ["trace", "setting"] => {
-            OpenInferenceRoute::TraceSettings { changes }
+            either(OpenInferenceRoute::TraceSettings { changes })
         }
-        ["logging"] => OpenInferenceRoute::LogSettings { changes },
+        ["logging"] => either(OpenInferenceRoute::LogSettings { changes }),
         ["models", model, rest] => of_model(method, model, rest),
         ["repository", "index"] => post(OpenInferenceRoute::Index),
         ["repository", "models", rest] => match rest.rsplit_once('/') {
@@ -99,6 +100,10 @@ pub(super) fn find<'a>(method: &Method, below: &[&'a str]) -> OpenInferenceRoute
         ["cudasharedmemory", "region", rest] => region(method, true, rest),
         _ => OpenInferenceRoute::Unknown,
     }
+}
+
+fn reads(method: &Method) -> bool {
+    [Method::GET, Method::HEAD].contains(method)
 }
 
 fn of_model<'a>(method: &Method, model: &'a str, rest: &'a str) -> OpenInferenceRoute<'a> {
@@ -119,7 +124,7 @@ fn of_model<'a>(method: &Method, model: &'a str, rest: &'a str) -> OpenInference
         "infer" => return OpenInferenceRoute::WrongMethod,
         _ => return OpenInferenceRoute::Unknown,
     };
-    if method == Method::POST { OpenInferenceRoute::WrongMethod } else { route }
+    if reads(method) { route } else { OpenInferenceRoute::WrongMethod }
 }
 
 fn region<'a>(method: &Method, cuda: bool, rest: &'a str) -> OpenInferenceRoute<'a> {
@@ -141,7 +146,11 @@ fn shared<'a>(
         "unregister" => SharedMemoryAction::Unregister,
         _ => return OpenInferenceRoute::Unknown,
     };
-    if (action == SharedMemoryAction::Status) == (method == Method::POST) {
+    let fits = match action {
+        SharedMemoryAction::Status => reads(method),
+        SharedMemoryAction::Register | SharedMemoryAction::Unregister => method == Method::POST,
+    };
+    if !fits {
         return OpenInferenceRoute::WrongMethod;
     }
     OpenInferenceRoute::SharedMemory(SharedMemoryRoute { cuda, region, action })

@@ -1,6 +1,6 @@
 //! The dispatch rules as a table.
 
-use super::open_inference::{SharedMemoryAction, SharedMemoryRoute};
+use super::open_inference::SharedMemoryRoute;
 use super::*;
 
 const NONE: Apis = Apis {
@@ -185,6 +185,8 @@ fn the_protocols_extensions() {
             ("GET", "/v2/models/m/versions/2/other", Route::NotFound),
             ("GET", "/v2/models/stats", oip(OpenInferenceRoute::Statistics(None))),
             ("POST", "/v2/models/stats", Route::MethodNotAllowed),
+            ("DELETE", "/v2/models/m", Route::MethodNotAllowed),
+            ("PUT", "/v2/logging", Route::MethodNotAllowed),
             ("POST", "/v2/repository/index", oip(OpenInferenceRoute::Index)),
             ("GET", "/v2/repository/index", Route::MethodNotAllowed),
             ("POST", "/v2/repository/models/m/load", oip(OpenInferenceRoute::Load("m"))),

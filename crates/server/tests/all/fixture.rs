@@ -168,6 +168,7 @@ fn engine(scratch: PathBuf) -> Arc<Engine> {
         limits: Default::default(),
         store,
         workflow_store: None,
+        repository: Default::default(),
         python,
         program: None,
         local: Some(jitney_onnx::RUNTIME),

@@ -8,6 +8,7 @@ mod ending;
 mod fixture;
 mod grpc;
 mod grpc_client;
+mod http2;
 mod malformed;
 mod management;
 mod metrics;

@@ -144,10 +144,17 @@ async fn a_model_that_nobody_runs_cannot_speak_for_itself() {
 
 #[tokio::test]
 async fn the_model_api_is_a_switch() {
-    let server =
-        Server::with(ServerConfig { model_api: false, ..config() }).await.with_magika().await;
+    let server = Server::with(ServerConfig { model_api: false, oip: true, ..config() })
+        .await
+        .with_magika()
+        .await;
     let m = server.management();
-    for (method, path) in [("POST", "/models?url=a.mar"), ("DELETE", "/models/magika")] {
+    for (method, path) in [
+        ("POST", "/models?url=a.mar"),
+        ("DELETE", "/models/magika"),
+        ("POST", "/v2/repository/models/magika/load"),
+        ("POST", "/v2/repository/models/magika/unload"),
+    ] {
         let (status, kind, _) = ask(m, method, path).await.error();
         assert_eq!((status, kind.as_str()), (405, "MethodNotAllowedException"));
     }

@@ -14,7 +14,6 @@ async fn every_route_reaches_the_model_and_brings_a_timing() {
         "/predictions/magika",
         "/predictions/magika/",
         "/explanations/magika",
-        "/v1/models/magika:predict",
         "/v2/models/magika/explain",
         "/invocations",
         "/invocations?model_name=magika",

@@ -140,9 +140,34 @@ async fn what_cannot_wait_as_a_whole_does_not_wait_in_part() {
     assert!(kit.model.call(of_rows(2)).await.is_ok());
     assert!(running.await.unwrap().is_ok() && waiting.await.unwrap().is_ok());
     assert_eq!(sizes(&kit), [4, 4, 4]);
-    let never = kit.model.call(of_rows(9)).await;
-    assert!(matches!(&never, Err(CallError::BadInput(why)) if why.contains("at most 8")));
-    assert_eq!(ends(&kit), [5, 3, 2, 0, 0]);
+    assert_eq!(ends(&kit), [4, 3, 1, 0, 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_larger_than_the_queue_waits_outside_of_it() {
+    let kit = serving(ModelSettings { queue_max: 2, ..eager() }, echo_after(5)).await;
+    let large = kit.start(of_rows(50));
+    settle().await;
+    assert!(kit.model.call(of_rows(2)).await.is_ok(), "it leaves room for others");
+    let answer = large.await.unwrap().expect("answered");
+    assert!(answer.timing.batches.len() > 12);
+    let items: usize = sizes(&kit).iter().sum();
+    assert_eq!((items, ends(&kit)), (52, [2, 2, 0, 0, 0]));
+    assert_empty(&kit).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_request_whose_caller_goes_away_sends_nothing_more() {
+    let kit = serving(ModelSettings { queue_max: 2, ..eager() }, echo_after(5)).await;
+    let large = kit.start(of_rows(50));
+    settle().await;
+    large.abort();
+    settle().await;
+    advance(millis(100)).await;
+    assert_empty(&kit).await;
+    let items: usize = sizes(&kit).iter().sum();
+    assert!(items <= 4, "{items}");
+    assert_eq!(ends(&kit), [1, 0, 0, 0, 1]);
 }
 
 #[tokio::test(start_paused = true)]

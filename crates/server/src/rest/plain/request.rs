@@ -3,7 +3,9 @@
 use std::mem::MaybeUninit;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
+use http::header::{
+    CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, EXPECT, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, Uri};
 
@@ -69,7 +71,9 @@ fn read_head(bytes: &Bytes, head: &httparse::Request<'_, '_>) -> Option<(Parts, 
     let (mut length, mut closes) = (None, false);
     for field in head.headers.iter() {
         let name = HeaderName::from_bytes(field.name.as_bytes()).ok()?;
-        if name == CONTENT_LENGTH {
+        if !may_matter(field.name) {
+            // Most headers only pass.
+        } else if name == CONTENT_LENGTH {
             if length.replace(read_length(field.value)?).is_some() {
                 return None;
             }
@@ -78,13 +82,20 @@ fn read_head(bytes: &Bytes, head: &httparse::Request<'_, '_>) -> Option<(Parts, 
             if !closes && !field.value.eq_ignore_ascii_case(b"keep-alive") {
                 return None;
             }
-        } else if [TRANSFER_ENCODING, EXPECT, UPGRADE, TE, TRAILER].contains(&name) {
+        } else if [CONTENT_ENCODING, TRANSFER_ENCODING, EXPECT, UPGRADE, TE, TRAILER]
+            .contains(&name)
+        {
             return None;
         }
         let value = HeaderValue::from_maybe_shared(bytes.slice_ref(field.value)).ok()?;
         parts.headers.append(name, value);
     }
     Some((parts, length.unwrap_or(0), closes))
+}
+
+/// Whether a header's name begins like one of those that decide.
+fn may_matter(name: &str) -> bool {
+    matches!(name.as_bytes().first(), Some(b'c' | b'C' | b't' | b'T' | b'e' | b'E' | b'u' | b'U'))
 }
 
 /// The length of a small body.
@@ -158,6 +169,8 @@ mod tests {
             "Content-Length: ",
             "Content-Length: 1\r\nContent-Length: 1",
             "Trailer: x",
+            "te: trailers",
+            "CONTENT-Encoding: gzip",
             "X Y: 1",
         ] {
             let text = format!("POST / HTTP/1.1\r\nHost: t\r\n{header}\r\n\r\n");

@@ -15,6 +15,19 @@ const BASE64: &str = "b64";
 /// The keys by which TorchServe's handlers know their one value.
 const NAMES: [&str; 2] = ["data", "body"];
 
+/// What an instance is to a model that gets each by itself. For all of them `{"b64": "..."}` is the bytes
+/// that it encodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InstanceRule {
+    /// The JSON body of a request to a definition.
+    Json,
+    /// The same for an archive, or its value `data` or `body` where an object has nothing else, as
+    /// KServe's examples for TorchServe have it.
+    Named,
+    /// A text or file that the model prepares by itself.
+    Plain,
+}
+
 /// What a client sent to be predicted.
 pub(super) struct Instances<'a> {
     body: &'a Bytes,
@@ -78,25 +91,33 @@ impl<'a> Instances<'a> {
         self.all.first().is_some_and(|first| first.get().starts_with('"'))
     }
 
-    /// Each as the body of a request of its own. `{"b64": "..."}` is the bytes that it encodes. Where
-    /// values are `named`, `{"data": ...}` is the value of that name, as KServe's examples for TorchServe
-    /// have it.
-    pub(super) fn each(&self, named: bool) -> Result<Vec<Parameter>, String> {
+    /// Each as the body of a request of its own.
+    pub(super) fn each(&self, rule: InstanceRule) -> Result<Vec<Parameter>, String> {
+        let named = rule == InstanceRule::Named;
         let all = self.all.iter().enumerate();
         let value = |(at, instance): (usize, &&'a RawValue)| {
             let value = match sole(instance).filter(|(key, _)| named && NAMES.contains(&&**key)) {
-                Some((key, value)) => self.value(key, value),
-                None => self.value("body".to_owned(), instance),
+                Some((key, value)) => self.value(key, value, rule),
+                None => self.value("body".to_owned(), instance, rule),
             };
             value.map_err(|error| format!("instance {at}: {error}"))
         };
         all.map(value).collect()
     }
 
-    fn value(&self, name: String, value: &'a RawValue) -> Result<Parameter, String> {
+    fn value(
+        &self,
+        name: String,
+        value: &'a RawValue,
+        rule: InstanceRule,
+    ) -> Result<Parameter, String> {
+        let text = || (rule == InstanceRule::Plain).then(|| text_of(value)).flatten();
         let (content_type, value) = match sole(value).filter(|(key, _)| key == BASE64) {
             Some((_, encoded)) => ("application/octet-stream", decoded(encoded)?),
-            None => ("application/json", self.body.slice_ref(value.get().as_bytes())),
+            None => match text() {
+                Some(text) => ("text/plain", text.into()),
+                None => ("application/json", self.body.slice_ref(value.get().as_bytes())),
+            },
         };
         Ok(Parameter { name: name.into(), content_type: content_type.into(), value: value.into() })
     }
@@ -152,9 +173,12 @@ fn sole(value: &RawValue) -> Option<(String, &RawValue)> {
     fields.pop_first().filter(|_| fields.is_empty())
 }
 
+fn text_of(value: &RawValue) -> Option<String> {
+    serde_json::from_str(value.get()).ok()
+}
+
 fn decoded(value: &RawValue) -> Result<Bytes, String> {
-    let text: String =
-        serde_json::from_str(value.get()).map_err(|_| format!("{BASE64:?} must be a text"))?;
+    let text = text_of(value).ok_or_else(|| format!("{BASE64:?} must be a text"))?;
     let bytes = STANDARD.decode(text.as_bytes());
     bytes.map(Bytes::from).map_err(|error| format!("{BASE64:?} is not base64: {error}"))
 }
@@ -187,13 +211,13 @@ fn kind(value: &RawValue) -> &'static str {
 mod tests {
     use super::*;
 
-    fn each(body: &str, named: bool) -> Result<Vec<String>, String> {
+    fn each(body: &str, rule: InstanceRule) -> Result<Vec<String>, String> {
         let body = Bytes::copy_from_slice(body.as_bytes());
         let shown = |parameter: &Parameter| {
             let value = String::from_utf8_lossy(&parameter.value).into_owned();
             format!("{}|{}|{value}", parameter.name, parameter.content_type)
         };
-        Ok(Instances::read(&body)?.each(named)?.iter().map(shown).collect())
+        Ok(Instances::read(&body)?.each(rule)?.iter().map(shown).collect())
     }
 
     fn rows(body: &str, names: &[&str]) -> Result<String, String> {
@@ -206,7 +230,8 @@ mod tests {
     #[test]
     fn an_instance_is_the_body_of_a_request() {
         let json = "body|application/json|";
-        let found = each(r#"{"id": 1, "instances": [ [1, 2], "a", {"x": 1} ]}"#, true);
+        let found =
+            each(r#"{"id": 1, "instances": [ [1, 2], "a", {"x": 1} ]}"#, InstanceRule::Named);
         assert_eq!(
             found.unwrap(),
             [format!("{json}[1, 2]"), format!("{json}\"a\""), format!("{json}{{\"x\": 1}}")]
@@ -218,12 +243,21 @@ mod tests {
             format!("data|{bytes}"),
             "data|application/json|[1]".to_owned(),
         ];
-        assert_eq!(each(files, true).unwrap(), named);
+        assert_eq!(each(files, InstanceRule::Named).unwrap(), named);
         assert_eq!(
-            each(files, false).unwrap()[1],
+            each(files, InstanceRule::Json).unwrap()[1],
             format!("{json}{{\"data\": {{\"b64\": \"aGk=\"}}}}")
         );
-        assert_eq!(each(r#"{"instances": []}"#, true).unwrap(), Vec::<String>::new());
+        assert_eq!(
+            each(r#"{"instances": []}"#, InstanceRule::Named).unwrap(),
+            Vec::<String>::new()
+        );
+    }
+
+    #[test]
+    fn a_text_is_itself_to_a_model_that_prepares_it() {
+        let found = each(r#"{"instances": ["a\nb", {"b64": "aGk="}]}"#, InstanceRule::Plain);
+        assert_eq!(found.unwrap(), ["body|text/plain|a\nb", "body|application/octet-stream|hi"]);
     }
 
     #[test]
@@ -238,7 +272,7 @@ mod tests {
             (r#"{"instances": [1, {"b64": "?"}]}"#, "instance 1: \"b64\" is not base64"),
         ];
         for (body, expected) in wrong {
-            let error = each(body, true).unwrap_err();
+            let error = each(body, InstanceRule::Named).unwrap_err();
             assert!(error.contains(expected), "{body}: {error}");
         }
     }

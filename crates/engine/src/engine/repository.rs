@@ -1,0 +1,413 @@
+//! The served repository: models that come and go by name while the server runs.
+//!
+//! It knows the directories that were named at the start and the models that were named one by one. A model is
+//! loaded beside the old one, takes its place when all its workers are ready, and only then the old one
+//! ends; one that does not load changes nothing. Clients give a name, never a path, a file or a setting.
+
+mod declared;
+mod records;
+
+use std::sync::Arc;
+
+use self::records::{FollowStep, ModelRecords};
+use super::registrar::{Registered, Registrar, RepositoryConfig, blocking};
+use crate::error::{RegisterError, RepositoryError};
+use crate::model::{Model, Readiness};
+use crate::settings::RegisterOptions;
+use crate::store::{FileStamp, RepositoryContent, RepositoryModel, RepositoryVersion, models_of};
+
+/// A model as the index lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexEntry {
+    /// Its name.
+    pub name: String,
+    /// Its version, as far as it is known.
+    pub version: Option<String>,
+    /// Whether it can serve.
+    pub state: IndexState,
+    /// Why it cannot; empty if it can.
+    pub reason: String,
+}
+
+/// Whether a model of the index can serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexState {
+    /// It can.
+    Ready,
+    /// Not yet.
+    Loading,
+    /// It was not loaded, was unloaded, or could not be loaded.
+    Unavailable,
+}
+
+impl IndexState {
+    /// The word of Triton's index.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ready => "READY",
+            Self::Loading => "LOADING",
+            Self::Unavailable => "UNAVAILABLE",
+        }
+    }
+}
+
+/// The models that can be loaded and unloaded by name.
+pub struct Repository {
+    models: Arc<Registrar>,
+    config: RepositoryConfig,
+    records: ModelRecords,
+}
+
+/// Which directories are looked into.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ScanScope {
+    /// Those whose models are served.
+    Served,
+    /// That from which models are loaded when somebody asks for them.
+    Store,
+    /// All.
+    Anywhere,
+}
+
+/// What is to be served under a name.
+struct WantedModel {
+    name: String,
+    /// Of its files, where it comes from a directory.
+    stamp: Option<FileStamp>,
+    versions: Vec<WantedVersion>,
+    content: RepositoryContent,
+}
+
+struct WantedVersion {
+    options: RegisterOptions,
+    stamp: Option<FileStamp>,
+}
+
+impl Repository {
+    pub(super) fn new(models: Arc<Registrar>, config: RepositoryConfig) -> Self {
+        Self { models, config, records: ModelRecords::default() }
+    }
+
+    /// Whether there are directories to look into.
+    pub fn has_directories(&self) -> bool {
+        !self.config.directories.is_empty()
+    }
+
+    /// Lets a model that was named by itself at the start be loaded and unloaded by its name.
+    pub fn remember(&self, model: &Model, options: RegisterOptions) {
+        self.records.remember(model.name(), options);
+    }
+
+    /// Registers every model of the directories, without workers: whoever starts the server scales them.
+    /// One that cannot be served is logged and listed, and harms no other.
+    pub async fn start(&self) -> Vec<Registered> {
+        let mut started = Vec::new();
+        for model in self.scan(ScanScope::Served).await {
+            let name = model.name.clone();
+            let (stamp, registered) = (model.stamp, self.register(model).await);
+            match registered {
+                Ok(registered) => {
+                    let models: Vec<_> =
+                        registered.iter().map(|(it, _)| Arc::clone(&it.model)).collect();
+                    drop(self.models.registry.replace(&name, &models));
+                    self.models.changes.note();
+                    let versions =
+                        registered.iter().map(|(it, stamp)| (Arc::clone(&it.model), *stamp));
+                    self.records.loaded(&name, Some(stamp), versions.collect());
+                    started.extend(registered.into_iter().map(|(registered, _)| registered));
+                }
+                Err(reason) => {
+                    tracing::error!(model = name, "not served: {reason}");
+                    self.records.failed(&name, Some(stamp), reason);
+                }
+            }
+        }
+        started
+    }
+
+    async fn register(
+        &self,
+        model: RepositoryModel,
+    ) -> Result<Vec<(Registered, Option<FileStamp>)>, String> {
+        let wanted = self.wanted(model)?;
+        let mut registered = Vec::new();
+        for version in &wanted.versions {
+            registered.push((self.begin(&wanted, version).await?, version.stamp));
+        }
+        Ok(registered)
+    }
+
+    /// Every model, whether it is loaded or not, sorted by name; versions of one model the oldest first.
+    pub async fn index(&self) -> Vec<IndexEntry> {
+        let mut entries = Vec::new();
+        let found = self.scan(ScanScope::Anywhere).await;
+        let mut names: Vec<String> = found.iter().map(|model| model.name.clone()).collect();
+        names.extend(self.records.names());
+        names.extend(self.models.registry.defaults().iter().map(|model| model.name().to_owned()));
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            let served = self.models.registry.versions(&name).unwrap_or_default();
+            let known = self.records.reason(&name);
+            let file = found.iter().find(|model| model.name == name).map(|model| &model.content);
+            if served.is_empty() {
+                let reason = match file {
+                    Some(Err(why)) if known.is_none() => why.clone(),
+                    _ => known.unwrap_or_default(),
+                };
+                let versions = file.and_then(|file| file.as_ref().ok());
+                let version = versions.and_then(|it| it.versions.last()?.number.clone());
+                let state = IndexState::Unavailable;
+                entries.push(IndexEntry { name, version, state, reason });
+            } else {
+                entries.extend(served.iter().map(|model| index_entry(model)));
+            }
+        }
+        entries
+    }
+
+    /// Loads a model of the repository, or loads it again if its files changed: beside the one that is
+    /// served, and in its place once it is ready. Waits until it is.
+    ///
+    /// # Errors
+    /// There is no such model, or it does not load; what was served is served on.
+    pub async fn load(&self, name: &str) -> Result<(), RepositoryError> {
+        let turn = self.turn(name).await?;
+        let _turn = turn.lock().await;
+        let (stamp, wanted) = match self.find(name, ScanScope::Served).await {
+            Some(model) => (Some(model.stamp), self.wanted(model)),
+            None => match (self.named(name), self.find(name, ScanScope::Store).await) {
+                (Some(named), _) => (None, Ok(named)),
+                (None, Some(model)) => (None, self.wanted(model)),
+                (None, None) => return Err(RepositoryError::Unknown { model: name.to_owned() }),
+            },
+        };
+        let loaded = match wanted {
+            Ok(wanted) => self.replace(&wanted).await,
+            Err(reason) => Err(reason),
+        };
+        loaded.map_err(|reason| {
+            let served = self.models.registry.versions(name).unwrap_or_default();
+            let kept = served.last().map(|model| format!("; version {} stays", model.version()));
+            tracing::error!(model = name, "not loaded{}: {reason}", kept.unwrap_or_default());
+            self.records.failed(name, stamp, reason.clone());
+            RepositoryError::NotLoaded { model: name.to_owned(), reason }
+        })
+    }
+
+    /// Removes all versions of a model of the repository: new requests do not find it, admitted ones are
+    /// answered, then its workers end. One that is not loaded stays so.
+    ///
+    /// # Errors
+    /// There is no such model.
+    pub async fn unload(&self, name: &str) -> Result<(), RepositoryError> {
+        let turn = self.turn(name).await?;
+        let _turn = turn.lock().await;
+        let found = self.find(name, ScanScope::Served).await;
+        self.records.unloaded(name, found.map(|model| model.stamp));
+        self.remove(name).await;
+        Ok(())
+    }
+
+    /// Looks into the directories once: what is new or changed since the last look but one is loaded, and what is
+    /// gone is removed. Files that changed since the last look may still be on their way, so they wait
+    /// for the next one.
+    pub async fn follow(&self) {
+        let (models, failed) = self.scan_all(ScanScope::Served).await;
+        for error in &failed {
+            tracing::warn!("{error}; its models stay as they are");
+        }
+        let seen: Vec<_> = models.iter().map(|model| (model.name.clone(), model.stamp)).collect();
+        for step in self.records.follow(&seen, failed.is_empty()) {
+            match step {
+                FollowStep::Load(name) => {
+                    if self.load(&name).await.is_ok() {
+                        tracing::info!(model = name, "loaded from the repository");
+                    }
+                }
+                FollowStep::Remove(name) => {
+                    let turn = self.records.turn(&name);
+                    let _turn = turn.lock().await;
+                    self.remove(&name).await;
+                    self.records.forget(&name);
+                    tracing::info!(model = name, "removed from the repository");
+                }
+            }
+        }
+    }
+
+    /// The turn of a model's next change: they come one after the other.
+    async fn turn(&self, name: &str) -> Result<Arc<tokio::sync::Mutex<()>>, RepositoryError> {
+        let is_known =
+            self.records.knows(name) || self.find(name, ScanScope::Anywhere).await.is_some();
+        if is_known {
+            return Ok(self.records.turn(name));
+        }
+        Err(RepositoryError::Unknown { model: name.to_owned() })
+    }
+
+    async fn remove(&self, name: &str) {
+        let removed = self.models.registry.replace(name, &[]);
+        self.models.changes.note();
+        for model in removed {
+            self.models.end(&model).await;
+            tracing::info!(model = model.name(), version = model.version(), "model unregistered");
+        }
+    }
+
+    /// Starts the versions that are new or changed and lets them be found in place of the others.
+    async fn replace(&self, wanted: &WantedModel) -> Result<(), String> {
+        let (mut versions, mut fresh) = (Vec::new(), Vec::new());
+        for version in &wanted.versions {
+            if let Some(kept) = self.unchanged(wanted, version) {
+                versions.push((kept, version.stamp));
+                continue;
+            }
+            let begun = match self.begin(wanted, version).await {
+                Ok(begun) => begun,
+                Err(reason) => return self.give_up(&fresh, reason).await,
+            };
+            let Registered { model, workers_min, workers_max } = begun;
+            fresh.push(Arc::clone(&model));
+            if workers_min > 0
+                && let Err(error) = model.scale(workers_min, workers_max).await
+            {
+                return self.give_up(&fresh, error.to_string()).await;
+            }
+            versions.push((model, version.stamp));
+        }
+        let models: Vec<_> = versions.iter().map(|(model, _)| Arc::clone(model)).collect();
+        let removed = self.models.registry.replace(&wanted.name, &models);
+        self.models.changes.note();
+        self.records.loaded(&wanted.name, wanted.stamp, versions);
+        let registrar = Arc::clone(&self.models);
+        tokio::spawn(async move {
+            for model in removed {
+                registrar.end(&model).await;
+                tracing::info!(
+                    model = model.name(),
+                    version = model.version(),
+                    "model unregistered"
+                );
+            }
+        });
+        Ok(())
+    }
+
+    /// Ends what was started for nothing.
+    async fn give_up(&self, started: &[Arc<Model>], reason: String) -> Result<(), String> {
+        for model in started {
+            self.models.end(model).await;
+        }
+        Err(reason)
+    }
+
+    /// The version that is served, if it is ready and of the same files.
+    fn unchanged(&self, wanted: &WantedModel, version: &WantedVersion) -> Option<Arc<Model>> {
+        let loaded = self.records.loaded_from(&wanted.name, version.stamp?)?;
+        let found = self.models.registry.find(&wanted.name, Some(loaded.version())).ok()?;
+        (Arc::ptr_eq(&found, &loaded) && found.readiness().is_as_wanted()).then_some(found)
+    }
+
+    /// Starts one version that nobody finds yet, without workers, and compares it with its configuration.
+    async fn begin(
+        &self,
+        wanted: &WantedModel,
+        version: &WantedVersion,
+    ) -> Result<Registered, String> {
+        let registered = self.models.start_unlisted(&version.options).await;
+        let registered = registered.map_err(|error| error.to_string())?;
+        let content = &wanted.content;
+        let Some(signature) = registered.model.signature() else { return Ok(registered) };
+        let Err((line, why)) = declared::check(&content.declared, signature) else {
+            return Ok(registered);
+        };
+        self.models.end(&registered.model).await;
+        let config = content.config.as_deref().map(|path| path.display().to_string());
+        Err(format!("{}:{line}: {why}", config.unwrap_or_default()))
+    }
+
+    /// How a model of a directory is registered.
+    fn wanted(&self, model: RepositoryModel) -> Result<WantedModel, String> {
+        let RepositoryModel { name, stamp, content } = model;
+        let content = content?;
+        for remark in &content.remarks {
+            let config = content.config.as_deref().map(|path| path.display().to_string());
+            tracing::warn!(model = name, "{}: {remark}", config.unwrap_or_default());
+        }
+        let labels = Arc::new(content.labels.clone());
+        let settings = self.config.settings.clone().or(&content.settings);
+        let version = |version: &RepositoryVersion| WantedVersion {
+            stamp: Some(version.stamp),
+            options: RegisterOptions {
+                url: version.path.to_string_lossy().into_owned(),
+                path: Some(version.path.clone()),
+                model_name: Some(name.clone()),
+                version: version.number.clone(),
+                settings: settings.clone(),
+                at_startup: true,
+                whole: content.whole,
+                labels: Arc::clone(&labels),
+                ..RegisterOptions::default()
+            },
+        };
+        let versions = content.versions.iter().map(version).collect();
+        Ok(WantedModel { name: name.clone(), stamp: Some(stamp), versions, content })
+    }
+
+    /// How a model that was named by itself is registered.
+    fn named(&self, name: &str) -> Option<WantedModel> {
+        let versions = self.records.named(name).into_iter();
+        let versions: Vec<_> =
+            versions.map(|options| WantedVersion { options, stamp: None }).collect();
+        let (name, content) = (name.to_owned(), RepositoryContent::default());
+        (!versions.is_empty()).then_some(WantedModel { name, stamp: None, versions, content })
+    }
+
+    async fn find(&self, name: &str, scope: ScanScope) -> Option<RepositoryModel> {
+        self.scan(scope).await.into_iter().find(|model| model.name == name)
+    }
+
+    /// The models of the directories that can be read.
+    async fn scan(&self, scope: ScanScope) -> Vec<RepositoryModel> {
+        let (models, failed) = self.scan_all(scope).await;
+        failed.iter().for_each(|error| tracing::warn!("{error}"));
+        models
+    }
+
+    /// The models of the directories, and a sentence about each that cannot be read.
+    async fn scan_all(&self, scope: ScanScope) -> (Vec<RepositoryModel>, Vec<String>) {
+        let served = self.config.directories.iter().filter(|_| scope != ScanScope::Store);
+        let store = self.config.store.iter().filter(|_| scope != ScanScope::Served);
+        let directories: Vec<_> = served.chain(store).cloned().collect();
+        let looked = blocking(move || {
+            let (mut models, mut failed) = (Vec::<RepositoryModel>::new(), Vec::new());
+            for directory in directories {
+                match models_of(&directory) {
+                    Ok(found) => models.extend(found),
+                    Err(error) => {
+                        failed.push(format!("cannot read {}: {error}", directory.display()))
+                    }
+                }
+            }
+            // The order of the directories decides between models of one name.
+            models.sort_by(|a, b| a.name.cmp(&b.name));
+            models.dedup_by(|later, first| later.name == first.name);
+            (models, failed)
+        });
+        looked.await.unwrap_or_else(|error: RegisterError| (Vec::new(), vec![error.to_string()]))
+    }
+}
+
+fn index_entry(model: &Model) -> IndexEntry {
+    let readiness = model.readiness();
+    let (state, reason) = match &readiness {
+        Readiness::Ready => (IndexState::Ready, String::new()),
+        Readiness::Loading { .. } => (IndexState::Loading, readiness.to_string()),
+        Readiness::Unstaffed | Readiness::Failed(_) => {
+            (IndexState::Unavailable, readiness.to_string())
+        }
+    };
+    let (name, version) = (model.name().to_owned(), Some(model.version().to_owned()));
+    IndexEntry { name, version, state, reason }
+}

@@ -1,0 +1,274 @@
+//! HTTP/2 on the REST ports: the same requests as over HTTP/1.1, many at a time on one connection. The first
+//! bytes of a connection tell which of the two it is.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::header::{CONNECTION, CONTENT_LENGTH, COOKIE, HOST};
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use jitney_engine::admission::TransferShare;
+use jitney_engine::error::CallError;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+
+use super::context::ConnectionContext;
+use super::service::{self, HEAD_BYTES_MAX};
+use crate::auth::BrowserRule;
+use crate::body::{AnswerPiece, RequestBody, ResponseBody};
+use crate::config::ConnectionAge;
+use crate::connection::{ListenerSignal, Peer};
+use crate::errors::{ErrorCode, Problem};
+use crate::http2::{self, Http2Limits};
+use crate::respond::HttpResponse;
+use crate::route::Apis;
+use crate::state::ServerState;
+
+/// What a client says first.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// So much of it is not the beginning of anything else.
+const PREFACE_MIN: usize = "PRI ".len();
+/// Where it cannot be HTTP/1 any more.
+const PREFACE_START: usize = "PRI * HTTP/2.0".len();
+
+/// Requests of a connection at a time. Their heads are not in the account of memory; together they are no
+/// larger than those of gRPC's calls.
+const STREAMS_MAX: u32 = 128;
+/// Headers of a request, as many as over HTTP/1.1.
+const HEADERS_MAX: usize = 100;
+/// The phrase of this status is the error's.
+const HEAD_TOO_LARGE: u16 = 431;
+
+/// Whether a connection that begins so speaks HTTP/2.
+pub(super) fn begins(ahead: &[u8]) -> bool {
+    let known = ahead.len().min(PREFACE_START);
+    known >= PREFACE_MIN && PREFACE.starts_with(&ahead[..known])
+}
+
+/// Serves a connection, of which `ahead` was read before, until it ends or its listener does.
+pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    ahead: Bytes,
+    context: ConnectionContext<'_>,
+    signals: &mut watch::Receiver<ListenerSignal>,
+) {
+    let ConnectionContext { state, apis, browsers, peer } = context;
+    let (state, owned) = (Arc::clone(state), Arc::clone(peer));
+    let connection = Arc::new(SharedConnection { state, apis, browsers, peer: owned });
+    let answer = move |request: Request<Incoming>| {
+        let connection = Arc::clone(&connection);
+        // hyper moves it several times before it runs.
+        Box::pin(async move { Ok::<_, Infallible>(connection.answer(request).await) })
+    };
+    let head_bytes = u32::try_from(HEAD_BYTES_MAX).unwrap_or(u32::MAX);
+    let limits = Http2Limits { streams: STREAMS_MAX, head_bytes, age: ConnectionAge::default() };
+    http2::serve(stream, ahead, peer, limits, signals, answer).await;
+}
+
+/// What all requests of a connection share, for as long as each of them runs.
+struct SharedConnection {
+    state: Arc<ServerState>,
+    apis: Apis,
+    browsers: BrowserRule,
+    peer: Arc<Peer>,
+}
+
+impl SharedConnection {
+    /// Answers a request, whatever becomes of it. This future is dropped when the client gives the request
+    /// up, and the call to the model with it.
+    async fn answer(&self, request: Request<Incoming>) -> Response<StreamBody> {
+        let Self { state, apis, browsers, peer } = self;
+        let open = OpenStream::new(peer);
+        let (mut parts, body) = request.into_parts();
+        let body = read_head(&mut parts).map(|()| {
+            let body = RequestBody::of_stream(body, state.config.head_timeout);
+            service::coded(state, &mut parts.headers, body)
+        });
+        let (apis, browsers) = (*apis, *browsers);
+        let context = ConnectionContext { state, apis, browsers, peer };
+        let mut reply = service::respond(context, &parts, body).await;
+        if peer.open.is_needed() {
+            peer.open.ask_to_close();
+        }
+        // Only the stream ends.
+        reply.headers_mut().remove(CONNECTION);
+        drop_body(&parts.method, &mut reply);
+        reply.map(|body| StreamBody::new(body, open))
+    }
+}
+
+/// Drops the body where none may follow, which hyper only does over HTTP/1.
+fn drop_body(method: &Method, reply: &mut HttpResponse) {
+    let head = method == Method::HEAD;
+    if !head && ![StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&reply.status()) {
+        return;
+    }
+    let body = std::mem::replace(reply.body_mut(), ResponseBody::whole(Bytes::new()));
+    if let (true, Some(length)) = (head, body.size_hint().exact()) {
+        reply.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
+    }
+}
+
+/// Writes the head as HTTP/1.1 has it: the authority as `Host`, the target as a path, cookies as one header.
+///
+/// # Errors
+/// There are too many headers.
+fn read_head(parts: &mut Parts) -> Result<(), Problem> {
+    let Parts { uri, headers, .. } = parts;
+    let authority = uri.authority().and_then(|it| HeaderValue::from_str(it.as_str()).ok());
+    if let Some(authority) = authority
+        && headers.get(HOST) != Some(&authority)
+    {
+        // Where there was another one, two are too many.
+        headers.append(HOST, authority);
+    }
+    let path = uri.path_and_query().cloned();
+    *uri = Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
+    join_cookies(headers);
+    if headers.len() > HEADERS_MAX {
+        let message = format!("The request has more than {HEADERS_MAX} headers.");
+        let problem = Problem::new(ErrorCode::InvalidHead, message);
+        return Err(Problem { status: HEAD_TOO_LARGE, ..problem });
+    }
+    Ok(())
+}
+
+/// HTTP/2 may send each cookie by itself.
+fn join_cookies(headers: &mut HeaderMap) {
+    let cookies: Vec<_> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if cookies.len() > 1
+        && let Ok(joined) = HeaderValue::from_bytes(&cookies.join(&b"; "[..]))
+    {
+        headers.insert(COOKIE, joined);
+    }
+}
+
+/// A request under way; the connection may be idle when all are dropped.
+struct OpenStream(Arc<Peer>);
+
+impl OpenStream {
+    fn new(peer: &Arc<Peer>) -> Self {
+        peer.call_began();
+        Self(Arc::clone(peer))
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.0.call_ended();
+    }
+}
+
+/// An answer's body. A client may read one stream and let another wait, so what is here is in the account of
+/// memory from the beginning, however small.
+struct StreamBody {
+    body: ResponseBody,
+    share: Option<TransferShare>,
+    open: OpenStream,
+}
+
+impl StreamBody {
+    fn new(body: ResponseBody, open: OpenStream) -> Self {
+        let length = body.here().len();
+        let share = (length > 0).then(|| open.0.hold_answer(length));
+        Self { body, share, open }
+    }
+}
+
+impl Body for StreamBody {
+    type Data = AnswerPiece;
+    type Error = CallError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<AnswerPiece>, CallError>>> {
+        let this = &mut *self;
+        let frame = ready!(Pin::new(&mut this.body).poll_frame(context));
+        let held = |piece: AnswerPiece| {
+            let held = this.share.take();
+            let held = held.unwrap_or_else(|| this.open.0.hold_answer(piece.len()));
+            piece.held_by(held)
+        };
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(held))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_bytes_tell_the_protocol() {
+        for end in 0..PREFACE.len() {
+            assert_eq!(begins(&PREFACE[..end]), end >= PREFACE_MIN, "{end}");
+        }
+        assert!(begins(&[PREFACE, b"and frames"].concat()));
+        for other in ["", "POST / HTTP/1.1\r\n", "PRI / HTTP/1.1\r\n", "PRIVATE", "GET "] {
+            assert!(!begins(other.as_bytes()), "{other}");
+        }
+    }
+
+    fn read(uri: &str, headers: &[(&'static str, &str)]) -> Result<Parts, Problem> {
+        let mut request = Request::builder().uri(uri);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (mut parts, ()) = request.body(()).unwrap().into_parts();
+        read_head(&mut parts).map(|()| parts)
+    }
+
+    #[test]
+    fn a_head_reads_as_over_http_1() {
+        let cookies = [("cookie", "a=1"), ("cookie", "b=2"), ("cookie", "c=3")];
+        let parts = read("https://example.com:8/a%20b?c=d", &cookies).unwrap();
+        assert_eq!(parts.uri, "/a%20b?c=d");
+        assert_eq!(parts.headers["host"], "example.com:8");
+        let cookies: Vec<_> = parts.headers.get_all(COOKIE).iter().collect();
+        assert_eq!(cookies, ["a=1; b=2; c=3"]);
+    }
+
+    #[test]
+    fn what_has_no_body_has_the_length_of_one() {
+        let answered = |method: &Method, status| {
+            let mut reply = crate::respond::plain(status, Bytes::from_static(b"abc"));
+            drop_body(method, &mut reply);
+            let length = reply.headers().get(CONTENT_LENGTH).cloned();
+            (length, reply.body().here().len())
+        };
+        let length = Some(HeaderValue::from(3));
+        assert_eq!(answered(&Method::HEAD, StatusCode::OK), (length, 0));
+        assert_eq!(answered(&Method::GET, StatusCode::NO_CONTENT), (None, 0));
+        assert_eq!(answered(&Method::GET, StatusCode::OK), (None, 3));
+    }
+
+    #[test]
+    fn two_names_of_the_server_stay_two() {
+        let hosts = |host| {
+            let parts = read("http://one/", &[("host", host)]).unwrap();
+            parts.headers.get_all(HOST).iter().count()
+        };
+        assert_eq!([hosts("one"), hosts("two")], [1, 2]);
+    }
+
+    #[test]
+    fn there_may_be_as_many_headers_as_over_http_1() {
+        let many = vec![("x-one", "1"); HEADERS_MAX];
+        assert!(read("/", &many).is_ok());
+        let problem = read("http://one/", &many).unwrap_err();
+        assert_eq!(problem.status, 431, "{problem:?}");
+    }
+}
