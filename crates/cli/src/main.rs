@@ -20,6 +20,7 @@ mod key_file;
 mod logs;
 mod machine;
 mod onnx;
+mod onnx_library;
 mod onnx_worker;
 mod plan;
 mod plugins;

@@ -3,15 +3,15 @@
 mod index;
 mod install;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use jitney_onnx::{LibraryPlaces, RuntimeStatus};
-use serde_json::{Map, Value, json};
+use jitney_onnx::RuntimeStatus;
 
 use crate::console;
 use crate::env::Env;
 use crate::failure::Failure;
 use crate::flags::onnx::{OnnxCommand, OnnxFlags};
+use crate::onnx_library;
 use crate::python;
 
 /// Runs the command.
@@ -25,34 +25,9 @@ pub fn main(flags: OnnxFlags, env: &Env) -> Result<u8, Failure> {
     }
 }
 
-/// What workers are told about where the library may be.
-pub fn options(interpreter: &Path, env: &Env) -> Map<String, Value> {
-    let places = json!(places(interpreter, env));
-    Map::from_iter([("places".to_owned(), places)])
-}
-
-/// Where the library may be on this machine.
-fn places(interpreter: &Path, env: &Env) -> LibraryPlaces {
-    let program = std::env::current_exe().ok();
-    LibraryPlaces {
-        setting: None,
-        variable: env.path("ORT_DYLIB_PATH"),
-        prefix: program.and_then(|program| Some(program.parent()?.parent()?.to_owned())),
-        python: Some(interpreter.to_owned()),
-        cache: cache(env),
-    }
-}
-
-/// The directory that `jitney onnx install` fills.
-fn cache(env: &Env) -> Option<PathBuf> {
-    let cache = env.path("XDG_CACHE_HOME").filter(|cache| cache.is_absolute());
-    let cache = cache.or_else(|| env.path("HOME").map(|home| home.join(".cache")));
-    cache.map(|cache| cache.join("jitney"))
-}
-
 fn status(asked: Option<&Path>, env: &Env) {
     let python = python::find(asked, env);
-    match RuntimeStatus::look(&places(&python.interpreter, env)) {
+    match RuntimeStatus::look(&onnx_library::search(&python.interpreter, env)) {
         Ok(Some(found)) => {
             console::out("Engine     ONNX Runtime");
             console::out(format!("Version    {}", found.version.as_deref().unwrap_or("unknown")));

@@ -15,7 +15,7 @@ use bytes::BytesMut;
 use serde::Deserialize;
 use serde_json::Value;
 
-use self::library::LibraryPlaces;
+use self::library::LibrarySearch;
 use self::ort::OrtEngine;
 use self::rten::{RtenEngine, RtenThreads};
 use super::tensor::Tensor;
@@ -48,14 +48,14 @@ pub(super) struct EngineOptions {
     #[serde(rename = "onnx_providers")]
     providers: Option<String>,
     /// Where else the library may be.
-    places: LibraryPlaces,
+    search: LibrarySearch,
 }
 
 impl EngineOptions {
     /// Reads what the server wrote; what cannot be read is as if it was not said.
     pub(super) fn read(told: &Value) -> Self {
         let mut options: Self = Self::deserialize(told).unwrap_or_default();
-        options.places.setting = options.library.take().or(options.places.setting);
+        options.search.setting = options.library.take().or(options.search.setting);
         options
     }
 
@@ -102,12 +102,12 @@ impl GraphEngine {
         let found = match options.choice {
             EngineChoice::Builtin => Ok(None),
             EngineChoice::Auto | EngineChoice::OnnxRuntime => {
-                options.places.find().and_then(|found| {
+                options.search.find().and_then(|found| {
                     found.map(|library| ort::load_library(&library).map(|()| library)).transpose()
                 })
             }
         };
-        let named = options.choice == EngineChoice::OnnxRuntime || options.places.setting.is_some();
+        let named = options.choice == EngineChoice::OnnxRuntime || options.search.setting.is_some();
         match found {
             Ok(Some(library)) => {
                 let (threads, providers) = (options.threads(), options.providers());
@@ -210,8 +210,8 @@ impl RuntimeStatus {
     ///
     /// # Errors
     /// Why it cannot be loaded.
-    pub fn look(places: &LibraryPlaces) -> Result<Option<Self>, String> {
-        let Some(library) = places.find()? else { return Ok(None) };
+    pub fn look(search: &LibrarySearch) -> Result<Option<Self>, String> {
+        let Some(library) = search.find()? else { return Ok(None) };
         ort::load_library(&library)?;
         let version = library::version_of(&library);
         Ok(Some(Self { library, version, providers: ort::providers() }))

@@ -41,7 +41,7 @@ mod tests;
 
 pub use engine::RuntimeStatus;
 pub use engine::library::{
-    LibraryPlaces, in_directory as library_in, version_of as library_version,
+    LibrarySearch, in_directory as library_in, version_of as library_version,
 };
 pub use model::{OnnxError, OnnxModel, OnnxSession};
 pub use runtime::RUNTIME;

@@ -15,6 +15,7 @@ use crate::env::Env;
 use crate::failure::{Failure, cannot};
 use crate::fetch::client;
 use crate::flags::onnx::InstallFlags;
+use crate::onnx_library;
 use crate::run::runtime;
 use crate::url_rule::UrlRule;
 
@@ -23,7 +24,7 @@ const WHEEL_BYTES_MAX: u64 = 1 << 30;
 
 /// Fetches the library, unless the wanted one is there.
 pub fn install(flags: &InstallFlags, env: &Env) -> Result<u8, Failure> {
-    let directory = flags.to.clone().or_else(|| super::cache(env));
+    let directory = flags.to.clone().or_else(|| onnx_library::cache(env));
     let directory = directory.ok_or_else(|| {
         Failure::usage("there is no home directory to install to").hint("name one with --to DIR")
     })?;

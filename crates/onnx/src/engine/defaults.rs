@@ -15,7 +15,7 @@ const OPERATORS: [(&str, &[&str]); 4] = [
 /// only the file as it is can name.
 pub(super) fn filled(file: &[u8]) -> Option<Vec<u8>> {
     let graph = block(file, 7)?;
-    let weights: Vec<Weight<'_>> = blocks(graph, 5).map(Weight::read).collect();
+    let weights: Vec<GraphConstant<'_>> = blocks(graph, 5).map(GraphConstant::read).collect();
     if weights.iter().any(|weight| weight.elsewhere) {
         return None;
     }
@@ -53,13 +53,13 @@ pub(super) fn filled(file: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// What is known of a weight.
-struct Weight<'a> {
+struct GraphConstant<'a> {
     name: &'a [u8],
     rank: usize,
     elsewhere: bool,
 }
 
-impl<'a> Weight<'a> {
+impl<'a> GraphConstant<'a> {
     /// A TensorProto: dims, data_location, name.
     fn read(tensor: &'a [u8]) -> Self {
         let mut weight =
@@ -80,7 +80,7 @@ impl<'a> Weight<'a> {
 }
 
 /// The node with the attributes that it lacks.
-fn node_with_defaults(node: &[u8], weights: &[Weight<'_>]) -> Option<Vec<u8>> {
+fn node_with_defaults(node: &[u8], weights: &[GraphConstant<'_>]) -> Option<Vec<u8>> {
     let operator = block(node, 4)?;
     let (_, wanted) = OPERATORS.iter().find(|(name, _)| name.as_bytes() == operator)?;
     if block(node, 7).is_some_and(|domain| !domain.is_empty() && domain != b"ai.onnx") {
@@ -105,7 +105,7 @@ fn node_with_defaults(node: &[u8], weights: &[Weight<'_>]) -> Option<Vec<u8>> {
 }
 
 /// The dimensions of a kernel: as its attribute says, or those of the weight without the two of channels.
-fn kernel_rank(node: &[u8], weights: &[Weight<'_>]) -> Option<usize> {
+fn kernel_rank(node: &[u8], weights: &[GraphConstant<'_>]) -> Option<usize> {
     let shape = blocks(node, 5).find(|it| block(it, 1) == Some(b"kernel_shape"));
     if let Some(shape) = shape {
         let sizes = protobuf::fields(shape).map_while(Result::ok).map(|field| match field {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// Where the library may be, in the order in which it is looked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LibraryPlaces {
+pub struct LibrarySearch {
     /// The library itself, or the directory that it is in, as a setting names it. Nothing else is looked
     /// at then.
     pub setting: Option<PathBuf>,
@@ -42,7 +42,7 @@ const PACKAGES: [&str; 4] = [
     "local/lib/python3*/dist-packages",
 ];
 
-impl LibraryPlaces {
+impl LibrarySearch {
     /// The library, if there is one; a sentence when there is none where the setting says.
     pub(crate) fn find(&self) -> Result<Option<PathBuf>, String> {
         if let Some(setting) = &self.setting {
@@ -131,7 +131,7 @@ mod tests {
         let own = place(root, &capi("own", "11"));
         let python = place(root, &capi("venv", "12"));
         let cached = place(root, "cache/libonnxruntime.so.1.30.0");
-        let places = LibraryPlaces {
+        let search = LibrarySearch {
             setting: None,
             variable: Some(variable.clone()),
             prefix: Some(root.join("own")),
@@ -139,7 +139,7 @@ mod tests {
             cache: Some(root.join("cache")),
         };
         for expected in [variable, own, python, cached] {
-            assert_eq!(places.find(), Ok(Some(expected.clone())));
+            assert_eq!(search.find(), Ok(Some(expected.clone())));
             std::fs::remove_file(expected).expect("removed");
         }
         assert_eq!(version_of(Path::new("/x/libonnxruntime.so.1.30.0")).as_deref(), Some("1.30.0"));
@@ -151,10 +151,10 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let library = place(directory.path(), "libonnxruntime.so.1");
         let setting = Some(directory.path().to_owned());
-        let places = LibraryPlaces { setting, ..LibraryPlaces::default() };
-        assert_eq!(places.find(), Ok(Some(library)));
+        let search = LibrarySearch { setting, ..LibrarySearch::default() };
+        assert_eq!(search.find(), Ok(Some(library)));
         let setting = Some(directory.path().join("nothing.so"));
-        let missing = LibraryPlaces { setting, ..LibraryPlaces::default() };
+        let missing = LibrarySearch { setting, ..LibrarySearch::default() };
         let words = missing.find().expect_err("no such file");
         assert!(words.starts_with("there is no libonnxruntime.so at "), "{words}");
     }
