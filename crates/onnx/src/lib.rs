@@ -27,6 +27,7 @@ mod labels;
 mod model;
 mod numbers;
 mod padding;
+mod prepare;
 mod probe;
 mod protobuf;
 mod request;
@@ -44,5 +45,7 @@ pub use engine::library::{
     LibrarySearch, in_directory as library_in, version_of as library_version,
 };
 pub use model::{OnnxError, OnnxModel, OnnxSession};
+#[doc(hidden)]
+pub use prepare::image_preparer;
 pub use runtime::RUNTIME;
 pub use worker::run_worker;
