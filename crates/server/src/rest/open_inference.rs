@@ -32,12 +32,15 @@ const JSON_LENGTH: HeaderName = HeaderName::from_static("inference-header-conten
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const BYTES: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
-/// Everything but predictions.
-pub(super) fn answer(
-    context: &RequestContext<'_>,
-    route: OpenInferenceRoute<'_>,
-    _body: RequestBody,
-) -> HttpResult {
+/// Everything but predictions. Triton's asynchronous client says that it takes compressed answers, and
+/// then reads none but those to predictions.
+pub(super) fn answer(context: &RequestContext<'_>, route: OpenInferenceRoute<'_>) -> HttpResult {
+    let mut reply = answer_plain(context, route)?;
+    reply.extensions_mut().insert(respond::Uncompressed);
+    Ok(reply)
+}
+
+fn answer_plain(context: &RequestContext<'_>, route: OpenInferenceRoute<'_>) -> HttpResult {
     match route {
         OpenInferenceRoute::Live => Ok(health::oip_live()),
         OpenInferenceRoute::Ready => Ok(health::oip_ready(context)),
@@ -90,10 +93,7 @@ pub(super) fn answer(
                 Err(Problem::bad_request("This server takes no tensors from shared memory."))
             }
         },
-        OpenInferenceRoute::Index
-        | OpenInferenceRoute::Load(_)
-        | OpenInferenceRoute::Unload(_)
-        | OpenInferenceRoute::Infer(_)
+        OpenInferenceRoute::Infer(_)
         | OpenInferenceRoute::WrongMethod
         | OpenInferenceRoute::Unknown => Err(Problem::not_found()),
     }

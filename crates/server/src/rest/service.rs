@@ -248,7 +248,7 @@ async fn call(
         Route::SagemakerPing => health::sagemaker_ping(engine),
         Route::ExecutionParameters => Ok(health::execution_parameters(state)),
         Route::Ping => Ok(health::ping(context)),
-        Route::OpenInference(route) => open_inference::answer(context, route, body),
+        Route::OpenInference(route) => open_inference::answer(context, route),
         Route::OipVersions => Ok(health::oip_versions()),
         Route::Description => Ok(openapi::listener(context)),
         Route::PredictDescription(target) => openapi::predictions(engine, target),
