@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use super::context::{ConnectionContext, RequestContext};
 use super::{
     admin, authorize, compress, embeddings, health, inference, management, open_inference, openapi,
-    plugins, repository, v1,
+    plugins, repository, shared_memory, v1,
 };
 use crate::access_log::AccessRecord;
 use crate::auth::Gate;
@@ -35,7 +35,7 @@ use crate::errors::{ErrorCode, Problem};
 use crate::handles;
 use crate::plugins::{ApiKind, GuardedOperation, Intent, PluginEndpoint, Plugins};
 use crate::respond::{self, HttpResponse, HttpResult};
-use crate::route::{self, Route};
+use crate::route::{self, OpenInferenceRoute, Route};
 use crate::shown_uri::ShownUri;
 use crate::state::ServerState;
 
@@ -208,10 +208,11 @@ async fn call_authorized(
     endpoint: Option<&PluginEndpoint>,
     body: RequestBody,
 ) -> HttpResult {
-    match route {
-        Route::Invocations => return inference::invoke(context, Some(plugins), body).await,
-        Route::Embeddings => return embeddings::create(context, Some(plugins), body).await,
-        _ => {}
+    if route == Route::Invocations {
+        return inference::invoke(context, Some(plugins), body).await;
+    }
+    if route == Route::Embeddings {
+        return embeddings::create(context, Some(plugins), body).await;
     }
     let query = context.query();
     let intent = match endpoint {
@@ -248,6 +249,9 @@ async fn call(
         Route::SagemakerPing => health::sagemaker_ping(engine),
         Route::ExecutionParameters => Ok(health::execution_parameters(state)),
         Route::Ping => Ok(health::ping(context)),
+        Route::OpenInference(OpenInferenceRoute::SharedMemory(route)) => {
+            Box::pin(shared_memory::answer(context, route, body)).await
+        }
         Route::OpenInference(route) => open_inference::answer(context, route),
         Route::OipVersions => Ok(health::oip_versions()),
         Route::Description => Ok(openapi::listener(context)),
