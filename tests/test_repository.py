@@ -74,7 +74,7 @@ def added(server: Server, model: str, version: str | None = None) -> float:
 
 def test_a_folder_is_served_as_it_is(start: Start, tmp_path: Path) -> None:
     folder = repository(tmp_path / "models")
-    Store(folder).mar("echo")
+    shutil.copy(Store(tmp_path / "store").mar("echo"), folder)
     server = start("serve", folder)
     assert [added(server, "add"), added(server, "add", "1")] == [2, 1], "the newest answers"
     assert [added(server, "plain"), added(server, "auto")] == [10, 20]

@@ -91,12 +91,6 @@ pub enum Route<'a> {
     OpenInference(OpenInferenceRoute<'a>),
     /// Open Inference Protocol: versions in the path, which TorchServe does not serve.
     OipVersions,
-    /// Every model of the repository with its state.
-    RepositoryIndex,
-    /// A model of the repository is to be served.
-    RepositoryLoad(&'a str),
-    /// A model of the repository is to be served no more.
-    RepositoryUnload(&'a str),
     /// All models.
     List,
     /// A new model.
@@ -177,7 +171,7 @@ pub fn route<'a>(apis: Apis, method: &Method, path: &'a str) -> Route<'a> {
     if found == Route::NotFound && apis.inference && apis.oip {
         found = open_inference(apis, method, segments);
     }
-    if found == Route::NotFound && apis.oip {
+    if found == Route::NotFound && apis.management && apis.oip {
         found = repository(method, segments);
     }
     if found == Route::NotFound && apis.management {
@@ -282,18 +276,16 @@ fn open_inference<'a>(apis: Apis, method: &Method, segments: &[&'a str]) -> Rout
     }
 }
 
-/// Paths of the repository, on the listeners of both APIs. Triton takes a `POST` for all of them.
+/// Paths of the repository, which management offers too.
 fn repository<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
-    let found = match *segments {
-        ["v2", "repository", "index"] => Route::RepositoryIndex,
-        ["v2", "repository", "models", rest] => match rest.rsplit_once('/') {
-            Some((model, "load")) => Route::RepositoryLoad(model),
-            Some((model, "unload")) => Route::RepositoryUnload(model),
-            Some(_) | None => Route::NotFound,
+    match *segments {
+        ["v2", "repository", ..] => match open_inference::find(method, &segments[1..]) {
+            OpenInferenceRoute::WrongMethod => Route::MethodNotAllowed,
+            OpenInferenceRoute::Unknown => Route::NotFound,
+            known => Route::OpenInference(known),
         },
         _ => Route::NotFound,
-    };
-    if found == Route::NotFound || method == Method::POST { found } else { Route::MethodNotAllowed }
+    }
 }
 
 /// Any other path: a model under its own name, then one of its endpoints.

@@ -75,7 +75,11 @@ def _body(endpoint: Endpoint) -> dict[str, Any]:
             content[BYTES] = {"schema": SIMPLE[bytes]}
     elif len(params) == 1 and container_for(_origin(params[0].hint)) is not None:
         content[NPY_TYPE] = {"schema": SIMPLE[bytes]}
-    return {"required": bool(required), "content": content}
+    # A single text is also taken as the body itself, and an empty one is a text.
+    is_text = len(params) == 1 and params[0].hint is str
+    if is_text:
+        content[TEXT] = {"schema": SIMPLE[str]}
+    return {"required": bool(required) and not is_text, "content": content}
 
 
 def _example(endpoint: Endpoint) -> dict[str, Any]:

@@ -54,10 +54,7 @@ impl Gate {
             | Route::PredictDescription(_)
             | Route::OipVersions => Self::Inference,
             Route::OpenInference(route) => Self::of_open_inference(route),
-            Route::RepositoryIndex
-            | Route::RepositoryLoad(_)
-            | Route::RepositoryUnload(_)
-            | Route::List
+            Route::List
             | Route::Register
             | Route::Describe(_)
             | Route::Batching(_)
@@ -81,12 +78,12 @@ impl Gate {
     /// key, wherever it is asked for.
     fn of_open_inference(route: &OpenInferenceRoute<'_>) -> Self {
         match route {
-            OpenInferenceRoute::Load(_)
+            OpenInferenceRoute::Index
+            | OpenInferenceRoute::Load(_)
             | OpenInferenceRoute::Unload(_)
             | OpenInferenceRoute::TraceSettings { changes: true }
             | OpenInferenceRoute::LogSettings { changes: true } => Self::Management,
-            OpenInferenceRoute::Index
-            | OpenInferenceRoute::Config(_)
+            OpenInferenceRoute::Config(_)
             | OpenInferenceRoute::Statistics(_)
             | OpenInferenceRoute::TraceSettings { changes: false }
             | OpenInferenceRoute::LogSettings { changes: false } => Self::Either,

@@ -145,13 +145,7 @@ impl<'a> Intent<'a> {
                 to_model(GuardedOperation::Metadata, target)
             }
             Route::ModelReady(target) => to_model(GuardedOperation::Ready, target),
-            Route::List | Route::RepositoryIndex => Self::plain(GuardedOperation::List),
-            Route::RepositoryLoad(model) => {
-                to_model(GuardedOperation::Register, ModelRef { model, version: None })
-            }
-            Route::RepositoryUnload(model) => {
-                to_model(GuardedOperation::Unregister, ModelRef { model, version: None })
-            }
+            Route::List => Self::plain(GuardedOperation::List),
             Route::Register => Self::plain(GuardedOperation::Register),
             Route::Describe(target) | Route::Batching(target) | Route::Statistics(target) => {
                 to_model(GuardedOperation::Describe, target)

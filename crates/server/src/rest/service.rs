@@ -35,7 +35,7 @@ use crate::errors::{ErrorCode, Problem};
 use crate::handles;
 use crate::plugins::{ApiKind, GuardedOperation, Intent, PluginEndpoint, Plugins};
 use crate::respond::{self, HttpResponse, HttpResult};
-use crate::route::{self, Route};
+use crate::route::{self, OpenInferenceRoute, Route};
 use crate::shown_uri::ShownUri;
 use crate::state::ServerState;
 
@@ -137,10 +137,6 @@ pub(super) async fn respond(
         Err(problem) => Err(problem),
     };
     let mut reply = answered.unwrap_or_else(|problem| failure(&context, &problem));
-    if reply.status() == StatusCode::METHOD_NOT_ALLOWED {
-        let path = route::decode(parts.uri.path());
-        respond::allow(&mut reply, &route::allowed(context.apis, &path));
-    }
     respond::stamp(&mut reply, context.id.header(), &state.default_headers);
     if compress::is_candidate(state, &reply) {
         Box::pin(compress::compress(&mut reply, &parts.headers)).await;
@@ -154,7 +150,11 @@ pub(super) fn failure(context: &RequestContext<'_>, problem: &Problem) -> HttpRe
     let path = context.parts.uri.path();
     let open = context.state.config.dialect == Dialect::Jitney
         && (path.starts_with("/v2/") || path.starts_with("/v1/"));
-    respond::problem(problem, open)
+    let mut reply = respond::problem(problem, open);
+    if problem.code == ErrorCode::MethodNotAllowed {
+        respond::allow(&mut reply, &route::allowed(context.apis, &route::decode(path)));
+    }
+    reply
 }
 
 /// Counts the answer and writes its line of the access log.
@@ -248,6 +248,15 @@ async fn call(
         Route::SagemakerPing => health::sagemaker_ping(engine),
         Route::ExecutionParameters => Ok(health::execution_parameters(state)),
         Route::Ping => Ok(health::ping(context)),
+        Route::OpenInference(OpenInferenceRoute::Index) => {
+            Box::pin(repository::index(context, body)).await
+        }
+        Route::OpenInference(OpenInferenceRoute::Load(model)) => {
+            Box::pin(repository::load(context, body, model)).await
+        }
+        Route::OpenInference(OpenInferenceRoute::Unload(model)) => {
+            Box::pin(repository::unload(context, body, model)).await
+        }
         Route::OpenInference(route) => open_inference::answer(context, route, body),
         Route::OipVersions => Ok(health::oip_versions()),
         Route::Description => Ok(openapi::listener(context)),
@@ -255,9 +264,6 @@ async fn call(
         Route::ManageDescription(target) => openapi::management(engine, target),
         Route::OpenApi => Ok(openapi::models(engine)),
         Route::Docs => Ok(openapi::docs_page()),
-        Route::RepositoryIndex => Box::pin(repository::index(context, body)).await,
-        Route::RepositoryLoad(model) => Box::pin(repository::load(context, body, model)).await,
-        Route::RepositoryUnload(model) => Box::pin(repository::unload(context, body, model)).await,
         Route::List => Ok(management::list(context)),
         Route::Register => Box::pin(management::register(context, body)).await,
         Route::Describe(target) => Box::pin(management::describe(context, target)).await,

@@ -159,12 +159,16 @@ fn element_example(datatype: Datatype) -> Value {
 fn element_schema(datatype: Datatype) -> Value {
     let whole =
         |least: i64, most: i64| json!({ "type": "integer", "minimum": least, "maximum": most });
-    let number = |most: f64| json!({ "type": "number", "minimum": -most, "maximum": most });
+    // The first number that is rounded to infinity, and the last before it.
+    let number = |above: f64| {
+        let most = above.next_down();
+        json!({ "type": "number", "minimum": -most, "maximum": most })
+    };
     match datatype {
         Datatype::Bool => json!({ "type": "boolean" }),
         Datatype::Bytes => json!({ "type": "string" }),
-        Datatype::Fp16 => number(65504.0),
-        Datatype::Bf16 | Datatype::Fp32 => number(3.0e38),
+        Datatype::Fp16 => number(65520.0),
+        Datatype::Bf16 | Datatype::Fp32 => number(f64::from(f32::MAX) + 2.0_f64.powi(103)),
         Datatype::Fp64 => json!({ "type": "number" }),
         Datatype::Uint8 => whole(0, u8::MAX.into()),
         Datatype::Uint16 => whole(0, u16::MAX.into()),
