@@ -32,10 +32,10 @@ version_policy { all { } }
 """
 
 
-def adder(path: Path, add: float) -> Path:
-    """`y = x + add`, for rows of two numbers."""
+def adder(path: Path, add: float, width: int = 2) -> Path:
+    """`y = x + add`, for rows of so many numbers."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    row = [onnx.value(name, onnx.FLOAT, ["n", 2]) for name in "xy"]
+    row = [onnx.value(name, onnx.FLOAT, ["n", width]) for name in "xy"]
     weight = onnx.tensor(onnx.FLOAT, [1], struct.pack("<f", add), "b")
     return onnx.write(path, [onnx.node("Add", ["x", "b"], "y")], row[:1], row[1:], [weight])
 

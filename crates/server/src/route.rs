@@ -189,7 +189,11 @@ pub fn route<'a>(apis: Apis, method: &Method, path: &'a str) -> Route<'a> {
         {
             Route::MethodNotAllowed
         }
-        Route::Instances(_) if apis.natural && method != Method::POST => Route::MethodNotAllowed,
+        Route::Predict(PredictRoute { open_inference: true, .. }) | Route::Instances(_)
+            if apis.natural && method != Method::POST =>
+        {
+            Route::MethodNotAllowed
+        }
         found => found,
     }
 }
@@ -200,11 +204,14 @@ fn is_usual(method: &Method) -> bool {
     matches!(*method, Method::POST | Method::PUT | Method::GET)
 }
 
-/// The methods that a path takes, for whoever came with another.
-pub fn allowed(apis: Apis, path: &str) -> String {
+/// The methods that a path takes, for whoever came with another; `GET` only where the model may be asked
+/// without a body.
+pub fn allowed(apis: Apis, path: &str, without_body: impl Fn(ModelRef<'_>) -> bool) -> String {
     let methods = [Method::GET, Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS];
-    let takes = |method: &&Method| {
-        !matches!(route(apis, method, path), Route::MethodNotAllowed | Route::NotFound)
+    let takes = |method: &&Method| match route(apis, method, path) {
+        Route::MethodNotAllowed | Route::NotFound => false,
+        Route::Predict(route) if **method == Method::GET => without_body(route.target),
+        _ => true,
     };
     let taken: Vec<_> = methods.iter().filter(takes).map(Method::as_str).collect();
     taken.join(", ")

@@ -35,7 +35,7 @@ use crate::errors::{ErrorCode, Problem};
 use crate::handles;
 use crate::plugins::{ApiKind, GuardedOperation, Intent, PluginEndpoint, Plugins};
 use crate::respond::{self, HttpResponse, HttpResult};
-use crate::route::{self, OpenInferenceRoute, Route};
+use crate::route::{self, ModelRef, OpenInferenceRoute, Route};
 use crate::shown_uri::ShownUri;
 use crate::state::ServerState;
 
@@ -152,7 +152,12 @@ pub(super) fn failure(context: &RequestContext<'_>, problem: &Problem) -> HttpRe
         && (path.starts_with("/v2/") || path.starts_with("/v1/"));
     let mut reply = respond::problem(problem, open);
     if problem.code == ErrorCode::MethodNotAllowed {
-        respond::allow(&mut reply, &route::allowed(context.apis, &route::decode(path)));
+        let engine = &context.state.engine;
+        let without_body = |target: ModelRef<'_>| {
+            engine.model(target.model, target.version).is_ok_and(|model| model.tag().python)
+        };
+        let methods = route::allowed(context.apis, &route::decode(path), without_body);
+        respond::allow(&mut reply, &methods);
     }
     reply
 }

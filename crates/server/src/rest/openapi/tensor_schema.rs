@@ -34,7 +34,7 @@ pub(super) fn protocol_schema(signature: &Signature) -> (Value, Value) {
         let count: usize = sizes.iter().product();
         let data = match count <= ELEMENTS_MAX {
             true => json!({
-                "type": "array", "items": element_schema(spec.datatype), "minItems": count, "maxItems": count,
+                "type": "array", "items": protocol_element(spec.datatype), "minItems": count, "maxItems": count,
             }),
             false => json!({ "type": "array" }),
         };
@@ -179,6 +179,16 @@ fn element_schema(datatype: Datatype) -> Value {
         Datatype::Int32 => whole(i32::MIN.into(), i32::MAX.into()),
         Datatype::Int64 => whole(i64::MIN, i64::MAX),
     }
+}
+
+/// The same for the protocol's JSON, whose reader rounds one more number down to the largest.
+fn protocol_element(datatype: Datatype) -> Value {
+    let mut schema = element_schema(datatype);
+    if let (Datatype::Fp32, Some(most)) = (datatype, schema["maximum"].as_f64()) {
+        schema["maximum"] = json!(most.next_up());
+        schema["minimum"] = json!(-most.next_up());
+    }
+    schema
 }
 
 /// An expression in Python that makes the example, for a tensor that is too large to be typed.
