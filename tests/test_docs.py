@@ -5,6 +5,7 @@ Only the addresses are this test's own, and the deadlines, which a slow machine 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -40,7 +41,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def served(binary: Path, home: Path) -> Iterator[Server]:
-    server = Server(binary, home / "server", ["serve", "shop:Shop"], cwd=home)
+    server = Server(binary, home / "server", ["serve", "shop:Shop", "norms:norms"], cwd=home)
     yield server.started()
     server.end()
 
@@ -72,7 +73,10 @@ def test_the_commands_of_the_page_on_definitions_do_what_it_says(served, home, b
     ]
     asked = [line for line in commands if line.startswith("curl")]
     said = [run(home, binary, *shlex.split(here(served, line)), "--silent") for line in asked]
-    assert said == ["6.0", "1.5", "word 0 word 1 word 2 word 3 word 4 "]
+    assert said[:3] == ["6.0", "1.5", "word 0 word 1 word 2 word 3 word 4 "]
+    metadata, answer = map(json.loads, said[3:])
+    assert metadata["inputs"][0] == {"name": "x", "datatype": "FP32", "shape": [-1, 3]}
+    assert answer["outputs"] == [{"name": "output", "datatype": "FP32", "shape": [1], "data": [5.0]}]
     (check,) = [line for line in commands if line.startswith("jitney check")]
     assert "Shop/price\n  ok " in run(home, binary, *shlex.split(check))
 

@@ -30,6 +30,7 @@ from jitney.errors import (
 )
 from jitney.request import Request
 from jitney.streaming import END
+from jitney.tensor import Tensor
 
 if TYPE_CHECKING:
     from jitney.client import AsyncClient, Client, Retry
@@ -58,6 +59,7 @@ __all__ = [
     "Request",
     "Retry",
     "Session",
+    "Tensor",
     "WrongLength",
     "batch",
     "connect",

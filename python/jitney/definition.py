@@ -7,7 +7,7 @@ endpoints. It knows neither HTTP nor frames nor files: transports build on it.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -18,6 +18,8 @@ from jitney.errors import DefinitionError
 from jitney.expressions import Expression
 from jitney.hints import Param, Shape
 from jitney.options import BATCH_SIZE_DEFAULT, NAME, Options
+from jitney.signature import OUTPUT, Signature, signature
+from jitney.tensor import Tensor
 
 SINGLE_ASYNC_CONCURRENCY = 100
 """Default limit of concurrent calls of a single-item `async` function in one worker."""
@@ -25,6 +27,7 @@ SINGLE_ASYNC_CONCURRENCY = 100
 CLASS_ONLY = ("workers", "name", "version", "queue", "response_timeout_s", "startup_timeout_s", "mix_origins")
 """Options that belong to a model and not to one of its endpoints."""
 
+RETURN = "return"
 HANDLE_NAMES = ("close", "configure", "management_url", "options", "remote", "stream", "url")
 """What `handle.NAME` is on a handle itself; no endpoint of such a name can be reached that way."""
 
@@ -42,6 +45,7 @@ class Endpoint:
     options: Options
     shape: Shape
     doc: str
+    tensors: Signature
 
     @cached_property
     def lists(self) -> frozenset[str]:
@@ -169,6 +173,8 @@ def _endpoint(
     if not batched and (note.options.max_batch_size or 1) > 1:
         raise DefinitionError(f"{name}: max_batch_size needs @jitney.batch; it takes one item at a time")
     shape = hints.read(function, batched, streams, skip_self)
+    inputs, outputs = _declared(shape, note.options)
+    shape = _with_arrays(shape, inputs)
     if batched and not any(not param.is_request for param in shape.params) and not shape.takes_any:
         raise DefinitionError(f"{name}: a batch function needs a parameter that arrives as a list")
     first = next((param.name for param in shape.params if not param.is_request), "")
@@ -176,7 +182,26 @@ def _endpoint(
     for option, given in (("cost", options.cost), ("bucket", options.bucket)):
         if isinstance(given, Expression):
             forms.check(name, option, given, shape.params)
-    return Endpoint(name, attribute, batched, is_async, streams, options, shape, doc)
+    tensors = signature(name, batched, shape, inputs, outputs, options.dims[0])
+    return Endpoint(name, attribute, batched, is_async, streams, options, shape, doc, tensors)
+
+
+def _declared(shape: Shape, options: Options) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Inputs and outputs as the hints declare them, and the decorator before them."""
+    inputs = {name: tensor for name, tensor in shape.tensors.items() if name != RETURN}
+    outputs = {OUTPUT: shape.tensors[RETURN]} if RETURN in shape.tensors else {}
+    return {**inputs, **(options.inputs or {})}, dict(options.outputs or outputs)
+
+
+def _with_arrays(shape: Shape, inputs: Mapping[str, Tensor]) -> Shape:
+    """The same with arrays for the declared parameters that have no hint."""
+    bare = {param.name for param in shape.params if param.hint is Any and not param.is_list} & inputs.keys()
+    if not bare:
+        return shape
+    import numpy
+
+    params = (replace(param, hint=numpy.ndarray) if param.name in bare else param for param in shape.params)
+    return replace(shape, params=tuple(params))
 
 
 def _marked_methods(target: Any) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from jitney.containers import container_of
 from jitney.definition import Endpoint
 from jitney.errors import BadInput, TooCostly
+from jitney.expressions import Expression
 from jitney.hints import MISSING
 from jitney.request import Request
 
@@ -24,6 +25,8 @@ class Item:
 
     arguments: dict[str, Any]
     request: Request = field(default_factory=Request)
+    is_part: bool = False
+    """Its request brings other items too, so that the server has not measured it by itself."""
 
 
 @dataclass
@@ -137,11 +140,16 @@ def _measure(endpoint: Endpoint, position: int, item: Item) -> _Measured:
         key.append(container.signature(value, dim))
     own = {param.name: item.arguments[param.name] for param in endpoint.params if param.name in item.arguments}
     own = item.arguments if endpoint.shape.takes_any else own
-    bucket_of, cost_of = options.bucket_of, options.cost_of
+    bucket_of = options.bucket_of or (_of(options.bucket) if item.is_part else None)
+    cost_of = options.cost_of or (_of(options.cost) if item.is_part else None)
     if bucket_of is not None:
         key.append(_hashable(bucket_of(own)))
     cost = float(rows or 1) if cost_of is None else _cost(endpoint, cost_of(own))
     return _Measured(position, arguments, tuple(key), rows, cost)
+
+
+def _of(measure: Any) -> Any:
+    return measure.of if isinstance(measure, Expression) else None
 
 
 def _complete(endpoint: Endpoint, item: Item) -> dict[str, Any]:

@@ -7,15 +7,17 @@ from __future__ import annotations
 import collections.abc
 import inspect
 import typing
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from jitney.containers import container_for
 from jitney.errors import DefinitionError
 from jitney.request import Request
+from jitney.tensor import Tensor
 
 LISTS = (list, collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection)
+MAPPINGS = (dict, collections.abc.Mapping)
 STREAMS = (
     collections.abc.Iterator,
     collections.abc.Iterable,
@@ -55,6 +57,10 @@ class Shape:
     """It has `**kwargs`, so every name is welcome."""
     output: Any
     """What one item's answer, or one piece of a stream, is."""
+    gives_columns: bool = False
+    """A batch function that returns a dictionary of columns."""
+    tensors: Mapping[str, Tensor] = field(default_factory=dict)
+    """The tensors that its hints declare with `Annotated`, by parameter; its answer's under `return`."""
 
 
 def read(function: Callable[..., Any], batched: bool, streams: bool, skip_self: bool) -> Shape:
@@ -69,7 +75,9 @@ def read(function: Callable[..., Any], batched: bool, streams: bool, skip_self: 
     output = hints.get("return", Any)
     if streams:
         output = _inside(output, STREAMS, 0)
-    return Shape(tuple(named), takes_any, _inside(output, LISTS, 0) if batched else output)
+    columns = batched and _strip(output) in MAPPINGS
+    output = _inside(output, LISTS, 0) if batched else output
+    return Shape(tuple(named), takes_any, output, columns, _declared(function))
 
 
 def _plain(function: Callable[..., Any], parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
@@ -91,8 +99,22 @@ def _param(parameter: inspect.Parameter, hints: dict[str, Any], batched: bool) -
     return Param(parameter.name, hint, parameter.default, is_request, is_list)
 
 
+def _declared(function: Callable[..., Any]) -> dict[str, Tensor]:
+    """The tensors that hints declare with `Annotated`."""
+    try:
+        hints = typing.get_type_hints(_routine(function), include_extras=True)
+    except Exception:
+        hints = _readable(inspect.unwrap(_routine(function)))
+    found = ((name, one) for name, hint in hints.items() for one in getattr(hint, "__metadata__", ()))
+    return {name: one for name, one in found if isinstance(one, Tensor)}
+
+
+def _routine(function: Callable[..., Any]) -> Any:
+    return function if inspect.isroutine(function) else type(function).__call__
+
+
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    target = function if inspect.isroutine(function) else type(function).__call__
+    target = _routine(function)
     try:
         return typing.get_type_hints(target)
     except Exception:

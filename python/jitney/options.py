@@ -17,6 +17,7 @@ from typing import Any
 from jitney import expressions
 from jitney.errors import DefinitionError
 from jitney.expressions import Expression
+from jitney.tensor import Tensor
 
 Dims = int | tuple[int, int]
 
@@ -55,6 +56,8 @@ class Options:
     mix_origins: bool | None = None
     openai: str | None = None
     examples: Sequence[Mapping[str, Any]] | None = None
+    inputs: Mapping[str, Tensor] | None = None
+    outputs: Mapping[str, Tensor] | None = None
 
     def __post_init__(self) -> None:
         _whole(self, "max_batch_size", 1, BATCH_SIZE_MAX)
@@ -80,6 +83,8 @@ class Options:
         for example in self.examples or ():
             if not isinstance(example, Mapping):
                 raise DefinitionError(f"examples are dictionaries of one item's arguments, not {example!r}")
+        for name in ("inputs", "outputs"):
+            _tensors(name, getattr(self, name))
         _ = self.dims
 
     @property
@@ -143,6 +148,15 @@ def _measure(options: Options, name: str) -> None:
         object.__setattr__(options, name, expressions.parse(name, value))
     elif value is not None and not callable(value):
         raise DefinitionError(f"{name} must be a function of one item's arguments, or an expression such as 'len'")
+
+
+def _tensors(name: str, given: Any) -> None:
+    """Tensors by their names."""
+    if given is None:
+        return
+    named = isinstance(given, Mapping) and all(isinstance(key, str) and key for key in given)
+    if not named or not all(isinstance(one, Tensor) for one in given.values()):
+        raise DefinitionError(f"{name} is a dictionary such as {{'x': jitney.Tensor('FP32', [-1, 3])}}, not {given!r}")
 
 
 def _whole(options: Options, name: str, least: int, most: int) -> None:

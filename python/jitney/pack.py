@@ -16,6 +16,7 @@ from typing import Any
 from jitney.definition import Definition
 from jitney.errors import DefinitionError
 from jitney.http import openapi
+from jitney.signature import describe
 from jitney.sizes import sizes
 
 API_FILE = "jitney-api.json"
@@ -96,6 +97,9 @@ def api(definition: Definition) -> dict[str, Any]:
         "batch_sizes": {one.name: one.max_batch_size for one in definition.endpoints if one.batched},
         "latencies_ms": latencies(definition) if differ else {},
         "sizes": sizes(definition),
+        "tensors": {
+            one.name: describe(one.tensors, one.shape.takes_any, one.options.dims[0]) for one in definition.endpoints
+        },
         "openai": openai(definition),
         "paths": openapi.paths(definition),
     }

@@ -66,6 +66,35 @@ def chunk(name, pieces, frame_id):
     return {**vector, "kind": wire.CHUNK, "hex": data.hex()}
 
 
+def tensor_batch(name, items, frame_id):
+    """Items are (request id, headers, tensors, outputs); tensors are (name, datatype, shape, value)."""
+    decoded = [
+        {"id": request_id, "headers": [list(pair) for pair in headers], "params": [], "outputs": outputs,
+         "tensors": [spelt(one) for one in tensors]}
+        for request_id, headers, tensors, outputs in items
+    ]  # fmt: skip
+    made = [wire.tensors(tensors, outputs, headers, request_id) for request_id, headers, tensors, outputs in items]
+    return good(name, wire.batch(made, frame_id), wire.BATCH, len(items), frame_id, {"items": decoded})
+
+
+def spelt(tensor):
+    name, datatype, shape, value = tensor
+    return {"name": name, "datatype": datatype, "shape": list(shape), "value_hex": value.hex()}
+
+
+def tensor_reply(name, answers, frame_id):
+    """Answers are (headers, tensors)."""
+    pairs, decoded = [], []
+    for headers, tensors in answers:
+        meta = struct.pack("<BBHHH", 2, 0, 200, 0, len(headers)) + b"".join(wire.field(n, v) for n, v in headers)
+        meta += struct.pack("<H", len(tensors)) + b"".join(wire.entry(*one) for one in tensors)
+        pairs.append((meta, b"".join(value for *_, value in tensors)))
+        answer = {"outcome": 2, "cause": 0, "status": 200, "phrase": "", "headers": [list(pair) for pair in headers]}
+        decoded.append({**answer, "tensors": [spelt(one) for one in tensors]})
+    data = wire.frame(wire.REPLY, wire.table(pairs), len(answers), frame_id)
+    return good(name, data, wire.REPLY, len(answers), frame_id, {"items": decoded})
+
+
 def plain(body):
     return 0, 0, 200, "", [], body
 
@@ -77,6 +106,9 @@ def latin1_header():
         "batch header value that is not utf-8", wire.batch([(meta, b"")], 13), 5, 1, 13, decoded, decode_only=True
     )
 
+
+FLOATS = struct.pack("<6f", 0.5, -1, 2, 3e38, float("inf"), -0.0)
+STRINGS = b"".join(struct.pack("<I", len(one)) + one for one in (b"tea", b"", "né".encode()))
 
 GOOD = [
     control("hello", 1, {"protocol": 2, "token": "s3cret", "pid": 123, "python": "3.11.7"}),
@@ -96,6 +128,12 @@ GOOD = [
     batch("batch with a repeated parameter name", [("r", [], [("d", "", b"one"), ("d", "", b"two")])], 9),
     batch("batch of none", [], 10),
     latin1_header(),
+    tensor_batch("batch of tensors", [
+        ("r1", [("x-mine", "1")], [("x", "FP32", (2, 3), FLOATS), ("größe", "INT64", (), b"\x07" + b"\0" * 7)],
+         ["y", "größe"]),
+        ("r2", [], [("text", "BYTES", (3,), STRINGS), ("mask", "BOOL", (0, 4), b"")], []),
+        ("", [], [], []),
+    ], 14),
     reply("reply with plain items", [plain(b"hello"), plain(b""), plain("世界".encode())], 1),
     reply("reply with a status", [(0, 0, 404, "", [], b"no")], 2),
     reply("reply with status, phrase and headers", [
@@ -111,6 +149,11 @@ GOOD = [
         (1, 1, 503, "", [], b"Prediction failed"),
     ], 3),
     reply("reply of none", [], 10),
+    tensor_reply("reply of tensors", [
+        ([("x-greeted", "Änn")], [("y", "FP32", (3, 2), FLOATS), ("label", "BYTES", (3, 1), STRINGS)]),
+        ([], []),
+        ([], [("half", "FP16", (), b"\x00\x3c"), ("brain", "BF16", (1,), b"\x80\x3f"), ("none", "UINT8", (0,), b"")]),
+    ], 11),
     control("failed", 7, {"cause": "raised", "status": None, "message": "Prediction failed"}, 5),
     control("failed with a status", 7, {"cause": "prediction", "status": 599, "message": "seltsames Wetter ☂"}, 6),
     chunk("chunk of everybody's first pieces", [
@@ -124,6 +167,15 @@ GOOD = [
     good("metric, reserved", wire.frame(wire.METRIC), 10, 0, 0, {}),
     control("cancel", 11, {}, 2**33),
 ]  # fmt: skip
+
+TENSORS = struct.pack("<BBHHH", 2, 0, 200, 0, 0)
+
+
+def tensor_item(kind, value):
+    """One tensor whose type is these bytes."""
+    entry = struct.pack("<HHI", 1, len(kind), len(value)) + b"x" + kind
+    return struct.pack("<BBHI", 0, 1, 1, 0) + entry, value
+
 
 META = struct.pack("<BBHI", 1, 1, 0, 0) + b"r" + struct.pack("<HHI", 4, 0, 3) + b"body"
 
@@ -166,12 +218,31 @@ BAD = [
     bad("batch headers past the meta", sized(9, 0, struct.pack("<BBHI", 1, 0, 0, 50) + b"r"), "malformed"),
     bad("batch header past its block",
         sized(15, 0, struct.pack("<BBHI", 0, 0, 0, 7) + struct.pack("<HI", 1, 9) + b"x"), "malformed"),
+    bad("batch output that is asked for with a value", batch_of(wire.table([tensor_item(b"", b"a")])), "malformed"),
+    bad("batch tensor with a rank past its type",
+        batch_of(wire.table([tensor_item(b"\x01FP32", b"abcd")])), "malformed"),
+    bad("batch tensor of an unknown datatype", batch_of(wire.table([tensor_item(b"\x00FP8", b"a")])), "malformed"),
+    bad("batch tensor that does not fill its shape",
+        batch_of(wire.table([tensor_item(b"\x00FP32", b"abc")])), "malformed"),
+    bad("batch tensor value past the body",
+        batch_of(wire.table([(tensor_item(b"\x00FP32", b"abcd")[0], b"abc")])), "malformed"),
     bad("reply with a truncated table", wire.frame(wire.REPLY, b"\x00" * 4, 1, 1), "malformed"),
     bad("reply item past the payload", wire.frame(wire.REPLY, struct.pack("<II", 0, 5) + b"abcd", 1, 1), "malformed"),
     bad("reply with bytes left over", wire.frame(wire.REPLY, struct.pack("<II", 0, 1) + b"abcd", 1, 1), "malformed"),
     bad("reply meta too short", wire.frame(wire.REPLY, struct.pack("<II", 4, 0) + b"\x00" * 4, 1, 1), "malformed"),
     bad("reply with an unknown outcome",
-        wire.frame(wire.REPLY, struct.pack("<II", 8, 0) + struct.pack("<BBHHH", 2, 0, 200, 0, 0), 1, 1), "malformed"),
+        wire.frame(wire.REPLY, struct.pack("<II", 8, 0) + struct.pack("<BBHHH", 3, 0, 200, 0, 0), 1, 1), "malformed"),
+    *[bad(f"reply of tensors {name}", wire.frame(wire.REPLY, wire.table([(TENSORS + meta, body)]), 1, 1), "malformed")
+      for name, meta, body in (
+        ("without their number", b"", b""),
+        ("that are fewer than it says", b"\x01\x00", b""),
+        ("past the body", b"\x01\x00" + wire.entry("y", "UINT8", (4,), b"abcd"), b"abc"),
+        ("with bytes left over", b"\x01\x00" + wire.entry("y", "UINT8", (4,), b"abcd"), b"abcde"),
+        ("of an unknown datatype", b"\x01\x00" + wire.entry("y", "FP8", (4,), b"abcd"), b"abcd"),
+        ("that do not fill their shape", b"\x01\x00" + wire.entry("y", "FP32", (2,), b"abcd"), b"abcd"),
+        ("with a string cut off", b"\x01\x00" + wire.entry("y", "BYTES", (1,), b"\x02\0\0\0a"), b"\x02\0\0\0a"),
+        ("with a rank past its type", b"\x01\x00" + struct.pack("<HHI", 1, 5, 0) + b"y\x01FP32", b""),
+    )],
     bad("reply header past the meta",
         wire.frame(wire.REPLY, struct.pack("<II", 8, 0) + struct.pack("<BBHHH", 0, 0, 200, 0, 1), 1, 1), "malformed"),
     bad("chunk piece without a position", wire.frame(wire.CHUNK, struct.pack("<II", 0, 1) + b"a", 1, 1), "malformed"),
@@ -180,6 +251,8 @@ BAD = [
     bad("chunk piece that failed",
         wire.frame(wire.CHUNK, struct.pack("<II", 10, 0) + struct.pack("<HBBHHH", 0, 1, 1, 503, 0, 0), 1, 1),
         "malformed"),
+    bad("chunk of tensors",
+        wire.frame(wire.CHUNK, wire.table([(b"\x00\x00" + TENSORS + b"\x00\x00", b"")]), 1, 1), "malformed"),
     bad("chunk with bytes left over",
         wire.frame(wire.CHUNK, struct.pack("<II", 2, 0) + b"\x00" * 3, 1, 1),
         "malformed"),

@@ -10,11 +10,12 @@ import threading
 import pytest
 import wire
 
+from jitney.tensor import RawTensor
 from jitney.worker import protocol
 from jitney.worker.batch import BatchDecoder
 from jitney.worker.context import ItemProcessor, WorkerContext
 from jitney.worker.headers import read_headers, read_request_id
-from jitney.worker.items import encode_meta, table_of
+from jitney.worker.items import assemble_parts, encode_meta, encode_tensors, table_of
 from jitney.worker.protocol import POSITION, Frame, FrameReader, decode_control, encode_control, send_frame
 from jitney.worker.reply import encode_reply
 from jitney.worker.writer import FrameWriter
@@ -22,6 +23,7 @@ from jitney.worker.writer import FrameWriter
 with open(wire.VECTORS_PATH, encoding="utf-8") as file:
     VECTORS = json.load(file)
 GOOD = {vector["name"]: vector for vector in VECTORS["good"]}
+OF_PARAMETERS = [name for name in GOOD if "of tensors" not in name]
 BAD = {vector["name"]: vector for vector in VECTORS["bad"]}
 ERRORS = {
     "unknown-kind": protocol.UnknownKind,
@@ -64,7 +66,7 @@ def test_a_control_frame_is_its_json_object_both_ways(name):
     assert encoded == bytes.fromhex(vector["hex"])
 
 
-@pytest.mark.parametrize("name", [n for n, v in GOOD.items() if v["kind"] == wire.BATCH])
+@pytest.mark.parametrize("name", [n for n in OF_PARAMETERS if GOOD[n]["kind"] == wire.BATCH])
 def test_a_batch_decodes_to_its_items(name):
     vector = GOOD[name]
     (frame,) = frames_of(bytes.fromhex(vector["hex"]))
@@ -77,7 +79,9 @@ def test_a_batch_decodes_to_its_items(name):
         assert read_headers(meta) == {**dict(item["headers"]), **types}
 
 
-@pytest.mark.parametrize("name", [n for n, v in GOOD.items() if v["kind"] == wire.BATCH and "decode_only" not in v])
+@pytest.mark.parametrize(
+    "name", [n for n in OF_PARAMETERS if GOOD[n]["kind"] == wire.BATCH and "decode_only" not in GOOD[n]]
+)
 def test_a_batch_encodes_to_its_bytes(name):
     vector = GOOD[name]
     items = [
@@ -91,7 +95,7 @@ def test_a_batch_encodes_to_its_bytes(name):
     assert wire.batch(items, vector["id"]) == bytes.fromhex(vector["hex"])
 
 
-@pytest.mark.parametrize("name", [n for n, v in GOOD.items() if v["kind"] == wire.REPLY])
+@pytest.mark.parametrize("name", [n for n in OF_PARAMETERS if GOOD[n]["kind"] == wire.REPLY])
 def test_a_reply_encodes_to_its_bytes(name):
     vector = GOOD[name]
     context = WorkerContext("m", "/", {}, 1, None, "")
@@ -117,7 +121,38 @@ def test_a_reply_decodes_to_its_items(name):
     vector = GOOD[name]
     (frame,) = frames_of(bytes.fromhex(vector["hex"]))
     items = wire.decode_reply(bytes(frame.payload), frame.count)
-    assert [{"body_hex": item.pop("body").hex(), **item} for item in items] == vector["decoded"]["items"]
+    assert [spelt(item) for item in items] == vector["decoded"]["items"]
+
+
+def spelt(item: dict) -> dict:
+    """An item as the vectors have it."""
+    body = item.pop("body").hex()
+    if "tensors" not in item:
+        return {"body_hex": body, **item}
+    return {**item, "tensors": [{"value_hex": one.pop("value").hex(), **one} for one in item["tensors"]]}
+
+
+def test_tensors_are_read_where_they_lie_and_written_as_the_vectors_say():
+    vector = GOOD["batch of tensors"]
+    (frame,) = frames_of(bytes.fromhex(vector["hex"]))
+    rows, metas = BatchDecoder().decode(frame.payload, frame.count)
+    expected = vector["decoded"]["items"]
+    assert [(told(row), row.outputs) for row in rows] == [(item["tensors"], item["outputs"]) for item in expected]
+    assert [read_headers(meta) for meta in metas] == [dict(item["headers"]) for item in expected]
+    vector = GOOD["reply of tensors"]
+    items = []
+    for item in vector["decoded"]["items"]:
+        tensors = [
+            (t["name"], RawTensor(t["datatype"], t["shape"], bytes.fromhex(t["value_hex"]))) for t in item["tensors"]
+        ]
+        items.append((encode_tensors(200, dict(item["headers"]), tensors), [tensor.data for _, tensor in tensors]))
+    assert sent(wire.REPLY, len(items), vector["id"], assemble_parts(items)) == bytes.fromhex(vector["hex"])
+
+
+def told(row: dict) -> list[dict]:
+    return [
+        {"name": n, "datatype": t.datatype, "shape": list(t.shape), "value_hex": t.data.hex()} for n, t in row.items()
+    ]
 
 
 @pytest.mark.parametrize("name", [n for n, v in GOOD.items() if v["kind"] == wire.CHUNK])

@@ -6,6 +6,7 @@ It is written from protocol/spec.md alone and shares no encoding code with the w
 from __future__ import annotations
 
 import json
+import math
 import os
 import socket
 import struct
@@ -43,6 +44,52 @@ def item(params=(), headers=(), request_id="r") -> tuple[bytes, bytes]:
     return meta, b"".join(value for _, _, value in params)
 
 
+def entry(name: str, datatype: str, shape, value: bytes) -> bytes:
+    """A tensor in a meta; one without a datatype names an output that is asked for."""
+    kind = struct.pack(f"<B{len(shape)}Q", len(shape), *shape) + datatype.encode() if datatype else b""
+    return struct.pack("<HHI", len(name.encode()), len(kind), len(value)) + name.encode() + kind
+
+
+def tensors(inputs=(), outputs=(), headers=(), request_id="r") -> tuple[bytes, bytes]:
+    """Meta and body of an item in tensors; inputs are (name, datatype, shape, value)."""
+    block = b"".join(field(name, value) for name, value in headers)
+    count = len(inputs) + len(outputs)
+    meta = struct.pack("<BBHI", len(request_id), count, 1, len(block)) + request_id.encode() + block
+    meta += b"".join(entry(*one) for one in inputs) + b"".join(entry(name, "", (), b"") for name in outputs)
+    return meta, b"".join(value for *_, value in inputs)
+
+
+WIDTHS = {"BOOL": 1, "UINT8": 1, "INT8": 1, "UINT16": 2, "INT16": 2, "FP16": 2, "BF16": 2, "UINT32": 4, "INT32": 4,
+          "FP32": 4, "UINT64": 8, "INT64": 8, "FP64": 8}  # fmt: skip
+
+
+def filled(datatype: str, shape: list[int], value: bytes) -> bool:
+    """Whether a value has as many elements as its shape says."""
+    if datatype != "BYTES":
+        return len(value) == WIDTHS[datatype] * math.prod(shape)
+    at, count = 0, 0
+    while at < len(value):
+        at, count = at + 4 + struct.unpack_from("<I", value, at)[0], count + 1
+    return (at, count) == (len(value), math.prod(shape))
+
+
+def decode_tensors(meta: bytes, at: int, body: bytes) -> list[dict[str, Any]]:
+    """The tensors of an answer, whose entries begin at this place of its meta."""
+    (count,) = struct.unpack_from("<H", meta, at)
+    at, value_at, found = at + 2, 0, []
+    for _ in range(count):
+        name_len, kind_len, value_len = struct.unpack_from("<HHI", meta, at)
+        at += 8
+        name, kind = meta[at : at + name_len].decode(), meta[at + name_len : at + name_len + kind_len]
+        shape = list(struct.unpack_from(f"<{kind[0]}Q", kind, 1))
+        value = body[value_at : value_at + value_len]
+        assert filled(kind[1 + 8 * kind[0] :].decode(), shape, value)
+        found.append({"name": name, "datatype": kind[1 + 8 * kind[0] :].decode(), "shape": shape, "value": value})
+        at, value_at = at + name_len + kind_len, value_at + value_len
+    assert (at, value_at) == (len(meta), len(body))
+    return found
+
+
 def table(items: list[tuple[bytes, bytes]]) -> bytes:
     lengths = b"".join(struct.pack("<II", len(meta), len(body)) for meta, body in items)
     return lengths + b"".join(meta + body for meta, body in items)
@@ -59,7 +106,7 @@ def bodies(*values: bytes, content_type: str = "") -> list[tuple[bytes, bytes]]:
 
 def decode_reply(payload: bytes, count: int) -> list[dict[str, Any]]:
     """The items of a REPLY."""
-    return [{**decode_reply_meta(meta), "body": body} for meta, body in cut(payload, count)]
+    return [{**decode_reply_meta(meta, body), "body": body} for meta, body in cut(payload, count)]
 
 
 def cut(payload: bytes, count: int) -> list[tuple[bytes, bytes]]:
@@ -74,11 +121,11 @@ def cut(payload: bytes, count: int) -> list[tuple[bytes, bytes]]:
     return items
 
 
-def decode_reply_meta(meta: bytes) -> dict[str, Any]:
+def decode_reply_meta(meta: bytes, body: bytes = b"") -> dict[str, Any]:
     if not meta:
         return {"outcome": 0, "cause": 0, "status": 200, "phrase": "", "headers": []}
     outcome, cause, status, phrase_len, header_count = struct.unpack_from("<BBHHH", meta)
-    assert outcome in (0, 1)
+    assert outcome in (0, 1, 2)
     at = 8 + phrase_len
     headers = []
     for _ in range(header_count):
@@ -86,8 +133,9 @@ def decode_reply_meta(meta: bytes) -> dict[str, Any]:
         at += 6
         headers.append([meta[at : at + name_len].decode(), meta[at + name_len : at + name_len + value_len].decode()])
         at += name_len + value_len
-    assert at == len(meta)
+    assert at == len(meta) or outcome == 2
     return {
+        **({"tensors": decode_tensors(meta, at, body)} if outcome == 2 else {}),
         "outcome": outcome, "cause": cause, "status": status,
         "phrase": meta[8 : 8 + phrase_len].decode(), "headers": headers,
     }  # fmt: skip

@@ -24,6 +24,14 @@ pub struct Output {
     pub tensors: Option<Box<[NamedTensor]>>,
 }
 
+impl Output {
+    /// The bytes of the answer.
+    pub fn bytes(&self) -> usize {
+        let tensors = self.tensors.iter().flatten().map(|tensor| tensor.data().len());
+        self.body.len() + tensors.sum::<usize>()
+    }
+}
+
 /// Why the model's code did not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {

@@ -135,6 +135,7 @@ impl Kit {
             observer: Arc::new(()),
             dir,
             fetched: None,
+            declared: None,
         };
         let admission = Admission::new(AdmissionLimits::default());
         let draining = Arc::new(AtomicBool::new(false));

@@ -4,8 +4,8 @@
 use bytes::Bytes;
 use jitney_proto::Message as _;
 use jitney_proto::inference::PredictionsRequest;
-use jitney_proto::openinference::ModelInferRequest;
-use jitney_proto::openinference::model_infer_request::InferInputTensor;
+use jitney_proto::kserve::ModelInferRequest;
+use jitney_proto::kserve::model_infer_request::InferInputTensor;
 use serde_json::json;
 
 /// The elements of a text tensor are this long.

@@ -27,6 +27,7 @@ mod labels;
 mod model;
 mod numbers;
 mod padding;
+mod prepare;
 mod probe;
 mod protobuf;
 mod request;
@@ -40,5 +41,7 @@ mod worker;
 mod tests;
 
 pub use model::{OnnxError, OnnxModel, OnnxSession};
+#[doc(hidden)]
+pub use prepare::image_preparer;
 pub use runtime::RUNTIME;
 pub use worker::run_worker;

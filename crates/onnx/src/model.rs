@@ -10,11 +10,12 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::card::{Card, InputKind, OutputKind};
+use super::card::{self, Card, InputKind, OutputKind};
 use super::engine::GraphEngine;
 use super::engine::rten::RtenEngine;
 use super::file::{self, DeclaredValue, FileGraph, ValueKind};
 use super::labels::Ranking;
+use super::prepare::Preparation;
 use super::probe;
 use super::request::DecodedRequest;
 use super::shape_groups::ShapeGroups;
@@ -59,6 +60,8 @@ pub struct OnnxModel {
     pub(super) signature: Signature,
     pub(super) card: Card,
     pub(super) shape_groups: ShapeGroups,
+    /// How bodies become tensors, where the card declares it.
+    pub(super) preparation: Option<Preparation>,
 }
 
 /// A model that is ready to be run.
@@ -84,10 +87,12 @@ impl OnnxModel {
     }
 
     fn new(name: String, signature: Signature, card: Card) -> Result<Arc<Self>, OnnxError> {
-        suits(&card, &signature)
-            .map_err(|reason| OnnxError::Card { name: name.clone(), reason })?;
+        let wrong = |reason| OnnxError::Card { name: name.clone(), reason };
+        suits(&card, &signature).map_err(wrong)?;
+        let preparation = card.input.fit(&signature).map_err(wrong)?;
         let name = card.name.clone().unwrap_or(name);
-        Ok(Arc::new(Self { name, signature, card, shape_groups: ShapeGroups::default() }))
+        let shape_groups = ShapeGroups::default();
+        Ok(Arc::new(Self { name, signature, card, shape_groups, preparation }))
     }
 
     /// Whether the tensors of two requests can be joined. Those that came as tensors always can.
@@ -119,7 +124,16 @@ impl OnnxSession {
         let (name, card) = card_of(path)?;
         let file = std::fs::read(path)
             .map_err(|source| OnnxError::Read { path: path.to_owned(), source })?;
-        Self::load(name, file.into(), Some(path), card)
+        let session = Self::load(name, file.into(), Some(path), card)?;
+        if let Some(preparation) = &session.model.preparation {
+            let loaded = preparation.load(|file| {
+                let path = card::beside(path, file)?;
+                std::fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))
+            });
+            let wrong = |reason| OnnxError::Card { name: session.model.name.clone(), reason };
+            loaded.map_err(wrong)?;
+        }
+        Ok(session)
     }
 
     /// Loads a model from memory; bytes of the program itself are used where they are.

@@ -14,7 +14,7 @@ use jitney_engine::tensors::TensorRequest;
 
 use super::answer::{self, ServedName};
 use super::batch;
-use super::card::InputKind;
+use super::card::{InputKind, OutputKind};
 use super::decode::decode;
 use super::model::{OnnxModel, OnnxSession};
 use super::probe;
@@ -66,16 +66,26 @@ impl LocalModel for OnnxModel {
         true
     }
 
-    /// 1 when the model's first dimension is not open, the card's limit otherwise.
     fn body_kind(&self) -> BodyKind {
         match self.card.input {
             InputKind::Tensors => BodyKind::Tensors,
             InputKind::FileBytes(_) => BodyKind::File,
+            InputKind::Image(_) => BodyKind::Image,
+            InputKind::Text(_) => BodyKind::Text,
         }
     }
 
+    /// 1 when the model's first dimension is not open, the card's limit otherwise.
     fn max_batch_size(&self) -> Option<u32> {
         if self.signature.batches() { self.card.max_batch_size } else { Some(1) }
+    }
+
+    fn labels(&self, output: &str) -> Option<&[String]> {
+        let first = self.signature.outputs.first().is_some_and(|spec| spec.name == output);
+        match &self.card.output {
+            OutputKind::Labels(ranking) if first => Some(&ranking.labels),
+            OutputKind::Labels(_) | OutputKind::Tensors => None,
+        }
     }
 
     fn pads(&self) -> bool {

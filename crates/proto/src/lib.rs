@@ -1,8 +1,8 @@
 //! The messages and services that the gRPC doors speak: `.proto` files and the code made from them.
 //!
 //! Nothing else lives here. The code in `generated/` is checked in, so that building the server needs
-//! neither protoc nor a generator; `tests/generated.rs` makes it anew and compares. KServe's package
-//! `inference` shares its messages with TorchServe's `openinference`: they are the same on the wire.
+//! neither protoc nor a generator; `tests/generated.rs` makes it anew and compares. TorchServe's package
+//! `openinference` shares the messages of KServe's and Triton's `inference`: they are the same on the wire.
 
 /// Everything above as a serialized `FileDescriptorSet`, for reflection and for clients in tests.
 pub const DESCRIPTORS: &[u8] = include_bytes!("generated/descriptors.bin");

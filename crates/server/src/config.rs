@@ -42,6 +42,8 @@ pub struct ServerConfig {
     pub model_api: bool,
     /// Whether the Open Inference Protocol's health and metadata endpoints exist.
     pub oip: bool,
+    /// Whether clients may pass tensors in shared memory.
+    pub client_shared_memory: bool,
     /// Whether models answer under their own names, with `/docs` and `/openapi.json` beside them.
     pub natural: bool,
     /// Whether SageMaker's health and execution parameters exist.
@@ -87,6 +89,7 @@ impl Default for ServerConfig {
             shutdown_grace: Duration::from_secs(30),
             model_api: false,
             oip: false,
+            client_shared_memory: false,
             natural: false,
             sagemaker: false,
             dialect: Dialect::default(),

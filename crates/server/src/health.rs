@@ -17,16 +17,20 @@ pub(crate) fn server_name(state: &ServerState) -> &'static str {
 /// The extensions of the protocol that it names.
 pub(crate) fn extensions(state: &ServerState) -> Vec<&'static str> {
     match state.config.dialect {
-        Dialect::Jitney => vec![
-            "classification",
-            "sequence",
-            "model_repository",
-            "schedule_policy",
-            "model_configuration",
-            "binary_tensor_data",
-            "parameters",
-            "statistics",
-        ],
+        Dialect::Jitney => {
+            let mut extensions = vec![
+                "classification",
+                "sequence",
+                "model_repository",
+                "schedule_policy",
+                "model_configuration",
+                "binary_tensor_data",
+                "parameters",
+                "statistics",
+            ];
+            extensions.extend(state.shared_memory.as_ref().map(|_| "system_shared_memory"));
+            extensions
+        }
         Dialect::TorchServe => vec!["kserve", "kubeflow"],
     }
 }

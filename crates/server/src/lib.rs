@@ -41,6 +41,7 @@ mod request_options;
 mod respond;
 mod rest;
 mod route;
+mod shared_memory;
 mod shown_uri;
 mod spool;
 mod state;

@@ -9,7 +9,7 @@ mod open_inference;
 use std::borrow::Cow;
 
 pub use self::model_ref::ModelRef;
-pub use self::open_inference::{OpenInferenceRoute, SharedMemoryAction};
+pub use self::open_inference::{OpenInferenceRoute, SharedMemoryAction, SharedMemoryRoute};
 
 use http::Method;
 use percent_encoding::percent_decode_str;
@@ -183,19 +183,16 @@ pub fn route<'a>(apis: Apis, method: &Method, path: &'a str) -> Route<'a> {
     if found == Route::NotFound && apis.inference && apis.natural {
         found = natural(method, segments);
     }
-    match found {
-        Route::Predict(_) | Route::Invocations | Route::RunWorkflow(_)
-            if apis.natural && !is_usual(method) =>
-        {
-            Route::MethodNotAllowed
-        }
+    let runs = matches!(found, Route::Predict(_) | Route::Invocations | Route::RunWorkflow(_));
+    let only_posts = matches!(
+        found,
         Route::Predict(PredictRoute { open_inference: true, .. }) | Route::Instances(_)
-            if apis.natural && method != Method::POST =>
-        {
-            Route::MethodNotAllowed
-        }
-        found => found,
+    );
+    let posts = only_posts && method != Method::POST;
+    if apis.natural && (posts || runs && !is_usual(method)) {
+        return Route::MethodNotAllowed;
     }
+    found
 }
 
 /// The methods with which people ask for predictions: forms and scripts, curl, `curl -T`. TorchServe

@@ -9,6 +9,7 @@ use jitney_engine::Engine;
 use crate::config::ServerConfig;
 use crate::inference::InferenceService;
 use crate::respond::DefaultHeaders;
+use crate::shared_memory::{SharedMemory, SharedReader};
 
 /// Shared by all listeners and connections of a server.
 pub(crate) struct ServerState {
@@ -18,6 +19,8 @@ pub(crate) struct ServerState {
     /// Connections so far.
     pub(crate) peers: AtomicU64,
     pub(crate) default_headers: DefaultHeaders,
+    /// The memory that clients share, where that is allowed.
+    pub(crate) shared_memory: Option<SharedMemory>,
     /// When it began, in seconds of Unix time.
     pub(crate) started: u64,
 }
@@ -28,6 +31,14 @@ impl ServerState {
         let inference = InferenceService::new(Arc::clone(&engine), meter, config.dialect);
         let default_headers = DefaultHeaders::new(&config.cors, config.content_types);
         let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-        Self { config, engine, inference, peers: AtomicU64::new(1), default_headers, started }
+        let shared_memory = config.client_shared_memory.then(SharedMemory::new);
+        let peers = AtomicU64::new(1);
+        Self { config, engine, inference, peers, default_headers, shared_memory, started }
+    }
+
+    /// What reads the tensors of one request from shared memory.
+    pub(crate) fn shared_reader(&self) -> SharedReader<'_> {
+        let (memory, limit) = (self.shared_memory.as_ref(), self.config.max_request_bytes);
+        SharedReader::new(memory, self.engine.admission(), limit)
     }
 }

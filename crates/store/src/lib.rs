@@ -28,6 +28,7 @@ mod repository;
 mod request_sizes;
 mod shown_url;
 mod store;
+mod tensor_specs;
 mod unpack;
 
 #[cfg(test)]
@@ -52,4 +53,5 @@ pub use self::{
     request_sizes::{RequestSizes, SizeExpression, SizeFactor, SizedParam, ValueForm},
     shown_url::ShownUrl,
     store::{Store, UnpackTurn, models_in},
+    tensor_specs::{ItemForm, PackedTensor, PackedTensors},
 };

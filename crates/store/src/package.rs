@@ -20,6 +20,7 @@ use super::{
     manifest::Manifest,
     request_sizes::RequestSizes,
     shown_url::ShownUrl,
+    tensor_specs::PackedTensors,
 };
 
 /// A manifest or a model's YAML is read into memory, so its size is limited.
@@ -42,6 +43,8 @@ pub struct Package {
     pub yaml_json: Value,
     /// The description of its API, if it is a definition.
     pub api: Option<Api>,
+    /// What an archive declares of its tensors.
+    pub tensors: Option<PackedTensors>,
     /// The archive that was fetched into the store for this model and leaves with it.
     pub downloaded: Option<FetchedFile>,
 }
@@ -60,6 +63,7 @@ impl Package {
         let source = SettingSource::Archive(url.to_string());
         let (settings, warnings) = from_archive(&yaml_map, &source);
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+        let tensors = api.is_none().then(|| PackedTensors::of_archive(&yaml_map)).flatten();
         Ok(Self {
             url,
             dir,
@@ -69,6 +73,7 @@ impl Package {
             yaml_json: Value::Object(yaml_map),
             downloaded: None,
             api,
+            tensors,
         })
     }
 
@@ -150,6 +155,8 @@ pub struct Api {
     pub latencies_ms: BTreeMap<String, f64>,
     /// How the sizes of requests are read, by endpoint, where there is anything to read.
     pub sizes: BTreeMap<String, RequestSizes>,
+    /// What they take and give in tensors, by endpoint.
+    pub tensors: BTreeMap<String, PackedTensors>,
     /// The endpoints that answer as OpenAI's do, by the name of the latter: `embeddings`.
     pub openai: BTreeMap<String, String>,
     /// OpenAPI path items by path.

@@ -25,7 +25,7 @@ def read(value: Any, hint: Any) -> Any:
         return _frame(value, origin)
     if origin.__module__.startswith("torch"):
         return _tensor(value, origin)
-    return _array(value, _dtype_of(hint))
+    return _array(value, dtype_of(hint))
 
 
 def is_npz(value: Any) -> bool:
@@ -74,7 +74,7 @@ def _numpy() -> Any:
     return numpy
 
 
-def _dtype_of(hint: Any) -> Any:
+def dtype_of(hint: Any) -> Any:
     """The dtype of `NDArray[float32]`, if the hint has one."""
     for arg in typing.get_args(hint)[1:]:
         scalar = typing.get_args(arg)[:1]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+from jitney.tensor import BrokenTensor, RawTensor
 from jitney.torchserve.inputs import Raw, Reader, reader_for
 from jitney.worker.headers import read_text
 from jitney.worker.protocol import ITEM_META, PARAM, Malformed, ReceivedItems
@@ -21,6 +22,15 @@ KNOWN_NAMES_LIMIT = 1024
 
 unpack_item_meta = ITEM_META.unpack_from
 unpack_param = PARAM.unpack_from
+
+
+class TensorRow(Row):
+    """The tensors of a request, by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outputs: list[str] = []
+        """Those that are asked for; all if there are none."""
 
 
 class BatchDecoder:
@@ -52,9 +62,11 @@ class BatchDecoder:
             if end > size:
                 raise Malformed("an item reaches past the payload")
             meta = bytes(payload[at:body_at])
-            id_len, param_count, _, headers_len = unpack_item_meta(meta)
+            id_len, param_count, form, headers_len = unpack_item_meta(meta)
             params_at = 8 + id_len + headers_len
-            if param_count == 1:  # Nearly always; written out here, as a call costs a fifth of an item.
+            if form:
+                rows.append(self._read_tensors(meta, params_at, param_count, _writable(payload, body_at, end)))
+            elif param_count == 1:  # Nearly always; written out here, as a call costs a fifth of an item.
                 name_len, type_len, value_len = unpack_param(meta, params_at)
                 if params_at + 8 + name_len + type_len != meta_len or value_len != body_len:
                     raise Malformed("an item's parameter does not add up to its lengths")
@@ -71,8 +83,10 @@ class BatchDecoder:
 
     def _read_item(self, meta: bytes, body: bytearray) -> Row:
         """A row with a large value; a lone one that stays bytes is not copied."""
-        id_len, param_count, _, headers_len = unpack_item_meta(meta)
+        id_len, param_count, form, headers_len = unpack_item_meta(meta)
         params_at = 8 + id_len + headers_len
+        if form:
+            return self._read_tensors(meta, params_at, param_count, memoryview(body))
         if param_count != 1:
             return self._read_params(meta, params_at, param_count, memoryview(body), 0, len(body))
         name_len, type_len, value_len = unpack_param(meta, params_at)
@@ -101,6 +115,29 @@ class BatchDecoder:
             raise Malformed("an item's parameters do not add up to its lengths")
         return row
 
+    def _read_tensors(self, meta: bytes, meta_at: int, count: int, values: memoryview) -> TensorRow:
+        """Tensors by name, in the memory where they are, and the outputs that are asked for."""
+        row = TensorRow()
+        at = 0
+        try:
+            for _ in range(count):
+                name_len, type_len, value_len = unpack_param(meta, meta_at)
+                type_at = meta_at + 8 + name_len
+                name, meta_at = read_text(meta[meta_at + 8 : type_at]), type_at + type_len
+                if not type_len:
+                    row.outputs.append(name)
+                    continue
+                rank = meta[type_at]
+                shape = struct.unpack_from(f"<{rank}Q", meta, type_at + 1)
+                datatype = str(meta[type_at + 1 + 8 * rank : meta_at], "ascii")
+                row[name] = RawTensor(datatype, shape, values[at : at + value_len])
+                at += value_len
+        except (BrokenTensor, KeyError, IndexError, UnicodeDecodeError) as error:
+            raise Malformed(f"an item's tensor is broken: {error}") from None
+        if meta_at != len(meta) or at != len(values):
+            raise Malformed("an item's tensors do not add up to its lengths")
+        return row
+
     def _learn(self, key: tuple[int, bytes]) -> tuple[str, Reader]:
         """Remembers which name, and which way to read the value, a parameter's raw names stand for."""
         name_len, names = key
@@ -109,3 +146,9 @@ class BatchDecoder:
             self._known.clear()
         known = self._known[key] = read_text(names[:name_len]), reader_for(content_type)
         return known
+
+
+def _writable(payload: Raw, at: int, end: int) -> memoryview:
+    """The values of an item; models may write into their arrays, so bytes that nobody may change are copied."""
+    view = memoryview(payload)[at:end]
+    return memoryview(bytearray(view)) if view.readonly else view

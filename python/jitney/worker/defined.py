@@ -22,13 +22,15 @@ from jitney.http import answers, arguments
 from jitney.locate import locate
 from jitney.request import Request
 from jitney.streaming import STREAMED
+from jitney.tensor_arguments import TensorReader
 from jitney.values import encode as encode_value
-from jitney.worker.batch import Row
+from jitney.worker.batch import Row, TensorRow
 from jitney.worker.context import WorkerContext
 from jitney.worker.headers import read_headers, read_request_id
-from jitney.worker.items import assemble, assemble_all, encode_fields
+from jitney.worker.items import assemble, assemble_all, assemble_parts, encode_fields
 from jitney.worker.protocol import POSITION, REPLY_META, Bytes
 from jitney.worker.reply import ITEM_FAILED, EncodedReply
+from jitney.worker.tensor_items import TensorItems
 
 logger = logging.getLogger(__name__)
 
@@ -66,31 +68,41 @@ class WireRequest(Request):
 class DefinedModel:
     """The entry point of a worker that runs a definition."""
 
-    def __init__(self, settings: dict[str, Any], debug_errors: bool = False) -> None:
+    def __init__(self, definition: Definition, debug_errors: bool = False) -> None:
         self._debug_errors = debug_errors
-        section = settings[SECTION]
-        directory = section["directory"]
-        os.chdir(directory)
-        self.definition: Definition = define(locate(section["object"], directory))
+        self.definition = definition
         self.instance = Instance(self.definition)
         self._concurrent = self.definition.concurrency > 1
         self._opener = _Opener(self.definition)
         self._sizes = _Sizes()
+
+    @classmethod
+    def load(cls, settings: dict[str, Any], debug_errors: bool = False) -> DefinedModel:
+        """The model that the settings name."""
+        section = settings[SECTION]
+        directory = section["directory"]
+        os.chdir(directory)
+        return cls(define(locate(section["object"], directory)), debug_errors)
 
     def __call__(self, rows: list[Row], context: WorkerContext) -> Any:
         """Answers one batch; a coroutine where batches run side by side."""
         batch = _Batch(self._opener, rows, context, self._sizes, self._debug_errors)
         if self._concurrent:
             return self._answer_async(batch)
-        for endpoint, positions in batch.groups():
-            items = [batch.items[at] for at in positions]
-            batch.take(positions, self.instance.call(endpoint, items, batch.emitter(positions)))
+        for endpoint, places in batch.groups():
+            try:
+                batch.take(places, self.instance.call(endpoint, batch.items_of(places), batch.emitter(places)))
+            except Exception as error:
+                batch.fail(places, error)
         return batch.reply()
 
     async def _answer_async(self, batch: _Batch) -> EncodedReply:
-        for endpoint, positions in batch.groups():
-            items = [batch.items[at] for at in positions]
-            batch.take(positions, await self.instance.call_async(endpoint, items, batch.emitter(positions)))
+        for endpoint, places in batch.groups():
+            items, emit = batch.items_of(places), batch.emitter(places)
+            try:
+                batch.take(places, await self.instance.call_async(endpoint, items, emit))
+            except Exception as error:
+                batch.fail(places, error)
         return batch.reply()
 
 
@@ -105,11 +117,15 @@ class _Opener:
         self._definition = definition
         self._sole = definition.endpoints[0] if len(definition.endpoints) == 1 else None
         self._readers = {one.name: arguments.ArgumentReader(one) for one in definition.endpoints}
+        self._tensors = {one.name: TensorReader(one) for one in definition.endpoints}
         self._asking = {one.name for one in definition.endpoints if any(param.is_request for param in one.params)}
 
-    def open(self, row: Row, meta: bytes) -> tuple[Endpoint, Item]:
-        """An item and its endpoint."""
+    def open(self, row: Row, meta: bytes) -> tuple[Endpoint, Item | TensorItems]:
+        """An item, or the items of a request in tensors, and the endpoint."""
         endpoint = self._sole or _choose(self._definition, meta)
+        if isinstance(row, TensorRow):
+            read = self._tensors[endpoint.name].read(row)
+            return endpoint, TensorItems(endpoint, row, read, WireRequest(meta, endpoint.name))
         if CALL_PARAMETER in row:
             named = arguments.read_call(endpoint, row[CALL_PARAMETER])
         else:
@@ -152,14 +168,20 @@ class _Batch:
         self._calls: set[int] = {at for at, row in enumerate(rows) if CALL_PARAMETER in row}
         """Items that came through a handle."""
         self.items: dict[int, Item] = {}
+        self._tensors: dict[int, TensorItems] = {}
+        """Requests in tensors."""
         self._groups: dict[str, tuple[Endpoint, list[int]]] = {}
         self._metas = metas = context.metas
         for at, (row, meta) in enumerate(zip(rows, metas)):
             try:
-                endpoint, self.items[at] = opener.open(row, meta)
+                endpoint, opened = opener.open(row, meta)
             except Exception as error:
                 self._outcomes[at] = error
                 continue
+            if isinstance(opened, Item):
+                self.items[at] = opened
+            else:
+                self._tensors[at] = opened
             group = self._groups.get(endpoint.name)
             if group is None:
                 self._groups[endpoint.name] = endpoint, [at]
@@ -167,8 +189,25 @@ class _Batch:
                 group[1].append(at)
 
     def groups(self) -> list[tuple[Endpoint, list[int]]]:
-        """The positions of each endpoint's items, in order."""
-        return [(self._resized(endpoint, positions[-1]), positions) for endpoint, positions in self._groups.values()]
+        """The places of each endpoint's items in the batch, in order: of a request in tensors as often as it has
+        items."""
+        groups = [(self._resized(endpoint, places[-1]), places) for endpoint, places in self._groups.values()]
+        if not self._tensors:
+            return groups
+        repeated = ((endpoint, self._repeated(places)) for endpoint, places in groups)
+        return [(endpoint, places) for endpoint, places in repeated if places]
+
+    def _repeated(self, places: list[int]) -> list[int]:
+        return [at for at in places for _ in (self._tensors[at].items if at in self._tensors else (at,))]
+
+    def items_of(self, places: Sequence[int]) -> list[Item]:
+        """The items at these places."""
+        if not self._tensors:
+            return [self.items[at] for at in places]
+        distinct = dict.fromkeys(places)
+        return [
+            item for at in distinct for item in (self._tensors[at].items if at in self._tensors else (self.items[at],))
+        ]
 
     def _resized(self, endpoint: Endpoint, newest: int) -> Endpoint:
         """The endpoint with the size that was in force when the newest of its items came."""
@@ -181,13 +220,25 @@ class _Batch:
     def take(self, positions: Sequence[int], outcomes: Sequence[Any]) -> None:
         """Keeps what became of these items."""
         for at, outcome in zip(positions, outcomes):
-            self._outcomes[at] = outcome
+            if at in self._tensors:
+                self._tensors[at].take(outcome)
+            else:
+                self._outcomes[at] = outcome
+
+    def fail(self, places: Sequence[int], error: Exception) -> None:
+        """The call failed: of one request it is the failure, of several it is the batch's."""
+        if len(set(places)) > 1 or places[0] not in self._tensors:
+            raise error
+        self._tensors[places[0]].fail(error)
 
     def emitter(self, positions: Sequence[int]) -> Any:
         """Sends pieces of answers to their clients, now."""
 
         def emit(position: int, piece: Any) -> None:
             at = positions[position]
+            if at in self._tensors:
+                self._tensors[at].add_piece(position - positions.index(at), piece)
+                return
             content_type, body = self._spell(at, piece, whole=False)
             head = b"" if at in self._streamed else self._head(at, content_type)
             self._streamed.add(at)
@@ -201,6 +252,8 @@ class _Batch:
 
     def reply(self) -> EncodedReply:
         """The items of the batch's REPLY."""
+        if self._tensors:
+            return EncodedReply(assemble_parts([self._encode_parts(at) for at in range(len(self._outcomes))]))
         metas: list[bytes] = []
         bodies: list[Bytes] = []
         for at, outcome in enumerate(self._outcomes):
@@ -208,6 +261,16 @@ class _Batch:
             metas.append(meta)
             bodies.append(body)
         return EncodedReply(assemble_all(metas, bodies))
+
+    def _encode_parts(self, at: int) -> tuple[bytes, list[Bytes]]:
+        if at not in self._tensors:
+            meta, body = self._encode(at, self._outcomes[at])
+            return meta, [body]
+        try:
+            return self._tensors[at].encode()
+        except Exception as error:
+            meta, body = self._failed(at, error)
+            return meta, [body]
 
     def _encode(self, at: int, outcome: Any) -> tuple[bytes, Bytes]:
         if isinstance(outcome, BaseException):

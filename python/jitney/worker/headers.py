@@ -53,9 +53,11 @@ def read_headers(meta: bytes) -> Headers:
     """All headers of an item, followed by one entry per parameter with its content type."""
     headers = Headers()
     try:
-        id_len, param_count, _, headers_len = ITEM_META.unpack_from(meta)
+        id_len, param_count, form, headers_len = ITEM_META.unpack_from(meta)
         params_at = ITEM_META.size + id_len + headers_len
         _read_fields(meta[ITEM_META.size + id_len : params_at], headers)
+        if form:  # Tensors have no content types.
+            return headers
         end = _read_content_types(meta, params_at, param_count, headers)
     except struct.error:
         raise Malformed("item meta is too short") from None

@@ -5,10 +5,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 
+from jitney.tensor import RawTensor
 from jitney.torchserve.context import RequestProcessor
-from jitney.worker.protocol import FIELD, REPLY_META, Bytes
+from jitney.worker.protocol import FIELD, PARAM, REPLY_META, Bytes
 
-ANSWERED = 0
+ANSWERED, IN_TENSORS = 0, 2
 
 
 def assemble(metas: dict[int, bytes], bodies: list[Bytes]) -> list[Bytes]:
@@ -34,6 +35,16 @@ def assemble_all(metas: list[bytes], bodies: list[Bytes]) -> list[Bytes]:
     return [struct.pack(f"<{len(lengths)}I", *lengths), *parts]
 
 
+def assemble_parts(items: Sequence[tuple[bytes, Sequence[Bytes]]]) -> list[Bytes]:
+    """The same for items whose bodies are in parts, which are not copied."""
+    lengths: list[int] = []
+    parts: list[Bytes] = []
+    for meta, body in items:
+        lengths += len(meta), sum(map(len, body))
+        parts += meta, *body
+    return [struct.pack(f"<{len(lengths)}I", *lengths), *parts]
+
+
 def table_of(items: Sequence[tuple[bytes, Bytes]]) -> list[Bytes]:
     """Table, metas and bodies of items that all have a meta."""
     return assemble_all([meta for meta, _ in items], [body for _, body in items])
@@ -54,8 +65,18 @@ def encode_fields(status: int, phrase: str, headers: Mapping[str, str]) -> bytes
     return _pack(status, phrase.encode(), headers)
 
 
-def _pack(status: int, phrase: bytes, headers: Mapping[str, str]) -> bytes:
-    parts = [REPLY_META.pack(ANSWERED, 0, status, len(phrase), len(headers)), phrase]
+def encode_tensors(status: int, headers: Mapping[str, str], tensors: Sequence[tuple[str, RawTensor]]) -> bytes:
+    """The meta of an item that is answered in tensors."""
+    parts = [_pack(status, b"", headers, IN_TENSORS), struct.pack("<H", len(tensors))]
+    for name, tensor in tensors:
+        raw, shape = name.encode(), tensor.shape
+        kind = struct.pack(f"<B{len(shape)}Q", len(shape), *shape) + tensor.datatype.encode()
+        parts += PARAM.pack(len(raw), len(kind), len(tensor.data)), raw, kind
+    return b"".join(parts)
+
+
+def _pack(status: int, phrase: bytes, headers: Mapping[str, str], outcome: int = ANSWERED) -> bytes:
+    parts = [REPLY_META.pack(outcome, 0, status, len(phrase), len(headers)), phrase]
     for name, value in headers.items():
         name_bytes, value_bytes = str(name).encode(), str(value).encode()
         parts += FIELD.pack(len(name_bytes), len(value_bytes)), name_bytes, value_bytes

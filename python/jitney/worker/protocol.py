@@ -21,7 +21,7 @@ HELLO, LOAD, LOADED, LOAD_FAILED, BATCH, REPLY, FAILED, CHUNK, STOP, METRIC, CAN
 CONTROL_KINDS = frozenset((HELLO, LOAD, LOADED, LOAD_FAILED, FAILED, STOP, CANCEL))
 
 HEADER = struct.Struct("<IBBHQ")  # length, kind, flags, count, id
-ITEM_META = struct.Struct("<BBHI")  # id_len, param_count, zero, headers_len
+ITEM_META = struct.Struct("<BBHI")  # id_len, param_count, form, headers_len
 PARAM = struct.Struct("<HHI")  # name_len, content_type_len, value_len
 FIELD = struct.Struct("<HI")  # name_len, value_len of a request or response header
 POSITION = struct.Struct("<H")  # place in the batch, in front of a CHUNK item's meta

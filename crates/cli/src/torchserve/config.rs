@@ -7,8 +7,8 @@ use jitney_engine::PluginPlan;
 use jitney_server::{Cors, ServerConfig};
 
 use jitney_settings::server::{
-    COMPRESS_ANSWERS, DECOMPRESS_REQUESTS, IDLE_TIMEOUT, IO_THREADS, MAX_CONNECTIONS,
-    MAX_REQUEST_SIZE, MODEL_STORE, PYTHON,
+    ALLOW_CLIENT_SHARED_MEMORY, COMPRESS_ANSWERS, DECOMPRESS_REQUESTS, IDLE_TIMEOUT, IO_THREADS,
+    MAX_CONNECTIONS, MAX_REQUEST_SIZE, MODEL_STORE, PYTHON,
 };
 use jitney_settings::torchserve::{
     CORS_ALLOWED_HEADERS, CORS_ALLOWED_METHODS, CORS_ALLOWED_ORIGIN, ENABLE_METRICS_API,
@@ -259,6 +259,7 @@ fn server(
         shutdown_grace: drain.timeout,
         model_api: values.flag(&ENABLE_MODEL_API),
         oip: values.flag(&TS_OPEN_INFERENCE_PROTOCOL),
+        client_shared_memory: values.flag(&ALLOW_CLIENT_SHARED_MEMORY),
         sagemaker: values.flag(&SAGEMAKER),
         cors: Cors {
             origin: values.read(&CORS_ALLOWED_ORIGIN),

@@ -101,6 +101,7 @@ impl RunningPlugins {
             observer: unobserved,
             dir: None,
             fetched: None,
+            declared: None,
         }
     }
 }

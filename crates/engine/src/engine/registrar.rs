@@ -21,6 +21,7 @@ use crate::local::thread::ThreadLauncher;
 use crate::local::whole::WholeModel;
 use crate::local::{LoadedModel, LocalModel, LocalRuntime, LocalSession};
 use crate::model::draft::Draft;
+use crate::model::endpoint_tensors::signature;
 use crate::model::task::Task;
 use crate::model::{Endpoints, Intake, Model, ModelIdentity};
 use crate::observer::Observer;
@@ -334,10 +335,12 @@ impl Registrar {
         let launcher = PythonLauncher::new(python, command, environment, gpus, observer);
         let intake = match package.api {
             Some(api) => {
-                Intake::Defined(Box::new(Endpoints::new(api, &settings, &options.endpoints)))
+                let endpoints = Endpoints::new(api, &settings, &options.endpoints);
+                Intake::Defined(Box::new(endpoints.of_model(&identity.name)))
             }
             None => Intake::Python,
         };
+        let declared = package.tensors.as_ref().and_then(signature);
         Ok(Draft {
             identity,
             settings,
@@ -346,6 +349,7 @@ impl Registrar {
             observer: Arc::clone(&self.observer),
             dir: Some(package.dir),
             fetched: package.downloaded,
+            declared,
         })
     }
 
@@ -395,6 +399,7 @@ impl Registrar {
             observer: Arc::clone(&self.observer),
             dir: None,
             fetched,
+            declared: None,
         })
     }
 

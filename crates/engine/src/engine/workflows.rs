@@ -165,6 +165,7 @@ impl Workflows {
             yaml_json: json!({}),
             downloaded: None,
             api: None,
+            tensors: None,
         };
         let options = RegisterOptions {
             version: Some(FUNCTION_VERSION.to_owned()),

@@ -25,6 +25,7 @@ use super::turns::SequenceTurns;
 use super::warm_up::{Sample, WarmUp};
 use crate::admission::Admission;
 use crate::changes::Changes;
+use crate::local::Signature;
 use crate::observer::{ModelTag, Observer};
 use crate::pool::{Launcher, WorkerPlan, WorkerPool};
 use crate::settings::ModelSettings;
@@ -42,6 +43,8 @@ pub(crate) struct Draft {
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) dir: Option<ModelDir>,
     pub(crate) fetched: Option<FetchedFile>,
+    /// What an archive declares of its tensors.
+    pub(crate) declared: Option<Signature>,
 }
 
 impl Draft {
@@ -114,6 +117,7 @@ impl Draft {
             changes: changes.clone(),
             _dir: self.dir,
             fetched: self.fetched,
+            declared: self.declared,
         });
         (model, task)
     }

@@ -12,10 +12,13 @@ use std::time::Duration;
 use jitney_settings::model::{MAX_BATCH_SIZE, MAX_LATENCY_MS};
 use jitney_settings::{Setting, SettingSource, SettingValue, Values};
 
+use super::endpoint_tensors::EndpointTensors;
 use crate::call::{CallRoute, Input};
+use crate::local::Signature;
 use crate::settings::{EndpointOptions, ModelSettings};
 use crate::sizes::{self, RequestSize, SizeReader};
 use crate::store::Api;
+use crate::tensors::TensorRequest;
 
 /// Endpoints that answer where a request names none; see `Definition.default` in Python.
 const DEFAULTS: [&str; 2] = ["call", "predict"];
@@ -28,6 +31,10 @@ pub(crate) struct Endpoints {
     objectives: Objectives,
     /// By endpoint; none where every request is one item like any other.
     size_readers: Vec<Option<SizeReader>>,
+    /// By endpoint; none of definitions that an older package wrote down.
+    tensors: Vec<Option<EndpointTensors>>,
+    /// The model's name, for sentences about requests that do not fit.
+    model: Box<str>,
 }
 
 /// How one endpoint is served at the moment.
@@ -68,13 +75,21 @@ impl Endpoints {
         let objectives = Objectives::new(&api, settings.latency_max);
         let reader = |name: &String| api.sizes.get(name).cloned().map(SizeReader::new);
         let size_readers = api.endpoints.iter().map(reader).collect();
-        let endpoints = Self { api, told, objectives, size_readers };
+        let tensors = |name: &String| api.tensors.get(name).cloned().and_then(EndpointTensors::new);
+        let tensors = api.endpoints.iter().map(tensors).collect();
+        let endpoints =
+            Self { api, told, objectives, size_readers, tensors, model: Box::default() };
         let declared = endpoints.api.batch_sizes.values().max();
         if declared.is_some_and(|declared| *declared != settings.batch_size) {
             endpoints.apply(&endpoints.all(settings.batch_size));
         }
         options.iter().for_each(|(name, one)| endpoints.grant(name, one, settings));
         endpoints
+    }
+
+    /// The same under this name.
+    pub(crate) fn of_model(self, name: &str) -> Self {
+        Self { model: name.into(), ..self }
     }
 
     /// What was asked of one endpoint before the model was there; one that is gone asks for nothing.
@@ -123,17 +138,62 @@ impl Endpoints {
         self.objectives.get(place)
     }
 
+    /// The tensors of the endpoint that answers where a request names none.
+    pub(crate) fn signature(&self) -> Option<&Signature> {
+        let tensors = self.tensors.get(self.main_index())?.as_ref();
+        tensors.map(|tensors| &tensors.signature)
+    }
+
+    /// Sends a request in tensors that names no endpoint to the first one, where none is the default.
+    pub(crate) fn direct(&self, input: &mut Input) {
+        if input.tensors.is_none() || input.route.endpoint.is_some() {
+            return;
+        }
+        if self.told.len() > 1 && self.default_index().is_none() {
+            input.route.endpoint = self.api.endpoints.first().map(|name| name.as_str().into());
+        }
+    }
+
+    /// Whether the tensors of a request fit its endpoint.
+    pub(crate) fn check(&self, place: Option<usize>, input: &Input) -> Result<(), String> {
+        let Some(request) = &input.tensors else { return Ok(()) };
+        match place.or_else(|| self.default_index()).and_then(|place| self.tensors[place].as_ref())
+        {
+            Some(tensors) => tensors.check(&self.model, request),
+            None => Ok(()),
+        }
+    }
+
     /// How large a request is, as far as that is seen before its worker reads it.
     pub(crate) fn size_of(&self, place: Option<usize>, input: &Input) -> RequestSize {
         let Some(place) = place.or_else(|| self.default_index()) else {
             return RequestSize::default();
         };
+        if let Some(request) = &input.tensors {
+            return self.size_of_tensors(place, request);
+        }
         if input.route.open_inference
             && self.api.batch_sizes.contains_key(&self.api.endpoints[place])
         {
             return RequestSize { items: sizes::open_inference(input), ..RequestSize::default() };
         }
         self.size_readers[place].as_ref().map(|reader| reader.read(input)).unwrap_or_default()
+    }
+
+    fn size_of_tensors(&self, place: usize, request: &TensorRequest) -> RequestSize {
+        let Some(tensors) = &self.tensors[place] else { return RequestSize::default() };
+        let (items, bucket) = (tensors.items(request), tensors.bucket(request));
+        let Some(reader) = &self.size_readers[place] else {
+            return RequestSize { items, bucket, cost: None };
+        };
+        let one = reader.read_tensors(request);
+        // Of several items each has a cost, and their worker calls with as many of them as may be.
+        let many = if bucket.is_none() { items.unwrap_or(1).max(1) } else { 1 };
+        let all = |cost: u64| {
+            cost.max(cost.saturating_mul(u64::from(many)).min(u64::from(self.size(place))))
+        };
+        let both = bucket.map(|shapes| shapes ^ one.bucket.unwrap_or(0).rotate_left(32));
+        RequestSize { items, cost: one.cost.map(all), bucket: both.or(one.bucket) }
     }
 
     /// What a change means, of one endpoint or of all; nothing yet changes.
@@ -203,6 +263,11 @@ impl Endpoints {
             0 => self.api.batch_sizes.get(&self.api.endpoints[place]).copied().unwrap_or(1),
             told => told,
         }
+    }
+
+    /// The endpoint of a request in tensors that names none.
+    fn main_index(&self) -> usize {
+        self.default_index().unwrap_or(0)
     }
 
     fn default_index(&self) -> Option<usize> {

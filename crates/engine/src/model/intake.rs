@@ -14,6 +14,7 @@ use crate::local::{Decoded, LocalModel};
 use crate::pending::Payload;
 use crate::settings::ModelSettings;
 use crate::store::Api;
+use crate::tensors::NamedTensor;
 
 /// The group of requests that must be run alone; each of them fills a batch.
 pub(super) const ALONE: u16 = u16::MAX;
@@ -63,7 +64,9 @@ impl Intake {
                 }
             }
             Self::Defined(endpoints) => {
+                endpoints.direct(&mut input);
                 let place = endpoints.index(&input.route);
+                endpoints.check(place, &input).map_err(CallError::BadInput)?;
                 let objective = endpoints.complete(place, &mut input.route);
                 let size = endpoints.size_of(place, &input);
                 input.parameters.iter_mut().for_each(|parameter| parameter.value.settle());
@@ -118,7 +121,14 @@ impl Intake {
         let too_long = |parameter: &Parameter| {
             parameter.name.len().max(parameter.content_type.len()) > usize::from(u16::MAX)
         };
-        if input.parameters.len() > PARAMETERS_MAX || input.parameters.iter().any(too_long) {
+        let tensors = input.tensors.iter();
+        let names = tensors.clone().flat_map(|it| it.inputs.iter().map(NamedTensor::name));
+        let asked = tensors.flat_map(|it| it.outputs.iter().map(|name| &**name));
+        let count = input.parameters.len() + names.clone().count() + asked.clone().count();
+        if count > PARAMETERS_MAX
+            || input.parameters.iter().any(too_long)
+            || names.chain(asked).any(|name| name.len() > usize::from(u16::MAX))
+        {
             return Err(CallError::BadInput(format!(
                 "a request may have at most {PARAMETERS_MAX} parameters with names of at most {} bytes",
                 u16::MAX
@@ -193,6 +203,7 @@ mod tests {
 
     use super::*;
     use crate::call::{CallRoute, HeaderBlock};
+    use crate::tensors::{Datatype, TensorRequest};
 
     fn group(asked: Option<&str>) -> u16 {
         let endpoints = vec!["one".to_owned(), "two".to_owned()];
@@ -275,6 +286,46 @@ mod tests {
         };
         assert_eq!(items(Some(3), 8), Some((5, 0, 0)), "what is seen counts");
         assert_eq!([items(None, 5), items(None, 4)], [Some((5, 0, 0)), Some((4, 1, ALONE))]);
+    }
+
+    #[test]
+    fn tensors_that_cannot_be_joined_have_groups_of_their_own() {
+        let shop = r#"{"inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, -1], "rows": true,
+            "checked": true}], "items": "rows"}"#;
+        let tensors: Vec<_> = ["shop", "other"]
+            .map(|name| (name.to_owned(), serde_json::from_str(shop).expect("tensors")))
+            .into();
+        let endpoints = vec!["shop".to_owned(), "other".to_owned()];
+        let api = Api { endpoints, tensors: tensors.into_iter().collect(), ..Api::default() };
+        let settings = ModelSettings { batch_size: 8, ..crate::testkit::settings() };
+        let defined = Intake::Defined(Box::new(Endpoints::new(api, &settings, &BTreeMap::new())));
+        let accept = |endpoint: Option<&str>, shape: &[usize]| {
+            let data = vec![0; 4 * shape.iter().product::<usize>()].into();
+            let x = NamedTensor::new("x", Datatype::Fp32, shape, data).expect("fills it");
+            let tensors = TensorRequest { inputs: vec![x], outputs: Vec::new() };
+            let input = Input {
+                id: String::new(),
+                headers: HeaderBlock::new(),
+                route: CallRoute { endpoint: endpoint.map(Into::into), ..CallRoute::default() },
+                parameters: Vec::new(),
+                tensors: Some(Arc::new(tensors)),
+            };
+            defined.accept(input, None, 8)
+        };
+        let accepted = |endpoint, shape: &[usize]| {
+            let accepted = accept(endpoint, shape).ok().expect("fits");
+            (accepted.items, accepted.beyond, accepted.group)
+        };
+        let (items, beyond, group) = accepted(None, &[2, 3]);
+        assert_eq!((items, beyond), (2, 0));
+        assert_eq!(accepted(Some("shop"), &[5, 3]), (5, 0, group), "the first endpoint is meant");
+        assert_ne!(accepted(None, &[2, 4]).2, group);
+        assert_ne!(accepted(Some("other"), &[2, 3]).2, group);
+        assert_eq!(accepted(None, &[20, 3]), (8, 12, ALONE));
+        let wrong = accept(None, &[3]).err();
+        assert!(
+            matches!(wrong, Some(CallError::BadInput(text)) if text.contains("FP32 of shape [3] came"))
+        );
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod alarm;
 mod clock;
 mod closing;
 pub(crate) mod draft;
+pub(crate) mod endpoint_tensors;
 mod endpoints;
 mod exits;
 mod gate;
@@ -82,6 +83,8 @@ pub struct Model {
     /// which a later change sets right.
     pub(crate) worker_target: [AtomicU32; 2],
     pub(crate) changes: Changes,
+    /// What an archive declares of its tensors.
+    pub(crate) declared: Option<Signature>,
     /// The unpacked archive, removed with the model.
     pub(crate) _dir: Option<ModelDir>,
     /// What was downloaded for it, removed when it is unregistered.
@@ -104,11 +107,13 @@ impl Model {
         &self.identity
     }
 
-    /// What it takes and gives, where that is known: of models that run in this process.
+    /// What it takes and gives, where that is known: of models without Python, of definitions (the endpoint
+    /// that answers where a request names none), and of archives that declare it.
     pub fn signature(&self) -> Option<&Signature> {
         match &self.gate.intake {
             Intake::Local(model) => Some(model.signature()),
-            Intake::Python | Intake::Defined(_) => None,
+            Intake::Defined(endpoints) => endpoints.signature(),
+            Intake::Python => self.declared.as_ref(),
         }
     }
 
@@ -117,7 +122,8 @@ impl Model {
     pub fn takes_tensors(&self) -> bool {
         match &self.gate.intake {
             Intake::Local(model) => model.takes_tensors(),
-            Intake::Python | Intake::Defined(_) => false,
+            Intake::Defined(endpoints) => endpoints.signature().is_some(),
+            Intake::Python => false,
         }
     }
 

@@ -6,11 +6,13 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
+use super::tensor_entries;
 use crate::call::{
     DESCRIBE_HEADER, ENDPOINT_HEADER, EXPLAIN_HEADER, FRAME_BYTES_MAX, Input, Operation, Output,
     Parameter, SequenceHeaders, put_header,
 };
 use crate::outcome::{Cause, ItemOutcome, ModelFailure};
+use crate::tensors::NamedTensor;
 
 /// Bytes of every frame's header.
 pub(crate) const HEADER_LEN: usize = 16;
@@ -67,6 +69,8 @@ pub(crate) enum FrameError {
     UnknownOutcome(u8),
     #[error("text in the frame is not UTF-8")]
     NotText,
+    #[error("a tensor in the frame is broken: {0}")]
+    BadTensor(String),
     #[error("the control message does not parse: {0}")]
     BadControl(String),
     #[error("unexpected {0:?} frame")]
@@ -176,9 +180,7 @@ impl<'a> BatchFrame<'a> {
         self.encode_head(out);
         for input in &self.inputs {
             self.encode_meta(input, out);
-            for parameter in &input.parameters {
-                parameter.value.pieces().iter().for_each(|piece| out.put_slice(piece));
-            }
+            values(input).for_each(|piece| out.put_slice(piece));
         }
     }
 
@@ -190,8 +192,7 @@ impl<'a> BatchFrame<'a> {
         for input in &self.inputs {
             self.encode_meta(input, &mut head);
             segments.push(head.split().freeze());
-            let values = input.parameters.iter().flat_map(|parameter| parameter.value.pieces());
-            segments.extend(values.cloned());
+            segments.extend(values(input).cloned());
         }
         segments
     }
@@ -199,7 +200,8 @@ impl<'a> BatchFrame<'a> {
     fn meta_len(&self, input: &Input) -> usize {
         let parameter = |it: &Parameter| 8 + it.name.len() + it.content_type.len();
         let parameters: usize = input.parameters.iter().map(parameter).sum();
-        8 + input.id.len() + self.headers_len(input) + parameters
+        let tensors = input.tensors.as_deref().map_or(0, tensor_entries::length);
+        8 + input.id.len() + self.headers_len(input) + parameters + tensors
     }
 
     fn headers_len(&self, input: &Input) -> usize {
@@ -210,8 +212,10 @@ impl<'a> BatchFrame<'a> {
 
     fn encode_meta(&self, input: &Input, out: &mut BytesMut) {
         out.put_u8(input.id.len() as u8);
-        out.put_u8(input.parameters.len() as u8);
-        out.put_u16_le(0);
+        let tensors = input.tensors.as_deref();
+        let entries = input.parameters.len() + tensors.map_or(0, tensor_entries::count);
+        out.put_u8(entries as u8);
+        out.put_u16_le(u16::from(tensors.is_some()));
         out.put_u32_le(self.headers_len(input) as u32);
         out.put_slice(input.id.as_bytes());
         out.put_slice(input.headers.as_bytes());
@@ -223,6 +227,7 @@ impl<'a> BatchFrame<'a> {
             out.put_slice(parameter.name.as_bytes());
             out.put_slice(parameter.content_type.as_bytes());
         }
+        tensors.into_iter().for_each(|tensors| tensor_entries::encode(tensors, out));
     }
 
     /// What handlers read in headers although the route says it. It follows the client's headers,
@@ -250,6 +255,13 @@ impl<'a> BatchFrame<'a> {
     }
 }
 
+/// The bytes of a request's values, in order.
+fn values(input: &Input) -> impl Iterator<Item = &Bytes> {
+    let parameters = input.parameters.iter().flat_map(|parameter| parameter.value.pieces());
+    let tensors = input.tensors.iter().flat_map(|tensors| &tensors.inputs);
+    parameters.chain(tensors.map(NamedTensor::data))
+}
+
 /// Reads a reply's items. Bodies share the frame's memory.
 pub(crate) fn decode_reply(count: u16, payload: Bytes) -> Result<Vec<ItemOutcome>, FrameError> {
     decode_items(count, payload, decode_item)
@@ -261,7 +273,10 @@ pub(crate) fn decode_chunk(count: u16, payload: Bytes) -> Result<Vec<(usize, Out
         let position = meta.try_get_u16_le().map_err(|_| FrameError::Truncated)?;
         // A piece that failed could only be told as the end of its request, which a reply says.
         let piece = decode_item(meta, body)?.map_err(|_| FrameError::UnknownOutcome(1))?;
-        Ok((usize::from(position), piece))
+        match piece.tensors {
+            Some(_) => Err(FrameError::UnknownOutcome(2)),
+            None => Ok((usize::from(position), piece)),
+        }
     })
 }
 
@@ -293,9 +308,16 @@ fn decode_item(meta: Bytes, body: Bytes) -> Result<ItemOutcome, FrameError> {
     let (phrase_len, header_count) = (meta.u16()?, meta.u16()?);
     let phrase = meta.text(usize::from(phrase_len))?;
     let headers = (0..header_count).map(|_| meta.header()).collect::<Result<_, _>>()?;
+    let answered = Output { status: Some((status, phrase)), headers, ..Output::default() };
+    if outcome == 2 {
+        let tensors = tensor_entries::decode(&mut meta.0, body);
+        let tensors = Some(tensors.map_err(FrameError::BadTensor)?);
+        meta.finish()?;
+        return Ok(Ok(Output { tensors, ..answered }));
+    }
     meta.finish()?;
     match outcome {
-        0 => Ok(Ok(Output { status: Some((status, phrase)), headers, body, tensors: None })),
+        0 => Ok(Ok(Output { body, ..answered })),
         1 => {
             let status = (status != 0).then_some(status);
             let message = String::from_utf8_lossy(&body).into_owned();

@@ -1,6 +1,8 @@
 //! What must hold for every frame, whatever its bytes. `fuzz/` looks for bytes for which it does not;
 //! the tests try those of `fuzz/corpus` again.
 
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
 
 use super::frame::{
@@ -8,6 +10,8 @@ use super::frame::{
     decode_failed, decode_reply,
 };
 use crate::call::{CallRoute, HeaderBlock, Input, Parameter, SequenceHeaders, SequenceRef};
+use crate::outcome::Output;
+use crate::tensors::{Datatype, NamedTensor, TensorRequest};
 
 /// Reads the bytes as a frame of a worker, and builds a frame for a worker from them.
 pub fn worker_frames(bytes: &[u8]) {
@@ -30,19 +34,21 @@ fn read(bytes: &[u8]) {
             if let Ok(items) = decode_reply(header.count, payload.clone()) {
                 assert_eq!(items.len(), count);
                 let held = items.iter().map(|item| match item {
-                    Ok(output) => output.body.len(),
+                    Ok(output) => values(output).map(Bytes::len).sum(),
                     Err(_) => 0,
                 });
                 assert!(held.sum::<usize>() + 8 * count <= payload.len());
-                for output in items.iter().flatten().filter(|output| !output.body.is_empty()) {
-                    assert!(payload.as_ptr_range().contains(&output.body.as_ptr()), "a copy");
+                let values = items.iter().flatten().flat_map(values);
+                for value in values.filter(|value| !value.is_empty()) {
+                    assert!(payload.as_ptr_range().contains(&value.as_ptr()), "a copy");
                 }
             }
         }
         FrameKind::Chunk => {
             if let Ok(pieces) = decode_chunk(header.count, payload.clone()) {
                 assert_eq!(pieces.len(), count);
-                let held: usize = pieces.iter().map(|(_, piece)| piece.body.len()).sum();
+                let held = pieces.iter().flat_map(|(_, piece)| values(piece)).map(Bytes::len);
+                let held: usize = held.sum();
                 assert!(held + 8 * count <= payload.len());
             }
         }
@@ -62,6 +68,12 @@ fn read(bytes: &[u8]) {
             }
         }
     }
+}
+
+/// What an answer holds.
+fn values(output: &Output) -> impl Iterator<Item = &Bytes> {
+    let tensors = output.tensors.iter().flatten().map(NamedTensor::data);
+    std::iter::once(&output.body).chain(tensors)
 }
 
 /// A batch is as long as it says, and the same whether it is written in one piece or in several.
@@ -108,8 +120,22 @@ fn input(bytes: &[u8]) -> Input {
             batch_size: values.len() as u32,
             ..CallRoute::default()
         },
-        parameters: values.chunks(11).take(255).map(parameter).collect(),
-        tensors: None,
+        parameters: values.chunks(11).take(100).map(parameter).collect(),
+        tensors: head.first().filter(|first| *first % 3 == 0).map(|_| Arc::new(tensors(values))),
+    }
+}
+
+/// Any bytes as tensors.
+fn tensors(values: &[u8]) -> TensorRequest {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let tensor = |value: &[u8]| {
+        let data = Bytes::copy_from_slice(value);
+        let shape = [1, value.len()];
+        NamedTensor::new(text(value), Datatype::Uint8, shape, data).expect("fills its shape")
+    };
+    TensorRequest {
+        inputs: values.chunks(13).take(100).map(tensor).collect(),
+        outputs: values.chunks(29).take(50).map(|name| text(name).into()).collect(),
     }
 }
 

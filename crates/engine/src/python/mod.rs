@@ -14,6 +14,7 @@ mod launcher;
 mod listener;
 mod output;
 mod socket;
+mod tensor_entries;
 mod worker;
 mod workers;
 

@@ -1,5 +1,7 @@
 //! The byte vectors of `protocol/vectors.json`, which the Python side tests too, and raw noise.
 
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -10,6 +12,7 @@ use super::frame::{
 };
 use crate::call::{CallRoute, HeaderBlock, Input, Parameter, SequenceHeaders, SequenceRef};
 use crate::outcome::{Cause, ItemOutcome};
+use crate::tensors::{Datatype, NamedTensor, TensorRequest};
 
 fn vectors(which: &str) -> Vec<Value> {
     let text = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../protocol/vectors.json"));
@@ -54,7 +57,24 @@ fn input(item: &Value) -> Input {
         value: hex(&parameter["value_hex"]).into(),
     };
     let parameters = item["params"].as_array().unwrap().iter().map(parameter).collect();
-    Input { id: text(&item["id"]), headers, route, parameters, tensors: None }
+    let tensors = item.get("tensors").map(|_| Arc::new(request(item)));
+    Input { id: text(&item["id"]), headers, route, parameters, tensors }
+}
+
+fn request(item: &Value) -> TensorRequest {
+    let outputs = item["outputs"].as_array().unwrap().iter().map(|name| text(name).into());
+    TensorRequest {
+        inputs: item["tensors"].as_array().unwrap().iter().map(tensor).collect(),
+        outputs: outputs.collect(),
+    }
+}
+
+fn tensor(tensor: &Value) -> NamedTensor {
+    let sizes = tensor["shape"].as_array().unwrap().iter();
+    let shape: Vec<usize> = sizes.map(|size| size.as_u64().unwrap() as usize).collect();
+    let datatype = Datatype::parse(tensor["datatype"].as_str().unwrap()).unwrap();
+    let data = hex(&tensor["value_hex"]).into();
+    NamedTensor::new(text(&tensor["name"]), datatype, shape, data).unwrap()
 }
 
 #[test]
@@ -92,12 +112,17 @@ fn replies_are_decoded_as_the_vectors_say() {
 fn assert_item(item: &ItemOutcome, expected: &Value) {
     match item {
         Ok(output) => {
-            assert_eq!(expected["outcome"], 0);
+            let tensors = expected.get("tensors").map(|tensors| {
+                tensors.as_array().unwrap().iter().map(tensor).collect::<Box<[_]>>()
+            });
+            assert_eq!(expected["outcome"], if tensors.is_some() { 2 } else { 0 });
+            assert_eq!(output.tensors, tensors);
             let (status, phrase) = output.status.clone().unwrap_or((200, String::new()));
             assert_eq!((status, phrase), (number(&expected["status"]), text(&expected["phrase"])));
             let headers = serde_json::to_value(&output.headers).unwrap();
             assert_eq!(headers, expected["headers"]);
-            assert_eq!(output.body, hex(&expected["body_hex"]));
+            let body = output.tensors.is_none().then(|| hex(&expected["body_hex"]));
+            assert_eq!(output.body, body.unwrap_or_default());
         }
         Err(failure) => {
             assert_eq!(expected["outcome"], 1);

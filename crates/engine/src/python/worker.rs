@@ -121,7 +121,7 @@ pub(crate) async fn next_frame(
 
 /// TorchServe closes the worker for this; here only the request fails.
 fn reject_large(item: &mut ItemOutcome, max: u64) {
-    let bytes = item.as_ref().map_or(0, |output| output.body.len() as u64);
+    let bytes = item.as_ref().map_or(0, |output| output.bytes() as u64);
     if bytes > max {
         let message = format!("The response has {bytes} bytes, more than max_response_size={max}.");
         *item = Err(ModelFailure { cause: Cause::TooLarge, status: None, message });

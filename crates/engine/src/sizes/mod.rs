@@ -17,6 +17,7 @@ use self::json::{JsonReader, characters};
 use self::values::ArgumentName;
 use crate::call::{CALL_PARAMETER, Input, Parameter, ValueBytes};
 use crate::store::{RequestSizes, SizeExpression, SizeFactor, SizedParam, ValueForm};
+use crate::tensors::{self, Datatype, TensorRequest};
 
 /// The parameter that holds a plain body.
 const BODY: &str = "body";
@@ -70,6 +71,33 @@ impl SizeReader {
         let value = |it: &Option<SizeExpression>| it.as_ref().map(|it| evaluate(it, &extents));
         RequestSize {
             items: self.items(&extents),
+            cost: value(&self.sizes.cost).map(|cost| cost.max(1)),
+            bucket: value(&self.sizes.bucket),
+        }
+    }
+
+    /// The cost and the bucket of a request in tensors. Of texts the longest counts; of other elements
+    /// what lies behind the first dimension, since that only counts them.
+    pub(crate) fn read_tensors(&self, request: &TensorRequest) -> RequestSize {
+        let extent = |param: &SizedParam| {
+            let tensor = request.inputs.iter().find(|tensor| *tensor.name() == *param.name)?;
+            let sizes = tensor.shape().iter().map(|size| *size as u64);
+            Some(match (holds_rows(param.form), tensor.datatype()) {
+                (true, _) => Extent::of_array(sizes),
+                (false, Datatype::Bytes) => {
+                    let lengths = tensors::strings(tensor.data()).map(|it| match param.form {
+                        ValueForm::Bytes => it.len() as u64,
+                        _ => characters(it),
+                    });
+                    Extent::of_length(lengths.max().unwrap_or(0))
+                }
+                (false, _) => Extent::of_array(sizes.skip(1)),
+            })
+        };
+        let extents: Vec<_> = self.sizes.params.iter().map(extent).collect();
+        let value = |it: &Option<SizeExpression>| it.as_ref().map(|it| evaluate(it, &extents));
+        RequestSize {
+            items: None,
             cost: value(&self.sizes.cost).map(|cost| cost.max(1)),
             bucket: value(&self.sizes.bucket),
         }

@@ -2,18 +2,19 @@
 //!
 //! tonic reserves memory for the length that a message claims. Here a message that comes in pieces is
 //! collected first, and takes its share of the server's memory as it comes; a client that is too slow loses
-//! it. Messages that came whole pass as they are.
+//! it. Messages that came whole pass as they are, and compressed ones inflated.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BufMut as _, Bytes, BytesMut};
 use hyper::body::{Body, Frame, Incoming};
 use jitney_engine::admission::{Admission, CutReason};
 use tonic::Status;
 
+use super::compression::{InflatingMessage, MessageEncoding};
 use crate::body::GrowingBody;
 use crate::errors::Problem;
 
@@ -28,19 +29,54 @@ pub(super) struct MessageBody {
     ready: VecDeque<Bytes>,
     /// What was looked at and comes first.
     seen: Option<MessageFrame>,
+    /// A compressed message that is being inflated.
+    inflating: Option<InflatingMessage>,
 }
 
 /// The end, or what comes next.
 type MessageFrame = Option<Result<Frame<Bytes>, Status>>;
 
 impl MessageBody {
-    pub(super) fn new(body: Incoming, admission: &Arc<Admission>, limit: usize) -> Self {
+    pub(super) fn new(
+        body: Incoming,
+        admission: &Arc<Admission>,
+        limit: usize,
+        encoding: Option<MessageEncoding>,
+    ) -> Self {
         let messages = MessageCollector {
+            encoding,
             admission: Arc::clone(admission),
             limit: limit.min(usize::try_from(admission.bodies_max()).unwrap_or(usize::MAX)),
             state: MessageState::Head(BytesMut::new()),
         };
-        Self { body, messages, ready: VecDeque::new(), seen: None }
+        Self { body, messages, ready: VecDeque::new(), seen: None, inflating: None }
+    }
+
+    /// How its messages may be compressed.
+    pub(super) fn encoding(&self) -> Option<MessageEncoding> {
+        self.messages.encoding
+    }
+
+    /// What is ready to be read, inflated where it is compressed. Inflating lets others have their turn.
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Status>> {
+        loop {
+            if let Some(message) = &mut self.inflating {
+                if !message.step()? {
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                if let Some(message) = self.inflating.take().map(InflatingMessage::finish) {
+                    let head = head(message.len())?;
+                    self.ready.push_front(message);
+                    return Poll::Ready(Ok(Some(head)));
+                }
+            }
+            let Some(bytes) = self.ready.pop_front() else { return Poll::Ready(Ok(None)) };
+            self.inflating = self.messages.inflate(&bytes, &mut self.ready)?;
+            if self.inflating.is_none() {
+                return Poll::Ready(Ok(Some(bytes)));
+            }
+        }
     }
 
     /// The only message, if all of it is here, not compressed, and `read` can read it. Otherwise it is left
@@ -78,7 +114,7 @@ impl Body for MessageBody {
             return Poll::Ready(seen);
         }
         loop {
-            if let Some(bytes) = this.ready.pop_front() {
+            if let Some(bytes) = ready!(this.poll_ready(context))? {
                 return Poll::Ready(Some(Ok(Frame::data(bytes))));
             }
             if let Poll::Ready(reason) = this.messages.poll_cut(context) {
@@ -111,6 +147,7 @@ impl Body for MessageBody {
     fn is_end_stream(&self) -> bool {
         self.seen.is_none()
             && self.ready.is_empty()
+            && self.inflating.is_none()
             && self.messages.is_between()
             && self.body.is_end_stream()
     }
@@ -121,6 +158,8 @@ struct MessageCollector {
     admission: Arc<Admission>,
     /// The longest message; tonic rejects a longer one when it sees its head.
     limit: usize,
+    /// How messages may be compressed. Then each is passed by itself, after its head.
+    encoding: Option<MessageEncoding>,
     state: MessageState,
 }
 
@@ -145,7 +184,25 @@ impl MessageCollector {
     /// Whether these bytes are whole messages.
     fn passes(&self, data: &[u8]) -> bool {
         let between = matches!(&self.state, MessageState::Head(head) if head.is_empty());
-        between && whole_messages(data, self.limit) == data.len()
+        between && self.whole_messages(data) == data.len()
+    }
+
+    /// Bytes at the front that are whole messages and can be passed as they are.
+    fn whole_messages(&self, data: &[u8]) -> usize {
+        if self.encoding.is_some() { 0 } else { whole_messages(data, self.limit) }
+    }
+
+    /// Begins to inflate the message after this head, if it is compressed.
+    fn inflate(
+        &self,
+        head: &Bytes,
+        ready: &mut VecDeque<Bytes>,
+    ) -> Result<Option<InflatingMessage>, Status> {
+        let Some(encoding) = self.encoding.filter(|_| head.len() == HEAD && head[0] == 1) else {
+            return Ok(None);
+        };
+        let Some(message) = ready.pop_front() else { return Ok(None) };
+        InflatingMessage::new(encoding, message, &self.admission, self.limit).map(Some)
     }
 
     fn poll_cut(&self, context: &mut Context<'_>) -> Poll<CutReason> {
@@ -180,7 +237,7 @@ impl MessageCollector {
                     }
                 }
                 MessageState::Head(part) if part.is_empty() => {
-                    let whole = whole_messages(&data, self.limit);
+                    let whole = self.whole_messages(&data);
                     if whole > 0 {
                         out.push_back(data.split_to(whole));
                     }
@@ -220,6 +277,15 @@ impl MessageCollector {
     }
 }
 
+/// The head of a message that is not compressed.
+fn head(length: usize) -> Result<Bytes, Status> {
+    let length = u32::try_from(length).map_err(|_| Status::internal("A message is too long."))?;
+    let mut head = BytesMut::with_capacity(HEAD);
+    head.put_u8(0);
+    head.put_u32(length);
+    Ok(head.freeze())
+}
+
 /// The length that a message's head says, if the head is here.
 fn length(data: &[u8]) -> Option<usize> {
     let mut rest = data.get(1..HEAD)?;
@@ -246,7 +312,7 @@ mod tests {
     fn collector(bytes: u64) -> MessageCollector {
         let limits = AdmissionLimits { bytes, ..AdmissionLimits::default() };
         let state = MessageState::Head(BytesMut::new());
-        MessageCollector { admission: Admission::new(limits), limit: 1000, state }
+        MessageCollector { admission: Admission::new(limits), limit: 1000, encoding: None, state }
     }
 
     fn message(length: usize) -> Vec<u8> {

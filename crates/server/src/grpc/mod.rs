@@ -2,6 +2,7 @@
 //! translates.
 
 mod call_log;
+mod compression;
 mod connection;
 mod health;
 mod inference;

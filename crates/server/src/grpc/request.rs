@@ -48,7 +48,7 @@ pub(super) struct GrpcRequest {
     pub(super) caller: GrpcCaller,
     metadata: HeaderMap,
     /// The message's memory while a plugin is asked about it.
-    held: Option<HeldBytes>,
+    pub(super) held: Option<HeldBytes>,
 }
 
 /// What a service asks of a model.
@@ -131,13 +131,24 @@ impl GrpcRequest {
         model: &Arc<Model>,
         call: ModelCall<'_>,
     ) -> Result<Answer, Problem> {
+        let held = self.held.take();
+        let request = InferenceRequest { held, ..self.call(model, call)? };
+        service.predict(model, request).await
+    }
+
+    /// The request for the inference service.
+    pub(super) fn call<'a>(
+        &self,
+        model: &Model,
+        call: ModelCall<'a>,
+    ) -> Result<InferenceRequest<'a>, Problem> {
         let ModelCall { target, parameters, open_inference, sequence } = call;
         let headers = headers(&self.metadata);
         let sequence = sequence.filter(|sequence| !sequence.id.is_empty()).map(Box::new);
         let named = || request_options::sequence(&self.metadata, &*model.sequence_headers()?);
         let sequence = sequence.or_else(named);
         let route = CallRoute { open_inference, sequence, ..CallRoute::default() };
-        let request = InferenceRequest {
+        Ok(InferenceRequest {
             target,
             input: Input {
                 id: self.caller.id.text().to_owned(),
@@ -149,9 +160,8 @@ impl GrpcRequest {
             options: self.options()?,
             origin: self.caller.origin(),
             wait_for_queue: false,
-            held: self.held.take(),
-        };
-        service.predict(model, request).await
+            held: None,
+        })
     }
 
     /// The options of the metadata; the earlier of gRPC's own deadline and ours counts.

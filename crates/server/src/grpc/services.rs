@@ -24,6 +24,7 @@ use tonic_reflection::server::{Builder, Error};
 use tower_service::Service;
 
 use super::call_log::{CallBody, CallLog, LoggedBody};
+use super::compression::{MessageEncoding, choose_answer};
 use super::message_body::MessageBody;
 use super::request::GrpcCaller;
 use super::{health, inference, management, oip, status, unary};
@@ -50,9 +51,19 @@ pub(crate) struct GrpcServices {
 struct GrpcService {
     name: &'static str,
     gate: Gate,
+    /// Its methods that the management key opens, wherever the service is.
+    managing: &'static [&'static str],
     /// What its calls do; nothing where each message has to be asked about.
     operation: Option<GuardedOperation>,
     answer: ServiceFn,
+}
+
+impl GrpcService {
+    /// What opens one of its methods.
+    fn gate_of(&self, path: &str) -> Gate {
+        let manages = || self.managing.iter().any(|method| path.ends_with(method));
+        if !self.managing.is_empty() && manages() { Gate::Management } else { self.gate }
+    }
 }
 
 impl GrpcServices {
@@ -65,22 +76,31 @@ impl GrpcServices {
             services: Vec::new(),
         };
         let limit = usize::try_from(state.config.max_request_bytes).unwrap_or(usize::MAX);
+        // Each service has a type of its own, and no trait has these methods.
+        macro_rules! tuned {
+            ($service:expr) => {
+                MessageEncoding::ALL
+                    .into_iter()
+                    .fold($service.max_decoding_message_size(limit), |it, e| it.send_compressed(e))
+            };
+        }
         if apis.inference {
             let service = inference::TorchServeInference::new(Arc::clone(state));
             let service = InferenceApIsServiceServer::new(service);
-            services.add(Gate::Inference, service.max_decoding_message_size(limit));
+            services.add(Gate::Inference, tuned!(service));
         }
         if apis.inference && apis.oip {
             let service = Arc::new(oip::OpenInferenceService::new(Arc::clone(state)));
             let ours = openinference::GrpcInferenceServiceServer::from_arc(Arc::clone(&service));
-            services.add(Gate::Inference, ours.max_decoding_message_size(limit));
+            services.add(Gate::Inference, tuned!(ours));
             let original = kserve::GrpcInferenceServiceServer::from_arc(service);
-            services.add(Gate::Inference, original.max_decoding_message_size(limit));
+            services.add(Gate::Inference, tuned!(original));
+            services.manage(&["RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload"]);
         }
         if apis.management {
             let service = management::TorchServeManagement::new(Arc::clone(state));
             let service = ManagementApIsServiceServer::new(service);
-            services.add(Gate::Management, service.max_decoding_message_size(limit));
+            services.add(Gate::Management, tuned!(service));
         }
         let names: Vec<_> = services.services.iter().map(|service| service.name).collect();
         let health = health::HealthService::new(Arc::clone(&state.engine), names.clone());
@@ -119,7 +139,14 @@ impl GrpcServices {
     {
         let service = move |request| Box::pin(service.clone().call(request)) as Answering;
         let (name, answer) = (S::NAME, Box::new(service));
-        self.services.push(GrpcService { name, gate, operation: None, answer });
+        self.services.push(GrpcService { name, gate, managing: &[], operation: None, answer });
+    }
+
+    /// Says which methods of the service that was added last need the management key.
+    fn manage(&mut self, methods: &'static [&'static str]) {
+        if let Some(added) = self.services.last_mut() {
+            added.managing = methods;
+        }
     }
 
     /// Adds a service whose calls all do the same, for no model.
@@ -147,7 +174,10 @@ impl GrpcServices {
         let response = match self.find(request.uri().path()) {
             None => failed(status::unknown_service(request.uri().path())),
             Some(service) => match self.admit(service, peer, caller, &mut request).await {
-                Ok(()) => self.call(service, self.by_message(request)).await?,
+                Ok(()) => match self.by_message(request) {
+                    Ok(request) => self.call(service, request).await?,
+                    Err(status) => failed(status),
+                },
                 Err(closed) => failed(closed.into()),
             },
         };
@@ -163,14 +193,19 @@ impl GrpcServices {
             Some(message) => {
                 unary::answer(&self.state, request, message).await.unwrap_or_else(failed)
             }
-            None => (service.answer)(request).await?.map(CallBody::Tonic),
+            None => {
+                choose_answer(request.body().encoding(), request.headers_mut());
+                (service.answer)(request).await?.map(CallBody::Tonic)
+            }
         })
     }
 
     /// The request with a body that takes its memory as it comes.
-    fn by_message(&self, request: Request<Incoming>) -> Request<MessageBody> {
+    fn by_message(&self, mut request: Request<Incoming>) -> Result<Request<MessageBody>, Status> {
         let limit = usize::try_from(self.state.config.max_request_bytes).unwrap_or(usize::MAX);
-        request.map(|body| MessageBody::new(body, self.state.engine.admission(), limit))
+        let encoding = MessageEncoding::take(request.headers_mut())?;
+        let admission = self.state.engine.admission();
+        Ok(request.map(|body| MessageBody::new(body, admission, limit, encoding)))
     }
 
     /// Keeps web pages away from management, checks the token, if the server asks for one, then asks the
@@ -184,14 +219,15 @@ impl GrpcServices {
         request: &mut Request<Incoming>,
     ) -> Result<(), Problem> {
         let config = &self.state.config;
-        if service.gate == Gate::Management {
+        let path = request.uri().path();
+        let gate = service.gate_of(path);
+        if gate == Gate::Management {
             self.browsers.check(request.headers(), true, config.cors.origin.as_deref())?;
         }
-        let path = request.uri().path();
         let open = || self.open_health && Gate::is_grpc_health(path);
         if let Some(tokens) = config.tokens.as_ref().filter(|_| !open()) {
             let authorization = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
-            tokens.admit(service.gate, authorization)?;
+            tokens.admit(gate, authorization)?;
         }
         if let Some(plugins) = config.plugins.as_ref().filter(|plugins| plugins.guarded()) {
             let guard = call_guard(plugins, service, peer, &caller, request);

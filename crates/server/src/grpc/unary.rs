@@ -22,7 +22,7 @@ const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
 /// The message of such a prediction.
 pub(super) async fn message(request: &mut Request<MessageBody>) -> Option<PredictionsRequest> {
-    if request.uri().path() != PREDICTIONS || request.headers().contains_key("grpc-encoding") {
+    if request.uri().path() != PREDICTIONS || request.body().encoding().is_some() {
         return None;
     }
     let read = |bytes: &Bytes| PredictionsRequest::decode(bytes.clone()).ok();

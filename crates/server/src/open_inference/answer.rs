@@ -9,6 +9,9 @@ use serde::Serialize;
 use super::classification;
 use super::elements::{BytesForm, JsonList};
 use super::request::{OpenInferenceRequest, ParameterMap, RequestedOutput};
+use super::shared::SharedOutputs;
+use super::shared_location::REGION;
+use crate::errors::Problem;
 
 /// An answer in the terms of no transport.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,6 +28,13 @@ pub(crate) struct OpenInferenceAnswer {
 pub(crate) struct AnswerTensor {
     pub(crate) tensor: NamedTensor,
     pub(crate) parameters: ParameterMap,
+}
+
+impl AnswerTensor {
+    /// Whether it lies in shared memory.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.parameters.contains_key(REGION)
+    }
 }
 
 impl From<NamedTensor> for AnswerTensor {
@@ -83,6 +93,22 @@ impl OpenInferenceAnswer {
         Ok(self)
     }
 
+    /// Writes outputs into shared memory where the request wants them there.
+    ///
+    /// # Errors
+    /// One does not fit, or the memory is gone.
+    pub(crate) fn share(&mut self, shared: &SharedOutputs) -> Result<(), Problem> {
+        if shared.is_empty() {
+            return Ok(());
+        }
+        for AnswerTensor { tensor, parameters } in &mut self.outputs {
+            if let Some(place) = shared.write(tensor)? {
+                parameters.extend(place.clone());
+            }
+        }
+        Ok(())
+    }
+
     /// Whether the client asked for this output raw.
     fn is_binary(request: &OpenInferenceRequest, name: &str) -> bool {
         let asked = request.outputs.iter().find(|output| output.name == name);
@@ -101,7 +127,9 @@ impl OpenInferenceAnswer {
         let outputs = self.outputs.iter().map(|output| {
             let AnswerTensor { tensor, parameters } = output;
             let mut parameters = parameters.clone();
-            let data = if Self::is_binary(request, tensor.name()) {
+            let data = if output.is_shared() {
+                None
+            } else if Self::is_binary(request, tensor.name()) {
                 raw.push(tensor.data());
                 parameters.insert("binary_data_size".to_owned(), tensor.data().len().into());
                 None

@@ -6,6 +6,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod archive;
+pub(crate) mod bodies;
 mod check;
 mod classification;
 pub(crate) mod elements;
@@ -13,4 +14,6 @@ pub(crate) mod elements;
 pub(crate) mod fuzzing;
 pub(crate) mod metadata;
 pub(crate) mod request;
+pub(crate) mod shared;
+pub(crate) mod shared_location;
 pub(crate) mod statistics;

@@ -12,7 +12,9 @@ use tokio::time::{Duration, Instant};
 
 use super::check;
 use super::elements;
+use super::shared_location::{REGION, SharedLocation};
 use crate::request_options::RequestOptions;
+use crate::shared_memory::SharedReader;
 
 /// Parameters of a request, a tensor or an answer: texts, numbers and truth values by name.
 pub(crate) type ParameterMap = Map<String, Value>;
@@ -76,9 +78,15 @@ impl OpenInferenceRequest {
     /// Whether the answer may be nothing but the JSON that a handler gives.
     pub(crate) fn is_plain(&self) -> bool {
         let plain = |output: &RequestedOutput| {
-            output.binary() != Some(true) && !output.parameters.contains_key("classification")
+            output.binary() != Some(true)
+                && !["classification", REGION].iter().any(|it| output.parameters.contains_key(*it))
         };
         !self.binary_output() && self.outputs.iter().all(plain)
+    }
+
+    /// Whether inputs of it lie in shared memory.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.inputs.iter().any(|input| input.parameters.contains_key(REGION))
     }
 
     /// What the model gets: every input checked against what the model takes, in the type that it
@@ -88,8 +96,8 @@ impl OpenInferenceRequest {
     /// A sentence that names the model, what it takes and what came.
     pub(crate) fn tensors(&self, model: &Model) -> Result<TensorRequest, String> {
         let outputs = self.outputs.iter().map(|output| output.name.as_str().into()).collect();
-        let checked = model.signature().filter(|_| self.endpoint(model).is_none());
-        let Some(signature) = checked else {
+        // A definition's endpoints differ in what they take; the engine checks it.
+        let Some(signature) = model.signature().filter(|_| model.api().is_none()) else {
             let inputs = self.inputs.iter().map(|input| input.tensor.clone()).collect();
             return Ok(TensorRequest { inputs, outputs });
         };
@@ -182,25 +190,6 @@ struct RequestedOutputJson {
     parameters: Option<ParameterMap>,
 }
 
-/// Where tensors lie that a client wrote into memory that it shares with the server.
-pub(crate) trait SharedTensors {
-    /// So many bytes of a region.
-    ///
-    /// # Errors
-    /// A sentence when there is no such region or it is shorter.
-    fn read(&self, region: &str, offset: u64, bytes: u64) -> Result<Bytes, String>;
-}
-
-/// A server that shares no memory with anybody.
-#[derive(Debug)]
-pub(crate) struct NoSharedTensors;
-
-impl SharedTensors for NoSharedTensors {
-    fn read(&self, region: &str, _: u64, _: u64) -> Result<Bytes, String> {
-        Err(format!("Shared memory region {region:?} is not registered with this server."))
-    }
-}
-
 /// Reads a body of REST: JSON, of which `json_length` says where raw tensors follow it.
 ///
 /// # Errors
@@ -208,7 +197,7 @@ impl SharedTensors for NoSharedTensors {
 pub(crate) fn read(
     body: &Bytes,
     json_length: Option<usize>,
-    shared: &dyn SharedTensors,
+    shared: &mut SharedReader<'_>,
 ) -> Result<OpenInferenceRequest, String> {
     let end = json_length.unwrap_or(body.len());
     let json = body.get(..end).ok_or_else(|| {
@@ -262,26 +251,23 @@ impl RawTensors<'_> {
 fn tensor(
     input: InputJson<'_>,
     raw: &mut RawTensors<'_>,
-    shared: &dyn SharedTensors,
+    shared: &mut SharedReader<'_>,
 ) -> Result<RequestTensor, String> {
     let InputJson { name, shape, datatype, parameters, data } = input;
     let parameters = parameters.unwrap_or_default();
     let datatype = Datatype::parse(&datatype).ok_or_else(|| unknown_datatype(&datatype))?;
     let shape = sizes(&shape)?;
-    let whole = |name: &str| match parameters.get(name) {
-        None => Ok(None),
-        Some(value) => {
-            value.as_u64().map(Some).ok_or_else(|| format!("{name} must be a whole number"))
+    let size = match parameters.get("binary_data_size") {
+        None => None,
+        Some(size) => {
+            Some(size.as_u64().ok_or("binary_data_size must be a whole number".to_owned())?)
         }
     };
-    let region = parameters.get("shared_memory_region").and_then(Value::as_str);
-    let tensor = match (whole("binary_data_size")?, region, data) {
+    let tensor = match (size, SharedLocation::of(&parameters)?, data) {
         (Some(bytes), None, None) => NamedTensor::new(name, datatype, shape, raw.take(bytes)?)?,
-        (None, Some(region), None) => {
-            let offset = whole("shared_memory_offset")?.unwrap_or(0);
-            let bytes = whole("shared_memory_byte_size")?
-                .ok_or("shared_memory_byte_size goes with shared_memory_region")?;
-            NamedTensor::new(name, datatype, shape, shared.read(region, offset, bytes)?)?
+        (None, Some(SharedLocation { region, offset, size }), None) => {
+            let data = shared.read(region, offset, size).map_err(|problem| problem.message)?;
+            NamedTensor::new(name, datatype, shape, data)?
         }
         (None, None, Some(data)) => from_json(name, datatype, shape, data)?,
         (None, None, None) => return Err("it has no data".to_owned()),

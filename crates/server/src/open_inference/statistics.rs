@@ -5,9 +5,12 @@
 
 use std::time::SystemTime;
 
-use jitney_engine::{BatchTotals, Model};
+use jitney_engine::error::LookupError;
+use jitney_engine::{BatchTotals, Engine, Model};
 use serde::Serialize;
 use tokio::time::Instant;
+
+use crate::route::ModelRef;
 
 /// How often something was done, and the nanoseconds that it took altogether.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -55,8 +58,32 @@ pub(crate) struct ModelStatistics {
     pub(crate) memory_usage: [u64; 0],
 }
 
+/// The statistics of a version, of all versions of a model, or of all models.
+///
+/// # Errors
+/// There is no such model or version.
+pub(crate) fn of(
+    engine: &Engine,
+    target: Option<ModelRef<'_>>,
+) -> Result<Vec<ModelStatistics>, LookupError> {
+    let mut models = Vec::new();
+    match target {
+        Some(ModelRef { model, version: Some(version) }) => {
+            models.push(engine.model(model, Some(version))?);
+        }
+        Some(ModelRef { model, version: None }) => models = engine.versions(model)?,
+        None => {
+            for model in engine.models() {
+                // A model that has gone meanwhile has no statistics.
+                models.extend(engine.versions(model.name()).unwrap_or_default());
+            }
+        }
+    }
+    Ok(models.iter().map(|model| ModelStatistics::of(model)).collect())
+}
+
 impl ModelStatistics {
-    pub(crate) fn of(model: &Model) -> Self {
+    fn of(model: &Model) -> Self {
         let (statistics, counters) = (model.statistics(), model.status().counters);
         let (total, measures) = (statistics.total(), model.measures());
         let requests = total.answered_requests;

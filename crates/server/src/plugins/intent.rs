@@ -48,6 +48,8 @@ pub(crate) enum GuardedOperation {
     UnregisterWorkflow,
     /// A new key in place of an old one.
     RenewToken,
+    /// Memory that clients share with the server: what is registered, more of it, less of it.
+    ShareMemory,
     /// A path that a plugin answers.
     Endpoint,
     /// The descriptions of gRPC's services.
@@ -129,6 +131,9 @@ impl<'a> Intent<'a> {
             Route::OpenInference(OpenInferenceRoute::ModelReady(target)) => {
                 to_model(GuardedOperation::Ready, target)
             }
+            Route::OpenInference(OpenInferenceRoute::SharedMemory(_)) => {
+                Self::plain(GuardedOperation::ShareMemory)
+            }
             Route::ExecutionParameters
             | Route::ModelNames
             | Route::OipVersions
@@ -136,7 +141,6 @@ impl<'a> Intent<'a> {
                 OpenInferenceRoute::Server
                 | OpenInferenceRoute::TraceSettings { .. }
                 | OpenInferenceRoute::LogSettings { .. }
-                | OpenInferenceRoute::SharedMemory(_)
                 | OpenInferenceRoute::Infer(_)
                 | OpenInferenceRoute::WrongMethod
                 | OpenInferenceRoute::Unknown,

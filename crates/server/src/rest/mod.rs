@@ -20,6 +20,7 @@ mod plain;
 mod plugins;
 mod repository;
 mod service;
+mod shared_memory;
 mod v1;
 
 pub(crate) use context::ConnectionContext;

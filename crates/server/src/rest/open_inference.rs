@@ -1,8 +1,6 @@
 //! The Open Inference Protocol over HTTP: JSON, and tensors as they are behind it.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_TYPE;
@@ -19,12 +17,15 @@ use crate::errors::{ErrorCode, Problem};
 use crate::inference::{InferenceRequest, failure};
 use crate::open_inference::answer::OpenInferenceAnswer;
 use crate::open_inference::archive;
+use crate::open_inference::bodies;
 use crate::open_inference::elements::BytesForm;
 use crate::open_inference::metadata::{self, ModelConfiguration};
-use crate::open_inference::request::{self, NoSharedTensors, OpenInferenceRequest};
-use crate::open_inference::statistics::ModelStatistics;
+use crate::open_inference::request::{self, OpenInferenceRequest};
+use crate::open_inference::shared::SharedOutputs;
+use crate::open_inference::statistics;
 use crate::respond::{self, HttpResult};
-use crate::route::{ModelRef, OpenInferenceRoute, PredictRoute, SharedMemoryAction};
+use crate::route::{ModelRef, OpenInferenceRoute, PredictRoute};
+use crate::state::ServerState;
 use crate::timing::{self, SERVER_TIMING};
 
 /// How much of a body is JSON, where tensors follow it as they are.
@@ -82,15 +83,8 @@ pub(super) fn answer(
         OpenInferenceRoute::LogSettings { changes: true } => Err(Problem::bad_request(
             "The log of a running server cannot be changed; set its level when the server starts.",
         )),
-        OpenInferenceRoute::SharedMemory(route) => match route.action {
-            SharedMemoryAction::Status => Ok(respond::json(StatusCode::OK, &json!([]))),
-            // There is none to forget, as examples of clients ask before they begin.
-            SharedMemoryAction::Unregister => Ok(respond::json(StatusCode::OK, &json!({}))),
-            SharedMemoryAction::Register => {
-                Err(Problem::bad_request("This server takes no tensors from shared memory."))
-            }
-        },
-        OpenInferenceRoute::Index
+        OpenInferenceRoute::SharedMemory(_)
+        | OpenInferenceRoute::Index
         | OpenInferenceRoute::Load(_)
         | OpenInferenceRoute::Unload(_)
         | OpenInferenceRoute::Infer(_)
@@ -101,21 +95,7 @@ pub(super) fn answer(
 
 /// The statistics of a version, of all versions of a model, or of all models.
 fn statistics(context: &RequestContext<'_>, target: Option<ModelRef<'_>>) -> HttpResult {
-    let engine = &context.state.engine;
-    let mut models = Vec::new();
-    match target {
-        Some(ModelRef { model, version: Some(version) }) => {
-            models.push(engine.model(model, Some(version))?);
-        }
-        Some(ModelRef { model, version: None }) => models = engine.versions(model)?,
-        None => {
-            for model in engine.models() {
-                // A model that has gone meanwhile has no statistics.
-                models.extend(engine.versions(model.name()).unwrap_or_default());
-            }
-        }
-    }
-    let all: Vec<_> = models.iter().map(|model| ModelStatistics::of(model)).collect();
+    let all = statistics::of(&context.state.engine, target)?;
     Ok(respond::json(StatusCode::OK, &json!({ "model_stats": all })))
 }
 
@@ -155,9 +135,10 @@ async fn infer(
 ) -> HttpResult {
     let body = body.into_whole();
     let json_length = json_length(&context.parts.headers)?;
-    let request = read(model, &body, json_length)?;
-    let sent = json_length.is_none().then_some(body);
-    let call = TensorCall { context, model, route, request, sent };
+    let request = read(context.state, model, &body, json_length)?;
+    let shared = SharedOutputs::of(&request, context.state.shared_memory.as_ref())?;
+    let sent = (json_length.is_none() && !request.is_shared()).then_some(body);
+    let call = TensorCall { context, model, route, request, shared, sent };
     if model.takes_tensors() {
         return call.tensors().await;
     }
@@ -168,14 +149,17 @@ async fn infer(
     }
 }
 
+/// Reads a body. What it reads from shared memory holds no memory of requests any more when this is over:
+/// the request takes its own at once.
 fn read(
+    state: &ServerState,
     model: &Model,
     body: &Bytes,
     json_length: Option<usize>,
 ) -> Result<OpenInferenceRequest, Problem> {
     let request = match json_length {
         Some(0) => request::raw(model.name(), &metadata::signature(model), body),
-        length => request::read(body, length, &NoSharedTensors),
+        length => request::read(body, length, &mut state.shared_reader()),
     };
     request.map_err(Problem::bad_request)
 }
@@ -194,6 +178,7 @@ struct TensorCall<'a> {
     model: &'a Arc<Model>,
     route: PredictRoute<'a>,
     request: OpenInferenceRequest,
+    shared: SharedOutputs,
     /// The body, where it is nothing but JSON.
     sent: Option<Bytes>,
 }
@@ -216,24 +201,12 @@ impl TensorCall<'_> {
         Ok(reply)
     }
 
-    /// By a handler that gets one body for each element. A few are under way at a time, so that they
-    /// share batches and leave room in the queue for others.
+    /// By a handler that gets one body for each element.
     async fn bodies(&self, bodies: Vec<Bytes>) -> HttpResult {
-        let settings = self.model.settings();
-        let workers = self.model.worker_target().1.max(1);
-        let together = settings.items_max().saturating_mul(workers);
-        let together = together.min(settings.queue_max / 2).max(1) as usize;
-        let (mut answers, mut last) = (Vec::with_capacity(bodies.len()), None);
-        for some in bodies.chunks(together) {
-            let calls = some.iter().map(|body| Box::pin(self.body(body.clone())));
-            for (answer, timing) in all(calls.collect()).await? {
-                answers.push(answer);
-                last = Some(timing);
-            }
-        }
+        let each = bodies::each(self.model, bodies, |body| self.body(body));
+        let (answers, timing) = each.await?;
         let output = archive::output(&answers).map_err(internal)?;
         let answer = OpenInferenceAnswer::new(&self.request, self.model, vec![output]);
-        let Some(timing) = last else { return Err(internal("Nothing was run.".to_owned())) };
         self.respond(answer, &timing)
     }
 
@@ -315,7 +288,8 @@ impl TensorCall<'_> {
     }
 
     fn respond(&self, answer: OpenInferenceAnswer, timing: &Timing) -> HttpResult {
-        let answer = answer.select(&self.request, self.model).map_err(Problem::bad_request)?;
+        let mut answer = answer.select(&self.request, self.model).map_err(Problem::bad_request)?;
+        answer.share(&self.shared)?;
         let (body, json) = answer.write(&self.request).map_err(Problem::bad_request)?;
         let mut reply = respond::plain(StatusCode::OK, body);
         let headers = reply.headers_mut();
@@ -334,27 +308,4 @@ fn parameter(content_type: &'static str, body: Bytes) -> Parameter {
 
 fn internal(message: String) -> Problem {
     Problem::new(ErrorCode::Internal, message)
-}
-
-/// What several futures give, or the first error.
-async fn all<T, E>(
-    mut futures: Vec<Pin<Box<impl Future<Output = Result<T, E>>>>>,
-) -> Result<Vec<T>, E> {
-    let mut done: Vec<Option<T>> = futures.iter().map(|_| None).collect();
-    std::future::poll_fn(|context| {
-        let mut waits = false;
-        for (future, done) in futures.iter_mut().zip(&mut done) {
-            if done.is_some() {
-                continue;
-            }
-            match future.as_mut().poll(context) {
-                Poll::Ready(Ok(value)) => *done = Some(value),
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending => waits = true,
-            }
-        }
-        if waits { Poll::Pending } else { Poll::Ready(Ok(())) }
-    })
-    .await?;
-    Ok(done.into_iter().flatten().collect())
 }

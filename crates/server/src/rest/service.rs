@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use super::context::{ConnectionContext, RequestContext};
 use super::{
     admin, authorize, compress, embeddings, health, inference, management, open_inference, openapi,
-    plugins, repository, v1,
+    plugins, repository, shared_memory, v1,
 };
 use crate::access_log::AccessRecord;
 use crate::auth::Gate;
@@ -213,10 +213,11 @@ async fn call_authorized(
     endpoint: Option<&PluginEndpoint>,
     body: RequestBody,
 ) -> HttpResult {
-    match route {
-        Route::Invocations => return inference::invoke(context, Some(plugins), body).await,
-        Route::Embeddings => return embeddings::create(context, Some(plugins), body).await,
-        _ => {}
+    if route == Route::Invocations {
+        return inference::invoke(context, Some(plugins), body).await;
+    }
+    if route == Route::Embeddings {
+        return embeddings::create(context, Some(plugins), body).await;
     }
     let query = context.query();
     let intent = match endpoint {
@@ -261,6 +262,9 @@ async fn call(
         }
         Route::OpenInference(OpenInferenceRoute::Unload(model)) => {
             Box::pin(repository::unload(context, body, model)).await
+        }
+        Route::OpenInference(OpenInferenceRoute::SharedMemory(route)) => {
+            Box::pin(shared_memory::answer(context, route, body)).await
         }
         Route::OpenInference(route) => open_inference::answer(context, route, body),
         Route::OipVersions => Ok(health::oip_versions()),

@@ -1,31 +1,32 @@
-//! The Open Inference Protocol, under TorchServe's package name and under its own.
-//!
-//! A model of this server takes the protocol's JSON, wherever it runs; so a request is written as
-//! that, and the JSON that comes back is read into tensors again.
+//! The Open Inference Protocol, under TorchServe's package name and under its own, where Triton has further
+//! calls. What the calls mean is in `open_inference`; here are its messages.
 
-mod datatype;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
-mod json_elements;
-mod request_json;
-mod response_json;
+mod infer;
+mod infer_stream;
+mod settings;
+mod tensors;
+mod triton;
 
 use std::sync::Arc;
 
-use jitney_engine::Model;
-use jitney_engine::call::Parameter;
-use jitney_engine::local::TensorSpec;
-use jitney_proto::Message as _;
+use jitney_proto::kserve as pb;
 use jitney_proto::kserve::grpc_inference_service_server::GrpcInferenceService as Original;
-use jitney_proto::openinference as pb;
+use jitney_proto::kserve::model_metadata_response::TensorMetadata;
 use jitney_proto::openinference::grpc_inference_service_server::GrpcInferenceService;
-use jitney_proto::openinference::model_metadata_response::TensorMetadata;
-use tonic::{Request, Response, Status};
+use tonic::codegen::BoxStream;
+use tonic::{Request, Response, Status, Streaming};
 
-use super::request::{self, GrpcRequest, ModelCall, target};
-use crate::errors::{ErrorCode, Problem};
+use self::infer::{ClientKind, infer};
+use self::infer_stream::InferStream;
+use self::settings::{log_settings, trace_settings};
+use super::request::{self, GrpcRequest, target};
+use crate::errors::Problem;
 use crate::health;
+use crate::open_inference::metadata::{self, TensorMetadata as ModelTensor};
 use crate::plugins::{GuardedOperation, Intent};
+use crate::shared_memory::{no_cuda_region, no_cuda_sharing};
 use crate::state::ServerState;
 
 /// The service.
@@ -54,99 +55,49 @@ impl OpenInferenceService {
         let target = target(&name, &version);
         let model =
             request.model(&self.state.inference, GuardedOperation::Metadata, target).await?;
-        let versions = self.state.engine.versions(&name)?;
-        let signature = model.signature();
+        let of = metadata::metadata(&self.state.engine, &model)?;
+        let tensor = |it: ModelTensor| TensorMetadata {
+            name: it.name,
+            datatype: it.datatype.to_owned(),
+            shape: it.shape,
+        };
         Ok(pb::ModelMetadataResponse {
-            name,
-            versions: versions.iter().map(|model| model.version().to_owned()).collect(),
-            platform: signature.map(|_| model.settings().runtime.clone()).unwrap_or_default(),
-            inputs: signature.iter().flat_map(|both| &both.inputs).map(tensor).collect(),
-            outputs: signature.iter().flat_map(|both| &both.outputs).map(tensor).collect(),
+            name: of.name,
+            versions: of.versions,
+            platform: of.platform,
+            inputs: of.inputs.into_iter().map(tensor).collect(),
+            outputs: of.outputs.into_iter().map(tensor).collect(),
         })
     }
 
     async fn infer(
         &self,
         request: Request<pb::ModelInferRequest>,
+        client: ClientKind,
     ) -> Result<Response<pb::ModelInferResponse>, Problem> {
         let (mut request, message) = GrpcRequest::open(request)?;
-        let service = &self.state.inference;
-        let target = target(&message.model_name, &message.model_version);
-        request.hold(service, target.model, || message.encoded_len())?;
-        let model = request.model(service, GuardedOperation::Predict, target).await?;
-        let body = request_json::write(&message).map_err(Problem::bad_request)?;
-        let json = "application/json".into();
-        let value = body.into();
-        let parameters = vec![Parameter { name: "body".into(), content_type: json, value }];
-        let call = ModelCall { target, parameters, open_inference: true, sequence: None };
-        let answer = request.predict(service, &model, call).await?;
-        if let Some((status, _)) = answer.output.status.filter(|(status, _)| *status >= 400) {
-            return Err(rejected(status, &answer.output.body));
-        }
-        let reply =
-            response_json::read(&answer.output.body, !message.raw_input_contents.is_empty());
-        let reply = reply.map_err(|why| not_the_protocol(&model, &why))?;
-        let reply = named(reply, &message, &model);
-        Ok(request::response(reply, &answer.timing, &answer.output.headers))
+        let answer = infer(&self.state, &mut request, &message, client, false).await?;
+        Ok(request::response(answer.reply, &answer.timing, &answer.headers))
     }
 }
 
 /// Authorizes what is for no model.
-async fn authorize<T>(request: Request<T>, operation: GuardedOperation) -> Result<(), Problem> {
-    let (mut request, _) = GrpcRequest::open(request)?;
-    request.authorize(Intent::plain(operation)).await
+async fn authorized<T>(request: Request<T>, operation: GuardedOperation) -> Result<T, Problem> {
+    let (mut request, message) = GrpcRequest::open(request)?;
+    request.authorize(Intent::plain(operation)).await?;
+    Ok(message)
 }
 
-fn tensor(port: &TensorSpec) -> TensorMetadata {
-    TensorMetadata {
-        name: port.name.clone(),
-        datatype: port.datatype.as_str().to_owned(),
-        shape: port.shape_or_minus_one(),
-    }
-}
-
-/// A handler's answer with an error status is a failure with the answer's text.
-fn rejected(status: u16, body: &[u8]) -> Problem {
-    let mut problem = Problem::new(ErrorCode::Prediction, String::from_utf8_lossy(body));
-    problem.status = status;
-    problem
-}
-
-fn not_the_protocol(model: &Model, why: &str) -> Problem {
-    let name = model.name();
-    let message =
-        format!("Model \"{name}\" did not answer in the Open Inference Protocol's JSON: {why}");
-    Problem::new(ErrorCode::Internal, message)
-}
-
-/// What the model's answer leaves out, the request knows.
-fn named(
-    mut reply: pb::ModelInferResponse,
-    request: &pb::ModelInferRequest,
-    model: &Model,
-) -> pb::ModelInferResponse {
-    for (field, known) in [
-        (&mut reply.id, request.id.as_str()),
-        (&mut reply.model_name, model.name()),
-        (&mut reply.model_version, model.version()),
-    ] {
-        if field.is_empty() {
-            field.push_str(known);
-        }
-    }
-    reply
-}
-
-/// Both packages have the same messages and methods, but a trait each.
+/// Both packages have these methods, but a trait each.
 macro_rules! serve {
-    ($service:ident) => {
+    ($service:ident, $client:ident $(, $($more:tt)*)?) => {
         #[tonic::async_trait]
         impl $service for OpenInferenceService {
             async fn server_live(
                 &self,
                 request: Request<pb::ServerLiveRequest>,
             ) -> Result<Response<pb::ServerLiveResponse>, Status> {
-                authorize(request, GuardedOperation::Health).await?;
+                authorized(request, GuardedOperation::Health).await?;
                 Ok(Response::new(pb::ServerLiveResponse { live: true }))
             }
 
@@ -154,7 +105,7 @@ macro_rules! serve {
                 &self,
                 request: Request<pb::ServerReadyRequest>,
             ) -> Result<Response<pb::ServerReadyResponse>, Status> {
-                authorize(request, GuardedOperation::Health).await?;
+                authorized(request, GuardedOperation::Health).await?;
                 let ready = self.state.engine.is_ready();
                 Ok(Response::new(pb::ServerReadyResponse { ready }))
             }
@@ -171,7 +122,7 @@ macro_rules! serve {
                 &self,
                 request: Request<pb::ServerMetadataRequest>,
             ) -> Result<Response<pb::ServerMetadataResponse>, Status> {
-                authorize(request, GuardedOperation::Metadata).await?;
+                authorized(request, GuardedOperation::Metadata).await?;
                 Ok(Response::new(pb::ServerMetadataResponse {
                     name: health::server_name(&self.state).to_owned(),
                     version: self.state.config.server_version.clone(),
@@ -193,11 +144,130 @@ macro_rules! serve {
                 &self,
                 request: Request<pb::ModelInferRequest>,
             ) -> Result<Response<pb::ModelInferResponse>, Status> {
-                Ok(self.infer(request).await?)
+                Ok(self.infer(request, ClientKind::$client).await?)
             }
+
+            $($($more)*)?
         }
     };
 }
 
-serve!(GrpcInferenceService);
-serve!(Original);
+serve!(GrpcInferenceService, TorchServe);
+
+// What Triton adds.
+serve! {
+    Original, Triton,
+
+    type ModelStreamInferStream = BoxStream<pb::ModelStreamInferResponse>;
+
+    async fn model_stream_infer(
+        &self,
+        request: Request<Streaming<pb::ModelInferRequest>>,
+    ) -> Result<Response<Self::ModelStreamInferStream>, Status> {
+        let (request, messages) = GrpcRequest::open(request)?;
+        let stream = InferStream::new(Arc::clone(&self.state), request);
+        Ok(Response::new(Box::pin(stream.answers(messages))))
+    }
+
+    async fn model_config(
+        &self,
+        request: Request<pb::ModelConfigRequest>,
+    ) -> Result<Response<pb::ModelConfigResponse>, Status> {
+        Ok(Response::new(self.config(request).await?))
+    }
+
+    async fn model_statistics(
+        &self,
+        request: Request<pb::ModelStatisticsRequest>,
+    ) -> Result<Response<pb::ModelStatisticsResponse>, Status> {
+        Ok(Response::new(self.statistics(request).await?))
+    }
+
+    async fn repository_index(
+        &self,
+        request: Request<pb::RepositoryIndexRequest>,
+    ) -> Result<Response<pb::RepositoryIndexResponse>, Status> {
+        Ok(Response::new(self.index(request).await?))
+    }
+
+    async fn repository_model_load(
+        &self,
+        request: Request<pb::RepositoryModelLoadRequest>,
+    ) -> Result<Response<pb::RepositoryModelLoadResponse>, Status> {
+        self.load(request).await?;
+        Ok(Response::new(pb::RepositoryModelLoadResponse {}))
+    }
+
+    async fn repository_model_unload(
+        &self,
+        request: Request<pb::RepositoryModelUnloadRequest>,
+    ) -> Result<Response<pb::RepositoryModelUnloadResponse>, Status> {
+        self.unload(request).await?;
+        Ok(Response::new(pb::RepositoryModelUnloadResponse {}))
+    }
+
+    async fn system_shared_memory_status(
+        &self,
+        request: Request<pb::SystemSharedMemoryStatusRequest>,
+    ) -> Result<Response<pb::SystemSharedMemoryStatusResponse>, Status> {
+        Ok(Response::new(self.regions(request).await?))
+    }
+
+    async fn system_shared_memory_register(
+        &self,
+        request: Request<pb::SystemSharedMemoryRegisterRequest>,
+    ) -> Result<Response<pb::SystemSharedMemoryRegisterResponse>, Status> {
+        self.register_region(request).await?;
+        Ok(Response::new(pb::SystemSharedMemoryRegisterResponse {}))
+    }
+
+    async fn system_shared_memory_unregister(
+        &self,
+        request: Request<pb::SystemSharedMemoryUnregisterRequest>,
+    ) -> Result<Response<pb::SystemSharedMemoryUnregisterResponse>, Status> {
+        self.unregister_region(request).await?;
+        Ok(Response::new(pb::SystemSharedMemoryUnregisterResponse {}))
+    }
+
+    async fn cuda_shared_memory_status(
+        &self,
+        request: Request<pb::CudaSharedMemoryStatusRequest>,
+    ) -> Result<Response<pb::CudaSharedMemoryStatusResponse>, Status> {
+        let message = authorized(request, GuardedOperation::ShareMemory).await?;
+        no_cuda_region(&message.name)?;
+        Ok(Response::new(pb::CudaSharedMemoryStatusResponse::default()))
+    }
+
+    async fn cuda_shared_memory_register(
+        &self,
+        request: Request<pb::CudaSharedMemoryRegisterRequest>,
+    ) -> Result<Response<pb::CudaSharedMemoryRegisterResponse>, Status> {
+        authorized(request, GuardedOperation::ShareMemory).await?;
+        Err(no_cuda_sharing().into())
+    }
+
+    async fn cuda_shared_memory_unregister(
+        &self,
+        request: Request<pb::CudaSharedMemoryUnregisterRequest>,
+    ) -> Result<Response<pb::CudaSharedMemoryUnregisterResponse>, Status> {
+        // There is none, which is what the client wants.
+        authorized(request, GuardedOperation::ShareMemory).await?;
+        Ok(Response::new(pb::CudaSharedMemoryUnregisterResponse {}))
+    }
+
+    async fn trace_setting(
+        &self,
+        request: Request<pb::TraceSettingRequest>,
+    ) -> Result<Response<pb::TraceSettingResponse>, Status> {
+        let message = authorized(request, GuardedOperation::Metadata).await?;
+        Ok(Response::new(trace_settings(message)?))
+    }
+
+    async fn log_settings(
+        &self,
+        request: Request<pb::LogSettingsRequest>,
+    ) -> Result<Response<pb::LogSettingsResponse>, Status> {
+        let message = authorized(request, GuardedOperation::Metadata).await?;
+        Ok(Response::new(log_settings(message)?))
+    }
+}

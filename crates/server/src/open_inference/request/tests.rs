@@ -1,6 +1,13 @@
 //! Bodies of REST as they are read, and as they are rejected.
 
+use jitney_engine::admission::{Admission, AdmissionLimits};
+
 use super::*;
+
+fn read_all(body: &Bytes, json_length: Option<usize>) -> Result<OpenInferenceRequest, String> {
+    let admission = Admission::new(AdmissionLimits::default());
+    read(body, json_length, &mut SharedReader::new(None, &admission, 1 << 20))
+}
 
 fn spec(datatype: Datatype, shape: &[i64]) -> TensorSpec {
     let dim = |(place, size): (usize, &i64)| match usize::try_from(*size) {
@@ -12,7 +19,7 @@ fn spec(datatype: Datatype, shape: &[i64]) -> TensorSpec {
 }
 
 fn read_json(json: &str) -> Result<OpenInferenceRequest, String> {
-    read(&Bytes::copy_from_slice(json.as_bytes()), None, &NoSharedTensors)
+    read_all(&Bytes::copy_from_slice(json.as_bytes()), None)
 }
 
 fn input(fields: &str) -> String {
@@ -27,7 +34,7 @@ fn json_and_raw_tensors_may_be_mixed() {
         {"name": "c", "datatype": "BYTES", "shape": [1], "parameters": {"binary_data_size": 6}}],
         "outputs": [{"name": "y", "parameters": {"classification": 3, "binary_data": false}}]}"#;
     let body = Bytes::from([json.as_bytes(), b"\x01\xff\x02\0\0\0hi"].concat());
-    let request = read(&body, Some(json.len()), &NoSharedTensors).expect("reads");
+    let request = read_all(&body, Some(json.len())).expect("reads");
     assert_eq!((request.id.as_str(), request.binary_output()), ("7", true));
     let [a, b, c] = request.inputs.as_slice() else { panic!("three inputs") };
     assert_eq!((&a.tensor.data()[..], c.tensor.data().len()), (&b"\x01\xff"[..], 6));
@@ -35,12 +42,12 @@ fn json_and_raw_tensors_may_be_mixed() {
     let [output] = request.outputs.as_slice() else { panic!("one output") };
     assert_eq!((output.classes(), output.binary()), (Ok(Some(3)), Some(false)));
     let short = body.slice(..body.len() - 1);
-    let why = read(&short, Some(json.len()), &NoSharedTensors).expect_err("cut off");
+    let why = read_all(&short, Some(json.len())).expect_err("cut off");
     assert_eq!(why, "Input \"c\": binary_data_size is 6, and 5 bytes are left in the body.");
     let long = Bytes::from([&body[..], b"?"].concat());
-    let why = read(&long, Some(json.len()), &NoSharedTensors).expect_err("too long");
+    let why = read_all(&long, Some(json.len())).expect_err("too long");
     assert_eq!(why, "1 bytes follow the tensors that the request describes.");
-    let why = read(&body, Some(body.len() + 1), &NoSharedTensors).expect_err("out of range");
+    let why = read_all(&body, Some(body.len() + 1)).expect_err("out of range");
     assert!(why.contains("and the body has"), "{why}");
 }
 
@@ -80,7 +87,7 @@ fn what_contradicts_itself_is_rejected_in_words() {
                 r#""datatype": "FP32", "shape": [1],
                    "parameters": {"shared_memory_region": "r", "shared_memory_byte_size": 4}"#,
             ),
-            "\"r\" is not registered",
+            "Shared memory is off",
         ),
     ] {
         let why = read_json(json).expect_err(json);
