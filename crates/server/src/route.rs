@@ -91,6 +91,12 @@ pub enum Route<'a> {
     OpenInference(OpenInferenceRoute<'a>),
     /// Open Inference Protocol: versions in the path, which TorchServe does not serve.
     OipVersions,
+    /// Every model of the repository with its state.
+    RepositoryIndex,
+    /// A model of the repository is to be served.
+    RepositoryLoad(&'a str),
+    /// A model of the repository is to be served no more.
+    RepositoryUnload(&'a str),
     /// All models.
     List,
     /// A new model.
@@ -171,7 +177,7 @@ pub fn route<'a>(apis: Apis, method: &Method, path: &'a str) -> Route<'a> {
     if found == Route::NotFound && apis.inference && apis.oip {
         found = open_inference(apis, method, segments);
     }
-    if found == Route::NotFound && apis.management && apis.oip {
+    if found == Route::NotFound && apis.oip {
         found = repository(method, segments);
     }
     if found == Route::NotFound && apis.management {
@@ -280,16 +286,18 @@ fn open_inference<'a>(apis: Apis, method: &Method, segments: &[&'a str]) -> Rout
     }
 }
 
-/// Paths of the repository, which management offers too.
+/// Paths of the repository, on the listeners of both APIs. Triton takes a `POST` for all of them.
 fn repository<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
-    match *segments {
-        ["v2", "repository", ..] => match open_inference::find(method, &segments[1..]) {
-            OpenInferenceRoute::WrongMethod => Route::MethodNotAllowed,
-            OpenInferenceRoute::Unknown => Route::NotFound,
-            known => Route::OpenInference(known),
+    let found = match *segments {
+        ["v2", "repository", "index"] => Route::RepositoryIndex,
+        ["v2", "repository", "models", rest] => match rest.rsplit_once('/') {
+            Some((model, "load")) => Route::RepositoryLoad(model),
+            Some((model, "unload")) => Route::RepositoryUnload(model),
+            Some(_) | None => Route::NotFound,
         },
         _ => Route::NotFound,
-    }
+    };
+    if found == Route::NotFound || method == Method::POST { found } else { Route::MethodNotAllowed }
 }
 
 /// Any other path: a model under its own name, then one of its endpoints.

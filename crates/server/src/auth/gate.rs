@@ -54,7 +54,10 @@ impl Gate {
             | Route::PredictDescription(_)
             | Route::OipVersions => Self::Inference,
             Route::OpenInference(route) => Self::of_open_inference(route),
-            Route::List
+            Route::RepositoryIndex
+            | Route::RepositoryLoad(_)
+            | Route::RepositoryUnload(_)
+            | Route::List
             | Route::Register
             | Route::Describe(_)
             | Route::Batching(_)
@@ -78,10 +81,7 @@ impl Gate {
     /// key, wherever it is asked for.
     fn of_open_inference(route: &OpenInferenceRoute<'_>) -> Self {
         match route {
-            OpenInferenceRoute::Index
-            | OpenInferenceRoute::Load(_)
-            | OpenInferenceRoute::Unload(_)
-            | OpenInferenceRoute::TraceSettings { changes: true }
+            OpenInferenceRoute::TraceSettings { changes: true }
             | OpenInferenceRoute::LogSettings { changes: true } => Self::Management,
             OpenInferenceRoute::Config(_)
             | OpenInferenceRoute::Statistics(_)

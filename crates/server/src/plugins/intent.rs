@@ -119,14 +119,8 @@ impl<'a> Intent<'a> {
             Route::OpenInference(OpenInferenceRoute::Statistics(Some(target))) => {
                 to_model(GuardedOperation::Describe, target)
             }
-            Route::OpenInference(
-                OpenInferenceRoute::Statistics(None) | OpenInferenceRoute::Index,
-            ) => Self::plain(GuardedOperation::List),
-            Route::OpenInference(OpenInferenceRoute::Load(model)) => {
-                to_model(GuardedOperation::Register, ModelRef { model, version: None })
-            }
-            Route::OpenInference(OpenInferenceRoute::Unload(model)) => {
-                to_model(GuardedOperation::Unregister, ModelRef { model, version: None })
+            Route::OpenInference(OpenInferenceRoute::Statistics(None)) => {
+                Self::plain(GuardedOperation::List)
             }
             Route::OpenInference(OpenInferenceRoute::ModelReady(target)) => {
                 to_model(GuardedOperation::Ready, target)
@@ -149,7 +143,13 @@ impl<'a> Intent<'a> {
                 to_model(GuardedOperation::Metadata, target)
             }
             Route::ModelReady(target) => to_model(GuardedOperation::Ready, target),
-            Route::List => Self::plain(GuardedOperation::List),
+            Route::List | Route::RepositoryIndex => Self::plain(GuardedOperation::List),
+            Route::RepositoryLoad(model) => {
+                to_model(GuardedOperation::Register, ModelRef { model, version: None })
+            }
+            Route::RepositoryUnload(model) => {
+                to_model(GuardedOperation::Unregister, ModelRef { model, version: None })
+            }
             Route::Register => Self::plain(GuardedOperation::Register),
             Route::Describe(target) | Route::Batching(target) | Route::Statistics(target) => {
                 to_model(GuardedOperation::Describe, target)

@@ -254,25 +254,19 @@ async fn call(
         Route::SagemakerPing => health::sagemaker_ping(engine),
         Route::ExecutionParameters => Ok(health::execution_parameters(state)),
         Route::Ping => Ok(health::ping(context)),
-        Route::OpenInference(OpenInferenceRoute::Index) => {
-            Box::pin(repository::index(context, body)).await
-        }
-        Route::OpenInference(OpenInferenceRoute::Load(model)) => {
-            Box::pin(repository::load(context, body, model)).await
-        }
-        Route::OpenInference(OpenInferenceRoute::Unload(model)) => {
-            Box::pin(repository::unload(context, body, model)).await
-        }
         Route::OpenInference(OpenInferenceRoute::SharedMemory(route)) => {
             Box::pin(shared_memory::answer(context, route, body)).await
         }
-        Route::OpenInference(route) => open_inference::answer(context, route, body),
+        Route::OpenInference(route) => open_inference::answer(context, route),
         Route::OipVersions => Ok(health::oip_versions()),
         Route::Description => Ok(openapi::listener(context)),
         Route::PredictDescription(target) => openapi::predictions(engine, target),
         Route::ManageDescription(target) => openapi::management(engine, target),
         Route::OpenApi => Ok(openapi::models(engine)),
         Route::Docs => Ok(openapi::docs_page()),
+        Route::RepositoryIndex => Box::pin(repository::index(context, body)).await,
+        Route::RepositoryLoad(model) => Box::pin(repository::load(context, body, model)).await,
+        Route::RepositoryUnload(model) => Box::pin(repository::unload(context, body, model)).await,
         Route::List => Ok(management::list(context)),
         Route::Register => Box::pin(management::register(context, body)).await,
         Route::Describe(target) => Box::pin(management::describe(context, target)).await,

@@ -188,6 +188,10 @@ fn protocol_element(datatype: Datatype) -> Value {
         schema["maximum"] = json!(most.next_up());
         schema["minimum"] = json!(-most.next_up());
     }
+    // Numbers that are none stand as null.
+    if matches!(datatype, Datatype::Fp16 | Datatype::Bf16 | Datatype::Fp32 | Datatype::Fp64) {
+        schema["nullable"] = json!(true);
+    }
     schema
 }
 
