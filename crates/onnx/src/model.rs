@@ -10,9 +10,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::card::{self, Card, InputKind, OutputKind};
-use super::engine::GraphEngine;
-use super::engine::rten::RtenEngine;
+use super::engine::{EngineOptions, GraphEngine};
 use super::file::{self, DeclaredValue, FileGraph, ValueKind};
 use super::labels::Ranking;
 use super::prepare::Preparation;
@@ -115,16 +116,18 @@ impl OnnxModel {
 }
 
 impl OnnxSession {
-    /// Loads a `.onnx` file with the card beside it (`<stem>.yaml`), if there is one. This takes
-    /// as long as reading the weights does, so keep it off threads that serve.
+    /// Loads a `.onnx` file with the card beside it (`<stem>.yaml`), if there is one, into the engine that
+    /// the options allow. This takes as long as reading the weights does, so keep it off threads that
+    /// serve.
     ///
     /// # Errors
     /// When the file cannot be read or served, or its card is wrong.
-    pub fn open(path: &Path) -> Result<Self, OnnxError> {
+    pub fn open(path: &Path, options: &Value) -> Result<Self, OnnxError> {
         let (name, card) = card_of(path)?;
         let file = std::fs::read(path)
             .map_err(|source| OnnxError::Read { path: path.to_owned(), source })?;
-        let session = Self::load(name, file.into(), Some(path), card)?;
+        let options = EngineOptions::read(options);
+        let session = Self::load(name, file.into(), Some(path), card, &options)?;
         if let Some(preparation) = &session.model.preparation {
             let loaded = preparation.load(|file| {
                 let path = card::beside(path, file)?;
@@ -141,7 +144,7 @@ impl OnnxSession {
     /// # Errors
     /// As [`OnnxSession::open`].
     pub fn from_bytes(name: &str, file: Cow<'static, [u8]>, card: Card) -> Result<Self, OnnxError> {
-        Self::load(name.to_owned(), file, None, card)
+        Self::load(name.to_owned(), file, None, card, &EngineOptions::builtin())
     }
 
     fn load(
@@ -149,13 +152,13 @@ impl OnnxSession {
         file: Cow<'static, [u8]>,
         path: Option<&Path>,
         card: Card,
+        options: &EngineOptions,
     ) -> Result<Self, OnnxError> {
         let failed = |reason: String| OnnxError::Load { name: name.clone(), reason };
         let damaged = |_| failed("it is not an ONNX file, or it is damaged".to_owned());
         file::check(&file).map_err(damaged)?;
         let signature = signature(file::graph(&file)).map_err(failed)?;
-        let engine =
-            GraphEngine::Builtin(RtenEngine::load(file, path, &signature).map_err(failed)?);
+        let engine = GraphEngine::load(file, path, &signature, options).map_err(failed)?;
         let padded = card.padding.as_ref().map(|pads| pads.dimension.as_str());
         let signature = match path {
             Some(_) => probe::probed(&engine, signature, padded).map_err(failed)?,

@@ -11,6 +11,7 @@ use jitney_engine::local::{
 };
 use jitney_engine::outcome::{Cause, ItemOutcome, ModelFailure};
 use jitney_engine::tensors::TensorRequest;
+use serde_json::Value;
 
 use super::answer::{self, ServedName};
 use super::batch;
@@ -28,8 +29,8 @@ pub const RUNTIME: LocalRuntime =
 /// The version of models whose card names none, as TorchServe's archiver has it.
 const VERSION_DEFAULT: &str = "1.0";
 
-fn load(path: &Path) -> Result<LoadedModel, String> {
-    let session = OnnxSession::open(path).map_err(|error| error.to_string())?;
+fn load(path: &Path, options: &Value) -> Result<LoadedModel, String> {
+    let session = OnnxSession::open(path, options).map_err(|error| error.to_string())?;
     Ok(session.into())
 }
 

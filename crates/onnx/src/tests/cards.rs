@@ -91,11 +91,11 @@ fn a_file_is_opened_with_the_card_beside_it() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("numbers.onnx");
     std::fs::write(&path, LENGTH).expect("written");
-    let bare = OnnxSession::open(&path).expect("it loads");
+    let bare = OnnxSession::open(&path, &Value::Null).expect("it loads");
     assert_eq!((bare.name(), bare.version(), bare.max_batch_size()), ("numbers", "1.0", None));
     std::fs::write(path.with_extension("yaml"), "{name: doubler, max_batch_size: 4}")
         .expect("written");
-    let carded = OnnxSession::open(&path).expect("it loads");
+    let carded = OnnxSession::open(&path, &Value::Null).expect("it loads");
     assert_eq!((carded.name(), carded.max_batch_size()), ("doubler", Some(4)));
     assert_eq!(carded.signature().outputs[1].datatype, Datatype::Bool);
 }
@@ -111,12 +111,12 @@ fn labels_of_several_items_come_as_a_list() {
 fn files_that_are_no_models_are_rejected() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("broken.onnx");
-    let missing = OnnxSession::open(&path).expect_err("no file").to_string();
+    let missing = OnnxSession::open(&path, &Value::Null).expect_err("no file").to_string();
     assert!(missing.contains("cannot read") && missing.contains("broken.onnx"), "{missing}");
     // The last of these would keep rten's loader busy for ever.
     for content in [&b""[..], b"no model", &PAIR[..PAIR.len() / 2], &[0xff; 64]] {
         std::fs::write(&path, content).expect("written");
-        let error = OnnxSession::open(&path).expect_err("no model").to_string();
+        let error = OnnxSession::open(&path, &Value::Null).expect_err("no model").to_string();
         assert!(error.starts_with("model \"broken\" does not load: "), "{error}");
     }
 }
