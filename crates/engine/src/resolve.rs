@@ -97,6 +97,16 @@ pub(crate) fn typed<T: FromValue>(
     typed.or_defaults(model::SETTINGS).read(setting)
 }
 
+/// The same as text.
+pub(crate) fn shown(
+    setting: &'static Setting,
+    options: &RegisterOptions,
+    defaults: &ModelDefaults,
+) -> Option<String> {
+    let typed = options.settings.clone().or(&defaults.settings);
+    typed.or_defaults(model::SETTINGS).show(setting)
+}
+
 /// The effective settings of a model without Python.
 pub(crate) fn local_settings(
     (name, version): (&str, &str),

@@ -103,7 +103,9 @@ fn prepared<'a>(
     inputs: &[&'a TensorInput],
 ) -> Vec<Result<Cow<'a, TensorInput>, ModelFailure>> {
     let bodies: Vec<_> = inputs.iter().filter_map(|input| input.shared.raw.as_deref()).collect();
-    let mut tensors = model.card.input.prepare(&bodies).into_iter();
+    let preparation = model.preparation.as_ref();
+    let tensors = preparation.map(|preparation| preparation.prepare(&bodies));
+    let mut tensors = tensors.into_iter().flatten();
     let prepare = |input: &'a TensorInput| {
         if input.shared.raw.is_none() {
             return Ok(Cow::Borrowed(input));

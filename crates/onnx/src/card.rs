@@ -3,7 +3,7 @@
 //! the nearest known one, since a silently ignored key is a wrong answer later. A card can only
 //! name files that lie beside it.
 
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -12,10 +12,23 @@ use super::file_bytes::FileBytes;
 use super::hint;
 use super::labels::Ranking;
 use super::padding::PaddingRule;
-use super::tensor::Tensor;
+use super::prepare::{IMAGE_KEYS, ImageRule, Preparation, TEXT_KEYS, TextRule};
+use jitney_engine::local::Signature;
 
-const CARD_KEYS: &[&str] =
-    &["name", "version", "input", "output", "max_batch_size", "split", "padding"];
+const CARD_KEYS: &[&str] = &[
+    "name",
+    "version",
+    "input",
+    "image",
+    "text",
+    "output",
+    "labels",
+    "top",
+    "softmax",
+    "max_batch_size",
+    "split",
+    "padding",
+];
 const PADDING_KEYS: &[&str] = &["dimension", "values"];
 const INPUT_KINDS: &[(&str, &[&str])] = &[
     ("tensors", &["kind"]),
@@ -52,16 +65,21 @@ pub enum InputKind {
     Tensors,
     /// The body is a file of any kind.
     FileBytes(FileBytes),
+    /// The body is an image.
+    Image(ImageRule),
+    /// The body is a text.
+    Text(TextRule),
 }
 
 impl InputKind {
-    /// Makes raw bodies into tensors, one per input of the model, in a worker; a sentence for the client
-    /// where that cannot be done.
-    pub(super) fn prepare(&self, bodies: &[&[u8]]) -> Vec<Result<Vec<Tensor>, String>> {
-        match self {
-            // Their requests come as tensors.
-            Self::Tensors | Self::FileBytes(_) => bodies.iter().map(|_| Ok(Vec::new())).collect(),
-        }
+    /// How bodies become tensors of this model, where the card asks for it; a sentence where the two do
+    /// not fit.
+    pub(super) fn fit(&self, signature: &Signature) -> Result<Option<Preparation>, String> {
+        Ok(match self {
+            Self::Tensors | Self::FileBytes(_) => None,
+            Self::Image(rule) => Some(Preparation::Image(rule.fit(signature)?)),
+            Self::Text(rule) => Some(Preparation::Text(rule.fit(signature)?)),
+        })
     }
 }
 
@@ -80,7 +98,12 @@ struct Root {
     name: Option<String>,
     version: Option<CardVersion>,
     input: Option<Map<String, Value>>,
+    image: Option<Map<String, Value>>,
+    text: Option<Map<String, Value>>,
     output: Option<Map<String, Value>>,
+    labels: Option<String>,
+    top: Option<usize>,
+    softmax: Option<bool>,
     max_batch_size: Option<u32>,
     split: Option<bool>,
     padding: Option<Map<String, Value>>,
@@ -114,9 +137,8 @@ impl Card {
     /// A sentence saying what is wrong with the card.
     pub fn read(path: &Path) -> Result<Self, String> {
         let yaml = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-        let beside = path.parent().unwrap_or_else(|| Path::new("."));
         Self::parse(&yaml, |file| {
-            let path = beside.join(file);
+            let path = beside(path, Path::new(file))?;
             std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
         })
     }
@@ -139,8 +161,29 @@ impl Card {
                 CardVersion::Text(text) => text,
                 CardVersion::Number(number) => number.to_string(),
             }),
-            input: input_kind(root.input)?,
-            output: output_kind(root.output, beside)?,
+            input: match (root.input, root.image, root.text) {
+                (input, None, None) => input_kind(input)?,
+                (None, Some(image), None) => InputKind::Image(section(image, IMAGE_KEYS, "image")?),
+                (None, None, Some(text)) => {
+                    let text: TextRule = section(text, TEXT_KEYS, "text")?;
+                    lies_beside(&text.tokenizer, "text.tokenizer")?;
+                    InputKind::Text(text)
+                }
+                _ => return Err("input, image and text: a card has only one of them".to_owned()),
+            },
+            output: match (root.output, root.labels) {
+                (None, Some(labels)) => {
+                    let (top, softmax) = (root.top.unwrap_or(5), root.softmax == Some(true));
+                    ranking(Labels { labels, top, softmax }, "labels", beside)?
+                }
+                (Some(_), Some(_)) => {
+                    return Err("output and labels: a card has only one of them".to_owned());
+                }
+                _ if root.top.is_some() || root.softmax.is_some() => {
+                    return Err("top and softmax need labels".to_owned());
+                }
+                (output, None) => output_kind(output, beside)?,
+            },
             max_batch_size: root.max_batch_size,
             atomic: root.split == Some(false),
             padding: root.padding.map(padding_rule).transpose()?,
@@ -160,9 +203,44 @@ fn input_kind(section: Option<Map<String, Value>>) -> Result<InputKind, String> 
     Ok(InputKind::FileBytes(features))
 }
 
-fn padding_rule(section: Map<String, Value>) -> Result<PaddingRule, String> {
-    only_known(&section, PADDING_KEYS, "padding.")?;
-    typed(section, "padding")
+fn padding_rule(padding: Map<String, Value>) -> Result<PaddingRule, String> {
+    section(padding, PADDING_KEYS, "padding")
+}
+
+/// A section that has no kinds.
+fn section<T: for<'de> Deserialize<'de>>(
+    section: Map<String, Value>,
+    known: &[&str],
+    place: &str,
+) -> Result<T, String> {
+    only_known(&section, known, &format!("{place}."))?;
+    typed(section, place)
+}
+
+/// Whether a file's name leads nowhere else.
+fn lies_beside(file: &Path, place: &str) -> Result<(), String> {
+    let normal = |part| matches!(part, Component::Normal(_));
+    if file.components().all(normal) && file.components().next().is_some() {
+        return Ok(());
+    }
+    Err(format!("{place}: {file:?} does not lie beside the card"))
+}
+
+/// Where a file lies that a card names: in the card's directory or below, links followed.
+pub(super) fn beside(card: &Path, file: &Path) -> Result<PathBuf, String> {
+    let directory = match card.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    let path = directory.join(file);
+    let resolved =
+        |path: &Path| path.canonicalize().map_err(|error| format!("{}: {error}", path.display()));
+    let found = resolved(&path)?;
+    if found.starts_with(resolved(directory)?) {
+        Ok(found)
+    } else {
+        Err(format!("{file:?} does not lie beside the card"))
+    }
 }
 
 fn output_kind(
@@ -173,12 +251,40 @@ fn output_kind(
     if kind_of(&section, OUTPUT_KINDS, "output")? == "tensors" {
         return Ok(OutputKind::Tensors);
     }
-    let Labels { labels: file, top, softmax } = typed(section, "output")?;
-    if !Path::new(&file).components().all(|part| matches!(part, Component::Normal(_))) {
-        return Err(format!("output.labels: {file:?} does not lie beside the card"));
-    }
-    let labels = beside(&file)?.lines().map(|line| line.trim().to_owned()).collect();
+    ranking(typed(section, "output")?, "output.labels", beside)
+}
+
+fn ranking(
+    Labels { labels: file, top, softmax }: Labels,
+    place: &str,
+    beside: impl FnOnce(&str) -> Result<String, String>,
+) -> Result<OutputKind, String> {
+    lies_beside(Path::new(&file), place)?;
+    let text = beside(&file).map_err(|error| format!("{place}: {error}"))?;
+    let labels = if file.ends_with(".json") {
+        labels_of_json(&text).ok_or_else(|| {
+            format!("{place}: {file:?} is neither a list of names nor names by their numbers")
+        })?
+    } else {
+        text.lines().map(|line| line.trim().to_owned()).collect()
+    };
     Ok(OutputKind::Labels(Ranking { labels, top, softmax }))
+}
+
+/// A list of names, or TorchServe's index_to_name.json: names by their numbers, the last one of several.
+fn labels_of_json(text: &str) -> Option<Vec<String>> {
+    let name = |value: &Value| match value {
+        Value::String(name) => Some(name.clone()),
+        Value::Array(names) => names.last()?.as_str().map(str::to_owned),
+        _ => None,
+    };
+    match serde_json::from_str(text).ok()? {
+        Value::Array(names) => names.iter().map(name).collect(),
+        Value::Object(names) => {
+            (0..names.len()).map(|number| name(names.get(&number.to_string())?)).collect()
+        }
+        _ => None,
+    }
 }
 
 /// The section's kind, once the section holds only what that kind knows.

@@ -3,7 +3,9 @@
 //! Whatever passes can be joined with other requests without a further check, so everything that could
 //! spoil a batch is rejected here, with a sentence that names what was expected and what came.
 
+use base64::Engine as _;
 use bytes::Bytes;
+use serde::Deserialize;
 
 use super::bad_input::BadInput;
 use super::body::{self, JsonBody, NamedNumbers};
@@ -14,7 +16,7 @@ use super::hint;
 use super::model::OnnxModel;
 use super::request::{BodyForm, DecodedRequest, TensorInput};
 use super::tensor::Tensor;
-use jitney_engine::call::Input;
+use jitney_engine::call::{Input, Parameter};
 use jitney_engine::local::{Dim, LocalModel, Signature};
 use jitney_engine::tensors::Datatype;
 
@@ -28,13 +30,18 @@ pub(super) fn decode(model: &OnnxModel, input: &Input) -> Result<TensorInput, Ba
             let form = BodyForm::Tensors { outputs: outputs.collect::<Result<_, _>>()? };
             (fit::tensors(signature, &request.inputs)?, form)
         }
+        InputKind::Image(_) | InputKind::Text(_)
+            if !protocol
+                && !has_named_parts(signature, input)
+                && let Some(body) = to_prepare(&model.card.input, input)? =>
+        {
+            return Ok(raw(model, body).into());
+        }
         InputKind::FileBytes(features) if !protocol => {
-            (file(signature, features, body_of(input)?), BodyForm::Plain)
+            (file(signature, features, body_of(input)?.value.whole()), BodyForm::Plain)
         }
-        InputKind::FileBytes(_) | InputKind::Tensors if has_named_parts(signature, input) => {
-            (named_parts(signature, input)?, BodyForm::Plain)
-        }
-        InputKind::FileBytes(_) | InputKind::Tensors => json(signature, body_of(input)?, protocol)?,
+        _ if has_named_parts(signature, input) => (named_parts(signature, input)?, BodyForm::Plain),
+        _ => json(signature, &body_of(input)?.value.whole().clone(), protocol)?,
     };
     let Fitted { tensors, items, bare } = fitted;
     let max = if model.splits() { None } else { model.max_batch_size() }.unwrap_or(u32::MAX);
@@ -48,6 +55,61 @@ pub(super) fn decode(model: &OnnxModel, input: &Input) -> Result<TensorInput, Ba
     };
     let length = padding.map(|padding| padding.length(signature, &tensors) as u64);
     Ok(DecodedRequest { tensors, raw: None, items, length, form, bare, claim }.into())
+}
+
+/// A body that the worker prepares.
+fn raw(model: &OnnxModel, body: Bytes) -> DecodedRequest {
+    // How many tokens a text has is known only there; four bytes make one, about.
+    let length = model.card.padding.as_ref().map(|_| body.len() as u64 / 4 + 2);
+    DecodedRequest { length, ..DecodedRequest::raw(body) }
+}
+
+/// The image or text of a request: its body, or what stands in a body of JSON. `None` where it brings
+/// tensors instead.
+fn to_prepare(kind: &InputKind, input: &Input) -> Result<Option<Bytes>, BadInput> {
+    let parameter = body_of(input)?;
+    let body = parameter.value.whole();
+    let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
+    let is_json = match kind {
+        // No image begins so.
+        InputKind::Image(_) => matches!(first, Some(b'{' | b'[' | b'"')),
+        _ => parameter.content_type.ends_with("json"),
+    };
+    if !is_json {
+        return Ok(Some(body.clone()));
+    }
+    let value = match serde_json::from_slice::<PreparedJson>(body) {
+        Ok(
+            PreparedJson::Whole(value)
+            | PreparedJson::Text { text: value }
+            | PreparedJson::Image { image: value },
+        ) => value,
+        Err(_) => return Ok(None),
+    };
+    match (value, kind) {
+        (JsonValue::Text(text), InputKind::Text(_)) => Ok(Some(text.into())),
+        (JsonValue::Text(b64) | JsonValue::Base64 { b64 }, _) => {
+            let bytes = base64::engine::general_purpose::STANDARD.decode(b64.trim());
+            let bytes = bytes.map_err(|error| unreadable(&format!("it is not base64: {error}")))?;
+            if bytes.is_empty() { Err(BadInput::NoBody) } else { Ok(Some(bytes.into())) }
+        }
+    }
+}
+
+/// An image or a text in JSON: by itself or under its name.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum PreparedJson {
+    Whole(JsonValue),
+    Text { text: JsonValue },
+    Image { image: JsonValue },
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum JsonValue {
+    Text(String),
+    Base64 { b64: String },
 }
 
 fn file(signature: &Signature, features: &FileBytes, file: &Bytes) -> Fitted {
@@ -140,11 +202,10 @@ fn unreadable(reason: &str) -> BadInput {
 
 /// The value that is the request as a whole: `body`, `data` as TorchServe's clients call it, or the
 /// only one there is. It must not be empty.
-fn body_of(input: &Input) -> Result<&Bytes, BadInput> {
+fn body_of(input: &Input) -> Result<&Parameter, BadInput> {
     let parameters = &input.parameters;
     let named = |name| parameters.iter().find(|parameter| parameter.name == name);
     let body = named("body").or_else(|| named("data"));
     let body = body.or(if parameters.len() == 1 { parameters.first() } else { None });
-    let body = body.map(|parameter| parameter.value.whole());
-    body.filter(|body| !body.is_empty()).ok_or(BadInput::NoBody)
+    body.filter(|body| !body.value.whole().is_empty()).ok_or(BadInput::NoBody)
 }

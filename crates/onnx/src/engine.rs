@@ -2,37 +2,164 @@
 //! order of the model's inputs and give tensors in the order of its outputs; what an engine cannot hold
 //! is its own business, and it says so when it loads the file.
 
-pub(super) mod rten;
+mod defaults;
+pub(super) mod library;
+mod ort;
+mod rten;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::path::{Path, PathBuf};
 
 use bytes::BytesMut;
+use serde::Deserialize;
+use serde_json::Value;
 
+use self::library::LibrarySearch;
+use self::ort::OrtEngine;
 use self::rten::{RtenEngine, RtenThreads};
 use super::tensor::Tensor;
+use jitney_engine::local::Signature;
+
+/// How to get the faster engine.
+const INSTALL: &str = "`jitney onnx install` fetches ONNX Runtime";
+
+/// Which engine is allowed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum EngineChoice {
+    /// ONNX Runtime where its library is found.
+    #[default]
+    Auto,
+    OnnxRuntime,
+    Builtin,
+}
+
+/// What the server says about engines, in the words of its settings.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct EngineOptions {
+    #[serde(rename = "onnx_engine")]
+    pub choice: EngineChoice,
+    #[serde(rename = "onnx_library")]
+    library: Option<PathBuf>,
+    #[serde(rename = "onnx_threads")]
+    threads: Option<String>,
+    #[serde(rename = "onnx_providers")]
+    providers: Option<String>,
+    /// Where else the library may be.
+    search: LibrarySearch,
+}
+
+impl EngineOptions {
+    /// Reads what the server wrote; what cannot be read is as if it was not said.
+    pub(super) fn read(told: &Value) -> Self {
+        let mut options: Self = Self::deserialize(told).unwrap_or_default();
+        options.search.setting = options.library.take().or(options.search.setting);
+        options
+    }
+
+    /// The engine of this program alone.
+    pub(super) fn builtin() -> Self {
+        Self { choice: EngineChoice::Builtin, ..Self::default() }
+    }
+
+    fn threads(&self) -> usize {
+        self.threads.as_ref().and_then(|threads| threads.parse().ok()).unwrap_or(1)
+    }
+
+    fn providers(&self) -> Vec<String> {
+        let names = self.providers.as_deref().unwrap_or_default().split(',').map(str::trim);
+        names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    }
+}
 
 /// A loaded model.
 pub(super) enum GraphEngine {
     /// The built-in engine.
     Builtin(RtenEngine),
+    /// ONNX Runtime, from this library.
+    OnnxRuntime(OrtEngine, PathBuf),
 }
 
 /// An engine as one worker uses it: with threads of its own, and with memory that batches are joined
 /// in one after the other.
 pub(super) struct EngineWorker<'a> {
     engine: &'a GraphEngine,
-    threads: RtenThreads,
+    /// Those of the built-in engine.
+    threads: Option<RtenThreads>,
     rooms: Vec<BytesMut>,
 }
 
 impl GraphEngine {
+    /// Loads a file that is known to be well-formed, from its path or from memory.
+    pub(super) fn load(
+        file: Cow<'static, [u8]>,
+        path: Option<&Path>,
+        signature: &Signature,
+        options: &EngineOptions,
+    ) -> Result<Self, String> {
+        let found = match options.choice {
+            EngineChoice::Builtin => Ok(None),
+            EngineChoice::Auto | EngineChoice::OnnxRuntime => {
+                options.search.find().and_then(|found| {
+                    found.map(|library| ort::load_library(&library).map(|()| library)).transpose()
+                })
+            }
+        };
+        let named = options.choice == EngineChoice::OnnxRuntime || options.search.setting.is_some();
+        match found {
+            Ok(Some(library)) => {
+                let (threads, providers) = (options.threads(), options.providers());
+                let file = (&file[..], path);
+                let engine = OrtEngine::load(&library, file, signature, (threads, &providers))?;
+                Ok(Self::OnnxRuntime(engine, library))
+            }
+            Ok(None) if options.choice == EngineChoice::OnnxRuntime => {
+                Err(format!("ONNX Runtime is not installed; {INSTALL}"))
+            }
+            // A library that somebody named is not passed over.
+            Err(reason) if named => {
+                Err(format!("ONNX Runtime cannot be loaded: {reason}; {INSTALL}"))
+            }
+            Ok(None) | Err(_) => {
+                let engine = RtenEngine::load(file, path, signature);
+                engine.map(Self::Builtin).map_err(Self::beyond_builtin)
+            }
+        }
+    }
+
+    /// What the built-in engine could not do, and the way out.
+    pub(super) fn beyond_builtin(reason: String) -> String {
+        format!(
+            "the built-in engine cannot run it: {reason}; {INSTALL}, which runs every ONNX model"
+        )
+    }
+
     /// Gives a worker the engine until its work is done.
     pub(super) fn in_worker<T: Send>(
         &self,
         work: impl FnOnce(&mut EngineWorker<'_>) -> T + Send,
     ) -> T {
+        let with = |threads| work(&mut EngineWorker { engine: self, threads, rooms: Vec::new() });
         match self {
-            Self::Builtin(_) => RtenThreads::enter(|threads| {
-                work(&mut EngineWorker { engine: self, threads, rooms: Vec::new() })
-            }),
+            Self::Builtin(_) => RtenThreads::enter(|threads| with(Some(threads))),
+            Self::OnnxRuntime(..) => with(None),
+        }
+    }
+}
+
+/// As the log has it.
+impl fmt::Display for GraphEngine {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Builtin(_) => {
+                write!(out, "the built-in engine; ONNX Runtime is faster: {INSTALL}")
+            }
+            Self::OnnxRuntime(_, library) => {
+                let version = library::version_of(library).unwrap_or_default();
+                write!(out, "ONNX Runtime {version} from {}", library.display())
+            }
         }
     }
 }
@@ -40,8 +167,10 @@ impl GraphEngine {
 impl EngineWorker<'_> {
     /// Runs the model once on tensors in the order of its inputs.
     pub(super) fn run(&self, tensors: &[Tensor]) -> Result<Vec<Tensor>, String> {
-        match self.engine {
-            GraphEngine::Builtin(engine) => engine.run(tensors, &self.threads),
+        match (self.engine, &self.threads) {
+            (GraphEngine::Builtin(engine), Some(threads)) => engine.run(tensors, threads),
+            (GraphEngine::Builtin(_), None) => Err("the engine has no threads".to_owned()),
+            (GraphEngine::OnnxRuntime(engine, _), _) => engine.run(tensors),
         }
     }
 
@@ -58,5 +187,33 @@ impl EngineWorker<'_> {
                 self.rooms.push(room);
             }
         }
+        self.rooms.truncate(ROOMS_MAX);
+    }
+}
+
+/// Memory that one worker keeps for its next batch: a piece for each input of a usual model.
+const ROOMS_MAX: usize = 8;
+
+/// What is known of ONNX Runtime on this machine.
+#[derive(Debug)]
+pub struct RuntimeStatus {
+    /// The library.
+    pub library: PathBuf,
+    /// Its version, where its name tells.
+    pub version: Option<String>,
+    /// The execution providers that it has.
+    pub providers: Vec<&'static str>,
+}
+
+impl RuntimeStatus {
+    /// Loads the library into this process, as a worker would.
+    ///
+    /// # Errors
+    /// Why it cannot be loaded.
+    pub fn look(search: &LibrarySearch) -> Result<Option<Self>, String> {
+        let Some(library) = search.find()? else { return Ok(None) };
+        ort::load_library(&library)?;
+        let version = library::version_of(&library);
+        Ok(Some(Self { library, version, providers: ort::providers() }))
     }
 }

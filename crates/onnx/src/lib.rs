@@ -27,6 +27,7 @@ mod labels;
 mod model;
 mod numbers;
 mod padding;
+mod prepare;
 mod probe;
 mod protobuf;
 mod request;
@@ -39,6 +40,12 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
+pub use engine::RuntimeStatus;
+pub use engine::library::{
+    LibrarySearch, in_directory as library_in, version_of as library_version,
+};
 pub use model::{OnnxError, OnnxModel, OnnxSession};
+#[doc(hidden)]
+pub use prepare::image_preparer;
 pub use runtime::RUNTIME;
 pub use worker::run_worker;

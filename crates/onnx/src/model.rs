@@ -10,11 +10,13 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::card::{Card, InputKind, OutputKind};
-use super::engine::GraphEngine;
-use super::engine::rten::RtenEngine;
+use serde_json::Value;
+
+use super::card::{self, Card, InputKind, OutputKind};
+use super::engine::{EngineOptions, GraphEngine};
 use super::file::{self, DeclaredValue, FileGraph, ValueKind};
 use super::labels::Ranking;
+use super::prepare::Preparation;
 use super::probe;
 use super::request::DecodedRequest;
 use super::shape_groups::ShapeGroups;
@@ -59,6 +61,8 @@ pub struct OnnxModel {
     pub(super) signature: Signature,
     pub(super) card: Card,
     pub(super) shape_groups: ShapeGroups,
+    /// How bodies become tensors, where the card declares it.
+    pub(super) preparation: Option<Preparation>,
 }
 
 /// A model that is ready to be run.
@@ -84,10 +88,12 @@ impl OnnxModel {
     }
 
     fn new(name: String, signature: Signature, card: Card) -> Result<Arc<Self>, OnnxError> {
-        suits(&card, &signature)
-            .map_err(|reason| OnnxError::Card { name: name.clone(), reason })?;
+        let wrong = |reason| OnnxError::Card { name: name.clone(), reason };
+        suits(&card, &signature).map_err(wrong)?;
+        let preparation = card.input.fit(&signature).map_err(wrong)?;
         let name = card.name.clone().unwrap_or(name);
-        Ok(Arc::new(Self { name, signature, card, shape_groups: ShapeGroups::default() }))
+        let shape_groups = ShapeGroups::default();
+        Ok(Arc::new(Self { name, signature, card, shape_groups, preparation }))
     }
 
     /// Whether the tensors of two requests can be joined. Those that came as tensors always can.
@@ -110,16 +116,27 @@ impl OnnxModel {
 }
 
 impl OnnxSession {
-    /// Loads a `.onnx` file with the card beside it (`<stem>.yaml`), if there is one. This takes
-    /// as long as reading the weights does, so keep it off threads that serve.
+    /// Loads a `.onnx` file with the card beside it (`<stem>.yaml`), if there is one, into the engine that
+    /// the options allow. This takes as long as reading the weights does, so keep it off threads that
+    /// serve.
     ///
     /// # Errors
     /// When the file cannot be read or served, or its card is wrong.
-    pub fn open(path: &Path) -> Result<Self, OnnxError> {
+    pub fn open(path: &Path, options: &Value) -> Result<Self, OnnxError> {
         let (name, card) = card_of(path)?;
         let file = std::fs::read(path)
             .map_err(|source| OnnxError::Read { path: path.to_owned(), source })?;
-        Self::load(name, file.into(), Some(path), card)
+        let options = EngineOptions::read(options);
+        let session = Self::load(name, file.into(), Some(path), card, &options)?;
+        if let Some(preparation) = &session.model.preparation {
+            let loaded = preparation.load(|file| {
+                let path = card::beside(path, file)?;
+                std::fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))
+            });
+            let wrong = |reason| OnnxError::Card { name: session.model.name.clone(), reason };
+            loaded.map_err(wrong)?;
+        }
+        Ok(session)
     }
 
     /// Loads a model from memory; bytes of the program itself are used where they are.
@@ -127,7 +144,7 @@ impl OnnxSession {
     /// # Errors
     /// As [`OnnxSession::open`].
     pub fn from_bytes(name: &str, file: Cow<'static, [u8]>, card: Card) -> Result<Self, OnnxError> {
-        Self::load(name.to_owned(), file, None, card)
+        Self::load(name.to_owned(), file, None, card, &EngineOptions::builtin())
     }
 
     fn load(
@@ -135,13 +152,13 @@ impl OnnxSession {
         file: Cow<'static, [u8]>,
         path: Option<&Path>,
         card: Card,
+        options: &EngineOptions,
     ) -> Result<Self, OnnxError> {
         let failed = |reason: String| OnnxError::Load { name: name.clone(), reason };
         let damaged = |_| failed("it is not an ONNX file, or it is damaged".to_owned());
         file::check(&file).map_err(damaged)?;
         let signature = signature(file::graph(&file)).map_err(failed)?;
-        let engine =
-            GraphEngine::Builtin(RtenEngine::load(file, path, &signature).map_err(failed)?);
+        let engine = GraphEngine::load(file, path, &signature, options).map_err(failed)?;
         let padded = card.padding.as_ref().map(|pads| pads.dimension.as_str());
         let signature = match path {
             Some(_) => probe::probed(&engine, signature, padded).map_err(failed)?,

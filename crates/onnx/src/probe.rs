@@ -48,13 +48,15 @@ pub(super) fn probed(
     };
     let Some(one) = run(1) else { return Ok(signature) };
     if let (GraphEngine::Builtin(_), Err(reason)) = (engine, &one) {
-        return Err(format!("it loads, but cannot be run: {reason}"));
+        return Err(GraphEngine::beyond_builtin(reason.clone()));
     }
     let (true, Ok(one)) = (signature.batches(), one) else { return Ok(signature) };
     match run(2) {
         Some(Ok(two)) => {
             let outputs = signature.outputs.iter_mut().zip(one.iter().zip(&two));
             for (spec, (one, two)) in outputs {
+                // A file may leave the type unsaid.
+                spec.datatype = one.datatype();
                 let rows = (one.shape().first(), two.shape().first());
                 if rows != (Some(&1), Some(&2)) {
                     unbatched(spec, two.shape().len());

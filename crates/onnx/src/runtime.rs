@@ -11,10 +11,11 @@ use jitney_engine::local::{
 };
 use jitney_engine::outcome::{Cause, ItemOutcome, ModelFailure};
 use jitney_engine::tensors::TensorRequest;
+use serde_json::Value;
 
 use super::answer::{self, ServedName};
 use super::batch;
-use super::card::InputKind;
+use super::card::{InputKind, OutputKind};
 use super::decode::decode;
 use super::model::{OnnxModel, OnnxSession};
 use super::probe;
@@ -28,8 +29,8 @@ pub const RUNTIME: LocalRuntime =
 /// The version of models whose card names none, as TorchServe's archiver has it.
 const VERSION_DEFAULT: &str = "1.0";
 
-fn load(path: &Path) -> Result<LoadedModel, String> {
-    let session = OnnxSession::open(path).map_err(|error| error.to_string())?;
+fn load(path: &Path, options: &Value) -> Result<LoadedModel, String> {
+    let session = OnnxSession::open(path, options).map_err(|error| error.to_string())?;
     Ok(session.into())
 }
 
@@ -66,16 +67,26 @@ impl LocalModel for OnnxModel {
         true
     }
 
-    /// 1 when the model's first dimension is not open, the card's limit otherwise.
     fn body_kind(&self) -> BodyKind {
         match self.card.input {
             InputKind::Tensors => BodyKind::Tensors,
             InputKind::FileBytes(_) => BodyKind::File,
+            InputKind::Image(_) => BodyKind::Image,
+            InputKind::Text(_) => BodyKind::Text,
         }
     }
 
+    /// 1 when the model's first dimension is not open, the card's limit otherwise.
     fn max_batch_size(&self) -> Option<u32> {
         if self.signature.batches() { self.card.max_batch_size } else { Some(1) }
+    }
+
+    fn labels(&self, output: &str) -> Option<&[String]> {
+        let first = self.signature.outputs.first().is_some_and(|spec| spec.name == output);
+        match &self.card.output {
+            OutputKind::Labels(ranking) if first => Some(&ranking.labels),
+            OutputKind::Labels(_) | OutputKind::Tensors => None,
+        }
     }
 
     fn pads(&self) -> bool {

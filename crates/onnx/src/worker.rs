@@ -25,14 +25,14 @@ pub fn run_worker(socket: &Path, token: &str, memory_limit: u64) -> u8 {
 
 fn serve(mut end: WorkerEnd, load: &WorkerLoad, memory_limit: u64) -> std::io::Result<u8> {
     load.limit_memory(memory_limit)?;
-    let session = match OnnxSession::open(&load.file) {
+    let session = match OnnxSession::open(&load.file, &load.options) {
         Ok(session) => session,
         Err(error) => {
             end.load_failed(&error.to_string())?;
             return Ok(1);
         }
     };
-    end.loaded(&session.model.signature)?;
+    end.loaded(&session.model.signature, &session.engine.to_string())?;
     let served = ServedName { name: load.model_name.clone(), version: load.model_version.clone() };
     let run = |worker: &mut EngineWorker<'_>| {
         end.run_batches(|items| run(&session.model, &served, items, worker))

@@ -242,9 +242,9 @@ impl GrowingBody {
             if (self.len() + bytes.len()) as u64 > limit {
                 return Err(Problem::too_large(limit));
             }
-            let full = bytes.len() >= KEPT_PIECE_MIN;
+            let more = bytes.len() >= KEPT_PIECE_MIN || !piece.is_empty();
             self.add_piece(bytes).map_err(Problem::cut)?;
-            if full {
+            if more {
                 tokio::task::yield_now().await;
             }
         }

@@ -16,7 +16,7 @@ pub mod torchserve;
 mod values;
 
 pub use kind::{SettingKind, SettingValue, TimeUnit};
-pub use model::{Cost, Isolation, PolicyName};
+pub use model::{Cost, Isolation, OnnxEngine, PolicyName};
 pub use nearest::{did_you_mean, nearest};
 pub use read::{Batching, from_archive, from_parameters, from_record, to_record};
 pub use reference::page;

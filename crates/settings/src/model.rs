@@ -76,6 +76,18 @@ words! {
     Thread = "thread",
 }
 
+words! {
+    /// What runs an ONNX model.
+    OnnxEngine:
+    /// ONNX Runtime where its library is found, the built-in engine otherwise.
+    #[default]
+    Auto = "auto",
+    /// ONNX Runtime.
+    OnnxRuntime = "onnxruntime",
+    /// The engine that is part of the program.
+    Builtin = "builtin",
+}
+
 settings! {
     /// Every setting of a model.
     SETTINGS:
@@ -132,6 +144,15 @@ settings! {
     MEMORY_LIMIT = Setting::new("memory_limit", SettingKind::Size, "Memory that one worker process of an ONNX model may use, such as 2GiB; a request that needs more is answered with 507")
         .or_else("half of the memory of the machine or its cgroup")
         .flag("memory-limit", "SIZE").property("onnx_memory_limit").parameter(&["memory_limit"], 1).record_if_changed("memoryLimit");
+    ONNX_ENGINE = Setting::new("onnx_engine", SettingKind::Choice(OnnxEngine::WORDS), "What runs ONNX models: auto takes ONNX Runtime where its library is found and the built-in engine otherwise, onnxruntime and builtin allow only that one").or("auto")
+        .flag("onnx-engine", "ENGINE").property("onnx_engine").parameter(&["onnx_engine"], 0);
+    ONNX_LIBRARY = Setting::new("onnx_library", SettingKind::Path, "ONNX Runtime's library, or the directory that it is in")
+        .or_else("looked for: ORT_DYLIB_PATH, the onnxruntime package of the Python, what jitney onnx install fetched, the system's")
+        .flag("onnx-library", "PATH").property("onnx_library");
+    ONNX_THREADS = Setting::new("onnx_threads", SettingKind::Whole { min: 1, max: 1024 }, "Threads that one worker of an ONNX model computes with in ONNX Runtime").or("1")
+        .flag("onnx-threads", "N").property("onnx_threads").parameter(&["onnx_threads"], 1);
+    ONNX_PROVIDERS = Setting::new("onnx_providers", SettingKind::Text, "ONNX Runtime's execution providers in the order of preference, such as cuda,cpu; the library must have them")
+        .or_else("cpu").flag("onnx-providers", "NAMES").property("onnx_providers").parameter(&["onnx_providers"], 0);
     MAX_RETRY_TIMEOUT = Setting::new("max_retry_timeout", SECONDS, "How long a worker that fails is started again before it is given up").or("300")
         .archive(&["maxRetryTimeoutInSec"], 0);
     CLIENT_TIMEOUT = Setting::new("client_timeout", MILLIS, "How long a client waits at most; 0 means without limit").or("0")

@@ -11,13 +11,20 @@ use std::{
     str::FromStr,
 };
 
-use ring::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
+use ring::digest::{Context, SHA256, SHA256_OUTPUT_LEN, digest};
 
 /// A sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sha256([u8; SHA256_OUTPUT_LEN]);
 
 impl Sha256 {
+    /// The sum of these bytes.
+    pub fn of(content: &[u8]) -> Self {
+        let mut bytes = [0; SHA256_OUTPUT_LEN];
+        bytes.copy_from_slice(digest(&SHA256, content).as_ref());
+        Self(bytes)
+    }
+
     /// The sum of a file's content. Blocks.
     pub(super) fn of_file(path: &Path) -> io::Result<Self> {
         let (mut file, mut sum) = (File::open(path)?, Context::new(&SHA256));

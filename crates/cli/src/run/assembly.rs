@@ -15,6 +15,7 @@ use crate::definition::Packer;
 use crate::env::Env;
 use crate::failure::{Failure, cannot};
 use crate::fetch::RemoteFetcher;
+use crate::onnx_library;
 use crate::plan::{EnginePlan, ServerPlan};
 
 /// The engine's configuration.
@@ -40,6 +41,7 @@ pub fn engine_config(plan: &EnginePlan, scratch: &Path, env: &Env, admin: &Handl
         // Not its path: after an upgrade in place that is another program.
         program: Some(PathBuf::from("/proc/self/exe")),
         local: Some(jitney_onnx::RUNTIME),
+        local_options: onnx_library::options(&plan.python.interpreter, env),
         first_worker_id: plan.first_worker_id,
     }
 }

@@ -22,6 +22,7 @@ fn plan_of(line: &str, env: &Env) -> Result<ServerPlan, Failure> {
         | Command::Bench(_)
         | Command::Simulate(_)
         | Command::Plan(_)
+        | Command::Onnx(_)
         | Command::OnnxWorker
         | Command::GuardGroups => Err(Failure::usage("not here")),
     }

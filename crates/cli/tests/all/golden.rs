@@ -21,6 +21,8 @@ fn help_is_as_recorded() {
     check("help-infer", &["infer", "--help"]);
     check("help-check", &["check", "--help"]);
     check("help-demo", &["demo", "--help"]);
+    check("help-onnx", &["onnx", "--help"]);
+    check("help-onnx-install", &["onnx", "install", "--help"]);
     check("help-torchserve", &["torchserve", "--help"]);
     check("help-config", &["config", "--help"]);
     check("help-archive", &["archive", "--help"]);

@@ -9,7 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-use jitney_settings::model::{ISOLATION, MEMORY_LIMIT, STARTUP_TIMEOUT};
+use jitney_settings::model::{
+    ISOLATION, MEMORY_LIMIT, ONNX_ENGINE, ONNX_LIBRARY, ONNX_PROVIDERS, ONNX_THREADS,
+    STARTUP_TIMEOUT,
+};
 use jitney_settings::{Isolation, Values};
 use tokio::runtime::Handle;
 
@@ -56,6 +59,8 @@ pub struct EngineConfig {
     pub program: Option<PathBuf>,
     /// Serves models without Python; `None` if only Python workers run models.
     pub local: Option<LocalRuntime>,
+    /// What `local` is told when it loads a model, beside the model's own settings.
+    pub local_options: serde_json::Map<String, serde_json::Value>,
     /// The id of the first worker; later ones count up and are never used again.
     pub first_worker_id: u32,
 }
@@ -91,8 +96,8 @@ struct OpenedLocal {
 enum LocalHome {
     /// In threads of this process.
     Threads(Arc<dyn LocalSession>),
-    /// In processes that load this file.
-    Processes(Arc<LocalProcesses>, PathBuf),
+    /// In processes that load this file with these options.
+    Processes(Arc<LocalProcesses>, PathBuf, serde_json::Value),
 }
 
 impl From<LoadedModel> for OpenedLocal {
@@ -120,6 +125,7 @@ pub(crate) struct Registrar {
     pub(super) store: Arc<Store>,
     pub(super) python: Arc<PythonWorkers>,
     local: Option<LocalRuntime>,
+    local_options: serde_json::Map<String, serde_json::Value>,
     /// What starts worker processes for `local`; without it its models run in threads.
     local_processes: Option<Arc<LocalProcesses>>,
     worker_ids: Arc<AtomicU32>,
@@ -152,6 +158,7 @@ impl Registrar {
             store: Arc::new(Store::new(config.store)),
             python,
             local: config.local,
+            local_options: config.local_options,
             local_processes,
             worker_ids: Arc::new(AtomicU32::new(config.first_worker_id)),
             observer,
@@ -248,7 +255,8 @@ impl Registrar {
             resolve::typed(&ISOLATION, options, defaults).unwrap_or_default();
         let processes = self.local_processes.clone().filter(|_| isolation == Isolation::Process);
         let Some(processes) = processes else {
-            let loaded = blocking(move || (local.load)(&path)).await?;
+            let told = self.local_options(options);
+            let loaded = blocking(move || (local.load)(&path, &told)).await?;
             return Ok(loaded.map_err(RegisterError::NotLoadable)?.into());
         };
         let unreadable = |error: io::Error| RegisterError::NotLoadable(error.to_string());
@@ -257,15 +265,29 @@ impl Registrar {
             name: options.model_name.clone().unwrap_or_default(),
             version: options.version.clone().unwrap_or_default(),
             memory_limit: resolve::typed(&MEMORY_LIMIT, options, defaults),
+            options: self.local_options(options),
         };
         let time = resolve::typed(&STARTUP_TIMEOUT, options, defaults).unwrap_or_default();
         let loaded = tokio::time::timeout(time, processes.load(&load, None)).await;
         let loaded = loaded.unwrap_or(Err(LaunchError::TimedOut { seconds: time.as_secs() }));
-        let signature = loaded.map_err(not_loadable)?.signature;
+        let loaded = loaded.map_err(not_loadable)?;
+        tracing::info!(file = %load.file.display(), "runs in {}", loaded.engine);
+        let signature = loaded.signature;
         let file = load.file.clone();
+        let told = load.options.clone();
         let model = blocking(move || (local.describe)(&load.file, signature)).await?;
         let model = model.map_err(RegisterError::NotLoadable)?;
-        Ok(OpenedLocal { model, home: LocalHome::Processes(processes, file) })
+        Ok(OpenedLocal { model, home: LocalHome::Processes(processes, file, told) })
+    }
+
+    /// What the runtime of models without Python is told when it loads this one.
+    fn local_options(&self, options: &RegisterOptions) -> serde_json::Value {
+        let mut told = self.local_options.clone();
+        for setting in [&ONNX_ENGINE, &ONNX_LIBRARY, &ONNX_THREADS, &ONNX_PROVIDERS] {
+            let value: Option<String> = resolve::shown(setting, options, &self.defaults);
+            told.extend(value.map(|value| (setting.name.to_owned(), value.into())));
+        }
+        told.into()
     }
 
     /// Finds the model and, if it is on another machine, fetches it. A caller who goes away ends the
@@ -384,10 +406,10 @@ impl Registrar {
                 name: name.clone(),
                 version: version.clone(),
             }),
-            LocalHome::Processes(processes, file) => {
+            LocalHome::Processes(processes, file, told) => {
                 let memory_limit = settings.values.read(&MEMORY_LIMIT);
                 let (name, version) = (name.clone(), version.clone());
-                let load = Arc::new(LocalLoad { file, name, version, memory_limit });
+                let load = Arc::new(LocalLoad { file, name, version, memory_limit, options: told });
                 Arc::new(LocalLauncher { processes, model: Arc::clone(&model), load })
             }
         };

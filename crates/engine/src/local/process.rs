@@ -59,12 +59,17 @@ pub(crate) struct LocalLoad {
     pub(crate) version: String,
     /// Bytes that the process may use; the program's default without it.
     pub(crate) memory_limit: Option<u64>,
+    /// What the runtime is told beside.
+    pub(crate) options: serde_json::Value,
 }
 
 /// What a loaded process reports.
 #[derive(serde::Deserialize)]
 struct LocalLoaded {
     signature: Signature,
+    /// What runs the model, in words.
+    #[serde(default)]
+    engine: String,
 }
 
 #[derive(serde::Deserialize)]
@@ -78,6 +83,8 @@ pub(crate) struct LoadedProcess {
     connection: WorkerConnection,
     last_words: LastWords,
     pub(crate) signature: Signature,
+    /// What runs the model, in words.
+    pub(crate) engine: String,
 }
 
 impl LocalProcesses {
@@ -134,7 +141,7 @@ impl LocalProcesses {
                 handshake(connection, load, &mut process).await?
             }
         };
-        let Some((connection, signature)) = loaded else {
+        let Some((connection, LocalLoaded { signature, engine })) = loaded else {
             process.kill();
             let status = process.wait().await;
             process.drained().await;
@@ -149,7 +156,7 @@ impl LocalProcesses {
                 },
             });
         };
-        Ok(LoadedProcess { process, connection, last_words, signature })
+        Ok(LoadedProcess { process, connection, last_words, signature, engine })
     }
 }
 
@@ -158,12 +165,13 @@ async fn handshake(
     mut connection: WorkerConnection,
     load: &LocalLoad,
     process: &mut WorkerProcess,
-) -> Result<Option<(WorkerConnection, Signature)>, LaunchError> {
+) -> Result<Option<(WorkerConnection, LocalLoaded)>, LaunchError> {
     let message = json!({
         "model_name": load.name,
         "model_version": load.version,
         "file": load.file,
         "memory_limit": load.memory_limit,
+        "options": load.options,
     });
     if connection.send_control(FrameKind::Load, &message).await.is_err() {
         return Ok(None);
@@ -174,7 +182,7 @@ async fn handshake(
     let unreadable = |error: FrameError| LaunchError::Load(error.to_string().into());
     if header.kind == FrameKind::Loaded {
         let loaded: LocalLoaded = decode_control(&payload).map_err(unreadable)?;
-        Ok(Some((connection, loaded.signature)))
+        Ok(Some((connection, loaded)))
     } else if header.kind == FrameKind::LoadFailed {
         let failed: LocalLoadFailed = decode_control(&payload).map_err(unreadable)?;
         Err(LaunchError::Load(failed.message.into()))

@@ -35,6 +35,9 @@ pub struct WorkerLoad {
     pub model_version: String,
     /// Bytes that the process may use.
     memory_limit: Option<u64>,
+    /// What the runtime is told beside.
+    #[serde(default)]
+    pub options: serde_json::Value,
 }
 
 impl WorkerLoad {
@@ -86,13 +89,14 @@ impl WorkerEnd {
         }
     }
 
-    /// Tells the server that the model is loaded.
+    /// Tells the server that the model is loaded, and what runs it.
     ///
     /// # Errors
     /// The server is gone.
-    pub fn loaded(&mut self, signature: &Signature) -> io::Result<()> {
+    pub fn loaded(&mut self, signature: &Signature, engine: &str) -> io::Result<()> {
         let seconds = self.began.elapsed().as_secs_f64();
-        self.send_control(FrameKind::Loaded, &json!({ "seconds": seconds, "signature": signature }))
+        let message = json!({ "seconds": seconds, "signature": signature, "engine": engine });
+        self.send_control(FrameKind::Loaded, &message)
     }
 
     /// Tells the server that the model cannot be loaded, and why.

@@ -14,6 +14,7 @@ use rten_tensor::Layout;
 
 use super::super::elements;
 use super::super::tensor::Tensor;
+use super::defaults;
 
 /// Threads that one batch may use. One is right where several workers share the cores.
 const THREADS: usize = 1;
@@ -54,7 +55,9 @@ impl RtenEngine {
                 ));
             }
         }
+        let filled = defaults::filled(&file);
         let load = || match (path, file) {
+            _ if let Some(filled) = filled => Model::load(filled),
             (Some(path), file) => {
                 drop(file);
                 Model::load_file(path)

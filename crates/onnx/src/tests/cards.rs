@@ -91,11 +91,11 @@ fn a_file_is_opened_with_the_card_beside_it() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("numbers.onnx");
     std::fs::write(&path, LENGTH).expect("written");
-    let bare = OnnxSession::open(&path).expect("it loads");
+    let bare = OnnxSession::open(&path, &Value::Null).expect("it loads");
     assert_eq!((bare.name(), bare.version(), bare.max_batch_size()), ("numbers", "1.0", None));
     std::fs::write(path.with_extension("yaml"), "{name: doubler, max_batch_size: 4}")
         .expect("written");
-    let carded = OnnxSession::open(&path).expect("it loads");
+    let carded = OnnxSession::open(&path, &Value::Null).expect("it loads");
     assert_eq!((carded.name(), carded.max_batch_size()), ("doubler", Some(4)));
     assert_eq!(carded.signature().outputs[1].datatype, Datatype::Bool);
 }
@@ -111,12 +111,12 @@ fn labels_of_several_items_come_as_a_list() {
 fn files_that_are_no_models_are_rejected() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("broken.onnx");
-    let missing = OnnxSession::open(&path).expect_err("no file").to_string();
+    let missing = OnnxSession::open(&path, &Value::Null).expect_err("no file").to_string();
     assert!(missing.contains("cannot read") && missing.contains("broken.onnx"), "{missing}");
     // The last of these would keep rten's loader busy for ever.
     for content in [&b""[..], b"no model", &PAIR[..PAIR.len() / 2], &[0xff; 64]] {
         std::fs::write(&path, content).expect("written");
-        let error = OnnxSession::open(&path).expect_err("no model").to_string();
+        let error = OnnxSession::open(&path, &Value::Null).expect_err("no model").to_string();
         assert!(error.starts_with("model \"broken\" does not load: "), "{error}");
     }
 }
@@ -131,5 +131,56 @@ fn a_damaged_byte_anywhere_ends_in_an_error_or_a_model() {
             damaged[place] = byte;
             let _ = OnnxSession::from_bytes("damaged", Cow::Owned(damaged), Card::default());
         }
+    }
+}
+
+#[test]
+fn images_texts_and_labels_have_sections_of_their_own() {
+    let card = parse("image: {resize: 256, crop: 224, layout: nhwc}\nlabels: labels.txt\ntop: 1");
+    let card = card.expect("a good card");
+    assert!(matches!(card.input, InputKind::Image(_)));
+    let labels = vec!["cat".to_owned(), "dog".to_owned()];
+    let expected = OutputKind::Labels(labels::Ranking { labels, top: 1, softmax: false });
+    assert_eq!(card.output, expected);
+    let card = parse("text: {tokenizer: tokenizer.json, max_length: 128}").expect("a good card");
+    assert!(matches!(card.input, InputKind::Text(_)));
+    check("image: {rezise: 3}", r#"unknown key "image.rezise" (did you mean "resize"?)"#);
+    check("image: {layout: chw}", "image: unknown variant `chw`");
+    check("image: {}\ntext: {tokenizer: t}", "only one of them");
+    check("image: {}\ninput: {kind: tensors}", "only one of them");
+    check("text: {tokenizer: ../t.json}", "does not lie beside the card");
+    check("text: {tokenizer: ''}", "does not lie beside the card");
+    check("labels: ../secret.txt", "labels: \"../secret.txt\" does not lie beside the card");
+    check("labels: labels.txt\noutput: {kind: tensors}", "only one of them");
+    check("softmax: true", "top and softmax need labels");
+}
+
+#[test]
+fn labels_may_be_json() {
+    let labels = |json: &str| {
+        let json = json.to_owned();
+        let card = Card::parse("labels: names.json", |_| Ok(json))?;
+        let OutputKind::Labels(ranking) = card.output else { panic!("labels") };
+        Ok::<_, String>(ranking.labels)
+    };
+    let expected = Ok(vec!["cat".to_owned(), "dog".to_owned()]);
+    assert_eq!(labels(r#"["cat", "dog"]"#), expected);
+    assert_eq!(labels(r#"{"1": "dog", "0": ["n02123045", "cat"]}"#), expected);
+    assert!(labels(r#"{"1": "dog"}"#).is_err());
+    assert!(labels("cat").is_err());
+}
+
+#[test]
+fn files_of_a_card_lie_in_its_directory() {
+    let home = tempfile::tempdir().expect("a directory");
+    let card = home.path().join("models/pets.yaml");
+    std::fs::create_dir(home.path().join("models")).expect("a directory");
+    std::fs::write(home.path().join("secret.txt"), "cat").expect("a file");
+    std::fs::write(home.path().join("models/own.txt"), "cat").expect("a file");
+    std::os::unix::fs::symlink("../secret.txt", home.path().join("models/link.txt"))
+        .expect("a link");
+    for (file, good) in [("own.txt", true), ("link.txt", false), ("none.txt", false)] {
+        std::fs::write(&card, format!("labels: {file}")).expect("a card");
+        assert_eq!(Card::read(&card).is_ok(), good, "{file}");
     }
 }

@@ -133,7 +133,7 @@ fn a_model_that_loses_rows_by_design_is_not_batched() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("lossy.onnx");
     std::fs::write(&path, LOSSY).expect("written");
-    let model = OnnxSession::open(&path).expect("it loads");
+    let model = OnnxSession::open(&path, &Value::Null).expect("it loads");
     assert_eq!(model.max_batch_size(), Some(1));
     assert_eq!(ask(&model, "[[1, 2], [3, 4]]"), json!([[4.0, 6.0]]), "the request's own rows");
 }

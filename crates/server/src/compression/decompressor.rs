@@ -43,7 +43,7 @@ impl Decompressor {
     }
 
     /// The next bytes that come out of `input`, of which they are taken; nothing when all is out. Call it until
-    /// then, with the same input.
+    /// then, with the same input. A step also ends with a piece of gzip, and may have nothing to show.
     ///
     /// # Errors
     /// The input is not what its coding says.
@@ -53,20 +53,23 @@ impl Decompressor {
             _ => STEP_MAX,
         };
         let mut output = BytesMut::zeroed(self.step);
-        let mut filled = 0;
+        let (given, mut filled) = (input.len(), 0);
         while filled < output.len() {
             let before = input.len();
             let written = self.run(input, &mut output[filled..])?;
+            filled += written;
             if written == 0 && input.len() == before {
                 if input.is_empty() {
                     break;
                 }
                 return Err(self.broken("it cannot be read"));
             }
-            filled += written;
+            if matches!(self.state, DecompressorState::End) {
+                break;
+            }
         }
         output.truncate(filled);
-        Ok((filled > 0).then(|| output.freeze()))
+        Ok((filled > 0 || input.len() < given).then(|| output.freeze()))
     }
 
     /// Must be asked when all input was given.

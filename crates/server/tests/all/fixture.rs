@@ -172,6 +172,7 @@ fn engine(scratch: PathBuf) -> Arc<Engine> {
         python,
         program: None,
         local: Some(jitney_onnx::RUNTIME),
+        local_options: Default::default(),
         first_worker_id: 9000,
     };
     Engine::start(config, vec![tokio::runtime::Handle::current()]).unwrap()
