@@ -17,6 +17,8 @@ def assert_problem(reply: Any, status: int, kind: str, *words: str) -> None:
     assert reply.status_code == status, f"{reply.status_code}: {reply.text}"
     assert reply.headers["content-type"] == "application/json"
     problem = reply.json()
+    # Clients of KServe's protocols look for the text elsewhere.
+    assert problem.pop("error", problem["message"]) == problem["message"]
     assert list(problem) == ["code", "type", "message"], problem
     assert (problem["code"], problem["type"]) == (status, kind), problem
     for word in words:

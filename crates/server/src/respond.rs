@@ -16,6 +16,10 @@ use crate::errors::{ErrorCode, Problem};
 /// An answer; its body is known, unless the model is still making it.
 pub(crate) type HttpResponse = Response<ResponseBody>;
 
+/// Marks an answer whose clients say that they take compressed ones and do not.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Uncompressed;
+
 /// What an endpoint returns.
 pub(crate) type HttpResult = Result<HttpResponse, Problem>;
 

@@ -81,12 +81,9 @@ impl Gate {
     /// key, wherever it is asked for.
     fn of_open_inference(route: &OpenInferenceRoute<'_>) -> Self {
         match route {
-            OpenInferenceRoute::Load(_)
-            | OpenInferenceRoute::Unload(_)
-            | OpenInferenceRoute::TraceSettings { changes: true }
+            OpenInferenceRoute::TraceSettings { changes: true }
             | OpenInferenceRoute::LogSettings { changes: true } => Self::Management,
-            OpenInferenceRoute::Index
-            | OpenInferenceRoute::Config(_)
+            OpenInferenceRoute::Config(_)
             | OpenInferenceRoute::Statistics(_)
             | OpenInferenceRoute::TraceSettings { changes: false }
             | OpenInferenceRoute::LogSettings { changes: false } => Self::Either,

@@ -205,12 +205,12 @@ pub(crate) fn read(
         format!("Inference-Header-Content-Length is {end}, and the body has {length} bytes.")
     })?;
     let read: RequestJson<'_> = serde_json::from_slice(json).map_err(|error| {
-        format!("The body is not JSON of the Open Inference Protocol: {error}.")
+        format!("the body is not JSON of the Open Inference Protocol: {error}.")
     })?;
     let mut raw = RawTensors { body, at: end };
     let inputs = read.inputs.into_iter().map(|input| {
         let name = input.name.clone();
-        tensor(input, &mut raw, shared).map_err(|why| format!("Input {name:?}: {why}."))
+        tensor(input, &mut raw, shared).map_err(|why| format!("input {name:?}: {why}."))
     });
     let inputs = inputs.collect::<Result<_, _>>()?;
     if raw.at < body.len() {

@@ -119,14 +119,8 @@ impl<'a> Intent<'a> {
             Route::OpenInference(OpenInferenceRoute::Statistics(Some(target))) => {
                 to_model(GuardedOperation::Describe, target)
             }
-            Route::OpenInference(
-                OpenInferenceRoute::Statistics(None) | OpenInferenceRoute::Index,
-            ) => Self::plain(GuardedOperation::List),
-            Route::OpenInference(OpenInferenceRoute::Load(model)) => {
-                to_model(GuardedOperation::Register, ModelRef { model, version: None })
-            }
-            Route::OpenInference(OpenInferenceRoute::Unload(model)) => {
-                to_model(GuardedOperation::Unregister, ModelRef { model, version: None })
+            Route::OpenInference(OpenInferenceRoute::Statistics(None)) => {
+                Self::plain(GuardedOperation::List)
             }
             Route::OpenInference(OpenInferenceRoute::ModelReady(target)) => {
                 to_model(GuardedOperation::Ready, target)

@@ -8,7 +8,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, HeaderValue, V
 
 use crate::body::ResponseBody;
 use crate::compression::{self, Coding};
-use crate::respond::HttpResponse;
+use crate::respond::{HttpResponse, Uncompressed};
 use crate::state::ServerState;
 
 /// Shorter answers fit into one packet of a network as they are.
@@ -52,6 +52,9 @@ impl ContentKind {
 /// Compresses a long answer to a client that asked with these headers.
 pub(super) async fn compress(reply: &mut HttpResponse, asked: &HeaderMap) {
     let Some(body) = reply.body().all().cloned() else { return };
+    if reply.extensions().get::<Uncompressed>().is_some() {
+        return;
+    }
     let headers = reply.headers_mut();
     let kind = ContentKind::of(headers);
     let done = headers.contains_key(CONTENT_ENCODING) || headers.contains_key(CONTENT_RANGE);

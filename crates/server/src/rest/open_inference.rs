@@ -33,12 +33,15 @@ const JSON_LENGTH: HeaderName = HeaderName::from_static("inference-header-conten
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const BYTES: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
-/// Everything but predictions.
-pub(super) fn answer(
-    context: &RequestContext<'_>,
-    route: OpenInferenceRoute<'_>,
-    _body: RequestBody,
-) -> HttpResult {
+/// Everything but predictions. Triton's asynchronous client says that it takes compressed answers, and
+/// then reads none but those to predictions.
+pub(super) fn answer(context: &RequestContext<'_>, route: OpenInferenceRoute<'_>) -> HttpResult {
+    let mut reply = answer_plain(context, route)?;
+    reply.extensions_mut().insert(respond::Uncompressed);
+    Ok(reply)
+}
+
+fn answer_plain(context: &RequestContext<'_>, route: OpenInferenceRoute<'_>) -> HttpResult {
     match route {
         OpenInferenceRoute::Live => Ok(health::oip_live()),
         OpenInferenceRoute::Ready => Ok(health::oip_ready(context)),
@@ -84,9 +87,6 @@ pub(super) fn answer(
             "The log of a running server cannot be changed; set its level when the server starts.",
         )),
         OpenInferenceRoute::SharedMemory(_)
-        | OpenInferenceRoute::Index
-        | OpenInferenceRoute::Load(_)
-        | OpenInferenceRoute::Unload(_)
         | OpenInferenceRoute::Infer(_)
         | OpenInferenceRoute::WrongMethod
         | OpenInferenceRoute::Unknown => Err(Problem::not_found()),
@@ -138,7 +138,7 @@ async fn infer(
     let request = read(context.state, model, &body, json_length)?;
     let shared = SharedOutputs::of(&request, context.state.shared_memory.as_ref())?;
     let sent = (json_length.is_none() && !request.is_shared()).then_some(body);
-    let call = TensorCall { context, model, route, request, shared, sent };
+    let call = OpenInferenceCall { context, model, route, request, shared, sent };
     if model.takes_tensors() {
         return call.tensors().await;
     }
@@ -159,7 +159,8 @@ fn read(
 ) -> Result<OpenInferenceRequest, Problem> {
     let request = match json_length {
         Some(0) => request::raw(model.name(), &metadata::signature(model), body),
-        length => request::read(body, length, &mut state.shared_reader()),
+        length => request::read(body, length, &mut state.shared_reader())
+            .map_err(|why| format!("Model {:?}: {why}", model.name())),
     };
     request.map_err(Problem::bad_request)
 }
@@ -173,7 +174,7 @@ fn json_length(headers: &HeaderMap) -> Result<Option<usize>, Problem> {
 }
 
 /// A request on its way to its model.
-struct TensorCall<'a> {
+struct OpenInferenceCall<'a> {
     context: &'a RequestContext<'a>,
     model: &'a Arc<Model>,
     route: PredictRoute<'a>,
@@ -183,7 +184,7 @@ struct TensorCall<'a> {
     sent: Option<Bytes>,
 }
 
-impl TensorCall<'_> {
+impl OpenInferenceCall<'_> {
     /// By a model that takes tensors.
     async fn tensors(&self) -> HttpResult {
         let tensors = self.request.tensors(self.model).map_err(Problem::bad_request)?;

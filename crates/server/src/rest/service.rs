@@ -252,7 +252,7 @@ async fn call(
         Route::OpenInference(OpenInferenceRoute::SharedMemory(route)) => {
             Box::pin(shared_memory::answer(context, route, body)).await
         }
-        Route::OpenInference(route) => open_inference::answer(context, route, body),
+        Route::OpenInference(route) => open_inference::answer(context, route),
         Route::OipVersions => Ok(health::oip_versions()),
         Route::Description => Ok(openapi::listener(context)),
         Route::PredictDescription(target) => openapi::predictions(engine, target),

@@ -22,12 +22,6 @@ pub enum OpenInferenceRoute<'a> {
     Config(ModelRef<'a>),
     /// What the batches of a model came to, or of all.
     Statistics(Option<ModelRef<'a>>),
-    /// The models of the repository.
-    Index,
-    /// Loads a model of the repository.
-    Load(&'a str),
-    /// Unloads a model of the repository.
-    Unload(&'a str),
     /// Settings of traces, of a model or of all.
     TraceSettings {
         /// Whether they are to change.
@@ -88,12 +82,6 @@ pub(super) fn find<'a>(method: &Method, below: &[&'a str]) -> OpenInferenceRoute
         }
         ["logging"] => either(OpenInferenceRoute::LogSettings { changes }),
         ["models", model, rest] => of_model(method, model, rest),
-        ["repository", "index"] => post(OpenInferenceRoute::Index),
-        ["repository", "models", rest] => match rest.rsplit_once('/') {
-            Some((model, "load")) => post(OpenInferenceRoute::Load(model)),
-            Some((model, "unload")) => post(OpenInferenceRoute::Unload(model)),
-            _ => OpenInferenceRoute::Unknown,
-        },
         ["systemsharedmemory", action] => shared(method, false, None, action),
         ["cudasharedmemory", action] => shared(method, true, None, action),
         ["systemsharedmemory", "region", rest] => region(method, false, rest),

@@ -187,10 +187,10 @@ fn the_protocols_extensions() {
             ("POST", "/v2/models/stats", Route::MethodNotAllowed),
             ("DELETE", "/v2/models/m", Route::MethodNotAllowed),
             ("PUT", "/v2/logging", Route::MethodNotAllowed),
-            ("POST", "/v2/repository/index", oip(OpenInferenceRoute::Index)),
+            ("POST", "/v2/repository/index", Route::RepositoryIndex),
             ("GET", "/v2/repository/index", Route::MethodNotAllowed),
-            ("POST", "/v2/repository/models/m/load", oip(OpenInferenceRoute::Load("m"))),
-            ("POST", "/v2/repository/models/m/unload", oip(OpenInferenceRoute::Unload("m"))),
+            ("POST", "/v2/repository/models/m/load", Route::RepositoryLoad("m")),
+            ("POST", "/v2/repository/models/m/unload", Route::RepositoryUnload("m")),
             ("POST", "/v2/repository/models/m/fly", Route::NotFound),
             (
                 "GET",

@@ -43,7 +43,7 @@ fn json_and_raw_tensors_may_be_mixed() {
     assert_eq!((output.classes(), output.binary()), (Ok(Some(3)), Some(false)));
     let short = body.slice(..body.len() - 1);
     let why = read_all(&short, Some(json.len())).expect_err("cut off");
-    assert_eq!(why, "Input \"c\": binary_data_size is 6, and 5 bytes are left in the body.");
+    assert_eq!(why, "input \"c\": binary_data_size is 6, and 5 bytes are left in the body.");
     let long = Bytes::from([&body[..], b"?"].concat());
     let why = read_all(&long, Some(json.len())).expect_err("too long");
     assert_eq!(why, "1 bytes follow the tensors that the request describes.");
