@@ -157,6 +157,7 @@ impl InferCall<'_> {
         let mut call: InferenceRequest<'_> = self.request.call(&self.model, call)?;
         call.input.tensors = tensors.map(Arc::new);
         if !asked.parameters.is_empty() {
+            call.input.route.endpoint = asked.endpoint(&self.model).map(Into::into);
             asked.apply(Instant::now(), &mut call.options).map_err(Problem::bad_request)?;
         }
         let answer = self.state.inference.predict(&self.model, call).await?;
