@@ -1,4 +1,4 @@
-"""Definitions in Python that are called in tensors, over the Open Inference Protocol's REST form, JSON and binary."""
+"""Definitions in Python that are called in tensors, over the Open Inference Protocol: JSON, binary and gRPC."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import requests
+from tritonclient import grpc
+from tritonclient.utils import InferenceServerException
 
 from harness.client import together
 from harness.server import ASK_SECONDS, Server
+from test_grpc import FREE_PORTS, address
 
 APP = """
 from typing import Annotated
@@ -59,7 +62,7 @@ def served(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
     home = tmp_path_factory.mktemp("tensors")
     (home / "app.py").write_text(APP)
     models = [f"app:{name}" for name in ("double", "shout", "crop", "Shop")]
-    server = Server(binary, home / "server", ["serve", *models], cwd=home)
+    server = Server(binary, home / "server", ["serve", *models], cwd=home, env=FREE_PORTS)
     yield server.started()
     server.end()
 
@@ -180,3 +183,29 @@ def test_a_class_answers_with_its_first_endpoint_and_by_name(served):
     assert infer(served, "Shop", order=orders)["output"].tolist() == [2.5, 5.0]
     image = np.ones((8, 3, 224, 224), "<f4")
     assert infer(served, "Shop", endpoint="mean", image=image)["output"].tolist() == [1.0] * 8
+
+
+def test_the_same_over_grpc(served):
+    with grpc.InferenceServerClient(address(served, "inference")) as client:
+        about = client.get_model_metadata("double")
+        assert [(one.name, one.datatype, list(one.shape)) for one in about.outputs] == [
+            ("y", "FP32", [-1, -1]),
+            ("rows", "INT64", [-1]),
+        ]
+        x = np.arange(8, dtype=np.float32).reshape(4, 2)
+        answer = client.infer("double", [given("x", x)], outputs=[grpc.InferRequestedOutput("y")])
+        assert (answer.as_numpy("y") == 2 * x).all() and answer.as_numpy("rows") is None
+        words = np.array([b"a", "é".encode()], dtype=np.object_)
+        assert client.infer("shout", [given("text", words)]).as_numpy("output").tolist() == [b"A", "É".encode()]
+        image = np.ones((1, 3, 224, 224), np.float32)
+        answer = client.infer("Shop", [given("image", image)], parameters={"endpoint": "mean"})
+        assert answer.as_numpy("output").tolist() == [1.0]
+        with pytest.raises(InferenceServerException, match=r"has no input .z"):
+            client.infer("double", [given("z", x)])
+
+
+def given(name: str, value: np.ndarray) -> grpc.InferInput:
+    datatype = {"float32": "FP32", "object": "BYTES"}[value.dtype.name]
+    made = grpc.InferInput(name, list(value.shape), datatype)
+    made.set_data_from_numpy(value)
+    return made

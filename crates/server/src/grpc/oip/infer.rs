@@ -158,6 +158,7 @@ impl InferCall<'_> {
         call.input.tensors = tensors.map(Arc::new);
         call.input.route.endpoint = asked.endpoint(&self.model).map(Into::into);
         if !asked.parameters.is_empty() {
+            call.input.route.endpoint = asked.endpoint(&self.model).map(Into::into);
             asked.apply(Instant::now(), &mut call.options).map_err(Problem::bad_request)?;
         }
         let answer = self.state.inference.predict(&self.model, call).await?;
