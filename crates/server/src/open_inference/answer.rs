@@ -128,6 +128,8 @@ impl OpenInferenceAnswer {
             let AnswerTensor { tensor, parameters } = output;
             let mut parameters = parameters.clone();
             let data = if output.is_shared() {
+                // Triton's clients expect none then.
+                parameters.clear();
                 None
             } else if Self::is_binary(request, tensor.name()) {
                 raw.push(tensor.data());

@@ -111,8 +111,10 @@ impl InferMessage {
             true => Bytes::new(),
             false => output.tensor.data().clone(),
         };
-        let raw = form.raw && !answer.outputs.iter().all(AnswerTensor::is_shared);
-        let raw = raw.then(|| answer.outputs.iter().map(data).collect()).unwrap_or_default();
+        let raw = match form.raw || !self.shared_outputs.is_empty() {
+            true => answer.outputs.iter().map(data).collect(),
+            false => Vec::new(),
+        };
         let outputs = answer.outputs.into_iter().map(|it| output(it, form)).collect();
         Ok(pb::ModelInferResponse {
             model_name: answer.model_name,
@@ -184,7 +186,11 @@ fn raw(datatype: Datatype, all: &pb::InferTensorContents) -> Result<Bytes, Strin
 
 fn output(answer: AnswerTensor, form: AnswerForm) -> InferOutputTensor {
     let is_shared = answer.is_shared();
-    let AnswerTensor { tensor, parameters } = answer;
+    let AnswerTensor { tensor, mut parameters } = answer;
+    if is_shared {
+        // Triton's clients expect none then.
+        parameters.clear();
+    }
     let (mut datatype, mut contents) = (tensor.datatype(), None);
     if form.typed && !is_shared {
         (datatype, contents) = match (typed(&tensor), datatype, form.raw) {
