@@ -115,12 +115,11 @@ enum JsonValue {
 fn file(signature: &Signature, features: &FileBytes, file: &Bytes) -> Fitted {
     let (row, shape) = (features.row(file), vec![1, features.width()]);
     // The card was checked against the model at load: one input of whole numbers, this wide.
-    let tensor = match signature.inputs[0].datatype {
-        Datatype::Int64 => {
-            let row: Vec<i64> = row.into_iter().map(i64::from).collect();
-            Tensor::of(Datatype::Int64, shape, &row)
-        }
-        _ => Tensor::of(Datatype::Int32, shape, &row),
+    let tensor = if signature.inputs[0].datatype == Datatype::Int64 {
+        let row: Vec<i64> = row.into_iter().map(i64::from).collect();
+        Tensor::of(Datatype::Int64, shape, &row)
+    } else {
+        Tensor::of(Datatype::Int32, shape, &row)
     };
     let tensors = vec![tensor.expect("a row is as wide as its features say")];
     Fitted { tensors, items: 1, bare: true }
