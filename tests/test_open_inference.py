@@ -30,6 +30,21 @@ def handle(data, context):
         return {"id": row["body"].get("id", ""), "outputs": outputs}
     return [mirrored(row) for row in data or []]
 """
+APP = """
+import numpy as np
+
+import jitney
+
+
+@jitney.batch(max_batch_size=8)
+def double(x: np.ndarray) -> np.ndarray:
+    return 2 * x
+
+
+def shout(text: str) -> str:
+    return text.upper()
+"""
+NAMES = {"rows", "echo", "mirror", "double", "shout"}
 DATATYPES = {
     "BOOL": np.array([[True, False]]),
     "UINT8": np.array([[0, 255]], np.uint8),
@@ -49,12 +64,19 @@ DATATYPES = {
 
 @pytest.fixture(scope="module")
 def server(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """An ONNX model, an archive that takes bodies, and one that speaks the protocol."""
+    """An ONNX model, an archive that takes bodies, one that speaks the protocol, and definitions."""
     home = tmp_path_factory.mktemp("oip")
+    (home / "app.py").write_text(APP)
     store = Store(home / "store")
     shutil.copy(MODEL, store.path / "rows.onnx")
-    models = [store.path / "rows.onnx", store.mar("echo"), store.mar("mirror", source=MIRROR)]
-    server = Server(binary, home / "server", ["serve", *models, "--batch-size", "8"], store=store)
+    models = [
+        store.path / "rows.onnx",
+        store.mar("echo"),
+        store.mar("mirror", source=MIRROR),
+        "app:double",
+        "app:shout",
+    ]
+    server = Server(binary, home / "server", ["serve", *models, "--batch-size", "8"], store=store, cwd=home)
     yield server.started()
     server.end()
 
@@ -84,7 +106,7 @@ def test_the_server_says_what_it_is(client: triton.InferenceServerClient) -> Non
 
 
 def test_a_model_says_what_it_takes(client: triton.InferenceServerClient) -> None:
-    for model in ("rows", "echo", "mirror"):
+    for model in sorted(NAMES):
         version = client.get_model_metadata(model)["versions"][0]
         assert client.is_model_ready(model) and client.is_model_ready(model, version)
         assert client.get_model_config(model, version)["name"] == model
@@ -167,6 +189,21 @@ def test_an_archive_gets_each_element_as_a_body(client: triton.InferenceServerCl
     assert reply.headers["Content-Type"] == "application/json"
 
 
+@pytest.mark.parametrize("raw", [True, False])
+def test_definitions_take_and_give_tensors(client: triton.InferenceServerClient, raw: bool) -> None:
+    outputs = [triton.InferRequestedOutput("output", binary_data=raw)]
+    array = np.array([[0.5, -1], [2, 3]], np.float32)
+    answer = client.infer("double", [tensor("x", array, "FP32", raw)], outputs=outputs, request_id="d")
+    assert answer.as_numpy("output").tolist() == (2 * array).tolist()
+    many = np.arange(20_000, dtype=np.float32)
+    assert (client.infer("double", [tensor("x", many, "FP32")]).as_numpy("output") == 2 * many).all()
+    told = client.infer("shout", [tensor("text", np.array(["grün"], np.object_), "BYTES", raw)], outputs=outputs)
+    [text] = told.as_numpy("output").tolist()
+    assert (text if isinstance(text, str) else text.decode()) == "GRÜN"
+    with pytest.raises(InferenceServerException, match="double"):
+        client.infer("double", [tensor("y", array, "FP32")])
+
+
 def test_parameters_and_settings(client: triton.InferenceServerClient) -> None:
     given = [tensor("ids", rows(1), "INT64")]
     options = {"priority": 2, "timeout": 100_000_000, "parameters": {"mine": "x"}}
@@ -201,12 +238,12 @@ def test_statistics_count_items_and_batches(client: triton.InferenceServerClient
     assert sum(size["compute_infer"]["count"] for size in after["batch_stats"]) == after["execution_count"]
     assert after["last_inference"] > 1_700_000_000_000
     names = {one["name"] for one in client.get_inference_statistics()["model_stats"]}
-    assert names == {"rows", "echo", "mirror"}
+    assert names == NAMES
 
 
 def test_the_repository_is_what_is_served(client: triton.InferenceServerClient) -> None:
     index = {one["name"]: one["state"] for one in client.get_model_repository_index()}
-    assert index == {"rows": "READY", "echo": "READY", "mirror": "READY"}
+    assert index == dict.fromkeys(NAMES, "READY")
     with pytest.raises(InferenceServerException, match="unknown"):
         client.load_model("unknown")
     with pytest.raises(InferenceServerException, match="not taken from clients"):

@@ -32,10 +32,10 @@ version_policy { all { } }
 """
 
 
-def adder(path: Path, add: float) -> Path:
-    """`y = x + add`, for rows of two numbers."""
+def adder(path: Path, add: float, width: int = 2) -> Path:
+    """`y = x + add`, for rows of so many numbers."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    row = [onnx.value(name, onnx.FLOAT, ["n", 2]) for name in "xy"]
+    row = [onnx.value(name, onnx.FLOAT, ["n", width]) for name in "xy"]
     weight = onnx.tensor(onnx.FLOAT, [1], struct.pack("<f", add), "b")
     return onnx.write(path, [onnx.node("Add", ["x", "b"], "y")], row[:1], row[1:], [weight])
 
@@ -74,7 +74,7 @@ def added(server: Server, model: str, version: str | None = None) -> float:
 
 def test_a_folder_is_served_as_it_is(start: Start, tmp_path: Path) -> None:
     folder = repository(tmp_path / "models")
-    Store(folder).mar("echo")
+    shutil.copy(Store(tmp_path / "store").mar("echo"), folder)
     server = start("serve", folder)
     assert [added(server, "add"), added(server, "add", "1")] == [2, 1], "the newest answers"
     assert [added(server, "plain"), added(server, "auto")] == [10, 20]

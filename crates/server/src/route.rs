@@ -190,7 +190,11 @@ pub fn route<'a>(apis: Apis, method: &Method, path: &'a str) -> Route<'a> {
         found = natural(method, segments);
     }
     let runs = matches!(found, Route::Predict(_) | Route::Invocations | Route::RunWorkflow(_));
-    let posts = matches!(found, Route::Instances(_)) && method != Method::POST;
+    let only_posts = matches!(
+        found,
+        Route::Predict(PredictRoute { open_inference: true, .. }) | Route::Instances(_)
+    );
+    let posts = only_posts && method != Method::POST;
     if apis.natural && (posts || runs && !is_usual(method)) {
         return Route::MethodNotAllowed;
     }
@@ -203,11 +207,14 @@ fn is_usual(method: &Method) -> bool {
     matches!(*method, Method::POST | Method::PUT | Method::GET)
 }
 
-/// The methods that a path takes, for whoever came with another.
-pub fn allowed(apis: Apis, path: &str) -> String {
+/// The methods that a path takes, for whoever came with another; `GET` only where the model may be asked
+/// without a body.
+pub fn allowed(apis: Apis, path: &str, without_body: impl Fn(ModelRef<'_>) -> bool) -> String {
     let methods = [Method::GET, Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS];
-    let takes = |method: &&Method| {
-        !matches!(route(apis, method, path), Route::MethodNotAllowed | Route::NotFound)
+    let takes = |method: &&Method| match route(apis, method, path) {
+        Route::MethodNotAllowed | Route::NotFound => false,
+        Route::Predict(route) if **method == Method::GET => without_body(route.target),
+        _ => true,
     };
     let taken: Vec<_> = methods.iter().filter(takes).map(Method::as_str).collect();
     taken.join(", ")

@@ -66,16 +66,24 @@ def _body(endpoint: Endpoint) -> dict[str, Any]:
     params = [param for param in endpoint.params if not param.is_request]
     required = [param.name for param in params if param.required]
     schema: dict[str, Any] = {"type": "object", "properties": {param.name: _property(param) for param in params}}
+    schema["additionalProperties"] = False
     if required:
         schema["required"] = required
-    content: dict[str, Any] = {JSON: {"schema": schema, **_example(endpoint)}}
+    own = _property(params[0]) if len(params) == 1 else {"type": "object"}
+    # The value of a single parameter may also stand there by itself.
+    either = {"anyOf": [schema, own]} if own and own.get("type") != "object" else schema
+    content: dict[str, Any] = {JSON: {"schema": either, **_example(endpoint)}}
     if any(_is_binary(param.hint) for param in params):
         content = {"multipart/form-data": {"schema": schema}}
         if len(params) == 1:
             content[BYTES] = {"schema": SIMPLE[bytes]}
     elif len(params) == 1 and container_for(_origin(params[0].hint)) is not None:
         content[NPY_TYPE] = {"schema": SIMPLE[bytes]}
-    return {"required": bool(required), "content": content}
+    # A single text is also taken as the body itself, and an empty one is a text.
+    is_text = len(params) == 1 and params[0].hint is str
+    if is_text:
+        content[TEXT] = {"schema": SIMPLE[str]}
+    return {"required": bool(required) and not is_text, "content": content}
 
 
 def _example(endpoint: Endpoint) -> dict[str, Any]:

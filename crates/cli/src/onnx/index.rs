@@ -68,6 +68,16 @@ pub fn page(base: &str, package: &str) -> Result<Url, String> {
 }
 
 impl IndexPage {
+    /// Reads a page as JSON, or as the HTML that older indexes and mirrors send (PEP 503).
+    pub fn read(page: &[u8]) -> Result<Self, String> {
+        if !page.trim_ascii_start().starts_with(b"<") {
+            return serde_json::from_slice(page).map_err(|error| error.to_string());
+        }
+        let text = String::from_utf8_lossy(page);
+        let files: Vec<IndexFile> = text.split("<a ").skip(1).filter_map(link).collect();
+        if files.is_empty() { Err("it has no links".to_owned()) } else { Ok(Self { files }) }
+    }
+
     /// The newest wheel for this machine, or the one of this version.
     pub fn wheel(&self, machine: &str, version: Option<&str>) -> Option<&IndexFile> {
         let fits = |file: &&IndexFile| {
@@ -85,6 +95,18 @@ impl IndexPage {
         let newest = |file: &&IndexFile| version_of(&file.filename).and_then(order);
         self.files.iter().filter(fits).max_by_key(newest)
     }
+}
+
+/// A file of an HTML page: what follows `<a `.
+fn link(text: &str) -> Option<IndexFile> {
+    let (attributes, rest) = text.split_once('>')?;
+    let (_, address) = attributes.split_once("href=\"")?;
+    let (address, _) = address.split_once('"')?;
+    let (url, sum) = address.split_once("#sha256=")?;
+    let hashes = [("sha256".to_owned(), sum.to_owned())].into();
+    let filename = rest.split_once('<')?.0.trim().to_owned();
+    let yanked = Value::Bool(attributes.contains("data-yanked"));
+    Some(IndexFile { filename, url: url.replace("&amp;", "&"), hashes, yanked })
 }
 
 /// `1.31.1` of `onnxruntime-1.31.1-cp311-cp311-manylinux_2_28_x86_64.whl`.
@@ -118,6 +140,16 @@ mod tests {
         assert_eq!(name("x86_64", None), Some(newest));
         assert!(name("x86_64", Some("1.9.0")).is_some_and(|name| name.contains("1.9.0")));
         assert_eq!(name("riscv64", None), None);
+    }
+
+    #[test]
+    fn a_page_in_html_is_read_too() {
+        let html = br#"<!DOCTYPE html><a href="../f/onnxruntime-1.31.1-cp311-cp311-manylinux_2_28_x86_64.whl#sha256=ab" x="1">onnxruntime-1.31.1-cp311-cp311-manylinux_2_28_x86_64.whl</a><br/>"#;
+        let page = IndexPage::read(html).expect("a page");
+        let wheel = page.wheel("x86_64", None).expect("a wheel");
+        assert!(wheel.url.starts_with("../f/") && wheel.url.ends_with(".whl"), "{}", wheel.url);
+        assert_eq!(wheel.hashes["sha256"], "ab");
+        assert!(IndexPage::read(b"<html>404</html>").is_err() && IndexPage::read(b"{}").is_err());
     }
 
     #[test]

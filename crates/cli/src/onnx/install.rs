@@ -36,8 +36,9 @@ async fn fetched(flags: &InstallFlags, directory: &Path, env: &Env) -> Result<u8
     let page = index::page(&index::base(env), "onnxruntime").map_err(failed)?;
     let client = client::make(Arc::new(UrlRule::named([page.as_str()])));
     let client = client.map_err(|error| failed(error.to_string()))?;
-    let listing = get(&client, page.clone(), "application/vnd.pypi.simple.v1+json").await;
-    let listing: IndexPage = serde_json::from_slice(&listing.map_err(failed)?)
+    let listing =
+        get(&client, page.clone(), "application/vnd.pypi.simple.v1+json, text/html;q=0.1").await;
+    let listing = IndexPage::read(&listing.map_err(failed)?)
         .map_err(|error| failed(format!("{page} is no page of a package index: {error}")))?;
     let machine = std::env::consts::ARCH;
     let wheel = listing.wheel(machine, flags.version.as_deref());

@@ -313,7 +313,7 @@ mod tests {
             defined.accept(input, None, 8)
         };
         let accepted = |endpoint, shape: &[usize]| {
-            let accepted = accept(endpoint, shape).ok().expect("fits");
+            let accepted = accept(endpoint, shape).expect("fits");
             (accepted.items, accepted.beyond, accepted.group)
         };
         let (items, beyond, group) = accepted(None, &[2, 3]);

@@ -85,10 +85,10 @@ impl SizeReader {
             Some(match (holds_rows(param.form), tensor.datatype()) {
                 (true, _) => Extent::of_array(sizes),
                 (false, Datatype::Bytes) => {
-                    let lengths = tensors::strings(tensor.data()).map(|it| match param.form {
-                        ValueForm::Bytes => it.len() as u64,
-                        _ => characters(it),
-                    });
+                    let are_bytes = param.form == ValueForm::Bytes;
+                    let length =
+                        |it: &[u8]| if are_bytes { it.len() as u64 } else { characters(it) };
+                    let lengths = tensors::strings(tensor.data()).map(length);
                     Extent::of_length(lengths.max().unwrap_or(0))
                 }
                 (false, _) => Extent::of_array(sizes.skip(1)),

@@ -1,14 +1,21 @@
-//! Attributes that a file may leave to their defaults but rten 0.27 wants to see: strides and dilations of
-//! convolutions and pools. The file's bytes are written anew with them, where any are missing.
+//! Attributes that a file may leave to their defaults but rten 0.27 wants to see: strides, dilations and
+//! pads of convolutions and pools. The file's bytes are written anew with them, where any are missing.
 
 use super::super::protobuf::{self, Field};
 
-/// Operators with the attributes that get a 1 for each dimension of their kernel.
-const OPERATORS: [(&str, &[&str]); 4] = [
-    ("Conv", &["strides", "dilations"]),
-    ("ConvTranspose", &["strides", "dilations"]),
-    ("MaxPool", &["strides"]),
-    ("AveragePool", &["strides"]),
+/// An attribute, its default, and how many of that for each dimension of the kernel.
+type AttributeDefault = (&'static str, u64, usize);
+
+const STRIDES: AttributeDefault = ("strides", 1, 1);
+const DILATIONS: AttributeDefault = ("dilations", 1, 1);
+const PADS: AttributeDefault = ("pads", 0, 2);
+
+/// Operators with their attributes.
+const OPERATORS: [(&str, &[AttributeDefault]); 4] = [
+    ("Conv", &[STRIDES, DILATIONS, PADS]),
+    ("ConvTranspose", &[STRIDES, DILATIONS, PADS]),
+    ("MaxPool", &[STRIDES, PADS]),
+    ("AveragePool", &[STRIDES, PADS]),
 ];
 
 /// The file with what is missing; `None` where nothing is, or where its weights are in other files, which
@@ -87,16 +94,19 @@ fn node_with_defaults(node: &[u8], weights: &[GraphConstant<'_>]) -> Option<Vec<
         return None;
     }
     let has = |name: &str| blocks(node, 5).any(|it| block(it, 1) == Some(name.as_bytes()));
-    let missing: Vec<_> = wanted.iter().filter(|name| !has(name)).collect();
+    // Pads that are found out are not given.
+    let missing =
+        wanted.iter().filter(|(name, ..)| !has(name) && !(*name == "pads" && has("auto_pad")));
+    let missing: Vec<_> = missing.collect();
     if missing.is_empty() {
         return None;
     }
     let rank = kernel_rank(node, weights)?;
     let mut filled = node.to_vec();
-    for name in missing {
+    for (name, value, times) in missing {
         let mut attribute = Vec::new();
         put_block(1, name.as_bytes(), &mut attribute);
-        (0..rank).for_each(|_| put_number_field(8, 1, &mut attribute));
+        (0..rank * times).for_each(|_| put_number_field(8, *value, &mut attribute));
         // AttributeProto.type: INTS
         put_number_field(20, 7, &mut attribute);
         put_block(5, &attribute, &mut filled);
@@ -166,14 +176,15 @@ mod tests {
             })
         };
         let weight = [dims(4), put(&[(8, b"w")])].concat();
-        let ones = |name: &[u8]| {
+        let ints = |name: &[u8], value: u64, times: usize| {
             let mut out = put(&[(1, name)]);
-            [8, 8].iter().for_each(|field| put_number_field(*field, 1, &mut out));
+            (0..times).for_each(|_| put_number_field(8, value, &mut out));
             put_number_field(20, 7, &mut out);
             out
         };
         let bare = put(&[(1, b"x"), (1, b"w"), (2, b"y"), (4, b"Conv")]);
-        let whole = [&bare[..], &put(&[(5, &ones(b"strides")), (5, &ones(b"dilations"))])].concat();
+        let given = [ints(b"strides", 1, 2), ints(b"dilations", 1, 2), ints(b"pads", 0, 4)];
+        let whole = [&bare[..], &put(&given.each_ref().map(|it| (5, &it[..])))].concat();
         let other = put(&[(1, b"y"), (2, b"z"), (4, b"Relu")]);
         let model =
             |node: &[u8]| put(&[(2, b"me"), (7, &put(&[(1, node), (1, &other), (5, &weight)]))]);

@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use http::HeaderMap;
 use http::header::{
     CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, TE, TRAILER,
     TRANSFER_ENCODING, UPGRADE,
 };
+use http::{HeaderMap, Method};
 use jitney_engine::Model;
 use jitney_engine::call::{Answer, AnswerStream, Output, Parameter, Timing, ValueBytes};
 use jitney_engine::error::CallError;
@@ -39,6 +39,10 @@ pub(super) async fn predict(
     }
     let body = context.read_value(body).await?;
     let model = context.model(route.target)?;
+    // Without a handler there is nobody who could do something without a body.
+    if context.parts.method == Method::GET && context.apis.natural && !model.tag().python {
+        return Err(Problem::method_not_allowed());
+    }
     run(context, &model, route, body).await
 }
 

@@ -35,7 +35,7 @@ use crate::errors::{ErrorCode, Problem};
 use crate::handles;
 use crate::plugins::{ApiKind, GuardedOperation, Intent, PluginEndpoint, Plugins};
 use crate::respond::{self, HttpResponse, HttpResult};
-use crate::route::{self, OpenInferenceRoute, Route};
+use crate::route::{self, ModelRef, OpenInferenceRoute, Route};
 use crate::shown_uri::ShownUri;
 use crate::state::ServerState;
 
@@ -137,10 +137,6 @@ pub(super) async fn respond(
         Err(problem) => Err(problem),
     };
     let mut reply = answered.unwrap_or_else(|problem| failure(&context, &problem));
-    if reply.status() == StatusCode::METHOD_NOT_ALLOWED {
-        let path = route::decode(parts.uri.path());
-        respond::allow(&mut reply, &route::allowed(context.apis, &path));
-    }
     respond::stamp(&mut reply, context.id.header(), &state.default_headers);
     if compress::is_candidate(state, &reply) {
         Box::pin(compress::compress(&mut reply, &parts.headers)).await;
@@ -154,7 +150,16 @@ pub(super) fn failure(context: &RequestContext<'_>, problem: &Problem) -> HttpRe
     let path = context.parts.uri.path();
     let open = context.state.config.dialect == Dialect::Jitney
         && (path.starts_with("/v2/") || path.starts_with("/v1/"));
-    respond::problem(problem, open)
+    let mut reply = respond::problem(problem, open);
+    if problem.code == ErrorCode::MethodNotAllowed {
+        let engine = &context.state.engine;
+        let without_body = |target: ModelRef<'_>| {
+            engine.model(target.model, target.version).is_ok_and(|model| model.tag().python)
+        };
+        let methods = route::allowed(context.apis, &route::decode(path), without_body);
+        respond::allow(&mut reply, &methods);
+    }
+    reply
 }
 
 /// Counts the answer and writes its line of the access log.

@@ -156,6 +156,7 @@ impl InferCall<'_> {
         let call = ModelCall { target: self.target, parameters, open_inference, sequence };
         let mut call: InferenceRequest<'_> = self.request.call(&self.model, call)?;
         call.input.tensors = tensors.map(Arc::new);
+        call.input.route.endpoint = asked.endpoint(&self.model).map(Into::into);
         if !asked.parameters.is_empty() {
             call.input.route.endpoint = asked.endpoint(&self.model).map(Into::into);
             asked.apply(Instant::now(), &mut call.options).map_err(Problem::bad_request)?;

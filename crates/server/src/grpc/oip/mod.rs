@@ -39,12 +39,20 @@ impl OpenInferenceService {
         Self { state }
     }
 
-    /// Ready when a worker has loaded it and is warm.
-    async fn is_ready(&self, request: Request<pb::ModelReadyRequest>) -> Result<bool, Problem> {
+    /// Ready when a worker has loaded it and is warm. To Triton's clients a model that is not there, such as
+    /// one that was unloaded, is not ready.
+    async fn is_ready(
+        &self,
+        request: Request<pb::ModelReadyRequest>,
+        client: ClientKind,
+    ) -> Result<bool, Problem> {
         let (mut request, message) = GrpcRequest::open(request)?;
         let target = target(&message.name, &message.version);
-        let model = request.model(&self.state.inference, GuardedOperation::Ready, target).await?;
-        Ok(health::is_model_ready(&self.state.engine, &model))
+        match request.model(&self.state.inference, GuardedOperation::Ready, target).await {
+            Ok(model) => Ok(health::is_model_ready(&self.state.engine, &model)),
+            Err(problem) if client == ClientKind::Triton && problem.status == 404 => Ok(false),
+            Err(problem) => Err(problem),
+        }
     }
 
     async fn metadata(
@@ -114,7 +122,7 @@ macro_rules! serve {
                 &self,
                 request: Request<pb::ModelReadyRequest>,
             ) -> Result<Response<pb::ModelReadyResponse>, Status> {
-                let ready = self.is_ready(request).await?;
+                let ready = self.is_ready(request, ClientKind::$client).await?;
                 Ok(Response::new(pb::ModelReadyResponse { ready }))
             }
 

@@ -27,7 +27,11 @@ const FAILURES: [(&str, &str); 11] = [
 pub(super) fn paths(model: &Model) -> Paths {
     let name = model.name();
     let mut paths = match (model.api(), model.signature().filter(|_| !model.tag().python)) {
-        (Some(api), _) => renamed(&api.paths, name),
+        (Some(api), _) => {
+            let mut paths = renamed(&api.paths, name);
+            paths.values_mut().for_each(add_methods);
+            paths
+        }
         (None, Some(signature)) => local(model, signature),
         (None, None) => archive(name),
     };
@@ -47,6 +51,39 @@ fn renamed(paths: &Paths, name: &str) -> Paths {
         None => format!("/{name}"),
     };
     paths.iter().map(|(path, item)| (under(path), item.clone())).collect()
+}
+
+/// A definition also takes `PUT`, and `GET` with its parameters in the query where they are plain values.
+fn add_methods(item: &mut Value) {
+    let post = item["post"].clone();
+    if !post.is_object() {
+        return;
+    }
+    let named = |method: &str| {
+        let mut operation = post.clone();
+        let id = post["operationId"].as_str().unwrap_or_default();
+        operation["operationId"] = json!(format!("{id}_{method}"));
+        operation
+    };
+    let body = &post["requestBody"];
+    let schema = &body["content"]["application/json"]["schema"];
+    let schema = schema["anyOf"].get(0).unwrap_or(schema);
+    let is_plain = |schema: &Value| {
+        matches!(schema["type"].as_str(), Some("integer" | "number" | "boolean" | "string"))
+    };
+    let required = schema["required"].as_array().filter(|_| body["required"] == json!(true));
+    let parameter = |(name, schema): (&String, &Value)| {
+        let needed = required.is_some_and(|all| all.iter().any(|one| one == name.as_str()));
+        json!({ "in": "query", "name": name, "required": needed, "schema": schema })
+    };
+    if let Some(properties) =
+        schema["properties"].as_object().filter(|it| it.values().all(is_plain))
+    {
+        let mut get = without_body(named("get"));
+        get["parameters"] = properties.iter().map(parameter).collect();
+        item["get"] = get;
+    }
+    item["put"] = named("put");
 }
 
 /// A model without Python.

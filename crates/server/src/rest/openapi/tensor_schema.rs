@@ -34,7 +34,7 @@ pub(super) fn protocol_schema(signature: &Signature) -> (Value, Value) {
         let count: usize = sizes.iter().product();
         let data = match count <= ELEMENTS_MAX {
             true => json!({
-                "type": "array", "items": element_schema(spec.datatype), "minItems": count, "maxItems": count,
+                "type": "array", "items": protocol_element(spec.datatype), "minItems": count, "maxItems": count,
             }),
             false => json!({ "type": "array" }),
         };
@@ -159,12 +159,16 @@ fn element_example(datatype: Datatype) -> Value {
 fn element_schema(datatype: Datatype) -> Value {
     let whole =
         |least: i64, most: i64| json!({ "type": "integer", "minimum": least, "maximum": most });
-    let number = |most: f64| json!({ "type": "number", "minimum": -most, "maximum": most });
+    // The first number that is rounded to infinity, and the last before it.
+    let number = |above: f64| {
+        let most = above.next_down();
+        json!({ "type": "number", "minimum": -most, "maximum": most })
+    };
     match datatype {
         Datatype::Bool => json!({ "type": "boolean" }),
         Datatype::Bytes => json!({ "type": "string" }),
-        Datatype::Fp16 => number(65504.0),
-        Datatype::Bf16 | Datatype::Fp32 => number(3.0e38),
+        Datatype::Fp16 => number(65520.0),
+        Datatype::Bf16 | Datatype::Fp32 => number(f64::from(f32::MAX) + 2.0_f64.powi(103)),
         Datatype::Fp64 => json!({ "type": "number" }),
         Datatype::Uint8 => whole(0, u8::MAX.into()),
         Datatype::Uint16 => whole(0, u16::MAX.into()),
@@ -175,6 +179,20 @@ fn element_schema(datatype: Datatype) -> Value {
         Datatype::Int32 => whole(i32::MIN.into(), i32::MAX.into()),
         Datatype::Int64 => whole(i64::MIN, i64::MAX),
     }
+}
+
+/// The same for the protocol's JSON, whose reader rounds one more number down to the largest.
+fn protocol_element(datatype: Datatype) -> Value {
+    let mut schema = element_schema(datatype);
+    if let (Datatype::Fp32, Some(most)) = (datatype, schema["maximum"].as_f64()) {
+        schema["maximum"] = json!(most.next_up());
+        schema["minimum"] = json!(-most.next_up());
+    }
+    // Numbers that are none stand as null.
+    if matches!(datatype, Datatype::Fp16 | Datatype::Bf16 | Datatype::Fp32 | Datatype::Fp64) {
+        schema["nullable"] = json!(true);
+    }
+    schema
 }
 
 /// An expression in Python that makes the example, for a tensor that is too large to be typed.
