@@ -54,7 +54,7 @@ def measure(program: Path, libraries: Path | None, url: str, flags: list[str]) -
     env = dict(os.environ)
     if libraries:
         env["LD_LIBRARY_PATH"] = f"{libraries}:{env.get('LD_LIBRARY_PATH', '')}"
-    windows = ["--measurement-interval", "2000", "--max-trials", "5", "-s", "50"]
+    windows = ["--measurement-interval", "2000", "--max-trials", "5", "-s", "999"]
     command = [str(program), "-m", "twice", "-u", url, *windows, *flags]
     run = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
     if run.returncode:

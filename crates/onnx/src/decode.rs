@@ -41,7 +41,9 @@ pub(super) fn decode(model: &OnnxModel, input: &Input) -> Result<TensorInput, Ba
             (file(signature, features, body_of(input)?.value.whole()), BodyForm::Plain)
         }
         _ if has_named_parts(signature, input) => (named_parts(signature, input)?, BodyForm::Plain),
-        _ => json(signature, &body_of(input)?.value.whole().clone(), protocol)?,
+        InputKind::Tensors | InputKind::FileBytes(_) | InputKind::Image(_) | InputKind::Text(_) => {
+            json(signature, body_of(input)?.value.whole(), protocol)?
+        }
     };
     let Fitted { tensors, items, bare } = fitted;
     let max = if model.splits() { None } else { model.max_batch_size() }.unwrap_or(u32::MAX);
@@ -73,7 +75,9 @@ fn to_prepare(kind: &InputKind, input: &Input) -> Result<Option<Bytes>, BadInput
     let is_json = match kind {
         // No image begins so.
         InputKind::Image(_) => matches!(first, Some(b'{' | b'[' | b'"')),
-        _ => parameter.content_type.ends_with("json"),
+        InputKind::Tensors | InputKind::FileBytes(_) | InputKind::Text(_) => {
+            parameter.content_type.ends_with("json")
+        }
     };
     if !is_json {
         return Ok(Some(body.clone()));
