@@ -183,10 +183,8 @@ impl<'a> NestedLists<'a> {
             [1, item @ ..] if bare => item,
             shape => shape,
         };
-        let texts = match tensor.datatype() {
-            Datatype::Bytes => strings(tensor.data()).collect(),
-            _ => Vec::new(),
-        };
+        let is_text = tensor.datatype() == Datatype::Bytes;
+        let texts = if is_text { strings(tensor.data()).collect() } else { Vec::new() };
         Self { tensor, texts, shape, flat: false }
     }
 

@@ -276,14 +276,14 @@ fn labels_of_json(text: &str) -> Option<Vec<String>> {
     let name = |value: &Value| match value {
         Value::String(name) => Some(name.clone()),
         Value::Array(names) => names.last()?.as_str().map(str::to_owned),
-        _ => None,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => None,
     };
     match serde_json::from_str(text).ok()? {
         Value::Array(names) => names.iter().map(name).collect(),
         Value::Object(names) => {
             (0..names.len()).map(|number| name(names.get(&number.to_string())?)).collect()
         }
-        _ => None,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
     }
 }
 

@@ -41,7 +41,9 @@ pub(super) fn decode(model: &OnnxModel, input: &Input) -> Result<TensorInput, Ba
             (file(signature, features, body_of(input)?.value.whole()), BodyForm::Plain)
         }
         _ if has_named_parts(signature, input) => (named_parts(signature, input)?, BodyForm::Plain),
-        _ => json(signature, &body_of(input)?.value.whole().clone(), protocol)?,
+        InputKind::Tensors | InputKind::FileBytes(_) | InputKind::Image(_) | InputKind::Text(_) => {
+            json(signature, body_of(input)?.value.whole(), protocol)?
+        }
     };
     let Fitted { tensors, items, bare } = fitted;
     let max = if model.splits() { None } else { model.max_batch_size() }.unwrap_or(u32::MAX);
@@ -73,7 +75,9 @@ fn to_prepare(kind: &InputKind, input: &Input) -> Result<Option<Bytes>, BadInput
     let is_json = match kind {
         // No image begins so.
         InputKind::Image(_) => matches!(first, Some(b'{' | b'[' | b'"')),
-        _ => parameter.content_type.ends_with("json"),
+        InputKind::Tensors | InputKind::FileBytes(_) | InputKind::Text(_) => {
+            parameter.content_type.ends_with("json")
+        }
     };
     if !is_json {
         return Ok(Some(body.clone()));
@@ -115,12 +119,11 @@ enum JsonValue {
 fn file(signature: &Signature, features: &FileBytes, file: &Bytes) -> Fitted {
     let (row, shape) = (features.row(file), vec![1, features.width()]);
     // The card was checked against the model at load: one input of whole numbers, this wide.
-    let tensor = match signature.inputs[0].datatype {
-        Datatype::Int64 => {
-            let row: Vec<i64> = row.into_iter().map(i64::from).collect();
-            Tensor::of(Datatype::Int64, shape, &row)
-        }
-        _ => Tensor::of(Datatype::Int32, shape, &row),
+    let tensor = if signature.inputs[0].datatype == Datatype::Int64 {
+        let row: Vec<i64> = row.into_iter().map(i64::from).collect();
+        Tensor::of(Datatype::Int64, shape, &row)
+    } else {
+        Tensor::of(Datatype::Int32, shape, &row)
     };
     let tensors = vec![tensor.expect("a row is as wide as its features say")];
     Fitted { tensors, items: 1, bare: true }

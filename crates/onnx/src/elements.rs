@@ -60,7 +60,17 @@ impl Number {
                 (half.into(), &half.to_le_bytes())
             }
             Datatype::Fp32 => ((value as f32).into(), &(value as f32).to_le_bytes()),
-            _ => (value, &value.to_le_bytes()),
+            Datatype::Bytes => return Err("numbers are not BYTES values".to_owned()),
+            Datatype::Fp64
+            | Datatype::Bool
+            | Datatype::Uint8
+            | Datatype::Uint16
+            | Datatype::Uint32
+            | Datatype::Uint64
+            | Datatype::Int8
+            | Datatype::Int16
+            | Datatype::Int32
+            | Datatype::Int64 => (value, &value.to_le_bytes()),
         };
         if value.is_finite() && !narrow.is_finite() {
             return Err(format!("{value:e} is too large for {datatype}"));
@@ -111,14 +121,14 @@ pub(super) fn numbers(tensor: &Tensor) -> impl Iterator<Item = Number> {
 
 /// The elements in single precision; `None` for BYTES.
 pub(super) fn floats(tensor: &Tensor) -> Option<Cow<'_, [f32]>> {
-    match tensor.datatype() {
-        Datatype::Bytes => None,
-        Datatype::Fp32 => Some(match bytemuck::try_cast_slice(&tensor.data()[..]) {
-            Ok(floats) => Cow::Borrowed(floats),
-            Err(_) => Cow::Owned(bytemuck::pod_collect_to_vec(&tensor.data()[..])),
-        }),
-        _ => Some(numbers(tensor).map(|number| number.double() as f32).collect()),
+    tensor.datatype().width()?;
+    if tensor.datatype() != Datatype::Fp32 {
+        return Some(numbers(tensor).map(|number| number.double() as f32).collect());
     }
+    Some(match bytemuck::try_cast_slice(&tensor.data()[..]) {
+        Ok(floats) => Cow::Borrowed(floats),
+        Err(_) => Cow::Owned(bytemuck::pod_collect_to_vec(&tensor.data()[..])),
+    })
 }
 
 /// The tensor in another type, or a sentence about the first element that does not fit.

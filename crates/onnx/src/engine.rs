@@ -77,7 +77,7 @@ impl EngineOptions {
 /// A loaded model.
 pub(super) enum GraphEngine {
     /// The built-in engine.
-    Builtin(RtenEngine),
+    Builtin(Box<RtenEngine>),
     /// ONNX Runtime, from this library.
     OnnxRuntime(OrtEngine, PathBuf),
 }
@@ -124,7 +124,7 @@ impl GraphEngine {
             }
             Ok(None) | Err(_) => {
                 let engine = RtenEngine::load(file, path, signature);
-                engine.map(Self::Builtin).map_err(Self::beyond_builtin)
+                engine.map(|engine| Self::Builtin(Box::new(engine))).map_err(Self::beyond_builtin)
             }
         }
     }

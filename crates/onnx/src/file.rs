@@ -151,7 +151,10 @@ fn value_kind(kind: &[u8], unnamed: &mut usize, depth: usize) -> ValueKind {
                 key: number_of(content, 1).and_then(datatype),
                 value: match *inner(2) {
                     ValueKind::Tensor { datatype, .. } => datatype,
-                    _ => None,
+                    ValueKind::Sequence(_)
+                    | ValueKind::Map { .. }
+                    | ValueKind::Optional(_)
+                    | ValueKind::Unknown => None,
                 },
             },
             9 => ValueKind::Optional(inner(1)),

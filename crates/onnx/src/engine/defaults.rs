@@ -96,7 +96,7 @@ fn node_with_defaults(node: &[u8], weights: &[GraphConstant<'_>]) -> Option<Vec<
     let has = |name: &str| blocks(node, 5).any(|it| block(it, 1) == Some(name.as_bytes()));
     // Pads that are found out are not given.
     let missing =
-        wanted.iter().filter(|(name, ..)| !has(name) && !(*name == "pads" && has("auto_pad")));
+        wanted.iter().filter(|(name, ..)| !(has(name) || *name == "pads" && has("auto_pad")));
     let missing: Vec<_> = missing.collect();
     if missing.is_empty() {
         return None;

@@ -256,7 +256,9 @@ fn put(value: &DynValue, given: &mut Vec<Tensor>) -> ::ort::Result<Result<(), St
             let values = values.try_extract_sequence::<DynValueTypeMarker>()?;
             match **kind {
                 ValueType::Map { .. } => maps(&values.iter().map(Value::view).collect::<Vec<_>>())?,
-                _ => sequence(&values)?,
+                ValueType::Tensor { .. } | ValueType::Sequence(_) | ValueType::Optional(_) => {
+                    sequence(&values)?
+                }
             }
         }
         ValueType::Optional(_) => Err("an optional output was left out".to_owned()),
@@ -264,6 +266,7 @@ fn put(value: &DynValue, given: &mut Vec<Tensor>) -> ::ort::Result<Result<(), St
     Ok(tensors.map(|tensors| given.extend(tensors)))
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "types that no protocol has, and more to come")]
 fn tensor(value: &Value<DynTensorValueType>) -> ::ort::Result<Result<Tensor, String>> {
     match value.data_type() {
         TensorElementType::Bool => copied::<bool>(value, Datatype::Bool),
@@ -312,6 +315,7 @@ fn text_bytes<'a>(texts: impl Iterator<Item = &'a str>) -> Bytes {
 }
 
 /// Maps as two tensors with a row each: their values, and their keys. All have as many keys.
+#[expect(clippy::wildcard_enum_match_arm, reason = "types that no map of ONNX has")]
 fn maps(
     maps: &[::ort::value::ValueRef<'_, DynValueTypeMarker>],
 ) -> ::ort::Result<Result<Vec<Tensor>, String>> {

@@ -134,7 +134,15 @@ impl<'a> HeldTensor<'a> {
                 let narrow = elements::convert(tensor.clone(), Datatype::Int32)?;
                 Self::Integers(Cow::Owned(bytemuck::pod_collect_to_vec(&narrow.data()[..])))
             }
-            _ => Self::Floats(elements::floats(tensor).ok_or_else(unheld)?),
+            Datatype::Fp16 | Datatype::Fp32 | Datatype::Fp64 => {
+                Self::Floats(elements::floats(tensor).ok_or_else(unheld)?)
+            }
+            Datatype::Uint16
+            | Datatype::Uint32
+            | Datatype::Uint64
+            | Datatype::Int16
+            | Datatype::Bf16
+            | Datatype::Bytes => return Err(unheld()),
         })
     }
 
@@ -143,7 +151,7 @@ impl<'a> HeldTensor<'a> {
             Self::Floats(data) => ValueView::from_shape(shape, &data[..]).ok(),
             Self::Integers(data) => ValueView::from_shape(shape, &data[..]).ok(),
             Self::Signed(data) => ValueView::from_shape(shape, &data[..]).ok(),
-            Self::Bytes(data) => ValueView::from_shape(shape, *data).ok(),
+            Self::Bytes(data) => ValueView::from_shape(shape, data).ok(),
         }
     }
 }

@@ -232,12 +232,12 @@ impl ImagePreparation {
     }
 
     fn prepare_in(&self, body: &[u8], buffers: &mut ImageBuffers) -> Result<Vec<u8>, ImageError> {
-        match self.datatype {
-            Datatype::Fp16 => {
-                self.elements(body, buffers, |number| f16::from_f32(number).to_le_bytes())
-            }
-            Datatype::Uint8 => self.elements(body, buffers, |number| [number as u8]),
-            _ => self.elements(body, buffers, f32::to_le_bytes),
+        if self.datatype == Datatype::Fp16 {
+            self.elements(body, buffers, |number| f16::from_f32(number).to_le_bytes())
+        } else if self.datatype == Datatype::Uint8 {
+            self.elements(body, buffers, |number| [number as u8])
+        } else {
+            self.elements(body, buffers, f32::to_le_bytes)
         }
     }
 

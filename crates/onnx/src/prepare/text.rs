@@ -184,9 +184,10 @@ impl TextPreparation {
             let fill = if *role == TokenRole::Ids { filler } else { 0 };
             let numbers = role.numbers(encoding).iter().copied();
             let numbers = numbers.chain(std::iter::repeat(fill)).take(length);
-            let elements = match datatype {
-                Datatype::Int32 => numbers.flat_map(u32::to_le_bytes).collect(),
-                _ => numbers.flat_map(|number| u64::from(number).to_le_bytes()).collect(),
+            let elements = if *datatype == Datatype::Int32 {
+                numbers.flat_map(u32::to_le_bytes).collect()
+            } else {
+                numbers.flat_map(|number| u64::from(number).to_le_bytes()).collect()
             };
             (*datatype, elements)
         };

@@ -71,7 +71,7 @@ pub(super) fn decode(body: &[u8], exif: bool) -> Result<Pixels, PixelError> {
         ColorType::La16 => (2, true),
         ColorType::Rgb16 => (3, true),
         ColorType::Rgba16 => (4, true),
-        _ => return Err(unknown()),
+        ColorType::Rgb32F | ColorType::Rgba32F | _ => return Err(unknown()),
     };
     // Of 16 bits the upper 8 count; transparency does not. Gray of 16 bits alone is cut off at 255, as
     // Pillow does it.
