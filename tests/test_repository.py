@@ -117,7 +117,7 @@ def test_models_come_and_go_by_name(start: Start, tmp_path: Path) -> None:
     (folder / "add/3/model.onnx").write_bytes(b"no model")
     failed = ask(server, load)
     assert failed.status_code == 400
-    assert 'The model "add" was not loaded' in failed.json()["message"]
+    assert "failed to load 'add'" in failed.json()["message"]
     assert added(server, "add") == 3, "the old one stays"
 
 

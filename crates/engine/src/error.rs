@@ -111,13 +111,13 @@ pub enum SequenceRejection {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RepositoryError {
     /// The repository has no such model.
-    #[error("The repository has no model {model:?}.")]
+    #[error("failed to load '{model}': the repository has no such model")]
     Unknown {
         /// The name that was asked for.
         model: String,
     },
     /// It does not load; what was served before is served on.
-    #[error("The model {model:?} was not loaded: {reason}")]
+    #[error("failed to load '{model}': {reason}")]
     NotLoaded {
         /// The model.
         model: String,

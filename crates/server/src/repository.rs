@@ -45,10 +45,11 @@ pub(crate) fn check_parameter(name: &str) -> Result<(), Problem> {
         return Ok(());
     }
     let why = if name == "config" {
-        "A configuration is not taken from clients; put it beside the model, into config.pbtxt."
+        "failed to load: a configuration is not taken from clients; put it beside the model, into \
+         config.pbtxt"
             .to_owned()
     } else if name.starts_with("file:") {
-        "Files are not taken from clients; put them into the repository.".to_owned()
+        "failed to load: files are not taken from clients; put them into the repository".to_owned()
     } else {
         format!("The parameter {name:?} is unknown.")
     };

@@ -8,6 +8,7 @@ use http::header::{
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use hyper::ext::ReasonPhrase;
 use serde::Serialize;
+use std::borrow::Cow;
 
 use crate::body::ResponseBody;
 use crate::compression::Coding;
@@ -78,7 +79,7 @@ struct ErrorBody<'a> {
     reason: Option<&'a str>,
     /// Where clients of KServe and Triton look.
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<&'a str>,
+    error: Option<Cow<'a, str>>,
 }
 
 impl<'a> ErrorBody<'a> {
@@ -92,7 +93,7 @@ impl<'a> ErrorBody<'a> {
 /// A failure as `{code, type, message}`, with `reason` where that says more than the message, with `Retry-After` where that makes sense.
 /// Clients of KServe and Triton find the message under `error`, too.
 pub(crate) fn problem(problem: &Problem, open_inference: bool) -> HttpResponse {
-    let error = open_inference.then_some(problem.message.as_str());
+    let error = open_inference.then(|| problem.for_triton());
     problem_as(problem, &ErrorBody { error, ..ErrorBody::of(problem) })
 }
 

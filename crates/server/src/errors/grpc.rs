@@ -2,12 +2,27 @@
 //!
 //! A failure with a status that the handler chose has the code of that status, by TorchServe's rule.
 
-use super::Problem;
+use std::borrow::Cow;
+
+use super::{ErrorCode, Problem};
 
 /// Descriptions are sent as a header, and clients reject headers beyond a few KiB.
 const DESCRIPTION_BYTES_MAX: usize = 2048;
 
 impl Problem {
+    /// The message as clients of Triton look for it: they know an unknown model by the first words.
+    pub(crate) fn for_triton(&self) -> Cow<'_, str> {
+        match (self.code, self.message.strip_prefix("Model not found: ")) {
+            (ErrorCode::ModelNotFound, Some(name)) => {
+                Cow::Owned(format!("Request for unknown model: '{name}' is not found"))
+            }
+            (ErrorCode::ModelNotFound, None) => {
+                Cow::Owned(format!("Request for unknown model: {}", self.message))
+            }
+            _ => Cow::Borrowed(&self.message),
+        }
+    }
+
     /// The gRPC code: never that of success, whatever status a handler failed with.
     pub fn grpc_code(&self) -> u8 {
         let row = self.code.row();
@@ -49,7 +64,6 @@ pub(crate) fn grpc_code_of(status: u16) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ErrorCode;
     use super::*;
 
     #[test]
@@ -85,6 +99,16 @@ mod tests {
         ] {
             assert_eq!(Problem::new(code, "why").description(), format!("why\n{class}"));
         }
+    }
+
+    #[test]
+    fn clients_of_triton_know_an_unknown_model_by_the_first_words() {
+        let unknown = |message: &str| Problem::new(ErrorCode::ModelNotFound, message);
+        let text = unknown("Model not found: x").for_triton().into_owned();
+        assert_eq!(text, "Request for unknown model: 'x' is not found");
+        let text = unknown("There is none.").for_triton().into_owned();
+        assert_eq!(text, "Request for unknown model: There is none.");
+        assert_eq!(Problem::bad_request("why").for_triton(), "why");
     }
 
     #[test]

@@ -21,6 +21,14 @@ impl From<Problem> for Status {
     }
 }
 
+/// A failure as Triton's clients read it: without the names of TorchServe's classes.
+pub(super) fn for_triton(problem: Problem) -> Status {
+    let message = problem.for_triton().into_owned();
+    let reason = problem.reason.as_ref().map(|reason| format!("\n{reason}")).unwrap_or_default();
+    let status = Status::from(problem);
+    Status::with_metadata(status.code(), message + &reason, status.metadata().clone())
+}
+
 /// A path that leads to no service of this listener.
 pub(super) fn unknown_service(path: &str) -> Status {
     let message = format!("There is no service for {path} on this port.");

@@ -63,6 +63,34 @@ pub(crate) struct ConfiguredTensor {
     pub(crate) data_type: String,
     /// Without the batch dimension, where the model batches.
     pub(crate) dims: Vec<i64>,
+    /// Where the channels of an image are, as the shape tells.
+    pub(crate) format: ImageFormat,
+}
+
+/// How an image lies in a tensor of three dimensions; clients that send images ask for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ImageFormat {
+    None,
+    ChannelsFirst,
+    ChannelsLast,
+}
+
+impl ImageFormat {
+    fn of(dims: &[i64]) -> Self {
+        match dims {
+            [1 | 3, _, _] => Self::ChannelsFirst,
+            [_, _, 1 | 3] => Self::ChannelsLast,
+            _ => Self::None,
+        }
+    }
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "FORMAT_NONE",
+            Self::ChannelsFirst => "FORMAT_NCHW",
+            Self::ChannelsLast => "FORMAT_NHWC",
+        }
+    }
 }
 
 /// Triton's configuration of a model, as far as this server has its like.
@@ -86,14 +114,16 @@ impl ModelConfiguration {
         let (settings, signature) = (model.settings(), signature(model));
         let batches = model.takes_tensors() && signature.batches();
         let tensor = |spec: &TensorSpec| {
-            let dims = spec.shape_or_minus_one();
+            let dims: Vec<i64> =
+                spec.shape_or_minus_one().into_iter().skip(usize::from(batches)).collect();
             ConfiguredTensor {
+                format: ImageFormat::of(&dims),
                 name: spec.name.clone(),
                 data_type: match spec.datatype.as_str() {
                     "BYTES" => "TYPE_STRING".to_owned(),
                     name => format!("TYPE_{name}"),
                 },
-                dims: dims.into_iter().skip(usize::from(batches)).collect(),
+                dims,
             }
         };
         Self {
@@ -119,7 +149,7 @@ impl ModelConfiguration {
                 "is_shape_tensor": false,
             });
             if is_input {
-                json["format"] = "FORMAT_NONE".into();
+                json["format"] = tensor.format.as_str().into();
                 json["allow_ragged_batch"] = false.into();
                 json["optional"] = false.into();
             } else {

@@ -12,11 +12,13 @@ use jitney_engine::tensors::TensorRequest;
 use jitney_proto::Message as _;
 use jitney_proto::kserve as pb;
 use tokio::time::Instant;
+use tonic::Status;
 
 use super::tensors::{AnswerForm, InferMessage};
 use crate::dialect::Dialect;
 use crate::errors::{ErrorCode, Problem};
 use crate::grpc::request::{GrpcRequest, ModelCall, target};
+use crate::grpc::status::for_triton;
 use crate::inference::{self, InferenceRequest};
 use crate::open_inference::answer::{AnswerTensor, OpenInferenceAnswer};
 use crate::open_inference::archive;
@@ -33,6 +35,16 @@ pub(super) enum ClientKind {
     TorchServe,
     /// Raw contents of models that take tensors, whatever was sent.
     Triton,
+}
+
+impl ClientKind {
+    /// How its failures are written.
+    pub(super) fn status(self) -> fn(Problem) -> Status {
+        match self {
+            Self::TorchServe => Status::from,
+            Self::Triton => for_triton,
+        }
+    }
 }
 
 /// An answer of a model, or the first of several.

@@ -22,6 +22,7 @@ use self::infer::{ClientKind, infer};
 use self::infer_stream::InferStream;
 use self::settings::{log_settings, trace_settings};
 use super::request::{self, GrpcRequest, target};
+use super::status::for_triton;
 use crate::errors::Problem;
 use crate::health;
 use crate::open_inference::metadata::{self, TensorMetadata as ModelTensor};
@@ -145,14 +146,14 @@ macro_rules! serve {
                 &self,
                 request: Request<pb::ModelMetadataRequest>,
             ) -> Result<Response<pb::ModelMetadataResponse>, Status> {
-                Ok(Response::new(self.metadata(request).await?))
+                Ok(Response::new(self.metadata(request).await.map_err(ClientKind::$client.status())?))
             }
 
             async fn model_infer(
                 &self,
                 request: Request<pb::ModelInferRequest>,
             ) -> Result<Response<pb::ModelInferResponse>, Status> {
-                Ok(self.infer(request, ClientKind::$client).await?)
+                self.infer(request, ClientKind::$client).await.map_err(ClientKind::$client.status())
             }
 
             $($($more)*)?
@@ -181,28 +182,28 @@ serve! {
         &self,
         request: Request<pb::ModelConfigRequest>,
     ) -> Result<Response<pb::ModelConfigResponse>, Status> {
-        Ok(Response::new(self.config(request).await?))
+        Ok(Response::new(self.config(request).await.map_err(for_triton)?))
     }
 
     async fn model_statistics(
         &self,
         request: Request<pb::ModelStatisticsRequest>,
     ) -> Result<Response<pb::ModelStatisticsResponse>, Status> {
-        Ok(Response::new(self.statistics(request).await?))
+        Ok(Response::new(self.statistics(request).await.map_err(for_triton)?))
     }
 
     async fn repository_index(
         &self,
         request: Request<pb::RepositoryIndexRequest>,
     ) -> Result<Response<pb::RepositoryIndexResponse>, Status> {
-        Ok(Response::new(self.index(request).await?))
+        Ok(Response::new(self.index(request).await.map_err(for_triton)?))
     }
 
     async fn repository_model_load(
         &self,
         request: Request<pb::RepositoryModelLoadRequest>,
     ) -> Result<Response<pb::RepositoryModelLoadResponse>, Status> {
-        self.load(request).await?;
+        self.load(request).await.map_err(for_triton)?;
         Ok(Response::new(pb::RepositoryModelLoadResponse {}))
     }
 
@@ -210,7 +211,7 @@ serve! {
         &self,
         request: Request<pb::RepositoryModelUnloadRequest>,
     ) -> Result<Response<pb::RepositoryModelUnloadResponse>, Status> {
-        self.unload(request).await?;
+        self.unload(request).await.map_err(for_triton)?;
         Ok(Response::new(pb::RepositoryModelUnloadResponse {}))
     }
 
@@ -218,14 +219,14 @@ serve! {
         &self,
         request: Request<pb::SystemSharedMemoryStatusRequest>,
     ) -> Result<Response<pb::SystemSharedMemoryStatusResponse>, Status> {
-        Ok(Response::new(self.regions(request).await?))
+        Ok(Response::new(self.regions(request).await.map_err(for_triton)?))
     }
 
     async fn system_shared_memory_register(
         &self,
         request: Request<pb::SystemSharedMemoryRegisterRequest>,
     ) -> Result<Response<pb::SystemSharedMemoryRegisterResponse>, Status> {
-        self.register_region(request).await?;
+        self.register_region(request).await.map_err(for_triton)?;
         Ok(Response::new(pb::SystemSharedMemoryRegisterResponse {}))
     }
 
@@ -233,7 +234,7 @@ serve! {
         &self,
         request: Request<pb::SystemSharedMemoryUnregisterRequest>,
     ) -> Result<Response<pb::SystemSharedMemoryUnregisterResponse>, Status> {
-        self.unregister_region(request).await?;
+        self.unregister_region(request).await.map_err(for_triton)?;
         Ok(Response::new(pb::SystemSharedMemoryUnregisterResponse {}))
     }
 

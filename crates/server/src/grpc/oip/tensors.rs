@@ -72,6 +72,14 @@ impl InferMessage {
                 },
             };
             typed |= matches!(elements, Elements::Typed);
+            if matches!(elements, Elements::Raw(_)) && input.contents.is_some() {
+                // In Triton's words, which clients look for.
+                return Err(Problem::bad_request(format!(
+                    "contents field must not be specified when using raw_input_contents for '{}' for \
+                     model '{}'",
+                    input.name, message.model_name
+                )));
+            }
             let tensor = tensor(input, elements).map_err(wrong)?;
             inputs.push(RequestTensor { tensor, parameters });
         }
@@ -136,13 +144,11 @@ enum Elements {
 fn tensor(input: &InferInputTensor, elements: Elements) -> Result<NamedTensor, String> {
     let datatype =
         Datatype::parse(&input.datatype).ok_or_else(|| unknown_datatype(&input.datatype))?;
-    let data = match (elements, &input.contents) {
-        (Elements::Raw(_), Some(_)) => {
-            return Err("it has contents beside those that come raw".to_owned());
-        }
-        (Elements::Raw(raw), None) => raw,
-        (Elements::Typed, contents) => {
-            raw(datatype, contents.as_ref().unwrap_or(&pb::InferTensorContents::default()))?
+    let data = match elements {
+        Elements::Raw(raw) => raw,
+        Elements::Typed => {
+            let contents = input.contents.as_ref();
+            raw(datatype, contents.unwrap_or(&pb::InferTensorContents::default()))?
         }
     };
     NamedTensor::new(input.name.as_str(), datatype, sizes(&input.shape)?, data)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jitney_proto::kserve as pb;
 use jitney_proto::kserve::model_config::SchedulingChoice;
+use jitney_proto::kserve::model_input::Format;
 use jitney_proto::kserve::model_instance_group::Kind;
 use jitney_proto::kserve::model_version_policy::PolicyChoice;
 use jitney_proto::kserve::repository_index_response::ModelIndex;
@@ -150,6 +151,7 @@ fn config(from: ModelConfiguration) -> pb::ModelConfig {
         name: it.name.clone(),
         data_type: data_type(&it.data_type),
         dims: it.dims.clone(),
+        format: Format::from_str_name(it.format.as_str()).unwrap_or_default().into(),
         ..pb::ModelInput::default()
     };
     let output = |it: &ConfiguredTensor| pb::ModelOutput {

@@ -120,7 +120,10 @@ fn what_contradicts_itself_is_rejected_with_the_inputs_name() {
         (request(vec![input("FLOAT", &[1], None)], &[b"1234"]), "unknown datatype \"FLOAT\""),
         (request(vec![input("INT8", &[1], some())], &[]), "300 does not fit INT8"),
         (request(vec![input("FP16", &[1], some())], &[]), "raw_input_contents only"),
-        (request(vec![input("INT32", &[1], some())], &[b"1234"]), "beside those that come raw"),
+        (
+            request(vec![input("INT32", &[1], some())], &[b"1234"]),
+            "contents field must not be specified",
+        ),
         (request(vec![input("INT32", &[1], None)], &[]), "has 4 bytes, not 0"),
         (request(vec![input("INT8", &[1], None)], &[b"1", b"2"]), "too many for 1 inputs"),
         (request(vec![input("INT8", &[1], None); 2], &[b"1"]), "no entry for it"),
