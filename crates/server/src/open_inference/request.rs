@@ -286,6 +286,9 @@ pub(super) fn from_json(
     shape: Vec<usize>,
     data: &RawValue,
 ) -> Result<NamedTensor, String> {
+    if !data.get().starts_with('[') {
+        return Err("\"data\" must be a list".to_owned());
+    }
     let (raw, count) = elements::read(datatype, data.get())?;
     let expected = shape.iter().try_fold(1usize, |count, size| count.checked_mul(*size));
     if expected != Some(count) {
