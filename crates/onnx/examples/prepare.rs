@@ -3,6 +3,8 @@
 //!
 //! `prepare SECONDS FILE...`, or `prepare dump FILE...` for the raw elements of each.
 
+#![expect(clippy::print_stdout, reason = "an example that prints")]
+
 use std::io::Write;
 
 use rustix::time::{ClockId, clock_gettime};

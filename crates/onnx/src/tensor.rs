@@ -232,21 +232,19 @@ mod tests {
         let count = items * row.iter().product::<usize>();
         let shape = [&[items], row].concat();
         let numbers: Vec<i64> = (0..count).map(|index| (seed * 31 + index) as i64).collect();
-        let tensor = match datatype {
-            Datatype::Int64 => Tensor::of(datatype, shape, &numbers),
-            Datatype::Fp32 => {
-                let numbers: Vec<f32> = numbers.iter().map(|number| *number as f32).collect();
-                Tensor::of(datatype, shape, &numbers)
+        let tensor = if datatype == Datatype::Int64 {
+            Tensor::of(datatype, shape, &numbers)
+        } else if datatype == Datatype::Fp32 {
+            let numbers: Vec<f32> = numbers.iter().map(|number| *number as f32).collect();
+            Tensor::of(datatype, shape, &numbers)
+        } else {
+            let mut raw = Vec::new();
+            for number in numbers {
+                let text = "x".repeat(number as usize % 7);
+                raw.extend((text.len() as u32).to_le_bytes());
+                raw.extend(text.bytes());
             }
-            _ => {
-                let mut raw = Vec::new();
-                for number in numbers {
-                    let text = "x".repeat(number as usize % 7);
-                    raw.extend((text.len() as u32).to_le_bytes());
-                    raw.extend(text.bytes());
-                }
-                Tensor::new(Datatype::Bytes, shape, raw.into())
-            }
+            Tensor::new(Datatype::Bytes, shape, raw.into())
         };
         tensor.expect("shape and data agree")
     }

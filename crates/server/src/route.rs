@@ -211,10 +211,12 @@ fn is_usual(method: &Method) -> bool {
 /// without a body.
 pub fn allowed(apis: Apis, path: &str, without_body: impl Fn(ModelRef<'_>) -> bool) -> String {
     let methods = [Method::GET, Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS];
-    let takes = |method: &&Method| match route(apis, method, path) {
-        Route::MethodNotAllowed | Route::NotFound => false,
-        Route::Predict(route) if **method == Method::GET => without_body(route.target),
-        _ => true,
+    let takes = |method: &&Method| {
+        let found = route(apis, method, path);
+        if let (Route::Predict(route), &&Method::GET) = (&found, method) {
+            return without_body(route.target);
+        }
+        !matches!(found, Route::MethodNotAllowed | Route::NotFound)
     };
     let taken: Vec<_> = methods.iter().filter(takes).map(Method::as_str).collect();
     taken.join(", ")
@@ -276,12 +278,17 @@ fn open_inference<'a>(apis: Apis, method: &Method, segments: &[&'a str]) -> Rout
         ["v2", "models", _, rest] if rest.starts_with("versions/") && !apis.natural => {
             Route::OipVersions
         }
-        ["v2", ref below @ ..] => match open_inference::find(method, below) {
-            OpenInferenceRoute::Infer(target) => Route::Predict(kserve_v2(target)),
-            OpenInferenceRoute::WrongMethod => Route::MethodNotAllowed,
-            OpenInferenceRoute::Unknown => Route::NotFound,
-            known => Route::OpenInference(known),
-        },
+        ["v2", ref below @ ..] => {
+            let found = open_inference::find(method, below);
+            if let OpenInferenceRoute::Infer(target) = found {
+                return Route::Predict(kserve_v2(target));
+            }
+            if found == OpenInferenceRoute::WrongMethod {
+                return Route::MethodNotAllowed;
+            }
+            let known = found != OpenInferenceRoute::Unknown;
+            if known { Route::OpenInference(found) } else { Route::NotFound }
+        }
         _ => Route::NotFound,
     }
 }

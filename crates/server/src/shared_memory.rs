@@ -213,10 +213,10 @@ impl SharedRange {
     }
 
     fn failed_by(&self, error: &io::Error) -> Problem {
-        match error.kind() {
-            ErrorKind::UnexpectedEof => self.failed("its object became shorter"),
-            _ => self.failed(&error.to_string()),
+        if error.kind() == ErrorKind::UnexpectedEof {
+            return self.failed("its object became shorter");
         }
+        self.failed(&error.to_string())
     }
 
     fn failed(&self, why: &str) -> Problem {

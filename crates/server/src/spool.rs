@@ -19,8 +19,11 @@ pub(crate) struct Spool<B> {
     /// Taken when it ends.
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Where there is no thread.
-    at_once: Option<Mutex<Box<dyn FnMut(&mut B, u64) + Send>>>,
+    at_once: Option<Mutex<Box<EmptyBuffer<B>>>>,
 }
+
+/// Takes what is in a buffer, and the number of what was dropped.
+type EmptyBuffer<B> = dyn FnMut(&mut B, u64) + Send;
 
 /// When what was filled in is emptied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,7 +62,7 @@ impl<B: Default + Send + 'static> Spool<B> {
     ) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
         if time == WriteTime::AtOnce {
-            let at_once: Box<dyn FnMut(&mut B, u64) + Send> = Box::new(empty);
+            let at_once: Box<EmptyBuffer<B>> = Box::new(empty);
             return Ok(Self {
                 shared,
                 thread: Mutex::default(),

@@ -106,15 +106,15 @@ fn rsa_bits(key: &PrivateKeyDer<'_>) -> Option<usize> {
     const INTEGER: u8 = 0x02;
     const OCTETS: u8 = 0x04;
     const SEQUENCE: u8 = 0x30;
-    let pkcs1 = match key {
-        PrivateKeyDer::Pkcs1(key) => key.secret_pkcs1_der(),
-        PrivateKeyDer::Pkcs8(key) => {
-            let (inside, _) = der_value(key.secret_pkcs8_der(), SEQUENCE)?;
-            let (_version, rest) = der_value(inside, INTEGER)?;
-            let (_algorithm, rest) = der_value(rest, SEQUENCE)?;
-            der_value(rest, OCTETS)?.0
-        }
-        _ => return None,
+    let pkcs1 = if let PrivateKeyDer::Pkcs1(key) = key {
+        key.secret_pkcs1_der()
+    } else if let PrivateKeyDer::Pkcs8(key) = key {
+        let (inside, _) = der_value(key.secret_pkcs8_der(), SEQUENCE)?;
+        let (_version, rest) = der_value(inside, INTEGER)?;
+        let (_algorithm, rest) = der_value(rest, SEQUENCE)?;
+        der_value(rest, OCTETS)?.0
+    } else {
+        return None;
     };
     let (inside, _) = der_value(pkcs1, SEQUENCE)?;
     let (_version, rest) = der_value(inside, INTEGER)?;

@@ -137,7 +137,7 @@ impl TextParser<'_> {
         let mut bytes = match self.token()? {
             TextToken::Word(word) => return Ok(PbValue::Word(word)),
             TextToken::Text(bytes) => bytes,
-            other => {
+            other @ (TextToken::Sign(_) | TextToken::End) => {
                 return Err(self.wrong(format!("{} stands where a value should", shown(&other))));
             }
         };

@@ -206,7 +206,11 @@ fn sequence_id(message: &pb::ModelInferRequest) -> Option<Arc<str>> {
         ParameterChoice::Int64Param(id) if *id != 0 => id.to_string(),
         ParameterChoice::Uint64Param(id) if *id != 0 => id.to_string(),
         ParameterChoice::StringParam(id) if !id.is_empty() => id.clone(),
-        _ => return None,
+        ParameterChoice::Int64Param(_)
+        | ParameterChoice::Uint64Param(_)
+        | ParameterChoice::StringParam(_)
+        | ParameterChoice::BoolParam(_)
+        | ParameterChoice::DoubleParam(_) => return None,
     };
     Some(format!("{}/{id}", message.model_name).into())
 }

@@ -198,10 +198,8 @@ fn protocol_element(datatype: Datatype) -> Value {
 /// An expression in Python that makes the example, for a tensor that is too large to be typed.
 pub(super) fn expression(signature: &Signature) -> String {
     let value = |spec: &TensorSpec| {
-        let element = match element_example(spec.datatype) {
-            Value::Bool(_) => "True".to_owned(),
-            other => other.to_string(),
-        };
+        let element = element_example(spec.datatype);
+        let element = if element.is_boolean() { "True".to_owned() } else { element.to_string() };
         let lists =
             sizes(spec).iter().rev().fold(element, |inner, size| format!("[{inner}]*{size}"));
         format!("{:?}: {lists}", spec.name)
