@@ -88,7 +88,9 @@ def test_a_request_for_a_model_that_cannot_load_is_told_why(start, store: Store)
 def others(server: Server) -> list[requests.Response]:
     """The other ways of REST."""
     paths = ("/v1/models/bad:predict", "/v2/models/bad/infer", "/bad")
-    return [requests.post(server.url(path), json={"instances": [1]}, timeout=120) for path in paths]
+    tensor = {"name": "data", "shape": [1], "datatype": "BYTES", "data": ["x"]}
+    body = {"instances": [1], "inputs": [tensor]}
+    return [requests.post(server.url(path), json=body, timeout=120) for path in paths]
 
 
 def test_the_traceback_of_a_load_is_logged_once(start, store: Store) -> None:

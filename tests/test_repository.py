@@ -127,8 +127,8 @@ def test_clients_name_models_of_the_repository_and_nothing_else(start: Start, tm
     server = start("serve", folder)
     load = "/v2/repository/models/plain/load"
     for body, why in (
-        ({"parameters": {"config": "{}"}}, "A configuration is not taken from clients"),
-        ({"parameters": {"file:1/model.onnx": "AAAA"}}, "Files are not taken from clients"),
+        ({"parameters": {"config": "{}"}}, "a configuration is not taken from clients"),
+        ({"parameters": {"file:1/model.onnx": "AAAA"}}, "files are not taken from clients"),
         ({"parameters": {"x": 1}}, 'The parameter "x" is unknown.'),
         ({"parameters": 1}, '"parameters" is an object, not 1.'),
         ([], "The body is no JSON object."),

@@ -1,3 +1,5 @@
+//! Messages with tensors in every form, and those that contradict themselves.
+
 use std::sync::Arc;
 
 use jitney_engine::admission::{Admission, AdmissionLimits};
