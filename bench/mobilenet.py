@@ -70,18 +70,21 @@ class Served:
             word for name in ("port", "management-port", "metrics-port", "grpc-port") for word in (f"--{name}", "0")
         ]
         self.process = subprocess.Popen(
-            [binary, "serve", path, *flags, *ports, "--grpc-management-port", "0"], stderr=subprocess.PIPE, text=True
+            [binary, "serve", path, *flags, *ports, "--grpc-management-port", "0"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
-        assert self.process.stderr
+        assert self.process.stdout
         self.port = 0
-        for line in self.process.stderr:
+        for line in self.process.stdout:
             if found := re.search(r"^Inference +http://127\.0\.0\.1:(\d+)", line):
                 self.port = int(found[1])
             if self.port and "model ready" in line:
                 break
         else:
             sys.exit("the server did not start")
-        threading.Thread(target=self.process.stderr.read, daemon=True).start()
+        threading.Thread(target=self.process.stdout.read, daemon=True).start()
         item = np.random.default_rng(0).normal(size=(1, *SHAPE)).astype(np.float32).tobytes()
         tensor = {"name": "x", "shape": [1, *SHAPE], "datatype": "FP32", "parameters": {"binary_data_size": len(item)}}
         head = json.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True}}).encode()
