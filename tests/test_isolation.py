@@ -236,7 +236,6 @@ def test_failures_leak_no_descriptors(shared: Server) -> None:
 FAULTS = [{}, {"raise": "x"}, {"return": "few"}, {"return": "many"}, {"os_exit": 1}]
 
 
-@pytest.mark.heavy
 def test_under_random_failures_every_answer_is_ones_own(shared: Server) -> None:
     """32 clients, unique bodies; some requests raise, some lie about the batch, a few kill their worker."""
     config = "jobQueueSize: 1000\nbatchSize: 8\nmaxBatchDelay: 5\nminWorkers: 2\nmaxWorkers: 2\n"
