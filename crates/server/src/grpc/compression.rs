@@ -3,12 +3,9 @@
 //!
 //! tonic compresses the answers, for clients that compressed their requests.
 
-use std::io::{ErrorKind, Read};
 use std::sync::Arc;
 
-use bytes::buf::Reader;
-use bytes::{Buf as _, Bytes};
-use flate2::bufread::{GzDecoder, ZlibDecoder};
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use jitney_engine::admission::Admission;
 use tonic::Status;
@@ -16,70 +13,35 @@ use tonic::codec::CompressionEncoding;
 use tonic::metadata::MetadataValue;
 
 use crate::body::GrowingBody;
+use crate::compression::{Coding, Decompressor};
 use crate::errors::Problem;
 
 const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 const ACCEPTED: &str = "gzip,deflate,zstd,identity";
 
-/// The largest window of a zstd stream, as a power of two: what clients use unless they ask for more.
-const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 /// Bytes that are inflated before other calls of the thread get their turn.
 const TURN_BYTES: usize = 256 << 10;
-const PIECE_BYTES: usize = 16 << 10;
 
-/// How the messages of a call are compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MessageEncoding {
-    Gzip,
-    Deflate,
-    Zstd,
-}
+/// What tonic may compress answers with.
+pub(super) const ANSWERS: [CompressionEncoding; 3] =
+    [CompressionEncoding::Gzip, CompressionEncoding::Deflate, CompressionEncoding::Zstd];
 
-impl MessageEncoding {
-    /// What tonic may compress answers with.
-    pub(super) const ALL: [CompressionEncoding; 3] =
-        [CompressionEncoding::Gzip, CompressionEncoding::Deflate, CompressionEncoding::Zstd];
-
-    /// Takes the encoding of a call's messages out of its headers: whoever reads on sees plain messages.
-    ///
-    /// # Errors
-    /// It is none of ours.
-    pub(super) fn take(headers: &mut HeaderMap) -> Result<Option<Self>, Status> {
-        let Some(value) = headers.remove(GRPC_ENCODING) else { return Ok(None) };
-        Ok(Some(match value.as_bytes() {
-            b"identity" => return Ok(None),
-            b"gzip" => Self::Gzip,
-            b"deflate" => Self::Deflate,
-            b"zstd" => Self::Zstd,
-            _ => return Err(unknown(&value)),
-        }))
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Gzip => "gzip",
-            Self::Deflate => "deflate",
-            Self::Zstd => "zstd",
-        }
-    }
-
-    fn decoder(self, message: Bytes) -> std::io::Result<Box<dyn Read + Send>> {
-        let message: Reader<Bytes> = message.reader();
-        Ok(match self {
-            Self::Gzip => Box::new(GzDecoder::new(message)),
-            Self::Deflate => Box::new(ZlibDecoder::new(message)),
-            Self::Zstd => {
-                let mut decoder = zstd::Decoder::with_buffer(message)?;
-                decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
-                Box::new(decoder)
-            }
-        })
+/// Takes the encoding of a call's messages out of its headers: whoever reads on sees plain messages.
+///
+/// # Errors
+/// It is none of ours.
+pub(super) fn take_encoding(headers: &mut HeaderMap) -> Result<Option<Coding>, Status> {
+    let Some(value) = headers.remove(GRPC_ENCODING) else { return Ok(None) };
+    match value.to_str() {
+        Ok("identity") => Ok(None),
+        Ok(name) => Coding::named(name).map(Some).ok_or_else(|| unknown(&value)),
+        Err(_) => Err(unknown(&value)),
     }
 }
 
 /// Tells tonic how to answer: compressed as the client compressed, if the client takes that.
-pub(super) fn choose_answer(encoding: Option<MessageEncoding>, headers: &mut HeaderMap) {
+pub(super) fn choose_answer(encoding: Option<Coding>, headers: &mut HeaderMap) {
     let Some(accepted) = headers.remove(GRPC_ACCEPT_ENCODING) else { return };
     let Some(encoding) = encoding else { return };
     let accepts = |text: &str| text.split(',').any(|name| name.trim() == encoding.name());
@@ -99,22 +61,21 @@ fn unknown(encoding: &HeaderValue) -> Status {
 
 /// A message that is being inflated.
 pub(super) struct InflatingMessage {
-    decoder: Box<dyn Read + Send>,
+    message: Bytes,
+    decompressor: Decompressor,
     inflated: GrowingBody,
     limit: usize,
 }
 
 impl InflatingMessage {
-    /// # Errors
-    /// The decoder cannot be made.
     pub(super) fn new(
-        encoding: MessageEncoding,
+        encoding: Coding,
         message: Bytes,
         admission: &Arc<Admission>,
         limit: usize,
-    ) -> Result<Self, Status> {
-        let decoder = encoding.decoder(message).map_err(|error| broken(&error))?;
-        Ok(Self { decoder, inflated: GrowingBody::new(admission, limit as u64), limit })
+    ) -> Self {
+        let decompressor = Decompressor::new(encoding);
+        Self { message, decompressor, inflated: GrowingBody::new(admission, limit as u64), limit }
     }
 
     /// Inflates some more; whether that was all.
@@ -122,21 +83,19 @@ impl InflatingMessage {
     /// # Errors
     /// There is no memory, it is too large, or it is not what the client says.
     pub(super) fn step(&mut self) -> Result<bool, Status> {
-        let mut piece = [0; PIECE_BYTES];
         let end = self.inflated.len() + TURN_BYTES;
         while self.inflated.len() < end {
-            match self.decoder.read(&mut piece) {
-                Ok(0) => return Ok(true),
-                Ok(read) if self.inflated.len() + read > self.limit => {
-                    return Err(Status::resource_exhausted(format!(
-                        "The message is larger than {} bytes once it is inflated (max_request_size).",
-                        self.limit
-                    )));
-                }
-                Ok(read) => self.inflated.push(&piece[..read]).map_err(Problem::cut)?,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(broken(&error)),
+            let Some(piece) = self.decompressor.step(&mut self.message)? else {
+                self.decompressor.finish()?;
+                return Ok(true);
+            };
+            if self.inflated.len() + piece.len() > self.limit {
+                return Err(Status::resource_exhausted(format!(
+                    "The message is larger than {} bytes once it is inflated (max_request_size).",
+                    self.limit
+                )));
             }
+            self.inflated.push(&piece).map_err(Problem::cut)?;
         }
         Ok(false)
     }
@@ -145,10 +104,6 @@ impl InflatingMessage {
     pub(super) fn finish(self) -> Bytes {
         self.inflated.finish()
     }
-}
-
-fn broken(error: &std::io::Error) -> Status {
-    Status::invalid_argument(format!("A compressed message cannot be read: {error}."))
 }
 
 #[cfg(test)]
@@ -161,31 +116,31 @@ mod tests {
 
     use super::*;
 
-    fn compressed(encoding: MessageEncoding, data: &[u8]) -> Bytes {
+    fn compressed(encoding: Coding, data: &[u8]) -> Bytes {
         let level = Compression::new(6);
         let made = match encoding {
-            MessageEncoding::Gzip => {
+            Coding::Gzip => {
                 let mut encoder = GzEncoder::new(Vec::new(), level);
                 encoder.write_all(data).and_then(|()| encoder.finish())
             }
-            MessageEncoding::Deflate => {
+            Coding::Deflate => {
                 let mut encoder = ZlibEncoder::new(Vec::new(), level);
                 encoder.write_all(data).and_then(|()| encoder.finish())
             }
-            MessageEncoding::Zstd => zstd::encode_all(data, 3),
+            Coding::Zstd => zstd::encode_all(data, 3),
         };
         Bytes::from(made.expect("compressed"))
     }
 
     fn inflate(
-        encoding: MessageEncoding,
+        encoding: Coding,
         message: Bytes,
         limit: usize,
         memory: u64,
     ) -> Result<Bytes, Status> {
         let admission =
             Admission::new(AdmissionLimits { bytes: memory, ..AdmissionLimits::default() });
-        let mut inflating = InflatingMessage::new(encoding, message, &admission, limit)?;
+        let mut inflating = InflatingMessage::new(encoding, message, &admission, limit);
         while !inflating.step()? {
             assert!(admission.bytes() > 0);
         }
@@ -194,8 +149,7 @@ mod tests {
         Ok(message)
     }
 
-    const ALL: [MessageEncoding; 3] =
-        [MessageEncoding::Gzip, MessageEncoding::Deflate, MessageEncoding::Zstd];
+    const ALL: [Coding; 3] = [Coding::Gzip, Coding::Deflate, Coding::Zstd];
 
     #[test]
     fn a_message_is_inflated() {
@@ -241,13 +195,13 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(GRPC_ACCEPT_ENCODING, HeaderValue::from_static(accepted));
             headers.extend(sent.map(|it| (GRPC_ENCODING, HeaderValue::from_static(it))));
-            let encoding = MessageEncoding::take(&mut headers).unwrap();
+            let encoding = take_encoding(&mut headers).unwrap();
             choose_answer(encoding, &mut headers);
             let chosen = headers.get(GRPC_ACCEPT_ENCODING).map(|it| it.to_str().unwrap());
             assert_eq!((chosen, headers.get(GRPC_ENCODING)), (expected, None), "{sent:?}");
         }
         let mut headers = HeaderMap::from_iter([(GRPC_ENCODING, HeaderValue::from_static("br"))]);
-        let status = MessageEncoding::take(&mut headers).unwrap_err();
+        let status = take_encoding(&mut headers).unwrap_err();
         assert_eq!(status.code(), tonic::Code::Unimplemented);
         assert!(status.metadata().contains_key("grpc-accept-encoding"));
     }

@@ -14,8 +14,9 @@ use hyper::body::{Body, Frame, Incoming};
 use jitney_engine::admission::{Admission, CutReason};
 use tonic::Status;
 
-use super::compression::{InflatingMessage, MessageEncoding};
+use super::compression::InflatingMessage;
 use crate::body::GrowingBody;
+use crate::compression::Coding;
 use crate::errors::Problem;
 
 /// Bytes before a message: a flag and the length.
@@ -41,7 +42,7 @@ impl MessageBody {
         body: Incoming,
         admission: &Arc<Admission>,
         limit: usize,
-        encoding: Option<MessageEncoding>,
+        encoding: Option<Coding>,
     ) -> Self {
         let messages = MessageCollector {
             encoding,
@@ -53,7 +54,7 @@ impl MessageBody {
     }
 
     /// How its messages may be compressed.
-    pub(super) fn encoding(&self) -> Option<MessageEncoding> {
+    pub(super) fn encoding(&self) -> Option<Coding> {
         self.messages.encoding
     }
 
@@ -72,7 +73,7 @@ impl MessageBody {
                 }
             }
             let Some(bytes) = self.ready.pop_front() else { return Poll::Ready(Ok(None)) };
-            self.inflating = self.messages.inflate(&bytes, &mut self.ready)?;
+            self.inflating = self.messages.inflate(&bytes, &mut self.ready);
             if self.inflating.is_none() {
                 return Poll::Ready(Ok(Some(bytes)));
             }
@@ -159,7 +160,7 @@ struct MessageCollector {
     /// The longest message; tonic rejects a longer one when it sees its head.
     limit: usize,
     /// How messages may be compressed. Then each is passed by itself, after its head.
-    encoding: Option<MessageEncoding>,
+    encoding: Option<Coding>,
     state: MessageState,
 }
 
@@ -193,16 +194,10 @@ impl MessageCollector {
     }
 
     /// Begins to inflate the message after this head, if it is compressed.
-    fn inflate(
-        &self,
-        head: &Bytes,
-        ready: &mut VecDeque<Bytes>,
-    ) -> Result<Option<InflatingMessage>, Status> {
-        let Some(encoding) = self.encoding.filter(|_| head.len() == HEAD && head[0] == 1) else {
-            return Ok(None);
-        };
-        let Some(message) = ready.pop_front() else { return Ok(None) };
-        InflatingMessage::new(encoding, message, &self.admission, self.limit).map(Some)
+    fn inflate(&self, head: &Bytes, ready: &mut VecDeque<Bytes>) -> Option<InflatingMessage> {
+        let encoding = self.encoding.filter(|_| head.len() == HEAD && head[0] == 1)?;
+        let message = ready.pop_front()?;
+        Some(InflatingMessage::new(encoding, message, &self.admission, self.limit))
     }
 
     fn poll_cut(&self, context: &mut Context<'_>) -> Poll<CutReason> {

@@ -24,7 +24,7 @@ use tonic_reflection::server::{Builder, Error};
 use tower_service::Service;
 
 use super::call_log::{CallBody, CallLog, LoggedBody};
-use super::compression::{MessageEncoding, choose_answer};
+use super::compression::{self, choose_answer, take_encoding};
 use super::message_body::MessageBody;
 use super::request::GrpcCaller;
 use super::{health, inference, management, oip, status, unary};
@@ -79,7 +79,7 @@ impl GrpcServices {
         // Each service has a type of its own, and no trait has these methods.
         macro_rules! tuned {
             ($service:expr) => {
-                MessageEncoding::ALL
+                compression::ANSWERS
                     .into_iter()
                     .fold($service.max_decoding_message_size(limit), |it, e| it.send_compressed(e))
             };
@@ -203,7 +203,7 @@ impl GrpcServices {
     /// The request with a body that takes its memory as it comes.
     fn by_message(&self, mut request: Request<Incoming>) -> Result<Request<MessageBody>, Status> {
         let limit = usize::try_from(self.state.config.max_request_bytes).unwrap_or(usize::MAX);
-        let encoding = MessageEncoding::take(request.headers_mut())?;
+        let encoding = take_encoding(request.headers_mut())?;
         let admission = self.state.engine.admission();
         Ok(request.map(|body| MessageBody::new(body, admission, limit, encoding)))
     }
