@@ -1,2 +1,4 @@
-"""What handlers and definitions share about GPUs. Importing any of it imports no torch; it is looked up where it is
-used, and everything here has an answer where there is no GPU or no torch."""
+"""What handlers and definitions share on a GPU: allowed batch sizes, captured graphs, compilation, streams.
+
+Nothing here imports torch before it is asked to do something with it.
+"""
