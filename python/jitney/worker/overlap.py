@@ -48,7 +48,15 @@ def stages_of(model: LoadedModel) -> Stages | None:
     if model.mode != "single" or service is None or not callable(getattr(service, "batches_at_a_time", None)):
         return None
     slots = int(service.batches_at_a_time())
-    return Stages(service.begin, service.finish, slots) if slots > 1 else None
+    return Stages(service.begin, _finish_of(service), slots) if slots > 1 else None
+
+
+def _finish_of(service: Any) -> Callable[[Any, WorkerContext], Any]:
+    """The second half of a handler's work, of which `launch` is the first part where there is one."""
+    launch, finish = getattr(service, "launch", None), service.finish
+    if launch is None:
+        return finish  # type: ignore[no-any-return]
+    return lambda prepared, context: finish(launch(prepared, context), context)
 
 
 def run_overlapped(writer: FrameWriter, reader: FrameReader, model: LoadedModel, stages: Stages) -> None:
