@@ -8,12 +8,15 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from jitney.gpu.device import assign
+from jitney.gpu.memory import limit_memory
+from jitney.gpu.turns import GpuTurns, turns_at
 from jitney.images import limit_pixels
 from jitney.torchserve.loading import EntryPoint, in_envelope, load_entry_point, module_name
 from jitney.torchserve.metrics_cache import MetricsCacheYamlImpl
 from jitney.torchserve.outputs import use_strict_json
 from jitney.worker.context import WorkerContext
-from jitney.worker.gpu_use import GpuUse, Turn, in_turn, limit_gpu_memory, turn_of
+from jitney.worker.gpu_use import GpuUse, in_turn
 from jitney.worker.warming import Progress, warm_up
 
 
@@ -29,11 +32,11 @@ class LoadedModel(NamedTuple):
     service: Any = None
     """The object whose method the entry point is, if it is one; its steps may overlap."""
     about: Mapping[str, Any] = MappingProxyType({})
-    """What LOADED says about warming up."""
+    """What LOADED says about it."""
     gpu: GpuUse | None = None
     """What the worker holds on its GPU; None without one."""
-    turn: Turn | None = None
-    """How it takes its turns on the GPU, which the entry point does by itself."""
+    turns: GpuTurns | None = None
+    """Its turns on the GPU; the entry point takes them by itself."""
 
 
 def no_progress(done: int, of: int, what: str) -> None:
@@ -45,10 +48,11 @@ def load_model(spec: dict[str, Any], progress: Progress = no_progress) -> Loaded
     context = make_context(spec)
     limit_pixels(spec.get("max_image_pixels"))
     use_strict_json(spec.get("strict_json", False))
-    limit_gpu_memory(spec)
+    assign(spec.get("gpu_id"))
+    note = limit_memory(spec.get("gpu_memory_fraction"), spec.get("gpu_id"))
     defined = is_defined(spec.get("model_yaml_config") or {})
     model = load_definition(spec, context) if defined else load_handler(spec, context)
-    model = model._replace(about=warm_up(model.entry_point, progress))
+    model = model._replace(about=warm_up(model.entry_point, progress, [note] if note else []))
     if spec.get("envelope") and not defined:
         model = model._replace(entry_point=in_envelope(spec["envelope"], model.entry_point))
     return with_gpu(model, spec)
@@ -66,9 +70,9 @@ def with_gpu(model: LoadedModel, spec: dict[str, Any]) -> LoadedModel:
     model = model._replace(service=getattr(model.entry_point, "__self__", None))
     if spec.get("gpu_id") is None:
         return model
-    turn = turn_of(spec) if model.mode != "concurrent" else None
-    entry_point = in_turn(model.entry_point, turn) if turn is not None else model.entry_point
-    return model._replace(gpu=GpuUse(), turn=turn, entry_point=entry_point)
+    turns = turns_at(spec.get("gpu_turns")) if model.mode != "concurrent" else None
+    entry_point = in_turn(model.entry_point, turns) if turns is not None else model.entry_point
+    return model._replace(gpu=GpuUse(spec["gpu_id"]), turns=turns, entry_point=entry_point)
 
 
 def is_defined(settings: dict[str, Any]) -> bool:

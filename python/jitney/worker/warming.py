@@ -18,16 +18,17 @@ Progress = Callable[[int, int, str], None]
 FAILED_NOTE = "warming up failed, the model serves without it: "
 
 
-def warm_up(entry_point: Any, progress: Progress) -> dict[str, Any]:
-    """Warms the model up if it can; returns what LOADED says about it. A failure is a note and no more."""
+def warm_up(entry_point: Any, progress: Progress, notes: list[str]) -> dict[str, Any]:
+    """Warms the model up if it can; returns what LOADED says, these notes first. A failure is a note and no more."""
     method = getattr(getattr(entry_point, "__self__", entry_point), "warm_up", None)
-    if not takes_progress(method):
-        return {}
-    try:
-        return described(method(progress))
-    except Exception as error:
-        logger.warning("warming up failed", exc_info=True)
-        return {"notes": [FAILED_NOTE + f"{type(error).__name__}: {error}"]}
+    report: Any = None
+    if takes_progress(method):
+        try:
+            report = method(progress)
+        except Exception as error:
+            logger.warning("warming up failed", exc_info=True)
+            notes = [*notes, FAILED_NOTE + f"{type(error).__name__}: {error}"]
+    return described(report, notes)
 
 
 def takes_progress(method: Any) -> bool:
@@ -38,13 +39,13 @@ def takes_progress(method: Any) -> bool:
         return False
 
 
-def described(report: Any) -> dict[str, Any]:
+def described(report: Any, notes: list[str]) -> dict[str, Any]:
     """The keys of LOADED for a report of warming up; without those that have nothing to say."""
-    graphs, notes = getattr(report, "graphs", 0), getattr(report, "notes", ())
+    graphs = int(getattr(report, "graphs", 0))
     about = {
         "sizes": sorted(map(int, getattr(report, "sizes", ()))),
         "measured": [list(map(round, row)) for row in getattr(report, "measured", ())],
-        "graphs": {"count": int(graphs), "bytes": int(getattr(report, "bytes", 0))} if graphs else None,
-        "notes": list(map(str, notes)),
+        "graphs": {"count": graphs, "bytes": int(getattr(report, "bytes", 0))} if graphs else None,
+        "notes": [*notes, *map(str, getattr(report, "notes", ()))],
     }
     return {key: value for key, value in about.items() if value}
