@@ -61,7 +61,7 @@ class Served:
             given = ReceivedItems(b"", [meta for meta, _ in items], [bytearray(body) for _, body in items])
         rows, metas = BatchDecoder().decode(given, len(items))
         self.context.bind_batch(metas)
-        answers = wire.decode_reply(b"".join(map(bytes, self.model(rows, self.context))), len(items))
+        answers = wire.decode_reply(b"".join(map(bytes, self.model.handle(rows, self.context))), len(items))
         return [read(answer) for answer in answers]
 
     def infer(self, *inputs: tuple, outputs: tuple[str, ...] = ()) -> dict:
@@ -405,7 +405,7 @@ item = wire.tensors([("x", "FP32", (1,), struct.pack("<f", 0.5)), ("name", "BYTE
 rows, metas = BatchDecoder().decode(wire.table([item]), 1)
 context = WorkerContext("m", "/", {}, 1, None, "")
 context.bind_batch(metas)
-(answer,) = wire.decode_reply(b"".join(map(bytes, DefinedModel(define(model))(rows, context))), 1)
+(answer,) = wire.decode_reply(b"".join(map(bytes, DefinedModel(define(model)).handle(rows, context))), 1)
 (tensor,) = answer["tensors"]
 assert (tensor["datatype"], tensor["shape"], tensor["value"]) == ("FP64", [1, 2], struct.pack("<2d", 0.5, 1)), tensor
 assert "numpy" not in sys.modules
