@@ -202,7 +202,7 @@ def _ascending(options: Options, name: str) -> None:
         return
     most = BATCH_SIZE_MAX if name == "sizes" else LENGTH_MAX
     whole = isinstance(given, (list, tuple)) and all(type(one) is int and 1 <= one <= most for one in given)
-    if not whole or not 1 <= len(given) <= SHAPES_MAX or any(two <= one for one, two in zip(given, given[1:])):
+    if not whole or not 1 <= len(given) <= SHAPES_MAX or list(given) != sorted(set(given)):
         raise DefinitionError(
             f"{name} must be up to {SHAPES_MAX} whole numbers from 1 to {most} in ascending order, not {given!r}"
         )
@@ -219,7 +219,9 @@ def _gpu(options: Options) -> None:
     """What concerns GPUs."""
     ids, share = options.device_ids, options.gpu_memory_fraction
     if options.device is not None and options.device not in DEVICES:
-        raise DefinitionError(f"device must be one of {', '.join(DEVICES)}, not {options.device!r}; see also device_ids")
+        raise DefinitionError(
+            f"device must be one of {', '.join(DEVICES)}, not {options.device!r}; see also device_ids"
+        )
     if ids is not None:
         numbers = isinstance(ids, (list, tuple)) and all(type(one) is int and 0 <= one < GPUS_MAX for one in ids)
         if not numbers or not ids or len(set(ids)) < len(ids):

@@ -111,7 +111,7 @@ class DefinedModel:
         enter_device()
         for places, execution in batch.executions:
             try:
-                self.instance.run(execution, batch.emitter(places))
+                self.instance.run(execution, batch.emitter(places) if execution.endpoint.streams else None)
             except Exception as error:
                 batch.fail(places, error)
         return batch
