@@ -28,6 +28,7 @@ from jitney.errors import (
     RemoteError,
     WrongLength,
 )
+from jitney.gpu.device import Device, device
 from jitney.request import Request
 from jitney.streaming import END
 from jitney.tensor import Tensor
@@ -46,6 +47,7 @@ __all__ = [
     "Client",
     "Definition",
     "DefinitionError",
+    "Device",
     "Disconnected",
     "Endpoint",
     "Error",
@@ -64,6 +66,7 @@ __all__ = [
     "batch",
     "connect",
     "define",
+    "device",
     "endpoint",
     "infer",
     "model",

@@ -113,7 +113,15 @@ STRINGS = b"".join(struct.pack("<I", len(one)) + one for one in (b"tea", b"", "n
 GOOD = [
     control("hello", 1, {"protocol": 2, "token": "s3cret", "pid": 123, "python": "3.11.7"}),
     control("load", 2, LOAD_FIELDS),
+    control("load of a model with sizes, lengths and a share of its GPU", 2, {
+        **LOAD_FIELDS, "sizes": [1, 2, 4], "lengths": [32, 64], "compile_cache": "/models/.compiled/0a1b",
+        "gpu_memory_fraction": 0.5, "gpu_turns": "/run/gpu-1.lock",
+    }),
     control("loaded", 3, {"seconds": 0.125}),
+    control("loaded with what warming up found", 3, {
+        "seconds": 2.5, "slots": 3, "sizes": [1, 2, 4], "measured": [[1, 900, 2650], [4, 1000, 2720, 128]],
+        "graphs": {"count": 3, "bytes": 2**34}, "gpu_memory_bytes": 2**35, "notes": ["no graph at größe 8"],
+    }),
     control("loaded with an empty payload", 3, {}),
     control("load failed", 4, {"cause": "memory", "message": "MemoryError: no room für alle"}),
     batch("batch of one", [("r1", [("Accept", "*/*")], [("body", "application/json", b'{"a": 1}')])], 1),
@@ -164,8 +172,11 @@ GOOD = [
     chunk("chunk for one of a batch", [(300, plain(b"\x00\xff"))], 2**33),
     chunk("chunk of none", [], 5),
     control("stop", 9, {}),
-    good("metric, reserved", wire.frame(wire.METRIC), 10, 0, 0, {}),
+    control("times", 10, {"prepare_us": 8100, "model_us": 16800, "gpu_memory_bytes": 2**34}, 7),
+    control("times with an empty payload", 10, {}, 2**64 - 1),
     control("cancel", 11, {}, 2**33),
+    control("progress", 12, {"done": 3, "of": 11, "what": "captured batch size 8"}),
+    control("progress of an unknown number of steps", 12, {"done": 1, "what": "größe 8"}),
 ]  # fmt: skip
 
 TENSORS = struct.pack("<BBHHH", 2, 0, 200, 0, 0)
@@ -194,7 +205,7 @@ def sized(meta_len, body_len, data):
 
 BAD = [
     bad("kind 0", wire.frame(0), "unknown-kind"),
-    bad("kind 12", wire.frame(12), "unknown-kind"),
+    bad("kind 13", wire.frame(13), "unknown-kind"),
     bad("shared memory flag, reserved", wire.frame(wire.STOP, flags=1), "unknown-flags"),
     bad("flag bit 7", wire.frame(wire.BATCH, flags=128), "unknown-flags"),
     bad("length over the limit", struct.pack("<IBBHQ", (1 << 30) + 1, wire.BATCH, 0, 1, 1), "too-large"),
@@ -202,6 +213,7 @@ BAD = [
     bad("end of stream in the header", wire.frame(wire.STOP)[:9], "truncated"),
     bad("end of stream in the payload", wire.control(wire.HELLO, {"protocol": 2})[:-1], "truncated"),
     bad("control frame with a count", wire.frame(wire.STOP, count=1), "malformed"),
+    bad("times with a count", wire.frame(wire.TIMES, count=1), "malformed"),
     bad("cancel with a count", wire.frame(wire.CANCEL, count=1), "malformed"),
     bad("control payload is no JSON", wire.frame(wire.LOAD, b"{nope"), "malformed"),
     bad("control payload is no object", wire.frame(wire.LOAD, b"[1]"), "malformed"),

@@ -125,7 +125,7 @@ def test_an_empty_batch_has_an_empty_reply(worker):
     [
         wire.frame(wire.LOAD, b"{}"),
         wire.frame(wire.CHUNK),
-        wire.frame(wire.METRIC),
+        wire.frame(wire.TIMES),
         wire.frame(99),
         wire.frame(wire.BATCH, b"", 1),
         wire.frame(wire.BATCH, flags=1),

@@ -78,7 +78,7 @@ impl Bench {
             }
             if done <= self.timer {
                 let Some((now, batch, exec)) = self.running.pop_front() else { return };
-                self.step(now, Event::Done { batch, exec });
+                self.step(now, Event::Done { batch, exec, prepare: None });
                 let ids = std::mem::take(&mut self.members[batch.0 as usize % 64]);
                 self.free.extend(&ids);
                 self.ended += ids.len() as u64;

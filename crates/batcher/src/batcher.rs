@@ -126,8 +126,8 @@ impl Batcher {
                 state.reject_pinned(worker, out);
             }
             Event::WorkerDown { worker, why } => self.worker_down(worker, why, out),
-            Event::Done { batch, exec } => self.done(batch, exec),
-            Event::Measured { group, items, cost, exec } => {
+            Event::Done { batch, exec, .. } => self.done(batch, exec),
+            Event::Measured { group, items, cost, exec, .. } => {
                 let config = &state.rules.config;
                 let size = config.run_size(size_of(items, cost, config.measure)).into();
                 let several = self.planner.several_workers();

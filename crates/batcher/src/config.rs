@@ -31,6 +31,9 @@ pub struct Config {
     /// larger than all of them runs as it is. The adaptive policy knows what each size takes, and
     /// ends a batch at a smaller size where that is faster. Only with [`Measure::Items`].
     pub sizes: Vec<u32>,
+    /// Lengths at which a model runs that pads ([`Measure::Padded`]); empty: any. An item runs at the
+    /// next larger one, and the number of items at the next larger of `sizes`.
+    pub lengths: Vec<u32>,
     /// Weights of tenants that are not 1, each at most once (adaptive policy).
     pub tenant_weights: Vec<(u32, u32)>,
 }
@@ -48,6 +51,7 @@ impl Default for Config {
             retry_budget: 64,
             measure: Measure::Items,
             sizes: Vec::new(),
+            lengths: Vec::new(),
             tenant_weights: Vec::new(),
         }
     }

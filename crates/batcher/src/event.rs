@@ -31,7 +31,8 @@ pub enum Event {
     WorkerUp {
         /// The worker.
         worker: WorkerId,
-        /// Batches it may hold at a time.
+        /// Batches it may hold at a time. It runs them one after another; a busy worker is given
+        /// another one only so early that it is there, and prepared, when the last one ends.
         slots: u8,
     },
     /// The worker gets no new batches; the ones it has may finish.
@@ -56,8 +57,11 @@ pub enum Event {
     Done {
         /// The batch.
         batch: BatchId,
-        /// How long it took the worker.
+        /// How long it took the worker; where it says what preparing took, how long the model took.
         exec: Nanos,
+        /// For a worker that prepares one batch while it runs another: the time from when it was
+        /// handed the batch until it had prepared it.
+        prepare: Option<Nanos>,
     },
     /// A trial run that the batcher did not dispatch was measured.
     Measured {
@@ -67,8 +71,10 @@ pub enum Event {
         items: u32,
         /// What all of them cost together.
         cost: u64,
-        /// How long it took the worker.
+        /// How long it took the worker, or its model.
         exec: Nanos,
+        /// How long preparing it took, as in `Done`.
+        prepare: Option<Nanos>,
     },
     /// The batch failed but its worker is alive. A worker that died is reported by `WorkerDown` alone.
     Failed {

@@ -67,7 +67,7 @@ fn play(policy: Policy, measure: Measure) -> (f64, f64) {
         let exec = MS + longest * free.len() as u64 * MS / 500;
         now += exec;
         out.clear();
-        batcher.step(now, Event::Done { batch, exec }, &mut out);
+        batcher.step(now, Event::Done { batch, exec, prepare: None }, &mut out);
     }
     (padded as f64 / real as f64, items as f64 / f64::from(BATCHES))
 }

@@ -52,7 +52,7 @@ impl Loop {
         for _ in 0..1000 {
             self.now += 3 * MS;
             match self.running.pop() {
-                Some(batch) => self.step(Event::Done { batch, exec: 3 * MS }),
+                Some(batch) => self.step(Event::Done { batch, exec: 3 * MS, prepare: None }),
                 None => self.step(Event::Timer),
             }
             if self.batcher.waiting() + self.batcher.running() == 0 {

@@ -94,7 +94,7 @@ impl Scheduler for JitneyScheduler {
     fn done(&mut self, now: Nanos, worker: usize, exec: Nanos, out: &mut Orders) {
         let Some((batch, indices)) = self.running[worker].take() else { return };
         self.free.extend(indices);
-        self.step(now, Event::Done { batch, exec }, out);
+        self.step(now, Event::Done { batch, exec, prepare: None }, out);
     }
 
     fn timer(&mut self, now: Nanos, out: &mut Orders) {

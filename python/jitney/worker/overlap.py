@@ -44,11 +44,19 @@ Incoming = PreparedBatch | BaseException | None
 
 def stages_of(model: LoadedModel) -> Stages | None:
     """The stages of a model whose handler lets them overlap."""
-    service = getattr(model.entry_point, "__self__", None)
+    service = model.service
     if model.mode != "single" or service is None or not callable(getattr(service, "batches_at_a_time", None)):
         return None
     slots = int(service.batches_at_a_time())
-    return Stages(service.begin, service.finish, slots) if slots > 1 else None
+    return Stages(service.begin, _finish_of(service), slots) if slots > 1 else None
+
+
+def _finish_of(service: Any) -> Callable[[Any, WorkerContext], Any]:
+    """The second half of a handler's work, of which `launch` is the first part where there is one."""
+    launch, finish = getattr(service, "launch", None), service.finish
+    if launch is None:
+        return finish  # type: ignore[no-any-return]
+    return lambda prepared, context: finish(launch(prepared, context), context)
 
 
 def run_overlapped(writer: FrameWriter, reader: FrameReader, model: LoadedModel, stages: Stages) -> None:
@@ -99,7 +107,7 @@ def _begin(frame: Frame, decoder: BatchDecoder, model: LoadedModel, stages: Stag
 
 def _finish(writer: FrameWriter, model: LoadedModel, stages: Stages, prepared: PreparedBatch) -> None:
     context = model.context
-    context.adopt_batch(prepared.context)
+    context.show(prepared.context._bound)
     answer = prepared.failure
     if answer is None:
         try:

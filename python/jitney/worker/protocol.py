@@ -17,8 +17,8 @@ from jitney.worker.buffers import BodyBuffers
 
 PROTOCOL_VERSION = 2
 
-HELLO, LOAD, LOADED, LOAD_FAILED, BATCH, REPLY, FAILED, CHUNK, STOP, METRIC, CANCEL = range(1, 12)
-CONTROL_KINDS = frozenset((HELLO, LOAD, LOADED, LOAD_FAILED, FAILED, STOP, CANCEL))
+HELLO, LOAD, LOADED, LOAD_FAILED, BATCH, REPLY, FAILED, CHUNK, STOP, TIMES, CANCEL, PROGRESS = range(1, 13)
+CONTROL_KINDS = frozenset((HELLO, LOAD, LOADED, LOAD_FAILED, FAILED, STOP, TIMES, CANCEL, PROGRESS))
 
 HEADER = struct.Struct("<IBBHQ")  # length, kind, flags, count, id
 ITEM_META = struct.Struct("<BBHI")  # id_len, param_count, form, headers_len
@@ -94,7 +94,7 @@ class Frame(NamedTuple):
 def parse_header(buffer: Bytes, offset: int, limit: int = FRAME_BYTES_LIMIT) -> tuple[int, int, int, int]:
     """Returns (length, kind, count, id) of a valid header."""
     length, kind, flags, count, frame_id = HEADER.unpack_from(buffer, offset)
-    if not HELLO <= kind <= CANCEL:
+    if not HELLO <= kind <= PROGRESS:
         raise UnknownKind(f"unknown frame kind {kind}")
     if flags:
         raise UnknownFlags(f"unknown frame flags {flags:#04x}")

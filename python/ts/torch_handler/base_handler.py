@@ -1,8 +1,9 @@
 """The base of TorchServe's handlers: loads a model in any of its forms and runs it in three stages.
 
-The members are TorchServe's, and subclasses may replace any of them. `handle` is `begin` and `finish`
-one after another; a worker may call the two itself to prepare the next batch while this one is in the
-model, but only where `batches_at_a_time` allows it: no stage was replaced by the user's own.
+The members are TorchServe's, and subclasses may replace any of them. `handle` is `begin`, `launch` and
+`finish` one after another; a worker may call the three itself, each on a thread of its own, to prepare the
+next batch while this one is in the model and the last one is answered, but only where `batches_at_a_time`
+allows it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from jitney.gpu.report import WarmUpReport
+from jitney.gpu.streams import NO_STREAMS, Streams, streams_of
 from ts.handler_utils.timer import timed
 from ts.torch_handler import formats
 from ts.torch_handler.compiling import compiled, wants_aot
@@ -22,7 +25,7 @@ from ts.torch_handler.numerics import plain_output, shaped_input, shaped_model
 from ts.torch_handler.profiling import profiled, profiler_enabled
 from ts.torch_handler.rows import numbers_of
 from ts.torch_handler.settings import HandlerSettings, read_settings
-from ts.torch_handler.stages import Prepared, asks, merge, milliseconds, now
+from ts.torch_handler.stages import Launched, Prepared, asks, merge, milliseconds, now
 from ts.torch_handler.threads import set_torch_threads
 from ts.utils.util import load_label_mapping
 
@@ -31,6 +34,7 @@ torch: Any = need("torch", "a handler based on ts.torch_handler.base_handler")
 logger = logging.getLogger(__name__)
 
 ipex_enabled = os.environ.get("TS_IPEX_ENABLE", "false").lower() == "true"
+STOCK_MODULES = "ts.torch_handler."
 LABELS_FILE = "index_to_name.json"
 PROFILER_AVAILABLE = installed("torch.profiler")
 XLA_AVAILABLE = installed("torch_xla")
@@ -52,6 +56,7 @@ class BaseHandler(abc.ABC):  # noqa: B024 - TorchServe's base, which handlers ov
     # What `initialize` has not set yet, also for handlers whose `__init__` does not call this one.
     handler_settings = HandlerSettings()
     torch_threads = 0
+    streams: Streams = NO_STREAMS
 
     def __init__(self) -> None:
         self.model: Any = None
@@ -79,6 +84,7 @@ class BaseHandler(abc.ABC):  # noqa: B024 - TorchServe's base, which handlers ov
         properties = context.system_properties
         self.device = choose_device(properties.get("gpu_id"), self.handler_settings.device)
         self.map_location = self.device.type
+        self.streams = streams_of(self.device)
         model_dir = properties.get("model_dir")
         weights = (self.manifest or {}).get("model", {}).get("serializedFile")
         self.model_pt_path = os.path.join(model_dir, weights) if weights else None
@@ -159,36 +165,68 @@ class BaseHandler(abc.ABC):  # noqa: B024 - TorchServe's base, which handlers ov
         return profiled(call, name, getattr(self, "profiler_args", {}))
 
     def _handle(self, data: Any, context: Any) -> Any:
-        return self.finish(self.begin(data, context), context)
+        return self.finish(self.launch(self.begin(data, context), context), context)
 
     def begin(self, data: Any, context: Any) -> Prepared:
-        """The first stage. Called for the next batch while this one is in `finish`, it must change nothing of self."""
+        """Prepares a batch. Called for the next one while this one is in `launch`, it must change nothing of self."""
         started = now()
         if asks(context, "describe"):
             return Prepared(data, None, {}, 0.0)
-        rows, batch, failures = self.prepare(data)
-        return Prepared(rows, batch, failures, now() - started)
+        if not is_ours(self.preprocess):
+            rows, batch, failures = self.prepare(data)
+            return Prepared(rows, batch, failures, now() - started, self.streams.mark())
+        with self.streams.preparing():
+            rows, batch, failures = self.prepare(data)
+            return Prepared(rows, batch, failures, now() - started, self.streams.mark())
 
     def prepare(self, data: Any) -> tuple[Any, Any, dict[int, Any]]:
-        """Good rows, the batch made of them, and the failures of the others."""
+        """Good rows, the batch made of them, and the failures of the others.
+
+        On a GPU the stream for preparing is the current one; who uses another one makes this one wait for it.
+        """
         return data, self.preprocess(data), {}
 
-    def finish(self, prepared: Prepared, context: Any) -> Any:
-        """The other stages."""
+    def launch(self, prepared: Prepared, context: Any) -> Launched:
+        """Gives a batch to the model; on a GPU it does not wait for the outputs, nor for the batch.
+
+        It changes nothing of self either: the batch before is in `finish`, and so an `inference` of the user's own,
+        which may use anything of self, runs there.
+        """
+        runs_later = asks(context, "describe") or asks(context, "explain") or not is_ours(self.inference)
+        if runs_later or not (prepared.rows or not prepared.failures):
+            return Launched(prepared, started=False)
+        started = now()
+        with self.streams.running(prepared.ready):
+            outputs = self.inference(prepared.batch)
+            return Launched(prepared, True, outputs, now() - started, self.streams.mark())
+
+    def finish(self, launched: Launched, context: Any) -> Any:
+        """Makes the answers of a batch."""
         started = now()
         self.context = context
         if asks(context, "describe"):
             return [self.describe_handle()]
-        outputs = self._answer(prepared, context) if prepared.rows or not prepared.failures else []
+        prepared = launched.prepared
+        outputs = self._answer(launched, context) if prepared.rows or not prepared.failures else []
         metrics = getattr(context, "metrics", None)
         if metrics is not None:
-            metrics.add_time("HandlerTime", milliseconds(prepared.seconds + now() - started), None, "ms")
+            seconds = prepared.seconds + launched.seconds + now() - started
+            metrics.add_time("HandlerTime", milliseconds(seconds), None, "ms")
         return merge(outputs, prepared.failures)
 
-    def _answer(self, prepared: Prepared, context: Any) -> Any:
+    def _answer(self, launched: Launched, context: Any) -> Any:
+        prepared = launched.prepared
+        if launched.started:
+            with self.streams.answering(launched.done):
+                return self.postprocess(launched.outputs)
+        self.streams.follow(prepared.ready)
         if asks(context, "explain"):
             return self.explain_handle(prepared.batch, prepared.rows)
         return self.postprocess(self.inference(prepared.batch))
+
+    def warm_up(self, progress: Callable[[int, int, str], None]) -> WarmUpReport:
+        """Makes the model ready for its batch sizes, called once when it is loaded; `progress(done, of, what)`."""
+        return WarmUpReport()
 
     def batches_at_a_time(self) -> int:
         """How many batches a worker may hold so that their stages overlap."""
@@ -231,3 +269,8 @@ class BaseHandler(abc.ABC):  # noqa: B024 - TorchServe's base, which handlers ov
 
     def _is_describe(self) -> bool:
         return asks(self.context, "describe")
+
+
+def is_ours(method: Any) -> bool:
+    """Whether a stage is one of the stock handlers', not a user's own."""
+    return str(getattr(method, "__module__", "")).startswith(STOCK_MODULES)

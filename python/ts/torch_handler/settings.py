@@ -10,6 +10,8 @@ TorchServe's keys are `handler: {profile}` and `pt2`. Ours stand under `jitney`:
       decode_processes: 4       # helpers that decode images for those threads; 0 is off
       overlap: 2                # batches a worker holds at a time, so that their stages overlap; 1 is off
       torch_threads: 2          # torch.set_num_threads
+      decode: auto              # where images are decoded: gpu, cpu, or auto: on the GPU where there is one
+      cuda_graphs: auto         # on a GPU the model is captured once per batch size and replayed; off: it is not
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 PRECISIONS = ("float32", "float16", "bfloat16")
+DECODING = ("auto", "gpu", "cpu")
+CUDA_GRAPHS = ("auto", "off")
 SPELLINGS = {"half": "float16", "fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "float": "float32"}
 OVERLAP_MAX = 8
 THREADS_MAX = 256
@@ -33,6 +37,8 @@ class HandlerSettings(NamedTuple):
     decode_processes: int | None = None
     overlap: int = 2
     torch_threads: int | None = None
+    decode: str = "auto"
+    cuda_graphs: str = "auto"
 
 
 def read_settings(config: dict[str, Any] | None) -> HandlerSettings:
@@ -52,6 +58,8 @@ def read_settings(config: dict[str, Any] | None) -> HandlerSettings:
         decode_processes=optional("decode_processes", settings.decode_processes, PROCESSES_MAX, 0),
         overlap=number("overlap", settings.overlap, OVERLAP_MAX),
         torch_threads=optional("torch_threads", settings.torch_threads, THREADS_MAX),
+        decode=one_of("decode", settings.decode, DECODING),
+        cuda_graphs=one_of("cuda_graphs", settings.cuda_graphs, CUDA_GRAPHS),
     )
 
 
@@ -61,6 +69,14 @@ def precision(value: Any) -> str:
     if name not in PRECISIONS:
         raise ValueError(f"model-config.yaml: jitney.precision is {value!r}, not one of {', '.join(PRECISIONS)}")
     return name
+
+
+def one_of(name: str, value: Any, known: tuple[str, ...]) -> str:
+    """One of the known words. YAML reads `off` and `on` as no and yes."""
+    word = {False: "off", True: "auto"}.get(value, value) if isinstance(value, bool) else value
+    if word not in known:
+        raise ValueError(f"model-config.yaml: jitney.{name} is {value!r}, not one of {', '.join(known)}")
+    return str(word)
 
 
 def flag(name: str, value: Any) -> bool:

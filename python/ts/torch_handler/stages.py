@@ -1,4 +1,4 @@
-"""A batch between two stages of a handler: prepared, and not yet given to the model."""
+"""A batch between two stages of a handler: prepared, or given to the model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ts.utils.util import PredictionException
 
 
 class Prepared(NamedTuple):
-    """What `begin` hands to `finish`."""
+    """What `begin` hands to `launch`."""
 
     rows: list[Any]
     """The rows that could be prepared, in order."""
@@ -19,6 +19,27 @@ class Prepared(NamedTuple):
     """Why the others could not be, by their place in the batch."""
     seconds: float
     """How long preparing took."""
+    ready: Any = None
+    """On a GPU the mark after which the batch is there."""
+
+
+class Launched(NamedTuple):
+    """What `launch` hands to `finish`."""
+
+    prepared: Prepared
+    """Kept until the answer is made: the GPU may still read the batch."""
+    started: bool
+    """Whether the model was given the batch; else `finish` does that too."""
+    outputs: Any = None
+    seconds: float = 0.0
+    """How long it took to start the model; where there is no GPU, to run it."""
+    done: Any = None
+    """On a GPU the mark after which the outputs are there."""
+
+    def wait(self) -> None:
+        """Returns when the outputs are there."""
+        if self.done is not None:
+            self.done.synchronize()
 
 
 def merge(outputs: Any, failures: dict[int, PredictionException]) -> Any:

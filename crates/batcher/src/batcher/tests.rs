@@ -72,7 +72,7 @@ impl Play {
 
     #[track_caller]
     fn done(&mut self, now: Nanos, batch: u64, want: &[&str]) {
-        self.step(now, Event::Done { batch: BatchId(batch), exec: 10 }, want);
+        self.step(now, Event::Done { batch: BatchId(batch), exec: 10, prepare: None }, want);
     }
 
     #[track_caller]

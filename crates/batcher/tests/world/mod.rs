@@ -90,7 +90,7 @@ impl World {
             self.now += TICK;
             let event = match self.oracle.running() {
                 [] => Event::Timer,
-                [batch, ..] => Event::Done { batch: *batch, exec: 10 * TICK },
+                [batch, ..] => Event::Done { batch: *batch, exec: 10 * TICK, prepare: None },
             };
             self.step(event);
         }
@@ -188,7 +188,7 @@ impl World {
             ]);
             return Event::Failed { batch, kind };
         }
-        Event::Done { batch, exec: self.dice.roll(30) * TICK }
+        Event::Done { batch, exec: self.dice.roll(30) * TICK, prepare: None }
     }
 
     /// Word of a request that is on its way or not, or of how long a handoff takes.
@@ -243,6 +243,7 @@ fn config(dice: &mut Dice) -> Config {
         retry_budget: dice.pick(&[0, 2, oracle::ENDLESS]),
         measure: dice.pick(&[Measure::Items, Measure::Items, Measure::Packed, Measure::Padded]),
         sizes: dice.pick(&[vec![], vec![4, 2, 0], vec![1, 8]]),
+        lengths: vec![],
         tenant_weights: dice.pick(&[vec![], vec![(1, 3)]]),
     }
 }

@@ -234,7 +234,7 @@ mod tests {
             assert!(items <= max_items);
             count += 1;
             out.clear();
-            batcher.step(2, Event::Done { batch, exec: 1 }, &mut out);
+            batcher.step(2, Event::Done { batch, exec: 1, prepare: None }, &mut out);
         }
     }
 

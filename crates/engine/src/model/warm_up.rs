@@ -94,7 +94,7 @@ impl WarmUp {
         let (group, exec) = (self.sample.group, exec.as_nanos() as u64);
         let learned = self.cost.map(|cost| {
             let cost = cost.saturating_mul(items.into());
-            Event::Measured { group, items, cost, exec }
+            Event::Measured { group, items, cost, exec, prepare: None }
         });
         (learned, next.and_then(|size| self.batch(worker, size)))
     }

@@ -32,12 +32,13 @@ pub(crate) enum FrameKind {
     Failed = 7,
     Chunk = 8,
     Stop = 9,
-    Metric = 10,
+    Times = 10,
     Cancel = 11,
+    Progress = 12,
 }
 
 impl FrameKind {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Hello,
         Self::Load,
         Self::Loaded,
@@ -47,8 +48,9 @@ impl FrameKind {
         Self::Failed,
         Self::Chunk,
         Self::Stop,
-        Self::Metric,
+        Self::Times,
         Self::Cancel,
+        Self::Progress,
     ];
 }
 

@@ -59,8 +59,9 @@ fn read(bytes: &[u8]) {
         | FrameKind::LoadFailed
         | FrameKind::Batch
         | FrameKind::Stop
-        | FrameKind::Metric
-        | FrameKind::Cancel => {
+        | FrameKind::Times
+        | FrameKind::Cancel
+        | FrameKind::Progress => {
             if let Ok(message) = decode_control::<serde_json::Value>(&payload) {
                 let text = message.to_string();
                 let again = decode_control::<serde_json::Value>(text.as_bytes());

@@ -173,6 +173,7 @@ fn control_frames_read_and_write_as_the_vectors_say() {
         FrameKind::Loaded,
         FrameKind::LoadFailed,
         FrameKind::Stop,
+        FrameKind::Progress,
     ] {
         for vector in of_kind(kind) {
             let (header, payload) = split(&hex(&vector["hex"]));

@@ -34,7 +34,7 @@ impl Taught {
             it.play.skip(it.now, Event::Arrive(teacher));
             it.batches += 1;
             it.now += time(items);
-            let done = Event::Done { batch: BatchId(it.batches), exec: time(items) };
+            let done = Event::Done { batch: BatchId(it.batches), exec: time(items), prepare: None };
             it.play.skip(it.now, done);
         }
         (1..workers).for_each(|worker| it.play.up(it.now, worker));
@@ -78,7 +78,7 @@ impl Taught {
     #[track_caller]
     fn ended(&mut self, after: f64, batch: u64, exec: Nanos, want: &[&str]) {
         let batch = BatchId(self.batches + batch);
-        self.step(after, Event::Done { batch, exec }, want);
+        self.step(after, Event::Done { batch, exec, prepare: None }, want);
     }
 }
 
@@ -178,7 +178,7 @@ fn closed_loop(it: &mut Taught) -> (f64, u64) {
             let now = it.now + (at * MS as f64) as Nanos;
             batches += u64::from(it.play.batcher.running());
             let batch = BatchId(it.batches + batches);
-            it.play.skip(now, Event::Done { batch, exec: 13 * MS });
+            it.play.skip(now, Event::Done { batch, exec: 13 * MS, prepare: None });
         }
     }
     (at, batches)
@@ -328,7 +328,7 @@ fn a_batch_that_could_grow_is_not_sent_ahead_of_others_that_keep_coming() {
             Some(&(end, exec)) if end <= tick => {
                 batch += 1;
                 runs.pop_front();
-                Event::Done { batch: BatchId(batch), exec }
+                Event::Done { batch: BatchId(batch), exec, prepare: None }
             }
             // Before that nothing is sent ahead.
             _ if (20_000..20_500).contains(&tick) && tick % 2 == 0 => {
@@ -420,13 +420,21 @@ fn rejected_of_a_burst(warm_up: u64) -> usize {
         now += 21 * MS;
         batcher.step(now - 20 * MS, Event::Arrive(client(0)), &mut out);
         batch += 1;
-        batcher.step(now, Event::Done { batch: BatchId(batch), exec: 20 * MS }, &mut out);
+        batcher.step(
+            now,
+            Event::Done { batch: BatchId(batch), exec: 20 * MS, prepare: None },
+            &mut out,
+        );
     }
     (1..=40).for_each(|index| batcher.step(now + 1, Event::Arrive(client(index)), &mut out));
     while batcher.running() + batcher.waiting() > 0 && batch < warm_up + 40 {
         now += 20 * MS;
         batch += 1;
-        batcher.step(now, Event::Done { batch: BatchId(batch), exec: 20 * MS }, &mut out);
+        batcher.step(
+            now,
+            Event::Done { batch: BatchId(batch), exec: 20 * MS, prepare: None },
+            &mut out,
+        );
     }
     out.iter().filter(|action| matches!(action, Action::Reject { .. })).count()
 }

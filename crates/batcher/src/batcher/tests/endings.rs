@@ -43,7 +43,7 @@ fn a_full_queue_takes_the_request_that_completes_a_batch() {
 fn a_full_queue_says_when_it_will_be_empty() {
     let mut play = Play::with(Config { max_items: 2, max_queue: 4, ..Config::default() }, 1);
     play.arrive(0, 0, &["b1 w0 [0] idle"]);
-    play.step(8, Event::Done { batch: BatchId(1), exec: 8 }, &[]);
+    play.step(8, Event::Done { batch: BatchId(1), exec: 8, prepare: None }, &[]);
     play.arrive(9, 1, &["b2 w0 [1] idle"]);
     play.queue(9, (2..6).map(request));
     // One batch running and two waiting, 8 each.

@@ -22,7 +22,7 @@ fn behind(config: Config, requests: impl IntoIterator<Item = Request>) -> Play {
     for round in 0..80 {
         let items = round % 8 + 1;
         let (cost, exec) = (128 * items, 2 * MS + 128 * items * MS / 100);
-        play.skip(0, Event::Measured { group: 0, items: items as u32, cost, exec });
+        play.skip(0, Event::Measured { group: 0, items: items as u32, cost, exec, prepare: None });
     }
     play.skip(0, Event::Arrive(long(99, 1)));
     play.queue(1, requests);
@@ -51,7 +51,7 @@ fn lengths_of_half_an_octave_meet_and_the_next_shorter_are_borrowed() {
         let mut left = Vec::new();
         for batch in 1..=3 {
             let mut out = Actions::new();
-            let done = Event::Done { batch: BatchId(batch), exec: MS };
+            let done = Event::Done { batch: BatchId(batch), exec: MS, prepare: None };
             play.batcher.step(first * batch, done, &mut out);
             left.extend(
                 out.iter().map(|action| say(action, &out)).filter(|it| it.starts_with('b')),
@@ -93,7 +93,7 @@ fn no_request_is_borrowed_while_some_of_the_own_group_are_left() {
 #[test]
 fn a_dispatch_tells_what_is_real_and_what_is_padding() {
     let mut play = behind(padded(Policy::Opportunistic, 8), [long(0, 100), long(1, 80)]);
-    let done = Event::Done { batch: BatchId(1), exec: 5 };
+    let done = Event::Done { batch: BatchId(1), exec: 5, prepare: None };
     assert_eq!(padding(&mut play, 10, done), Some(Padding { real: 180, padded: 200 }));
     let packed = Config { measure: Measure::Packed, ..padded(Policy::Opportunistic, 8) };
     assert_eq!(padding(&mut Play::with(packed, 1), 0, Event::Arrive(long(0, 9))), None);
@@ -108,7 +108,7 @@ fn borrowed(given: Nanos) -> bool {
     let mut play = behind(padded(ADAPTIVE, 8), (0..7).map(|index| long(index, 128)));
     play.queue(1, [shorter]);
     let mut out = Actions::new();
-    play.batcher.step(2, Event::Done { batch: BatchId(1), exec: MS }, &mut out);
+    play.batcher.step(2, Event::Done { batch: BatchId(1), exec: MS, prepare: None }, &mut out);
     let words = out.iter().map(|action| say(action, &out)).find(|it| it.contains("w0")).unwrap();
     assert!(words.contains("0 1 2 3 4 5 6"), "{words}");
     words.contains("6 7]")

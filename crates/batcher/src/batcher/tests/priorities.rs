@@ -64,7 +64,7 @@ fn a_batch_led_by_bulk_is_filled_up_with_interactive_requests() {
     play.queue(0, [Request { group: 1, ..request(91) }]);
     play.up(0, 0);
     for batch in 1..u64::from(BULK_TURN) {
-        play.skip(batch, Event::Done { batch: BatchId(batch), exec: 1 });
+        play.skip(batch, Event::Done { batch: BatchId(batch), exec: 1, prepare: None });
     }
     play.done(50, 8, &["b9 w0 [90 91] full"]);
 }

@@ -132,7 +132,7 @@ impl Task {
         self.turns.end_named(&items);
         // The worker gets its next batch before the answers are given out: everything that an answer
         // wakes would otherwise run first, and the worker would stand idle.
-        self.step(Event::Done { batch: id, exec: exec.as_nanos() as u64 });
+        self.step(Event::Done { batch: id, exec: exec.as_nanos() as u64, prepare: None });
         if let Some(predicted) = batch.predicted {
             self.published.meters.was_predicted(predicted, exec);
         }

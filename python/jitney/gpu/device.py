@@ -1,0 +1,90 @@
+"""The device of this process: what the server gave its worker, or outside a worker the first GPU if there is one."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from typing import Any
+
+CPU = "cpu"
+
+
+class Device(str):
+    """A device as torch spells it, `cuda:1` or `cpu`: a text, so that it needs no torch, which takes it as it is."""
+
+    __slots__ = ()
+
+    @property
+    def type(self) -> str:
+        """`cuda` or `cpu`, as a `torch.device` has it."""
+        return self.partition(":")[0]
+
+    @property
+    def index(self) -> int | None:  # type: ignore[override]  # As a `torch.device` has it; nobody looks for text in one.
+        """The number of the GPU, among those that the process sees; None on the processor."""
+        return int(self.partition(":")[2]) if ":" in self else None
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether it is a GPU."""
+        return self.type != CPU
+
+
+class _Assigned:
+    """What the server gave this worker; a process has one worker."""
+
+    by_server = False
+    gpu: int | None = None
+
+
+def assign(gpu: int | None) -> None:
+    """Makes this process a worker with this GPU, or with none."""
+    _Assigned.by_server, _Assigned.gpu = True, gpu
+
+
+def device() -> Device:
+    """The device of this worker, `cuda:1` or `cpu`, to be given to torch: `model.to(jitney.device())`.
+
+    The server gives each worker its GPU, in turn or among `device_ids`. Outside a worker it is the first GPU if torch
+    sees one, else the processor. A torch that was built without CUDA has the processor only.
+    """
+    gpu = _Assigned.gpu if _Assigned.by_server else 0
+    return Device(f"cuda:{gpu}") if gpu is not None and _has_gpu(_Assigned.by_server) else Device(CPU)
+
+
+def _has_gpu(given: bool) -> bool:
+    """Whether the process can use a GPU. Without torch the server is believed, or else the driver's files."""
+    torch = find_torch()
+    if torch is not None:
+        return bool(torch.cuda.is_available())
+    return given or (os.path.exists("/dev/nvidia0") and os.environ.get("CUDA_VISIBLE_DEVICES", "0") not in ("", "-1"))
+
+
+def find_torch() -> Any:
+    """The module, imported if it is installed; None if it is not."""
+    if "torch" in sys.modules:
+        return sys.modules["torch"]
+    return importlib.import_module("torch") if importlib.util.find_spec("torch") is not None else None
+
+
+def loaded_torch() -> Any:
+    """The module if something here imported it and used CUDA, so that there is something on a GPU; else None."""
+    torch = sys.modules.get("torch")
+    return torch if torch is not None and torch.cuda.is_initialized() else None
+
+
+def enter_device() -> None:
+    """Makes the worker's GPU the current one of this thread, where torch uses GPUs: `cuda` means it from here on.
+    Current devices belong to threads, and every new one begins with GPU 0."""
+    torch = loaded_torch()
+    if torch is not None and _Assigned.gpu is not None:
+        torch.cuda.set_device(_Assigned.gpu)
+
+
+def wait_for_gpu() -> None:
+    """Returns when the GPU has done what this thread gave it, on the stream that is current."""
+    torch = loaded_torch()
+    if torch is not None:
+        torch.cuda.current_stream(_Assigned.gpu if _Assigned.by_server else None).synchronize()
