@@ -235,6 +235,10 @@ class BaseHandler(abc.ABC):  # noqa: B024 - TorchServe's base, which handlers ov
         """How many batches a worker may hold so that their stages overlap."""
         return 1
 
+    def slots(self) -> int:
+        """How many batches are worth holding: on a GPU one per stage, and one that is being read."""
+        return self.handler_settings.overlap or (4 if self.streams is not NO_STREAMS else 2)
+
     # -- warming up -------------------------------------------------------------------------------
 
     def warm_up(self, progress: Callable[[int, int, str], None]) -> WarmUpReport:
