@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import os
 
-import jitney
 import torch
 from torch import nn
+
+import jitney
 
 SIZES, LENGTHS = [1, 2, 4, 8, 16, 32, 64], [32, 64, 128, 256, 512]
 LAYERS, WIDTH, HEADS = (int(one) for one in os.environ.get("ENCODER_SHAPE", "12,768,12").split(","))
