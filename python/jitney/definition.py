@@ -7,7 +7,7 @@ endpoints. It knows neither HTTP nor frames nor files: transports build on it.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -16,6 +16,7 @@ from jitney import forms, hints
 from jitney.decorators import Note, note_of
 from jitney.errors import DefinitionError
 from jitney.expressions import Expression
+from jitney.gpu.shapes import AllowedShapes
 from jitney.hints import Param, Shape
 from jitney.options import BATCH_SIZE_DEFAULT, NAME, Options
 from jitney.signature import OUTPUT, Signature, signature
@@ -24,7 +25,20 @@ from jitney.tensor import Tensor
 SINGLE_ASYNC_CONCURRENCY = 100
 """Default limit of concurrent calls of a single-item `async` function in one worker."""
 
-CLASS_ONLY = ("workers", "name", "version", "queue", "response_timeout_s", "startup_timeout_s", "mix_origins")
+CLASS_ONLY = (
+    "workers",
+    "name",
+    "version",
+    "queue",
+    "response_timeout_s",
+    "startup_timeout_s",
+    "mix_origins",
+    "overlap",
+    "device",
+    "device_ids",
+    "gpu_memory_fraction",
+    "gpu_turns",
+)
 """Options that belong to a model and not to one of its endpoints."""
 
 RETURN = "return"
@@ -66,11 +80,36 @@ class Endpoint:
     @property
     def max_batch_size(self) -> int:
         """The most items, rows or cost of one call."""
-        return (self.options.max_batch_size or BATCH_SIZE_DEFAULT) if self.batched else 1
+        by_sizes = self.options.sizes[-1] if self.options.sizes and self.options.cost is None else None
+        return (self.options.max_batch_size or by_sizes or BATCH_SIZE_DEFAULT) if self.batched else 1
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The numbers of items that it is run at, if not at any: up to the largest batch, which is one of them unless
+        it is limited by something else than items."""
+        sizes = tuple(self.options.sizes or ())
+        if not sizes or self.options.cost is not None:
+            return sizes
+        most = self.max_batch_size
+        return (*(size for size in sizes if size < most), most)
+
+    @cached_property
+    def shapes(self) -> AllowedShapes:
+        """What its function is run at."""
+        return AllowedShapes(self.sizes, tuple(self.options.lengths or ()), self.max_batch_size)
 
     def resized(self, max_batch_size: int) -> Endpoint:
         """The same with another largest batch."""
         return replace(self, options=replace(self.options, max_batch_size=max_batch_size))
+
+    def reshaped(self, sizes: tuple[int, ...], lengths: tuple[int, ...]) -> Endpoint:
+        """The same with other sizes or lengths, where there are some; only what pads has lengths."""
+        options = self.options
+        if not self.batched:
+            return self
+        lengths = lengths if options.padded else ()
+        told = replace(options, sizes=sizes or options.sizes, lengths=lengths or options.lengths)
+        return replace(self, options=told)
 
     @property
     def concurrency(self) -> int:
@@ -121,9 +160,36 @@ class Definition:
         return max(one.max_batch_size for one in self.endpoints)
 
     @property
+    def sizes(self) -> tuple[int, ...]:
+        """The numbers of items that its endpoints are run at; none if one of them takes any."""
+        return _together([one.sizes for one in self.endpoints if one.batched])
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The lengths that items are padded to; none if an endpoint takes any."""
+        return _together([one.shapes.lengths for one in self.endpoints if one.batched])
+
+    @property
+    def shapes(self) -> AllowedShapes:
+        """What its functions are run at."""
+        return AllowedShapes(self.sizes, self.lengths, self.max_batch_size)
+
+    def reshaped(self, sizes: Sequence[int], lengths: Sequence[int]) -> Definition:
+        """The same at the sizes and lengths that the operator chose, where he chose any."""
+        others = tuple(sizes) if tuple(sizes) != self.sizes else ()
+        other_lengths = tuple(lengths) if tuple(lengths) != self.lengths else ()
+        if not others and not other_lengths:
+            return self
+        return replace(self, endpoints=tuple(one.reshaped(others, other_lengths) for one in self.endpoints))
+
+    @property
     def concurrency(self) -> int:
         """Calls that may be under way in one worker."""
         return max(one.concurrency for one in self.endpoints)
+
+
+def _together(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
+    return tuple(sorted({one for each in shapes for one in each})) if all(shapes) else ()
 
 
 def define(target: Any) -> Definition:
@@ -170,6 +236,9 @@ def _endpoint(
     batched = note.kind == "batch"
     if not is_async and (note.options.concurrency or 1) > 1:
         raise DefinitionError(f"{name}: concurrency is for `async` functions; use workers for others")
+    misplaced = [one for one in ("sizes", "lengths", "warm_up") if getattr(note.options, one) is not None]
+    if not batched and misplaced:
+        raise DefinitionError(f"{name}: {misplaced[0]} needs @jitney.batch; it takes one item at a time")
     if not batched and (note.options.max_batch_size or 1) > 1:
         raise DefinitionError(f"{name}: max_batch_size needs @jitney.batch; it takes one item at a time")
     shape = hints.read(function, batched, streams, skip_self)

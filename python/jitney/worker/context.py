@@ -1,12 +1,15 @@
 """The context a worker passes to its handler: one object, bound anew to every batch.
 
 It is TorchServe's `Context` with the per-batch parts made lazy. Binding forgets everything that
-belonged to the previous batch; attributes a handler invented stay, as they do on TorchServe.
+belonged to the previous batch; attributes a handler invented stay, as they do on TorchServe. Where the
+steps of several batches overlap, the same object shows each thread the batch that this thread works on.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -33,72 +36,116 @@ class ItemProcessor(RequestProcessor):
         return read_headers(self._meta)
 
 
+@dataclass(slots=True)
+class BoundBatch:
+    """All that belongs to one batch and to no other."""
+
+    metas: list[bytes] | None = None
+    id: int = 0
+    request_ids: dict[int, str] | None = None
+    touched_requests: dict[int, RequestProcessor] = field(default_factory=dict)
+    streamed: set[int] = field(default_factory=set)
+    ids: list[int] | None = None
+
+
+class _BatchOfThread(threading.local):
+    batch: BoundBatch | None = None
+
+
 class WorkerContext(Context):
     """A context over the metas of the current batch."""
 
-    _metas: list[bytes] | None = None
-    _request_ids: dict[int, str] | None = None
-
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.touched_requests: dict[int, RequestProcessor] = {}
-        """Processors of the requests this batch's handler looked at; all other answers are plain."""
         self.frame_writer: FrameWriter | None = None
         """Where pieces of answers go; None outside a worker."""
-        self.batch_id = 0
-        self.batch_ids: list[int] | None = None
-        """The batch of each request, where each has one of its own (continuous batching)."""
-        self.streamed: set[int] = set()
-        """Positions of the requests that got a piece of their answer already."""
+        self.batch_sizes: list[int] = []
+        """The batch sizes at which the operator lets the model run; none: the handler chooses."""
+        self.batch_lengths: list[int] = []
+        """The lengths to which items are padded; none: the handler chooses."""
+        self.compile_cache: str | None = None
+        """A directory for what compiling the model makes, the same at the next start; it may not exist yet."""
+        self._bound = BoundBatch()
+        self._threads: _BatchOfThread | None = None
         super().__init__(*args, **kwargs)
 
     def bind_batch(self, metas: list[bytes], batch_id: int = 0) -> None:
         """Makes `metas` the current batch; nothing of the one before survives."""
-        self._metas = metas
-        self._request_ids = None
-        self.touched_requests = {}
-        self.batch_id = batch_id
-        self.batch_ids = None
-        self.streamed = set()
+        self._bound = BoundBatch(metas, batch_id)
 
-    def adopt_batch(self, other: WorkerContext) -> None:
-        """Makes the batch another context was bound to this one's."""
-        self._metas, self._request_ids = other._metas, other._request_ids
-        self.touched_requests, self.streamed = other.touched_requests, other.streamed
-        self.batch_id = other.batch_id
+    def show_each_thread_its_own(self) -> None:
+        """From now on `show` is for the calling thread only."""
+        self._threads = _BatchOfThread()
+
+    def show(self, batch: BoundBatch, to_all: bool = False) -> None:
+        """Makes a batch this thread's current one, and that of threads for which nobody does this."""
+        if self._threads is not None:
+            self._threads.batch = batch
+        if to_all or self._threads is None:
+            self._bound = batch
+
+    @property
+    def _batch(self) -> BoundBatch:
+        threads = self._threads
+        return self._bound if threads is None else threads.batch or self._bound
+
+    @property
+    def batch_id(self) -> int:
+        """The id of the current batch's frame."""
+        return self._batch.id
+
+    @property
+    def batch_ids(self) -> list[int] | None:
+        """The batch of each request, where each has one of its own (continuous batching)."""
+        return self._batch.ids
+
+    @batch_ids.setter
+    def batch_ids(self, value: list[int]) -> None:
+        self._batch.ids = value
+
+    @property
+    def touched_requests(self) -> dict[int, RequestProcessor]:
+        """Processors of the requests this batch's handler looked at; all other answers are plain."""
+        return self._batch.touched_requests
+
+    @property
+    def streamed(self) -> set[int]:
+        """Positions of the requests that got a piece of their answer already."""
+        return self._batch.streamed
 
     @property
     def metas(self) -> list[bytes]:
         """The metas of the current batch, for code that reads them directly."""
-        return self._metas or []
+        return self._batch.metas or []
 
     @property
     def request_ids(self) -> dict[int, str] | None:
         """Request ids by position in the batch; None before the first batch."""
-        if self._request_ids is None and self._metas is not None:
-            self._request_ids = dict(enumerate(map(read_request_id, self._metas)))
-        return self._request_ids
+        batch = self._batch
+        if batch.request_ids is None and batch.metas is not None:
+            batch.request_ids = dict(enumerate(map(read_request_id, batch.metas)))
+        return batch.request_ids
 
     @request_ids.setter
     def request_ids(self, value: dict[int, str] | None) -> None:
-        self._request_ids = value
+        self._batch.request_ids = value
 
     @property
     def request_processor(self) -> list[RequestProcessor] | None:
         """One RequestProcessor per request; None before the first batch."""
-        if self._metas is None:
-            return None
-        return [self._request(idx) for idx in range(len(self._metas))]
+        metas = self._batch.metas
+        return None if metas is None else [self._request(idx) for idx in range(len(metas))]
 
     @request_processor.setter
     def request_processor(self, value: list[RequestProcessor] | None) -> None:
-        self.touched_requests = dict(enumerate(value or ()))
+        self._batch.touched_requests = dict(enumerate(value or ()))
 
     def _request(self, idx: int) -> RequestProcessor:
-        processor = self.touched_requests.get(idx)
+        batch = self._batch
+        processor = batch.touched_requests.get(idx)
         if processor is None:
-            metas = self._metas or ()
+            metas = batch.metas or ()
             idx = range(len(metas))[idx]
-            processor = self.touched_requests.setdefault(idx, ItemProcessor(metas[idx]))
+            processor = batch.touched_requests.setdefault(idx, ItemProcessor(metas[idx]))
         return processor
 
     def send_intermediate(self, outputs: Sequence[Any], positions: Iterable[int]) -> None:

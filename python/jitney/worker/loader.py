@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from jitney.gpu.device import assign
+from jitney.gpu.memory import limit_memory
+from jitney.gpu.turns import GpuTurns, turns_at
 from jitney.images import limit_pixels
 from jitney.torchserve.loading import EntryPoint, in_envelope, load_entry_point, module_name
 from jitney.torchserve.metrics_cache import MetricsCacheYamlImpl
 from jitney.torchserve.outputs import use_strict_json
 from jitney.worker.context import WorkerContext
+from jitney.worker.gpu_use import GpuUse, in_turn
+from jitney.worker.warming import Progress, warm_up
 
 
 class LoadedModel(NamedTuple):
@@ -23,21 +29,50 @@ class LoadedModel(NamedTuple):
     mode: str = "single"
     close: Callable[[], None] | None = None
     """Called once when the worker ends, if there is anything to end."""
+    service: Any = None
+    """The object whose method the entry point is, if it is one; its steps may overlap."""
+    about: Mapping[str, Any] = MappingProxyType({})
+    """What LOADED says about it."""
+    gpu: GpuUse | None = None
+    """What the worker holds on its GPU; None without one."""
+    turns: GpuTurns | None = None
+    """Its turns on the GPU; the entry point takes them by itself."""
 
 
-def load_model(spec: dict[str, Any]) -> LoadedModel:
-    """Loads what a LOAD frame describes; leaves the process inside the model directory."""
+def no_progress(done: int, of: int, what: str) -> None:
+    """For loading without a server to tell."""
+
+
+def load_model(spec: dict[str, Any], progress: Progress = no_progress) -> LoadedModel:
+    """Loads what a LOAD frame describes and warms it up; leaves the process inside the model directory."""
     context = make_context(spec)
     limit_pixels(spec.get("max_image_pixels"))
     use_strict_json(spec.get("strict_json", False))
-    if is_defined(spec.get("model_yaml_config") or {}):
-        return load_definition(spec, context)
+    assign(spec.get("gpu_id"))
+    note = limit_memory(spec.get("gpu_memory_fraction"), spec.get("gpu_id"))
+    defined = is_defined(spec.get("model_yaml_config") or {})
+    model = load_definition(spec, context) if defined else load_handler(spec, context)
+    model = model._replace(about=warm_up(model.entry_point, progress, [note] if note else []))
+    if spec.get("envelope") and not defined:
+        model = model._replace(entry_point=in_envelope(spec["envelope"], model.entry_point))
+    return with_gpu(model, spec)
+
+
+def load_handler(spec: dict[str, Any], context: WorkerContext) -> LoadedModel:
+    """Loads a TorchServe handler from its model directory."""
     enter_model_dir(spec["model_dir"], spec["handler"])
     entry_point = load_entry_point(spec["handler"], context)
-    envelope = spec.get("envelope")
-    if envelope:
-        entry_point = in_envelope(envelope, entry_point)
     return LoadedModel(entry_point, context, spec.get("decode_input", True), spec.get("mode", "single"))
+
+
+def with_gpu(model: LoadedModel, spec: dict[str, Any]) -> LoadedModel:
+    """The model with what concerns its GPU, if the worker has one, and the service that is behind its entry point."""
+    model = model._replace(service=getattr(model.entry_point, "__self__", None))
+    if spec.get("gpu_id") is None:
+        return model
+    turns = turns_at(spec.get("gpu_turns")) if model.mode != "concurrent" else None
+    entry_point = in_turn(model.entry_point, turns) if turns is not None else model.entry_point
+    return model._replace(gpu=GpuUse(spec["gpu_id"]), turns=turns, entry_point=entry_point)
 
 
 def is_defined(settings: dict[str, Any]) -> bool:
@@ -49,8 +84,8 @@ def load_definition(spec: dict[str, Any], context: WorkerContext) -> LoadedModel
     """Loads a definition. Imported only here: handlers need none of it."""
     from jitney.worker.defined import DefinedModel
 
-    model = DefinedModel.load(spec["model_yaml_config"], spec.get("debug_errors", False))
-    return LoadedModel(model, context, True, spec.get("mode", "single"), model.instance.close)
+    model = DefinedModel.load(spec)
+    return LoadedModel(model.handle, context, True, spec.get("mode", "single"), model.instance.close)
 
 
 def make_context(spec: dict[str, Any]) -> WorkerContext:
@@ -67,6 +102,9 @@ def make_context(spec: dict[str, Any]) -> WorkerContext:
         metrics,
         spec.get("model_yaml_config") or {},
     )
+    context.batch_sizes = list(spec.get("sizes") or ())
+    context.batch_lengths = list(spec.get("lengths") or ())
+    context.compile_cache = spec.get("compile_cache")
     metrics.set_request_ids(lambda: context.request_ids)
     metrics.set_model_name(context.model_name)
     metrics.declare(spec.get("model_metrics") or {})

@@ -30,6 +30,7 @@ from jitney.worker.protocol import (
     LOAD,
     LOAD_FAILED,
     LOADED,
+    PROGRESS,
     PROTOCOL_VERSION,
     STOP,
     FrameReader,
@@ -88,7 +89,7 @@ def load(writer: FrameWriter, spec: dict[str, Any], group: ProcessGroup) -> Load
     try:
         group.start()
         limit_threads(spec)
-        model = load_model(spec)
+        model = load_model(spec, lambda done, of, what: tell_progress(writer, done, of, what))
         stages = stages_of(model)
         group.wait_until_loaded()
     except Exception as error:
@@ -100,9 +101,19 @@ def load(writer: FrameWriter, spec: dict[str, Any], group: ProcessGroup) -> Load
             failure["traceback"] = traceback.format_exc()[-TRACEBACK_CHARS:]
         writer.send_control(LOAD_FAILED, failure)
         return None
-    about = {"seconds": round(time.perf_counter() - started, 6)}
-    writer.send_control(LOADED, {**about, "slots": stages.slots} if stages is not None else about)
+    about = {"seconds": round(time.perf_counter() - started, 6), **model.about}
+    if stages is not None:
+        about["slots"] = stages.slots
+    held = model.gpu.bytes_to_tell() if model.gpu is not None else None
+    if held is not None:
+        about["gpu_memory_bytes"] = held
+    writer.send_control(LOADED, about)
     return model
+
+
+def tell_progress(writer: FrameWriter, done: int, of: int, what: str) -> None:
+    """Tells the server about a step of warming up, which gives it more time for the next one."""
+    writer.send_control(PROGRESS, {"done": done, "of": of, "what": what})
 
 
 TRACEBACK_CHARS = 64 * 1024

@@ -44,7 +44,7 @@ Incoming = PreparedBatch | BaseException | None
 
 def stages_of(model: LoadedModel) -> Stages | None:
     """The stages of a model whose handler lets them overlap."""
-    service = getattr(model.entry_point, "__self__", None)
+    service = model.service
     if model.mode != "single" or service is None or not callable(getattr(service, "batches_at_a_time", None)):
         return None
     slots = int(service.batches_at_a_time())
@@ -107,7 +107,7 @@ def _begin(frame: Frame, decoder: BatchDecoder, model: LoadedModel, stages: Stag
 
 def _finish(writer: FrameWriter, model: LoadedModel, stages: Stages, prepared: PreparedBatch) -> None:
     context = model.context
-    context.adopt_batch(prepared.context)
+    context.show(prepared.context._bound)
     answer = prepared.failure
     if answer is None:
         try:

@@ -24,6 +24,7 @@ from jitney.worker.protocol import (
     LOAD,
     LOAD_FAILED,
     LOADED,
+    PROGRESS,
     STOP,
     Frame,
     FrameReader,
@@ -149,6 +150,8 @@ class RankProcess:
         """Returns when it has loaded; raises its message if it failed."""
         for expected in (HELLO, LOADED):
             frame = self.reader.read()
+            while frame is not None and frame.kind == PROGRESS:
+                frame = self.reader.read()
             if frame is None:
                 raise ProcessGroupError(f"rank {self.rank} ended while it loaded")
             if frame.kind == LOAD_FAILED:
