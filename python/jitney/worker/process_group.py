@@ -180,6 +180,7 @@ class ForwardingReader(FrameReader):
     def read(self) -> Frame | None:
         """The next frame, after it was forwarded."""
         frame = self._inner.read()
+        self.frame_began = self._inner.frame_began
         if frame is not None and frame.kind in (BATCH, STOP):
             self._group.forward(frame)
         return frame

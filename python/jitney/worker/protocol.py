@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import socket
 import struct
+import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -120,11 +121,14 @@ class FrameReader:
         self._bodies = BodyBuffers()
         self._start = 0  # first unread byte; always <= _end
         self._end = 0  # one past the last received byte
+        self.frame_began = 0.0
+        """When the first bytes of the last frame were there."""
 
     def read(self) -> Frame | None:
         """Returns the next frame, or None when the peer closed between two frames."""
         if not self._fill(HEADER.size):
             return None
+        self.frame_began = time.perf_counter()
         length, kind, count, frame_id = parse_header(self._buffer, self._start, self._limit)
         if kind == BATCH and length > LARGE_ITEM_BYTES * count:
             self._start += HEADER.size
@@ -214,10 +218,15 @@ def _advance(views: list[memoryview], first: int, done: int) -> int:
     return first
 
 
-def send_frame(sock: socket.socket, kind: int, count: int, frame_id: int, parts: Sequence[Bytes]) -> None:
-    """Sends one frame whose payload is `parts`, one after another; returns when all is handed over."""
+def send_frame(
+    sock: socket.socket, kind: int, count: int, frame_id: int, parts: Sequence[Bytes], before: bytes = b""
+) -> None:
+    """Sends one frame whose payload is `parts`, one after another; returns when all is handed over.
+
+    `before` are whole frames that go out in the same write.
+    """
     length = sum(map(len, parts))
-    header = HEADER.pack(length, kind, 0, count, frame_id)
+    header = before + HEADER.pack(length, kind, 0, count, frame_id)
     if length <= JOINED_BYTES_LIMIT:
         sock.sendall(b"".join((header, *parts)))
     else:
