@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
 from jitney.options import Dims, Options, make_options
+from jitney.tensor import Tensor
 
 NOTE = "__jitney__"
 
@@ -54,6 +55,8 @@ def batch(
     batch_dim: Dims | None = None,
     cost: Callable[..., float] | str | None = None,
     padded: bool | None = None,
+    sizes: Sequence[int] | None = None,
+    lengths: Sequence[int] | None = None,
     bucket: Callable[..., Any] | str | None = None,
     concurrency: int | None = None,
     workers: int | None = None,
@@ -63,8 +66,16 @@ def batch(
     response_timeout_s: int | None = None,
     startup_timeout_s: int | None = None,
     mix_origins: bool | None = None,
+    overlap: int | None = None,
+    device: str | None = None,
+    device_ids: Sequence[int] | None = None,
+    gpu_memory_fraction: float | None = None,
+    gpu_turns: bool | None = None,
     openai: str | None = None,
     examples: Sequence[Mapping[str, Any]] | None = None,
+    warm_up: Sequence[Mapping[str, Any]] | None = None,
+    inputs: Mapping[str, Tensor] | None = None,
+    outputs: Mapping[str, Tensor] | None = None,
 ) -> Callable[[T], T]: ...
 
 
@@ -83,6 +94,12 @@ def batch(target: Any = None, **options: Any) -> Any:
     `x-jitney-cost`, or by `handle.options(cost=...)`, spares it that. With `padded` the cost is a length, and
     `max_batch_size` limits the number of items times the longest of them: for a function that pads its items to a
     common length. The server then batches similar lengths together.
+    `sizes` and `lengths` are the numbers of items and the lengths that the function is run at, each rounded up by
+    `jitney.pad` or `jitney.graphs`; the server forms batches with that in mind. Before a worker serves, it runs the
+    items of `warm_up` (or `examples`) at exactly these. `overlap` is how many batches a worker holds, so that the
+    next one is read and the last one answered while the function runs; by itself 3 where torch uses a GPU, else 1.
+    `device` ("cpu", "gpu"), `device_ids`, `gpu_memory_fraction` and `gpu_turns` say which GPUs the workers get and
+    how they share them; `jitney.device()` is what a worker got.
     `concurrency` lets one worker run several batches of an `async` function at a time. `openai="embeddings"` makes a
     function that turns texts into vectors answer OpenAI's clients under `/v1/embeddings`. `examples` are
     arguments of single items, for `jitney check` and for the API's page.

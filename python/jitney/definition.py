@@ -24,7 +24,20 @@ from jitney.tensor import Tensor
 SINGLE_ASYNC_CONCURRENCY = 100
 """Default limit of concurrent calls of a single-item `async` function in one worker."""
 
-CLASS_ONLY = ("workers", "name", "version", "queue", "response_timeout_s", "startup_timeout_s", "mix_origins")
+CLASS_ONLY = (
+    "workers",
+    "name",
+    "version",
+    "queue",
+    "response_timeout_s",
+    "startup_timeout_s",
+    "mix_origins",
+    "overlap",
+    "device",
+    "device_ids",
+    "gpu_memory_fraction",
+    "gpu_turns",
+)
 """Options that belong to a model and not to one of its endpoints."""
 
 RETURN = "return"
@@ -66,7 +79,23 @@ class Endpoint:
     @property
     def max_batch_size(self) -> int:
         """The most items, rows or cost of one call."""
-        return (self.options.max_batch_size or BATCH_SIZE_DEFAULT) if self.batched else 1
+        by_sizes = self.options.sizes[-1] if self.options.sizes and self.options.cost is None else None
+        return (self.options.max_batch_size or by_sizes or BATCH_SIZE_DEFAULT) if self.batched else 1
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The numbers of items that it is run at, if not at any: up to the largest batch, which is one of them unless
+        it is limited by something else than items."""
+        sizes = tuple(self.options.sizes or ())
+        if not sizes or self.options.cost is not None:
+            return sizes
+        most = self.max_batch_size
+        return (*(size for size in sizes if size < most), most)
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The lengths that its items are padded to, if not to any."""
+        return tuple(self.options.lengths or ())
 
     def resized(self, max_batch_size: int) -> Endpoint:
         """The same with another largest batch."""
@@ -121,9 +150,23 @@ class Definition:
         return max(one.max_batch_size for one in self.endpoints)
 
     @property
+    def sizes(self) -> tuple[int, ...]:
+        """The numbers of items that its endpoints are run at; none if one of them takes any."""
+        return _together([one.sizes for one in self.endpoints if one.batched])
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The lengths that items are padded to; none if an endpoint takes any."""
+        return _together([one.lengths for one in self.endpoints if one.batched])
+
+    @property
     def concurrency(self) -> int:
         """Calls that may be under way in one worker."""
         return max(one.concurrency for one in self.endpoints)
+
+
+def _together(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
+    return tuple(sorted({one for each in shapes for one in each})) if all(shapes) else ()
 
 
 def define(target: Any) -> Definition:
@@ -170,6 +213,9 @@ def _endpoint(
     batched = note.kind == "batch"
     if not is_async and (note.options.concurrency or 1) > 1:
         raise DefinitionError(f"{name}: concurrency is for `async` functions; use workers for others")
+    misplaced = [one for one in ("sizes", "lengths", "warm_up") if getattr(note.options, one) is not None]
+    if not batched and misplaced:
+        raise DefinitionError(f"{name}: {misplaced[0]} needs @jitney.batch; it takes one item at a time")
     if not batched and (note.options.max_batch_size or 1) > 1:
         raise DefinitionError(f"{name}: max_batch_size needs @jitney.batch; it takes one item at a time")
     shape = hints.read(function, batched, streams, skip_self)

@@ -1,6 +1,7 @@
 """Runs a batch of items through an endpoint: arrange, call, split, one outcome per item.
 
-An outcome is the item's output, or the exception that is its own. An exception out of a
+These are three steps, and each may have a thread of its own: the next batch is arranged and the last one split while
+the function runs. An outcome is the item's output, or the exception that is its own. An exception out of a
 call with several items is raised to the caller, which decides whether the halves of the batch are
 retried. Sync and async differ in nothing but the `await`.
 """
@@ -9,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from jitney.containers import container_of
 from jitney.definition import Definition, Endpoint
 from jitney.errors import ItemErrors
+from jitney.gpu.fetching import fetched, start_fetching
 from jitney.grouping import Invocation, Item, Plan, plan
 from jitney.splitting import split
 from jitney.streaming import Emit, Streams
@@ -22,54 +24,60 @@ from jitney.streaming import Emit, Streams
 Function = Callable[..., Any]
 
 
-def run(endpoint: Endpoint, function: Function, items: Sequence[Item], emit: Emit | None = None) -> list[Any]:
-    """One outcome per item of a batch, from a function that is not `async`."""
-    batch = _Batch(endpoint, items)
-    for invocation in batch.plan.invocations:
-        if endpoint.streams:
-            batch.take(_stream(function, invocation, _streams(endpoint, invocation, emit)))
-            continue
-        for again in batch.tries(invocation):
-            try:
-                result = function(**again.arguments)
-                batch.take_result(again, result)
-            except Exception as error:
-                batch.fail(again, error)
-    return batch.outcomes()
-
-
-async def run_async(
-    endpoint: Endpoint, function: Function, items: Sequence[Item], emit: Emit | None = None
-) -> list[Any]:
-    """The same for functions that may be `async`."""
-    batch = _Batch(endpoint, items)
-    for invocation in batch.plan.invocations:
-        if endpoint.streams:
-            batch.take(await _stream_async(function, invocation, _streams(endpoint, invocation, emit)))
-            continue
-        for again in batch.tries(invocation):
-            try:
-                result = function(**again.arguments)
-                if inspect.isawaitable(result):
-                    result = await result
-                batch.take_result(again, result)
-            except Exception as error:
-                batch.fail(again, error)
-    return batch.outcomes()
-
-
-class _Batch:
-    """A batch while it is being worked on."""
+class Execution:
+    """A batch of one endpoint: arranged when it is made, then run once, then split once."""
 
     def __init__(self, endpoint: Endpoint, items: Sequence[Item]) -> None:
-        self._endpoint = endpoint
+        self.endpoint = endpoint
         self._items = items
-        self.plan: Plan = plan(endpoint, items)
-        self._done: dict[int, Any] = dict(self.plan.failed)
-        self._parts: dict[int, list[Any]] = {}
+        self._plan: Plan = plan(endpoint, items)
+        self._done: dict[int, Any] = dict(self._plan.failed)
+        self._returned: list[tuple[Invocation, Any]] = []
         self._again: list[Invocation] = []
 
-    def tries(self, invocation: Invocation) -> Any:
+    def run(self, function: Function, emit: Emit | None = None) -> None:
+        """Calls the function as often as the plan wants it."""
+        for invocation in self._plan.invocations:
+            if self.endpoint.streams:
+                self._done.update(_stream(function, invocation, _streams(self.endpoint, invocation, emit)))
+                continue
+            for again in self._tries(invocation):
+                try:
+                    self._keep(again, function(**again.arguments))
+                except Exception as error:
+                    self._fail(again, error)
+
+    async def run_async(self, function: Function, emit: Emit | None = None) -> None:
+        """The same for functions that may be `async`."""
+        for invocation in self._plan.invocations:
+            if self.endpoint.streams:
+                self._done.update(await _stream_async(function, invocation, _streams(self.endpoint, invocation, emit)))
+                continue
+            for again in self._tries(invocation):
+                try:
+                    result = function(**again.arguments)
+                    if inspect.isawaitable(result):
+                        result = await result
+                    self._keep(again, result)
+                except Exception as error:
+                    self._fail(again, error)
+
+    def outcomes(self) -> list[Any]:
+        """What the calls returned, split: one outcome per item, in order."""
+        parts: dict[int, list[Any]] = {}
+        for invocation, result in self._returned:
+            try:
+                self._split(invocation, fetched(result), parts)
+            except Exception as error:
+                if len(invocation.positions) > 1:
+                    raise
+                self._done[invocation.positions[0]] = error
+        for position, outputs in parts.items():
+            if position not in self._done:
+                self._done[position] = _joined(outputs, self.endpoint.options.dims[1])
+        return [self._done[position] for position in range(len(self._items))]
+
+    def _tries(self, invocation: Invocation) -> Iterator[Invocation]:
         """The invocation, and what is left of it after some of its items were named as bad."""
         if not invocation.whole and isinstance(self._done.get(invocation.positions[0]), BaseException):
             return
@@ -77,13 +85,13 @@ class _Batch:
         while self._again:
             yield self._again.pop(0)
 
-    def take(self, outcomes: dict[int, Any]) -> None:
-        """Keeps the outcomes of an invocation."""
-        self._done.update(outcomes)
+    def _keep(self, invocation: Invocation, result: Any) -> None:
+        """Keeps what the function returned until it is split."""
+        self._returned.append((invocation, start_fetching(result)))
 
-    def take_result(self, invocation: Invocation, result: Any) -> None:
-        """Keeps what the function returned, by item."""
-        endpoint, positions = self._endpoint, invocation.positions
+    def _split(self, invocation: Invocation, result: Any, parts: dict[int, list[Any]]) -> None:
+        """What the function returned, by item."""
+        endpoint, positions = self.endpoint, invocation.positions
         if not endpoint.batched:
             self._done[positions[0]] = result
             return
@@ -91,9 +99,9 @@ class _Batch:
         if invocation.whole or isinstance(outputs[0], BaseException):
             self._done.update(zip(positions, outputs))
         else:
-            self._parts.setdefault(positions[0], []).append(outputs[0])
+            parts.setdefault(positions[0], []).append(outputs[0])
 
-    def fail(self, invocation: Invocation, error: Exception) -> None:
+    def _fail(self, invocation: Invocation, error: Exception) -> None:
         """Fails a lone item, or the items that the error names, and runs the others again; else raises the error."""
         if isinstance(error, ItemErrors):
             positions = invocation.positions
@@ -110,17 +118,10 @@ class _Batch:
         """Runs the items that were not named again; there are no more rounds than items."""
         left = [position for position in invocation.positions if position not in named]
         if left:
-            again = plan(self._endpoint, [self._items[position] for position in left])
+            again = plan(self.endpoint, [self._items[position] for position in left])
             for one in again.invocations:
                 one.positions = [left[at] for at in one.positions]
             self._again += again.invocations
-
-    def outcomes(self) -> list[Any]:
-        """One per item, in order."""
-        for position, parts in self._parts.items():
-            if position not in self._done:
-                self._done[position] = _joined(parts, self._endpoint.options.dims[1])
-        return [self._done[position] for position in range(len(self._items))]
 
 
 def _joined(parts: list[Any], dim: int) -> Any:
@@ -196,14 +197,21 @@ class Instance:
 
     def call(self, endpoint: Endpoint, items: Sequence[Item], emit: Emit | None = None) -> list[Any]:
         """One outcome per item."""
-        if endpoint.is_async:
-            outcomes: list[Any] = self._wait(run_async(endpoint, self.function(endpoint), items, emit))
-            return outcomes
-        return run(endpoint, self.function(endpoint), items, emit)
+        execution = Execution(endpoint, items)
+        self.run(execution, emit)
+        return execution.outcomes()
 
-    async def call_async(self, endpoint: Endpoint, items: Sequence[Item], emit: Emit | None = None) -> list[Any]:
+    def run(self, execution: Execution, emit: Emit | None = None) -> None:
+        """Calls the function of an endpoint, and returns when it has."""
+        endpoint = execution.endpoint
+        if endpoint.is_async:
+            self._wait(execution.run_async(self.function(endpoint), emit))
+        else:
+            execution.run(self.function(endpoint), emit)
+
+    async def run_async(self, execution: Execution, emit: Emit | None = None) -> None:
         """The same inside a running loop."""
-        return await run_async(endpoint, self.function(endpoint), items, emit)
+        await execution.run_async(self.function(execution.endpoint), emit)
 
     def close(self) -> None:
         """Ends it; `teardown` is called once."""

@@ -27,6 +27,13 @@ OPENAI = ("embeddings",)
 BATCH_SIZE_DEFAULT = 32
 BATCH_SIZE_MAX = 65535
 CONCURRENCY_MAX = 255
+OVERLAP_MAX = 8
+LENGTH_MAX = 2**31 - 1
+SHAPES_MAX = 64
+"""So many sizes, or lengths, a function may have."""
+DEVICES = {"cpu": "cpu", "gpu": "gpu", "cuda": "gpu"}
+"""Where workers run, as the server calls it."""
+GPUS_MAX = 1024
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
@@ -45,6 +52,8 @@ class Options:
     batch_dim: Dims | None = None
     cost: Callable[..., float] | str | None = None
     padded: bool | None = None
+    sizes: Sequence[int] | None = None
+    lengths: Sequence[int] | None = None
     bucket: Callable[..., Any] | str | None = None
     concurrency: int | None = None
     workers: int | None = None
@@ -54,14 +63,21 @@ class Options:
     response_timeout_s: int | None = None
     startup_timeout_s: int | None = None
     mix_origins: bool | None = None
+    overlap: int | None = None
+    device: str | None = None
+    device_ids: Sequence[int] | None = None
+    gpu_memory_fraction: float | None = None
+    gpu_turns: bool | None = None
     openai: str | None = None
     examples: Sequence[Mapping[str, Any]] | None = None
+    warm_up: Sequence[Mapping[str, Any]] | None = None
     inputs: Mapping[str, Tensor] | None = None
     outputs: Mapping[str, Tensor] | None = None
 
     def __post_init__(self) -> None:
         _whole(self, "max_batch_size", 1, BATCH_SIZE_MAX)
         _whole(self, "concurrency", 1, CONCURRENCY_MAX)
+        _whole(self, "overlap", 1, OVERLAP_MAX)
         for name in ("workers", "queue", "response_timeout_s", "startup_timeout_s"):
             _whole(self, name, 1, 2**31 - 1)
         for name in ("max_latency_ms", "max_batch_delay_ms"):
@@ -72,17 +88,26 @@ class Options:
             raise DefinitionError(f"openai must be one of {', '.join(OPENAI)}, not {self.openai!r}")
         for name in ("cost", "bucket"):
             _measure(self, name)
-        if self.padded not in (None, True, False):
-            raise DefinitionError(f"padded must be True or False, not {self.padded!r}")
+        for name in ("sizes", "lengths"):
+            _ascending(self, name)
+        for name in ("padded", "gpu_turns"):
+            _truth(self, name)
+        if self.lengths is not None and self.padded is None:
+            object.__setattr__(self, "padded", True)
+        if self.lengths is not None and not self.padded:
+            raise DefinitionError("lengths are for functions that pad their items; leave padded=False out")
         if self.padded and self.cost is None:
-            raise DefinitionError("padded needs cost: the length of an item, as a function or an expression")
+            what = "padded" if self.lengths is None else "lengths"
+            raise DefinitionError(f"{what} needs cost: the length of an item, as a function or an expression")
+        _gpu(self)
         for name in ("name", "version"):
             text = getattr(self, name)
             if text is not None and not (isinstance(text, str) and NAME.fullmatch(text)):
                 raise DefinitionError(f"{name} must be letters, digits, '_', '-' and '.', not {text!r}")
-        for example in self.examples or ():
-            if not isinstance(example, Mapping):
-                raise DefinitionError(f"examples are dictionaries of one item's arguments, not {example!r}")
+        for name in ("examples", "warm_up"):
+            for example in getattr(self, name) or ():
+                if not isinstance(example, Mapping):
+                    raise DefinitionError(f"{name} has dictionaries of one item's arguments, not {example!r}")
         for name in ("inputs", "outputs"):
             _tensors(name, getattr(self, name))
         _ = self.dims
@@ -168,6 +193,43 @@ def _whole(options: Options, name: str, least: int, most: int) -> None:
         object.__setattr__(options, name, value)
     if type(value) is not int or not least <= value <= most:
         raise DefinitionError(f"{name} must be a whole number from {least} to {most}, not {value!r}")
+
+
+def _ascending(options: Options, name: str) -> None:
+    """Whole numbers, each larger than the one before."""
+    given = getattr(options, name)
+    if given is None:
+        return
+    most = BATCH_SIZE_MAX if name == "sizes" else LENGTH_MAX
+    whole = isinstance(given, (list, tuple)) and all(type(one) is int and 1 <= one <= most for one in given)
+    if not whole or not 1 <= len(given) <= SHAPES_MAX or list(given) != sorted(set(given)):
+        raise DefinitionError(
+            f"{name} must be up to {SHAPES_MAX} whole numbers from 1 to {most} in ascending order, not {given!r}"
+        )
+    object.__setattr__(options, name, tuple(given))
+
+
+def _truth(options: Options, name: str) -> None:
+    value = getattr(options, name)
+    if value not in (None, True, False):
+        raise DefinitionError(f"{name} must be True or False, not {value!r}")
+
+
+def _gpu(options: Options) -> None:
+    """What concerns GPUs."""
+    ids, share = options.device_ids, options.gpu_memory_fraction
+    if options.device is not None and options.device not in DEVICES:
+        raise DefinitionError(
+            f"device must be one of {', '.join(DEVICES)}, not {options.device!r}; see also device_ids"
+        )
+    if ids is not None:
+        numbers = isinstance(ids, (list, tuple)) and all(type(one) is int and 0 <= one < GPUS_MAX for one in ids)
+        if not numbers or not ids or len(set(ids)) < len(ids):
+            raise DefinitionError(f"device_ids must be numbers of GPUs, as in [0, 1], not {ids!r}")
+        if options.device == "cpu":
+            raise DefinitionError("device_ids are GPUs, and device='cpu' wants none")
+    if share is not None and (isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1):
+        raise DefinitionError(f"gpu_memory_fraction must be a number above 0 and up to 1, not {share!r}")
 
 
 def _time(options: Options, name: str) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from jitney.definition import Definition
 from jitney.errors import DefinitionError
 from jitney.http import openapi
+from jitney.options import DEVICES
 from jitney.signature import describe
 from jitney.sizes import sizes
 
@@ -60,6 +61,8 @@ def settings(definition: Definition, spec: str, directory: str) -> dict[str, Any
         "policy": options.policy or first.policy or at_once,
         "mix_origins": options.mix_origins,
         **_costs(definition),
+        "sizes": list(definition.sizes) or None,
+        "lengths": list(definition.lengths) or None,
         "max_concurrent_batches": definition.concurrency if definition.concurrency > 1 else None,
     }
     found = {
@@ -68,6 +71,10 @@ def settings(definition: Definition, spec: str, directory: str) -> dict[str, Any
         "jobQueueSize": queue_size(definition),
         "responseTimeout": options.response_timeout_s,
         "startupTimeout": options.startup_timeout_s,
+        "deviceType": DEVICES[options.device] if options.device else None,
+        "deviceIds": list(options.device_ids) if options.device_ids else None,
+        "gpu_memory_fraction": options.gpu_memory_fraction,
+        "gpu_turns": options.gpu_turns,
         "batching": {key: value for key, value in batching.items() if value is not None},
         "jitney": {"object": spec, "directory": directory},
     }

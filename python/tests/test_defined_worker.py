@@ -89,3 +89,67 @@ def test_teardown_is_called_when_the_worker_ends(defined, tmp_path):
     defined.send(wire.control(wire.STOP))
     assert defined.ended()
     assert (tmp_path / "torn-down").exists()
+
+
+OVERLAPPED = """
+import threading
+import jitney
+
+NEXT_IS_READ = threading.Event()
+
+class Noted:
+    @classmethod
+    def model_validate(cls, value):
+        if value == 1:
+            NEXT_IS_READ.set()
+        if value == 8:
+            raise ValueError("eight")
+        return value
+
+@jitney.batch(max_batch_size=8, overlap=3)
+def call(x: list[Noted]) -> list:
+    if x == [0]:
+        assert NEXT_IS_READ.wait(60)
+    if 5 in x:
+        raise jitney.ItemErrors({x.index(5): jitney.BadInput("five")})
+    if 7 in x:
+        raise KeyError("seven")
+    return x[1:] if 6 in x else x
+"""
+
+
+def answered(worker) -> object:
+    """The next REPLY or FAILED: its id, and the bodies or the cause."""
+    kind, count, frame_id, payload = worker.read()
+    while kind not in (wire.REPLY, wire.FAILED):
+        kind, count, frame_id, payload = worker.read()
+    if kind == wire.FAILED:
+        return frame_id, json.loads(payload)["cause"]
+    return frame_id, [(one["outcome"], one["body"]) for one in wire.decode_reply(payload, count)]
+
+
+def test_batches_of_a_definition_overlap_and_each_is_answered_in_order_as_if_it_were_alone(raw_worker, model, tmp_path):
+    one = raw_worker()
+    settings = {"jitney": {"object": "overlapped_app:call", "directory": str(tmp_path)}}
+    one.load(model(OVERLAPPED, "overlapped_app.py"), "overlapped_app:call", model_yaml_config=settings)
+    assert one.read_control(wire.LOADED)["slots"] == 3
+    batches = [[0], [1, 5], [2, 6], [3, 7], [7], [8, 4]]
+    for frame_id, values in enumerate(batches):
+        one.send(wire.batch([item("", value) for value in values], frame_id))
+    assert [answered(one) for _ in batches] == [
+        (0, [(0, b"0")]),
+        (1, [(0, b"1"), (1, b"five")]),
+        (2, "raised"),
+        (3, "raised"),
+        (4, [(1, b"KeyError: 'seven'")]),
+        (5, [(1, b"parameter 'x' cannot be read as Noted: eight"), (0, b"4")]),
+    ]
+
+
+@pytest.mark.parametrize("source", ["async def call(x: int): return x", "def call(x: int): yield x"])
+def test_streams_and_coroutines_do_not_overlap(raw_worker, model, tmp_path, source):
+    one = raw_worker()
+    settings = {"jitney": {"object": "other_app:call", "directory": str(tmp_path)}}
+    code = f"import jitney\n@jitney.endpoint(overlap=3, concurrency=None)\n{source}\n"
+    one.load(model(code, "other_app.py"), "other_app:call", model_yaml_config=settings)
+    assert "slots" not in one.read_control(wire.LOADED)

@@ -44,6 +44,21 @@ def test_a_decorated_function_is_still_the_function():
         {"name": "a b"},
         {"concurrency": 0},
         {"examples": [3]},
+        {"warm_up": [3]},
+        {"sizes": []},
+        {"sizes": [1, 4, 2]},
+        {"sizes": [0, 2]},
+        {"sizes": "64"},
+        {"lengths": [32, 64]},
+        {"lengths": [32, 64], "cost": "len", "padded": False},
+        {"overlap": 9},
+        {"device": "tpu"},
+        {"device_ids": [0, -1]},
+        {"device_ids": []},
+        {"device_ids": [0], "device": "cpu"},
+        {"gpu_memory_fraction": 0},
+        {"gpu_memory_fraction": 1.5},
+        {"gpu_turns": "yes"},
     ],
 )
 def test_invalid_options_are_rejected_where_they_are_written(options):
@@ -232,6 +247,31 @@ def test_what_a_class_says_holds_for_its_methods_unless_they_say_otherwise():
     assert [one.max_batch_size for one in jitney.define(Model).endpoints] == [16, 2]
 
 
+def test_gpus_and_fixed_shapes_are_the_servers_settings():
+    options = {"device": "cuda", "device_ids": [0, 2], "gpu_memory_fraction": 0.5, "gpu_turns": True}
+    shapes = {"cost": "len", "sizes": [1, 8, 64], "lengths": [32, 128], "max_batch_size": 8192}
+    found = settings(jitney.define(jitney.batch(name="gpu", **options, **shapes)(lambda x: x)), "a:b", "/")
+    assert (found["deviceType"], found["deviceIds"]) == ("gpu", [0, 2])
+    assert (found["gpu_memory_fraction"], found["gpu_turns"]) == (0.5, True)
+    batching = {"max_batch_size": 8192, "cost": "length", "max_cost": 8192, "sizes": [1, 8, 64], "lengths": [32, 128]}
+    assert found["batching"] == batching
+
+
+@pytest.mark.parametrize(
+    ("options", "sizes", "most"),
+    [
+        ({"sizes": [1, 8, 64]}, (1, 8, 64), 64),
+        ({"sizes": [1, 8, 64], "max_batch_size": 32}, (1, 8, 32), 32),
+        ({"sizes": [1, 8], "max_batch_size": 32}, (1, 8, 32), 32),
+        ({"sizes": [1, 8], "max_batch_size": 512, "cost": "len"}, (1, 8), 512),
+        ({}, (), 32),
+    ],
+)
+def test_the_largest_batch_is_one_of_the_sizes(options, sizes, most):
+    one = jitney.define(jitney.batch(name="sized", **options)(lambda x: x))
+    assert (one.sizes, one.max_batch_size) == (sizes, most)
+
+
 def test_workers_on_a_method_belong_to_the_class():
     class Model:
         @jitney.batch(workers=2)
@@ -258,6 +298,7 @@ def only_positions(*values):
         (3, "neither a function nor a class"),
         (jitney.endpoint(max_batch_size=3)(lambda x: x), "needs @jitney.batch"),
         (jitney.batch(concurrency=2)(lambda x: x), "async"),
+        (jitney.endpoint(sizes=[1, 2])(lambda x: x), "sizes needs @jitney.batch"),
     ],
 )
 def test_definitions_that_cannot_work_say_what_to_change(target, why):

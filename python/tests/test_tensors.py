@@ -61,7 +61,7 @@ class Served:
             given = ReceivedItems(b"", [meta for meta, _ in items], [bytearray(body) for _, body in items])
         rows, metas = BatchDecoder().decode(given, len(items))
         self.context.bind_batch(metas)
-        answers = wire.decode_reply(b"".join(map(bytes, self.model(rows, self.context))), len(items))
+        answers = wire.decode_reply(b"".join(map(bytes, self.model.handle(rows, self.context))), len(items))
         return [read(answer) for answer in answers]
 
     def infer(self, *inputs: tuple, outputs: tuple[str, ...] = ()) -> dict:
@@ -98,7 +98,7 @@ def test_an_array_shares_the_memory_of_its_frame_and_a_joined_one_has_all_rows()
     meta, _ = wire.tensors([("x", "FP32", (2, 3), bytes(body))])
     rows, metas = BatchDecoder().decode(ReceivedItems(b"", [meta], [body]), 1)
     served.context.bind_batch(metas)
-    parts = served.model(rows, served.context)
+    parts = served.model.handle(rows, served.context)
     frame = np.frombuffer(body, "u1")
     assert np.shares_memory(seen[0], frame), "the function reads the frame's own memory"
     assert np.shares_memory(np.frombuffer(parts[-1], "u1"), frame), "and what it returns is sent from there"
@@ -298,7 +298,7 @@ def test_streams_and_requests_are_answered_as_a_whole():
 def wire_answers(served: Served, *items: tuple[bytes, bytes]) -> list[dict]:
     rows, metas = BatchDecoder().decode(wire.table(list(items)), len(items))
     served.context.bind_batch(metas)
-    return wire.decode_reply(b"".join(map(bytes, served.model(rows, served.context))), len(items))
+    return wire.decode_reply(b"".join(map(bytes, served.model.handle(rows, served.context))), len(items))
 
 
 def test_a_request_without_items_is_answered_without_a_call():
@@ -405,7 +405,7 @@ item = wire.tensors([("x", "FP32", (1,), struct.pack("<f", 0.5)), ("name", "BYTE
 rows, metas = BatchDecoder().decode(wire.table([item]), 1)
 context = WorkerContext("m", "/", {}, 1, None, "")
 context.bind_batch(metas)
-(answer,) = wire.decode_reply(b"".join(map(bytes, DefinedModel(define(model))(rows, context))), 1)
+(answer,) = wire.decode_reply(b"".join(map(bytes, DefinedModel(define(model)).handle(rows, context))), 1)
 (tensor,) = answer["tensors"]
 assert (tensor["datatype"], tensor["shape"], tensor["value"]) == ("FP64", [1, 2], struct.pack("<2d", 0.5, 1)), tensor
 assert "numpy" not in sys.modules

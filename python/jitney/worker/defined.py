@@ -16,7 +16,8 @@ from typing import Any
 from jitney.calls import CALL_PARAMETER, STREAM_TYPE, VALUE_TYPE, encode_failure
 from jitney.definition import Definition, Endpoint, define
 from jitney.errors import BadInput, WrongLength, describe, status_of
-from jitney.execution import Instance
+from jitney.execution import Execution, Instance
+from jitney.gpu.device import enter_device, loaded_torch
 from jitney.grouping import Item
 from jitney.http import answers, arguments
 from jitney.locate import locate
@@ -35,6 +36,8 @@ from jitney.worker.tensor_items import TensorItems
 logger = logging.getLogger(__name__)
 
 CAUSE_RAISED, CAUSE_STATED = 1, 7
+OVERLAP = 3
+"""Batches that a worker holds where they overlap: one is read, one runs, one is written."""
 SECTION = "jitney"
 METHOD_HEADER = "url_path"
 SIZE_HEADER = "jitney batch size"
@@ -66,7 +69,7 @@ class WireRequest(Request):
 
 
 class DefinedModel:
-    """The entry point of a worker that runs a definition."""
+    """What a worker that runs a definition calls: `handle`, or its three steps side by side."""
 
     def __init__(self, definition: Definition, debug_errors: bool = False) -> None:
         self._debug_errors = debug_errors
@@ -84,25 +87,47 @@ class DefinedModel:
         os.chdir(directory)
         return cls(define(locate(section["object"], directory)), debug_errors)
 
-    def __call__(self, rows: list[Row], context: WorkerContext) -> Any:
+    def handle(self, rows: list[Row], context: WorkerContext) -> Any:
         """Answers one batch; a coroutine where batches run side by side."""
-        batch = _Batch(self._opener, rows, context, self._sizes, self._debug_errors)
         if self._concurrent:
-            return self._answer_async(batch)
-        for endpoint, places in batch.groups():
+            return self._handle_async(self.begin(rows, context))
+        return self.finish(self.launch(self.begin(rows, context), context), context)
+
+    def batches_at_a_time(self) -> int:
+        """How many batches a worker may hold, so that the next one is read and the last one written while the
+        function runs. That pays where the function waits for a GPU and not for the interpreter."""
+        if self._concurrent or any(one.streams or one.is_async for one in self.definition.endpoints):
+            return 1
+        return self.definition.options.overlap or (OVERLAP if loaded_torch() is not None else 1)
+
+    def begin(self, rows: list[Row], context: WorkerContext) -> DefinedBatch:
+        """Reads the arguments of a batch."""
+        batch = DefinedBatch(self._opener, rows, context, self._sizes, self._debug_errors)
+        batch.arrange()
+        return batch
+
+    def launch(self, batch: DefinedBatch, context: WorkerContext) -> DefinedBatch:
+        """Calls the functions; what they return may be on its way from the GPU still."""
+        enter_device()
+        for places, execution in batch.executions:
             try:
-                batch.take(places, self.instance.call(endpoint, batch.items_of(places), batch.emitter(places)))
+                self.instance.run(execution, batch.emitter(places) if execution.endpoint.streams else None)
             except Exception as error:
                 batch.fail(places, error)
+        return batch
+
+    def finish(self, batch: DefinedBatch, context: WorkerContext) -> EncodedReply:
+        """Writes the answers of a batch."""
+        batch.split()
         return batch.reply()
 
-    async def _answer_async(self, batch: _Batch) -> EncodedReply:
-        for endpoint, places in batch.groups():
-            items, emit = batch.items_of(places), batch.emitter(places)
+    async def _handle_async(self, batch: DefinedBatch) -> EncodedReply:
+        for places, execution in batch.executions:
             try:
-                batch.take(places, await self.instance.call_async(endpoint, items, emit))
+                await self.instance.run_async(execution, batch.emitter(places))
             except Exception as error:
                 batch.fail(places, error)
+        batch.split()
         return batch.reply()
 
 
@@ -149,8 +174,8 @@ class _Sizes:
         return now
 
 
-class _Batch:
-    """A batch on its way through the model."""
+class DefinedBatch:
+    """A batch on its way through the model: opened and arranged, run by the model, split and encoded."""
 
     def __init__(
         self,
@@ -171,6 +196,10 @@ class _Batch:
         self._tensors: dict[int, TensorItems] = {}
         """Requests in tensors."""
         self._groups: dict[str, tuple[Endpoint, list[int]]] = {}
+        self.executions: list[tuple[list[int], Execution]] = []
+        """The calls of each endpoint, and the places of their items in the batch."""
+        self._failed_calls: set[int] = set()
+        """Requests in tensors whose calls failed; of each the only one."""
         self._metas = metas = context.metas
         for at, (row, meta) in enumerate(zip(rows, metas)):
             try:
@@ -188,19 +217,28 @@ class _Batch:
             else:
                 group[1].append(at)
 
-    def groups(self) -> list[tuple[Endpoint, list[int]]]:
-        """The places of each endpoint's items in the batch, in order: of a request in tensors as often as it has
-        items."""
-        groups = [(self._resized(endpoint, places[-1]), places) for endpoint, places in self._groups.values()]
-        if not self._tensors:
-            return groups
-        repeated = ((endpoint, self._repeated(places)) for endpoint, places in groups)
-        return [(endpoint, places) for endpoint, places in repeated if places]
+    def arrange(self) -> None:
+        """Arranges the calls. Of a request in tensors the place is there as often as it has items."""
+        for endpoint, places in self._groups.values():
+            now = self._resized(endpoint, places[-1])
+            repeated = self._repeated(places) if self._tensors else places
+            if repeated:
+                self.executions.append((repeated, Execution(now, self._items_of(repeated))))
+
+    def split(self) -> None:
+        """Keeps what became of the items."""
+        for places, execution in self.executions:
+            if places[0] in self._failed_calls:
+                continue
+            try:
+                self._take(places, execution.outcomes())
+            except Exception as error:
+                self.fail(places, error)
 
     def _repeated(self, places: list[int]) -> list[int]:
         return [at for at in places for _ in (self._tensors[at].items if at in self._tensors else (at,))]
 
-    def items_of(self, places: Sequence[int]) -> list[Item]:
+    def _items_of(self, places: Sequence[int]) -> list[Item]:
         """The items at these places."""
         if not self._tensors:
             return [self.items[at] for at in places]
@@ -217,7 +255,7 @@ class _Batch:
         told = dict.get(read_headers(meta), SIZE_HEADER)
         return endpoint if told is None else self._sizes.of(endpoint, int(told))
 
-    def take(self, positions: Sequence[int], outcomes: Sequence[Any]) -> None:
+    def _take(self, positions: Sequence[int], outcomes: Sequence[Any]) -> None:
         """Keeps what became of these items."""
         for at, outcome in zip(positions, outcomes):
             if at in self._tensors:
@@ -229,6 +267,7 @@ class _Batch:
         """The call failed: of one request it is the failure, of several it is the batch's."""
         if len(set(places)) > 1 or places[0] not in self._tensors:
             raise error
+        self._failed_calls.add(places[0])
         self._tensors[places[0]].fail(error)
 
     def emitter(self, positions: Sequence[int]) -> Any:

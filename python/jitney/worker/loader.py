@@ -85,7 +85,7 @@ def load_definition(spec: dict[str, Any], context: WorkerContext) -> LoadedModel
     from jitney.worker.defined import DefinedModel
 
     model = DefinedModel.load(spec["model_yaml_config"], spec.get("debug_errors", False))
-    return LoadedModel(model, context, True, spec.get("mode", "single"), model.instance.close)
+    return LoadedModel(model.handle, context, True, spec.get("mode", "single"), model.instance.close)
 
 
 def make_context(spec: dict[str, Any]) -> WorkerContext:

@@ -1,0 +1,71 @@
+"""A look at the head of a JPEG: enough to know who can decode it, without decoding anything."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Any, NamedTuple
+
+START = b"\xff\xd8"
+END = b"\xff\xd9"
+END_WITHIN = 16
+"""So many bytes may follow the mark of the end; files are padded by some cameras."""
+SEGMENTS_MAX = 64
+SEGMENT = Struct(">BBH")
+"""The mark 0xff, the kind, and the length with its own two bytes."""
+FRAME = Struct(">BHHB")
+"""Bits of a sample, height, width, components; three bytes for each component follow."""
+SEQUENTIAL = (0xC0, 0xC1)
+"""Frames of Huffman codes, one scan after another. The others are progressive, lossless or arithmetic."""
+SCAN = 0xDA
+ADOBE = 0xEE
+ADOBE_TRANSFORM_AT = 15
+FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+RGB_NAMES = (0x52, 0x47, 0x42)
+"""Components that are named R, G and B are no YCbCr."""
+
+
+class JpegHead(NamedTuple):
+    """What the head of a plain JPEG says: 8 bits, sequential, grey or YCbCr."""
+
+    width: int
+    height: int
+    components: int
+    sampling: tuple[int, int]
+    """How many columns and rows share a colour: (1, 1) is 4:4:4, (2, 1) is 4:2:2, (2, 2) is 4:2:0."""
+
+
+def look(content: Any) -> JpegHead | None:
+    """The head of a plain and whole JPEG; None for anything else, which is for Pillow to read or to refuse."""
+    size = len(content)
+    if size < END_WITHIN or content[:2] != START or bytes(content[-END_WITHIN:]).find(END) < 0:
+        return None
+    at, plain = 2, True
+    for _ in range(SEGMENTS_MAX):
+        if at + 4 > size:
+            return None
+        mark, kind, length = SEGMENT.unpack_from(content, at)
+        if mark != 0xFF or kind == SCAN or length < 2:
+            return None
+        if kind in FRAMES:
+            return frame(content, at + 4, length - 2) if kind in SEQUENTIAL and plain else None
+        if kind == ADOBE and length > ADOBE_TRANSFORM_AT - 2 and at + ADOBE_TRANSFORM_AT < size:
+            plain = content[at + ADOBE_TRANSFORM_AT] == 1
+        at += 2 + length
+    return None
+
+
+def frame(content: Any, at: int, length: int) -> JpegHead | None:
+    """The frame's own segment."""
+    if length < FRAME.size or at + length > len(content):
+        return None
+    bits, height, width, components = FRAME.unpack_from(content, at)
+    if bits != 8 or not height or not width or length < FRAME.size + 3 * components:
+        return None
+    first = at + FRAME.size
+    if components == 1:
+        return JpegHead(width, height, 1, (1, 1))
+    if components != 3 or (content[first], content[first + 3], content[first + 6]) == RGB_NAMES:
+        return None
+    if content[first + 4] != 0x11 or content[first + 7] != 0x11:
+        return None
+    return JpegHead(width, height, 3, (content[first + 1] >> 4, content[first + 1] & 15))
