@@ -77,11 +77,19 @@ def run_worker(sock: socket.socket, token: str) -> int:
 
 def run_model(writer: FrameWriter, reader: FrameReader, model: LoadedModel) -> None:
     """Answers batches in the way that fits the model."""
+    if takes_views(model.service):
+        reader.give_views()
     stages = stages_of(model)
     if stages is not None:
         run_overlapped(writer, reader, model, stages)
     else:
         MODES[model.mode](writer, reader, model)
+
+
+def takes_views(service: Any) -> bool:
+    """Whether the values of a batch may be views of its memory: no code that expects a `bytearray` gets to see them."""
+    takes = getattr(service, "takes_views", None)
+    return callable(takes) and takes() is True
 
 
 def load(writer: FrameWriter, spec: dict[str, Any], group: ProcessGroup) -> LoadedModel | None:

@@ -177,6 +177,10 @@ class ForwardingReader(FrameReader):
     def __init__(self, reader: FrameReader, group: ProcessGroup) -> None:
         self._inner, self._group = reader, group
 
+    def give_views(self) -> None:
+        """As the reader behind this one."""
+        self._inner.give_views()
+
     def read(self) -> Frame | None:
         """The next frame, after it was forwarded."""
         frame = self._inner.read()

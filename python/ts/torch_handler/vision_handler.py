@@ -6,7 +6,7 @@ import abc
 from typing import Any
 
 from ts.handler_utils.timer import stage, timed, wants_profile
-from ts.torch_handler.base_handler import BaseHandler
+from ts.torch_handler.base_handler import BaseHandler, is_ours
 from ts.torch_handler.decoders import Decoders
 from ts.torch_handler.images import Image, Recipe
 from ts.torch_handler.needs import installed, need
@@ -101,6 +101,11 @@ class VisionHandler(BaseHandler, abc.ABC):
     def _prepares_items(self) -> bool:
         """Whether `preprocess` is the one above, not replaced."""
         return getattr(self.preprocess, "__func__", None) is VisionHandler.preprocess
+
+    def takes_views(self) -> bool:
+        """Whether values may be views of the memory that a batch came in: no code of the user's gets to see them."""
+        seen_by = (self.handle, self.begin, self.prepare, self.preprocess, self.explain_handle, self.get_insights)
+        return all(map(is_ours, seen_by))
 
     def batches_at_a_time(self) -> int:
         """Decoding overlaps the model where both are as the stock handlers have them."""
