@@ -20,6 +20,11 @@ class Frame(NamedTuple):
     taps: int
     """How many pixels in a row or column one of the answer is made of, at most."""
 
+    @property
+    def size(self) -> int:
+        """The pixels of the picture before it is cropped."""
+        return self.resized_height * self.resized_width
+
 
 class Framing(NamedTuple):
     """A transform that makes pictures of one size from those of any."""

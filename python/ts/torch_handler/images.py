@@ -16,6 +16,7 @@ from typing import Any
 
 from jitney.images import TooManyPixels, open_image, pixel_limit
 from ts.torch_handler.decoders import Decoders, Pixels
+from ts.torch_handler.framing import Framing, framing_of
 from ts.torch_handler.needs import need
 from ts.torch_handler.rows import value_of
 from ts.utils.util import PredictionException
@@ -43,6 +44,22 @@ class Recipe:
             return None
         plan = {"to_rgb": self.to_rgb, "pixels": pixel_limit(), "steps": steps}
         return json.dumps(plan).encode()
+
+    def framing(self) -> Framing | None:
+        """The steps before the arithmetic, if they are the usual ones and make pictures of one size."""
+        if self.normalize is None or {len(self.normalize.mean), len(self.normalize.std)} != {3}:
+            return None
+        return framing_of(describe_step(step) for step in self.head)
+
+    def content_of(self, row: Any) -> Any:
+        """The bytes of an image file; None if the row has none, or text that is no base64."""
+        value = value_of(row)
+        if isinstance(value, str):
+            try:
+                return decode_base64(value)
+            except PredictionException:
+                return None
+        return value if isinstance(value, (bytes, bytearray, memoryview)) else None
 
     def read(self, row: Any, helpers: Decoders | None = None, plan: bytes | None = None) -> Any:
         """One row to a tensor, or to an image where the arithmetic is left to `stack`."""

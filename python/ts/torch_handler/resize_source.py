@@ -105,7 +105,8 @@ extern "C" __global__ void narrow_rows(
 template <typename Number>
 __device__ void shorten(
     const Whole* pictures, const int* firsts, const int* counts, const int* weights, const Byte* between,
-    const Whole* places, const Number* shades, Number* answer, int taps, int out_width, int out_height, int channels_last)
+    const Whole* places, const Number* shades, Number* answer,
+    int taps, int out_width, int out_height, int channels_last)
 {
     const int outputs = out_width + out_height;
     const int x = blockIdx.x * blockDim.x + threadIdx.x;
@@ -137,7 +138,7 @@ __device__ void shorten(
 #define SHORTEN(NAME, NUMBER)                                                                                         \
     extern "C" __global__ void NAME(                                                                                  \
         const Whole* pictures, const int* firsts, const int* counts, const int* weights, const Byte* between,         \
-        const Whole* places, const NUMBER* shades, NUMBER* answer, int taps, int out_width, int out_height,             \
+        const Whole* places, const NUMBER* shades, NUMBER* answer, int taps, int out_width, int out_height,           \
         int channels_last)                                                                                            \
     {                                                                                                                 \
         shorten<NUMBER>(pictures, firsts, counts, weights, between, places, shades, answer, taps, out_width,          \

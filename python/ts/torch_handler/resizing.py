@@ -22,6 +22,8 @@ WIDE_BLOCK = 128
 BLOCK = (32, 8, 1)
 ROWS_PER_THREAD = 4
 LEVELS = 256
+FIELDS = 8
+"""The numbers that the kernels get of every picture."""
 
 
 class Picture(NamedTuple):
@@ -74,28 +76,27 @@ class KernelResizer:
         between = torch.empty(offset, dtype=torch.uint8, device=self.device)
         weights = torch.empty((2 + taps) * count * outputs, dtype=torch.int32, device=self.device)
         firsts, counts, factors = weights[: count * outputs], weights[count * outputs :], weights[2 * count * outputs :]
+        places, sizes = table[FIELDS * count :], (taps, width, height)
         launch = self.kernels.launch
-        wide = (WIDE_BLOCK, 1, 1)
         launch(
             "weigh",
             (blocks(outputs, WIDE_BLOCK), count, 1),
-            wide,
-            (table, firsts, counts, factors, taps, width, height),
+            (WIDE_BLOCK, 1, 1),
+            (table, firsts, counts, factors, *sizes),
             stream,
         )
         launch(
             "narrow_rows",
             (blocks(width, BLOCK[0]), blocks(tallest, BLOCK[1] * ROWS_PER_THREAD), count),
             BLOCK,
-            (table, firsts, counts, factors, between, taps, width, height),
+            (table, firsts, counts, factors, between, *sizes),
             stream,
         )
         launch(
             "shorten_columns_16" if batch.element_size() == 2 else "shorten_columns_32",
             (blocks(width, BLOCK[0]), blocks(height, BLOCK[1]), count),
             BLOCK,
-            (table, firsts, counts, factors, between, table[8 * count :], shades.numbers, batch)
-            + (taps, width, height, int(is_channels_last(batch))),
+            (table, firsts, counts, factors, between, places, shades.numbers, batch, *sizes, is_channels_last(batch)),
             stream,
         )
 
@@ -130,9 +131,9 @@ def on_device(numbers: Any, device: Any) -> Any:
     return numbers.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else numbers
 
 
-def is_channels_last(batch: Any) -> bool:
+def is_channels_last(batch: Any) -> int:
     """Whether the three numbers of a pixel lie side by side; the batch is dense in either order."""
-    return bool(batch.stride(1) == 1 and batch.stride(3) == 3)
+    return int(batch.stride(1) == 1 and batch.stride(3) == 3)
 
 
 def blocks(size: int, block: int) -> int:

@@ -72,6 +72,14 @@ class ItemPool:
             return [outcome(function, item) for item in todo]
         return list(self._executor.map(lambda item: outcome(function, item), todo))
 
+    def start(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Callable[[], list[Any]]:
+        """Like `map`, but goes on at once; the results come when what it returns is called."""
+        todo = list(items)
+        if self._executor is None or not todo:
+            return lambda: [outcome(function, item) for item in todo]
+        running = self._executor.map(lambda item: outcome(function, item), todo)
+        return lambda: list(running)
+
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Runs something on a thread of the pool, where torch starts no further threads."""
         if self._executor is None:

@@ -8,9 +8,12 @@ from typing import Any
 from ts.handler_utils.timer import stage, timed, wants_profile
 from ts.torch_handler.base_handler import BaseHandler, is_ours
 from ts.torch_handler.decoders import Decoders
+from ts.torch_handler.device_images import BatchForm, DeviceImages, batch_form
+from ts.torch_handler.device_trial import device_images
 from ts.torch_handler.images import Image, Recipe
 from ts.torch_handler.needs import installed, need
 from ts.torch_handler.profiling import profiler_enabled
+from ts.torch_handler.settings import HandlerSettings
 from ts.torch_handler.threads import ItemPool, decode_processes, preprocess_threads
 from ts.utils.util import PredictionException
 
@@ -29,6 +32,7 @@ class VisionHandler(BaseHandler, abc.ABC):
     ig: Any = None
     pool = ItemPool(1)
     decoders: Decoders | None = None
+    on_device: DeviceImages | None = None
 
     def initialize(self, context: Any) -> None:
         """Also starts the threads and processes that prepare images."""
@@ -39,7 +43,9 @@ class VisionHandler(BaseHandler, abc.ABC):
         if self.decoders is not None:
             self.decoders.close()
         self.pool = ItemPool(preprocess_threads(self.handler_settings))
-        helpers = decode_processes(self.handler_settings) if self._prepares_items() else 0
+        self.on_device = device_images(self.device, self.handler_settings)
+        here = self._prepares_items() and self.on_device is None
+        helpers = decode_processes(self.handler_settings) if here else 0
         self.decoders = Decoders(helpers) if helpers else None
         self.settle_threads()
         if installed("captum"):
@@ -60,12 +66,10 @@ class VisionHandler(BaseHandler, abc.ABC):
     @timed
     def preprocess(self, data: Any) -> Any:
         """Rows to one tensor on the device; raises if any of them is no image."""
-        recipe = self.recipe()
-        items = self.read_all(recipe, data)
-        for item in items:
-            if isinstance(item, Exception):
-                raise item
-        return self.pool.call(self.assemble, recipe, items)
+        _, batch, failures = self._prepare_items(data, batch_form(HandlerSettings()))
+        for failure in failures.values():
+            raise failure
+        return batch
 
     def read_all(self, recipe: Recipe, data: Any) -> list[Any]:
         """Rows to prepared images, side by side; a row that cannot be read is its exception."""
@@ -83,20 +87,31 @@ class VisionHandler(BaseHandler, abc.ABC):
         if not self._prepares_items():
             return super().prepare(data)
         with stage(self, "preprocess"):
-            return self._prepare_items(data)
+            own = not is_ours(self.inference)
+            return self._prepare_items(data, batch_form(HandlerSettings() if own else self.handler_settings))
 
-    def _prepare_items(self, data: Any) -> tuple[Any, Any, dict[int, Any]]:
+    def _prepare_items(self, data: Any, form: BatchForm) -> tuple[Any, Any, dict[int, Any]]:
+        """The batch comes in the form that is asked for where it is made on a GPU, else in torch's usual one."""
         recipe = self.recipe()
+        found = None if self.on_device is None else self.on_device.prepare(recipe, data, form, self.pool)
+        if found is not None:
+            batch, failures = found
+            rows = [row for place, row in enumerate(data) if place not in failures] if failures else data
+            return rows, batch if rows else None, failures
         items = self.read_all(recipe, data)
         failures = {place: item for place, item in enumerate(items) if isinstance(item, PredictionException)}
         for place, item in enumerate(items):
             if isinstance(item, Exception) and place not in failures:
                 raise item
-        if not failures:
-            return data, self.pool.call(self.assemble, recipe, items), {}
         good = [place for place in range(len(items)) if place not in failures]
-        batch = self.pool.call(self.assemble, recipe, [items[place] for place in good]) if good else None
-        return [data[place] for place in good], batch, failures
+        batch = self._assembled(recipe, [items[place] for place in good]) if good else None
+        return [data[place] for place in good] if failures else data, batch, failures
+
+    def _assembled(self, recipe: Recipe, items: list[Any]) -> Any:
+        """On a thread where torch starts no others; for a GPU on this one, whose stream is the right one."""
+        if self.device is not None and self.device.type == "cuda":
+            return self.assemble(recipe, items)
+        return self.pool.call(self.assemble, recipe, items)
 
     def _prepares_items(self) -> bool:
         """Whether `preprocess` is the one above, not replaced."""
