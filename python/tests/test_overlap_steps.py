@@ -10,6 +10,7 @@ import wire
 
 from jitney.worker.gpu_use import GpuUse
 from jitney.worker.step_times import StepTimes
+from ts.torch_handler.stages import Launched, Prepared
 
 STEPS = """
 import threading
@@ -226,6 +227,26 @@ def test_a_batch_that_failed_has_no_times_and_was_never_in_the_model():
 def test_the_device_knows_better_when_a_batch_was_prepared():
     times = batch_times(1.0, 1.1, 4.0, (2.0, 0.5))
     assert times.told(StepTimes(0.0)) == {"prepare_us": 1_000_000, "model_us": 500_000}
+
+
+class FakeMark:
+    """An event of a GPU at some millisecond."""
+
+    def __init__(self, at: float) -> None:
+        self.at, self.waited = at, False
+
+    def synchronize(self) -> None:
+        self.waited = True
+
+    def elapsed_time(self, later: FakeMark) -> float:
+        return later.at - self.at
+
+
+def test_stock_handlers_say_what_the_device_has_measured():
+    ready, began, done = FakeMark(500.0), FakeMark(700.0), FakeMark(1500.0)
+    launched = Launched(Prepared([], None, {}, 0.0, ready), True, None, 0.0, done, began)
+    assert launched.wait() == (1.0, 0.8) and done.waited
+    assert Launched(Prepared([], None, {}, 0.0), True).wait() is None
 
 
 # -- memory -----------------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ class HeldBatch:
         if self.failure is not None or not getattr(self.work, "started", True):
             return  # A model that was not started runs when the batch is finished.
         wait = getattr(self.work, "wait", None)
-        if callable(wait):
+        if callable(wait) and getattr(self.work, "done", True) is not None:
             self.wait = wait
         else:
             self.times.got_outputs(now())
