@@ -170,7 +170,9 @@ class OverlappedBatches:
             raise ProtocolError(f"expected BATCH or STOP, got a frame of kind {frame.kind}")
         rows, metas = self._decoder.decode(frame.payload, frame.count)
         held = HeldBatch(rows, BoundBatch(metas, frame.id), reader.frame_began)
-        self._free_slots.acquire()  # The server sends no more batches than there are slots. If it does, they wait.
+        if not self._free_slots.acquire(blocking=False):  # The server sends no more batches than there are slots.
+            self._free_slots.acquire()
+            held.times.began = now()
         self._received.put(held)
         return not self._ended
 
