@@ -1,7 +1,8 @@
-"""Starts the release binary on a model directory and reads what it costs."""
+"""Starts the release binary on a model and reads what it costs."""
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import pathlib
@@ -9,6 +10,8 @@ import re
 import signal
 import subprocess
 import tempfile
+import time
+from typing import Any
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PORTS = ("port", "management-port", "metrics-port", "grpc-port", "grpc-management-port")
@@ -16,34 +19,42 @@ BINARY = os.environ.get("JITNEY_BIN", "target/release/jitney")
 
 
 class Server:
-    """`with Server(source, "--batch-size", "32") as server:` serves one handler as model `bench`."""
+    """`with Server(source, "--batch-size", "32") as server:` serves one handler as model `bench`.
 
-    def __init__(self, source: str, *flags: str) -> None:
-        self.source, self.flags = source, flags
+    `source` is the code of a handler, or as a path a model directory or `file.py:object`.
+    """
+
+    def __init__(self, source: str | pathlib.Path, *flags: str, env: dict[str, str] | None = None) -> None:
+        self.source, self.flags, self.env = source, flags, env or {}
 
     def __enter__(self) -> Server:
         self.folder = tempfile.TemporaryDirectory(prefix="jitney-bench-")
-        model = pathlib.Path(self.folder.name, "bench")
-        (model / "MAR-INF").mkdir(parents=True)
-        (model / "handler.py").write_text(self.source)
-        manifest = {
-            "runtime": "python",
-            "model": {"modelName": "bench", "modelVersion": "1.0", "handler": "handler.py"},
-        }
-        (model / "MAR-INF" / "MANIFEST.json").write_text(json.dumps(manifest))
+        model = self.source if isinstance(self.source, pathlib.Path) else self._written(self.source)
         ports = [word for name in PORTS for word in (f"--{name}", "0")]
         self.log = open(pathlib.Path(self.folder.name, "log"), "w+")
         temp = pathlib.Path(self.folder.name, "tmp")
         temp.mkdir()
+        self.started = time.perf_counter()
         self.process = subprocess.Popen(
             [BINARY, "serve", f"bench={model}", *ports, *self.flags],
             stdout=subprocess.PIPE,
             stderr=self.log,
             text=True,
-            env={**os.environ, "TMPDIR": str(temp)},
+            env={**os.environ, "TMPDIR": str(temp), **self.env},
         )
         self.addresses = self._read_addresses()
         return self
+
+    def _written(self, source: str) -> pathlib.Path:
+        model = pathlib.Path(self.folder.name, "bench")
+        (model / "MAR-INF").mkdir(parents=True)
+        (model / "handler.py").write_text(source)
+        manifest = {
+            "runtime": "python",
+            "model": {"modelName": "bench", "modelVersion": "1.0", "handler": "handler.py"},
+        }
+        (model / "MAR-INF" / "MANIFEST.json").write_text(json.dumps(manifest))
+        return model
 
     def __exit__(self, *_: object) -> None:
         self.process.send_signal(signal.SIGTERM)
@@ -59,17 +70,44 @@ class Server:
                 found[name.lower()] = address
             if "curl " in line:
                 return found
-        self.log.seek(0)
-        raise RuntimeError("the server did not start:\n" + self.log.read())
+        raise RuntimeError("the server did not start:\n" + self.tail())
+
+    def tail(self, lines: int = 60) -> str:
+        """The end of the log."""
+        text = pathlib.Path(self.folder.name, "log").read_text(errors="replace")
+        return "\n".join(text.splitlines()[-lines:])
+
+    def ask(self, path: str, which: str = "management") -> Any:
+        """What the server answers to a GET: JSON, or text where it is none."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port(which), timeout=60)
+        connection.request("GET", path)
+        text = connection.getresponse().read().decode()
+        connection.close()
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
+
+    def wait_until_ready(self, seconds: float = 600) -> float:
+        """Waits until a worker of the model is ready, and returns the seconds from the server's start to then."""
+        while (took := time.perf_counter() - self.started) < seconds:
+            if self.process.poll() is not None:
+                break
+            described = self.ask("/models/bench")
+            versions = described if isinstance(described, list) else []
+            if any(worker["status"] == "READY" for version in versions for worker in version["workers"]):
+                return took
+            if any(version.get("loadFailures") for version in versions):
+                break
+            time.sleep(0.05)
+        raise RuntimeError("the worker did not start:\n" + self.tail())
 
     def port(self, which: str = "inference") -> int:
         return int(self.addresses[which].rsplit(":", 1)[1])
 
     def workers(self) -> list[int]:
         """Process ids of the workers: the server's children."""
-        pid = self.process.pid
-        children = pathlib.Path(f"/proc/{pid}/task").glob("*/children")
-        return [int(child) for path in children for child in path.read_text().split()]
+        return children(self.process.pid)
 
     def scratch(self) -> pathlib.Path:
         """The server's private directory."""
@@ -79,6 +117,24 @@ class Server:
     def cpu_seconds(self) -> tuple[float, float]:
         """CPU used so far by the server and by its workers."""
         return cpu(self.process.pid), sum(cpu(worker) for worker in self.workers())
+
+
+def children(pid: int) -> list[int]:
+    """Processes that a process started."""
+    return [int(child) for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children") for child in read(path).split()]
+
+
+def tree(pid: int) -> list[int]:
+    """A process and all below it."""
+    return [pid, *(below for child in children(pid) for below in tree(child))]
+
+
+def read(path: pathlib.Path) -> str:
+    """A file of /proc; empty when its process or thread has ended."""
+    try:
+        return path.read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def cpu(pid: int) -> float:

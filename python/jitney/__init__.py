@@ -29,6 +29,8 @@ from jitney.errors import (
     WrongLength,
 )
 from jitney.gpu.device import Device, device
+from jitney.gpu.graphed import graphs
+from jitney.gpu.padding import Padded, pad
 from jitney.request import Request
 from jitney.streaming import END
 from jitney.tensor import Tensor
@@ -57,6 +59,7 @@ __all__ = [
     "ItemErrors",
     "NotFound",
     "Overloaded",
+    "Padded",
     "RemoteError",
     "Request",
     "Retry",
@@ -68,8 +71,10 @@ __all__ = [
     "define",
     "device",
     "endpoint",
+    "graphs",
     "infer",
     "model",
+    "pad",
     "run",
 ]
 

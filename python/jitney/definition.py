@@ -7,7 +7,7 @@ endpoints. It knows neither HTTP nor frames nor files: transports build on it.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -16,6 +16,7 @@ from jitney import forms, hints
 from jitney.decorators import Note, note_of
 from jitney.errors import DefinitionError
 from jitney.expressions import Expression
+from jitney.gpu.shapes import AllowedShapes
 from jitney.hints import Param, Shape
 from jitney.options import BATCH_SIZE_DEFAULT, NAME, Options
 from jitney.signature import OUTPUT, Signature, signature
@@ -92,14 +93,23 @@ class Endpoint:
         most = self.max_batch_size
         return (*(size for size in sizes if size < most), most)
 
-    @property
-    def lengths(self) -> tuple[int, ...]:
-        """The lengths that its items are padded to, if not to any."""
-        return tuple(self.options.lengths or ())
+    @cached_property
+    def shapes(self) -> AllowedShapes:
+        """What its function is run at."""
+        return AllowedShapes(self.sizes, tuple(self.options.lengths or ()), self.max_batch_size)
 
     def resized(self, max_batch_size: int) -> Endpoint:
         """The same with another largest batch."""
         return replace(self, options=replace(self.options, max_batch_size=max_batch_size))
+
+    def reshaped(self, sizes: tuple[int, ...], lengths: tuple[int, ...]) -> Endpoint:
+        """The same with other sizes or lengths, where there are some; only what pads has lengths."""
+        options = self.options
+        if not self.batched:
+            return self
+        lengths = lengths if options.padded else ()
+        told = replace(options, sizes=sizes or options.sizes, lengths=lengths or options.lengths)
+        return replace(self, options=told)
 
     @property
     def concurrency(self) -> int:
@@ -157,7 +167,20 @@ class Definition:
     @property
     def lengths(self) -> tuple[int, ...]:
         """The lengths that items are padded to; none if an endpoint takes any."""
-        return _together([one.lengths for one in self.endpoints if one.batched])
+        return _together([one.shapes.lengths for one in self.endpoints if one.batched])
+
+    @property
+    def shapes(self) -> AllowedShapes:
+        """What its functions are run at."""
+        return AllowedShapes(self.sizes, self.lengths, self.max_batch_size)
+
+    def reshaped(self, sizes: Sequence[int], lengths: Sequence[int]) -> Definition:
+        """The same at the sizes and lengths that the operator chose, where he chose any."""
+        others = tuple(sizes) if tuple(sizes) != self.sizes else ()
+        other_lengths = tuple(lengths) if tuple(lengths) != self.lengths else ()
+        if not others and not other_lengths:
+            return self
+        return replace(self, endpoints=tuple(one.reshaped(others, other_lengths) for one in self.endpoints))
 
     @property
     def concurrency(self) -> int:

@@ -17,6 +17,7 @@ from jitney.containers import container_of
 from jitney.definition import Definition, Endpoint
 from jitney.errors import ItemErrors
 from jitney.gpu.fetching import fetched, start_fetching
+from jitney.gpu.shapes import use_shapes
 from jitney.grouping import Invocation, Item, Plan, plan
 from jitney.splitting import split
 from jitney.streaming import Emit, Streams
@@ -37,6 +38,7 @@ class Execution:
 
     def run(self, function: Function, emit: Emit | None = None) -> None:
         """Calls the function as often as the plan wants it."""
+        use_shapes(self.endpoint.shapes)
         for invocation in self._plan.invocations:
             if self.endpoint.streams:
                 self._done.update(_stream(function, invocation, _streams(self.endpoint, invocation, emit)))
@@ -49,6 +51,7 @@ class Execution:
 
     async def run_async(self, function: Function, emit: Emit | None = None) -> None:
         """The same for functions that may be `async`."""
+        use_shapes(self.endpoint.shapes)
         for invocation in self._plan.invocations:
             if self.endpoint.streams:
                 self._done.update(await _stream_async(function, invocation, _streams(self.endpoint, invocation, emit)))
@@ -185,6 +188,7 @@ class Instance:
     def __init__(self, definition: Definition) -> None:
         self.definition = definition
         self._loop: asyncio.AbstractEventLoop | None = None
+        use_shapes(definition.shapes)
         target = definition.target
         self._object = target() if isinstance(target, type) else target
         self._hook("setup")

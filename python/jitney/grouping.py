@@ -83,6 +83,7 @@ def plan(endpoint: Endpoint, items: Sequence[Item]) -> Plan:
         if arguments is not None:
             return Plan([Invocation(list(range(len(items))), arguments)])
     made = Plan()
+    most = endpoint.sizes[-1] if endpoint.sizes else None
     groups: dict[Hashable, list[list[_Measured]]] = {}
     loads: dict[Hashable, _Load] = {}
     for at, item in enumerate(items):
@@ -96,7 +97,8 @@ def plan(endpoint: Endpoint, items: Sequence[Item]) -> Plan:
             continue
         calls = groups.setdefault(one.key, [])
         load = loads.get(one.key, _Load()).plus(one)
-        if not calls or load.weight(endpoint.options.padded) > endpoint.max_batch_size:
+        too_many = most is not None and load.items > most
+        if not calls or too_many or load.weight(endpoint.options.padded) > endpoint.max_batch_size:
             calls.append([])
             load = _Load().plus(one)
         calls[-1].append(one)

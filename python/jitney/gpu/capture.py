@@ -84,10 +84,12 @@ class CudaCapture(Capture):
     def record(self, call: Callable[[], Any]) -> Captured:
         """Records the call into a graph. Other threads may go on using the device meanwhile."""
         graph = torch.cuda.CUDAGraph()
+        before = torch.cuda.current_stream(self.device)
         try:
             with torch.cuda.device(self.device), torch.cuda.graph(graph, pool=self.pool, stream=self.side, **MODE):
                 outputs = call()
         except Exception as error:
+            torch.cuda.set_stream(before)  # Where the recording broke, it stays on its own.
             self._recover(graph)
             # Ending a broken recording raises too, and its error says nothing of the cause.
             raise (error.__context__ or error) from None

@@ -14,13 +14,22 @@ class MeasuredSize(NamedTuple):
     model_us: int
 
 
+class MeasuredShape(NamedTuple):
+    """What a batch of one size takes whose items are padded to one length, in microseconds."""
+
+    size: int
+    prepare_us: int
+    model_us: int
+    length: int
+
+
 @dataclass
 class WarmUpReport:
     """The sizes a model runs at, what they take, and what graphs cost. Empty: nothing was there to warm up."""
 
     sizes: list[int] = field(default_factory=list)
     """The batch sizes the model runs at; a batch is run at the next larger one. None: at any."""
-    measured: list[MeasuredSize] = field(default_factory=list)
+    measured: list[MeasuredSize | MeasuredShape] = field(default_factory=list)
     graphs: int = 0
     """How many graphs were captured."""
     bytes: int = 0

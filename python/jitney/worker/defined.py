@@ -18,6 +18,7 @@ from jitney.definition import Definition, Endpoint, define
 from jitney.errors import BadInput, WrongLength, describe, status_of
 from jitney.execution import Execution, Instance
 from jitney.gpu.device import enter_device, loaded_torch
+from jitney.gpu.report import WarmUpReport
 from jitney.grouping import Item
 from jitney.http import answers, arguments
 from jitney.locate import locate
@@ -25,6 +26,7 @@ from jitney.request import Request
 from jitney.streaming import STREAMED
 from jitney.tensor_arguments import TensorReader
 from jitney.values import encode as encode_value
+from jitney.warm_up import Progress, warm_up
 from jitney.worker.batch import Row, TensorRow
 from jitney.worker.context import WorkerContext
 from jitney.worker.headers import read_headers, read_request_id
@@ -80,12 +82,18 @@ class DefinedModel:
         self._sizes = _Sizes()
 
     @classmethod
-    def load(cls, settings: dict[str, Any], debug_errors: bool = False) -> DefinedModel:
-        """The model that the settings name."""
-        section = settings[SECTION]
+    def load(cls, spec: dict[str, Any]) -> DefinedModel:
+        """The model that a LOAD frame names."""
+        section = spec["model_yaml_config"][SECTION]
         directory = section["directory"]
         os.chdir(directory)
-        return cls(define(locate(section["object"], directory)), debug_errors)
+        definition = define(locate(section["object"], directory))
+        shaped = definition.reshaped(spec.get("sizes") or (), spec.get("lengths") or ())
+        return cls(shaped, spec.get("debug_errors", False))
+
+    def warm_up(self, progress: Progress) -> WarmUpReport:
+        """Runs the samples before there are requests."""
+        return warm_up(self.instance, progress)
 
     def handle(self, rows: list[Row], context: WorkerContext) -> Any:
         """Answers one batch; a coroutine where batches run side by side."""

@@ -84,7 +84,7 @@ def load_definition(spec: dict[str, Any], context: WorkerContext) -> LoadedModel
     """Loads a definition. Imported only here: handlers need none of it."""
     from jitney.worker.defined import DefinedModel
 
-    model = DefinedModel.load(spec["model_yaml_config"], spec.get("debug_errors", False))
+    model = DefinedModel.load(spec)
     return LoadedModel(model.handle, context, True, spec.get("mode", "single"), model.instance.close)
 
 

@@ -20,13 +20,16 @@ from ts.handler_utils.timer import timed
 from ts.torch_handler import formats
 from ts.torch_handler.compiling import compiled, wants_aot
 from ts.torch_handler.devices import choose_device
+from ts.torch_handler.model_graphs import ModelGraphs
 from ts.torch_handler.needs import installed, need
 from ts.torch_handler.numerics import plain_output, shaped_input, shaped_model
 from ts.torch_handler.profiling import profiled, profiler_enabled
 from ts.torch_handler.rows import numbers_of
+from ts.torch_handler.samples import sample_file
 from ts.torch_handler.settings import HandlerSettings, read_settings
 from ts.torch_handler.stages import Launched, Prepared, asks, merge, milliseconds, now
 from ts.torch_handler.threads import set_torch_threads
+from ts.torch_handler.warm_up import WarmUp
 from ts.utils.util import load_label_mapping
 
 torch: Any = need("torch", "a handler based on ts.torch_handler.base_handler")
@@ -57,6 +60,7 @@ class BaseHandler(abc.ABC):  # noqa: B024 - TorchServe's base, which handlers ov
     handler_settings = HandlerSettings()
     torch_threads = 0
     streams: Streams = NO_STREAMS
+    model_graphs: ModelGraphs | None = None
 
     def __init__(self) -> None:
         self.model: Any = None
@@ -139,6 +143,9 @@ class BaseHandler(abc.ABC):  # noqa: B024 - TorchServe's base, which handlers ov
     def inference(self, data: Any, *args: Any, **kwargs: Any) -> Any:
         """The model's answer for a prepared batch."""
         with torch.inference_mode():
+            replay = self.model_graphs.find((data, *args), kwargs) if self.model_graphs is not None else None
+            if replay is not None:
+                return replay()
             data = data.to(self.device) if torch.is_tensor(data) else data
             if formats.is_onnx(self.model):
                 return formats.run_onnx(self.model, (data, *args))
@@ -225,13 +232,34 @@ class BaseHandler(abc.ABC):  # noqa: B024 - TorchServe's base, which handlers ov
             return self.explain_handle(prepared.batch, prepared.rows)
         return self.postprocess(self.inference(prepared.batch))
 
-    def warm_up(self, progress: Callable[[int, int, str], None]) -> WarmUpReport:
-        """Makes the model ready for its batch sizes, called once when it is loaded; `progress(done, of, what)`."""
-        return WarmUpReport()
-
     def batches_at_a_time(self) -> int:
         """How many batches a worker may hold so that their stages overlap."""
         return 1
+
+    def slots(self) -> int:
+        """How many batches are worth holding: on a GPU one per stage, and one that is being read."""
+        return self.handler_settings.overlap or (4 if self.streams is not NO_STREAMS else 2)
+
+    # -- warming up -------------------------------------------------------------------------------
+
+    def warm_up(self, progress: Callable[[int, int, str], None]) -> WarmUpReport:
+        """Makes the model ready for its batch sizes, called once when it is loaded; `progress(done, of, what)`.
+
+        On a GPU the model is captured, unless the settings or an `inference` of the user's own forbid it.
+        """
+        return WarmUp(self, self.context).run(progress)
+
+    def has_stock_inference(self) -> bool:
+        """Whether `inference` is the one above, not replaced, also not by one that calls it."""
+        return getattr(self.inference, "__func__", None) is BaseHandler.inference
+
+    def sample_rows(self, count: int) -> list[Any] | None:
+        """So many rows to warm the model up with; None where there are none.
+
+        They are made of the archive's file `jitney_sample.*`. A handler that knows better replaces this.
+        """
+        content = sample_file(self.context.system_properties.get("model_dir"))
+        return None if content is None else [{"body": content} for _ in range(count)]
 
     # -- questions about the model ----------------------------------------------------------------
 
@@ -259,6 +287,7 @@ class BaseHandler(abc.ABC):  # noqa: B024 - TorchServe's base, which handlers ov
             "precision": self.handler_settings.precision,
             "torchThreads": self.torch_threads,
             "batchesAtATime": self.batches_at_a_time(),
+            **(self.model_graphs.describe() if self.model_graphs is not None else {}),
         }
 
     def get_device(self) -> Any:

@@ -8,7 +8,7 @@ TorchServe's keys are `handler: {profile}` and `pt2`. Ours stand under `jitney`:
       channels_last: true       # memory format of convolution weights and image batches
       preprocess_threads: 4     # for handlers that prepare items one by one; 1 is off
       decode_processes: 4       # helpers that decode images for those threads; 0 is off
-      overlap: 2                # batches a worker holds at a time, so that their stages overlap; 1 is off
+      overlap: 2                # batches a worker holds at most, so that their stages overlap; 1 is off
       torch_threads: 2          # torch.set_num_threads
       decode: auto              # where images are decoded: gpu, cpu, or auto: on the GPU where there is one
       cuda_graphs: auto         # on a GPU the model is captured once per batch size and replayed; off: it is not
@@ -35,7 +35,7 @@ class HandlerSettings(NamedTuple):
     channels_last: bool = False
     preprocess_threads: int | None = None
     decode_processes: int | None = None
-    overlap: int = 2
+    overlap: int | None = None
     torch_threads: int | None = None
     decode: str = "auto"
     cuda_graphs: str = "auto"
@@ -56,7 +56,7 @@ def read_settings(config: dict[str, Any] | None) -> HandlerSettings:
         channels_last=flag("channels_last", settings.channels_last),
         preprocess_threads=optional("preprocess_threads", settings.preprocess_threads, THREADS_MAX),
         decode_processes=optional("decode_processes", settings.decode_processes, PROCESSES_MAX, 0),
-        overlap=number("overlap", settings.overlap, OVERLAP_MAX),
+        overlap=optional("overlap", settings.overlap, OVERLAP_MAX),
         torch_threads=optional("torch_threads", settings.torch_threads, THREADS_MAX),
         decode=one_of("decode", settings.decode, DECODING),
         cuda_graphs=one_of("cuda_graphs", settings.cuda_graphs, CUDA_GRAPHS),

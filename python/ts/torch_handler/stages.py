@@ -22,6 +22,11 @@ class Prepared(NamedTuple):
     ready: Any = None
     """On a GPU the mark after which the batch is there."""
 
+    def wait(self) -> None:
+        """Returns when the batch is there."""
+        if self.ready is not None:
+            self.ready.synchronize()
+
 
 class Launched(NamedTuple):
     """What `launch` hands to `finish`."""

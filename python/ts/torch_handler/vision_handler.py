@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import functools
 from typing import Any
 
 from ts.handler_utils.timer import stage, timed, wants_profile
@@ -13,6 +14,7 @@ from ts.torch_handler.device_trial import device_images
 from ts.torch_handler.images import Image, Recipe
 from ts.torch_handler.needs import installed, need
 from ts.torch_handler.profiling import profiler_enabled
+from ts.torch_handler.samples import picture
 from ts.torch_handler.settings import HandlerSettings
 from ts.torch_handler.threads import ItemPool, decode_processes, preprocess_threads
 from ts.utils.util import PredictionException
@@ -126,12 +128,23 @@ class VisionHandler(BaseHandler, abc.ABC):
         """Decoding overlaps the model where both are as the stock handlers have them."""
         plain = getattr(self.handle, "__func__", None) is BaseHandler.handle
         measured = wants_profile(self) or profiler_enabled()
-        return self.handler_settings.overlap if plain and self._prepares_items() and not measured else 1
+        return self.slots() if plain and self._prepares_items() and not measured else 1
 
     def describe_handle(self) -> Any:
         """Also has the number of threads and processes that prepare images."""
         helpers = len(self.decoders) if self.decoders is not None else 0
         return {**super().describe_handle(), "preprocessThreads": self.pool.threads, "decodeProcesses": helpers}
+
+    def sample_rows(self, count: int) -> list[Any] | None:
+        """Pictures, where they are prepared as the stock handlers do it."""
+        if not self._prepares_items():
+            return super().sample_rows(count)
+        return [{"body": self.sample_picture} for _ in range(count)]
+
+    @functools.cached_property
+    def sample_picture(self) -> bytes:
+        """A picture to warm the model up with."""
+        return picture()
 
     def get_insights(self, tensor_data: Any, raw_data: Any, target: Any = 0) -> Any:
         """Integrated gradients of the target class for every pixel."""

@@ -1,0 +1,117 @@
+"""Image, text and plain definitions on a GPU, each beside a bare loop in the same run: docs/gpu.md.
+
+    JITNEY_BIN=target/release/jitney python3 bench/gpu.py --out gpu.json              # the whole table, medians of three
+    ... bench/gpu.py --rows first,sixteen --quick                                      # some rows, one short round
+    ... bench/gpu.py --device cpu --net resnet18 --quick                               # a try-out without a GPU
+    ... bench/gpu.py --table gpu.json more.json                                        # the table of earlier runs
+
+The workers use the Python that runs this script; it needs torch, torchvision, numpy and Pillow. Weights are made up:
+only the speed means anything, and every answer is checked against the bare model's. With `--work DIR` models and
+pictures are kept for the next run. Rows: first, many, one, sixteen, starts, compiled, encoder, definition, cpu.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pathlib
+import sys
+import tempfile
+import time
+import traceback
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
+
+from on_gpu import figures
+
+
+def main() -> None:
+    """Runs rows and prints the table."""
+    options = read_options()
+    if options.table:
+        tables = [json.loads(path.read_text()) for path in options.table]
+        print(figures.table({name: row for one in tables for name, row in one["rows"].items()}))
+        return
+    with tempfile.TemporaryDirectory(prefix="jitney-gpu-") as folder:
+        rows = measured(options, (options.work or pathlib.Path(folder)).resolve())
+    print("\n" + figures.table(rows) + "\n")
+    for name, row in rows.items():
+        print("\n".join(figures.remarks(name, row)))
+    print("\nBars missed: " + ("; ".join(figures.missed(rows)) or "none"))
+    failed = [name for name, row in rows.items() if "failed" in row]
+    if failed:
+        raise SystemExit(f"rows that failed: {', '.join(failed)}")
+
+
+def read_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", help="some rows only, separated by commas")
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--net", default="resnet152", help="a ResNet of torchvision")
+    parser.add_argument("--precision", choices=["float32", "float16", "bfloat16"], help="float16 on a GPU")
+    parser.add_argument("--rounds", type=int, help="3")
+    parser.add_argument("--seconds", type=float, help="of a round: 5")
+    parser.add_argument("--quick", action="store_true", help="one round of two seconds")
+    parser.add_argument("--scale", type=float, help="of batch sizes and connections; 1 on a GPU, a sixteenth elsewhere")
+    parser.add_argument("--kinds", type=int, help="different pictures of each sort; 64")
+    parser.add_argument("--work", type=pathlib.Path, help="keep models, pictures and compiled code here")
+    parser.add_argument(
+        "--trace", default="", help="rows of which py-spy is to record the worker, where it is installed"
+    )
+    parser.add_argument("--out", type=pathlib.Path, help="write everything as JSON")
+    parser.add_argument("--table", type=pathlib.Path, nargs="+", help="print the table of such files, and end")
+    return parser.parse_args()
+
+
+def measured(options: argparse.Namespace, work: pathlib.Path) -> dict[str, dict]:
+    """What each row came to; a row that fails does not end the others."""
+    import torch
+
+    from on_gpu.nets import Form
+    from on_gpu.rows import ROWS
+    from on_gpu.session import Bench, Plan
+
+    on_gpu = options.device.startswith("cuda")
+    plan = Plan(
+        form=Form(options.device, options.precision or ("float16" if on_gpu else "float32"), on_gpu),
+        net=options.net,
+        rounds=options.rounds or (1 if options.quick else 3),
+        seconds=options.seconds or (2 if options.quick else 5),
+        warm_up=0.5 if options.quick else 1,
+        share=options.scale or (1 if on_gpu else 1 / 16),
+        kinds=options.kinds or (64 if on_gpu else 12),
+        work=work,
+        trace=tuple(filter(None, options.trace.split(","))),
+    )
+    machine = {"torch": torch.__version__, "processors": os.cpu_count(), "device": options.device, "net": options.net}
+    if on_gpu:
+        machine["device"] = torch.cuda.get_device_name(options.device)
+    print(f"{machine}, {plan.rounds} x {plan.seconds} s", file=sys.stderr)
+    bench, rows = Bench(plan), {}
+    asked = options.rows.split(",") if options.rows else list(ROWS)
+    unknown = sorted(set(asked) - set(ROWS))
+    if unknown:
+        raise SystemExit(f"there is no row {unknown[0]}; there are {', '.join(ROWS)}")
+    for name in (name for name in ROWS if name in asked):
+        started = time.perf_counter()
+        try:
+            rows[name] = ROWS[name](bench)
+        except Exception as error:
+            rows[name] = {"failed": str(error).splitlines()[0], "traceback": traceback.format_exc()}
+            print(f"{name} failed: {rows[name]['traceback']}", file=sys.stderr)
+            if bench.open is not None:
+                rows[name]["log"] = bench.open[2].tail()
+                print(rows[name]["log"], file=sys.stderr)
+            bench.close()
+        rows[name]["took_s"] = time.perf_counter() - started
+        print(f"{name}: {rows[name]['took_s']:.0f} s", file=sys.stderr, flush=True)
+        if options.out:
+            report = {"machine": machine, "bars": figures.bars(), "rows": rows}
+            options.out.write_text(json.dumps(report, indent=1))
+    bench.close()
+    return rows
+
+
+if __name__ == "__main__":
+    main()
