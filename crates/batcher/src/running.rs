@@ -27,6 +27,8 @@ pub(crate) struct DispatchNote {
     pub(crate) group: u16,
     /// Its size in the unit of the measure.
     pub(crate) size: u64,
+    /// When it was to end, where its worker prepares batches while it runs others; else 0.
+    pub(crate) ends: Nanos,
 }
 
 /// All running batches, oldest first.

@@ -61,6 +61,8 @@ pub struct Books {
     pub config: Config,
     pub now: Nanos,
     pub draining: bool,
+    /// Whether workers have told that they prepare batches while they run others.
+    pub staged: bool,
     pub requests: BTreeMap<RequestId, Known>,
     pub batches: BTreeMap<BatchId, Batch>,
     pub workers: BTreeMap<WorkerId, Worker>,
@@ -89,12 +91,16 @@ impl Books {
                 }
             }
             Event::WorkerDown { worker, why } => return self.down(*worker, *why),
-            Event::Done { batch, .. } => self.done(*batch),
+            Event::Done { batch, prepare, .. } => {
+                self.staged |= prepare.is_some() && self.batches.contains_key(batch);
+                self.done(*batch);
+            }
+            Event::Measured { prepare, .. } => self.staged |= prepare.is_some(),
             Event::Failed { batch, kind } => return self.failed(*batch, Some(*kind)),
             Event::Configure(config) => self.configure(config),
             Event::Drain => self.draining = true,
             Event::Announce { .. } | Event::Retract { .. } => {}
-            Event::Handed { .. } | Event::Measured { .. } | Event::Timer => {}
+            Event::Handed { .. } | Event::Timer => {}
         }
         Ok(())
     }
@@ -205,6 +211,19 @@ impl Books {
         self.free_workers().any(|free| known.request.worker.is_none_or(|pinned| pinned == free))
     }
 
+    /// The same for a batch that is not full: a worker that prepares must be idle for it.
+    pub fn open_for(&self, known: &Known) -> bool {
+        let idle = |id| self.workers.get(&id).is_some_and(|it| it.busy == 0 || !self.staged);
+        let fits = |id| known.request.worker.is_none_or(|pinned| pinned == id);
+        self.free_workers().any(|id| fits(id) && idle(id))
+    }
+
+    /// Whether a worker can take what is due of this group.
+    pub fn served(&self, group: &[&Known]) -> bool {
+        let full = self.due(group) == Some(DispatchReason::Full);
+        self.open_for(group[0]) || full && self.free_for(group[0])
+    }
+
     /// Whether the worker this request is pinned to is not there to stay.
     pub fn stranded(&self, known: &Known) -> bool {
         let stays = |id| self.workers.get(&id).is_some_and(|worker| !worker.retiring);
@@ -280,7 +299,7 @@ impl Books {
 
     /// Arrival number of the oldest request of this priority in any group that is due and served.
     pub fn oldest_due(&self, priority: Priority) -> Option<u64> {
-        let served = self.groups().into_iter().filter(|group| self.free_for(group[0]));
+        let served = self.groups().into_iter().filter(|group| self.served(group));
         let due = served.filter(|group| self.due(group).is_some());
         due.flatten().filter(|known| known.request.priority == priority).map(|it| it.seq).min()
     }

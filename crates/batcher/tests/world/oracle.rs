@@ -150,9 +150,11 @@ impl Oracle {
         let pinned = self.books.requests.get(&ids[0]).and_then(|known| known.request.worker);
         ensure(pinned.is_none() || reason != DispatchReason::Retry, || "a pinned retry".into())?;
         let chosen = reason == DispatchReason::Retry || self.books.adaptive();
+        let busy = |id: &&WorkerId| self.books.workers[*id].busy;
+        let first = if self.books.staged { free.iter().min_by_key(busy) } else { free.first() };
         let right = match pinned {
             Some(pinned) => pinned == worker,
-            None => chosen || free[0] == worker,
+            None => chosen || first == Some(&worker),
         };
         ensure(right, || format!("{worker:?} is not the right one of {free:?}"))
     }
@@ -340,7 +342,7 @@ impl Oracle {
         let retry = self.books.waiting().any(|known| matches!(known.state, BatcherState::Retry(_)));
         let retry = retry && self.books.free_workers().next().is_some();
         let groups = self.books.groups();
-        let mut served = groups.iter().filter(|group| self.books.free_for(group[0]));
+        let mut served = groups.iter().filter(|group| self.books.served(group));
         let due = retry || served.any(|group| self.books.due(group).is_some());
         ensure(!due, || "a free slot and a due batch coexist".into())
     }
@@ -378,7 +380,7 @@ impl Oracle {
         let expiry = self.books.waiting().map(|known| known.request.deadline);
         let mut times: Vec<_> = expiry.filter(|&time| time != Nanos::MAX).collect();
         if let Policy::Window { delay } = self.books.config.policy {
-            let served = || self.books.fresh().filter(|known| self.books.free_for(known));
+            let served = || self.books.fresh().filter(|known| self.books.open_for(known));
             times.extend(served().map(|known| known.arrived + delay));
             times.extend(served().map(Known::half_time).filter(|&at| at != Nanos::MAX));
         }
