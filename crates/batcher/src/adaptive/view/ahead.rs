@@ -28,12 +28,13 @@ impl<'a> View<'a> {
         }))
     }
 
-    /// In which batches clients that come back are best served; none where they do not, or where
-    /// there is nothing to choose.
+    /// In which batches clients that come back are best served by one worker; none where they do not
+    /// come back, or where there is nothing to choose.
     pub(super) fn rhythm(&self, group: usize, cap: u64) -> Option<Rhythm> {
         let BatcherState { learned, rules, queue, workers, .. } = self.state;
         let choice = learned.prepares() || !rules.config.run_sizes().is_empty();
-        if !choice || !learned.returns.awaited() || queue.planned_groups.0 > 1 {
+        let several = self.forecast.len() > 1.0 || queue.planned_groups.0 > 1;
+        if !choice || several || !learned.returns.awaited() {
             return None;
         }
         let flow = learned.flow(group);
@@ -45,10 +46,10 @@ impl<'a> View<'a> {
         }
         let (held, slots) = workers.held();
         let clients = queue.planned().requests + held + learned.returns.away(rules.now);
-        let clients = f64::from(clients) * learned.unit / self.forecast.len();
+        let clients = f64::from(clients) * learned.unit;
         let (clients, turn) = ((clients + 0.5) as u64, learned.returns.turn() as f64);
         let slots = if learned.prepares() { slots.into() } else { 1 };
-        Some(Round { curve, clients: clients.max(1), turn, cap, slots }.best())
+        Round { curve, clients: clients.max(1), turn, cap, slots }.best()
     }
 
     /// Whether a batch that would be handed to a worker ahead of time had better stay until that one's
