@@ -26,9 +26,9 @@ MODELS := models/out
 TORCH_TOOLS := $(CLIENTS) onnxruntime
 TORCH_TESTS := tests/test_torch_stock.py tests/test_decoders.py tests/test_torch_formats.py \
   tests/test_device_images.py tests/test_torch_handlers.py tests/test_process_group.py tests/test_containers.py \
-  tests/test_torch_texts.py tests/test_torch_graphs.py tests/test_torch_warm_up.py
+  tests/test_torch_texts.py tests/test_torch_graphs.py tests/test_torch_warm_up.py tests/test_gpu.py
 
-.PHONY: help build release demo test test-rust test-python test-blackbox test-torch test-ray test-clouds test-browser test-kserve test-onnx test-all soak torch models lint deny advisories fuzz instructions \
+.PHONY: help build release demo test test-rust test-python test-blackbox test-torch test-ray test-clouds test-browser test-kserve test-onnx test-gpu test-all soak torch models lint deny advisories fuzz instructions \
   record-instructions build-instructions fmt bench bench-peers clean
 
 help: ## List the verbs
@@ -153,9 +153,15 @@ $(ONNX_VENV)/ready: Makefile
 	$(ONNX_VENV)/bin/python -m pip install --quiet $(TEST_TOOLS) onnxmltools xgboost lightgbm
 	@touch $@
 
+# GPU_PYTHON=python3 takes a torch that is there; it needs no pytest.
+test-gpu: $(if $(GPU_PYTHON),,$(NEW_TORCH_VENV)/ready) ## Stock handlers on a real GPU: nvJPEG, CUDA graphs, streams
+	@if ! $(or $(GPU_PYTHON),$(NEW_TORCH_VENV)/bin/python) models/build/make.py $(MODELS) imagenet; then \
+	  echo "!!! NO IMAGENET MODEL: the test with real weights will be SKIPPED (see above) !!!"; fi
+	$(or $(GPU_PYTHON),$(NEW_TORCH_VENV)/bin/python) python/tests/test_gpu.py
+
 $(NEW_TORCH_VENV)/ready: Makefile
 	$(PYTHON) -m venv $(NEW_TORCH_VENV)
-	$(NEW_TORCH_VENV)/bin/python -m pip install --quiet $(TORCH_TOOLS) torch torchvision captum
+	$(NEW_TORCH_VENV)/bin/python -m pip install --quiet $(TORCH_TOOLS) torch torchvision captum scikit-image
 	@touch $@
 
 soak: build $(VENV)/ready ## Half an hour under load while things go wrong (SOAK_SECONDS=600 for less)

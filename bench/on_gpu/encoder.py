@@ -1,76 +1,68 @@
-"""An encoder of BERT's shape as a definition: token ids of texts in, the number of a class out.
+"""The encoder of examples/encoder.py as a classifier of texts: token ids in, the number of a class out.
 
-Texts differ in length, so the requests of a batch are those of like length, and it is padded to the longest.
+The first 64 texts have a class each. Served, the model runs at allowed sizes and lengths; `classes` is what a program
+without a server would do.
 """
 
 from __future__ import annotations
 
-import os
+import math
+import random
 from collections.abc import Sequence
 
 import torch
 from torch import nn
 
+import encoder as example
 import jitney
+from on_gpu.apart import told_apart
 
-DEVICE = os.environ.get("BENCH_ENCODER_DEVICE", "cpu")
-LAYERS = int(os.environ.get("BENCH_ENCODER_LAYERS", "12"))
-WIDTH, HEADS, INNER, WORDS, LENGTH_MAX, CLASSES = 768, 12, 3072, 30522, 512, 16
-FLOATS = torch.float16 if DEVICE.startswith("cuda") else torch.float32
-TOKENS_MAX = 16384
-
-
-class Block(nn.Module):
-    """Attention and two linear layers, each with a norm after it, as BERT has it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.taken, self.given = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.wide, self.narrow = nn.Linear(WIDTH, INNER), nn.Linear(INNER, WIDTH)
-        self.norms = nn.ModuleList([nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)])
-
-    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        rows, length, _ = x.shape
-        query, key, value = self.taken(x).view(rows, length, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
-        seen = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-        x = self.norms[0](x + self.given(seen.transpose(1, 2).reshape(rows, length, WIDTH)))
-        return self.norms[1](x + self.narrow(nn.functional.gelu(self.wide(x))))
+TEXTS, COUNT, LONGEST = 64, 4096, max(example.LENGTHS)
+DEVICE = jitney.device()
+FLOATS = torch.float16 if DEVICE.is_gpu else torch.float32
 
 
-class Net(nn.Module):
-    """Ids, padded with zeros, to one row of scores per text."""
+def short_texts() -> list[list[int]]:
+    """Ids of texts whose lengths are lognormal, as those of questions, titles and messages are; the median is 24."""
+    chance = random.Random(3)
+    lengths = [min(LONGEST, max(3, round(chance.lognormvariate(math.log(24), 0.8)))) for _ in range(COUNT)]
+    return [[chance.randrange(1, example.VOCABULARY) for _ in range(length)] for length in lengths]
+
+
+class Classifier(nn.Module):
+    """An encoder and the classes of some texts."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.words, self.spots = nn.Embedding(WORDS, WIDTH), nn.Embedding(LENGTH_MAX, WIDTH)
-        self.norm = nn.LayerNorm(WIDTH)
-        self.blocks = nn.ModuleList([Block() for _ in range(LAYERS)])
-        self.head = nn.Linear(WIDTH, CLASSES)
+        torch.manual_seed(0)
+        self.bert = example.Bert(example.LAYERS, example.WIDTH, example.HEADS, LONGEST)
+        self.head = nn.Linear(example.WIDTH, TEXTS)
 
-    def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        mask = (ids != 0)[:, None, None, :]
-        spots = torch.arange(ids.shape[1], device=ids.device)
-        x = self.norm(self.words(ids) + self.spots(spots))
-        for block in self.blocks:
-            x = block(x, mask)
-        return self.head(x[:, 0])
-
-
-def load() -> nn.Module:
-    """The same weights each time."""
-    torch.manual_seed(0)
-    return Net().to(DEVICE).to(FLOATS).eval()
-
-
-def padded(texts: Sequence[Sequence[int]]) -> torch.Tensor:
-    """Texts as one tensor of the longest one's length."""
-    return nn.utils.rnn.pad_sequence([torch.tensor(text) for text in texts], batch_first=True)
+    def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return self.head(self.bert(ids, mask))
 
 
 @torch.inference_mode()
-def classes(net: nn.Module, texts: Sequence[Sequence[int]]) -> list[int]:
-    """What a program without a server would do."""
-    return net(padded(texts).to(DEVICE)).argmax(1).tolist()
+def load() -> Classifier:
+    """The same one each time."""
+    net = Classifier().eval().to(DEVICE).to(FLOATS)
+    texts = sorted(short_texts()[:TEXTS], key=len)
+    vectors = {tuple(text): net.bert(*padded([text])).float()[0] for text in texts}
+    weight, bias = told_apart(torch.stack([vectors[tuple(text)] for text in short_texts()[:TEXTS]]))
+    net.head.weight.data, net.head.bias.data = weight.to(FLOATS), bias.to(FLOATS)
+    return net
+
+
+def padded(texts: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Texts as one tensor of the longest one's length, and where there is something."""
+    ids = nn.utils.rnn.pad_sequence([torch.tensor(text) for text in texts], batch_first=True).to(DEVICE)
+    return ids, ids != 0
+
+
+@torch.inference_mode()
+def classes(net: Classifier, texts: Sequence[Sequence[int]]) -> list[int]:
+    """The likeliest class of each text, padded to the longest of them."""
+    return net(*padded(texts)).argmax(1).tolist()
 
 
 @jitney.model
@@ -78,9 +70,16 @@ class Encoder:
     """Texts to classes."""
 
     def setup(self) -> None:
-        self.net = load()
+        self.net = jitney.graphs(load())
 
-    @jitney.batch(max_batch_size=TOKENS_MAX, cost="len", padded=True)
-    def predict(self, ids: list[list[int]]) -> list[int]:
+    @jitney.batch(
+        max_batch_size=64 * 128,
+        cost="len",
+        sizes=example.SIZES,
+        lengths=example.LENGTHS,
+        examples=[{"tokens": list(range(1, 40))}],
+    )
+    @torch.inference_mode()
+    def predict(self, tokens: list[list[int]]) -> torch.Tensor:
         """The likeliest class of each text."""
-        return classes(self.net, ids)
+        return self.net(*jitney.pad(tokens)).argmax(1)

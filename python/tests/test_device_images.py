@@ -60,7 +60,7 @@ class Pillow:
 
     def __call__(self, files):
         self.calls.append(len(files))
-        contents = [bytes(file.tolist()) for file in files]
+        contents = [bytes(file.content.tolist()) for file in files]
         if any(word in content for content in contents for word in self.bad):
             raise RuntimeError("nvJPEG: no")
         return [planes(Image.open(io.BytesIO(content))) for content in contents]
@@ -136,6 +136,27 @@ def test_the_trial_finds_out_kernels_that_do_something_else(kernels):
 
     with pytest.raises(RuntimeError):
         device_trial.check(Wrong(), CPU)
+
+
+def nearest(files):
+    """Decodes without interpolating colours."""
+    pictures = []
+    for (picture,) in ([each] for each in Pillow()(files)):
+        for plane in (0, 2):
+            picture[plane, 1::2], picture[plane, :, 1::2] = picture[plane, ::2], picture[plane, :, ::2]
+        pictures.append(picture)
+    return pictures
+
+
+def test_the_trial_finds_out_other_colours_and_they_are_left_to_pillow(pool):
+    for name in device_trial.SAMPLINGS.values():
+        assert device_trial.is_faithful(Pillow(), CPU, name)
+        assert not device_trial.is_faithful(nearest, CPU, name)
+    decode = Pillow()
+    rows = [jpeg(0), jpeg(1, mode="L")]
+    batch, _ = prepared(DeviceImages(CPU, decode, TorchResizer(), {(1, 1)}), rows, pool)
+    assert decode.calls == [1]
+    near(batch, rows)
 
 
 def test_pictures_of_many_sizes_come_out_in_order(pool):

@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 pub use self::rows::RowsModel;
-pub use self::script::{Act, LaunchScript, Script, ScriptedBatch};
-pub use self::worker::Kind;
+pub use self::script::{Act, LaunchScript, Script, ScriptedBatch, ScriptedLoading};
 use self::worker::ScriptedLauncher;
+pub use self::worker::{Kind, PREPARE};
 use crate::admission::{Admission, AdmissionLimits};
 use crate::call::{
     Answer, Call, CallRoute, Claim, HeaderBlock, Input, Origin, OriginKind, Parameter, Priority,
@@ -75,7 +75,22 @@ impl Kit {
         script: impl Fn(&ScriptedBatch) -> Act + Send + Sync + 'static,
         launch: impl Fn(u32) -> (Duration, Result<(), LaunchError>) + Send + Sync + 'static,
     ) -> Self {
-        Self::build(None, Intake::Python, settings, Arc::new(script), Arc::new(launch), Kind::Plain)
+        let (script, launch) = (Arc::new(script), Arc::new(launch));
+        Self::build(None, Intake::Python, settings, script, launch, Kind::Plain, None)
+    }
+
+    /// Like [`Kit::idle`], of a model whose files are there if `dir` says so, with workers of this kind that
+    /// say something while they load.
+    pub fn loading(
+        dir: Option<&Path>,
+        kind: Kind,
+        loading: ScriptedLoading,
+        settings: ModelSettings,
+        script: impl Fn(&ScriptedBatch) -> Act + Send + Sync + 'static,
+    ) -> Self {
+        let dir = dir.map(|dir| ModelDir::existing(dir.to_owned()));
+        let (script, launch) = (Arc::new(script), Arc::new(|_| (Duration::ZERO, Ok(()))));
+        Self::build(dir, Intake::Python, settings, script, launch, kind, Some(loading))
     }
 
     /// Like [`Kit::serving`], for requests as this model decodes them. It never runs.
@@ -86,8 +101,8 @@ impl Kit {
     ) -> Self {
         let at_once = |_| (Duration::ZERO, Ok(()));
         let intake = Intake::Local(Arc::new(model));
-        let kit =
-            Self::build(None, intake, settings, Arc::new(script), Arc::new(at_once), Kind::Plain);
+        let (script, launch) = (Arc::new(script), Arc::new(at_once));
+        let kit = Self::build(None, intake, settings, script, launch, Kind::Plain, None);
         drop(kit.model.scale(1, 1).await);
         kit
     }
@@ -100,7 +115,7 @@ impl Kit {
     ) -> Self {
         let (dir, launch) = (ModelDir::existing(dir.to_owned()), |_| (Duration::ZERO, Ok(())));
         let (script, launch) = (Arc::new(script), Arc::new(launch));
-        Self::build(Some(dir), Intake::Python, settings, script, launch, Kind::Plain)
+        Self::build(Some(dir), Intake::Python, settings, script, launch, Kind::Plain, None)
     }
 
     fn build(
@@ -110,6 +125,7 @@ impl Kit {
         script: Script,
         launch: LaunchScript,
         kind: Kind,
+        loading: Option<ScriptedLoading>,
     ) -> Self {
         let batches = Arc::default();
         let launcher = ScriptedLauncher {
@@ -118,6 +134,7 @@ impl Kit {
             lives: Arc::default(),
             batches: Arc::clone(&batches),
             kind,
+            loading: loading.unwrap_or_default(),
         };
         let draft = Draft {
             identity: ModelIdentity {
@@ -164,7 +181,7 @@ impl Kit {
         script: impl Fn(&ScriptedBatch) -> Act + Send + Sync + 'static,
     ) -> Self {
         let launch = Arc::new(|_| (Duration::ZERO, Ok(())));
-        let kit = Self::build(None, Intake::Python, settings, Arc::new(script), launch, kind);
+        let kit = Self::build(None, Intake::Python, settings, Arc::new(script), launch, kind, None);
         drop(kit.model.scale(workers, workers).await);
         kit
     }

@@ -204,8 +204,9 @@ class BaseHandler(abc.ABC):  # noqa: B024 - TorchServe's base, which handlers ov
             return Launched(prepared, started=False)
         started = now()
         with self.streams.running(prepared.ready):
+            began = self.streams.mark()
             outputs = self.inference(prepared.batch)
-            return Launched(prepared, True, outputs, now() - started, self.streams.mark())
+            return Launched(prepared, True, outputs, now() - started, self.streams.mark(), began)
 
     def finish(self, launched: Launched, context: Any) -> Any:
         """Makes the answers of a batch."""

@@ -12,9 +12,10 @@ import logging
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from jitney.gpu.nvjpeg import JpegFile
 from jitney.images import pixel_limit
 from ts.torch_handler.framing import Frame, Framing
 from ts.torch_handler.images import Recipe, pixels, plain_rgb, torch
@@ -27,8 +28,8 @@ from ts.utils.util import PredictionException
 logger = logging.getLogger(__name__)
 warnings.filterwarnings("ignore", "The given buffer is not writable")  # Nobody writes to a body.
 
-Decode = Callable[[list[Any]], list[Any]]
-"""Files as tensors of bytes on the host, to pictures of 3 x height x width bytes on the device; all or none."""
+Decode = Callable[[list[JpegFile]], list[Any]]
+"""Files of the host to pictures of 3 x height x width bytes on the device; all or none."""
 
 PIXELS_AT_ONCE = 1 << 27
 """Pictures are decoded in groups of no more pixels (384 MB on the device)."""
@@ -56,16 +57,25 @@ class Candidate(NamedTuple):
 
     place: int
     content: Any
-    size: int
-    """Its pixels."""
+    height: int
+    width: int
     frame: Frame
+
+    @property
+    def size(self) -> int:
+        """Its pixels."""
+        return self.height * self.width
 
 
 class DeviceImages:
     """Reads batches on one device; any thread may."""
 
-    def __init__(self, device: Any, decode: Decode, resizer: Resizer) -> None:
+    def __init__(
+        self, device: Any, decode: Decode, resizer: Resizer, samplings: Container[tuple[int, int]] | None = None
+    ) -> None:
         self.device = device
+        self.samplings = samplings
+        """The samplings of colours that are decoded here; None if all are."""
         self.decode = decode
         self.resizer = resizer
         self._own_stream = torch.cuda.Stream(device) if device.type == "cuda" else None
@@ -99,9 +109,11 @@ class DeviceImages:
             head = None if content is None else look(content)
             if head is None or head.width * head.height > most or not (head.components == 3 or recipe.to_rgb):
                 continue
+            if self.samplings is not None and head.sampling not in self.samplings:
+                continue
             frame = framing.frame(head.height, head.width)
             if frame is not None and frame.taps <= TAPS_MAX and frame.size <= RESIZED_MAX:
-                yield Candidate(place, content, head.width * head.height, frame)
+                yield Candidate(place, content, head.height, head.width, frame)
 
     def _prepare(
         self,
@@ -128,11 +140,11 @@ class DeviceImages:
         """Decodes and resizes some files; returns the places of those that nvJPEG refused."""
         self._let_go(HELD_GROUPS - 1)
         with self._decoding():
-            decoded = self._decode_all([bytes_of(candidate.content) for candidate in group])
+            decoded = self._decode_all([JpegFile(bytes_of(file.content), file.height, file.width) for file in group])
         pictures = [
             Picture(found, candidate.frame, candidate.place)
             for candidate, found in zip(group, decoded)
-            if found is not None and found.shape[1] * found.shape[2] == candidate.size
+            if found is not None and found.shape == (3, candidate.height, candidate.width)
         ]
         if pictures:
             self.resizer.resize(pictures, framing, shades, batch)
@@ -151,7 +163,7 @@ class DeviceImages:
             yield
         torch.cuda.current_stream(self.device).wait_stream(self._own_stream)
 
-    def _decode_all(self, files: list[Any]) -> list[Any]:
+    def _decode_all(self, files: list[JpegFile]) -> list[Any]:
         """One picture or None per file; a list with a bad one is halved until that one is alone."""
         try:
             return self.decode(files)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import logging
+import math
+from collections.abc import Callable
 from typing import Any
 
+from jitney.gpu.nvjpeg import JpegFile, Nvjpeg
 from ts.torch_handler.device_images import Decode, DeviceImages, bytes_of
 from ts.torch_handler.framing import Framing
 from ts.torch_handler.images import Image, pixels, torch, transforms
@@ -17,7 +20,9 @@ logger = logging.getLogger(__name__)
 
 TORCHVISION_MIN = (0, 19)
 """The first that takes a list of files."""
-SOME_COLOUR = (200, 100, 50)
+SAMPLINGS = {(1, 1): "4:4:4", (2, 1): "4:2:2", (2, 2): "4:2:0"}
+FAITHFUL_LEVELS = 2.5
+"""Another rounding of the cosine transform is 1 to 2 levels away on average, colours without interpolation 5 to 10."""
 
 
 def device_images(device: Any, settings: HandlerSettings) -> DeviceImages | None:
@@ -28,31 +33,62 @@ def device_images(device: Any, settings: HandlerSettings) -> DeviceImages | None
         if settings.decode == "gpu":
             logger.warning("jitney.decode is gpu, but the model runs on %s: images are decoded by Pillow", device)
         return None
-    try:
-        decode = nvjpeg(device)
-    except Exception as error:
-        logger.warning("Images are decoded by Pillow, as nvJPEG does not run on %s: %s", device, error)
+    decode = decoder_for(device)
+    faithful = {sampling for sampling, name in SAMPLINGS.items() if decode and is_faithful(decode, device, name)}
+    if decode is None or not faithful:
+        logger.warning("Images are decoded by Pillow, as nvJPEG does not run on %s", device)
         return None
-    return DeviceImages(device, decode, resizer_for(device))
+    if len(faithful) < len(SAMPLINGS) and settings.decode == "auto":
+        said = ", ".join(name for sampling, name in SAMPLINGS.items() if sampling not in faithful)
+        logger.warning("JPEGs of %s are decoded by Pillow: nvJPEG gives other colours (jitney.decode: gpu)", said)
+    return DeviceImages(device, decode, resizer_for(device), None if settings.decode == "gpu" else faithful)
 
 
-def nvjpeg(device: Any) -> Decode:
-    """torchvision's decoder on a CUDA device, tried out with a small file."""
+def decoder_for(device: Any) -> Decode | None:
+    """nvJPEG itself, else by way of torchvision."""
+    ways: list[Callable[[Any], Decode]] = [lambda device: Nvjpeg(device).decode, torchvision_decoder]
+    for way in ways:
+        try:
+            decode = way(device)
+            decode([trial_file("4:4:4")[0]])
+        except Exception as error:
+            logger.warning("A way to nvJPEG does not work on %s: %s", device, error)
+        else:
+            return decode
+    return None
+
+
+def torchvision_decoder(device: Any) -> Decode:
+    """torchvision's decoder on a CUDA device."""
     version = tuple(int(part) for part in need("torchvision", "an image handler").__version__.split(".")[:2])
     if version < TORCHVISION_MIN:
         raise RuntimeError(f"torchvision {version[0]}.{version[1]} decodes no lists of files, 0.19 does")
     images: Any = need("torchvision.io", "an image handler")
 
-    def decode(files: list[Any]) -> list[Any]:
-        found: list[Any] = images.decode_jpeg(files, mode=images.ImageReadMode.RGB, device=device)
+    def decode(files: list[JpegFile]) -> list[Any]:
+        contents = [file.content for file in files]
+        found: list[Any] = images.decode_jpeg(contents, mode=images.ImageReadMode.RGB, device=device)
         return found
 
-    buffer = io.BytesIO()
-    Image.new("RGB", (48, 32), SOME_COLOUR).save(buffer, "JPEG", quality=95)
-    (found,) = decode([bytes_of(bytearray(buffer.getvalue()))])
-    if found.shape != (3, 32, 48) or not near(found.float().mean((1, 2)).cpu(), torch.tensor(SOME_COLOUR)):
-        raise RuntimeError("nvJPEG decodes a plain picture to other colours")
     return decode
+
+
+def trial_file(subsampling: str) -> tuple[JpegFile, Any]:
+    """A small file of coloured blocks, and its pixels as Pillow reads them."""
+    colours = torch.randint(60, 200, (16 * 24 * 3,), generator=torch.Generator().manual_seed(14))
+    blocks = Image.frombytes("RGB", (24, 16), bytes(colours.tolist())).resize((96, 64), Image.NEAREST)
+    buffer = io.BytesIO()
+    blocks.save(buffer, "JPEG", quality=90, subsampling=subsampling)
+    file = JpegFile(bytes_of(bytearray(buffer.getvalue())), 64, 96)
+    return file, pixels(Image.open(buffer)).permute(2, 0, 1)
+
+
+def is_faithful(decode: Decode, device: Any, subsampling: str) -> bool:
+    """Whether a decoder gives Pillow's pixels for a sampling of colours, but for a level or two."""
+    file, wanted = trial_file(subsampling)
+    (found,) = decode([file])
+    far = (found.cpu().float() - wanted.float()).abs().mean().item() if found.shape == wanted.shape else math.inf
+    return far < FAITHFUL_LEVELS
 
 
 def resizer_for(device: Any) -> Resizer:
@@ -86,10 +122,6 @@ def check(resizer: Resizer, device: Any) -> None:
             pictures.append(Picture(original.permute(2, 0, 1).contiguous().to(device), frame, place))
     batch = torch.empty((len(originals), 3, 32, 24), device=device)
     resizer.resize(pictures, framing, Shades(normalize, batch.dtype, device), batch)
-    if not near(batch.cpu() * 255, torch.stack(wanted), 1.5):
-        raise RuntimeError("they do not give Pillow's numbers")
-
-
-def near(found: Any, wanted: Any, most: float = 8.0) -> bool:
-    """Whether two tensors are no more levels apart."""
-    return bool((found - wanted).abs().max() < most)
+    far = (batch.cpu() * 255 - torch.stack(wanted)).abs().max().item()
+    if not far < 1.5:
+        raise RuntimeError(f"they are {far:.1f} levels away from Pillow")

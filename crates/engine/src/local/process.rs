@@ -24,7 +24,7 @@ use super::{LocalModel, Signature};
 use crate::call::DecodedInput;
 use crate::outcome::{BatchOutcome, Cause, ItemOutcome, LaunchError, ModelFailure, WorkerExit};
 use crate::pending::{Payload, PendingRequest};
-use crate::pool::{BoxFuture, Launcher, Worker, WorkerGone, WorkerMessage};
+use crate::pool::{BoxFuture, Launcher, ProgressSender, Worker, WorkerGone, WorkerMessage};
 use crate::process::{OutputSink, ProcessThread, WorkerProcess};
 use crate::python::{
     ConnectionError, FrameError, FrameHeader, FrameKind, HEADER_LEN, PAYLOAD_MAX, PythonWorkers,
@@ -233,7 +233,11 @@ pub(crate) struct LocalLauncher {
 }
 
 impl Launcher for LocalLauncher {
-    fn launch(&self, worker: u32) -> BoxFuture<'static, Result<Box<dyn Worker>, LaunchError>> {
+    fn launch(
+        &self,
+        worker: u32,
+        _progress: ProgressSender,
+    ) -> BoxFuture<'static, Result<Box<dyn Worker>, LaunchError>> {
         let (processes, load) = (Arc::clone(&self.processes), Arc::clone(&self.load));
         let model = Arc::clone(&self.model);
         Box::pin(async move {

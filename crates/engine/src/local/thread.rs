@@ -13,7 +13,7 @@ use super::{Batches, LocalSession, ThreadBatch};
 use crate::call::DecodedInput;
 use crate::outcome::{BatchOutcome, Cause, LaunchError, ModelFailure, WorkerExit};
 use crate::pending::{Payload, PendingRequest};
-use crate::pool::{BoxFuture, Launcher, Worker, WorkerGone, WorkerMessage};
+use crate::pool::{BoxFuture, Launcher, ProgressSender, Worker, WorkerGone, WorkerMessage};
 
 /// Starts threads of one model. They share its weights, so a further one costs only its thread.
 pub(crate) struct ThreadLauncher {
@@ -27,7 +27,11 @@ pub(crate) struct ThreadLauncher {
 }
 
 impl Launcher for ThreadLauncher {
-    fn launch(&self, worker: u32) -> BoxFuture<'static, Result<Box<dyn Worker>, LaunchError>> {
+    fn launch(
+        &self,
+        worker: u32,
+        _progress: ProgressSender,
+    ) -> BoxFuture<'static, Result<Box<dyn Worker>, LaunchError>> {
         let (session, name, version) =
             (Arc::clone(&self.session), self.name.clone(), self.version.clone());
         let thread = format!("{}-{name}-{worker}", self.runtime);
@@ -170,7 +174,9 @@ mod tests {
     async fn next(worker: &mut dyn Worker) -> Result<BatchOutcome, WorkerGone> {
         match poll_fn(|context| worker.poll_message(context)).await? {
             WorkerMessage::Finished { outcome, .. } => Ok(outcome),
-            WorkerMessage::Pieces { .. } => panic!("a thread does not stream"),
+            other @ (WorkerMessage::Pieces { .. } | WorkerMessage::Times { .. }) => {
+                panic!("a thread only answers: {other:?}")
+            }
         }
     }
 
@@ -239,7 +245,8 @@ mod tests {
             name,
             version,
         };
-        let (first, second) = tokio::join!(launcher.launch(0), launcher.launch(1));
+        let launch = |worker| launcher.launch(worker, ProgressSender::channel().0);
+        let (first, second) = tokio::join!(launch(0), launch(1));
         for worker in [first, second] {
             let mut worker = worker.expect("a thread");
             worker.send_batch(1, &[]).await.expect("alive");

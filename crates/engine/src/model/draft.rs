@@ -11,6 +11,7 @@ use jitney_batcher::{Actions, Batcher};
 use tokio::sync::mpsc;
 
 use super::Model;
+use super::allowed_sizes::AllowedSizes;
 use super::clock::ModelClock;
 use super::gate::RequestGate;
 use super::identity::ModelIdentity;
@@ -60,6 +61,7 @@ impl Draft {
         let (control, orders) = mpsc::channel(64);
         let (events, workers) = mpsc::channel(1024);
         let (published, clock) = (Arc::new(ModelState::default()), ModelClock::start());
+        published.sizes.store(Arc::new(self.settings.sizes.clone()));
         let ModelIdentity { name, version, .. } = &self.identity;
         let python = !matches!(self.intake, Intake::Local(_));
         let tag = Arc::new(ModelTag { name: name.clone(), version: version.clone(), python });
@@ -75,6 +77,7 @@ impl Draft {
             WarmUp::new(sample, cost, Arc::clone(admission))
         });
         let settings = self.settings;
+        let config = settings.batcher();
         let task = Task {
             label: format!("{name}_{version}"),
             inbox: requests,
@@ -84,11 +87,12 @@ impl Draft {
             tag: Arc::clone(&tag),
             observer: self.observer,
             clock,
-            batcher: Batcher::new(settings.batcher()),
+            batcher: Batcher::new(config.clone()),
+            sizes: AllowedSizes::new(config),
             actions: Actions::new(),
             table: RequestTable::default(),
             turns: SequenceTurns::new(&settings, clock),
-            slots: WorkerSlots::new(plan.slots),
+            slots: WorkerSlots::default(),
             startup: StartupWait::new(settings.startup_wait),
             known_failure: String::new(),
             pool: WorkerPool::new(self.launcher, plan, Arc::clone(worker_ids), events),
@@ -98,6 +102,7 @@ impl Draft {
             timer: None,
             rung: None,
             curve_published: None,
+            progress_logged: None,
         };
         let model = Arc::new(Model {
             identity: self.identity,

@@ -4,7 +4,7 @@
 use jitney_batcher::{BatchFailure, BatchId, DownReason};
 
 use crate::outcome::WorkerExit;
-use crate::pool::WorkerBatch;
+use crate::pool::{BatchOrder, WorkerBatch};
 
 /// What is to be done about an exit.
 #[derive(Debug)]
@@ -22,14 +22,20 @@ pub(super) struct ExitPlan {
 }
 
 impl ExitPlan {
-    /// `ahead`: the worker runs one batch after another, so that one of them at most was running.
+    /// Of batches that run one after another one at most was running. One that overlaps its batches answers
+    /// them in order, so only the first one can have taken too long; but an exit may come from any.
     pub(super) fn new(
         exit: WorkerExit,
         batches: Vec<WorkerBatch>,
         blamed: Option<BatchId>,
-        ahead: bool,
+        order: BatchOrder,
     ) -> Self {
         let several = batches.len() > 1;
+        let known = match order {
+            BatchOrder::Sequential => true,
+            BatchOrder::Overlapping => blamed.is_some(),
+            BatchOrder::Concurrent => false,
+        };
         // A request that ran out of memory alone would do so on every other worker.
         let hungry = match (exit, &batches[..]) {
             (WorkerExit::OutOfMemory { .. }, [batch]) => {
@@ -46,17 +52,17 @@ impl ExitPlan {
             | WorkerExit::OutOfMemory { .. }
             | WorkerExit::BrokeProtocol => (BatchFailure::Crashed, DownReason::Crashed),
         };
-        let is_innocent = |batch: &WorkerBatch| ahead && blamed != Some(batch.id);
+        let is_innocent = |batch: &WorkerBatch| known && blamed != Some(batch.id);
         let (innocent, failed): (Vec<_>, Vec<_>) = batches.into_iter().partition(is_innocent);
-        let blamed = hungry.or(blamed.filter(|_| ahead || several));
+        let blamed = hungry.or(blamed.filter(|_| known || several));
         // Where one batch is blamed, or none was running, the worker's other batches just wait again.
-        let down = if blamed.is_some() || (ahead && failed.is_empty()) {
+        let down = if blamed.is_some() || (known && failed.is_empty()) {
             DownReason::Removed
         } else {
             down
         };
         let blamed = blamed.map(|batch| (batch, kind));
-        Self { innocent, failed, blamed, down, doubtful: several && !ahead }
+        Self { innocent, failed, blamed, down, doubtful: several && !known }
     }
 }
 
@@ -64,11 +70,11 @@ impl ExitPlan {
 mod tests {
     use super::*;
 
-    fn plan(batches: &[u64], blamed: Option<u64>, ahead: bool) -> ExitPlan {
+    fn plan(batches: &[u64], blamed: Option<u64>, order: BatchOrder) -> ExitPlan {
         let batches =
             batches.iter().map(|id| WorkerBatch::full(BatchId(*id), Vec::new(), 1)).collect();
         let exit = WorkerExit::TimedOut { limit: std::time::Duration::from_secs(1) };
-        ExitPlan::new(exit, batches, blamed.map(BatchId), ahead)
+        ExitPlan::new(exit, batches, blamed.map(BatchId), order)
     }
 
     fn ids(batches: &[WorkerBatch]) -> Vec<u64> {
@@ -77,23 +83,27 @@ mod tests {
 
     #[test]
     fn the_only_batch_fails_with_its_worker() {
-        let plan = plan(&[1], Some(1), false);
+        let plan = plan(&[1], Some(1), BatchOrder::Concurrent);
         assert_eq!((ids(&plan.failed), plan.blamed), (vec![1], None));
         assert_eq!((plan.down, plan.doubtful), (DownReason::TimedOut, false));
     }
 
     #[test]
     fn a_batch_that_had_not_begun_is_innocent() {
-        let plan = plan(&[1, 2], Some(1), true);
-        assert_eq!((ids(&plan.failed), ids(&plan.innocent)), (vec![1], vec![2]));
-        assert_eq!(plan.blamed, Some((BatchId(1), BatchFailure::TimedOut)));
-        assert_eq!((plan.down, plan.doubtful), (DownReason::Removed, false));
+        for order in [BatchOrder::Sequential, BatchOrder::Overlapping] {
+            let plan = plan(&[1, 2], Some(1), order);
+            assert_eq!((ids(&plan.failed), ids(&plan.innocent)), (vec![1], vec![2]));
+            assert_eq!(plan.blamed, Some((BatchId(1), BatchFailure::TimedOut)));
+            assert_eq!((plan.down, plan.doubtful), (DownReason::Removed, false));
+        }
     }
 
     #[test]
     fn of_batches_side_by_side_any_may_be_to_blame() {
-        let plan = plan(&[1, 2], None, false);
-        assert_eq!((ids(&plan.failed), plan.blamed), (vec![1, 2], None));
-        assert_eq!((plan.down, plan.doubtful), (DownReason::TimedOut, true));
+        for order in [BatchOrder::Concurrent, BatchOrder::Overlapping] {
+            let plan = plan(&[1, 2], None, order);
+            assert_eq!((ids(&plan.failed), plan.blamed), (vec![1, 2], None));
+            assert_eq!((plan.down, plan.doubtful), (DownReason::TimedOut, true));
+        }
     }
 }

@@ -7,6 +7,7 @@
 //! [`slots`] (what a worker may hold), [`warm_up`], [`exits`] and [`closing`].
 
 mod alarm;
+mod allowed_sizes;
 mod clock;
 mod closing;
 pub(crate) mod draft;
@@ -209,6 +210,11 @@ impl Model {
     /// The learned service times, at most a second old while batches run.
     pub fn curve(&self) -> Arc<Vec<CurvePoint>> {
         self.gate.published.curve.load_full()
+    }
+
+    /// The batch sizes at which it runs, as its operator or its workers say; empty for any.
+    pub fn allowed_sizes(&self) -> Arc<Vec<u32>> {
+        self.gate.published.sizes.load_full()
     }
 
     /// Admits one request at once, and answers it. Dropping the future means that the client went away.

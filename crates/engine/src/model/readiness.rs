@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::outcome::LoadFailure;
+use crate::pool::LoadProgress;
 
 /// Whether a model version can serve now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub enum Readiness {
     Loading {
         /// Workers that are wanted.
         wanted: u32,
+        /// How far one of them is, if it says so.
+        progress: Option<LoadProgress>,
     },
     /// No worker could load it.
     Failed(Arc<LoadFailure>),
@@ -38,7 +41,12 @@ impl fmt::Display for Readiness {
         match self {
             Self::Ready => out.write_str("ready"),
             Self::Unstaffed => out.write_str("0 workers, as asked for"),
-            Self::Loading { wanted } => write!(out, "loading (0 of {wanted} workers ready)"),
+            Self::Loading { wanted, progress: None } => {
+                write!(out, "loading (0 of {wanted} workers ready)")
+            }
+            Self::Loading { wanted, progress: Some(step) } => {
+                write!(out, "loading (0 of {wanted} workers ready; {step})")
+            }
             Self::Failed(failure) => write!(out, "{failure}"),
         }
     }

@@ -19,7 +19,7 @@ use super::statistics::{BatchMeter, BatchTotals};
 use crate::error::CallError;
 use crate::histogram::{AtomicHistogram, Distribution, FILL_PERMILLE, RATIO_PERMILLE, TIME_US};
 use crate::outcome::LoadFailure;
-use crate::pool::WorkerView;
+use crate::pool::{BatchTimes, LoadProgress, WorkerView};
 
 /// Running totals of one model version.
 #[derive(Clone, Debug, Default)]
@@ -83,6 +83,8 @@ pub(crate) struct ModelState {
     pub(crate) poison: PoisonList,
     /// The learned service times, as of the last time the task had a moment.
     pub(crate) curve: ArcSwap<Vec<CurvePoint>>,
+    /// Batch sizes at which the model runs, as its workers or its operator say; empty for any.
+    pub(crate) sizes: ArcSwap<Vec<u32>>,
 }
 
 impl ModelState {
@@ -114,8 +116,13 @@ impl ModelState {
         match self.failure.load_full() {
             Some(failure) => Readiness::Failed(failure),
             None if wanted == 0 => Readiness::Unstaffed,
-            None => Readiness::Loading { wanted },
+            None => Readiness::Loading { wanted, progress: self.progress() },
         }
+    }
+
+    /// How far the first worker is that says so.
+    fn progress(&self) -> Option<LoadProgress> {
+        self.workers.load().iter().find_map(|worker| worker.progress.clone())
     }
 
     pub(crate) fn publish_workers(&self, workers: Vec<WorkerView>) {
@@ -164,6 +171,10 @@ pub struct Measures {
     pub queue_us: Distribution,
     /// Microseconds that answered batches ran.
     pub compute_us: Distribution,
+    /// Microseconds that batches took to be prepared, as workers measured it.
+    pub prepare_us: Distribution,
+    /// Microseconds that batches were in the model, as workers measured it.
+    pub model_us: Distribution,
     /// Microseconds from admission to answer.
     pub latency_us: Distribution,
     /// All batches together.
@@ -208,6 +219,8 @@ impl Traffic {
 pub(crate) struct Meters {
     pub(crate) queue_us: AtomicHistogram,
     pub(crate) compute_us: AtomicHistogram,
+    prepare_us: AtomicHistogram,
+    model_us: AtomicHistogram,
     pub(crate) latency_us: AtomicHistogram,
     pub(crate) batches: BatchMeter,
     fill_permille: AtomicHistogram,
@@ -222,6 +235,8 @@ impl Default for Meters {
         Self {
             queue_us: AtomicHistogram::new(TIME_US),
             compute_us: AtomicHistogram::new(TIME_US),
+            prepare_us: AtomicHistogram::new(TIME_US),
+            model_us: AtomicHistogram::new(TIME_US),
             latency_us: AtomicHistogram::new(TIME_US),
             batches: BatchMeter::default(),
             fill_permille: AtomicHistogram::new(FILL_PERMILLE),
@@ -245,6 +260,16 @@ impl Meters {
         let compute_us = compute.as_micros() as u64;
         self.compute_us.record(compute_us);
         self.compute_last_us.store(compute_us + 1, Relaxed);
+    }
+
+    /// A worker measured an answered batch.
+    pub(super) fn timed(&self, times: &BatchTimes) {
+        for (histogram, time) in [(&self.prepare_us, times.prepare), (&self.model_us, times.model)]
+        {
+            if let Some(time) = time {
+                histogram.record(time.as_micros() as u64);
+            }
+        }
     }
 
     /// A batch took so long; it was expected to take `predicted`.
@@ -272,6 +297,8 @@ impl Meters {
         Measures {
             queue_us: self.queue_us.read(),
             compute_us: self.compute_us.read(),
+            prepare_us: self.prepare_us.read(),
+            model_us: self.model_us.read(),
             latency_us: self.latency_us.read(),
             batches: batches.total(),
             batch_items: batches.batch_items(),

@@ -13,12 +13,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use jitney_batcher::{
-    Action, Actions, Batcher, Dispatch, Event, Policy, Rejection, Request, RequestId,
+    Action, Actions, Batcher, Config, Dispatch, Event, Policy, Rejection, Request, RequestId,
 };
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::alarm::Alarm;
+use super::allowed_sizes::AllowedSizes;
 use super::clock::ModelClock;
 use super::closing::Closing;
 use super::intake::ALONE;
@@ -26,7 +27,7 @@ use super::messages::{ControlMessage, RequestMessage};
 use super::overload::OverloadNotice;
 use super::report::BatcherReport;
 use super::scatter;
-use super::slots::{SlotChange, WorkerSlots, worker_of};
+use super::slots::{SlotChange, WorkerSlots};
 use super::startup::StartupWait;
 use super::state::{ModelState, add};
 use super::table::{RequestTable, TableEntry, TurnRef};
@@ -55,6 +56,7 @@ pub(crate) struct Task {
     pub(super) observer: Arc<dyn Observer>,
     pub(super) clock: ModelClock,
     pub(super) batcher: Batcher,
+    pub(super) sizes: AllowedSizes,
     pub(super) actions: Actions,
     pub(super) table: RequestTable,
     pub(super) turns: SequenceTurns,
@@ -73,6 +75,8 @@ pub(crate) struct Task {
     pub(super) rung: Option<Instant>,
     /// When the learned curve was last published.
     pub(super) curve_published: Option<Instant>,
+    /// When the progress of a worker that loads was last logged.
+    pub(super) progress_logged: Option<Instant>,
 }
 
 impl Task {
@@ -262,13 +266,13 @@ impl Task {
                 self.pool_changed();
             }
             ControlMessage::Reconfigure { settings, reply } => {
-                let config = settings.batcher();
+                let config = self.sizes.configure(settings.batcher());
                 let before = std::mem::discriminant(&self.batcher.config().policy);
                 let other_policy = before != std::mem::discriminant(&config.policy);
                 let single = self.slots.single;
                 // A second slot belongs to one policy only: others would fill it at once.
                 self.set_single(single || other_policy);
-                self.step(Event::Configure(config));
+                self.configure(config);
                 self.set_single(single);
                 // A caller that does not wait any more is fine, here and below.
                 let _ = reply.send(());
@@ -281,6 +285,12 @@ impl Task {
                 self.pool_changed();
             }
         }
+    }
+
+    /// Changes how requests are batched.
+    fn configure(&mut self, config: Config) {
+        self.step(Event::Configure(config));
+        self.published.sizes.store(Arc::new(self.batcher.config().sizes.clone()));
     }
 
     /// Whether the model is closed and nothing is left to do; takes the next step towards that.
@@ -358,7 +368,7 @@ impl Task {
             handoff: Some(self.rung.map_or(Duration::ZERO, |rung| dispatched - rung)),
             padding: dispatch.padding,
         };
-        if let Err(batch) = self.pool.hand(worker_of(dispatch.worker), batch) {
+        if let Err(batch) = self.pool.hand(dispatch.worker.0, batch) {
             // The worker has just exited and its supervisor's event is on the way; the batcher is
             // told then and finds the requests in the table.
             self.table.put_back(batch, Some(&UNEXPLAINED_EXIT));

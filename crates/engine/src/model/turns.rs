@@ -6,11 +6,11 @@
 
 use std::sync::Arc;
 
+use jitney_batcher::WorkerId;
 use tokio::time::Instant;
 
 use super::clock::ModelClock;
 use super::sequence::{SequenceName, Sequences, Turn};
-use super::slots::{slot, worker_of};
 use super::table::TurnRef;
 use crate::call::{Input, SequenceHeaders, SequenceRef};
 use crate::error::CallError;
@@ -67,7 +67,7 @@ impl SequenceTurns {
         {
             sequence.starts = true;
         }
-        what.facts.worker = Some(slot(worker, 0));
+        what.facts.worker = Some(WorkerId(worker));
         Some((what, TurnRef { sequence, number }))
     }
 
@@ -81,8 +81,8 @@ impl SequenceTurns {
     /// Its worker has gone before it could be sent: it waits again, for another one.
     pub(super) fn put_back(&mut self, request: PendingRequest, turn: TurnRef) {
         let (TurnRef { sequence, number }, deadline) = (turn, self.deadline(&request));
-        if let (Some(sequences), Some(slot)) = (&mut self.sequences, request.facts.worker) {
-            let worker = worker_of(slot);
+        if let (Some(sequences), Some(worker)) = (&mut self.sequences, request.facts.worker) {
+            let WorkerId(worker) = worker;
             let turn = Turn { sequence, number, worker, anew: false, deadline, what: request };
             sequences.put_back(Instant::now(), turn);
         }
@@ -214,7 +214,7 @@ mod tests {
             assert!(turns.join(request(Some("a"))).is_ok());
         }
         let (first, turn) = turns.next().expect("a turn");
-        assert_eq!(first.facts.worker.map(worker_of), Some(7));
+        assert_eq!(first.facts.worker, Some(WorkerId(7)));
         assert!(turns.next().is_none() && turns.waiting() == 1);
         turns.answered(Some(turn));
         assert!(turns.next().is_some() && turns.waiting() == 0);
@@ -239,7 +239,7 @@ mod tests {
         assert!(turns.next().is_none(), "its worker is gone");
         turns.worker_up(2);
         let (request, _) = turns.next().expect("a turn");
-        assert_eq!(request.facts.worker.map(worker_of), Some(2));
+        assert_eq!(request.facts.worker, Some(WorkerId(2)));
         assert!(sequence(&request).starts);
     }
 

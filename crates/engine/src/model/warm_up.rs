@@ -1,9 +1,10 @@
-//! The warm-up of a new worker: it runs batches of 1, 2, 4 ... items before it serves, so that every
-//! size is warm and the adaptive policy knows the curve when the first user comes.
+//! The warm-up of a new worker: before it serves it runs batches of the sizes at which the model may run,
+//! or of 1, 2, 4 ... items where any size may come, so that every size is warm and the adaptive policy
+//! knows the curve when the first user comes. A worker that has measured itself needs none.
 //!
 //! Its batches bypass the batcher, which is only told how long they took; no user, counter or metric
-//! ever sees them. It is bounded in time and by the limits of a batch, and a sample that does harm is
-//! not tried again. Where items differ in cost and the cost of the sample is unknown, sizes are made
+//! ever sees them. It is bounded by the limits of a batch and, where any size may come, in time; a sample
+//! that does harm is not tried again. Where items differ in cost and the cost of the sample is unknown, sizes are made
 //! warm and nothing is learned.
 //!
 //! The sample is a file that the model brings, or what a local model makes up. Requests of users are
@@ -21,13 +22,14 @@ use crate::admission::Admission;
 use crate::call::{CallRoute, HeaderBlock, Input, Parameter};
 use crate::local::Decoded;
 use crate::pending::{Payload, PendingRequest, SharedId};
-use crate::pool::WorkerBatch;
+use crate::pool::{BatchRun, LoadProgress, WorkerBatch};
 use crate::reply::Reply;
 
 /// Marks the batches of warm-ups; the batcher counts up from 1 and never gets here.
 const WARM_UP: u64 = 1 << 63;
 
-/// No batch is begun that would probably end later than this after the worker's first.
+/// No batch is begun that would probably end later than this after the worker's first, unless it is of a
+/// size that must be warm.
 const TIME_MAX: Duration = Duration::from_secs(2);
 
 /// What warm-ups need, and how far they are.
@@ -45,8 +47,12 @@ pub(crate) struct WarmUp {
 struct WarmUpRun {
     worker: u32,
     began: Instant,
-    /// Items of the batch that runs.
-    size: u32,
+    /// The sizes that are run, in items.
+    sizes: Vec<u32>,
+    /// Which of them runs.
+    at: usize,
+    /// Whether all of them are run, however long it takes.
+    exact: bool,
     /// Whether it is the very first, which is slower than any other and teaches nothing.
     first: bool,
 }
@@ -64,39 +70,57 @@ impl WarmUp {
 
     /// The first batch for a worker that has just loaded; none if it should serve at once.
     pub(super) fn begin(&mut self, worker: u32, config: &Config) -> Option<WorkerBatch> {
-        if worker <= self.newest || self.most(config) == 0 {
+        let most = self.most(config);
+        if worker <= self.newest || most == 0 {
             return None;
         }
         self.newest = worker;
-        self.runs.push(WarmUpRun { worker, began: Instant::now(), size: 1, first: true });
-        self.batch(worker, 1)
+        let exact = !config.sizes.is_empty();
+        let sizes: Vec<u32> = match exact {
+            true => config.sizes.iter().copied().filter(|size| *size <= most).collect(),
+            false => doubling(most),
+        };
+        let first = *sizes.first()?;
+        let began = Instant::now();
+        self.runs.push(WarmUpRun { worker, began, sizes, at: 0, exact, first: true });
+        self.batch(worker, first)
     }
 
     /// A batch is over: what the batcher learns from it, and the next batch if there is one.
     pub(super) fn next(
         &mut self,
         worker: u32,
-        exec: Duration,
+        took: BatchRun,
         config: &Config,
     ) -> (Option<Event>, Option<WorkerBatch>) {
         let most = self.most(config);
         let Some(run) = self.runs.iter_mut().find(|run| run.worker == worker) else {
             return (None, None);
         };
-        let items = run.size;
-        let enough = run.began.elapsed() + 2 * exec > TIME_MAX;
+        let Some(items) = run.sizes.get(run.at).copied() else { return (None, None) };
+        let enough = !run.exact && run.began.elapsed() + 2 * took.compute > TIME_MAX;
         if std::mem::take(&mut run.first) {
             let again = (!enough).then_some(items);
             return (None, again.and_then(|size| self.batch(worker, size)));
         }
-        run.size = items.saturating_mul(2).min(most);
-        let next = (items < most && !enough).then_some(run.size);
-        let (group, exec) = (self.sample.group, exec.as_nanos() as u64);
+        run.at += 1;
+        // The limits of a batch may have changed meanwhile.
+        let next = run.sizes.get(run.at).copied().filter(|size| !enough && *size <= most);
+        let nanos = |time: Duration| time.as_nanos() as u64;
+        let (group, exec, prepare) = (self.sample.group, nanos(took.exec), took.prepare.map(nanos));
         let learned = self.cost.map(|cost| {
             let cost = cost.saturating_mul(items.into());
-            Event::Measured { group, items, cost, exec, prepare: None }
+            Event::Measured { group, items, cost, exec, prepare }
         });
         (learned, next.and_then(|size| self.batch(worker, size)))
+    }
+
+    /// How far a worker is that must run all of its sizes.
+    pub(super) fn progress(&self, worker: u32) -> Option<LoadProgress> {
+        let run = self.runs.iter().find(|run| run.worker == worker && run.exact)?;
+        let size = run.sizes.get(run.at.checked_sub(1)?)?;
+        let what = format!("ran batch size {size}");
+        Some(LoadProgress { done: run.at as u32, of: run.sizes.len() as u32, what })
     }
 
     /// Ends a worker's warm-up; false if it had none.
@@ -128,6 +152,12 @@ impl WarmUp {
         let requests = (0..size).map(request).collect::<Option<_>>()?;
         Some(WorkerBatch::full(BatchId(WARM_UP | u64::from(worker)), requests, size))
     }
+}
+
+/// 1, 2, 4 and so on, up to the largest batch and with it.
+fn doubling(most: u32) -> Vec<u32> {
+    let sizes = std::iter::successors(Some(1_u32), |size| size.checked_mul(2));
+    sizes.take_while(|size| *size < most).chain([most]).collect()
 }
 
 /// The name of the file, in front of its extension.
@@ -220,7 +250,8 @@ mod tests {
         while let Some(running) = batch.take() {
             assert_eq!(WarmUp::worker_of(&running), Some(9));
             sizes.push(running.requests.len());
-            let (event, next) = warm_up.next(9, Duration::from_millis(1), &config);
+            let (event, next) = warm_up.next(9, run(1), &config);
+            assert_eq!(warm_up.progress(9), None, "any size may come");
             learned += usize::from(event.is_some());
             batch = next;
         }
@@ -230,6 +261,29 @@ mod tests {
             warm_up.begin(9, &config).is_none(),
             "a worker that is started again serves at once"
         );
+    }
+
+    fn run(millis: u64) -> BatchRun {
+        let time = Duration::from_millis(millis);
+        BatchRun { compute: time, exec: time, ..BatchRun::default() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn exactly_the_allowed_sizes_are_run_however_long_that_takes() {
+        let config = Config { sizes: vec![2, 3, 16], ..config(16, u64::MAX) };
+        let mut warm_up = warm_up(Some(1));
+        let mut batch = warm_up.begin(9, &config);
+        let (mut sizes, mut steps) = (Vec::new(), Vec::new());
+        while let Some(running) = batch.take() {
+            sizes.push(running.requests.len());
+            tokio::time::advance(Duration::from_secs(30)).await;
+            batch = warm_up.next(9, run(30_000), &config).1;
+            steps.extend(warm_up.progress(9).map(|step| step.to_string()));
+        }
+        assert_eq!(sizes, [2, 2, 3, 16]);
+        let told =
+            ["ran batch size 2, 1 of 3", "ran batch size 3, 2 of 3", "ran batch size 16, 3 of 3"];
+        assert_eq!(steps, told);
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,6 +8,7 @@ use std::time::Duration;
 use jitney_batcher::{BatchId, DispatchReason, Padding};
 use tokio::time::Instant;
 
+use super::worker::BatchTimes;
 use crate::admission::Permit;
 use crate::outcome::Output;
 use crate::pending::PendingRequest;
@@ -26,8 +27,9 @@ pub(crate) struct WorkerBatch {
     pub(crate) dispatched: Instant,
     /// How long it was expected to run, if that was known.
     pub(crate) predicted: Option<Duration>,
-    /// How late it was dispatched because the alarm rang late; once it is within its worker's reach,
-    /// how long that took from when it should have been dispatched. None where it is not measured.
+    /// How late it was dispatched because the alarm rang late; once it is within its worker's reach (of one
+    /// that overlaps its batches: once it is about to be written), how long that took from when it should
+    /// have been dispatched. None where it is not measured.
     pub(crate) handoff: Option<Duration>,
     /// What it costs as it came and as it is run, for a model that pads.
     pub(crate) padding: Option<Padding>,
@@ -87,27 +89,64 @@ impl WorkerBatch {
     }
 }
 
+/// How a worker goes about the batches that it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BatchOrder {
+    /// One after another: only the first one runs.
+    Sequential,
+    /// It prepares the next ones while the first one is in the model, and answers them in order.
+    Overlapping,
+    /// Side by side.
+    Concurrent,
+}
+
+/// How long a batch took that is over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BatchRun {
+    /// How long it was with the worker, apart from waiting for its turn where it only waited.
+    pub(crate) compute: Duration,
+    /// How long it kept the worker from the next one: of a worker that overlaps its batches, how long it was
+    /// in the model.
+    pub(crate) exec: Duration,
+    /// How long it took to be prepared while another one could run.
+    pub(crate) prepare: Option<Duration>,
+    /// What the worker measured.
+    pub(crate) times: BatchTimes,
+}
+
 #[derive(Debug)]
 struct SentBatch {
     batch: WorkerBatch,
     given: Instant,
+    /// Since when it could run: it was given, and the one before it was over.
+    began: Instant,
     /// The last time the worker said something about it: its time to answer starts anew then.
     last_message: Instant,
     /// The worker was told that no caller waits for it.
     cancelled: bool,
+    times: BatchTimes,
+}
+
+impl SentBatch {
+    /// How long it was with the worker until now.
+    fn compute(&self, order: BatchOrder, now: Instant) -> Duration {
+        match order {
+            BatchOrder::Sequential => now.duration_since(self.began),
+            BatchOrder::Overlapping | BatchOrder::Concurrent => now.duration_since(self.given),
+        }
+    }
 }
 
 /// All batches of one worker, in the order in which it was given them.
 #[derive(Debug)]
 pub(crate) struct SentBatches {
     batches: Vec<SentBatch>,
-    /// Whether it runs them one after another: only the first one's time runs.
-    queued: bool,
+    order: BatchOrder,
 }
 
 impl SentBatches {
-    pub(crate) fn new(queued: bool) -> Self {
-        Self { batches: Vec::new(), queued }
+    pub(crate) fn new(order: BatchOrder) -> Self {
+        Self { batches: Vec::new(), order }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -121,17 +160,36 @@ impl SentBatches {
     /// A batch is about to be given to the worker; returns it for that.
     pub(crate) fn add(&mut self, mut batch: WorkerBatch) -> &WorkerBatch {
         let now = Instant::now();
-        batch.handoff = batch.handoff.filter(|_| self.queued);
-        self.batches.push(SentBatch { batch, given: now, last_message: now, cancelled: false });
+        batch.handoff = match self.order {
+            BatchOrder::Sequential => batch.handoff,
+            // From here on the worker measures.
+            BatchOrder::Overlapping => batch.handoff.map(|late| late + (now - batch.dispatched)),
+            BatchOrder::Concurrent => None,
+        };
+        self.batches.push(SentBatch {
+            batch,
+            given: now,
+            began: now,
+            last_message: now,
+            cancelled: false,
+            times: BatchTimes::default(),
+        });
         &self.batches[self.batches.len() - 1].batch
     }
 
     /// The batch that was added last is within the worker's reach.
     pub(crate) fn handed(&mut self) {
-        if let Some(it) = self.batches.last_mut().filter(|_| self.queued) {
+        let sequential = self.order == BatchOrder::Sequential;
+        if let Some(it) = self.batches.last_mut().filter(|_| sequential) {
             let took = it.batch.dispatched.elapsed();
             it.batch.handoff = it.batch.handoff.map(|late| late + took);
         }
+    }
+
+    /// The worker says how long a batch took; false if it was never given it.
+    pub(crate) fn times(&mut self, id: u64, times: BatchTimes) -> bool {
+        let found = self.batches.iter_mut().find(|it| it.batch.id.0 == id);
+        found.map(|it| it.times = times).is_some()
     }
 
     /// Sends pieces to their callers; false if the worker was never given such a request.
@@ -140,7 +198,7 @@ impl SentBatches {
             return false;
         };
         it.last_message = Instant::now();
-        let compute = it.last_message.duration_since(it.given);
+        let compute = it.compute(self.order, it.last_message);
         pieces.into_iter().all(|(position, output)| it.batch.piece(position, output, compute))
     }
 
@@ -154,26 +212,39 @@ impl SentBatches {
     }
 
     /// Takes a finished batch out, with the time it took; none if the worker was never given it.
-    pub(crate) fn finish(&mut self, id: u64) -> Option<(WorkerBatch, Duration)> {
+    pub(crate) fn finish(&mut self, id: u64) -> Option<(WorkerBatch, BatchRun)> {
         let at = self.batches.iter().position(|it| it.batch.id.0 == id)?;
         let it = self.batches.remove(at);
         let now = Instant::now();
-        if let Some(next) = self.batches.first_mut().filter(|_| self.queued) {
-            // It begins only now, whenever it was given.
-            (next.given, next.last_message) = (now, now);
+        let in_turn = at == 0 && self.order != BatchOrder::Concurrent;
+        if let Some(next) = self.batches.first_mut().filter(|_| in_turn) {
+            // It could run only now, whenever it was given.
+            (next.began, next.last_message) = (now, now);
         }
-        Some((it.batch, now.duration_since(it.given)))
+        let overlaps = self.order == BatchOrder::Overlapping;
+        let model = it.times.model.filter(|_| overlaps);
+        let run = BatchRun {
+            compute: it.compute(self.order, now),
+            exec: model.unwrap_or_else(|| now.duration_since(it.began)),
+            prepare: it.times.prepare.filter(|_| overlaps),
+            times: it.times,
+        };
+        Some((it.batch, run))
     }
 
-    /// The batch that the worker is at, where that is known.
+    /// The batch that the worker is at, where that is known: one that overlaps its batches may be at any.
     pub(crate) fn current(&self) -> Option<BatchId> {
-        self.batches.first().filter(|_| self.queued).map(|it| it.batch.id)
+        let sequential = self.order == BatchOrder::Sequential;
+        self.batches.first().filter(|_| sequential).map(|it| it.batch.id)
     }
 
-    /// The batch that has waited longest for a message, and when that was; of batches that run one
-    /// after another the first.
+    /// The batch that has waited longest for a message, and when that was; of batches that are answered
+    /// in order the first.
     pub(crate) fn quietest(&self) -> Option<(BatchId, Instant)> {
-        let running = if self.queued { 1 } else { self.batches.len() };
+        let running = match self.order {
+            BatchOrder::Sequential | BatchOrder::Overlapping => 1,
+            BatchOrder::Concurrent => self.batches.len(),
+        };
         let quiet = self.batches.iter().take(running).min_by_key(|it| it.last_message)?;
         Some((quiet.batch.id, quiet.last_message))
     }
@@ -190,13 +261,55 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_batch_that_waits_behind_a_stream_is_not_overdue() {
-        for (queued, quietest) in [(true, 1), (false, 2)] {
-            let mut running = SentBatches::new(queued);
+        use BatchOrder::{Concurrent, Overlapping, Sequential};
+        for (order, quietest) in [(Sequential, 1), (Overlapping, 1), (Concurrent, 2)] {
+            let mut running = SentBatches::new(order);
             running.add(WorkerBatch::full(BatchId(1), Vec::new(), 1));
             running.add(WorkerBatch::full(BatchId(2), Vec::new(), 1));
             tokio::time::advance(Duration::from_secs(1)).await;
             assert!(running.pieces(1, Vec::new()));
             assert_eq!(running.quietest().map(|it| it.0), Some(BatchId(quietest)));
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_worker_measures_counts_where_batches_overlap() {
+        let ms = Duration::from_millis;
+        for (order, first, [compute, exec]) in [
+            (BatchOrder::Sequential, [30, 30], [20, 20]),
+            (BatchOrder::Overlapping, [30, 12], [50, 20]),
+            (BatchOrder::Concurrent, [30, 30], [50, 50]),
+        ] {
+            let mut running = SentBatches::new(order);
+            let begun = |id| WorkerBatch {
+                handoff: Some(ms(1)),
+                ..WorkerBatch::full(BatchId(id), Vec::new(), 1)
+            };
+            running.add(begun(1));
+            running.add(begun(2));
+            tokio::time::advance(ms(30)).await;
+            let times = BatchTimes { prepare: Some(ms(7)), model: Some(ms(12)), gpu_memory: None };
+            assert!(running.times(1, times) && !running.times(9, times));
+            let (batch, run) = running.finish(1).expect("the first");
+            assert_eq!([run.compute, run.exec], first.map(ms), "{order:?}");
+            let overlaps = order == BatchOrder::Overlapping;
+            assert_eq!((run.prepare, run.times), (overlaps.then_some(ms(7)), times));
+            assert_eq!(batch.handoff, (order != BatchOrder::Concurrent).then_some(ms(1)));
+            tokio::time::advance(ms(20)).await;
+            let (_, run) = running.finish(2).expect("the second");
+            assert_eq!([run.compute, run.exec], [compute, exec].map(ms), "{order:?}");
+            assert_eq!(run.times, BatchTimes::default());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_batch_that_comes_back_out_of_turn_gives_the_first_no_more_time() {
+        let mut running = SentBatches::new(BatchOrder::Overlapping);
+        running.add(WorkerBatch::full(BatchId(1), Vec::new(), 1));
+        running.add(WorkerBatch::full(BatchId(2), Vec::new(), 1));
+        let begun = Instant::now();
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(running.finish(2).is_some());
+        assert_eq!(running.quietest(), Some((BatchId(1), begun)));
     }
 }

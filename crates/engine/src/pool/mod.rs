@@ -5,6 +5,7 @@
 //! exits; the pool learns of that through [`WorkerEvent`]s.
 
 mod batches;
+mod loading;
 mod recovery;
 mod supervisor;
 mod worker;
@@ -18,10 +19,12 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-pub(crate) use self::batches::WorkerBatch;
+pub(crate) use self::batches::{BatchOrder, BatchRun, WorkerBatch};
+pub use self::loading::{GraphMemory, LoadProgress, LoadReport, MeasuredRun, ProgressSender};
+pub(crate) use self::loading::{LoadedFields, micros};
 use self::supervisor::WorkerSupervisor;
 pub(crate) use self::supervisor::{WorkerCapacity, WorkerEvent, WorkerPlan};
-pub use self::worker::{BoxFuture, Launcher, Worker, WorkerGone, WorkerMessage};
+pub use self::worker::{BatchTimes, BoxFuture, Launcher, Worker, WorkerGone, WorkerMessage};
 
 use crate::error::ScaleError;
 use crate::outcome::{LaunchError, LoadFailure};
@@ -41,6 +44,12 @@ pub struct WorkerView {
     pub memory: u64,
     /// The GPU it was given, if any.
     pub gpu: Option<u32>,
+    /// How far it is with loading and warming up, if it says so.
+    pub progress: Option<LoadProgress>,
+    /// The graphs that it captured.
+    pub graphs: Option<GraphMemory>,
+    /// Bytes that it holds on its GPU, as it said last.
+    pub gpu_memory: Option<u64>,
 }
 
 struct PoolWorker {
@@ -54,6 +63,9 @@ struct PoolWorker {
     pid: Option<u32>,
     /// Since it was last started.
     capacity: WorkerCapacity,
+    progress: Option<LoadProgress>,
+    graphs: Option<GraphMemory>,
+    gpu_memory: Option<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -149,6 +161,7 @@ impl WorkerPool {
         pid: Option<u32>,
         capacity: WorkerCapacity,
         batches: mpsc::Sender<WorkerBatch>,
+        report: &LoadReport,
     ) {
         if let Some(worker) = self.workers.get_mut(&worker) {
             // A worker that was asked to stop while it loaded is not ready.
@@ -158,7 +171,23 @@ impl WorkerPool {
             worker.pid = pid;
             worker.capacity = capacity;
             worker.batches = Some(batches);
+            worker.progress = None;
+            (worker.graphs, worker.gpu_memory) = (report.graphs, report.gpu_memory);
             self.failure = None;
+        }
+    }
+
+    /// A worker says how far it is with loading, or was seen to be so far with warming up.
+    pub(crate) fn progressed(&mut self, worker: u32, step: LoadProgress) {
+        if let Some(worker) = self.workers.get_mut(&worker) {
+            worker.progress = Some(step);
+        }
+    }
+
+    /// A worker says how many bytes it holds on its GPU.
+    pub(crate) fn holds_gpu_memory(&mut self, worker: u32, bytes: u64) {
+        if let Some(worker) = self.workers.get_mut(&worker) {
+            worker.gpu_memory = Some(bytes);
         }
     }
 
@@ -168,6 +197,7 @@ impl WorkerPool {
             && worker.state == PoolWorkerState::WarmingUp
         {
             worker.state = PoolWorkerState::Ready;
+            worker.progress = None;
         }
     }
 
@@ -178,9 +208,20 @@ impl WorkerPool {
             worker.state = PoolWorkerState::Starting;
             self.failure = None;
         }
+        if let Some(worker) = self.workers.get_mut(&worker) {
+            (worker.progress, worker.graphs, worker.gpu_memory) = (None, None, None);
+        }
     }
 
-    pub(crate) fn launch_failed(&mut self, error: LaunchError, retry_at: Option<Instant>) {
+    pub(crate) fn launch_failed(
+        &mut self,
+        worker: u32,
+        error: LaunchError,
+        retry_at: Option<Instant>,
+    ) {
+        if let Some(worker) = self.workers.get_mut(&worker) {
+            worker.progress = None;
+        }
         self.answer_waiters(&Err(ScaleError::Launch(error.clone())));
         self.failure = Some(Arc::new(LoadFailure { error, retry_at }));
     }
@@ -234,7 +275,7 @@ impl WorkerPool {
 
     /// How many batches a worker can hold.
     pub(crate) fn capacity(&self, worker: u32) -> WorkerCapacity {
-        let usual = WorkerCapacity { slots: self.plan.slots, ahead: false };
+        let usual = WorkerCapacity::usual(self.plan.slots);
         self.workers.get(&worker).map_or(usual, |worker| worker.capacity)
     }
 
@@ -257,6 +298,9 @@ impl WorkerPool {
             pid: worker.pid,
             memory: 0,
             gpu: self.launcher.gpu(*id),
+            progress: worker.progress.clone(),
+            graphs: worker.graphs,
+            gpu_memory: worker.gpu_memory,
         };
         self.workers
             .iter()
@@ -277,7 +321,10 @@ impl WorkerPool {
             started: SystemTime::now(),
             state: PoolWorkerState::Starting,
             pid: None,
-            capacity: WorkerCapacity { slots: self.plan.slots, ahead: false },
+            capacity: WorkerCapacity::usual(self.plan.slots),
+            progress: None,
+            graphs: None,
+            gpu_memory: None,
         };
         self.workers.insert(id, entry);
         id

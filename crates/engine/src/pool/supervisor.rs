@@ -21,7 +21,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
-use super::batches::{SentBatches, WorkerBatch};
+use super::batches::{BatchOrder, BatchRun, SentBatches, WorkerBatch};
+use super::loading::{LoadProgress, LoadReport, ProgressSender};
 use super::recovery::Recovery;
 use super::worker::{Launcher, Worker, WorkerGone, WorkerMessage};
 use crate::outcome::{BatchOutcome, LaunchError, WorkerExit};
@@ -36,19 +37,48 @@ pub(crate) struct WorkerPlan {
     pub(crate) slots: u8,
 }
 
-/// How many batches a worker can hold.
+/// How many batches a worker can hold, and how it goes about them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WorkerCapacity {
-    /// Batches it may run at a time.
+    /// Batches it may hold at a time. One that runs them one after another may be handed one more,
+    /// to be run afterwards.
     pub(crate) slots: u8,
-    /// Whether it may be handed one more, to be run afterwards.
-    pub(crate) ahead: bool,
+    pub(crate) order: BatchOrder,
+}
+
+impl WorkerCapacity {
+    /// Of a worker with the slots that every one of its model has.
+    pub(crate) fn usual(slots: u8) -> Self {
+        Self { slots, order: BatchOrder::Concurrent }
+    }
+
+    fn of(worker: &dyn Worker, usual: u8) -> Self {
+        let slots = usual.max(worker.slots());
+        let order = if worker.slots() > 1 {
+            BatchOrder::Overlapping
+        } else if slots == 1 && worker.queues(&[]) {
+            BatchOrder::Sequential
+        } else {
+            BatchOrder::Concurrent
+        };
+        Self { slots, order }
+    }
+
+    /// Whether it may be handed one more batch than it has slots.
+    pub(crate) fn ahead(self) -> bool {
+        self.order == BatchOrder::Sequential
+    }
 }
 
 /// What a supervisor tells the model's task. Events of one worker come in the order in which things
 /// happened to it, and every batch that it was handed comes back in exactly one of them.
 #[derive(Debug)]
 pub(crate) enum WorkerEvent {
+    /// A step of its loading is over.
+    Progress {
+        worker: u32,
+        step: LoadProgress,
+    },
     /// Loaded, and ready for batches through `batches` until it exits. The channel belongs to this
     /// start of the worker: a batch sent too late is given back to the sender or comes with `Exited`.
     Up {
@@ -58,11 +88,18 @@ pub(crate) enum WorkerEvent {
         batches: mpsc::Sender<WorkerBatch>,
         /// How long it took to load.
         took: Duration,
+        /// What it found then.
+        report: LoadReport,
     },
     Finished {
         batch: WorkerBatch,
         outcome: BatchOutcome,
-        exec: Duration,
+        run: BatchRun,
+    },
+    /// It holds so many bytes on its GPU.
+    GpuMemory {
+        worker: u32,
+        bytes: u64,
     },
     /// It exited, with every batch that was handed to it and not finished.
     Exited {
@@ -149,7 +186,7 @@ impl WorkerSupervisor {
     /// From start to exit. Breaks when the worker was asked to stop.
     async fn one_life(&mut self) -> ControlFlow<()> {
         let began = Instant::now();
-        let worker = match self.launch().await? {
+        let mut worker = match self.launch().await? {
             Ok(worker) => worker,
             Err(error) => {
                 self.recovery.failed(self.worker, &error);
@@ -159,25 +196,35 @@ impl WorkerSupervisor {
             }
         };
         self.recovery.up();
-        let slots = self.plan.slots.max(worker.slots());
-        let ahead = slots == 1 && worker.queues(&[]);
-        let room = usize::from(slots) + usize::from(ahead);
+        let capacity = WorkerCapacity::of(&*worker, self.plan.slots);
+        let room = usize::from(capacity.slots) + usize::from(capacity.ahead());
         let (batches, mut inbox) = mpsc::channel(room);
-        let (pid, capacity) = (worker.pid(), WorkerCapacity { slots, ahead });
-        let took = began.elapsed();
-        self.tell(WorkerEvent::Up { worker: self.worker, pid, capacity, batches, took }).await;
-        let held = HeldBatches { running: SentBatches::new(ahead), next: None, room };
+        let (pid, report, took) = (worker.pid(), worker.report(), began.elapsed());
+        let id = self.worker;
+        self.tell(WorkerEvent::Up { worker: id, pid, capacity, batches, took, report }).await;
+        let held = HeldBatches { running: SentBatches::new(capacity.order), next: None, room };
         self.serve(worker, held, &mut inbox).await
     }
 
     async fn launch(&mut self) -> ControlFlow<(), Result<Box<dyn Worker>, LaunchError>> {
-        let seconds = self.plan.startup_timeout.as_secs();
-        let launch = timeout(self.plan.startup_timeout, self.launcher.launch(self.worker));
-        tokio::select! {
-            launched = launch => {
-                ControlFlow::Continue(launched.unwrap_or(Err(LaunchError::TimedOut { seconds })))
+        let limit = self.plan.startup_timeout;
+        let (progress, mut steps) = ProgressSender::channel();
+        let mut launch = self.launcher.launch(self.worker, progress);
+        let mut alarm = std::pin::pin!(sleep(limit));
+        loop {
+            tokio::select! {
+                biased;
+                launched = &mut launch => return ControlFlow::Continue(launched),
+                Some(step) = steps.recv() => {
+                    alarm.as_mut().reset(Instant::now() + limit);
+                    self.tell(WorkerEvent::Progress { worker: self.worker, step }).await;
+                }
+                _ = &mut self.retire => return ControlFlow::Break(()),
+                () = alarm.as_mut() => {
+                    let seconds = limit.as_secs();
+                    return ControlFlow::Continue(Err(LaunchError::TimedOut { seconds }));
+                }
             }
-            _ = &mut self.retire => ControlFlow::Break(()),
         }
     }
 
@@ -229,11 +276,17 @@ impl WorkerSupervisor {
                 }
                 known
             }
+            Ok(WorkerMessage::Times { batch, times }) => {
+                if let Some(bytes) = times.gpu_memory {
+                    self.tell(WorkerEvent::GpuMemory { worker: self.worker, bytes }).await;
+                }
+                running.times(batch, times)
+            }
             Ok(WorkerMessage::Finished { batch, outcome }) => match running.finish(batch) {
                 None => false,
-                Some((batch, exec)) => {
+                Some((batch, run)) => {
                     self.recovery.served();
-                    self.tell(WorkerEvent::Finished { batch, outcome, exec }).await;
+                    self.tell(WorkerEvent::Finished { batch, outcome, run }).await;
                     true
                 }
             },

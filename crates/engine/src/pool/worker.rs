@@ -4,7 +4,9 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
+use super::loading::{LoadReport, ProgressSender};
 use crate::outcome::{BatchOutcome, LaunchError, Output, WorkerExit};
 use crate::pending::PendingRequest;
 
@@ -14,8 +16,13 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// Starts workers of one model version.
 pub trait Launcher: Send + Sync + 'static {
     /// Starts one worker; resolves when it has loaded the model. Dropping the future ends the
-    /// worker, which is how the pool enforces the start-up timeout.
-    fn launch(&self, worker: u32) -> BoxFuture<'static, Result<Box<dyn Worker>, LaunchError>>;
+    /// worker, which is how the pool enforces the start-up timeout. Every step told to `progress`
+    /// starts that timeout anew.
+    fn launch(
+        &self,
+        worker: u32,
+        progress: ProgressSender,
+    ) -> BoxFuture<'static, Result<Box<dyn Worker>, LaunchError>>;
 
     /// From now on the model has up to so many workers, which share the machine.
     fn set_worker_count(&self, _workers: u32) {}
@@ -46,6 +53,24 @@ pub enum WorkerMessage {
         /// How it ended.
         outcome: BatchOutcome,
     },
+    /// How long a batch took; it comes before its end.
+    Times {
+        /// The batch.
+        batch: u64,
+        /// What the worker measured.
+        times: BatchTimes,
+    },
+}
+
+/// What a worker measured of a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BatchTimes {
+    /// From its first byte until it was prepared.
+    pub prepare: Option<Duration>,
+    /// From when the model could take it until its outputs were there.
+    pub model: Option<Duration>,
+    /// Bytes that the worker holds on its GPU.
+    pub gpu_memory: Option<u64>,
 }
 
 /// The worker is gone; [`Worker::exit`] says how.
@@ -57,9 +82,15 @@ pub trait Worker: Send + 'static {
     /// The process id, for workers that are processes.
     fn pid(&self) -> Option<u32>;
 
-    /// How many batches it can hold at a time, where that is more than the plan says.
+    /// How many batches it can hold at a time. One that says more than 1 prepares batches while it works on
+    /// another, and answers them in the order in which it was given them.
     fn slots(&self) -> u8 {
         1
+    }
+
+    /// What it found when it loaded; told once.
+    fn report(&mut self) -> LoadReport {
+        LoadReport::default()
     }
 
     /// Whether it takes this batch while it works on another, keeps it for afterwards, and holds up

@@ -5,8 +5,10 @@
 //! once, by the kernel.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::os::unix::net::UnixStream;
+use std::task::Poll;
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -43,12 +45,15 @@ pub(crate) struct WorkerConnection {
     frames: Bytes,
     /// Where frames are put together; empty in between.
     pub(crate) write: BytesMut,
+    /// What is still to be written, while frames are received.
+    outgoing: Segments,
 }
 
 impl WorkerConnection {
     pub(crate) fn new(stream: UnixStream) -> io::Result<Self> {
         let socket = WorkerSocket::new(stream)?;
-        Ok(Self { socket, read: Vec::new(), frames: Bytes::new(), write: BytesMut::new() })
+        let (read, frames, write) = (Vec::new(), Bytes::new(), BytesMut::new());
+        Ok(Self { socket, read, frames, write, outgoing: Segments::default() })
     }
 
     /// The bare connection; nothing may be buffered, as after a hello.
@@ -85,6 +90,19 @@ impl WorkerConnection {
         Ok(self.socket.write_all(segments).await?)
     }
 
+    /// Writes as much of a batch as there is room for; [`Self::receive`] writes the rest. The worker must
+    /// read at any time, and hold a bounded number of batches.
+    pub(crate) fn queue_batch(&mut self, frame: BatchFrame<'_>) -> Result<(), ConnectionError> {
+        if frame.payload_len() <= COPY_MAX {
+            let mut whole = BytesMut::new();
+            frame.encode(&mut whole);
+            self.outgoing.0.push_back(whole.freeze());
+        } else {
+            self.outgoing.0.extend(frame.segments());
+        }
+        Ok(self.socket.write_now(&mut self.outgoing)?)
+    }
+
     /// Sends a frame that is complete.
     pub(crate) async fn send_bytes(&mut self, frame: &[u8]) -> Result<(), ConnectionError> {
         Ok(self.socket.write_all(frame).await?)
@@ -97,13 +115,22 @@ impl WorkerConnection {
         }
     }
 
-    /// The next frame. Cancel-safe: what was read stays in the buffer.
+    /// The next frame. Cancel-safe: what was read stays in the buffer. Meanwhile what is queued is written.
     pub(crate) async fn receive(&mut self) -> Result<(FrameHeader, Bytes), ConnectionError> {
         loop {
             if let Some(frame) = self.buffered()? {
                 return Ok(frame);
             }
-            if self.socket.read(&mut self.read).await? == 0 {
+            let (socket, read, outgoing) = (&mut self.socket, &mut self.read, &mut self.outgoing);
+            let received = poll_fn(|context| {
+                if outgoing.has_remaining()
+                    && let Poll::Ready(Err(error)) = socket.poll_write(context, outgoing)
+                {
+                    return Poll::Ready(Err(error));
+                }
+                socket.poll_read(context, read)
+            });
+            if received.await? == 0 {
                 return Err(ConnectionError::Closed);
             }
         }
@@ -157,6 +184,7 @@ fn whole(read: &[u8]) -> Result<Result<(FrameHeader, usize), usize>, FrameError>
 }
 
 /// Pieces of a frame, written with as few system calls as the kernel allows.
+#[derive(Default)]
 struct Segments(VecDeque<Bytes>);
 
 impl Buf for Segments {
@@ -207,5 +235,31 @@ mod tests {
             assert!(connection.receive_rest().is_ok_and(|(it, _)| it.kind == FrameKind::Loaded));
         }
         assert!(matches!(connection.receive_rest(), Err(ConnectionError::Closed)));
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_received_while_a_large_batch_is_written() {
+        let (here, mut there) = UnixStream::pair().expect("a pair");
+        let mut connection = WorkerConnection::new(here).expect("a socket");
+        let mut input = crate::testkit::call("").input;
+        input.parameters[0].value = vec![7; 8 << 20].into();
+        let names = crate::call::SequenceHeaders::default();
+        let frame = || BatchFrame::new(1, vec![&input], &names);
+        connection.queue_batch(frame()).expect("a worker");
+        connection.queue_batch(frame()).expect("a worker");
+        let mut answer = BytesMut::new();
+        encode_control(FrameKind::Times, &serde_json::json!({}), &mut answer);
+        there.write_all(&answer).expect("room");
+        let heard = connection.receive().await.expect("an answer");
+        assert_eq!(heard.0.kind, FrameKind::Times, "although nothing of the batch was read");
+        let whole = 2 * (HEADER_LEN + frame().payload_len());
+        let reader = std::thread::spawn(move || {
+            let mut all = vec![0; whole];
+            std::io::Read::read_exact(&mut there, &mut all).expect("both batches");
+            there.write_all(&answer).expect("room");
+            there
+        });
+        assert!(connection.receive().await.is_ok(), "waiting for an answer writes the rest");
+        assert!(connection.outgoing.0.is_empty() && reader.join().is_ok());
     }
 }

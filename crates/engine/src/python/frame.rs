@@ -12,6 +12,7 @@ use crate::call::{
     Parameter, SequenceHeaders, put_header,
 };
 use crate::outcome::{Cause, ItemOutcome, ModelFailure};
+use crate::pool::{BatchTimes, micros};
 use crate::tensors::NamedTensor;
 
 /// Bytes of every frame's header.
@@ -362,6 +363,24 @@ pub(crate) fn decode_failed(payload: &[u8]) -> Result<ModelFailure, FrameError> 
         other => return Err(FrameError::BadControl(format!("unknown cause {other:?}"))),
     };
     Ok(ModelFailure { cause, status: failed.status, message: failed.message })
+}
+
+/// The payload of a `Times` frame.
+#[derive(Debug, serde::Deserialize)]
+struct TimesMessage {
+    prepare_us: Option<f64>,
+    model_us: Option<f64>,
+    gpu_memory_bytes: Option<u64>,
+}
+
+/// Reads how long a batch took.
+pub(crate) fn decode_times(payload: &[u8]) -> Result<BatchTimes, FrameError> {
+    let times: TimesMessage = decode_control(payload)?;
+    Ok(BatchTimes {
+        prepare: times.prepare_us.map(micros),
+        model: times.model_us.map(micros),
+        gpu_memory: times.gpu_memory_bytes,
+    })
 }
 
 /// Takes checked pieces off the front of a buffer.

@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::frame::{
     BatchFrame, FrameHeader, FrameKind, HEADER_LEN, PAYLOAD_MAX, decode_chunk, decode_control,
-    decode_failed, decode_reply,
+    decode_failed, decode_reply, decode_times,
 };
 use crate::call::{CallRoute, HeaderBlock, Input, Parameter, SequenceHeaders, SequenceRef};
 use crate::outcome::Output;
@@ -53,13 +53,13 @@ fn read(bytes: &[u8]) {
             }
         }
         FrameKind::Failed => drop(decode_failed(&payload)),
+        FrameKind::Times => drop(decode_times(&payload)),
         FrameKind::Hello
         | FrameKind::Load
         | FrameKind::Loaded
         | FrameKind::LoadFailed
         | FrameKind::Batch
         | FrameKind::Stop
-        | FrameKind::Times
         | FrameKind::Cancel
         | FrameKind::Progress => {
             if let Ok(message) = decode_control::<serde_json::Value>(&payload) {

@@ -21,7 +21,9 @@ use crate::call::SequenceHeaders;
 use crate::model::ModelIdentity;
 use crate::observer::Observer;
 use crate::outcome::{LaunchError, LoadFault};
-use crate::pool::{BoxFuture, Launcher, Worker};
+use crate::pool::{
+    BoxFuture, Launcher, LoadProgress, LoadReport, LoadedFields, ProgressSender, Worker,
+};
 use crate::process::WorkerProcess;
 use crate::settings::{ModelSettings, WorkerMode};
 use crate::store::Package;
@@ -97,7 +99,11 @@ pub(crate) struct PythonLauncher {
 }
 
 impl Launcher for PythonLauncher {
-    fn launch(&self, worker: u32) -> BoxFuture<'static, Result<Box<dyn Worker>, LaunchError>> {
+    fn launch(
+        &self,
+        worker: u32,
+        progress: ProgressSender,
+    ) -> BoxFuture<'static, Result<Box<dyn Worker>, LaunchError>> {
         let expected = self.python.listener.expect();
         let (spawned, source) = self.spawn(worker, &expected);
         let mut message = self.load.message.clone();
@@ -116,10 +122,10 @@ impl Launcher for PythonLauncher {
             let spawned = spawned.await;
             let mut process = spawned.map_err(|error| LaunchError::Spawn(error.to_string()))?;
             let loaded = match connected(expected, &mut process).await {
-                Ok(connection) => load(connection, &message, &mut process).await,
+                Ok(connection) => load(connection, &message, &mut process, &progress).await,
                 Err(stop) => Err(stop),
             };
-            let (connection, slots) = match loaded {
+            let (connection, slots, report) = match loaded {
                 Ok(loaded) => loaded,
                 Err(LoadStop::Failed(error)) => return Err(error),
                 Err(LoadStop::Ended) => return Err(ended(&mut process, &source).await),
@@ -128,6 +134,7 @@ impl Launcher for PythonLauncher {
                 process,
                 connection,
                 slots,
+                report,
                 mode,
                 sequence_headers,
                 response_bytes_max,
@@ -256,22 +263,34 @@ struct Loaded {
     /// Batches it can hold at a time, so that their stages overlap; missing means one.
     #[serde(default)]
     slots: u8,
+    #[serde(flatten)]
+    fields: LoadedFields,
 }
 
-/// Handshake = loaded. Returns the connection and the worker's slots.
+/// Handshake = loaded. Returns the connection, the worker's slots and what it found. Steps are passed on.
 async fn load(
     mut connection: WorkerConnection,
     message: &Value,
     process: &mut WorkerProcess,
-) -> Result<(WorkerConnection, u8), LoadStop> {
+    progress: &ProgressSender,
+) -> Result<(WorkerConnection, u8, LoadReport), LoadStop> {
     connection.send_control(FrameKind::Load, message).await.map_err(|_| LoadStop::Ended)?;
-    let received = next_frame(&mut connection, process).await;
-    let (header, payload) = received.map_err(|_| LoadStop::Ended)?;
     let failed = |message: String| LoadStop::Failed(LaunchError::Load(message.into()));
+    let (header, payload) = loop {
+        let received = next_frame(&mut connection, process).await;
+        let (header, payload) = received.map_err(|_| LoadStop::Ended)?;
+        if header.kind != FrameKind::Progress {
+            break (header, payload);
+        }
+        let step: LoadProgress = decode_control(&payload)
+            .map_err(|error| failed(format!("its PROGRESS is unreadable: {error}")))?;
+        progress.send(step).await;
+    };
     if header.kind == FrameKind::Loaded {
         let loaded: Loaded = decode_control(&payload)
             .map_err(|error| failed(format!("its LOADED is unreadable: {error}")))?;
-        Ok((connection, loaded.slots.clamp(1, OVERLAP_MAX)))
+        let slots = loaded.slots.clamp(1, OVERLAP_MAX);
+        Ok((connection, slots, loaded.fields.into()))
     } else if header.kind == FrameKind::LoadFailed {
         Err(LoadStop::Failed(load_failed(&payload)))
     } else {

@@ -4,7 +4,6 @@
 //! room: the server's thread would be woken once per batch for nothing, just when the worker begins.
 //! Room is waited for only where it is missing, which small batches never see.
 
-use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -25,6 +24,8 @@ const SLICES: usize = 64;
 
 pub(crate) struct WorkerSocket {
     stream: AsyncFd<UnixStream>,
+    /// Tells when there is room again, while something waits for it.
+    room: Option<AsyncFd<UnixStream>>,
 }
 
 impl WorkerSocket {
@@ -32,7 +33,7 @@ impl WorkerSocket {
         stream.set_nonblocking(true)?;
         // The system may allow less, which costs a few more system calls for large batches.
         let _ = set_socket_send_buffer_size(&stream, SEND_BUFFER);
-        Ok(Self { stream: watch(stream, Interest::READABLE)? })
+        Ok(Self { stream: watch(stream, Interest::READABLE)?, room: None })
     }
 
     pub(crate) fn into_std(self) -> UnixStream {
@@ -41,11 +42,7 @@ impl WorkerSocket {
 
     /// Adds what has come to `buffer`, which must have room; 0 at the end. Cancel-safe, and its waker
     /// stays registered.
-    pub(crate) async fn read(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
-        poll_fn(|context| self.poll_read(context, buffer)).await
-    }
-
-    fn poll_read(
+    pub(crate) fn poll_read(
         &self,
         context: &mut Context<'_>,
         buffer: &mut Vec<u8>,
@@ -71,6 +68,43 @@ impl WorkerSocket {
     /// The same without waiting.
     pub(crate) fn read_now(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
         read(&self.stream, buffer)
+    }
+
+    /// Writes as much as there is room for.
+    pub(crate) fn write_now(&self, data: &mut impl Buf) -> io::Result<()> {
+        while data.has_remaining() {
+            match write(self.stream.get_ref(), data) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(length) => data.advance(length),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what there is room for, until all is written. Cancel-safe, and its waker stays registered.
+    pub(crate) fn poll_write(
+        &mut self,
+        context: &mut Context<'_>,
+        data: &mut impl Buf,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            self.write_now(data)?;
+            if !data.has_remaining() {
+                self.room = None;
+                return Poll::Ready(Ok(()));
+            }
+            let room = match &self.room {
+                Some(room) => room,
+                None => {
+                    let other = self.stream.get_ref().try_clone()?;
+                    self.room.insert(watch(other, Interest::WRITABLE)?)
+                }
+            };
+            ready!(room.poll_write_ready(context))?.clear_ready();
+        }
     }
 
     pub(crate) async fn write_all(&self, mut data: impl Buf) -> io::Result<()> {
@@ -124,6 +158,7 @@ fn write(mut stream: &UnixStream, data: &impl Buf) -> io::Result<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
     use std::io::Read;
 
     use super::*;
@@ -133,6 +168,10 @@ mod tests {
         (WorkerSocket::new(here).expect("a socket"), there)
     }
 
+    async fn read_some(socket: &WorkerSocket, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        poll_fn(|context| socket.poll_read(context, buffer)).await
+    }
+
     #[tokio::test]
     async fn what_the_other_end_reads_wakes_nobody() {
         let (socket, mut there) = pair();
@@ -140,7 +179,7 @@ mod tests {
         there.read_exact(&mut [0; 5]).expect("a batch");
         there.write_all(b"reply").expect("room");
         let mut buffer = Vec::with_capacity(16);
-        assert_eq!(socket.read(&mut buffer).await.ok(), Some(5));
+        assert_eq!(read_some(&socket, &mut buffer).await.ok(), Some(5));
         // Whatever the system had to tell has been told by now.
         let mut room = std::pin::pin!(socket.stream.ready(Interest::WRITABLE));
         let told = poll_fn(|context| Poll::Ready(room.as_mut().poll(context).is_ready())).await;
@@ -163,9 +202,9 @@ mod tests {
         let mut buffer = Vec::with_capacity(10);
         while buffer.len() < 100 {
             buffer.reserve(10);
-            assert!(socket.read(&mut buffer).await.expect("bytes") > 0);
+            assert!(read_some(&socket, &mut buffer).await.expect("bytes") > 0);
         }
-        assert_eq!(socket.read(&mut buffer).await.ok(), Some(0), "the end");
+        assert_eq!(read_some(&socket, &mut buffer).await.ok(), Some(0), "the end");
         assert!(reader.join().expect("no panic"));
     }
 }

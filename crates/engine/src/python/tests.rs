@@ -1,6 +1,7 @@
 //! The byte vectors of `protocol/vectors.json`, which the Python side tests too, and raw noise.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
@@ -8,10 +9,11 @@ use serde_json::Value;
 
 use super::frame::{
     BatchFrame, FrameError, FrameHeader, FrameKind, HEADER_LEN, decode_chunk, decode_control,
-    decode_failed, decode_reply, encode_cancel, encode_control,
+    decode_failed, decode_reply, decode_times, encode_cancel, encode_control,
 };
 use crate::call::{CallRoute, HeaderBlock, Input, Parameter, SequenceHeaders, SequenceRef};
 use crate::outcome::{Cause, ItemOutcome};
+use crate::pool::{LoadReport, LoadedFields};
 use crate::tensors::{Datatype, NamedTensor, TensorRequest};
 
 fn vectors(which: &str) -> Vec<Value> {
@@ -187,6 +189,33 @@ fn control_frames_read_and_write_as_the_vectors_say() {
             }
         }
     }
+}
+
+#[test]
+fn times_are_decoded_as_the_vectors_say() {
+    for vector in of_kind(FrameKind::Times) {
+        let (header, payload) = split(&hex(&vector["hex"]));
+        assert_eq!(header.unwrap().id, vector["id"].as_u64().unwrap());
+        let (times, told) = (decode_times(&payload).unwrap(), &vector["decoded"]);
+        let micros = |time: Option<Duration>| time.map(|time| time.as_micros() as u64);
+        assert_eq!(micros(times.prepare), told["prepare_us"].as_u64());
+        assert_eq!(micros(times.model), told["model_us"].as_u64());
+        assert_eq!(times.gpu_memory, told["gpu_memory_bytes"].as_u64());
+    }
+}
+
+#[test]
+fn what_warming_up_found_is_decoded_as_the_vectors_say() {
+    let of = |vector: &Value| -> LoadReport {
+        let (_, payload) = split(&hex(&vector["hex"]));
+        decode_control::<LoadedFields>(&payload).unwrap().into()
+    };
+    let reports: Vec<_> = of_kind(FrameKind::Loaded).iter().map(of).collect();
+    let told = reports.iter().find(|report| !report.sizes.is_empty()).unwrap();
+    assert_eq!((told.sizes.as_slice(), told.measured.len()), (&[1, 2, 4][..], 2));
+    assert_eq!(told.graphs.map(|graphs| (graphs.count, graphs.bytes)), Some((3, 1 << 34)));
+    assert_eq!((told.gpu_memory, told.notes.len()), (Some(1 << 35), 1));
+    assert!(reports.contains(&LoadReport::default()), "one has nothing to say");
 }
 
 #[test]

@@ -12,11 +12,12 @@ use tokio::time::timeout;
 use super::connection::{ConnectionError, WorkerConnection};
 use super::frame::{
     BatchFrame, FrameError, FrameHeader, FrameKind, decode_chunk, decode_failed, decode_reply,
+    decode_times,
 };
 use crate::call::{Input, SequenceHeaders};
 use crate::outcome::{BatchOutcome, Cause, ItemOutcome, ModelFailure, WorkerExit};
 use crate::pending::PendingRequest;
-use crate::pool::{BoxFuture, Worker, WorkerGone, WorkerMessage};
+use crate::pool::{BoxFuture, LoadReport, Worker, WorkerGone, WorkerMessage};
 use crate::process::WorkerProcess;
 use crate::settings::WorkerMode;
 
@@ -32,6 +33,8 @@ pub(crate) struct PythonWorker {
     pub(super) connection: WorkerConnection,
     /// Batches it can hold at a time.
     pub(super) slots: u8,
+    /// What it found when it loaded.
+    pub(super) report: LoadReport,
     pub(super) mode: WorkerMode,
     /// The headers in which its handler reads about sequences.
     pub(super) sequence_headers: Arc<SequenceHeaders>,
@@ -62,7 +65,12 @@ impl PythonWorker {
             self.too_long.push(batch);
             return Ok(());
         }
-        self.connection.send_batch(frame).await
+        // One that overlaps its batches answers one while another is written to it.
+        if self.slots > 1 {
+            self.connection.queue_batch(frame)
+        } else {
+            self.connection.send_batch(frame).await
+        }
     }
 
     async fn next_message(&mut self) -> Result<WorkerMessage, ConnectionError> {
@@ -84,6 +92,8 @@ impl PythonWorker {
             Ok(over(BatchOutcome::Failed(decode_failed(&payload)?)))
         } else if header.kind == FrameKind::Chunk {
             Ok(WorkerMessage::Pieces { batch, pieces: decode_chunk(count, payload)? })
+        } else if header.kind == FrameKind::Times {
+            Ok(WorkerMessage::Times { batch, times: decode_times(&payload)? })
         } else {
             Err(FrameError::Unexpected(header.kind).into())
         }
@@ -135,6 +145,10 @@ impl Worker for PythonWorker {
 
     fn slots(&self) -> u8 {
         self.slots
+    }
+
+    fn report(&mut self) -> LoadReport {
+        std::mem::take(&mut self.report)
     }
 
     fn queues(&self, requests: &[PendingRequest]) -> bool {

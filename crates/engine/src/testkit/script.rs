@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::call::Output;
 use crate::outcome::{BatchOutcome, Cause, LaunchError, ModelFailure, WorkerExit};
-use crate::pool::WorkerMessage;
+use crate::pool::{BatchTimes, LoadProgress, LoadReport, WorkerMessage};
 
 /// A batch as a scripted worker sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,11 +56,22 @@ pub type Script = Arc<dyn Fn(&ScriptedBatch) -> Act + Send + Sync>;
 /// Decides whether a start succeeds, and how long it takes.
 pub type LaunchScript = Arc<dyn Fn(u32) -> (Duration, Result<(), LaunchError>) + Send + Sync>;
 
+/// What workers say while they load, each step after a while, and what they found.
+#[derive(Clone, Debug, Default)]
+pub struct ScriptedLoading {
+    /// The steps.
+    pub steps: Vec<(Duration, LoadProgress)>,
+    /// The report.
+    pub report: LoadReport,
+}
+
 /// Where the act for one batch is performed.
 pub(super) struct Stage {
     pub(super) batch: u64,
     pub(super) bodies: Vec<String>,
     pub(super) says: mpsc::Sender<Result<WorkerMessage, WorkerExit>>,
+    /// How long it took to be prepared, where that is measured.
+    pub(super) prepare: Option<Duration>,
 }
 
 impl Stage {
@@ -72,8 +83,13 @@ impl Stage {
             }
             act = *then;
         }
-        let batch = self.batch;
+        let (batch, began) = (self.batch, Instant::now());
         let played = play(act, self.bodies).await;
+        if let Some(prepare) = self.prepare {
+            let (prepare, model) = (Some(prepare), Some(began.elapsed()));
+            let times = BatchTimes { prepare, model, gpu_memory: Some(1 << 30) };
+            drop(self.says.send(Ok(WorkerMessage::Times { batch, times })).await);
+        }
         // The channel is closed when the worker was ended.
         drop(
             self.says.send(played.map(|outcome| WorkerMessage::Finished { batch, outcome })).await,

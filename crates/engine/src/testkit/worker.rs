@@ -6,15 +6,18 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::script::{LaunchScript, Script, ScriptedBatch, Stage};
+use super::script::{Act, LaunchScript, Script, ScriptedBatch, ScriptedLoading, Stage};
 use crate::outcome::{BatchOutcome, LaunchError, Output, WorkerExit};
 use crate::pending::{Payload, PendingRequest};
-use crate::pool::{BoxFuture, Launcher, Worker, WorkerGone, WorkerMessage};
+use crate::pool::{
+    BoxFuture, Launcher, LoadReport, ProgressSender, Worker, WorkerGone, WorkerMessage,
+};
 
 #[derive(Clone)]
 pub(super) struct ScriptedLauncher {
@@ -23,7 +26,11 @@ pub(super) struct ScriptedLauncher {
     pub(super) lives: Arc<AtomicU32>,
     pub(super) batches: Arc<Mutex<Vec<ScriptedBatch>>>,
     pub(super) kind: Kind,
+    pub(super) loading: ScriptedLoading,
 }
+
+/// What a worker that overlaps its batches takes to prepare one.
+pub const PREPARE: Duration = Duration::from_millis(4);
 
 /// How scripted workers take their batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,19 +40,29 @@ pub enum Kind {
     /// One after another, and the next one may lie before them while they work, if it has no body
     /// `large`.
     Queueing,
-    /// So many side by side, as they say themselves.
+    /// So many, as they say themselves: they prepare one, which takes [`PREPARE`], while another runs, and
+    /// measure both.
     Overlapping(u8),
 }
 
 impl Launcher for ScriptedLauncher {
-    fn launch(&self, worker: u32) -> BoxFuture<'static, Result<Box<dyn Worker>, LaunchError>> {
+    fn launch(
+        &self,
+        worker: u32,
+        progress: ProgressSender,
+    ) -> BoxFuture<'static, Result<Box<dyn Worker>, LaunchError>> {
         let life = self.lives.fetch_add(1, Ordering::Relaxed);
         let (pause, outcome) = (self.launch)(life);
         let (script, batches, kind) =
             (Arc::clone(&self.script), Arc::clone(&self.batches), self.kind);
+        let ScriptedLoading { steps, report } = self.loading.clone();
         Box::pin(async move {
             tokio::time::sleep(pause).await;
             outcome?;
+            for (pause, step) in steps {
+                tokio::time::sleep(pause).await;
+                progress.send(step).await;
+            }
             let (says, words) = mpsc::channel(1);
             Ok(Box::new(ScriptedWorker {
                 worker,
@@ -53,6 +70,8 @@ impl Launcher for ScriptedLauncher {
                 script,
                 batches,
                 kind,
+                report,
+                preparing: Arc::default(),
                 turn: Arc::default(),
                 stages: JoinSet::new(),
                 plays: Vec::new(),
@@ -70,6 +89,9 @@ struct ScriptedWorker {
     script: Script,
     batches: Arc<Mutex<Vec<ScriptedBatch>>>,
     kind: Kind,
+    report: LoadReport,
+    /// Whose turn it is to be prepared.
+    preparing: Arc<tokio::sync::Mutex<()>>,
     /// Whose turn it is, where they run one after another.
     turn: Arc<tokio::sync::Mutex<()>>,
     /// One play per batch; they end with the worker.
@@ -91,6 +113,10 @@ impl Worker for ScriptedWorker {
         if let Kind::Overlapping(slots) = self.kind { slots } else { 1 }
     }
 
+    fn report(&mut self) -> LoadReport {
+        std::mem::take(&mut self.report)
+    }
+
     fn queues(&self, requests: &[PendingRequest]) -> bool {
         self.kind == Kind::Queueing && requests.iter().all(|request| body(request) != "large")
     }
@@ -105,13 +131,25 @@ impl Worker for ScriptedWorker {
             ScriptedBatch { worker: self.worker, life: self.life, bodies, at: Instant::now() };
         let act = (self.script)(&given);
         self.batches.lock().unwrap_or_else(PoisonError::into_inner).push(given.clone());
-        let stage = Stage { batch, bodies: given.bodies, says: self.says.clone() };
-        let turn = (self.kind == Kind::Queueing).then(|| Arc::clone(&self.turn));
+        let (bodies, says) = (given.bodies, self.says.clone());
+        let mut stage = Stage { batch, bodies, says, prepare: None };
+        let (kind, turn) = (self.kind, Arc::clone(&self.turn));
+        let preparing = Arc::clone(&self.preparing);
         let play = async move {
             // They stand in line in the order in which they were given.
-            let _turn = match &turn {
-                Some(turn) => Some(turn.lock().await),
-                None => None,
+            let _turn = match kind {
+                Kind::Plain => None,
+                Kind::Queueing => Some(turn.lock().await),
+                Kind::Overlapping(_) => {
+                    let given = Instant::now();
+                    {
+                        let _preparing = preparing.lock().await;
+                        tokio::time::sleep(PREPARE).await;
+                    }
+                    stage.prepare = Some(given.elapsed());
+                    // One that exits does so while it prepares.
+                    if matches!(act, Act::Die) { None } else { Some(turn.lock().await) }
+                }
             };
             stage.perform(act).await;
         };

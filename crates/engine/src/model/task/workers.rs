@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use jitney_batcher::{BatchFailure, BatchId, DownReason, Event, Rejection};
+use jitney_batcher::{BatchFailure, BatchId, DownReason, Event, Measure, Rejection};
 use tokio::time::Instant;
 
 use super::{Task, is_adaptive};
@@ -17,28 +17,39 @@ use crate::model::warm_up::WarmUp;
 use crate::observer::BatchFinished;
 use crate::observer::ModelTag;
 use crate::outcome::{BatchOutcome, Cause, LaunchError, ModelFailure, WorkerExit};
-use crate::pool::{WorkerBatch, WorkerEvent};
+use crate::pool::{
+    BatchOrder, BatchRun, LoadProgress, LoadReport, MeasuredRun, WorkerBatch, WorkerCapacity,
+    WorkerEvent,
+};
 
 /// How old the published curve may be while batches run.
 const CURVE_EVERY: Duration = Duration::from_secs(1);
 
+/// How often the progress of workers that load is logged.
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
+
 impl Task {
     pub(super) fn on_worker(&mut self, event: WorkerEvent) {
         match event {
-            WorkerEvent::Up { worker, pid, capacity, batches, took } => {
+            WorkerEvent::Progress { worker, step } => self.on_progress(worker, step),
+            WorkerEvent::Up { worker, pid, capacity, batches, took, report } => {
                 tracing::info!(model = self.label, worker, "worker is ready");
                 self.observer.worker_loaded(&self.tag, worker, took);
-                self.pool.up(worker, pid, capacity, batches);
+                self.pool.up(worker, pid, capacity, batches, &report);
                 self.known_failure.clear();
-                let warms_up = is_adaptive(&self.batcher) && self.closing.is_none();
-                let warm_up = self.warm_up.as_mut().filter(|_| warms_up);
-                let batch = warm_up.and_then(|it| it.begin(worker, self.batcher.config()));
+                self.learn(worker, capacity, &report);
+                let batch =
+                    if report.measured.is_empty() { self.first_sample(worker) } else { None };
                 self.warm_up_or_serve(worker, batch);
             }
-            WorkerEvent::Finished { batch, outcome, exec } => match WarmUp::worker_of(&batch) {
-                Some(worker) => self.on_warm_up_finished(worker, &batch, outcome, exec),
-                None => self.on_finished(batch, outcome, exec),
+            WorkerEvent::Finished { batch, outcome, run } => match WarmUp::worker_of(&batch) {
+                Some(worker) => self.on_warm_up_finished(worker, &batch, outcome, run),
+                None => self.on_finished(batch, outcome, run),
             },
+            WorkerEvent::GpuMemory { worker, bytes } => {
+                self.pool.holds_gpu_memory(worker, bytes);
+                self.published.publish_workers(self.pool.views());
+            }
             WorkerEvent::Exited { worker, batches, exit, blamed } => {
                 self.on_exit(worker, batches, exit, blamed);
             }
@@ -50,7 +61,7 @@ impl Task {
                 }
                 log_load_failure(&self.tag, worker, &error, retry);
                 self.published.incidents.load_failed(&error, retry.is_some());
-                self.pool.launch_failed(error, retry.map(|pause| Instant::now() + pause));
+                self.pool.launch_failed(worker, error, retry.map(|pause| Instant::now() + pause));
                 self.pool_changed();
             }
             WorkerEvent::GivenUp { worker } => {
@@ -72,6 +83,45 @@ impl Task {
         }
     }
 
+    /// A worker is so far with loading, or with warming up.
+    fn on_progress(&mut self, worker: u32, step: LoadProgress) {
+        let now = Instant::now();
+        let logged = self.progress_logged;
+        if step.is_last() || logged.is_none_or(|at| now.duration_since(at) >= PROGRESS_EVERY) {
+            self.progress_logged = Some(now);
+            tracing::info!(model = self.label, worker, "loading: {step}");
+        }
+        self.pool.progressed(worker, step);
+        self.published.publish_workers(self.pool.views());
+    }
+
+    /// Takes over what a worker found when it loaded.
+    fn learn(&mut self, worker: u32, capacity: WorkerCapacity, report: &LoadReport) {
+        for note in &report.notes {
+            tracing::info!(model = self.label, worker, "{note}");
+        }
+        if let Some(config) = self.sizes.report(&report.sizes) {
+            self.configure(config);
+        }
+        if !is_adaptive(&self.batcher) {
+            return;
+        }
+        let measure = self.batcher.config().measure;
+        for run in &report.measured {
+            if let Some(event) = learned(run, measure, capacity) {
+                self.step(event);
+            }
+        }
+    }
+
+    /// The first batch of a warm-up, for a worker that needs one.
+    fn first_sample(&mut self, worker: u32) -> Option<WorkerBatch> {
+        let config = self.batcher.config();
+        let warms_up = is_adaptive(&self.batcher) || !config.sizes.is_empty();
+        let warm_up = self.warm_up.as_mut().filter(|_| warms_up && self.closing.is_none());
+        warm_up.and_then(|it| it.begin(worker, config))
+    }
+
     /// Gives a worker its next batch of a warm-up; without one it serves from now on.
     fn warm_up_or_serve(&mut self, worker: u32, batch: Option<WorkerBatch>) {
         if batch.is_some_and(|batch| self.pool.hand(worker, batch).is_ok()) {
@@ -89,7 +139,7 @@ impl Task {
         worker: u32,
         batch: &WorkerBatch,
         outcome: BatchOutcome,
-        exec: Duration,
+        run: BatchRun,
     ) {
         if let Err(failure) = scatter::checked(outcome, batch.requests.len()) {
             let error = failure.message;
@@ -101,16 +151,19 @@ impl Task {
             self.warm_up = None;
         }
         let config = self.batcher.config();
-        let next = self.warm_up.as_mut().map(|warm_up| warm_up.next(worker, exec, config));
+        let next = self.warm_up.as_mut().map(|warm_up| warm_up.next(worker, run, config));
         let (learned, batch) = next.unwrap_or_default();
-        if let Some(learned) = learned {
+        if let Some(learned) = learned.filter(|_| is_adaptive(&self.batcher)) {
             self.step(learned);
+        }
+        if let Some(step) = self.warm_up.as_ref().and_then(|warm_up| warm_up.progress(worker)) {
+            self.on_progress(worker, step);
         }
         self.warm_up_or_serve(worker, batch);
     }
 
-    fn on_finished(&mut self, batch: WorkerBatch, outcome: BatchOutcome, exec: Duration) {
-        let id = batch.id;
+    fn on_finished(&mut self, batch: WorkerBatch, outcome: BatchOutcome, run: BatchRun) {
+        let (id, BatchRun { compute, exec, .. }) = (batch.id, run);
         // Second tries go before fresh work, so fresh work means that they are over.
         if self.slots.single && batch.attempt == 1 {
             self.set_single(false);
@@ -132,7 +185,10 @@ impl Task {
         self.turns.end_named(&items);
         // The worker gets its next batch before the answers are given out: everything that an answer
         // wakes would otherwise run first, and the worker would stand idle.
-        self.step(Event::Done { batch: id, exec: exec.as_nanos() as u64, prepare: None });
+        let prepare = run.prepare.map(|time| time + batch.handoff.unwrap_or_default());
+        let prepare = prepare.map(|time| time.as_nanos() as u64);
+        self.step(Event::Done { batch: id, exec: exec.as_nanos() as u64, prepare });
+        self.published.meters.timed(&run.times);
         if let Some(predicted) = batch.predicted {
             self.published.meters.was_predicted(predicted, exec);
         }
@@ -143,15 +199,15 @@ impl Task {
         }
         self.observer.batch_finished(&BatchFinished {
             model: &self.tag,
-            compute: exec,
-            handling: batch.dispatched.elapsed().saturating_sub(exec),
+            compute,
+            handling: batch.dispatched.elapsed().saturating_sub(compute),
             requests: &batch.requests,
         });
-        if let Some(notice) = self.overload.after(&self.batcher.config().policy, &batch, exec) {
+        if let Some(notice) = self.overload.after(&self.batcher.config().policy, &batch, compute) {
             tracing::warn!(model = self.label, "{notice}");
         }
-        let handoff = batch.handoff;
-        scatter::answer(batch, items, exec, &self.published);
+        let handoff = batch.handoff.filter(|_| prepare.is_none());
+        scatter::answer(batch, items, compute, &self.published);
         // How long it took to reach the worker tells how early the next one is sent.
         if let Some(handoff) = handoff.filter(|_| is_adaptive(&self.batcher)) {
             self.step(Event::Handed { took: handoff.as_nanos() as u64 });
@@ -175,7 +231,7 @@ impl Task {
             );
             self.warm_up = None;
         }
-        let plan = ExitPlan::new(exit, batches, blamed, self.pool.capacity(worker).ahead);
+        let plan = ExitPlan::new(exit, batches, blamed, self.pool.capacity(worker).order);
         // First of all it gets nothing more, so that no batch is sent to it meanwhile.
         self.tell_slots(worker, SlotChange::Retired);
         for batch in plan.innocent {
@@ -248,8 +304,7 @@ impl Task {
             self.turns.worker_gone(worker);
         }
         let early = is_adaptive(&self.batcher) && !self.turns.enabled();
-        let events = self.slots.events(worker, self.pool.capacity(worker), early, change);
-        events.for_each(|event| self.step(event));
+        self.step(self.slots.event(worker, self.pool.capacity(worker), early, change));
     }
 
     /// Publishes the workers. Without any, waiting requests are rejected instead of left hanging.
@@ -273,6 +328,26 @@ impl Task {
         // Whoever waited for the workers finds them published.
         self.pool.tell_waiters();
     }
+}
+
+/// What the batcher learns of a batch that a worker ran to warm up; nothing where its cost is unknown.
+fn learned(run: &MeasuredRun, measure: Measure, capacity: WorkerCapacity) -> Option<Event> {
+    let items = u64::from(run.items);
+    let cost = match measure {
+        Measure::Items => items,
+        Measure::Padded => run.length?.saturating_mul(items),
+        Measure::Packed => return None,
+    };
+    let overlaps = capacity.order == BatchOrder::Overlapping;
+    // Elsewhere the worker does one after the other.
+    let exec = if overlaps { run.model } else { run.prepare + run.model };
+    Some(Event::Measured {
+        group: 0,
+        items: run.items,
+        cost,
+        exec: exec.as_nanos() as u64,
+        prepare: overlaps.then_some(run.prepare.as_nanos() as u64),
+    })
 }
 
 /// Logs the traceback of a load that failed, as a line of the worker's own output each.

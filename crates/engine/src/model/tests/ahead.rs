@@ -179,14 +179,3 @@ async fn closing_answers_the_batch_ahead_too() {
     let (told, ()) = tokio::join!(two_batches(&kit, "a", "b"), closer);
     assert!(told.iter().flatten().all(Result::is_ok), "{told:?}");
 }
-
-#[tokio::test(start_paused = true)]
-async fn a_worker_that_overlaps_its_batches_is_told_as_several_that_have_one_each() {
-    let kit = Kit::of(Kind::Overlapping(3), 1, adaptive(), echo_after(TAKES)).await;
-    let since = Instant::now();
-    let answers = kit.call_all(&["a"; 3]).await;
-    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
-    assert!(since.elapsed() < millis(2 * TAKES), "three batches side by side");
-    kit.model.scale(0, 0).await.expect("all its places go");
-    assert!(kit.call("late").await.is_err());
-}

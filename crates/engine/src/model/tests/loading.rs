@@ -152,7 +152,7 @@ async fn a_request_waits_while_a_worker_that_had_loaded_is_started_again() {
         advance(millis(1)).await;
         settle().await;
     }
-    assert_eq!(kit.model.readiness(), Readiness::Loading { wanted: 1 });
+    assert_eq!(kit.model.readiness(), Readiness::Loading { wanted: 1, progress: None });
     assert_eq!(text(&kit.call("b").await.unwrap()), "b");
     assert!(first.await.unwrap().is_ok());
     let report = kit.model.status().incidents;
@@ -164,7 +164,11 @@ async fn a_request_waits_while_a_worker_that_had_loaded_is_started_again() {
 #[tokio::test(start_paused = true)]
 async fn a_model_is_ready_when_a_worker_serves_and_unstaffed_when_none_is_wanted() {
     let kit = slow(settings());
-    assert_eq!(kit.model.readiness(), Readiness::Loading { wanted: 1 }, "as it was registered");
+    assert_eq!(
+        kit.model.readiness(),
+        Readiness::Loading { wanted: 1, progress: None },
+        "as it was registered"
+    );
     drop(start(&kit, 1));
     settle().await;
     advance(Duration::from_secs(99)).await;

@@ -28,8 +28,17 @@ fn settings() -> ModelSettings {
 
 fn status() -> Status {
     let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_735_689_600);
-    let worker =
-        WorkerView { id: 9000, started, ready: true, pid: Some(4242), memory: 0, gpu: None };
+    let worker = WorkerView {
+        id: 9000,
+        started,
+        ready: true,
+        pid: Some(4242),
+        memory: 0,
+        gpu: None,
+        progress: None,
+        graphs: None,
+        gpu_memory: None,
+    };
     let counters = Counters::default();
     Status {
         workers: vec![worker],
