@@ -1,7 +1,8 @@
 """A model compiled by torch's inductor into a file, and called from it.
 
 The file is made of the exported model with a free number of rows, and free lengths where there are some, so one file
-serves all sizes. Starting from it, nothing is traced again. The weights stay those of the model.
+serves all sizes; a model that fixes them is compiled for one shape per file. Starting from a file nothing is traced
+again. The weights stay those of the model.
 """
 
 from __future__ import annotations
@@ -71,20 +72,19 @@ def has_export() -> bool:
     return hasattr(torch, "export") and hasattr(torch.export, "Dim")
 
 
-def compile_into(file: Path, model: Any, example: ModelInput, largest: int, options: dict[str, Any]) -> None:
-    """Compiles a model for any number of rows up to the largest, of which the example has some, into a file."""
+def compile_into(file: Path, model: Any, example: ModelInput, options: dict[str, Any], free: bool = True) -> None:
+    """Compiles a model into a file: for any shape up to that of the example, or for just that one."""
     inductor = importlib.import_module("torch._inductor")
-    if (example.count or 0) < 2:
-        raise CannotCompile("the example has one row only")
     try:
         with torch.no_grad():
-            program = export(model, example, largest)
+            program = export(model, example, free)
             specs = program.graph_signature.input_specs
             slots = [Slot(spec.kind.name, spec.target or "") for spec in specs]
             table = {**dict(program.state_dict), **program.constants}
             given = iter(example.tensors)
             flat = [next(given) if slot.kind == USER_INPUT else table[slot.name] for slot in slots]
-            artifact = inductor.standalone_compile(program.graph_module, flat, options=options)
+            shapes = {"dynamic_shapes": "from_graph" if free else "from_example_inputs"}
+            artifact = inductor.standalone_compile(program.graph_module, flat, options=options, **shapes)
             fresh = file.with_suffix(f".{os.getpid()}")
             artifact.save(path=str(fresh), format="binary")
     except Exception as error:
@@ -93,12 +93,21 @@ def compile_into(file: Path, model: Any, example: ModelInput, largest: int, opti
     fresh.replace(file)
 
 
-def export(model: Any, example: ModelInput, largest: int) -> Any:
-    """The model as a graph, with free dimensions for rows and lengths."""
-    rows, length = torch.export.Dim("rows", max=max(2, largest)), torch.export.Dim("length")
-    free = tuple({0: rows, 1: length} if example.is_ragged(tensor) else {0: rows} for tensor in example.tensors)
-    flat = Flat(model, example)
-    return torch.export.export(flat, tuple(example.tensors), dynamic_shapes={"tensors": free}, strict=False)
+def export(model: Any, example: ModelInput, free: bool) -> Any:
+    """The model as a graph, with free dimensions for rows and lengths or without."""
+    shapes = None
+    if free:
+        rows, length = (torch.export.Dim(name, max=most) for name, most in free_dimensions(example))
+        free_ones = [{0: rows, 1: length} if example.is_ragged(tensor) else {0: rows} for tensor in example.tensors]
+        shapes = {"tensors": tuple(free_ones)}
+    return torch.export.export(Flat(model, example), tuple(example.tensors), dynamic_shapes=shapes, strict=False)
+
+
+def free_dimensions(example: ModelInput) -> list[tuple[str, int]]:
+    """The names and limits of what may vary. A dimension of one would be taken for a fixed one."""
+    if (example.count or 0) < 2 or example.length == 1:
+        raise CannotCompile("the largest batch is one item")
+    return [("rows", example.count or 0), ("length", example.length or 2)]
 
 
 def load_from(file: Path, model: Any, answer: Any) -> CompiledModel:
