@@ -57,6 +57,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help="of a round: 5")
     parser.add_argument("--quick", action="store_true", help="one round of two seconds")
     parser.add_argument("--scale", type=float, help="of batch sizes and connections; 1 on a GPU, a sixteenth elsewhere")
+    parser.add_argument("--sizes", default="1,16,64,128,256", help="of the compiled model")
     parser.add_argument("--kinds", type=int, help="different pictures of each sort; 64")
     parser.add_argument("--work", type=pathlib.Path, help="keep models, pictures and compiled code here")
     parser.add_argument(
@@ -84,6 +85,7 @@ def measured(options: argparse.Namespace, work: pathlib.Path) -> dict[str, dict]
         seconds=options.seconds or (2 if options.quick else 5),
         warm_up=0.5 if options.quick else 1,
         share=options.scale or (1 if on_gpu else 1 / 16),
+        sizes=tuple(map(int, options.sizes.split(","))),
         kinds=options.kinds or (64 if on_gpu else 12),
         work=work,
         trace=tuple(filter(None, options.trace.split(","))),
