@@ -118,13 +118,13 @@ struct BatchFacts {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     lengths: Vec<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    stages: Option<StageTimes>,
+    stages: Option<StageSums>,
 }
 
 /// What the stages of all batches took that workers have measured.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct StageTimes {
+struct StageSums {
     batches: u64,
     prepare_seconds: f64,
     model_seconds: f64,
@@ -135,12 +135,12 @@ impl BatchFacts {
         Self {
             sizes: model.allowed_sizes().to_vec(),
             lengths: model.settings().lengths.clone(),
-            stages: StageTimes::of(&model.measures()),
+            stages: StageSums::of(&model.measures()),
         }
     }
 }
 
-impl StageTimes {
+impl StageSums {
     fn of(measures: &Measures) -> Option<Self> {
         let (batches, seconds) = (measures.model_us.count(), |micros: u64| micros as f64 / 1e6);
         (batches > 0).then(|| Self {
