@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jitney.worker.buffers import REUSED_BYTES_MIN, BodyBuffers, room
+from jitney.worker.buffers import BATCH_BYTES_MAX, BATCHES_KEPT, REUSED_BYTES_MIN, BatchBuffers, BodyBuffers, room
 
 SIZE = 1 << 20
 
@@ -70,7 +70,7 @@ def test_small_buffers_and_too_large_ones_are_not_kept():
     buffers = BodyBuffers(4 * SIZE)
     for size in (0, REUSED_BYTES_MIN - 1, 4 * SIZE + 1):
         assert len(buffers.take(size)) == size
-    assert buffers._kept == []
+    assert not buffers._kept
 
 
 def test_no_more_is_kept_than_allowed_whatever_is_held():
@@ -78,3 +78,32 @@ def test_no_more_is_kept_than_allowed_whatever_is_held():
     held = [buffers.take(SIZE + step) for step in range(0, 20_000, 1000)]
     assert 3 * SIZE < sum(map(room, buffers._kept)) <= 4 * SIZE
     assert [len(one) for one in held] == [SIZE + step for step in range(0, 20_000, 1000)]
+
+
+def test_one_that_is_held_for_ever_does_not_keep_the_others_from_being_used_again():
+    buffers = BodyBuffers()
+    held = buffers.take(SIZE)
+    where = {memory(buffers.take(SIZE)) for _ in range(20)}
+    assert len(where) == 1 and memory(held) not in where
+
+
+def test_memory_of_a_batch_is_used_again_when_the_last_view_of_it_is_gone():
+    buffers = BatchBuffers()
+    first = buffers.take(3 * SIZE)
+    part, where = first[SIZE : SIZE + 9], memory(first.obj)
+    part[:] = b"mine here"
+    del first
+    other = buffers.take(2 * SIZE)
+    other[:] = b"x" * len(other)
+    assert memory(other.obj) != where and bytes(part) == b"mine here"
+    del part
+    again = buffers.take(SIZE + 1)
+    assert (memory(again.obj), len(again)) == (where, SIZE + 1)
+
+
+def test_no_more_batches_are_kept_than_allowed():
+    buffers = BatchBuffers()
+    held = [buffers.take(SIZE) for _ in range(20)]
+    assert len(buffers._kept) == BATCHES_KEPT and len({memory(one.obj) for one in held}) == 20
+    assert len(buffers.take(BATCH_BYTES_MAX + 1)) == BATCH_BYTES_MAX + 1
+    assert len(buffers._kept) == BATCHES_KEPT

@@ -39,13 +39,17 @@ class Staged:
 """
 
 
+def read_body(one) -> bytes:
+    """The body of the only answer of the next batch."""
+    _, (kind, count, _, payload) = one.read_timed()
+    assert (kind, count) == (wire.REPLY, 1)
+    return wire.decode_reply(payload, 1)[0]["body"]
+
+
 def test_the_next_batch_is_begun_while_this_one_is_being_finished(worker):
     one = worker(STAGED)
     one.send(wire.batch(bodies(b"wait for the next"), 1) + wire.batch(bodies(b"next"), 2))
-    for frame_id, body in ((1, b"wait for the next r0"), (2, b"next r0")):
-        kind, count, answered, payload = one.read()
-        assert (kind, count, answered) == (wire.REPLY, 1, frame_id)
-        assert wire.decode_reply(payload, 1)[0]["body"] == body
+    assert [read_body(one), read_body(one)] == [b"wait for the next r0", b"next r0"]
 
 
 def test_a_worker_says_how_many_batches_it_wants(raw_worker, model):
@@ -65,16 +69,16 @@ def test_failures_of_either_stage_are_of_their_own_batch(worker):
     one = worker(STAGED)
     sent = [b"raise early", b"fine", b"raise late", b"fine"]
     one.send(b"".join(wire.batch(bodies(body), number) for number, body in enumerate(sent)))
-    answers = [one.read() for _ in sent]
-    assert [answer[2] for answer in answers] == [0, 1, 2, 3]
-    assert [answer[0] for answer in answers] == [wire.FAILED, wire.REPLY, wire.FAILED, wire.REPLY]
-    assert json.loads(answers[0][3])["cause"] == "raised"
+    failed, times, fine, failed_late, *_ = [one.read() for _ in range(6)]
+    assert [failed[0], times[0], fine[0], failed_late[0]] == [wire.FAILED, wire.TIMES, wire.REPLY, wire.FAILED]
+    assert [failed[2], times[2], fine[2], failed_late[2]] == [0, 1, 1, 2]
+    assert json.loads(failed[3])["cause"] == "raised"
 
 
 def test_batches_before_the_stop_are_answered(worker):
     one = worker(STAGED)
     one.send(wire.batch(bodies(b"a"), 1) + wire.batch(bodies(b"b"), 2) + wire.control(wire.STOP))
-    assert [one.read()[2] for _ in range(2)] == [1, 2]
+    assert [one.read_timed()[1][2] for _ in range(2)] == [1, 2]
     assert one.ended()
     assert one.end() == 0
 

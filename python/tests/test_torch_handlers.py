@@ -94,7 +94,7 @@ def test_later_stages_see_the_context_of_their_own_batch(own):
         items = [wire.item([("body", "", image(number))], request_id=f"{number}-{place}") for place in range(2)]
         worker.send(wire.batch(items, number))
     for number in range(4):
-        _, count, frame_id, payload = worker.read()
+        _, count, frame_id, payload = worker.read_answer()
         first, second = wire.decode_reply(payload, count)
         assert (
             frame_id == number and first["body"] == f"{number}-0".encode() and second["body"] == f"{number}-1".encode()
@@ -116,14 +116,14 @@ class Raising(ImageClassifier):
 def test_an_error_in_a_stage_fails_its_batch_and_no_other(own):
     worker = own(RAISING)
     worker.send(wire.batch(bodies(image(1), image(2)), 1) + wire.batch(bodies(image(1)), 2))
-    assert worker.read()[0] == wire.FAILED
-    assert worker.read()[0] == wire.REPLY
+    assert worker.read_answer()[0] == wire.FAILED
+    assert worker.read_answer()[0] == wire.REPLY
 
 
 def test_a_worker_of_overlapping_stages_ends_at_stop(own):
     worker = own(FINISHED)
     worker.send(wire.batch(bodies(image(1)), 1) + wire.control(wire.STOP))
-    assert worker.read()[0] == wire.REPLY
+    assert worker.read_answer()[0] == wire.REPLY
     assert worker.ended()
 
 

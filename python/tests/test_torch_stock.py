@@ -29,7 +29,7 @@ def loaded(raw_worker, tmp_path):
         worker = raw_worker()
         directory = models.unpack(tmp_path, source, **files)
         worker.load(directory, handler, manifest=manifest, model_yaml_config=config or {}, batch_size=8)
-        kind, _, _, payload = worker.read()
+        kind, _, _, payload = worker.read_answer()
         assert kind == 3, payload
         worker.loaded = json.loads(payload)
         return worker
@@ -172,7 +172,7 @@ def test_stages_of_several_batches_overlap_and_answers_stay_in_order(loaded):
     for number in range(6):
         worker.send(two_images(number))
     for number in range(6):
-        kind, count, frame_id, payload = worker.read()
+        kind, count, frame_id, payload = worker.read_answer()
         assert (kind, count, frame_id) == (6, 2, number)
         answers = [json.loads(item["body"]) for item in decode_reply(payload, count)]
         assert near(answers, [classified(IMAGES[number]), classified(IMAGES[number + 1])])

@@ -179,6 +179,19 @@ class Server:
         assert (kind, count) == (expected, 0), (kind, payload)
         return json.loads(payload) if payload else {}
 
+    def read_answer(self) -> tuple[int, int, int, bytes]:
+        """The next frame that is no TIMES."""
+        answer = self.read()
+        return self.read() if answer[0] == TIMES else answer
+
+    def read_timed(self) -> tuple[dict[str, Any], tuple[int, int, int, bytes]]:
+        """A TIMES and the answer to the same batch."""
+        kind, count, frame_id, payload = self.read()
+        assert (kind, count) == (TIMES, 0), (kind, payload)
+        answer = self.read()
+        assert answer[2] == frame_id
+        return json.loads(payload), answer
+
     def send(self, data: bytes) -> None:
         self.sock.sendall(data)
 
@@ -189,7 +202,7 @@ class Server:
     def ask(self, items: list[tuple[bytes, bytes]], frame_id: int = 1) -> Any:
         """Sends a batch; returns the reply's items, or the FAILED object."""
         self.send(batch(items, frame_id))
-        kind, count, reply_id, payload = self.read()
+        kind, count, reply_id, payload = self.read_answer()
         assert reply_id == frame_id
         if kind == FAILED:
             return json.loads(payload)

@@ -1,9 +1,9 @@
 //! Prints the tables by which the policy is judged, for those who tune it: `cargo run --release -p
-//! jitney-lab --example table -- g99|overload|latency|closed|others|all [--seed N] [--count N]
+//! jitney-lab --example table -- g99|overload|latency|closed|others|stages|all [--seed N] [--count N]
 //! [--ours] [COLUMN…]`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example that prints")]
 
-use jitney_lab::tables::{Effort, closed, g99, latency, others, overload};
+use jitney_lab::tables::{Effort, closed, g99, latency, others, overload, stages};
 
 fn main() {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
@@ -34,6 +34,9 @@ fn main() {
     }
     if asked("closed") {
         println!("\n{}", closed::table(&mut effort));
+    }
+    if asked("stages") {
+        println!("\n{}", stages::table(&mut effort));
     }
     if asked("others") {
         println!("\n{}", others::table(&mut effort));

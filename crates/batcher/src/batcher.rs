@@ -12,13 +12,12 @@ use crate::config::Config;
 use crate::event::{BatchFailure, DownReason, Event};
 use crate::fifo::Fifo;
 use crate::pace::Pace;
-use crate::padding::size_of;
 use crate::queue::sorted::Order;
 use crate::records::RequestList;
 use crate::recovery::BatchRecovery;
 use crate::request::{BatchId, NEVER, Nanos, Request, RequestId, WorkerId};
 use crate::running::{ActiveBatches, DispatchNote};
-use crate::state::BatcherState;
+use crate::state::{BatchMeasure, BatcherState};
 
 /// Decides when a batch is dispatched and with which requests, for one version of one model.
 #[derive(Debug)]
@@ -64,6 +63,9 @@ impl Batcher {
         // Arrivals change nothing about the workers, nor about a wait for more requests.
         if !matches!(event, Event::Arrive(_) | Event::Announce { .. }) {
             self.planner.forget();
+        } else if self.state.learned.prepares() {
+            // How early a worker gets its next batch depends on the size of that one.
+            self.planner.forecast.invalidate();
         }
         let more = matches!(event, Event::Arrive(Request { more: true, .. }));
         self.apply(event, out);
@@ -126,12 +128,18 @@ impl Batcher {
                 state.reject_pinned(worker, out);
             }
             Event::WorkerDown { worker, why } => self.worker_down(worker, why, out),
-            Event::Done { batch, exec, .. } => self.done(batch, exec),
-            Event::Measured { group, items, cost, exec, .. } => {
+            Event::Done { batch, exec, prepare } => self.done(batch, exec, prepare),
+            Event::Measured { group, items, cost, exec, prepare } => {
                 let config = &state.rules.config;
-                let size = config.run_size(size_of(items, cost, config.measure)).into();
+                let class = config.class_of_items(items, cost);
+                let own = config.size_of(items, cost).into();
+                let size = config.ran(class, own);
                 let several = self.planner.several_workers();
                 state.learned.done(state.rules.now, (group, size), exec, None, several);
+                if let Some(prepare) = prepare {
+                    state.workers.prepare();
+                    state.learned.curves.learn_prepare((group, own), prepare);
+                }
             }
             Event::Failed { batch, kind } => self.failed(batch, kind, out),
             Event::Configure(config) => self.configure(config, out),
@@ -156,7 +164,7 @@ impl Batcher {
         let group = state.group(&request);
         let planned = state.rules.order(&request) == Order::Deadline;
         if planned {
-            let size = size_of(request.items, request.cost, state.rules.config.measure);
+            let size = state.rules.config.size_of(request.items, request.cost);
             let planned_groups = state.queue.planned_groups.0;
             state.learned.arrived(&request, size, group, planned_groups, state.rules.now);
         }
@@ -204,19 +212,24 @@ impl Batcher {
 
     // The end of a batch
 
-    fn done(&mut self, id: BatchId, exec: Nanos) {
+    fn done(&mut self, id: BatchId, exec: Nanos, prepare: Option<Nanos>) {
         let Some(mut batch) = self.running.take(id) else { return };
         let BatcherState { rules, workers, learned, records, .. } = &mut self.state;
         let (now, note) = (rules.now, batch.note);
-        if let Some(early) = workers.release(batch.worker, now) {
+        let ended = (batch.members.len, note.ends);
+        if let Some(early) = workers.release(batch.worker, now, ended) {
             learned.ended_early(early);
         }
-        self.pace.learn(exec);
         let late = now.saturating_sub(note.dispatched).saturating_sub(exec);
-        let size =
-            u32::try_from(note.size).map_or(note.size, |it| rules.config.run_size(it).into());
-        let late = note.alone.then_some(late);
-        learned.done(now, (note.group, size), exec, late, self.planner.several_workers());
+        let late = note.alone.then_some(late.saturating_sub(prepare.unwrap_or(0)));
+        let mut alone = exec;
+        if let Some(prepare) = prepare {
+            workers.prepare();
+            let times = workers.stages(batch.worker, now, note.dispatched, (prepare, exec));
+            alone = learned.staged((note.group, note.size, note.ran), times, exec);
+        }
+        self.pace.learn(exec.max(prepare.unwrap_or(0)));
+        learned.done(now, (note.group, note.ran), alone, late, self.planner.several_workers());
         if rules.planned {
             let members = records.walk(&batch.members);
             let staying = members.filter(|record| !record.cancelled && !record.request.more);
@@ -232,7 +245,8 @@ impl Batcher {
 
     fn failed(&mut self, id: BatchId, kind: BatchFailure, out: &mut Actions) {
         let Some(batch) = self.running.take(id) else { return };
-        self.state.workers.release(batch.worker, self.state.rules.now);
+        let ended = (batch.members.len, batch.note.ends);
+        self.state.workers.release(batch.worker, self.state.rules.now, ended);
         self.recovery.isolate(&mut self.state, batch, kind, out);
     }
 
@@ -328,8 +342,8 @@ impl Batcher {
 
     /// Takes the slot that the policy fills first.
     fn take_slot(&mut self, avoid: Option<WorkerId>) -> Option<WorkerId> {
-        let BatcherState { rules, workers, learned, .. } = &mut self.state;
-        workers.take(avoid, rules.now, rules.planned.then(|| learned.ahead()))
+        let BatcherState { rules, workers, .. } = &mut self.state;
+        workers.take(avoid, rules.now, rules.planned.then_some(self.planner.ahead))
     }
 
     fn dispatch(
@@ -341,12 +355,14 @@ impl Batcher {
         out: &mut Actions,
     ) {
         let worker = worker.expect("a batch is dispatched only when a slot is free");
-        let (group, size, padding) = self.state.measure(&members);
+        let BatchMeasure { group, size, ran, padding } = self.state.measure(&members);
+        let waiting = self.state.waiting() > 0;
         let BatcherState { rules, workers, learned, records, .. } = &mut self.state;
-        let predicted = learned.predict(group, size, rules);
+        let predicted = learned.predict(group, ran, rules);
         self.planner.forecast.invalidate();
-        let alone = workers.expect(worker, rules.now, predicted.unwrap_or(0), members.len);
-        let note = DispatchNote { dispatched: rules.now, alone, group, size };
+        let expected = learned.expected((group, size), predicted, waiting);
+        let (alone, ends) = workers.expect(worker, rules.now, expected, members.len);
+        let note = DispatchNote { dispatched: rules.now, alone, group, size, ran, ends };
         let items = members.items as u32;
         let ids = out.list(records.walk(&members).map(|record| record.request.id));
         out.push(Action::Dispatch(Dispatch {

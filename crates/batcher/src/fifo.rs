@@ -70,7 +70,7 @@ impl Fifo {
     pub(crate) fn next_due(state: &BatcherState) -> Nanos {
         let BatcherState { rules, queue, workers, .. } = state;
         let groups = queue.groups.iter().filter(|group| !group.planned());
-        let served = groups.filter(|group| workers.free_for(group.key.worker));
+        let served = groups.filter(|group| workers.free_for(group.key.worker, false));
         let loads = served.filter_map(|group| group.load(&rules.config));
         let times = loads.filter_map(|load| match rules.due(&load) {
             Due::Now(_) => None,
@@ -86,11 +86,14 @@ fn oldest_due(state: &BatcherState) -> [Option<DueBatch>; 2] {
     let mut oldest: [Option<DueBatch>; 2] = [None, None];
     for (group, it) in queue.groups.iter().enumerate() {
         let worker = it.key.worker;
-        if it.planned() || it.is_empty() || !workers.free_for(worker) {
+        if it.planned() || it.is_empty() || !workers.free_for(worker, true) {
             continue;
         }
         let Some(load) = it.load(&rules.config) else { continue };
         let Due::Now(reason) = rules.due(&load) else { continue };
+        if !workers.free_for(worker, reason == DispatchReason::Full) {
+            continue;
+        }
         for priority in [Priority::Interactive, Priority::Bulk] {
             let Some(head) = it.queues[priority as usize].head() else { continue };
             let due = DueBatch { group, priority, seq: head.seq, reason, worker };

@@ -11,6 +11,39 @@ const SUSPECT: u64 = 3;
 /// A worker that is overdue is expected after this part of what it was to take.
 const OVERDUE: u64 = 20;
 
+/// How long before its last batch ends a worker is handed the next one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ahead {
+    /// What passes until the batch is there.
+    pub(crate) by: Nanos,
+    /// How long preparing it takes; 0 where workers do not.
+    pub(crate) prepare: Nanos,
+}
+
+/// What a batch that is handed over is expected to take.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Expected {
+    pub(crate) takes: Nanos,
+    /// 0 where workers do not prepare.
+    pub(crate) prepare: Nanos,
+}
+
+/// How long the stages of a batch took, and the shares of these times in which the other stage was
+/// busy with another batch.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StageTimes {
+    pub(crate) prepare: Nanos,
+    pub(crate) prepare_shared: f64,
+    pub(crate) exec_shared: f64,
+}
+
+/// A time from the first to the second.
+type Span = (Nanos, Nanos);
+
+fn shared(one: Span, other: Span) -> Nanos {
+    one.1.min(other.1).saturating_sub(one.0.max(other.0))
+}
+
 #[derive(Debug)]
 struct TrackedWorker {
     id: WorkerId,
@@ -20,27 +53,54 @@ struct TrackedWorker {
     /// When its last batch is expected to be over, and how long that one was to take.
     finish: Nanos,
     takes: Nanos,
-    /// Requests in its last batch.
+    /// Requests in its last batch, and in all of them.
     requests: u32,
+    held: u32,
+    /// When its last batch is expected to be prepared; nothing where it does not prepare.
+    preparing: Span,
+    /// When the batch that was answered last was prepared, and when it ran.
+    prepared: Nanos,
+    ran: Span,
 }
 
 impl TrackedWorker {
+    fn new(id: WorkerId, slots: u8) -> Self {
+        Self {
+            id,
+            slots,
+            busy: 0,
+            retiring: false,
+            finish: 0,
+            takes: 0,
+            requests: 0,
+            held: 0,
+            preparing: (0, 0),
+            prepared: 0,
+            ran: (0, 0),
+        }
+    }
+
     fn free(&self) -> bool {
         !self.retiring && self.busy < self.slots
     }
 
     /// Whether it takes a batch now: it has none, or its last one is about to end, so that it may be
     /// handed the next one `ahead` of that. An overdue worker is not: its end is unknown.
-    fn open(&self, now: Nanos, ahead: Nanos) -> bool {
-        let ending = self.takes > 0
-            && self.finish.saturating_sub(self.early(ahead)) <= now
-            && now <= self.finish.saturating_add(self.takes / OVERDUE);
+    fn open(&self, now: Nanos, ahead: Ahead) -> bool {
+        let grace = if ahead.prepare > 0 { self.takes } else { self.takes / OVERDUE };
+        let ending =
+            self.takes > 0 && self.opens(ahead) <= now && now <= self.finish.saturating_add(grace);
         self.free() && (self.busy == 0 || ending)
     }
 
-    /// How long before its end it may be handed the next batch.
-    fn early(&self, ahead: Nanos) -> Nanos {
-        ahead.min(self.takes / 2)
+    /// From when on it may be handed the next batch: so early that the batch is prepared when the
+    /// last one ends, and not before that one is prepared.
+    fn opens(&self, ahead: Ahead) -> Nanos {
+        if ahead.prepare == 0 {
+            return self.finish.saturating_sub(ahead.by.min(self.takes / 2));
+        }
+        let just_in_time = self.finish.saturating_sub(ahead.prepare);
+        just_in_time.max(self.preparing.1).saturating_sub(ahead.by)
     }
 
     /// How long until it is free; none if that is unknown.
@@ -53,14 +113,14 @@ impl TrackedWorker {
     }
 
     /// Adds a busy worker to the forecast; another slot is filled `ahead` of its end.
-    fn survey_busy(&self, now: Nanos, ahead: Nanos, forecast: &mut WorkerForecast) {
+    fn survey_busy(&self, now: Nanos, ahead: Ahead, forecast: &mut WorkerForecast) {
         // No worker is given a batch ahead of time while another could run it now.
         if !forecast.idles() && self.open(now, ahead) {
             return forecast.open_soon(self.finish.saturating_sub(now), self.requests);
         }
         let Some(left) = self.left(now) else { return };
         forecast.busy(left);
-        let at = self.finish.saturating_sub(self.early(ahead));
+        let at = self.opens(ahead);
         if self.free() && self.takes > 0 && at > now {
             forecast.ahead = Some(forecast.ahead.map_or(at, |other| other.min(at)));
         }
@@ -71,6 +131,8 @@ impl TrackedWorker {
 #[derive(Debug, Default)]
 pub(crate) struct Workers {
     workers: Vec<TrackedWorker>,
+    /// Whether they prepare batches while they run others.
+    staged: bool,
 }
 
 impl Workers {
@@ -82,9 +144,7 @@ impl Workers {
                 self.workers[at].retiring = false;
             }
             Err(at) => {
-                let (busy, retiring, finish, takes, requests) = (0, false, 0, 0, 0);
-                let worker = TrackedWorker { id, slots, busy, retiring, finish, takes, requests };
-                self.workers.insert(at, worker);
+                self.workers.insert(at, TrackedWorker::new(id, slots));
             }
         }
     }
@@ -116,10 +176,12 @@ impl Workers {
         &mut self,
         avoid: Option<WorkerId>,
         now: Nanos,
-        ahead: Option<Nanos>,
+        ahead: Option<Ahead>,
     ) -> Option<WorkerId> {
+        let staged = self.staged;
         let rank = |worker: &TrackedWorker| match ahead {
             Some(_) if worker.busy > 0 => worker.finish.max(1),
+            None if staged => worker.busy.into(),
             _ => 0,
         };
         let workers = self.workers.iter_mut().filter(|worker| match ahead {
@@ -132,19 +194,33 @@ impl Workers {
     }
 
     /// Notes when the batch that was just handed to a worker will be over. Returns whether the
-    /// worker was idle before.
-    pub(crate) fn expect(&mut self, id: WorkerId, now: Nanos, takes: Nanos, requests: u32) -> bool {
-        let Ok(at) = self.find(id) else { return true };
+    /// worker was idle before, and that time where it prepares batches.
+    pub(crate) fn expect(
+        &mut self,
+        id: WorkerId,
+        now: Nanos,
+        expected: Expected,
+        requests: u32,
+    ) -> (bool, Nanos) {
+        let Ok(at) = self.find(id) else { return (true, 0) };
         let worker = &mut self.workers[at];
+        let Expected { takes, prepare } = expected;
         let alone = worker.busy == 1;
         let start = if alone { now } else { worker.finish.max(now) };
-        (worker.finish, worker.takes) = (start.saturating_add(takes), takes);
-        worker.requests = requests;
-        alone
+        (worker.takes, worker.requests) = (takes, requests);
+        worker.held += requests;
+        if prepare == 0 {
+            worker.finish = start.saturating_add(takes);
+            return (alone, 0);
+        }
+        let from = if alone { now } else { worker.preparing.1.max(now) };
+        worker.preparing = (from, from.saturating_add(prepare));
+        worker.finish = start.max(worker.preparing.1).saturating_add(takes);
+        (alone, worker.finish)
     }
 
     /// Forecasts when the workers are free; one may be handed a batch `ahead` of that.
-    pub(crate) fn survey(&self, now: Nanos, ahead: Nanos, forecast: &mut WorkerForecast) {
+    pub(crate) fn survey(&self, now: Nanos, ahead: Ahead, forecast: &mut WorkerForecast) {
         let staying = || self.workers.iter().filter(|it| !it.retiring && it.slots > 0);
         forecast.clear(now, staying().filter(|worker| worker.busy == 0).count() as u32);
         for worker in staying().filter(|worker| worker.busy > 0) {
@@ -152,12 +228,26 @@ impl Workers {
         }
     }
 
-    /// Whether there is a slot for a batch that is pinned to this worker, or to none.
-    pub(crate) fn free_for(&self, pinned: Option<WorkerId>) -> bool {
+    /// Whether there is a slot for a batch that is pinned to this worker, or to none. Where workers
+    /// prepare batches while they run others, a busy one takes only full ones.
+    pub(crate) fn free_for(&self, pinned: Option<WorkerId>, full: bool) -> bool {
+        let takes = |it: &TrackedWorker| it.free() && (full || it.busy == 0 || !self.staged);
         match pinned {
-            None => self.any_free(),
-            Some(id) => self.find(id).is_ok_and(|at| self.workers[at].free()),
+            None => self.workers.iter().any(takes),
+            Some(id) => self.find(id).is_ok_and(|at| takes(&self.workers[at])),
         }
+    }
+
+    /// They have told how long they prepare batches.
+    pub(crate) fn prepare(&mut self) {
+        self.staged = true;
+    }
+
+    /// Requests on all workers, and the most slots of any.
+    pub(crate) fn held(&self) -> (u32, u8) {
+        let staying = self.workers.iter().filter(|it| !it.retiring);
+        let slots = staying.map(|it| it.slots).max().unwrap_or(0);
+        (self.workers.iter().map(|it| it.held).sum(), slots)
     }
 
     /// Whether the worker exists and is not about to retire.
@@ -172,12 +262,29 @@ impl Workers {
         Some(id)
     }
 
-    /// Frees a slot; a batch that waited behind this one begins. Returns how long before its planned
-    /// end this one was over, where there was a plan.
-    pub(crate) fn release(&mut self, id: WorkerId, now: Nanos) -> Option<Nanos> {
+    /// Frees the slot of a batch with so many requests that was to end then, or 0; a batch that waited
+    /// behind it begins. Returns how long before its planned end this one was over, where there was a
+    /// plan.
+    pub(crate) fn release(
+        &mut self,
+        id: WorkerId,
+        now: Nanos,
+        (requests, ends): (u32, Nanos),
+    ) -> Option<Nanos> {
         let at = self.find(id).ok()?;
         let worker = &mut self.workers[at];
         worker.busy -= 1;
+        worker.held -= requests;
+        if ends > 0 {
+            let begins = worker.preparing.1.max(now);
+            worker.finish = match worker.busy {
+                0 => now,
+                1 => begins.saturating_add(worker.takes),
+                _ => (worker.finish + now).saturating_sub(ends).max(begins + worker.takes),
+            };
+            self.forget_retired(at);
+            return Some(ends.saturating_sub(now));
+        }
         let next = if worker.busy == 1 { worker.takes } else { 0 };
         let planned = worker.finish.saturating_sub(next);
         let early = (worker.takes > 0).then(|| planned.saturating_sub(now));
@@ -188,9 +295,41 @@ impl Workers {
         early
     }
 
+    /// How long the stages of a batch took that was dispatched then and has just been released. Its
+    /// worker was handed it then and had prepared it after `prepare`; that includes what it waited
+    /// for the one before it.
+    pub(crate) fn stages(
+        &mut self,
+        id: WorkerId,
+        now: Nanos,
+        dispatched: Nanos,
+        (prepare, exec): (Nanos, Nanos),
+    ) -> StageTimes {
+        let alone = StageTimes { prepare, ..StageTimes::default() };
+        let Ok(at) = self.find(id) else { return alone };
+        let worker = &mut self.workers[at];
+        let prepared = dispatched.saturating_add(prepare).min(now);
+        let preparing = (dispatched.max(worker.prepared).min(prepared), prepared);
+        let ran = (now.saturating_sub(exec), now);
+        let part = |it: Nanos, of: Nanos| it as f64 / of.max(1) as f64;
+        let took = preparing.1 - preparing.0;
+        let next = if worker.busy > 0 { worker.preparing } else { (0, 0) };
+        let times = StageTimes {
+            prepare: took,
+            prepare_shared: part(shared(preparing, worker.ran), took),
+            exec_shared: part(shared(ran, next), exec),
+        };
+        (worker.prepared, worker.ran) = (prepared, ran);
+        times
+    }
+
     /// Batches that can run at a time.
     pub(crate) fn capacity(&self) -> u64 {
-        self.workers.iter().filter(|w| !w.retiring).map(|w| u64::from(w.slots)).sum()
+        let at_a_time = |worker: &TrackedWorker| match self.staged {
+            true => worker.slots.min(1).into(),
+            false => u64::from(worker.slots),
+        };
+        self.workers.iter().filter(|w| !w.retiring).map(at_a_time).sum()
     }
 
     fn forget_retired(&mut self, at: usize) {
@@ -222,7 +361,7 @@ mod tests {
         let taken: Vec<_> =
             std::iter::from_fn(|| workers.take(None, 0, None)).map(|w| w.0).collect();
         assert_eq!(taken, [1, 3, 5]);
-        workers.release(WorkerId(3), 0);
+        workers.release(WorkerId(3), 0, (0, 0));
         assert_eq!(workers.take(None, 0, None), Some(WorkerId(3)));
         assert!(!workers.any_free());
     }
@@ -245,7 +384,7 @@ mod tests {
         workers.retire(WorkerId(3));
         assert_eq!(workers.capacity(), 1);
         assert_eq!(workers.take(None, 0, None), Some(WorkerId(5)));
-        workers.release(WorkerId(1), 0);
+        workers.release(WorkerId(1), 0, (0, 0));
         assert_eq!(workers.workers.len(), 1);
     }
 
@@ -256,9 +395,9 @@ mod tests {
         workers.take(None, 0, None);
         workers.take(None, 0, None);
         workers.up(WorkerId(0), 1);
-        workers.release(WorkerId(0), 0);
+        workers.release(WorkerId(0), 0, (0, 0));
         assert!(!workers.any_free());
-        workers.release(WorkerId(0), 0);
+        workers.release(WorkerId(0), 0, (0, 0));
         assert!(workers.any_free());
     }
 
@@ -267,10 +406,10 @@ mod tests {
         let (mut workers, mut forecast) = (three(), WorkerForecast::default());
         for takes in [100, 200] {
             let worker = workers.take(None, 0, None).expect("free");
-            workers.expect(worker, 1000, takes, 1);
+            workers.expect(worker, 1000, Expected { takes, prepare: 0 }, 1);
         }
         let mut left = |now| {
-            workers.survey(now, 0, &mut forecast);
+            workers.survey(now, Ahead::default(), &mut forecast);
             (forecast.open, forecast.busy.clone())
         };
         assert_eq!(left(1040), (1, vec![60, 160]));

@@ -123,7 +123,9 @@ impl Contender {
 
 fn ours(policy: Policy, world: &World) -> Box<dyn Scheduler> {
     let max_items = world.curve.max() as u32;
-    Box::new(JitneyScheduler::new(Config { policy, max_items, ..Config::default() }, world.workers))
+    let sizes = world.sizes.clone();
+    let config = Config { policy, max_items, sizes, ..Config::default() };
+    Box::new(JitneyScheduler::with_slots(config, world.workers, world.slots()))
 }
 
 /// A name that no policy has, or numbers it cannot use.

@@ -3,12 +3,15 @@
 //! It only translates: request numbers to the dense indices the batcher wants, actions to orders. The
 //! number of a request is the generation of its index, so that it can be read back from its id.
 
+use std::collections::VecDeque;
+
 use jitney_batcher::{
     Action, Actions, BatchId, Batcher, Config, Dispatch, DownReason, Event, Nanos, Origin,
     OriginKind, Request, RequestId, WorkerId,
 };
 
 use crate::job::Job;
+use crate::pipeline::Took;
 use crate::scheduler::{Orders, Scheduler};
 
 /// Most requests that may wait: so many that only the policy rejects.
@@ -22,24 +25,32 @@ pub struct JitneyScheduler {
     /// Indices in use or free, and those that are free.
     indices: u32,
     free: Vec<u32>,
-    /// What each worker runs, with the indices of its requests.
-    running: Vec<Option<(BatchId, Vec<u32>)>>,
+    /// What each worker has, oldest first, with the indices of its requests.
+    running: Vec<VecDeque<(BatchId, Vec<u32>)>>,
+    slots: u8,
 }
 
 impl JitneyScheduler {
     /// A batcher with this configuration and `workers` workers of one slot each.
     #[must_use]
     pub fn new(config: Config, workers: usize) -> Self {
+        Self::with_slots(config, workers, 1)
+    }
+
+    /// The same with workers of so many slots.
+    #[must_use]
+    pub fn with_slots(config: Config, workers: usize, slots: usize) -> Self {
+        let slots = u8::try_from(slots).unwrap_or(u8::MAX);
         let config = Config { max_queue: QUEUE_MAX, ..config };
         let mut batcher = Batcher::new(config);
         let mut actions = Actions::new();
         for worker in 0..workers {
             let worker = WorkerId(worker as u32);
-            batcher.step(0, Event::WorkerUp { worker, slots: 1 }, &mut actions);
+            batcher.step(0, Event::WorkerUp { worker, slots }, &mut actions);
         }
-        let running = (0..workers).map(|_| None).collect();
+        let running = (0..workers).map(|_| VecDeque::new()).collect();
         actions.clear();
-        Self { batcher, actions, indices: 0, free: vec![], running }
+        Self { batcher, actions, indices: 0, free: vec![], running, slots }
     }
 
     fn step(&mut self, now: Nanos, event: Event, out: &mut Orders) {
@@ -58,7 +69,7 @@ impl JitneyScheduler {
                 let (worker, ids) = (worker.0 as usize, actions.members(members));
                 out.dispatch(worker, ids.iter().map(job));
                 let indices = ids.iter().map(|id| id.index() as u32).collect();
-                self.running[worker] = Some((*batch, indices));
+                self.running[worker].push_back((*batch, indices));
             }
             Action::Reject { id, .. } | Action::Fail { id, .. } => {
                 self.free.push(id.index() as u32);
@@ -91,10 +102,11 @@ impl Scheduler for JitneyScheduler {
         self.step(now, Event::Arrive(request), out);
     }
 
-    fn done(&mut self, now: Nanos, worker: usize, exec: Nanos, out: &mut Orders) {
-        let Some((batch, indices)) = self.running[worker].take() else { return };
+    fn done(&mut self, now: Nanos, worker: usize, took: Took, out: &mut Orders) {
+        let Some((batch, indices)) = self.running[worker].pop_front() else { return };
         self.free.extend(indices);
-        self.step(now, Event::Done { batch, exec, prepare: None }, out);
+        let Took { exec, prepare } = took;
+        self.step(now, Event::Done { batch, exec, prepare }, out);
     }
 
     fn timer(&mut self, now: Nanos, out: &mut Orders) {
@@ -102,13 +114,13 @@ impl Scheduler for JitneyScheduler {
     }
 
     fn lost(&mut self, now: Nanos, worker: usize, _members: &[u32], out: &mut Orders) {
-        self.running[worker] = None;
+        self.running[worker].clear();
         let worker = WorkerId(worker as u32);
         self.step(now, Event::WorkerDown { worker, why: DownReason::Removed }, out);
     }
 
     fn back(&mut self, now: Nanos, worker: usize, out: &mut Orders) {
         let worker = WorkerId(worker as u32);
-        self.step(now, Event::WorkerUp { worker, slots: 1 }, out);
+        self.step(now, Event::WorkerUp { worker, slots: self.slots }, out);
     }
 }

@@ -13,6 +13,7 @@ use crate::connections::{ConnectionUse, PoolState};
 use crate::dice::Dice;
 use crate::job::{Job, SimulatedEnd};
 use crate::outcome::Outcome;
+use crate::pipeline::Pipeline;
 use crate::scheduler::{Orders, Scheduler};
 use crate::world::{Clients, Load, World};
 
@@ -37,17 +38,12 @@ const TURN: Nanos = 50_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Happening {
     Done(usize),
+    Prepared(usize),
     Lost(usize),
     Back(usize),
     Sent,
     Arrive,
     Timer,
-}
-
-struct RunningJobs {
-    finish: Nanos,
-    exec: Nanos,
-    members: Vec<u32>,
 }
 
 /// Where a request came from.
@@ -75,7 +71,7 @@ struct Runner<'a> {
     unsent: Vec<VecDeque<(Job, Sender)>>,
     /// When the next of a pool is sent because a connection has become free, in order of time.
     freed: VecDeque<(Nanos, usize)>,
-    running: Vec<Option<RunningJobs>>,
+    running: Vec<Pipeline>,
     dead: Vec<bool>,
     misfortunes: Vec<(Nanos, Happening)>,
     dice: Dice,
@@ -111,7 +107,7 @@ impl<'a> Runner<'a> {
             pools,
             proxied,
             freed: VecDeque::new(),
-            running: (0..world.workers).map(|_| None).collect(),
+            running: (0..world.workers).map(|_| Pipeline::new(world.stages.as_ref())).collect(),
             dead: vec![false; world.workers],
             misfortunes: misfortunes(world),
             dice: Dice::new(world.seed ^ 0xface),
@@ -123,15 +119,16 @@ impl<'a> Runner<'a> {
     }
 
     fn next(&self) -> Option<(Nanos, Happening)> {
-        let done = self.running.iter().enumerate();
-        let done =
-            done.filter_map(|(at, run)| run.as_ref().map(|run| (run.finish, Happening::Done(at))));
+        let done = self.running.iter().enumerate().filter_map(|(worker, run)| {
+            let (at, last) = run.next()?;
+            Some((at, if last { Happening::Done(worker) } else { Happening::Prepared(worker) }))
+        });
         let arrive = self.next_arrival().map(|at| (at, Happening::Arrive));
         let sent = self.freed.front().map(|&(at, _)| (at, Happening::Sent));
         let alive = arrive.is_some()
             || sent.is_some()
             || self.waiting > 0
-            || self.running.iter().any(Option::is_some);
+            || self.running.iter().any(|run| run.len() > 0);
         if !alive {
             return None;
         }
@@ -154,6 +151,7 @@ impl<'a> Runner<'a> {
     fn happen(&mut self, happening: Happening, scheduler: &mut dyn Scheduler) {
         match happening {
             Happening::Done(worker) => self.done(worker, scheduler),
+            Happening::Prepared(worker) => self.running[worker].advance(self.now),
             Happening::Lost(worker) => self.lost(worker, scheduler),
             Happening::Back(worker) => {
                 self.misfortunes.pop();
@@ -170,20 +168,20 @@ impl<'a> Runner<'a> {
     }
 
     fn done(&mut self, worker: usize, scheduler: &mut dyn Scheduler) {
-        let RunningJobs { exec, members, .. } = self.running[worker].take().expect("it runs");
+        let (members, took) = self.running[worker].finish(self.now).expect("it runs");
         self.batches += 1;
-        self.busy += exec;
+        self.busy += took.exec;
         let batch = members.len() as u32;
         for &id in &members {
             self.end(id, SimulatedEnd::Answered { at: self.now, batch });
         }
-        scheduler.done(self.now, worker, exec, &mut self.orders);
+        scheduler.done(self.now, worker, took, &mut self.orders);
     }
 
     fn lost(&mut self, worker: usize, scheduler: &mut dyn Scheduler) {
         self.misfortunes.pop();
         self.dead[worker] = true;
-        let members = self.running[worker].take().map(|run| run.members).unwrap_or_default();
+        let members = self.running[worker].lose();
         self.waiting += members.len();
         scheduler.lost(self.now, worker, &members, &mut self.orders);
     }
@@ -274,13 +272,14 @@ impl<'a> Runner<'a> {
         let size = members.len();
         assert!(size > 0 && size <= self.world.curve.max(), "a batch of {size}");
         assert!(
-            self.running[worker].is_none() && !self.dead[worker],
-            "worker {worker} is not idle"
+            self.running[worker].len() < self.world.slots() && !self.dead[worker],
+            "worker {worker} has no free slot"
         );
         self.waiting -= size;
-        let time = self.world.curve.time(size);
-        let exec = self.world.noise.apply(time, self.now, &mut self.dice);
-        self.running[worker] = Some(RunningJobs { finish: self.now + exec, exec, members });
+        let (prepare, run) = self.world.times(size);
+        let mut noisy = |time| self.world.noise.apply(time, self.now, &mut self.dice);
+        let (run, prepare) = (noisy(run), if prepare > 0 { noisy(prepare) } else { 0 });
+        self.running[worker].push(self.now, members, prepare, run);
     }
 
     fn outcome(self) -> Outcome {

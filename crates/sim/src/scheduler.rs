@@ -8,13 +8,14 @@ use std::ops::Range;
 use jitney_batcher::Nanos;
 
 use crate::job::Job;
+use crate::pipeline::Took;
 
 /// A policy that decides when batches leave.
 pub trait Scheduler {
     /// A request arrives under this number.
     fn arrive(&mut self, now: Nanos, id: u32, job: &Job, out: &mut Orders);
-    /// A worker finished its batch.
-    fn done(&mut self, now: Nanos, worker: usize, exec: Nanos, out: &mut Orders);
+    /// A worker finished its oldest batch.
+    fn done(&mut self, now: Nanos, worker: usize, took: Took, out: &mut Orders);
     /// The time asked for by [`Orders::wake`] has come.
     fn timer(&mut self, now: Nanos, out: &mut Orders);
     /// A worker died while it ran these requests (perhaps none), which have not ended.
@@ -33,7 +34,7 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// Hands these requests to an idle worker as one batch.
+    /// Hands these requests as one batch to a worker that is idle or has a free slot.
     pub fn dispatch(&mut self, worker: usize, members: impl IntoIterator<Item = u32>) {
         let start = self.members.len();
         self.members.extend(members);
@@ -48,6 +49,16 @@ impl Orders {
     /// Asks for a call of [`Scheduler::timer`], or for none; the last call counts.
     pub fn wake(&mut self, at: Option<Nanos>) {
         self.timer = at;
+    }
+
+    /// Passes all of it on to the orders of an outer scheduler, under other numbers of the workers.
+    pub fn pass_on(&mut self, out: &mut Self, mut worker: impl FnMut(usize) -> usize) {
+        for (inner, range) in self.batches.drain(..) {
+            out.dispatch(worker(inner), self.members[range].iter().copied());
+        }
+        out.rejected.append(&mut self.rejected);
+        out.timer = self.timer;
+        self.members.clear();
     }
 
     pub(crate) fn clear(&mut self) {

@@ -7,12 +7,17 @@ use crate::curve::ServiceCurve;
 use crate::dice::Dice;
 use crate::job::Job;
 use crate::noise::Noise;
+use crate::pipeline::Stages;
 
 /// Workers and their speed.
 #[derive(Clone, Debug)]
 pub struct World {
     /// How long a batch takes; its largest size is the largest batch a policy may form.
     pub curve: ServiceCurve,
+    /// Sizes at which the model runs, ascending; empty: any. A batch runs at the next larger one.
+    pub sizes: Vec<u32>,
+    /// How batches are prepared while others run; none: a worker has one batch at a time.
+    pub stages: Option<Stages>,
     /// How many workers there are.
     pub workers: usize,
     /// What chance adds to the curve.
@@ -27,7 +32,33 @@ impl World {
     /// A world without chance or misfortune.
     #[must_use]
     pub fn new(curve: ServiceCurve, workers: usize) -> Self {
-        Self { curve, workers, noise: Noise::NONE, losses: Vec::new(), seed: 1 }
+        let (sizes, losses) = (Vec::new(), Vec::new());
+        Self { curve, sizes, stages: None, workers, noise: Noise::NONE, losses, seed: 1 }
+    }
+
+    /// The same world with a model that runs at these sizes only.
+    #[must_use]
+    pub fn at_sizes(self, sizes: Vec<u32>) -> Self {
+        Self { sizes, ..self }
+    }
+
+    /// The same world with workers that prepare batches while they run others.
+    #[must_use]
+    pub fn with_stages(self, stages: Stages) -> Self {
+        Self { stages: Some(stages), ..self }
+    }
+
+    /// How long a batch of so many items takes to prepare, and to run.
+    pub(crate) fn times(&self, items: usize) -> (Nanos, Nanos) {
+        let fits = |size: &&u32| **size as usize >= items;
+        let size = self.sizes.iter().find(fits).map_or(items, |&size| size as usize);
+        let prepare = self.stages.as_ref().map_or(0, |stages| stages.prepare.time(items));
+        (prepare, self.curve.time(size))
+    }
+
+    /// Batches that a worker may hold.
+    pub(crate) fn slots(&self) -> usize {
+        self.stages.as_ref().map_or(1, |stages| stages.slots.max(1))
     }
 
     /// The same world with chance in its service times.

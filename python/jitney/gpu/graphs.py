@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -126,10 +125,8 @@ class SizedModel:
         signature = ModelInput(args, kwargs, bool(self.lengths)).signature()
         return signature in self.graphs or len(self.graphs) >= SIGNATURES_MAX
 
-    def capture(self, args: tuple[Any, ...], kwargs: dict[str, Any], progress: Progress, alone: bool = True) -> None:
+    def capture(self, args: tuple[Any, ...], kwargs: dict[str, Any], progress: Progress) -> None:
         """Captures every shape for inputs like these, the largest first, since all share its memory.
-
-        `alone`: no other thread uses the device meanwhile, so it can be found out early whether the model waits for it.
 
         Raises CannotCapture, and drops what was captured for such inputs, if the model cannot be. A size that there
         is no memory for is left out.
@@ -138,7 +135,6 @@ class SizedModel:
         example.check()
         signature = example.signature()
         with torch.inference_mode():
-            self._probe(example, alone)
             before = self.recorder.memory()
             try:
                 self._capture_all(example, signature, progress)
@@ -169,17 +165,6 @@ class SizedModel:
             progress(done, len(shapes), f"captured {shape}" if shape in found else f"no memory for {shape}")
         if not found:
             raise CannotCapture("the GPU has too little memory left")
-
-    def _probe(self, example: ModelInput, alone: bool) -> None:
-        """Runs the model as it is, and where waiting for the device is an error: so most that cannot be captured is
-        found out before anything is."""
-        args, kwargs = example.with_tensors([tensor[:1] for tensor in example.tensors])
-        try:
-            self.recorder.warm(lambda: self.model(*args, **kwargs))
-            with self.recorder.without_waiting() if alone else nullcontext():
-                self.model(*args, **kwargs)
-        except Exception as error:
-            raise CannotCapture(one_line(error)) from error
 
     def room(self, example: ModelInput, shape: Shape) -> list[Any]:
         """The inputs of a graph: the first rows of those of the largest one."""

@@ -14,9 +14,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from jitney.torchserve.plain_json import Unusual, plain_json
+
 UNSUPPORTED_OUTPUT = "Unsupported model output data type."
 
-_encode_json: Callable[[Any], str] = json.JSONEncoder(indent=2).encode
+_encode_slowly: Callable[[Any], str] = json.JSONEncoder(indent=2).encode
 _strict = False
 
 
@@ -26,9 +28,9 @@ class UnsupportedOutput(Exception):
 
 def use_strict_json(strict: bool) -> None:
     """Chooses how numbers that JSON does not have are written, for the whole process."""
-    global _encode_json, _strict
+    global _encode_slowly, _strict
     _strict = strict
-    _encode_json = _encode_strict if strict else json.JSONEncoder(indent=2).encode
+    _encode_slowly = _encode_strict if strict else json.JSONEncoder(indent=2).encode
 
 
 def json_text(value: Any, default: Callable[[Any], Any]) -> str:
@@ -74,6 +76,13 @@ def _encode_object(output: Any) -> bytes:
         return _encode_json(output).encode()
     except Exception as error:
         raise UnsupportedOutput(UNSUPPORTED_OUTPUT) from error
+
+
+def _encode_json(output: Any) -> str:
+    try:
+        return plain_json(output)
+    except Unusual:
+        return _encode_slowly(output)
 
 
 def _is_tensor(output: Any) -> bool:

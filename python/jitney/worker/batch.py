@@ -81,7 +81,7 @@ class BatchDecoder:
             raise Malformed("bytes left over after the last item")
         return rows, metas
 
-    def _read_item(self, meta: bytes, body: bytearray) -> Row:
+    def _read_item(self, meta: bytes, body: bytearray | memoryview) -> Row:
         """A row with a large value; a lone one that stays bytes is not copied."""
         id_len, param_count, form, headers_len = unpack_item_meta(meta)
         params_at = 8 + id_len + headers_len

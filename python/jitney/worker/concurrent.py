@@ -93,4 +93,4 @@ class _ConcurrentBatches:
             answer: BatchAnswer = failure_from(error)
         else:
             answer = answer_from(outputs, frame.count, context)
-        send_answer(self._writer, frame, answer)
+        send_answer(self._writer, frame.id, frame.count, answer)

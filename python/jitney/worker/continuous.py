@@ -91,7 +91,7 @@ class _LiveJobs:
         rows, metas = self._decoder.decode(frame.payload, frame.count)
         if len(rows) != 1 or _is_description(metas[0]):
             # What is no job of its own is answered at once, apart from the live ones.
-            send_answer(self._writer, frame, run_batch(frame, self._decoder, self._model))
+            send_answer(self._writer, frame.id, frame.count, run_batch(frame, self._decoder, self._model))
         else:
             self._live.append(_Job(frame.id, rows[0], metas[0]))
 

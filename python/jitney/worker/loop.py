@@ -39,6 +39,7 @@ from jitney.worker.protocol import (
     decode_control,
 )  # fmt: skip
 from jitney.worker.run import print_traceback, run_batch, send_answer
+from jitney.worker.step_times import times_frame
 from jitney.worker.writer import FrameWriter
 
 
@@ -76,11 +77,19 @@ def run_worker(sock: socket.socket, token: str) -> int:
 
 def run_model(writer: FrameWriter, reader: FrameReader, model: LoadedModel) -> None:
     """Answers batches in the way that fits the model."""
+    if takes_views(model.service):
+        reader.give_views()
     stages = stages_of(model)
     if stages is not None:
         run_overlapped(writer, reader, model, stages)
     else:
         MODES[model.mode](writer, reader, model)
+
+
+def takes_views(service: Any) -> bool:
+    """Whether the values of a batch may be views of its memory: no code that expects a `bytearray` gets to see them."""
+    takes = getattr(service, "takes_views", None)
+    return callable(takes) and takes() is True
 
 
 def load(writer: FrameWriter, spec: dict[str, Any], group: ProcessGroup) -> LoadedModel | None:
@@ -139,8 +148,14 @@ def run_batches(writer: FrameWriter, reader: FrameReader, model: LoadedModel) ->
         if frame.kind != BATCH:
             raise ProtocolError(f"expected BATCH or STOP, got a frame of kind {frame.kind}")
         answer = run_batch(frame, decoder, model)
-        send_answer(writer, frame, answer)
+        send_answer(writer, frame.id, frame.count, answer, tell_memory(model, frame.id))
         del frame, answer  # They may be large, and the wait for the next batch long.
+
+
+def tell_memory(model: LoadedModel, batch_id: int) -> bytes:
+    """The frame that says, now and then, how much of its GPU the worker uses."""
+    held = model.gpu.bytes_to_tell() if model.gpu is not None else None
+    return b"" if held is None else times_frame(batch_id, {"gpu_memory_bytes": held})
 
 
 MODES = {"single": run_batches, "concurrent": run_concurrently, "continuous": run_continuously}

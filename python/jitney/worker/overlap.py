@@ -1,119 +1,280 @@
-"""Two batches at a time, one stage apart: the next one is prepared while this one is in the model.
+"""Several batches at a time, one step apart: while this one is in the model, the next one is prepared and the last
+one answered.
 
-For handlers that allow it (`batches_at_a_time`) and have their work in two halves, `begin` and `finish`.
-A thread reads frames and begins; the main thread finishes and answers, in the order of arrival. Each batch
-has a context of its own, so nothing of one batch can reach another, and `finish` gets the same as if
-everything ran one after another.
+For handlers that allow it (`batches_at_a_time`) and have their work in steps: `begin` prepares a batch, `launch` gives
+it to the model, `finish` makes the answers. A thread reads frames, one begins, the main thread launches (it is the
+one that loaded the model and warmed it up), and one finishes and answers, in the order of arrival. The context shows
+each of them its own batch, so nothing of one batch can reach another. A handler without `launch` has the model in its
+`finish`.
 """
 
 from __future__ import annotations
 
-import copy
-import queue
+import sys
 import threading
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import Any, NamedTuple
 
-from jitney.worker.batch import BatchDecoder
-from jitney.worker.context import WorkerContext
+from jitney.gpu.device import enter_device
+from jitney.torchserve.failures import BatchFailure
+from jitney.worker.batch import BatchDecoder, Row
+from jitney.worker.context import BoundBatch, WorkerContext
 from jitney.worker.loader import LoadedModel
-from jitney.worker.protocol import BATCH, STOP, Frame, FrameReader, ProtocolError
-from jitney.worker.run import BatchAnswer, answer_from, bind, failure_from, send_answer
+from jitney.worker.protocol import BATCH, STOP, FrameReader, ProtocolError
+from jitney.worker.run import answer_from, failure_from, send_answer
+from jitney.worker.step_times import StepTimes, now, times_frame
 from jitney.worker.writer import FrameWriter
+
+SWITCH_SECONDS = 0.0005
+"""How long a step may keep the interpreter while another one wants it. With Python's 5 ms the model would wait for
+whoever builds answers."""
+
+Step = Callable[[Any, WorkerContext], Any]
 
 
 class Stages(NamedTuple):
-    """A handler's work in two halves, and how many batches it wants to hold."""
+    """A handler's work in steps, and how many batches it may hold."""
 
-    begin: Callable[[Any, WorkerContext], Any]
-    finish: Callable[[Any, WorkerContext], Any]
+    begin: Step
+    launch: Step
+    finish: Step
     slots: int
 
 
-class PreparedBatch(NamedTuple):
-    """A batch between the halves: what `begin` made of it, or why it failed there."""
+class HeldBatch:
+    """A batch on its way through the steps."""
 
-    frame: Frame
-    context: WorkerContext
-    prepared: Any
-    failure: BatchAnswer | None = None
+    __slots__ = ("bound", "count", "failure", "finished", "times", "wait", "work")
+
+    def __init__(self, rows: list[Row], bound: BoundBatch, began: float) -> None:
+        self.bound = bound
+        self.count = len(rows)
+        self.work: Any = rows
+        """What the last step made of it."""
+        self.failure: BatchFailure | None = None
+        self.finished = False
+        self.wait: Callable[[], Any] | None = None
+        """Waits for the outputs of a model that is still working on them."""
+        self.times = StepTimes(began)
+
+    def launched(self) -> None:
+        """The step is over that gives the batch to the model; its result says if the outputs are there."""
+        if self.failure is not None or not getattr(self.work, "started", True):
+            return  # A model that was not started runs when the batch is finished.
+        wait = getattr(self.work, "wait", None)
+        if callable(wait) and getattr(self.work, "done", True) is not None:
+            self.wait = wait
+        else:
+            self.times.got_outputs(now())
 
 
-Incoming = PreparedBatch | BaseException | None
+Incoming = HeldBatch | BaseException | None
+"""A batch, the error that ends the worker, or the end of the stream."""
 
 
 def stages_of(model: LoadedModel) -> Stages | None:
-    """The stages of a model whose handler lets them overlap."""
+    """The steps of a model whose handler lets them overlap."""
     service = model.service
     if model.mode != "single" or service is None or not callable(getattr(service, "batches_at_a_time", None)):
         return None
     slots = int(service.batches_at_a_time())
-    return Stages(service.begin, _finish_of(service), slots) if slots > 1 else None
+    if slots <= 1:
+        return None
+    if callable(getattr(service, "launch", None)):
+        return Stages(service.begin, service.launch, service.finish, slots)
+    return Stages(service.begin, service.finish, _as_it_is, slots)
 
 
-def _finish_of(service: Any) -> Callable[[Any, WorkerContext], Any]:
-    """The second half of a handler's work, of which `launch` is the first part where there is one."""
-    launch, finish = getattr(service, "launch", None), service.finish
-    if launch is None:
-        return finish  # type: ignore[no-any-return]
-    return lambda prepared, context: finish(launch(prepared, context), context)
+def _as_it_is(outputs: Any, _: WorkerContext) -> Any:
+    return outputs
 
 
 def run_overlapped(writer: FrameWriter, reader: FrameReader, model: LoadedModel, stages: Stages) -> None:
     """Answers batches in order until the server stops or is gone."""
-    # The server sends no more batches than there are slots; one entry more is for the end of the stream.
-    ready: queue.Queue[Incoming] = queue.Queue(stages.slots + 1)
-    threading.Thread(target=_begin_all, args=(reader, model, stages, ready), name="begin", daemon=True).start()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_SECONDS)
     try:
+        OverlappedBatches(writer, model, stages).run(reader)
+    finally:
+        sys.setswitchinterval(interval)
+
+
+class OverlappedBatches:
+    """The batches that one worker holds, at most one for each of its slots.
+
+    An error, or the end of the stream, takes the same way as the batches, behind those that came before it. The
+    queues need no bound of their own, so nobody ever waits to put something in.
+    """
+
+    def __init__(self, writer: FrameWriter, model: LoadedModel, stages: Stages) -> None:
+        self._writer = writer
+        self._model = model
+        self._context = model.context
+        self._stages = stages
+        self._decoder = BatchDecoder(model.decode_input)
+        self._free_slots = threading.Semaphore(stages.slots)
+        self._received: SimpleQueue[Incoming] = SimpleQueue()
+        self._prepared: SimpleQueue[Incoming] = SimpleQueue()
+        self._launched: SimpleQueue[HeldBatch | None] = SimpleQueue()
+        self._last = StepTimes(0.0)
+        self._error: BaseException | None = None
+        self._ended = False
+
+    def run(self, reader: FrameReader) -> None:
+        """The main thread's part: launches, and ends the others."""
+        self._context.show_each_thread_its_own()
+        finishing = self._start(self._finish_all, "finish")
+        self._start(self._begin_all, "begin")
+        self._start(self._read_all, "read", reader)
+        try:
+            try:
+                self._launch_all()
+            finally:  # What was launched is answered, whatever comes after it.
+                self._launched.put(None)
+                finishing.join()
+            if self._error is not None:
+                raise self._error
+        finally:
+            self._end()
+
+    def _start(self, part: Callable[..., None], name: str, *args: Any) -> threading.Thread:
+        thread = threading.Thread(target=part, args=args, name=name, daemon=True)
+        thread.start()
+        return thread
+
+    def _end(self) -> None:
+        """Wakes all threads that still wait."""
+        self._ended = True
+        # A blocked read keeps the socket open even after it was closed; the server must see the end.
+        self._writer.shut_down()
+        self._free_slots.release()
+        self._received.put(None)
+
+    # Reading
+
+    def _read_all(self, reader: FrameReader) -> None:
+        try:
+            while self._read_one(reader):
+                pass
+            self._received.put(None)
+        except BaseException as error:
+            self._received.put(error)
+
+    def _read_one(self, reader: FrameReader) -> bool:
+        """Takes one batch in; False if there is none to come."""
+        frame = reader.read()
+        if frame is None or frame.kind == STOP:
+            return False
+        if frame.kind != BATCH:
+            raise ProtocolError(f"expected BATCH or STOP, got a frame of kind {frame.kind}")
+        rows, metas = self._decoder.decode(frame.payload, frame.count)
+        held = HeldBatch(rows, BoundBatch(metas, frame.id), reader.frame_began)
+        if not self._free_slots.acquire(blocking=False):  # The server sends no more batches than there are slots.
+            self._free_slots.acquire()
+            held.times.began = now()
+        self._received.put(held)
+        return not self._ended
+
+    # The steps
+
+    def _begin_all(self) -> None:
+        enter_device()
+        received: Incoming = None
         while True:
-            received = ready.get()
-            if received is None:
+            del received  # It may be large, and the wait for the next batch long.
+            received = self._received.get()
+            try:
+                if isinstance(received, HeldBatch):
+                    self._do(self._stages.begin, received)
+                    received.times.prepared = now()
+            except BaseException as error:
+                received = error
+            self._prepared.put(received)
+            if not isinstance(received, HeldBatch):
+                return
+
+    def _launch_all(self) -> None:
+        enter_device()
+        received: Incoming = None
+        while True:
+            del received
+            received = self._prepared.get()
+            if received is None or self._error is not None:
                 return
             if isinstance(received, BaseException):
                 raise received
-            _finish(writer, model, stages, received)
-            del received  # It may be large, and the wait for the next batch long.
-    finally:
-        # A blocked read keeps the socket open even after it was closed; the server must see the end.
-        writer.shut_down()
+            self._launch(received)
+            self._launched.put(received)
 
-
-def _begin_all(reader: FrameReader, model: LoadedModel, stages: Stages, ready: queue.Queue[Incoming]) -> None:
-    """The reading thread: every batch it prepares goes into the queue, and so does its own end."""
-    decoder = BatchDecoder(model.decode_input)
-    try:
-        while True:
-            frame = reader.read()
-            if frame is None or frame.kind == STOP:
-                ready.put(None)
-                return
-            if frame.kind != BATCH:
-                raise ProtocolError(f"expected BATCH or STOP, got a frame of kind {frame.kind}")
-            ready.put(_begin(frame, decoder, model, stages))
-            del frame
-    except BaseException as error:
-        ready.put(error)
-
-
-def _begin(frame: Frame, decoder: BatchDecoder, model: LoadedModel, stages: Stages) -> PreparedBatch:
-    context = copy.copy(model.context)
-    rows = bind(frame, decoder, context)
-    frame = frame._replace(payload=b"")  # The rows hold what is needed of it.
-    try:
-        return PreparedBatch(frame, context, stages.begin(rows, context))
-    except Exception as error:
-        return PreparedBatch(frame, context, None, failure_from(error))
-
-
-def _finish(writer: FrameWriter, model: LoadedModel, stages: Stages, prepared: PreparedBatch) -> None:
-    context = model.context
-    context.show(prepared.context._bound)
-    answer = prepared.failure
-    if answer is None:
+    def _finish_all(self) -> None:
+        enter_device()
+        held: HeldBatch | None = None
         try:
-            outputs = stages.finish(prepared.prepared, context)
+            while True:
+                del held
+                held = self._launched.get()
+                if held is None:
+                    return
+                self._context.show(held.bound, to_all=True)
+                self._wait(held)
+                self._finish(held)
+                self._answer(held)
+                self._free_slots.release()
+        except BaseException as error:
+            self._error = error
+            self._prepared.put(error)  # The main thread may be waiting for a batch.
+
+    def _launch(self, held: HeldBatch) -> None:
+        """Gives a batch to the model; where models take turns on the GPU, until its outputs are there."""
+        if self._model.turns is None:
+            self._do(self._stages.launch, held)
+            held.launched()
+            return
+        with self._model.turns:
+            self._do(self._stages.launch, held)
+            held.launched()
+            self._wait(held)
+            if held.times.outputs is None:
+                self._finish(held)
+
+    def _wait(self, held: HeldBatch) -> None:
+        """Returns when the outputs are there, if the model has been given the batch."""
+        if held.failure is not None or held.wait is None:
+            return
+        wait, held.wait = held.wait, None
+        try:
+            measured = wait()
         except Exception as error:
-            answer = failure_from(error)
+            held.failure = failure_from(error)
         else:
-            answer = answer_from(outputs, prepared.frame.count, context)
-    send_answer(writer, prepared.frame, answer)
+            held.times.got_outputs(now(), measured)
+
+    def _finish(self, held: HeldBatch) -> None:
+        if held.finished:
+            return
+        self._do(self._stages.finish, held)
+        held.finished = True
+        if held.failure is None and held.times.outputs is None:  # The model ran only now.
+            held.times.got_outputs(now())
+
+    def _do(self, step: Step, held: HeldBatch) -> None:
+        """One step of one batch; its exception fails this batch."""
+        if held.failure is not None:
+            return
+        self._context.show(held.bound)
+        try:
+            held.work = step(held.work, self._context)
+        except Exception as error:
+            held.failure, held.work = failure_from(error), None
+
+    def _answer(self, held: HeldBatch) -> None:
+        times = held.times.told(self._last)
+        self._last.follow(held.times)
+        gpu_memory = self._model.gpu.bytes_to_tell() if self._model.gpu is not None else None
+        if gpu_memory is not None:
+            times["gpu_memory_bytes"] = gpu_memory
+        answer = held.failure
+        if answer is None:
+            answer = answer_from(held.work, held.count, self._context)
+        send_answer(self._writer, held.bound.id, held.count, answer, times_frame(held.bound.id, times))

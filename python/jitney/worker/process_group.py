@@ -177,9 +177,14 @@ class ForwardingReader(FrameReader):
     def __init__(self, reader: FrameReader, group: ProcessGroup) -> None:
         self._inner, self._group = reader, group
 
+    def give_views(self) -> None:
+        """As the reader behind this one."""
+        self._inner.give_views()
+
     def read(self) -> Frame | None:
         """The next frame, after it was forwarded."""
         frame = self._inner.read()
+        self.frame_began = self._inner.frame_began
         if frame is not None and frame.kind in (BATCH, STOP):
             self._group.forward(frame)
         return frame

@@ -7,13 +7,15 @@ protocol/vectors.json pin it down for Rust and Python alike.
 
 from __future__ import annotations
 
+import itertools
 import json
 import socket
 import struct
+import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from jitney.worker.buffers import BodyBuffers
+from jitney.worker.buffers import BatchBuffers, BodyBuffers
 
 PROTOCOL_VERSION = 2
 
@@ -65,11 +67,12 @@ class Malformed(ProtocolError):
 
 
 class ReceivedItems(NamedTuple):
-    """The payload of a batch with large bodies: each lies in a buffer of its own, which is the handler's to keep."""
+    """The payload of a batch with large bodies. Each is the handler's to keep: in a buffer of its own, or, for handlers
+    that take them, a view of the memory that the whole batch was received into."""
 
     table: bytes
     metas: list[bytes]
-    bodies: list[bytearray]
+    bodies: Sequence[bytearray | memoryview]
 
 
 class Frame(NamedTuple):
@@ -118,13 +121,21 @@ class FrameReader:
         self._buffer = bytearray(64 << 10)
         self._view = memoryview(self._buffer)
         self._bodies = BodyBuffers()
+        self._batches: BatchBuffers | None = None
         self._start = 0  # first unread byte; always <= _end
         self._end = 0  # one past the last received byte
+        self.frame_began = 0.0
+        """When the first bytes of the last frame were there."""
+
+    def give_views(self) -> None:
+        """From now on large bodies of a batch are views of one buffer, which costs less than a buffer for each."""
+        self._batches = BatchBuffers()
 
     def read(self) -> Frame | None:
         """Returns the next frame, or None when the peer closed between two frames."""
         if not self._fill(HEADER.size):
             return None
+        self.frame_began = time.perf_counter()
         length, kind, count, frame_id = parse_header(self._buffer, self._start, self._limit)
         if kind == BATCH and length > LARGE_ITEM_BYTES * count:
             self._start += HEADER.size
@@ -179,11 +190,21 @@ class FrameReader:
         lengths = struct.unpack(f"<{2 * count}I", table)
         if size + sum(lengths) != length:
             raise Malformed("the items do not add up to the payload")
+        if self._batches is not None:
+            return self._read_views(table, lengths, self._batches.take(length - size))
         buffers = list(map(self._bodies.take, lengths))
         self._read_into(buffers)
         return ReceivedItems(table, list(map(bytes, buffers[::2])), buffers[1::2])
 
-    def _read_into(self, buffers: Sequence[bytearray]) -> None:
+    def _read_views(self, table: bytes, lengths: tuple[int, ...], batch: memoryview) -> ReceivedItems:
+        """All items in one buffer."""
+        self._read_into([batch])
+        ends = list(itertools.accumulate(lengths))
+        starts = [0, *ends]
+        metas = [bytes(batch[start:end]) for start, end in zip(starts[::2], ends[::2])]
+        return ReceivedItems(table, metas, [batch[start:end] for start, end in zip(starts[1::2], ends[1::2])])
+
+    def _read_into(self, buffers: Sequence[bytearray | memoryview]) -> None:
         """Fills all buffers, one after another."""
         views = [memoryview(buffer) for buffer in buffers if buffer]
         first = 0
@@ -214,10 +235,15 @@ def _advance(views: list[memoryview], first: int, done: int) -> int:
     return first
 
 
-def send_frame(sock: socket.socket, kind: int, count: int, frame_id: int, parts: Sequence[Bytes]) -> None:
-    """Sends one frame whose payload is `parts`, one after another; returns when all is handed over."""
+def send_frame(
+    sock: socket.socket, kind: int, count: int, frame_id: int, parts: Sequence[Bytes], before: bytes = b""
+) -> None:
+    """Sends one frame whose payload is `parts`, one after another; returns when all is handed over.
+
+    `before` are whole frames that go out in the same write.
+    """
     length = sum(map(len, parts))
-    header = HEADER.pack(length, kind, 0, count, frame_id)
+    header = before + HEADER.pack(length, kind, 0, count, frame_id)
     if length <= JOINED_BYTES_LIMIT:
         sock.sendall(b"".join((header, *parts)))
     else:

@@ -16,7 +16,17 @@ from jitney.torchserve.failures import PREDICTION_FAILED, BatchFailure, check_ou
 from jitney.worker.batch import BatchDecoder, Row
 from jitney.worker.context import WorkerContext
 from jitney.worker.loader import LoadedModel
-from jitney.worker.protocol import FAILED, FRAME_BYTES_LIMIT, REPLY, STOP, Bytes, Frame, FrameReader, ProtocolError
+from jitney.worker.protocol import (
+    FAILED,
+    FRAME_BYTES_LIMIT,
+    REPLY,
+    STOP,
+    Bytes,
+    Frame,
+    FrameReader,
+    ProtocolError,
+    encode_control,
+)  # fmt: skip
 from jitney.worker.reply import EncodedReply, encode_reply
 from jitney.worker.writer import FrameWriter
 
@@ -82,12 +92,12 @@ def answer_from(outputs: Any, count: int, context: WorkerContext) -> BatchAnswer
     return parts
 
 
-def send_answer(writer: FrameWriter, frame: Frame, answer: BatchAnswer) -> None:
-    """Sends a batch's REPLY or FAILED."""
+def send_answer(writer: FrameWriter, batch_id: int, count: int, answer: BatchAnswer, before: bytes = b"") -> None:
+    """Sends a batch's REPLY or FAILED, in one write with the frame that comes before it."""
     if isinstance(answer, BatchFailure):
-        writer.send_control(FAILED, answer._asdict(), frame.id)
+        writer.send(FAILED, 0, batch_id, (encode_control(answer._asdict()),), before)
     else:
-        writer.send(REPLY, frame.count, frame.id, answer)
+        writer.send(REPLY, count, batch_id, answer, before)
 
 
 def describe(outputs: Any) -> str:

@@ -23,10 +23,10 @@ class FrameWriter:
         self._sock = sock
         self._lock = threading.Lock()
 
-    def send(self, kind: int, count: int, frame_id: int, parts: Sequence[Bytes]) -> None:
-        """Sends a frame whose payload is `parts`."""
+    def send(self, kind: int, count: int, frame_id: int, parts: Sequence[Bytes], before: bytes = b"") -> None:
+        """Sends a frame whose payload is `parts`, together with the frames before it."""
         with self._lock:
-            send_frame(self._sock, kind, count, frame_id, parts)
+            send_frame(self._sock, kind, count, frame_id, parts, before)
 
     def send_control(self, kind: int, value: dict[str, Any], frame_id: int = 0) -> None:
         """Sends a control frame."""

@@ -39,12 +39,19 @@ class Launched(NamedTuple):
     seconds: float = 0.0
     """How long it took to start the model; where there is no GPU, to run it."""
     done: Any = None
-    """On a GPU the mark after which the outputs are there."""
+    """On a GPU the mark after which the outputs are there; None where they are there already."""
+    began: Any = None
+    """On a GPU the mark at which the model took the batch."""
 
-    def wait(self) -> None:
-        """Returns when the outputs are there."""
-        if self.done is not None:
-            self.done.synchronize()
+    def wait(self) -> tuple[float, float] | None:
+        """Returns when the outputs are there. On a GPU it says how many seconds before that the batch was prepared, and
+        how many the model had it."""
+        if self.done is None:
+            return None
+        self.done.synchronize()
+        if self.began is None or self.prepared.ready is None:
+            return None
+        return self.prepared.ready.elapsed_time(self.done) / 1000, self.began.elapsed_time(self.done) / 1000
 
 
 def merge(outputs: Any, failures: dict[int, PredictionException]) -> Any:

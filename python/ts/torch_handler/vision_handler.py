@@ -119,6 +119,11 @@ class VisionHandler(BaseHandler, abc.ABC):
         """Whether `preprocess` is the one above, not replaced."""
         return getattr(self.preprocess, "__func__", None) is VisionHandler.preprocess
 
+    def takes_views(self) -> bool:
+        """Whether values may be views of the memory that a batch came in: no code of the user's gets to see them."""
+        seen_by = (self.handle, self.begin, self.prepare, self.preprocess, self.explain_handle, self.get_insights)
+        return all(map(is_ours, seen_by))
+
     def batches_at_a_time(self) -> int:
         """Decoding overlaps the model where both are as the stock handlers have them."""
         plain = getattr(self.handle, "__func__", None) is BaseHandler.handle

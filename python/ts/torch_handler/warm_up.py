@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from jitney.gpu.errors import CannotCapture
-from jitney.gpu.graphs import Progress
+from jitney.gpu.graphs import Progress, Variant
 from jitney.gpu.report import WarmUpReport
 from jitney.gpu.sizes import allowed_sizes, in_order
 from ts.torch_handler import formats
-from ts.torch_handler.model_graphs import ModelGraphs, capture_for
+from ts.torch_handler.compiling import SCRIPT_NOTE, compiled
+from ts.torch_handler.model_graphs import Arguments, ModelGraphs, capture_for
 from ts.torch_handler.stages import now
+from ts.torch_handler.variants import ModelCompiler, cache_of, frozen, identity_of
 
 NO_SAMPLE = (
     "There is no file jitney_sample.* in the archive: CUDA graphs are captured for the shape of the first batches, "
@@ -34,17 +36,48 @@ class WarmUp:
         settings = self.handler.handler_settings
         graphs = ModelGraphs(self.handler.model, capture, self._sizes(), self._lengths(), settings)
         batch = self._sample_batch()
+        if batch is None:
+            self._compile_later()
+            graphs.watch()
+            self.handler.model_graphs = graphs
+            return self.report
         try:
-            if batch is None:
-                graphs.watch()
-            else:
-                graphs.capture(batch, progress)
+            given = graphs.shaped((batch,), {})
+            graphs.add([*frozen(self.handler.model), *self._compiled(graphs, given, progress)])
+            graphs.capture(given, progress)
         except CannotCapture as error:
             self.report.notes.append(f"The model runs without CUDA graphs: {error}")
+            self._compile_later()
             return self.report
         self.handler.model_graphs = graphs
         self._tell(graphs)
         return self.report
+
+    def _compiled(self, graphs: ModelGraphs, given: Arguments, progress: Progress) -> list[Variant]:
+        """The compiled model, if that is configured and can be done."""
+        plan = self.handler.compile_plan
+        if plan is None:
+            return []
+        if formats.is_script(self.handler.model):
+            self.report.notes.append(SCRIPT_NOTE)
+            return []
+        cache = cache_of(self.context, self.handler.device)
+        identity = identity_of(self.context, self.handler.handler_settings)
+        compiler = ModelCompiler(graphs.sized, plan, cache, identity)
+        try:
+            return [compiler.variant(given, progress)]
+        except Exception as error:
+            self.report.notes.append(f"The model is not compiled: {error}")
+            return []
+        finally:
+            self.report.notes += compiler.notes
+
+    def _compile_later(self) -> None:
+        """Without graphs the model is compiled as torch.compile does it: when it is called."""
+        handler = self.handler
+        if handler.compile_plan is not None:
+            handler.model = compiled(handler.model, handler.model_yaml_config.get("pt2"))
+            handler.compile_plan = None
 
     def _may_capture(self) -> bool:
         handler = self.handler

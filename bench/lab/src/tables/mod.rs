@@ -8,6 +8,7 @@ pub mod latency;
 pub mod others;
 pub mod overload;
 mod setting;
+pub mod stages;
 pub mod traffic;
 
 pub use setting::{Scenario, bert, cpu, r50, step8};

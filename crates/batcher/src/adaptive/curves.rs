@@ -1,8 +1,9 @@
 //! One service model per group, and the curve that a decision reads.
 //!
-//! The curve knows what the model alone does not: the sizes a batch is padded to, and the safety
-//! factor.
+//! The curve knows what the model alone does not: the sizes a batch is padded to, how long it takes to
+//! prepare, and the safety factor.
 
+use super::rhythm::Rhythm;
 use super::service::Service;
 use crate::request::Nanos;
 
@@ -15,6 +16,8 @@ const GUESS: Nanos = 1_000_000;
 #[derive(Debug, Default)]
 pub(crate) struct Curves {
     known: Vec<(u16, Service)>,
+    /// How long preparing takes, by the same index; empty where workers do not.
+    prepare: Vec<Option<Box<Service>>>,
 }
 
 impl Curves {
@@ -42,6 +45,35 @@ impl Curves {
         let service = &mut self.known[index].1;
         service.factor.share = safe;
         service.learn(size, took);
+    }
+
+    /// Whether anything is known about preparing.
+    pub(crate) fn prepares(&self) -> bool {
+        !self.prepare.is_empty()
+    }
+
+    /// How long preparing a batch takes; a group of which nothing is known is like the first one.
+    pub(crate) fn prepare(&self, index: usize) -> Option<&Service> {
+        let own = self.prepare.get(index).and_then(Option::as_deref);
+        own.or_else(|| self.prepare.iter().flatten().next().map(Box::as_ref))
+    }
+
+    /// The same by the name of the group.
+    pub(crate) fn prepare_of(&self, group: u16) -> Option<&Service> {
+        if self.prepare.is_empty() {
+            return None;
+        }
+        let index = self.known.iter().position(|(it, _)| *it == group);
+        self.prepare(index.unwrap_or(0))
+    }
+
+    /// Preparing a batch of this group and size took this long.
+    pub(crate) fn learn_prepare(&mut self, (group, size): (u16, u64), took: Nanos) {
+        let index = self.index(group, None);
+        if self.prepare.len() <= index {
+            self.prepare.resize_with(index + 1, || None);
+        }
+        self.prepare[index].get_or_insert_with(|| Box::new(Service::new(took))).learn(size, took);
     }
 
     pub(crate) fn points(&self) -> impl Iterator<Item = CurvePoint> + '_ {
@@ -72,19 +104,63 @@ pub struct CurvePoint {
     pub samples: u32,
 }
 
+/// How a batch is prepared, on a worker that does so while it runs another one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Preparation<'a> {
+    pub(crate) service: &'a Service,
+    /// How much longer each stage takes while the other one is busy, as a share.
+    pub(crate) stretch: f64,
+    /// Until the worker's model could take the batch: so long preparing it costs nothing.
+    pub(crate) head_start: f64,
+    /// Whether further batches are prepared while others run.
+    pub(crate) overlaps: bool,
+}
+
 /// One model as a decision sees it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Curve<'a> {
     pub(crate) service: &'a Service,
+    /// Whether any size runs as it is and nothing is prepared.
+    pub(crate) plain: bool,
     /// Ascending; empty where any size runs as it is.
     sizes: &'a [u32],
+    /// The size of an item: the sizes above count items.
+    item: u64,
+    preparation: Option<Preparation<'a>>,
     /// From the expected time to the one that deadlines are planned with.
     pub(crate) factor: f64,
 }
 
 impl<'a> Curve<'a> {
     pub(crate) fn new(service: &'a Service, sizes: &'a [u32]) -> Self {
-        Self { service, sizes, factor: service.factor.value }
+        let (plain, factor) = (sizes.is_empty(), service.factor.value);
+        Self { service, plain, sizes, item: 1, preparation: None, factor }
+    }
+
+    /// The same for items of this size.
+    pub(crate) fn of_items(self, item: u64) -> Self {
+        Self { item: item.max(1), ..self }
+    }
+
+    /// The same on workers that prepare.
+    pub(crate) fn prepared(self, preparation: Option<Preparation<'a>>) -> Self {
+        Self { plain: self.plain && preparation.is_none(), preparation, ..self }
+    }
+
+    /// The same where clients are served in this rhythm.
+    pub(crate) fn in_rhythm(self, rhythm: Option<Rhythm>) -> Self {
+        let Some(Rhythm { at_a_time: 1, .. }) = rhythm else { return self };
+        let serial = |it: Preparation<'a>| Preparation { overlaps: false, ..it };
+        Self { preparation: self.preparation.map(serial), ..self }
+    }
+
+    /// The same for batches that follow on a busy worker.
+    pub(crate) fn following(self) -> Self {
+        let follow = |it: Preparation<'a>| {
+            let head_start = if it.overlaps { f64::INFINITY } else { 0.0 };
+            Preparation { head_start, ..it }
+        };
+        Self { preparation: self.preparation.map(follow), ..self }
     }
 
     /// The same for requests that can only be in time if the batch is a fast one.
@@ -94,14 +170,45 @@ impl<'a> Curve<'a> {
 
     /// The size a batch runs at.
     fn padded(&self, size: u64) -> u64 {
-        let above = self.sizes.iter().map(|&it| u64::from(it)).find(|&it| it >= size);
+        let above = self.sizes.iter().map(|&it| u64::from(it) * self.item).find(|&it| it >= size);
         above.unwrap_or(size)
     }
 
-    /// The expected time of a batch of this size.
+    /// The expected time of a batch of this size, from when the worker's model could take it.
     pub(crate) fn mean(&self, size: u64) -> f64 {
-        let size = if self.sizes.is_empty() { size } else { self.padded(size) };
-        self.service.mean(size)
+        if self.plain {
+            return self.service.mean(size);
+        }
+        let late = |it: &Preparation<'_>| (it.service.mean(size) - it.head_start).max(0.0);
+        self.model(size) + self.preparation.as_ref().map_or(0.0, late)
+    }
+
+    /// The time of its model alone.
+    pub(crate) fn model(&self, size: u64) -> f64 {
+        self.service.mean(self.padded(size))
+    }
+
+    /// The time of preparing it.
+    pub(crate) fn preparing(&self, size: u64) -> f64 {
+        self.preparation.as_ref().map_or(0.0, |it| it.service.mean(size))
+    }
+
+    /// The time between the ends of two such batches on a busy worker.
+    pub(crate) fn cycle(&self, size: u64) -> f64 {
+        let Some(Preparation { stretch, overlaps, .. }) = self.preparation else {
+            return self.mean(size);
+        };
+        let (model, prepare) = (self.model(size), self.preparing(size));
+        match overlaps {
+            true => model.max(prepare) + stretch * model.min(prepare),
+            false => model + prepare,
+        }
+    }
+
+    /// Sizes below this one at which the model runs, largest first; none where any size does.
+    pub(crate) fn steps_below(&self, size: u64) -> impl Iterator<Item = u64> + 'a {
+        let item = self.item;
+        self.sizes.iter().rev().map(move |&it| u64::from(it) * item).filter(move |&it| it < size)
     }
 
     /// The time that deadlines are planned with.
@@ -126,7 +233,7 @@ impl<'a> Curve<'a> {
     pub(crate) fn step_above(&self, size: u64) -> bool {
         match self.sizes {
             [] => self.service.step_above(size),
-            sizes => u32::try_from(size).is_ok_and(|size| sizes.binary_search(&size).is_ok()),
+            sizes => sizes.iter().any(|&it| u64::from(it) * self.item == size),
         }
     }
 }
@@ -145,7 +252,7 @@ mod tests {
         assert_eq!(curve.largest_within(16, 8_100.0), 8);
         assert_eq!(curve.largest_within(16, 900.0), 0);
         assert_eq!(curve.largest_within(16, 1e9), 16);
-        let curve = Curve { sizes: &[4, 8, 16], ..curve };
+        let curve = Curve { sizes: &[4, 8, 16], plain: false, ..curve };
         assert_eq!((curve.padded(5), curve.padded(17)), (8, 17));
         assert_eq!(curve.largest_within(16, 9_100.0), 8);
         assert_eq!(curve.largest_within(16, 3_000.0), 0, "even one item runs as four");

@@ -3,13 +3,14 @@
 //! It is told what happens under every policy, so that the adaptive one can start at any time. It
 //! never decides anything.
 
-use super::curves::{Curve, Curves};
+use super::curves::{Curves, Preparation};
 use super::rate::{Flow, Rate};
 use super::returns::Returns;
 use super::service::Service;
 use super::tail::Tail;
 use crate::policy::Rules;
 use crate::request::{Nanos, Origin, Request};
+use crate::workers::{Ahead, Expected, StageTimes};
 
 /// Rates are taken over this many times a batch of one, or over up to twice as long if fewer than
 /// so many requests would come in that time; within bounds. A burst is to be noticed soon, chance
@@ -29,6 +30,9 @@ const SAFE_ALONE: f64 = 0.8;
 const STALE: Nanos = 250_000_000;
 /// No batch reaches its worker sooner than this.
 const HANDOFF_MIN: f64 = 1e4;
+/// How fast it is learned by how much the stages of a worker slow each other down, and the most.
+const STRETCH_STEP: f64 = 0.1;
+const STRETCH_MAX: f64 = 2.0;
 /// So many batches must be answered before a single request is rejected by what they took.
 const PROVEN: u64 = 20;
 
@@ -59,6 +63,8 @@ pub(crate) struct Learned {
     overhead: Tail,
     /// How long before its planned end a batch is over.
     early: Tail,
+    /// How much longer preparing and running take while they overlap, as a share.
+    stretch: f64,
     last_done: Nanos,
     /// Batches answered.
     pub(crate) answered: u64,
@@ -77,6 +83,7 @@ impl Default for Learned {
             handoff: tail(1e9),
             overhead: tail(1e8),
             early: tail(1e9),
+            stretch: 0.0,
             last_done: 0,
             answered: 0,
         }
@@ -160,6 +167,29 @@ impl Learned {
         }
     }
 
+    /// The stages of a batch of this group and size took so long, while others were prepared or run.
+    /// What the curves know is how long they take alone; returns that for the model.
+    pub(crate) fn staged(
+        &mut self,
+        (group, size, runs_at): (u16, u64, u64),
+        times: StageTimes,
+        exec: Nanos,
+    ) -> Nanos {
+        let StageTimes { prepare, prepare_shared, exec_shared } = times;
+        let index = self.curves.index(group, None);
+        let service = self.curves.get(index);
+        if exec_shared > 0.0 && service.known() {
+            let longer = exec as f64 / service.mean(runs_at) - 1.0;
+            let missing = (longer - exec_shared * self.stretch).clamp(-1.0, 1.0);
+            let stretch = self.stretch + STRETCH_STEP * exec_shared * missing;
+            self.stretch = stretch.clamp(0.0, STRETCH_MAX);
+        }
+        let alone = |took: Nanos, shared: f64| took as f64 / (1.0 + shared * self.stretch);
+        let prepare = alone(prepare, prepare_shared) as Nanos;
+        self.curves.learn_prepare((group, size), prepare.max(1));
+        alone(exec, exec_shared) as Nanos
+    }
+
     /// The clients of an answered batch may come back.
     pub(crate) fn answered(&mut self, now: Nanos, origins: impl Iterator<Item = Origin>) {
         self.returns.batch(now);
@@ -176,8 +206,43 @@ impl Learned {
 
     /// How long before its last batch is expected to end a worker may be handed the next one: long
     /// enough to reach it, also where that batch ends a little sooner.
-    pub(crate) fn ahead(&self) -> Nanos {
-        (self.handoff.value + self.early.value) as Nanos
+    pub(crate) fn ahead(&self) -> Ahead {
+        Ahead { by: (self.handoff.value + self.early.value) as Nanos, prepare: 0 }
+    }
+
+    /// Whether workers prepare batches while they run others.
+    pub(crate) fn prepares(&self) -> bool {
+        self.curves.prepares()
+    }
+
+    /// How long preparing a batch of a group of the queue takes beside a running one.
+    pub(crate) fn preparing(&self, group: usize, size: u64) -> Nanos {
+        let prepare = self.curves.prepare(self.groups[group].curve);
+        prepare.map_or(0, |it| (it.mean(size) * (1.0 + self.stretch)) as Nanos)
+    }
+
+    /// How batches of a group of the queue are prepared, if they are.
+    pub(crate) fn preparation(&self, group: usize) -> Option<Preparation<'_>> {
+        let service = self.curves.prepare(self.groups[group].curve)?;
+        let stretch = self.stretch;
+        Some(Preparation { service, stretch, head_start: 0.0, overlaps: false })
+    }
+
+    /// What a batch is expected to take on its worker. `takes`: its model alone. `shared`: others
+    /// will be prepared meanwhile.
+    pub(crate) fn expected(
+        &self,
+        (group, size): (u16, u64),
+        takes: Option<Nanos>,
+        shared: bool,
+    ) -> Expected {
+        let takes = takes.unwrap_or(0);
+        let Some(prepare) = self.curves.prepare_of(group) else {
+            return Expected { takes, prepare: 0 };
+        };
+        let prepare = prepare.mean(size);
+        let longer = if shared { self.stretch * prepare.min(takes as f64) } else { 0.0 };
+        Expected { takes: takes + longer as Nanos, prepare: prepare as Nanos }
     }
 
     /// From when a batch should be dispatched until its worker can take it.
@@ -190,11 +255,11 @@ impl Learned {
         self.overhead.value as Nanos
     }
 
-    /// The expected time of a batch, if anything was learned.
+    /// The expected time of a batch that runs at this size, if anything was learned.
     pub(crate) fn predict(&mut self, group: u16, size: u64, rules: &Rules) -> Option<Nanos> {
         let curve = self.curves.index(group, rules.adaptive.objective);
-        let curve = Curve::new(self.curves.get(curve), rules.config.run_sizes());
-        curve.service.known().then(|| curve.mean(size) as Nanos)
+        let service = self.curves.get(curve);
+        service.known().then(|| service.mean(size) as Nanos)
     }
 
     /// Size units that arrive per nanosecond in all planned groups. `planned`: how many there are,

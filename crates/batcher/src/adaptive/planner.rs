@@ -10,10 +10,10 @@ use super::wait::Wait;
 use crate::action::{Actions, DispatchReason, Rejection};
 use crate::config::Measure;
 use crate::forecast::WorkerForecast;
-use crate::padding::size_of;
 use crate::records::RequestList;
 use crate::request::{NEVER, Nanos, Priority, Request};
 use crate::state::BatcherState;
+use crate::workers::Ahead;
 
 /// A queue that waits until its batch has the size with which the workers keep up. Only where there
 /// is one group.
@@ -30,6 +30,8 @@ struct Paced {
 pub(crate) struct Planner {
     pub(crate) forecast: WorkerForecast,
     pub(crate) log: DecisionLog,
+    /// How early a busy worker was handed a batch when the workers were last seen.
+    pub(crate) ahead: Ahead,
     /// When the first waiting batch is dispatched unless something happens before.
     until: Option<Nanos>,
     /// Valid while the heads of the queue have not changed.
@@ -61,8 +63,30 @@ impl Planner {
     pub(crate) fn look_again(&mut self, state: &BatcherState) {
         let now = state.rules.now;
         if !self.forecast.current(now) {
-            state.workers.survey(now, state.learned.ahead(), &mut self.forecast);
+            self.ahead = state.learned.ahead();
+            if state.learned.prepares() {
+                self.ahead = self.preparing(state);
+            }
+            state.workers.survey(now, self.ahead, &mut self.forecast);
         }
+    }
+
+    /// How early a worker that prepares gets its next batch: by the group that takes longest. A full
+    /// batch loses nothing by being there a little sooner, in case the last one ends early.
+    fn preparing(&self, state: &BatcherState) -> Ahead {
+        let Ahead { by, .. } = state.learned.ahead();
+        let groups = state.queue.groups.iter().enumerate().filter(|(_, it)| it.planned());
+        let most = self.view(state).most();
+        let mut ahead = Ahead { by, prepare: 1 };
+        for (group, it) in groups {
+            let size: u64 = it.queues.iter().map(|queue| queue.size).sum();
+            let prepare = state.learned.preparing(group, size.clamp(1, most));
+            let spare = if size >= most { prepare / 2 } else { prepare / 16 };
+            if prepare > ahead.prepare {
+                ahead = Ahead { by: by + spare, prepare };
+            }
+        }
+        ahead
     }
 
     /// Whether a worker can take a batch.
@@ -207,7 +231,7 @@ impl Planner {
         group: usize,
     ) -> Option<Rejection> {
         self.look(state);
-        let size = size_of(request.items, request.cost, state.rules.config.measure);
+        let size = state.rules.config.size_of(request.items, request.cost);
         let reason = self.view(state).rejection(request, group, size)?;
         self.note_rejection(state, reason, request.deadline, size);
         Some(reason)

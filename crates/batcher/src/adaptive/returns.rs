@@ -241,6 +241,17 @@ impl Returns {
         self.awaited() && !self.cohorts.iter().any(recent)
     }
 
+    /// Clients that were answered and have not come back yet.
+    pub(crate) fn away(&self, now: Nanos) -> u32 {
+        let recent = |it: &&Cohort| now.saturating_sub(it.done) <= HORIZON;
+        self.cohorts.iter().filter(recent).map(|it| it.remaining).sum()
+    }
+
+    /// The time by which half of those were back that came back at all.
+    pub(crate) fn turn(&self) -> Nanos {
+        self.histogram.median()
+    }
+
     /// How many announced requests arrive within this time.
     pub(crate) fn announced(&self, now: Nanos, within: Nanos) -> f64 {
         let since = now.saturating_sub(self.announced_last) as f64;

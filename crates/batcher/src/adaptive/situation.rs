@@ -13,6 +13,7 @@
 mod outlook;
 
 use super::curves::Curve;
+use super::rhythm::Rhythm;
 use crate::config::Config;
 use crate::forecast::WorkerForecast;
 use crate::queue::sorted::SortedQueue;
@@ -61,6 +62,8 @@ pub(crate) struct Situation<'a> {
     pub(crate) cap: u64,
     /// Size units that arrive per nanosecond.
     pub(crate) rate: f64,
+    /// How clients that come back are served, where that has been weighed.
+    pub(crate) rhythm: Option<Rhythm>,
 }
 
 impl Situation<'_> {
@@ -144,9 +147,25 @@ impl Situation<'_> {
         self.load(size) <= KEEPS_UP
     }
 
+    /// The size beyond which a batch does not wait for more.
+    pub(crate) fn goal(&self) -> u64 {
+        self.rhythm.map_or(u64::MAX, |rhythm| rhythm.size)
+    }
+
+    /// What one more adds to the time of a batch. Where clients come back for a batch of a certain
+    /// size it is their mean, for the next size at which the model runs may be far away.
+    pub(crate) fn one_more(&self, candidate: Candidate, own: f64) -> f64 {
+        match self.rhythm {
+            Some(Rhythm { size, .. }) if size > candidate.size => {
+                (self.curve.mean(size) - own) / (size - candidate.size) as f64
+            }
+            _ => self.curve.mean(candidate.size + 1) - own,
+        }
+    }
+
     /// The share of the workers' time that batches of this size take.
     pub(crate) fn load(&self, size: u64) -> f64 {
-        self.rate * self.curve.mean(size) / (size.max(1) as f64 * self.forecast.len())
+        self.rate * self.curve.cycle(size) / (size.max(1) as f64 * self.forecast.len())
     }
 
     /// When the head of this batch must be dispatched so that one more could still be added.
@@ -161,7 +180,7 @@ impl Situation<'_> {
 
     /// How long until a new request would find a worker if this batch were dispatched now.
     pub(crate) fn next_worker(&self, candidate: Candidate) -> f64 {
-        let own = self.curve.mean(candidate.size);
+        let own = self.curve.cycle(candidate.size);
         let next = self.forecast.soonest_busy().map_or(own, |busy| own.min(busy as f64));
         let spare = f64::from(self.forecast.open.saturating_sub(1));
         if spare == 0.0 { next } else { next - spare / self.rate.max(1e-12) }
@@ -170,10 +189,10 @@ impl Situation<'_> {
     /// The smallest size from this one on that takes no longer than `each` per unit of size; or the
     /// largest that takes no longer than `most` altogether.
     pub(crate) fn keeping_up(&self, from: u64, each: f64, most: f64) -> u64 {
-        let (mut size, mut mean) = (from, self.curve.mean(from));
+        let (mut size, mut mean) = (from, self.curve.cycle(from));
         while size < self.cap && mean > each * size as f64 {
             let next = size + (size / 32).max(1);
-            mean = self.curve.mean(next);
+            mean = self.curve.cycle(next);
             if mean > most {
                 break;
             }
@@ -233,7 +252,7 @@ impl Situation<'_> {
                 return true;
             }
             let Some(slot) = free.iter_mut().min() else { return false };
-            let later = Situation { start: *slot, ..*self };
+            let later = Situation { start: *slot, curve: self.curve.following(), ..*self };
             let deadline = self.queue.waiting[position].deadline;
             let within =
                 later.curve.largest_within(self.cap_at(position), later.time_left(deadline));
@@ -241,7 +260,7 @@ impl Situation<'_> {
             if len == 0 {
                 return false;
             }
-            *slot += self.curve.mean(size) as Nanos;
+            *slot += self.curve.cycle(size) as Nanos;
             position += len;
         }
         true
@@ -270,7 +289,7 @@ impl Situation<'_> {
                 end += 1;
                 continue;
             }
-            let rate = size as f64 / self.curve.mean(size);
+            let rate = size as f64 / self.curve.cycle(size);
             if rate > best_rate * (1.0 + 1e-9) {
                 best_rate = rate;
                 best = Some(Candidate { skip, len: end - skip, size, hurried: true });
@@ -292,29 +311,61 @@ impl Situation<'_> {
 
     /// The batch, or its part up to a step below it. `next_free`: until the next worker is free.
     pub(crate) fn trim(&self, candidate: Candidate, next_free: f64) -> Candidate {
-        let lowest = candidate.size.saturating_sub(REACH).max(1);
-        let step = (lowest..candidate.size).rev().find(|&size| self.curve.step_above(size));
-        let Some(step) = step else { return candidate };
+        if let Some(Rhythm { size, .. }) = self.rhythm {
+            let part = self.part(candidate, size);
+            return if self.may_part(candidate, part, next_free) { part } else { candidate };
+        }
+        if self.config.run_sizes().is_empty() {
+            let lowest = candidate.size.saturating_sub(REACH).max(1);
+            let step = (lowest..candidate.size).rev().find(|&size| self.curve.step_above(size));
+            let part = step.map(|step| self.part(candidate, step));
+            let part = part.filter(|&part| self.gain(candidate, part, next_free) > 0.0);
+            return part.unwrap_or(candidate);
+        }
+        let (mut best, mut most) = (candidate, 0.0);
+        for step in self.curve.steps_below(candidate.size) {
+            let part = self.part(candidate, step);
+            let gain = self.gain(candidate, part, next_free);
+            if gain > most {
+                (best, most) = (part, gain);
+            }
+        }
+        best
+    }
+
+    /// The part of a batch that is no larger than this.
+    fn part(&self, candidate: Candidate, most: u64) -> Candidate {
         let (mut size, mut len) = (0, 0);
         while len < candidate.len {
             let next = size + u64::from(self.queue.waiting[candidate.skip + len].size);
-            if next > step {
+            if next > most {
                 break;
             }
             (size, len) = (next, len + 1);
         }
-        let part = Candidate { len, size, ..candidate };
-        if len > 0 && self.pays(candidate, part, next_free) { part } else { candidate }
+        Candidate { len, size, ..candidate }
     }
 
-    fn pays(&self, whole: Candidate, part: Candidate, next_free: f64) -> bool {
-        let rest = whole.size - part.size;
+    /// Whether there is a part and those whom it leaves will still be in time.
+    fn may_part(&self, whole: Candidate, part: Candidate, next_free: f64) -> bool {
+        if part.len == 0 || part.len == whole.len {
+            return false;
+        }
         let left = self.queue.waiting[whole.skip + part.len].deadline;
-        let in_time = next_free + self.curve.planned(rest) <= self.time_left(left);
+        let needs = next_free + self.curve.planned(whole.size - part.size);
+        needs <= self.time_left(left)
+    }
+
+    /// What all requests together save by this part, if the workers keep up.
+    fn gain(&self, whole: Candidate, part: Candidate, next_free: f64) -> f64 {
+        if !self.may_part(whole, part, next_free) {
+            return 0.0;
+        }
+        let rest = whole.size - part.size;
         let [all, some, few] = [whole.size, part.size, rest].map(|size| self.curve.mean(size));
         let saved = part.size as f64 * (all - some);
         let spent = rest as f64 * (next_free + few - all) + WORTH * whole.size as f64 * all;
-        in_time && self.load(part.size) <= BUSY_MAX && saved > spent
+        if self.load(part.size) <= BUSY_MAX { saved - spent } else { 0.0 }
     }
 }
 

@@ -4,8 +4,11 @@
 //! A view of the state and of the workers at one moment; it changes nothing. On it rests what each
 //! group would dispatch now, and why; or until when it waits.
 
+mod ahead;
+
 use super::curves::Curve;
 use super::returns::{OUT_MAX, Out};
+use super::rhythm::Rhythm;
 use super::situation::{Candidate, MARGIN, Situation};
 use super::wait::{Prospect, Wait};
 use crate::action::{DispatchReason, Rejection};
@@ -19,8 +22,6 @@ use crate::state::BatcherState;
 
 /// Requests without a deadline are rejected when the queue takes longer than this.
 const DRAIN_MAX: Nanos = 30_000_000_000;
-/// Being sent ahead must promise this many times what it costs those who miss the batch.
-const SURE: f64 = 2.0;
 /// Bulk leads as well once its head has waited this many times what the interactive head is given.
 const BULK_PATIENCE: Nanos = 10;
 /// A group whose head has waited for this many full batches goes before fuller ones.
@@ -65,9 +66,17 @@ impl<'a> View<'a> {
         &self.state.queue.groups[group]
     }
 
-    /// The service curve of a group.
-    fn curve(&self, group: usize) -> Curve<'a> {
-        Curve::new(self.state.learned.service(group), self.rules().config.run_sizes())
+    /// The service curve of a group, for a batch whose worker is free after this time.
+    fn curve(&self, group: usize, after: Nanos) -> Curve<'a> {
+        let learned = &self.state.learned;
+        let config = &self.rules().config;
+        let curve = Curve::new(learned.service(group), config.run_sizes());
+        let curve = if curve.plain {
+            curve
+        } else {
+            curve.of_items(config.item(self.group(group).key.class))
+        };
+        if learned.prepares() { self.staged(group, curve, after) } else { curve }
     }
 
     /// Size units that arrive per nanosecond.
@@ -126,7 +135,7 @@ impl<'a> View<'a> {
         after: Nanos,
         needs: impl Fn(Curve<'_>) -> Nanos,
     ) -> bool {
-        let curve = self.curve(group);
+        let curve = self.curve(group, after);
         if deadline == NEVER || !curve.service.known() || self.doubts() {
             return false;
         }
@@ -141,7 +150,7 @@ impl<'a> View<'a> {
             if !it.planned() || it.is_empty() {
                 continue;
             }
-            let curve = self.curve(group);
+            let curve = self.curve(group, 0);
             let heads = it.queues.iter().filter_map(|queue| queue.head());
             for head in heads.filter(|head| head.deadline != NEVER && curve.service.known()) {
                 let needs = curve.with_luck().planned(head.size.into()) as Nanos + 1 + way;
@@ -162,7 +171,7 @@ impl<'a> View<'a> {
         if queue.size < cap || !last || cap < self.most() || self.doubts() {
             return false;
         }
-        let curve = self.curve(group);
+        let curve = self.curve(group, soonest).following();
         if !curve.service.known() {
             return false;
         }
@@ -171,7 +180,7 @@ impl<'a> View<'a> {
         if curve.planned(cap) * (1.0 + 1.0 / workers) > given {
             return false;
         }
-        let before = ((queue.size / cap) as f64 / workers).floor() * curve.mean(cap);
+        let before = ((queue.size / cap) as f64 / workers).floor() * curve.cycle(cap);
         let own = curve.with_luck().planned((queue.size % cap + u64::from(size)).min(cap));
         soonest as f64 + before + own + self.way() as f64 > given
     }
@@ -189,10 +198,11 @@ impl<'a> View<'a> {
         let planned = groups.filter(|(_, group)| group.planned());
         let (group, _) = planned.max_by_key(|(_, group)| group.queues[0].size)?;
         let soonest = self.forecast.soonest(self.rules().now)?;
-        let (curve, size) = (self.curve(group), self.state.queue.planned().size);
+        let (curve, size) = (self.curve(group, soonest), self.state.queue.planned().size);
         let cap = self.cap(group).min(size.max(1));
         let batches = size.div_ceil(cap) as f64;
-        let time = (batches / self.forecast.len()).ceil() * curve.mean(cap);
+        let time = (batches / self.forecast.len()).ceil() * curve.cycle(cap);
+        let time = time + curve.mean(cap) - curve.following().mean(cap);
         curve.service.known().then(|| soonest.saturating_add(time as Nanos))
     }
 
@@ -214,7 +224,7 @@ impl<'a> View<'a> {
         worth_trying.min(self.most()).max(1)
     }
 
-    fn most(&self) -> u64 {
+    pub(crate) fn most(&self) -> u64 {
         let config = &self.rules().config;
         match config.measure {
             Measure::Items => config.max_items.into(),
@@ -230,7 +240,8 @@ impl<'a> View<'a> {
         let priority = leading(it, rules.now);
         let queue = &it.queues[priority];
         let cap = self.capped(group, priority);
-        let situation = self.situation(group, priority, cap);
+        let rhythm = self.rhythm(group, cap);
+        let situation = self.situation(group, priority, cap, rhythm);
         let candidate = if situation.curve.service.compared() && !self.doubts() {
             situation.candidate(free)
         } else {
@@ -238,13 +249,13 @@ impl<'a> View<'a> {
         };
         let Some(candidate) = candidate else { return GroupChoice::Nothing };
         let all = candidate.skip + candidate.len == queue.waiting.len();
-        let growable = all && candidate.size < cap && !rules.draining;
+        let growable = all && candidate.size < cap.min(situation.goal()) && !rules.draining;
         if growable && let Some(wait) = self.waits(group, &situation, candidate) {
             let (reason, next_free) = (DispatchReason::Idle, rules.now + wait.next_free);
             let batch = PlannedBatch { group, priority, candidate, reason, next_free, room: 0 };
             return GroupChoice::Wait(batch, wait);
         }
-        if growable && self.too_soon(group, &situation, candidate) {
+        if self.too_soon(group, &situation, candidate, growable) {
             return GroupChoice::Nothing;
         }
         let reason = self.reason(group, &situation, candidate, growable);
@@ -286,6 +297,9 @@ impl<'a> View<'a> {
         if let Some(end) = self.window_end(group) {
             return self.window(situation, candidate, end);
         }
+        if self.state.learned.prepares() && !self.forecast.idles() {
+            return None;
+        }
         let (now, mut out) = (self.rules().now, [Out::default(); OUT_MAX]);
         let out = self.state.learned.returns.out(now, self.forecast.requests, &mut out);
         let wait = self.prospect(group, out).wait(situation, candidate)?;
@@ -293,23 +307,6 @@ impl<'a> View<'a> {
         let longest = self.rules().adaptive.max_wait.unwrap_or(NEVER);
         let until = wait.until.min(head.arrived.saturating_add(longest));
         (until > now).then_some(Wait { until, ..wait })
-    }
-
-    /// Whether a batch that would be handed to a worker ahead of time had better stay until that one's
-    /// last batch ends: those who come meanwhile would wait for another batch, which costs more than
-    /// the hand-over that it saves. The end of that batch brings the next decision.
-    fn too_soon(&self, group: usize, situation: &Situation<'_>, candidate: Candidate) -> bool {
-        let BatcherState { learned, rules, .. } = self.state;
-        let late = candidate.hurried || rules.now >= situation.latest(candidate, learned.unit);
-        if self.forecast.idles() || late {
-            return false;
-        }
-        let flow = learned.flow(group);
-        let all_back = learned.returns.all_back(rules.now);
-        let rate = if all_back { flow.open().get() } else { flow.all.get() };
-        let missed = rate * self.forecast.head_start as f64;
-        let saved = candidate.size as f64 * learned.handoff();
-        SURE * missed * situation.curve.mean(candidate.size) > saved
     }
 
     /// When the window of the oldest request ends, where there is a window.
@@ -352,17 +349,24 @@ impl<'a> View<'a> {
         }
     }
 
-    fn situation(&self, group: usize, priority: usize, cap: u64) -> Situation<'a> {
+    fn situation(
+        &self,
+        group: usize,
+        priority: usize,
+        cap: u64,
+        rhythm: Option<Rhythm>,
+    ) -> Situation<'a> {
         let rules = self.rules();
         Situation {
             queue: &self.group(group).queues[priority],
-            curve: self.curve(group),
+            curve: self.curve(group, self.forecast.head_start).in_rhythm(rhythm),
             config: &rules.config,
             forecast: self.forecast,
             start: rules.now + self.forecast.head_start.min(DRAIN_MAX),
             margin: self.margin(),
             cap,
             rate: self.rate(),
+            rhythm,
         }
     }
 
@@ -395,7 +399,7 @@ impl<'a> View<'a> {
         if head.deadline == NEVER || !self.state.queue.tenants.protects(self.rules().now, given) {
             return cap;
         }
-        let situation = self.situation(group, priority, cap);
+        let situation = self.situation(group, priority, cap, None);
         let workers = self.forecast.len();
         let time = given * workers / (workers + 1.0);
         let short = situation.curve.largest_within(cap, time).max(1);

@@ -81,7 +81,7 @@ impl Prospect<'_> {
         }
         let size = candidate.size as f64;
         let own = now.curve.mean(candidate.size);
-        let more = now.curve.mean(candidate.size + 1) - own;
+        let more = now.one_more(candidate, own);
         let next_free = now.next_worker(candidate);
         let worth = next_free - size * more;
         let until = self.open_loop(now, size, worth);

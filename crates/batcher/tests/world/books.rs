@@ -61,6 +61,8 @@ pub struct Books {
     pub config: Config,
     pub now: Nanos,
     pub draining: bool,
+    /// Whether workers have told that they prepare batches while they run others.
+    pub staged: bool,
     pub requests: BTreeMap<RequestId, Known>,
     pub batches: BTreeMap<BatchId, Batch>,
     pub workers: BTreeMap<WorkerId, Worker>,
@@ -89,12 +91,16 @@ impl Books {
                 }
             }
             Event::WorkerDown { worker, why } => return self.down(*worker, *why),
-            Event::Done { batch, .. } => self.done(*batch),
+            Event::Done { batch, prepare, .. } => {
+                self.staged |= prepare.is_some() && self.batches.contains_key(batch);
+                self.done(*batch);
+            }
+            Event::Measured { prepare, .. } => self.staged |= prepare.is_some(),
             Event::Failed { batch, kind } => return self.failed(*batch, Some(*kind)),
             Event::Configure(config) => self.configure(config),
             Event::Drain => self.draining = true,
             Event::Announce { .. } | Event::Retract { .. } => {}
-            Event::Handed { .. } | Event::Measured { .. } | Event::Timer => {}
+            Event::Handed { .. } | Event::Timer => {}
         }
         Ok(())
     }
@@ -205,6 +211,19 @@ impl Books {
         self.free_workers().any(|free| known.request.worker.is_none_or(|pinned| pinned == free))
     }
 
+    /// The same for a batch that is not full: a worker that prepares must be idle for it.
+    pub fn open_for(&self, known: &Known) -> bool {
+        let idle = |id| self.workers.get(&id).is_some_and(|it| it.busy == 0 || !self.staged);
+        let fits = |id| known.request.worker.is_none_or(|pinned| pinned == id);
+        self.free_workers().any(|id| fits(id) && idle(id))
+    }
+
+    /// Whether a worker can take what is due of this group.
+    pub fn served(&self, group: &[&Known]) -> bool {
+        let full = self.due(group) == Some(DispatchReason::Full);
+        self.open_for(group[0]) || full && self.free_for(group[0])
+    }
+
     /// Whether the worker this request is pinned to is not there to stay.
     pub fn stranded(&self, known: &Known) -> bool {
         let stays = |id| self.workers.get(&id).is_some_and(|worker| !worker.retiring);
@@ -216,25 +235,50 @@ impl Books {
         kinds && a.request.group == b.request.group && a.request.worker == b.request.worker
     }
 
-    /// Whether they stand in one group: where lengths are padded, only those of a half octave do.
+    /// Whether they stand in one group: where lengths are padded, only those that run as long do.
     pub fn same_lane(&self, a: &Known, b: &Known) -> bool {
         self.may_meet(a, b) && self.class(a) == self.class(b)
     }
 
-    /// The smallest n for which the square root of 2 to the n is no less than the length.
-    pub fn class(&self, known: &Known) -> u32 {
-        let padded = self.config.measure == Measure::Padded;
-        let square = length(known).pow(2);
-        if padded { (0..).find(|&it| square <= 1 << it).unwrap_or(0) } else { 0 }
+    /// The length at which it runs where lengths are padded: the next larger one of the model, or the
+    /// square root of a power of 2.
+    pub fn class(&self, known: &Known) -> u64 {
+        if self.config.measure == Measure::Padded { self.runs_as(length(known)) } else { 0 }
+    }
+
+    fn runs_as(&self, length: u64) -> u64 {
+        let lengths = self.config.lengths.iter().map(|&it| u64::from(it));
+        let octave = (0..).map(|it| 1u64 << it).find(|&it| length.pow(2) <= it).unwrap_or(0);
+        lengths.filter(|&it| it >= length).min().unwrap_or(octave.isqrt())
+    }
+
+    /// The class of the next shorter lengths; 0 if there is none.
+    pub fn shorter(&self, class: u64) -> u64 {
+        (1..class).rev().map(|it| self.runs_as(it)).find(|&it| it != class).unwrap_or(0)
     }
 
     /// What all of them weigh as they are run in the group of this one.
     pub fn weight(&self, members: &[&Known], lead: &Known) -> u64 {
-        let longest = (1u64 << self.class(lead)).isqrt();
         match self.config.measure {
-            Measure::Padded => sum_items(members) * longest,
+            Measure::Padded => sum_items(members) * self.class(lead),
             Measure::Items | Measure::Packed => sum_cost(members),
         }
+    }
+
+    /// How many items are run for so many.
+    pub fn rows(&self, items: u64) -> u64 {
+        let fits = |size: &&u32| **size <= self.config.max_items && u64::from(**size) >= items;
+        self.config.sizes.iter().filter(fits).min().map_or(items, |&size| size.into())
+    }
+
+    /// Whether these may borrow the last of them.
+    pub fn may_borrow(&self, members: &[&Known], lead: &Known) -> bool {
+        let (all, last) = (sum_items(members), members[members.len() - 1].request.items);
+        let own = self.config.lengths.iter().any(|&it| it > 0);
+        let longest = members.iter().map(|it| length(it)).max().unwrap_or(0);
+        let padded = all * if own { self.class(lead) } else { longest };
+        let free = own && self.rows(all) == self.rows(all - u64::from(last));
+        free || padded.max(if own { 0 } else { sum_cost(members) }) * 4 <= sum_cost(members) * 5
     }
 
     /// What is real and what is padded of a batch; none where nothing is.
@@ -242,6 +286,10 @@ impl Books {
         let (items, longest) =
             (sum_items(members), members.iter().map(|it| length(it)).max().unwrap_or(0));
         let (real, padded) = match self.config.measure {
+            Measure::Padded if self.config.lengths.iter().any(|&it| it > 0) => {
+                let run = self.rows(items) * self.runs_as(longest);
+                (sum_cost(members), run.max(sum_cost(members)))
+            }
             Measure::Padded => (sum_cost(members), (items * longest).max(sum_cost(members))),
             Measure::Packed => return None,
             Measure::Items => {
@@ -280,7 +328,7 @@ impl Books {
 
     /// Arrival number of the oldest request of this priority in any group that is due and served.
     pub fn oldest_due(&self, priority: Priority) -> Option<u64> {
-        let served = self.groups().into_iter().filter(|group| self.free_for(group[0]));
+        let served = self.groups().into_iter().filter(|group| self.served(group));
         let due = served.filter(|group| self.due(group).is_some());
         due.flatten().filter(|known| known.request.priority == priority).map(|it| it.seq).min()
     }

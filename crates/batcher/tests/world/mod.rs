@@ -36,6 +36,8 @@ pub struct World {
     crowd: u64,
     /// Whether requests may be pinned to workers in this world.
     pins: bool,
+    /// Whether workers prepare batches while they run others in this world.
+    stages: bool,
     /// Portions of the last request that have not arrived yet, the next one last.
     parts: Vec<Request>,
     pub story: Story,
@@ -55,6 +57,7 @@ impl World {
             trouble: dice.pick(&[0, 5, 30]),
             crowd: dice.pick(&[40, 60, 75]),
             pins: dice.percent(30),
+            stages: dice.percent(30),
             parts: Vec::new(),
             dice,
             story,
@@ -188,16 +191,22 @@ impl World {
             ]);
             return Event::Failed { batch, kind };
         }
-        Event::Done { batch, exec: self.dice.roll(30) * TICK, prepare: None }
+        let prepare = self.stages.then(|| self.dice.roll(20) * TICK);
+        Event::Done { batch, exec: self.dice.roll(30) * TICK, prepare }
     }
 
-    /// Word of a request that is on its way or not, or of how long a handoff takes.
+    /// Word of a request that is on its way or not, of a handoff, or of a trial run.
     fn rumour(&mut self) -> Event {
         let peer = self.dice.roll(6);
         let origin = Origin { kind: OriginKind::Http, peer };
-        match self.dice.roll(3) {
+        match self.dice.roll(4) {
             0 => Event::Retract { origin },
             1 => Event::Handed { took: self.dice.roll(5) * TICK },
+            2 => {
+                let prepare = self.stages.then(|| self.dice.roll(20) * TICK);
+                let (items, exec) = (self.dice.roll(8) as u32, self.dice.roll(30) * TICK);
+                Event::Measured { group: 0, items, cost: items.into(), exec, prepare }
+            }
             _ => Event::Announce { origin },
         }
     }
@@ -211,7 +220,7 @@ impl World {
 
     fn worker_up(&mut self) -> Event {
         let worker = WorkerId(self.dice.roll(3) as u32);
-        Event::WorkerUp { worker, slots: self.dice.pick(&[1, 1, 2]) }
+        Event::WorkerUp { worker, slots: self.dice.pick(&[1, 1, 2, 3]) }
     }
 
     fn disaster(&mut self) -> Event {
@@ -243,7 +252,7 @@ fn config(dice: &mut Dice) -> Config {
         retry_budget: dice.pick(&[0, 2, oracle::ENDLESS]),
         measure: dice.pick(&[Measure::Items, Measure::Items, Measure::Packed, Measure::Padded]),
         sizes: dice.pick(&[vec![], vec![4, 2, 0], vec![1, 8]]),
-        lengths: vec![],
+        lengths: dice.pick(&[vec![], vec![], vec![4, 0, 2], vec![3]]),
         tenant_weights: dice.pick(&[vec![], vec![(1, 3)]]),
     }
 }

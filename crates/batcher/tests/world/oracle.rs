@@ -150,9 +150,11 @@ impl Oracle {
         let pinned = self.books.requests.get(&ids[0]).and_then(|known| known.request.worker);
         ensure(pinned.is_none() || reason != DispatchReason::Retry, || "a pinned retry".into())?;
         let chosen = reason == DispatchReason::Retry || self.books.adaptive();
+        let busy = |id: &&WorkerId| self.books.workers[*id].busy;
+        let first = if self.books.staged { free.iter().min_by_key(busy) } else { free.first() };
         let right = match pinned {
             Some(pinned) => pinned == worker,
-            None => chosen || free[0] == worker,
+            None => chosen || first == Some(&worker),
         };
         ensure(right, || format!("{worker:?} is not the right one of {free:?}"))
     }
@@ -185,7 +187,7 @@ impl Oracle {
     }
 
     /// The account is right; and of those who travel for the first time, the shorter ones are of the
-    /// next half octave, no more than a fifth of the batch is padding then, and it is held as padded.
+    /// next class and could be borrowed, and the batch is held as padded.
     fn check_padding(
         &self,
         ids: &[RequestId],
@@ -202,15 +204,14 @@ impl Oracle {
         let most = self.books.config.max_cost.max(self.books.weight(&[lead], lead));
         ensure(self.books.weight(&members, lead) <= most, || "padded beyond the limit".into())?;
         let class = self.books.class(lead);
-        let shorter = match class {
-            2 | 4 => class - 2,
-            _ => class.wrapping_sub(1),
-        };
+        let shorter = self.books.shorter(class);
         let classes = members.iter().map(|it| self.books.class(it));
         let borrowed = classes.clone().any(|it| it != class);
         ensure(classes.clone().all(|it| it == class || it == shorter), || "not neighbours".into())?;
-        let waste = padding.is_some_and(|it| it.padded * 4 > it.real * 5);
-        ensure(!(borrowed && waste), || format!("too much of it is padding: {padding:?}"))?;
+        for at in (0..members.len()).filter(|&at| self.books.class(members[at]) != class) {
+            let may = self.books.may_borrow(&members[..=at], lead);
+            ensure(may, || format!("too much of it is padding: {padding:?}"))?;
+        }
         let left = self
             .books
             .fresh()
@@ -340,7 +341,7 @@ impl Oracle {
         let retry = self.books.waiting().any(|known| matches!(known.state, BatcherState::Retry(_)));
         let retry = retry && self.books.free_workers().next().is_some();
         let groups = self.books.groups();
-        let mut served = groups.iter().filter(|group| self.books.free_for(group[0]));
+        let mut served = groups.iter().filter(|group| self.books.served(group));
         let due = retry || served.any(|group| self.books.due(group).is_some());
         ensure(!due, || "a free slot and a due batch coexist".into())
     }
@@ -378,7 +379,7 @@ impl Oracle {
         let expiry = self.books.waiting().map(|known| known.request.deadline);
         let mut times: Vec<_> = expiry.filter(|&time| time != Nanos::MAX).collect();
         if let Policy::Window { delay } = self.books.config.policy {
-            let served = || self.books.fresh().filter(|known| self.books.free_for(known));
+            let served = || self.books.fresh().filter(|known| self.books.open_for(known));
             times.extend(served().map(|known| known.arrived + delay));
             times.extend(served().map(Known::half_time).filter(|&at| at != Nanos::MAX));
         }

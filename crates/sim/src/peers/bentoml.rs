@@ -11,6 +11,7 @@ use jitney_batcher::Nanos;
 
 use crate::dice::Dice;
 use crate::job::Job;
+use crate::pipeline::Took;
 use crate::scheduler::{Orders, Scheduler};
 
 const TICK: Nanos = 1_000_000;
@@ -200,8 +201,8 @@ impl Scheduler for BentoMl {
     }
 
     /// The end of a batch wakes nothing: the dispatcher notices when it polls.
-    fn done(&mut self, now: Nanos, worker: usize, exec: Nanos, _: &mut Orders) {
-        self.dispatchers[worker].learn(now, exec);
+    fn done(&mut self, now: Nanos, worker: usize, took: Took, _: &mut Orders) {
+        self.dispatchers[worker].learn(now, took.whole());
     }
 
     fn timer(&mut self, now: Nanos, out: &mut Orders) {

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use jitney_batcher::Nanos;
 
 use crate::job::Job;
+use crate::pipeline::Took;
 use crate::scheduler::{Orders, Scheduler};
 
 /// The queue, and the idle workers in the order in which they became so.
@@ -65,8 +66,8 @@ impl<T: PoolPolicy> Scheduler for T {
         self.decide(now, out);
     }
 
-    fn done(&mut self, now: Nanos, worker: usize, exec: Nanos, out: &mut Orders) {
-        self.learn(worker, exec);
+    fn done(&mut self, now: Nanos, worker: usize, took: Took, out: &mut Orders) {
+        self.learn(worker, took.whole());
         self.pool().give(worker);
         self.decide(now, out);
     }

@@ -11,6 +11,7 @@ use jitney_batcher::Nanos;
 
 use crate::dice::Dice;
 use crate::job::Job;
+use crate::pipeline::Took;
 use crate::scheduler::{Orders, Scheduler};
 
 /// The decorator's arguments, and what the handler does.
@@ -117,7 +118,7 @@ impl Scheduler for Ray {
         self.work(at, now, out);
     }
 
-    fn done(&mut self, now: Nanos, worker: usize, _: Nanos, out: &mut Orders) {
+    fn done(&mut self, now: Nanos, worker: usize, _: Took, out: &mut Orders) {
         self.replicas[worker].running = 0;
         self.work(worker, now, out);
     }

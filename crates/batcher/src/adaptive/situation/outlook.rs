@@ -7,6 +7,7 @@
 //! never past the first 32 heads.
 
 use super::{Candidate, Situation};
+use crate::adaptive::curves::Curve;
 use crate::request::Nanos;
 
 /// Guesses of how many come, in standard deviations of what arrives while a batch runs.
@@ -19,6 +20,8 @@ const BATCHES: usize = 12;
 /// The next batches, simulated. Positions count the requests that wait and then the new ones.
 struct Lookahead<'a> {
     situation: &'a Situation<'a>,
+    /// What batches take that follow on a busy worker.
+    later: Curve<'a>,
     waiting: usize,
     /// Size of one request, on average.
     unit: f64,
@@ -84,7 +87,8 @@ impl<'a> Lookahead<'a> {
             situation.forecast.len() / situation.rate,
             f64::INFINITY,
         ));
-        Some(Self { situation, waiting, unit, goal, most: count(situation.cap), gap: 0.0, given })
+        let (later, most) = (situation.curve.following(), count(situation.cap));
+        Some(Self { situation, later, waiting, unit, goal, most, gap: 0.0, given })
     }
 
     /// Sets how many come: more or fewer than usual, as chance may bring in this time.
@@ -112,8 +116,7 @@ impl<'a> Lookahead<'a> {
             if lost >= enough {
                 break;
             }
-            *slot = (at + if many > 0 { self.situation.curve.mean(self.size(many)) } else { 1.0 })
-                as Nanos;
+            *slot = (at + if many > 0 { self.later.cycle(self.size(many)) } else { 1.0 }) as Nanos;
             position += many;
         }
         lost
@@ -124,7 +127,7 @@ impl<'a> Lookahead<'a> {
     fn dispatch(&self, position: usize, free: f64, alone: bool) -> (f64, usize) {
         let mut at = free;
         if !alone && self.here(at) < position + self.goal {
-            let takes = self.situation.curve.planned(self.size(self.goal));
+            let takes = self.later.planned(self.size(self.goal));
             let latest = self.deadline(position) - takes - self.situation.margin as f64;
             at = at.max(self.arrives(position + self.goal - 1).min(latest));
         }
@@ -138,7 +141,7 @@ impl<'a> Lookahead<'a> {
     fn fitting(&self, position: usize, here: usize, at: f64) -> usize {
         let many = (here - position).min(self.most);
         let left = self.deadline(position) - at - self.situation.margin as f64;
-        let within = self.situation.curve.largest_within(self.size(many), left);
+        let within = self.later.largest_within(self.size(many), left);
         let fit =
             if within == self.size(many) { many } else { (within as f64 / self.unit) as usize };
         if fit >= many.min(self.goal) { fit } else { 0 }

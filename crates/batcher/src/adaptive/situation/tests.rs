@@ -47,6 +47,7 @@ fn chosen_by(service: &Service, deadlines: &[Nanos], rate: f64) -> Option<(usize
         margin,
         cap,
         rate,
+        rhythm: None,
     };
     situation.candidate(&mut Vec::new()).map(|it| (it.skip, it.len, it.hurried))
 }

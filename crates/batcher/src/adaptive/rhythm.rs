@@ -1,0 +1,115 @@
+//! In what batches clients that come back are best served: how large, and how many at a time.
+//!
+//! So many clients as there are can share one batch, or take turns in two or three of which one is
+//! prepared while another runs; or some wait while the others fill a size at which the model runs.
+//! Each keeps its rhythm, so what counts is how many are answered per unit of time. A batch more at a
+//! time pays only while smaller batches are not much slower for each item.
+
+use super::curves::Curve;
+
+/// Most batches at a time that are weighed.
+const AT_A_TIME_MAX: u32 = 4;
+/// One more batch at a time must promise this much more.
+const WORTH: f64 = 1.02;
+/// All clients are back after so many times the time in which half of them are.
+const ALL_BACK: f64 = 2.0;
+
+/// The batches in which clients that come back take turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rhythm {
+    pub(crate) size: u64,
+    /// How many a worker has at a time.
+    pub(crate) at_a_time: u32,
+}
+
+/// What the choice looks at, for one worker.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Round<'a> {
+    pub(crate) curve: Curve<'a>,
+    /// The size of the requests of all clients together.
+    pub(crate) clients: u64,
+    /// The time in which half of them come back.
+    pub(crate) turn: f64,
+    pub(crate) cap: u64,
+    pub(crate) slots: u32,
+}
+
+impl Round<'_> {
+    /// The rhythm in which the most are answered per unit of time.
+    pub(crate) fn best(&self) -> Rhythm {
+        let (mut best, mut most) = (Rhythm { size: self.clients.max(1), at_a_time: 1 }, 0.0);
+        for at_a_time in 1..=self.slots.clamp(1, AT_A_TIME_MAX) {
+            let fair = self.clients.div_ceil(at_a_time.into()).clamp(1, self.cap.max(1));
+            let worth = if at_a_time == best.at_a_time { 1.0 } else { WORTH };
+            let (mut size, mut rate) = (fair, self.rate(fair, at_a_time));
+            for step in self.curve.steps_below(fair) {
+                let other = self.rate(step, at_a_time);
+                if other > rate * WORTH {
+                    (size, rate) = (step, other);
+                }
+            }
+            if rate > most * worth {
+                (best, most) = (Rhythm { size, at_a_time }, rate);
+            }
+        }
+        best
+    }
+
+    /// Size answered per unit of time in batches of this size.
+    fn rate(&self, size: u64, at_a_time: u32) -> f64 {
+        let (model, prepare) = (self.curve.model(size), self.curve.preparing(size));
+        // Those who are not in these batches wait already, so that fewer must come back in time.
+        let (held, clients) = ((size * u64::from(at_a_time + 1)) as f64, self.clients as f64);
+        let missing = ((held - clients) / size as f64).clamp(0.0, 1.0);
+        let own = model + prepare + ALL_BACK * self.turn * missing;
+        let round = match at_a_time {
+            1 => own,
+            _ => self.curve.cycle(size).max(own / f64::from(at_a_time)),
+        };
+        (size as f64).min(clients / f64::from(at_a_time)) / round
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::curves::Preparation;
+    use super::super::service::Service;
+    use super::*;
+
+    /// A service that takes so many microseconds.
+    fn service(time: impl Fn(u64) -> u64) -> Service {
+        let mut service = Service::new(1000);
+        let sizes: Vec<u64> =
+            (1..=64).chain([80, 96, 100, 125, 128, 156, 192, 195, 243, 256]).collect();
+        for size in sizes.iter().cycle().take(3000) {
+            service.learn(*size, 1000 * time(*size));
+        }
+        service
+    }
+
+    /// ResNet-152 in graphs: milliseconds flat for a few, then in proportion; decoding in proportion.
+    fn best(clients: u64, slots: u32, sizes: &[u32]) -> Rhythm {
+        let model = service(|size| 2600 + size.saturating_sub(4) * 115);
+        let prepare = service(|size| 300 + size * 50);
+        let preparation =
+            Preparation { service: &prepare, stretch: 0.2, head_start: 0.0, overlaps: true };
+        let curve = Curve::new(&model, sizes).prepared(Some(preparation));
+        Round { curve, clients, turn: 200_000.0, cap: 128, slots }.best()
+    }
+
+    #[test]
+    fn few_clients_share_a_batch_and_many_take_turns() {
+        assert_eq!(best(1, 3, &[]), Rhythm { size: 1, at_a_time: 1 });
+        assert_eq!(best(16, 3, &[]), Rhythm { size: 16, at_a_time: 1 });
+        assert_eq!(best(128, 3, &[]), Rhythm { size: 64, at_a_time: 2 });
+        assert_eq!(best(384, 3, &[]), Rhythm { size: 128, at_a_time: 2 });
+        assert_eq!(best(384, 1, &[]).at_a_time, 1);
+    }
+
+    #[test]
+    fn a_batch_ends_at_a_size_rather_than_to_be_run_as_a_far_larger_one() {
+        let sizes = [1, 2, 4, 8, 16, 32, 64, 128];
+        assert_eq!(best(33, 1, &sizes), Rhythm { size: 32, at_a_time: 1 });
+        assert_eq!(best(63, 1, &sizes), Rhythm { size: 63, at_a_time: 1 });
+    }
+}

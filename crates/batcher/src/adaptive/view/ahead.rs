@@ -1,0 +1,101 @@
+//! Whether a busy worker is handed its next batch before the last one has ended.
+//!
+//! It saves the hand-over, and where workers prepare batches while they run others, the preparation.
+//! It costs those who come a moment too late for the batch a whole further one.
+
+use super::View;
+use crate::adaptive::curves::{Curve, Preparation};
+use crate::adaptive::returns::{OUT_MAX, Out};
+use crate::adaptive::rhythm::{Rhythm, Round};
+use crate::adaptive::situation::{Candidate, Situation};
+use crate::request::Nanos;
+use crate::state::BatcherState;
+
+/// Being sent ahead must promise this many times what it costs those who miss the batch.
+const SURE: f64 = 2.0;
+/// Clients count as coming back where at most this share of what arrives is not a return.
+const OPEN_MAX: f64 = 0.5;
+
+impl<'a> View<'a> {
+    /// The curve of workers that prepare batches, for one whose model is free after this time.
+    pub(super) fn staged(&self, group: usize, curve: Curve<'a>, after: Nanos) -> Curve<'a> {
+        let overlaps = self.state.workers.held().1 > 1;
+        let preparation = self.state.learned.preparation(group);
+        curve.prepared(preparation.map(|it| Preparation {
+            head_start: after as f64,
+            overlaps,
+            ..it
+        }))
+    }
+
+    /// In which batches clients that come back are best served; none where they do not, or where
+    /// there is nothing to choose.
+    pub(super) fn rhythm(&self, group: usize, cap: u64) -> Option<Rhythm> {
+        let BatcherState { learned, rules, queue, workers, .. } = self.state;
+        let choice = learned.prepares() || !rules.config.run_sizes().is_empty();
+        if !choice || !learned.returns.awaited() || queue.planned_groups.0 > 1 {
+            return None;
+        }
+        let flow = learned.flow(group);
+        let curve = self.curve(group, 0);
+        let open = flow.open().after_silence(rules.now, learned.unit);
+        let closed = open <= OPEN_MAX * flow.all.get();
+        if !closed || !curve.service.compared() || self.doubts() {
+            return None;
+        }
+        let (held, slots) = workers.held();
+        let clients = queue.planned().requests + held + learned.returns.away(rules.now);
+        let clients = f64::from(clients) * learned.unit / self.forecast.len();
+        let (clients, turn) = ((clients + 0.5) as u64, learned.returns.turn() as f64);
+        let slots = if learned.prepares() { slots.into() } else { 1 };
+        Some(Round { curve, clients: clients.max(1), turn, cap, slots }.best())
+    }
+
+    /// Whether a batch that would be handed to a worker ahead of time had better stay until that one's
+    /// last batch ends: those who come meanwhile would wait for another batch, which costs more than
+    /// it saves. The end of that batch brings the next decision.
+    pub(super) fn too_soon(
+        &self,
+        group: usize,
+        situation: &Situation<'_>,
+        candidate: Candidate,
+        growable: bool,
+    ) -> bool {
+        let BatcherState { learned, rules, .. } = self.state;
+        let single = matches!(situation.rhythm, Some(Rhythm { at_a_time: 1, .. }));
+        let single = single && learned.prepares() && !rules.draining;
+        if self.forecast.idles() || !(growable || single) {
+            return false;
+        }
+        let late = candidate.hurried || rules.now >= situation.latest(candidate, learned.unit);
+        if late || single {
+            return !late;
+        }
+        if learned.prepares() {
+            return self.misses_more(group, situation, candidate);
+        }
+        let flow = learned.flow(group);
+        let all_back = learned.returns.all_back(rules.now);
+        let rate = if all_back { flow.open().get() } else { flow.all.get() };
+        let missed = rate * self.forecast.head_start as f64;
+        let saved = candidate.size as f64 * learned.handoff();
+        SURE * missed * situation.curve.mean(candidate.size) > saved
+    }
+
+    /// The same where it saves preparing the batch while its worker is idle. Those who miss it are
+    /// prepared during it.
+    fn misses_more(&self, group: usize, situation: &Situation<'_>, candidate: Candidate) -> bool {
+        let BatcherState { learned, rules, .. } = self.state;
+        let (flow, left) = (learned.flow(group), self.forecast.head_start);
+        let curve = &situation.curve;
+        let prepare = curve.preparing(candidate.size);
+        let (mut out, returns) = ([Out::default(); OUT_MAX], &learned.returns);
+        let back = returns.expected(returns.out(rules.now, 0, &mut out), left);
+        let open = flow.open().after_silence(rules.now, learned.unit);
+        let rate = if returns.awaited() { open } else { flow.all.get() };
+        let missed = rate * left as f64 + back * learned.unit;
+        let saved = prepare.min(left as f64) + learned.handoff();
+        let cost = curve.cycle(candidate.size) - prepare;
+        missed * cost > candidate.size as f64 * saved
+    }
+}
