@@ -144,7 +144,7 @@ class DeviceImages:
         with self._decoding():
             decoded = self._decode_all([JpegFile(bytes_of(file.content), file.height, file.width) for file in group])
         pictures = [
-            Picture(found, candidate.frame, candidate.place)
+            Picture(found, candidate.height, candidate.width, candidate.frame, candidate.place)
             for candidate, found in zip(group, decoded)
             if found is not None and found.shape == (3, candidate.height, candidate.width)
         ]

@@ -121,7 +121,8 @@ def check(resizer: Resizer, device: Any) -> None:
     for place, original in enumerate(originals):
         frame = framing.frame(original.shape[0], 97)
         if frame is not None:
-            pictures.append(Picture(original.permute(2, 0, 1).contiguous().to(device), frame, place))
+            pixels_there = original.permute(2, 0, 1).contiguous().to(device)
+            pictures.append(Picture(pixels_there, original.shape[0], 97, frame, place))
     batch = torch.empty((len(originals), 3, 32, 24), device=device)
     resizer.resize(pictures, framing, Shades(normalize, batch.dtype, device), batch)
     far = (batch.cpu() * 255 - torch.stack(wanted)).abs().max().item()
