@@ -274,7 +274,5 @@ class OverlappedBatches:
         gpu_memory = self._model.gpu.bytes_to_tell() if self._model.gpu is not None else None
         if gpu_memory is not None:
             times["gpu_memory_bytes"] = gpu_memory
-        answer = held.failure
-        if answer is None:
-            answer = answer_from(held.work, held.count, self._context)
+        answer = held.failure or answer_from(held.work, held.count, self._context)
         send_answer(self._writer, held.bound.id, held.count, answer, times_frame(held.bound.id, times))
