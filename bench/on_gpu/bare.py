@@ -60,7 +60,12 @@ def captured(net: torch.nn.Module, batch: torch.Tensor, form: Form) -> Callable[
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             net(batch)
-    return graph.replay
+
+    def replay() -> None:
+        graph.replay()
+
+    replay.read_by_the_graph = (net, batch)
+    return replay
 
 
 def script_loop(script: pathlib.Path, size: int, form: Form) -> Loop:

@@ -11,9 +11,9 @@ import jitney
 
 BATCH = 64
 MILLISECONDS = 10.0
-DEVICE = os.environ.get("BENCH_BURN_DEVICE", "cpu")
-SIDE = 4096 if DEVICE.startswith("cuda") else 256
-FLOATS = torch.float16 if DEVICE.startswith("cuda") else torch.float32
+DEVICE = jitney.device()
+SIDE = 4096 if DEVICE.is_gpu else 256
+FLOATS = torch.float16 if DEVICE.is_gpu else torch.float32
 
 matrix = torch.eye(SIDE, dtype=FLOATS, device=DEVICE)
 

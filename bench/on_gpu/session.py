@@ -34,6 +34,8 @@ class Plan:
     warm_up: float
     share: float
     """Of the sizes and connections of the table: 1, or less for a try-out on a small machine."""
+    sizes: tuple[int, ...]
+    """Those of the compiled model."""
     kinds: int
     work: pathlib.Path
     trace: tuple[str, ...]
@@ -138,7 +140,7 @@ class Bench:
     def compiled_server(self) -> Server:
         """The same with a model file that is compiled."""
         batch = self.plan.scaled(256)
-        sizes = sorted({self.plan.scaled(size) for size in (1, 16, 64, 128, 256)})
+        sizes = sorted({self.plan.scaled(size) for size in self.plan.sizes})
         config = {
             "batchSize": batch,
             "batching": {"sizes": sizes},

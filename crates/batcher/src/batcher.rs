@@ -12,13 +12,12 @@ use crate::config::Config;
 use crate::event::{BatchFailure, DownReason, Event};
 use crate::fifo::Fifo;
 use crate::pace::Pace;
-use crate::padding::size_of;
 use crate::queue::sorted::Order;
 use crate::records::RequestList;
 use crate::recovery::BatchRecovery;
 use crate::request::{BatchId, NEVER, Nanos, Request, RequestId, WorkerId};
 use crate::running::{ActiveBatches, DispatchNote};
-use crate::state::BatcherState;
+use crate::state::{BatchMeasure, BatcherState};
 
 /// Decides when a batch is dispatched and with which requests, for one version of one model.
 #[derive(Debug)]
@@ -132,13 +131,14 @@ impl Batcher {
             Event::Done { batch, exec, prepare } => self.done(batch, exec, prepare),
             Event::Measured { group, items, cost, exec, prepare } => {
                 let config = &state.rules.config;
-                let own = size_of(items, cost, config.measure);
-                let size = config.run_size(own).into();
+                let class = config.class_of_items(items, cost);
+                let own = config.size_of(items, cost).into();
+                let size = config.ran(class, own);
                 let several = self.planner.several_workers();
                 state.learned.done(state.rules.now, (group, size), exec, None, several);
                 if let Some(prepare) = prepare {
                     state.workers.prepare();
-                    state.learned.curves.learn_prepare((group, own.into()), prepare);
+                    state.learned.curves.learn_prepare((group, own), prepare);
                 }
             }
             Event::Failed { batch, kind } => self.failed(batch, kind, out),
@@ -164,7 +164,7 @@ impl Batcher {
         let group = state.group(&request);
         let planned = state.rules.order(&request) == Order::Deadline;
         if planned {
-            let size = size_of(request.items, request.cost, state.rules.config.measure);
+            let size = state.rules.config.size_of(request.items, request.cost);
             let planned_groups = state.queue.planned_groups.0;
             state.learned.arrived(&request, size, group, planned_groups, state.rules.now);
         }
@@ -222,16 +222,14 @@ impl Batcher {
         }
         let late = now.saturating_sub(note.dispatched).saturating_sub(exec);
         let late = note.alone.then_some(late.saturating_sub(prepare.unwrap_or(0)));
-        let size =
-            u32::try_from(note.size).map_or(note.size, |it| rules.config.run_size(it).into());
         let mut alone = exec;
         if let Some(prepare) = prepare {
             workers.prepare();
             let times = workers.stages(batch.worker, now, note.dispatched, (prepare, exec));
-            alone = learned.staged((note.group, note.size, size), times, exec);
+            alone = learned.staged((note.group, note.size, note.ran), times, exec);
         }
         self.pace.learn(exec.max(prepare.unwrap_or(0)));
-        learned.done(now, (note.group, size), alone, late, self.planner.several_workers());
+        learned.done(now, (note.group, note.ran), alone, late, self.planner.several_workers());
         if rules.planned {
             let members = records.walk(&batch.members);
             let staying = members.filter(|record| !record.cancelled && !record.request.more);
@@ -357,14 +355,14 @@ impl Batcher {
         out: &mut Actions,
     ) {
         let worker = worker.expect("a batch is dispatched only when a slot is free");
-        let (group, size, padding) = self.state.measure(&members);
+        let BatchMeasure { group, size, ran, padding } = self.state.measure(&members);
         let waiting = self.state.waiting() > 0;
         let BatcherState { rules, workers, learned, records, .. } = &mut self.state;
-        let predicted = learned.predict(group, size, rules);
+        let predicted = learned.predict(group, ran, rules);
         self.planner.forecast.invalidate();
         let expected = learned.expected((group, size), predicted, waiting);
         let (alone, ends) = workers.expect(worker, rules.now, expected, members.len);
-        let note = DispatchNote { dispatched: rules.now, alone, group, size, ends };
+        let note = DispatchNote { dispatched: rules.now, alone, group, size, ran, ends };
         let items = members.items as u32;
         let ids = out.list(records.walk(&members).map(|record| record.request.id));
         out.push(Action::Dispatch(Dispatch {

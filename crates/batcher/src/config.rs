@@ -4,6 +4,9 @@
 
 use crate::request::{Nanos, Request};
 
+/// Most lengths of a model; those above are half octaves.
+const LENGTHS_MAX: usize = 64;
+
 /// When a batch is dispatched and how large it may be. Changed live by `Event::Configure`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -29,10 +32,12 @@ pub struct Config {
     /// Batch sizes, in items, at which the model runs; empty: any. A dispatch carries the next larger
     /// one ([`Dispatch::size`](crate::Dispatch::size)), to which the worker pads the batch. A batch
     /// larger than all of them runs as it is. The adaptive policy knows what each size takes, and
-    /// ends a batch at a smaller size where that is faster. Only with [`Measure::Items`].
+    /// ends a batch at a smaller size where that is faster. Only with [`Measure::Items`], or with
+    /// [`Measure::Padded`] and `lengths`.
     pub sizes: Vec<u32>,
-    /// Lengths at which a model runs that pads ([`Measure::Padded`]); empty: any. An item runs at the
-    /// next larger one, and the number of items at the next larger of `sizes`.
+    /// Lengths at which a model runs that pads ([`Measure::Padded`]); empty: any. They form the groups
+    /// instead of half octaves; a longer item is in a half octave above the last. A batch runs at the
+    /// length of its group, and its number of items at the next larger of `sizes`.
     pub lengths: Vec<u32>,
     /// Weights of tenants that are not 1, each at most once (adaptive policy).
     pub tenant_weights: Vec<(u32, u32)>,
@@ -63,12 +68,17 @@ impl Config {
         self.sizes.retain(|&size| size > 0 && size <= self.max_items);
         self.sizes.sort_unstable();
         self.sizes.dedup();
+        self.lengths.retain(|&length| length > 0 && self.measure == Measure::Padded);
+        self.lengths.sort_unstable();
+        self.lengths.dedup();
+        self.lengths.truncate(LENGTHS_MAX);
         self
     }
 
-    /// The sizes at which the model runs; none where cost and not items is measured.
+    /// The numbers of items at which the model runs; none where cost and not items is measured.
     pub(crate) fn run_sizes(&self) -> &[u32] {
-        if self.measure == Measure::Items { &self.sizes } else { &[] }
+        let items = self.measure == Measure::Items || !self.lengths.is_empty();
+        if items { &self.sizes } else { &[] }
     }
 
     /// The size at which a batch of this many items runs.

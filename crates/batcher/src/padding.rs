@@ -1,8 +1,9 @@
 //! Items that are padded to a common length: which lengths may share a batch, and what is wasted.
 //!
-//! Lengths of one half octave form a group; a batch that has room left may borrow from the group of
-//! the next shorter lengths while at most a fifth of it is padding. Pure arithmetic, used only
-//! where items are padded.
+//! Lengths of one half octave form a group, or those that run at one of the lengths of the model. A
+//! batch that has room left may borrow from the group of the next shorter lengths while at most a
+//! fifth of it is padding, and fill rows that are run in any case. Pure arithmetic, used only where
+//! items are padded.
 
 use crate::config::{Config, Measure};
 use crate::request::Request;
@@ -18,7 +19,7 @@ const ROOT: u64 = 0xB504_F333_F9DE_6484;
 pub struct Padding {
     /// Without padding.
     pub real: u64,
-    /// As it is run: every item as long as the longest.
+    /// As it is run: every item as long as the longest, or at the sizes and lengths of the model.
     pub padded: u64,
 }
 
@@ -52,54 +53,136 @@ impl Mix {
         }
     }
 
-    /// Whether so little of it is padding that it may hold borrowed items.
-    pub(crate) fn wastes_little(self) -> bool {
+    /// Whether this batch may borrow what makes it the other one: so little of that is padding, or
+    /// the rows are run in any case.
+    pub(crate) fn may_become(self, grown: Self, config: &Config) -> bool {
         let (most, of) = GROWTH;
-        self.padded().saturating_mul(of) <= self.real.saturating_mul(most)
+        let padded = match config.lengths.is_empty() {
+            true => grown.longest_of_all(),
+            false => u128::from(grown.items) * u128::from(grown.ceiling(config)),
+        };
+        let little = padded.saturating_mul(of) <= grown.real.saturating_mul(most);
+        let rows = |mix: Self| config.run_rows(mix.items);
+        little || !config.lengths.is_empty() && rows(self) == rows(grown)
     }
 
-    /// What its time grows with: the lengths of a half octave take as long as its longest.
-    pub(crate) fn size(self) -> u64 {
-        self.items.saturating_mul(ceiling(class(self.longest)))
+    /// What its time grows with: lengths of one group take as long as its longest.
+    pub(crate) fn size(self, config: &Config) -> u64 {
+        config.run_rows(self.items).saturating_mul(self.ceiling(config))
     }
 
-    pub(crate) fn padding(self) -> Padding {
+    /// What it weighs against [`Config::max_cost`].
+    pub(crate) fn weight(self, config: &Config) -> u128 {
+        u128::from(self.items.saturating_mul(self.ceiling(config)))
+    }
+
+    pub(crate) fn padding(self, config: &Config) -> Padding {
         let whole = |cost: u128| u64::try_from(cost).unwrap_or(u64::MAX);
-        Padding { real: whole(self.real), padded: whole(self.padded()) }
+        let padded = match config.lengths.is_empty() {
+            true => self.longest_of_all(),
+            false => self.real.max(self.size(config).into()),
+        };
+        Padding { real: whole(self.real), padded: whole(padded) }
     }
 
-    /// Never less than what is real, also where the length of a request is unknown.
-    fn padded(self) -> u128 {
+    fn ceiling(self, config: &Config) -> u64 {
+        config.ceiling(config.class_of(self.longest))
+    }
+
+    /// All items as long as the longest. Never less than what is real, also where the length of a
+    /// request is unknown.
+    fn longest_of_all(self) -> u128 {
         (u128::from(self.items) * u128::from(self.longest)).max(self.real)
     }
 }
 
 impl Config {
-    /// The half octave whose group a request belongs to; one for all where nothing is padded.
+    /// The class of lengths whose group a request belongs to; one for all where nothing is padded.
     pub(crate) fn class(&self, request: &Request) -> u8 {
+        self.class_of_items(request.items, request.cost)
+    }
+
+    /// The same for so many items of this cost.
+    pub(crate) fn class_of_items(&self, items: u32, cost: u64) -> u8 {
         match self.measure {
             Measure::Items | Measure::Packed => 0,
-            Measure::Padded => class(length(request.items, request.cost)),
+            Measure::Padded => self.class_of(length(items, cost)),
         }
     }
 
-    /// What a batch of this half octave weighs against [`Config::max_cost`].
+    /// What a batch of this class weighs against [`Config::max_cost`].
     pub(crate) fn weight(&self, class: u8, items: u64, cost: u128) -> u128 {
         match self.measure {
             Measure::Items | Measure::Packed => cost,
-            Measure::Padded => u128::from(items) * u128::from(ceiling(class)),
+            Measure::Padded => u128::from(items) * u128::from(self.ceiling(class)),
         }
     }
-}
 
-/// What a request adds to the size of a batch.
-pub(crate) fn size_of(items: u32, cost: u64, measure: Measure) -> u32 {
-    let size = match measure {
-        Measure::Items => return items.max(1),
-        Measure::Packed => cost,
-        Measure::Padded => Mix::default().with(items, cost).size(),
-    };
-    u32::try_from(size.max(1)).unwrap_or(u32::MAX)
+    /// What a request adds to the size of a batch.
+    pub(crate) fn size_of(&self, items: u32, cost: u64) -> u32 {
+        let size = match self.measure {
+            Measure::Items => return items.max(1),
+            Measure::Packed => cost,
+            Measure::Padded => {
+                let longest = self.ceiling(self.class_of(length(items, cost)));
+                u64::from(items).saturating_mul(longest)
+            }
+        };
+        u32::try_from(size.max(1)).unwrap_or(u32::MAX)
+    }
+
+    /// The size at which a batch runs that has this size without padded rows, of this class.
+    pub(crate) fn ran(&self, class: u8, size: u64) -> u64 {
+        match self.measure {
+            Measure::Items => self.run_rows(size),
+            Measure::Packed => size,
+            Measure::Padded if self.lengths.is_empty() => size,
+            Measure::Padded => {
+                let item = self.ceiling(class);
+                self.run_rows(size.div_ceil(item)).saturating_mul(item)
+            }
+        }
+    }
+
+    /// The size of an item where [`Config::run_sizes`] count items of a padded model.
+    pub(crate) fn item(&self, class: u8) -> u64 {
+        match self.measure {
+            Measure::Items | Measure::Packed => 1,
+            Measure::Padded => self.ceiling(class),
+        }
+    }
+
+    /// How many items are run for so many; this many where any number is.
+    fn run_rows(&self, items: u64) -> u64 {
+        u32::try_from(items).map_or(items, |items| self.run_size(items).into())
+    }
+
+    // The classes: first the lengths of the model, then half octaves above the last of them.
+
+    fn class_of(&self, length: u64) -> u8 {
+        let Some(&last) = self.lengths.last() else { return class(length) };
+        let below = self.lengths.partition_point(|&it| u64::from(it) < length);
+        let above = if below < self.lengths.len() { 0 } else { class(length) - class(last.into()) };
+        below as u8 + above
+    }
+
+    /// The longest length of a class.
+    fn ceiling(&self, number: u8) -> u64 {
+        let Some(&last) = self.lengths.last() else { return ceiling(number) };
+        match self.lengths.get(usize::from(number)) {
+            Some(&length) => length.into(),
+            None => ceiling(class(last.into()) + (number - self.lengths.len() as u8)),
+        }
+    }
+
+    /// The class of the next shorter lengths.
+    pub(crate) fn shorter(&self, number: u8) -> Option<u8> {
+        let Some(&last) = self.lengths.last() else { return shorter(number) };
+        let below = number.checked_sub(1)?;
+        // No length lies between the last one and its half octave where it ends that.
+        let empty = usize::from(below) == self.lengths.len() && self.ceiling(below) == last.into();
+        if empty { below.checked_sub(1) } else { Some(below) }
+    }
 }
 
 /// The length of a request's items.
@@ -124,7 +207,7 @@ fn ceiling(class: u8) -> u64 {
 }
 
 /// The half octave of the next shorter lengths. No whole number lies in the first two odd ones.
-pub(crate) fn shorter(class: u8) -> Option<u8> {
+fn shorter(class: u8) -> Option<u8> {
     match class {
         0 | 1 => None,
         2 | 4 => Some(class - 2),
@@ -145,8 +228,12 @@ mod tests {
         lengths.iter().fold(Mix::default(), |mix, &length| mix.with(1, length))
     }
 
+    fn padded() -> Config {
+        Config { measure: Measure::Padded, max_items: 64, ..Config::default() }
+    }
+
     fn borrows(mix: Mix, items: u32, cost: u64) -> bool {
-        mix.with(items, cost).wastes_little()
+        mix.may_become(mix.with(items, cost), &padded())
     }
 
     #[test]
@@ -181,23 +268,23 @@ mod tests {
     #[test]
     fn what_is_padded_is_items_times_the_longest() {
         let mix = mix(&[100, 80]).with(2, 2 * 90);
-        assert_eq!(mix.padding(), Padding { real: 360, padded: 400 });
-        assert_eq!(mix.size(), 4 * 128);
-        assert_eq!([mix.padding().waste(), Padding::default().waste()], [0.1, 0.0]);
+        assert_eq!(mix.padding(&padded()), Padding { real: 360, padded: 400 });
+        assert_eq!(mix.size(&padded()), 4 * 128);
+        assert_eq!([mix.padding(&padded()).waste(), Padding::default().waste()], [0.1, 0.0]);
         let odd = Mix::default().with(3, 0);
-        assert_eq!(odd.padding(), Padding { real: 0, padded: 3 });
+        assert_eq!(odd.padding(&padded()), Padding { real: 0, padded: 3 });
         let huge = Mix::default().with(1, u64::MAX).with(1, u64::MAX);
-        assert_eq!(huge.padding(), Padding { real: u64::MAX, padded: u64::MAX });
+        assert_eq!(huge.padding(&padded()), Padding { real: u64::MAX, padded: u64::MAX });
     }
 
     #[test]
     fn a_request_weighs_its_items_its_cost_or_its_padded_lengths() {
-        let size = |cost, measure| size_of(3, cost, measure);
+        let size = |cost, measure| Config { measure, ..padded() }.size_of(3, cost);
         assert_eq!(size(300, Measure::Items), 3);
         assert_eq!(size(300, Measure::Packed), 300);
         assert_eq!(size(300, Measure::Padded), 3 * 128);
         assert_eq!(size(270, Measure::Padded), 3 * 90);
-        assert_eq!(size_of(1, 0, Measure::Padded), 1);
+        assert_eq!(padded().size_of(1, 0), 1);
     }
 
     #[test]
@@ -207,5 +294,44 @@ mod tests {
         assert_eq!(config(Measure::Padded).weight(class(90), 3, 250), 270);
         let classes = [Measure::Items, Measure::Padded].map(|it| config(it).class(&of(3, 270)));
         assert_eq!(classes, [0, 13]);
+    }
+    /// A model that runs texts of 32, 64, 128 and 512 tokens, up to 64 of them.
+    fn with_lengths() -> Config {
+        let (lengths, sizes) = (vec![512, 32, 64, 128, 0, 64], vec![1, 4, 16, 64]);
+        Config { lengths, sizes, ..padded() }.normal()
+    }
+
+    #[test]
+    fn lengths_of_the_model_are_classes_and_longer_ones_half_octaves() {
+        let config = with_lengths();
+        assert_eq!(config.lengths, [32, 64, 128, 512]);
+        let classes = [1, 32, 33, 128, 129, 512, 513, 724, 725].map(|it| config.class_of(it));
+        assert_eq!(classes, [0, 0, 1, 2, 3, 3, 5, 5, 6]);
+        assert_eq!([0, 3, 5, 6].map(|it| config.ceiling(it)), [32, 512, 724, 1024]);
+        assert_eq!(
+            [0, 1, 3, 5, 6].map(|it| config.shorter(it)),
+            [None, Some(0), Some(2), Some(3), Some(5)]
+        );
+        let odd = Config { lengths: vec![100], ..padded() }.normal();
+        assert_eq!([100, 101, 128, 129].map(|it| odd.class_of(it)), [0, 1, 1, 2]);
+        assert_eq!((odd.ceiling(1), odd.shorter(1), odd.shorter(2)), (128, Some(0), Some(1)));
+    }
+
+    #[test]
+    fn both_dimensions_are_run_at_the_next_larger_value() {
+        let (config, batch) = (with_lengths(), mix(&[100, 80, 70, 128, 90]));
+        assert_eq!((batch.size(&config), batch.weight(&config)), (16 * 128, 5 * 128));
+        assert_eq!(batch.padding(&config), Padding { real: 468, padded: 16 * 128 });
+        assert_eq!((config.size_of(2, 200), config.ran(2, 5 * 128)), (256, 16 * 128));
+        assert_eq!(config.ran(2, 100 * 128), 100 * 128, "more than the largest size");
+    }
+
+    #[test]
+    fn rows_that_are_run_in_any_case_are_filled_with_shorter_ones() {
+        let config = with_lengths();
+        let borrows = |mix: Mix, length| mix.may_become(mix.with(1, length), &config);
+        assert!(borrows(mix(&[100; 5]), 40), "sixteen rows are run");
+        assert!(!borrows(mix(&[100; 16]), 40), "64 rows would be");
+        assert!(borrows(mix(&[128; 16]), 64), "little of it is padding");
     }
 }

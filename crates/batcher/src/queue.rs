@@ -1,6 +1,6 @@
 //! The one queue: requests that wait for their first dispatch, in groups that may share a batch.
 //!
-//! A group is one `group` of requests, one worker where they are pinned to it, one half octave of
+//! A group is one `group` of requests, one worker where they are pinned to it, one class of
 //! lengths where they are padded and, unless the model mixes them, one kind of origin. In a group
 //! each priority has its own sorted queue. The queue keeps the order and the sums; which batch is
 //! dispatched, and when, is decided elsewhere.
@@ -10,7 +10,7 @@ pub(crate) mod tenants;
 
 use crate::action::Rejection;
 use crate::config::Config;
-use crate::padding::{self, Mix};
+use crate::padding::Mix;
 use crate::policy::{GroupLoad, Rules};
 use crate::records::{Location, Records, RequestList};
 use crate::request::{NEVER, Nanos, OriginKind, Request, WorkerId};
@@ -27,7 +27,7 @@ pub(crate) struct GroupKey {
     kind: Option<OriginKind>,
     /// The worker the requests are pinned to.
     pub(crate) worker: Option<WorkerId>,
-    /// Half octave of the length, where lengths are padded.
+    /// Class of the length, where lengths are padded.
     pub(crate) class: u8,
     order: Order,
 }
@@ -136,7 +136,7 @@ impl Queue {
     pub(crate) fn insert(&mut self, records: &mut Records, at: u32, group: usize, rules: &Rules) {
         let record = &mut records[at];
         record.location = Location::Queue(group);
-        let waiting = WaitingRequest::new(record, rules.config.measure);
+        let waiting = WaitingRequest::new(record, &rules.config);
         let it = &mut self.groups[group];
         let (order, queue) = (it.key.order, &mut it.queues[record.request.priority as usize]);
         let totals = &mut self.totals[order as usize];
@@ -278,9 +278,9 @@ impl Queue {
     // Padded lengths
 
     /// The group of the next shorter lengths, from which this one may borrow.
-    pub(crate) fn lender(&self, group: usize) -> Option<usize> {
+    pub(crate) fn lender(&self, group: usize, config: &Config) -> Option<usize> {
         let key = self.groups[group].key;
-        let key = GroupKey { class: padding::shorter(key.class)?, ..key };
+        let key = GroupKey { class: config.shorter(key.class)?, ..key };
         self.groups.iter().position(|group| group.key == key)
     }
 
@@ -293,8 +293,8 @@ impl Queue {
     ) -> Option<(&WaitingRequest, Mix)> {
         let head = self.groups[lender].queues[priority].head()?;
         let grown = batch.with(head.items, head.cost);
-        let held = config.holds(grown.items, grown.size().into());
-        (grown.wastes_little() && held).then_some((head, grown))
+        let held = config.holds(grown.items, grown.weight(config));
+        (batch.may_become(grown, config) && held).then_some((head, grown))
     }
 }
 

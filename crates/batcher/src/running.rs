@@ -25,8 +25,9 @@ pub(crate) struct DispatchNote {
     /// Whether its worker was idle then.
     pub(crate) alone: bool,
     pub(crate) group: u16,
-    /// Its size in the unit of the measure.
+    /// Its size in the unit of the measure, and that at which it runs.
     pub(crate) size: u64,
+    pub(crate) ran: u64,
     /// When it was to end, where its worker prepares batches while it runs others; else 0.
     pub(crate) ends: Nanos,
 }

@@ -27,6 +27,17 @@ pub(crate) struct BatcherState {
     pub(crate) learned: Learned,
 }
 
+/// What a batch weighs.
+#[derive(Debug)]
+pub(crate) struct BatchMeasure {
+    pub(crate) group: u16,
+    /// Its size, and that at which it runs.
+    pub(crate) size: u64,
+    pub(crate) ran: u64,
+    /// None where nothing is padded.
+    pub(crate) padding: Option<Padding>,
+}
+
 impl BatcherState {
     pub(crate) fn new(config: Config) -> Self {
         Self {
@@ -57,25 +68,27 @@ impl BatcherState {
         self.waiting() > max_queue || u64::from(self.waiting_items()) > items_max
     }
 
-    /// The group of a batch, its size, and its padding where there is any.
-    pub(crate) fn measure(&self, members: &RequestList) -> (u16, u64, Option<Padding>) {
+    /// What a batch weighs.
+    pub(crate) fn measure(&self, members: &RequestList) -> BatchMeasure {
         let config = &self.rules.config;
         let group = members.head().map_or(0, |at| self.records[at].request.group);
-        match config.measure {
+        let (size, ran, padding) = match config.measure {
             Measure::Items => {
                 let padded = config.run_size(members.items as u32).into();
                 let padding = Padding { real: members.items, padded };
-                (group, members.items, (!config.sizes.is_empty()).then_some(padding))
+                (members.items, padded, (!config.sizes.is_empty()).then_some(padding))
             }
             Measure::Packed => {
                 let cost = u64::try_from(members.cost.max(1)).unwrap_or(u64::MAX);
-                (group, cost, None)
+                (cost, cost, None)
             }
             Measure::Padded => {
                 let mix = Mix::of(self.records.walk(members).map(|record| &record.request));
-                (group, mix.size(), Some(mix.padding()))
+                let size = u64::try_from(mix.weight(config)).unwrap_or(u64::MAX);
+                (size, mix.size(config), Some(mix.padding(config)))
             }
-        }
+        };
+        BatchMeasure { group, size, ran, padding }
     }
 
     /// Fills a padded batch that took its whole group with requests that are a little shorter, the
@@ -87,12 +100,13 @@ impl BatcherState {
         batch: &mut RequestList,
         mut fits: impl FnMut(&Self, &WaitingRequest, u64, u64) -> bool,
     ) {
-        let Some(lender) = self.queue.lender(group) else { return };
+        let Some(lender) = self.queue.lender(group, &self.rules.config) else { return };
         let mut mix = Mix::of(self.records.walk(batch).map(|record| &record.request));
         for priority in [priority, 1 - priority] {
             let from = (lender, priority);
             while let Some((head, grown)) = self.queue.borrowable(from, mix, &self.rules.config)
-                && fits(self, head, grown.size(), grown.size().saturating_sub(mix.size()))
+                && let [now, then] = [mix, grown].map(|it| it.size(&self.rules.config))
+                && fits(self, head, then, then.saturating_sub(now))
             {
                 mix = grown;
                 self.queue.dispatch(&mut self.records, (lender, priority, 0), batch);

@@ -9,7 +9,6 @@ import abc
 import contextlib
 import inspect
 import statistics
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
@@ -51,10 +50,6 @@ class Capture(abc.ABC):
     @abc.abstractmethod
     def memory(self) -> int:
         """Bytes of the device that are in use or held for use."""
-
-    @abc.abstractmethod
-    def without_waiting(self) -> AbstractContextManager[Any]:
-        """Inside, a call that waits for the device raises: such a call cannot be recorded."""
 
     def aside(self) -> Capture:
         """Another one that records beside running replays; what it recorded is replayed by this one."""
@@ -135,18 +130,6 @@ class CudaCapture(Capture):
     def memory(self) -> int:
         """What torch holds of the device."""
         return int(torch.cuda.memory_reserved(self.device))
-
-    @contextlib.contextmanager
-    def without_waiting(self) -> Iterator[None]:
-        """Torch raises at calls that wait for the device, of any thread."""
-        before = torch.cuda.get_sync_debug_mode()
-        with warnings.catch_warnings():  # It says that it does not find every such call.
-            warnings.simplefilter("ignore")
-            torch.cuda.set_sync_debug_mode("error")
-        try:
-            yield
-        finally:
-            torch.cuda.set_sync_debug_mode(before)
 
     def aside(self) -> Capture:
         """With a stream of its own, and the same pool."""

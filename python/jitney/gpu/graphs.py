@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -126,10 +125,8 @@ class SizedModel:
         signature = ModelInput(args, kwargs, bool(self.lengths)).signature()
         return signature in self.graphs or len(self.graphs) >= SIGNATURES_MAX
 
-    def capture(self, args: tuple[Any, ...], kwargs: dict[str, Any], progress: Progress, alone: bool = True) -> None:
+    def capture(self, args: tuple[Any, ...], kwargs: dict[str, Any], progress: Progress) -> None:
         """Captures every shape for inputs like these, the largest first, since all share its memory.
-
-        `alone`: no other thread uses the device meanwhile, so it can be found out early whether the model waits for it.
 
         Raises CannotCapture, and drops what was captured for such inputs, if the model cannot be. A size that there
         is no memory for is left out.
@@ -138,7 +135,6 @@ class SizedModel:
         example.check()
         signature = example.signature()
         with torch.inference_mode():
-            self._probe(example, alone)
             before = self.recorder.memory()
             try:
                 self._capture_all(example, signature, progress)
@@ -169,17 +165,6 @@ class SizedModel:
             progress(done, len(shapes), f"captured {shape}" if shape in found else f"no memory for {shape}")
         if not found:
             raise CannotCapture("the GPU has too little memory left")
-
-    def _probe(self, example: ModelInput, alone: bool) -> None:
-        """Runs the model as it is, and where waiting for the device is an error: so most that cannot be captured is
-        found out before anything is."""
-        args, kwargs = example.with_tensors([tensor[:1] for tensor in example.tensors])
-        try:
-            self.recorder.warm(lambda: self.model(*args, **kwargs))
-            with self.recorder.without_waiting() if alone else nullcontext():
-                self.model(*args, **kwargs)
-        except Exception as error:
-            raise CannotCapture(one_line(error)) from error
 
     def room(self, example: ModelInput, shape: Shape) -> list[Any]:
         """The inputs of a graph: the first rows of those of the largest one."""
@@ -267,6 +252,29 @@ class SizedModel:
         told = difference(found, wanted, other_way=True)
         if told is not None:
             raise CannotCapture(f"its answers change when inputs are padded to {shape}: {told}")
+
+    # -- replacing graphs while they are in use -----------------------------------------------------
+
+    def twin(self, variants: Sequence[Variant]) -> SizedModel:
+        """Another one for the same model and sizes, to be captured while this one answers, with inputs of its own."""
+        other = SizedModel(self.model, self.recorder.aside(), self.sizes, self.lengths, self.to_single, variants)
+        other.lock = self.lock
+        return other
+
+    def take(self, other: SizedModel) -> int:
+        """Takes over the graphs of a twin that are faster; returns how many. A batch has the one or the other."""
+        taken = 0
+        for signature, graphs in other.graphs.items():
+            ours = dict(self.graphs.get(signature, {}))
+            faster = {
+                shape: one
+                for shape, one in graphs.items()
+                if one.model_us < getattr(ours.get(shape), "model_us", one.model_us + 1)
+            }
+            self.graphs[signature] = {**ours, **faster}
+            taken += len(faster)
+        self.bytes += other.bytes
+        return taken
 
     # -- what there is ----------------------------------------------------------------------------
 

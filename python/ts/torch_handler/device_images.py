@@ -41,6 +41,8 @@ RESIZED_MAX = 1 << 24
 HELD_GROUPS = 2
 """How many groups of pictures stay on the device until they are no longer read."""
 SHADES_MAX = 16
+DECODING_PRIORITY = -5
+"""The highest there is: the many small kernels of decoding must not wait for the long ones of the model."""
 FAILURES_MAX = 8
 """After so many failed batches no more is tried on the device."""
 
@@ -78,7 +80,7 @@ class DeviceImages:
         """The samplings of colours that are decoded here; None if all are."""
         self.decode = decode
         self.resizer = resizer
-        self._own_stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._own_stream = torch.cuda.Stream(device, priority=DECODING_PRIORITY) if device.type == "cuda" else None
         self._lock = threading.Lock()
         self._held: deque[tuple[Any, list[Picture]]] = deque()
         self._shades: dict[Any, Shades] = {}
@@ -142,7 +144,7 @@ class DeviceImages:
         with self._decoding():
             decoded = self._decode_all([JpegFile(bytes_of(file.content), file.height, file.width) for file in group])
         pictures = [
-            Picture(found, candidate.frame, candidate.place)
+            Picture(found, candidate.height, candidate.width, candidate.frame, candidate.place)
             for candidate, found in zip(group, decoded)
             if found is not None and found.shape == (3, candidate.height, candidate.width)
         ]

@@ -90,6 +90,11 @@ def is_onnx(model: Any) -> bool:
     return type(model).__name__ == "InferenceSession"
 
 
+def is_script(model: Any) -> bool:
+    """Whether a model is a TorchScript program."""
+    return isinstance(model, need("torch", "a torch handler").jit.ScriptModule)
+
+
 def run_onnx(session: Any, inputs: tuple[Any, ...]) -> Any:
     """Runs a session on tensors, by position; one output is a tensor, several are a list."""
     torch = need("torch", "a torch handler")

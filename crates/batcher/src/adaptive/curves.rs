@@ -121,7 +121,7 @@ pub(crate) struct Preparation<'a> {
 pub(crate) struct Curve<'a> {
     pub(crate) service: &'a Service,
     /// Whether any size runs as it is and nothing is prepared.
-    plain: bool,
+    pub(crate) plain: bool,
     /// Ascending; empty where any size runs as it is.
     sizes: &'a [u32],
     /// The size of an item: the sizes above count items.

@@ -3,7 +3,7 @@
 //! It is told what happens under every policy, so that the adaptive one can start at any time. It
 //! never decides anything.
 
-use super::curves::{Curve, Curves, Preparation};
+use super::curves::{Curves, Preparation};
 use super::rate::{Flow, Rate};
 use super::returns::Returns;
 use super::service::Service;
@@ -255,11 +255,11 @@ impl Learned {
         self.overhead.value as Nanos
     }
 
-    /// The expected time of a batch, if anything was learned.
+    /// The expected time of a batch that runs at this size, if anything was learned.
     pub(crate) fn predict(&mut self, group: u16, size: u64, rules: &Rules) -> Option<Nanos> {
         let curve = self.curves.index(group, rules.adaptive.objective);
-        let curve = Curve::new(self.curves.get(curve), rules.config.run_sizes());
-        curve.service.known().then(|| curve.mean(size) as Nanos)
+        let service = self.curves.get(curve);
+        service.known().then(|| service.mean(size) as Nanos)
     }
 
     /// Size units that arrive per nanosecond in all planned groups. `planned`: how many there are,

@@ -10,7 +10,6 @@ use super::wait::Wait;
 use crate::action::{Actions, DispatchReason, Rejection};
 use crate::config::Measure;
 use crate::forecast::WorkerForecast;
-use crate::padding::size_of;
 use crate::records::RequestList;
 use crate::request::{NEVER, Nanos, Priority, Request};
 use crate::state::BatcherState;
@@ -232,7 +231,7 @@ impl Planner {
         group: usize,
     ) -> Option<Rejection> {
         self.look(state);
-        let size = size_of(request.items, request.cost, state.rules.config.measure);
+        let size = state.rules.config.size_of(request.items, request.cost);
         let reason = self.view(state).rejection(request, group, size)?;
         self.note_rejection(state, reason, request.deadline, size);
         Some(reason)

@@ -69,7 +69,13 @@ impl<'a> View<'a> {
     /// The service curve of a group, for a batch whose worker is free after this time.
     fn curve(&self, group: usize, after: Nanos) -> Curve<'a> {
         let learned = &self.state.learned;
-        let curve = Curve::new(learned.service(group), self.rules().config.run_sizes());
+        let config = &self.rules().config;
+        let curve = Curve::new(learned.service(group), config.run_sizes());
+        let curve = if curve.plain {
+            curve
+        } else {
+            curve.of_items(config.item(self.group(group).key.class))
+        };
         if learned.prepares() { self.staged(group, curve, after) } else { curve }
     }
 

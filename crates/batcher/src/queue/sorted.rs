@@ -5,8 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::config::Measure;
-use crate::padding::size_of;
+use crate::config::Config;
 use crate::records::Record;
 use crate::request::{NEVER, Nanos};
 
@@ -39,14 +38,14 @@ pub(crate) struct WaitingRequest {
 }
 
 impl WaitingRequest {
-    pub(crate) fn new(record: &Record, measure: Measure) -> Self {
+    pub(crate) fn new(record: &Record, config: &Config) -> Self {
         let request = &record.request;
         Self {
             deadline: request.deadline,
             seq: record.seq,
             arrived: record.arrived,
             cost: request.cost,
-            size: size_of(request.items, request.cost, measure),
+            size: config.size_of(request.items, request.cost),
             items: request.items,
             at: request.id.slot(),
             tenant: request.tenant,

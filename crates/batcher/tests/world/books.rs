@@ -235,25 +235,50 @@ impl Books {
         kinds && a.request.group == b.request.group && a.request.worker == b.request.worker
     }
 
-    /// Whether they stand in one group: where lengths are padded, only those of a half octave do.
+    /// Whether they stand in one group: where lengths are padded, only those that run as long do.
     pub fn same_lane(&self, a: &Known, b: &Known) -> bool {
         self.may_meet(a, b) && self.class(a) == self.class(b)
     }
 
-    /// The smallest n for which the square root of 2 to the n is no less than the length.
-    pub fn class(&self, known: &Known) -> u32 {
-        let padded = self.config.measure == Measure::Padded;
-        let square = length(known).pow(2);
-        if padded { (0..).find(|&it| square <= 1 << it).unwrap_or(0) } else { 0 }
+    /// The length at which it runs where lengths are padded: the next larger one of the model, or the
+    /// square root of a power of 2.
+    pub fn class(&self, known: &Known) -> u64 {
+        if self.config.measure == Measure::Padded { self.runs_as(length(known)) } else { 0 }
+    }
+
+    fn runs_as(&self, length: u64) -> u64 {
+        let lengths = self.config.lengths.iter().map(|&it| u64::from(it));
+        let octave = (0..).map(|it| 1u64 << it).find(|&it| length.pow(2) <= it).unwrap_or(0);
+        lengths.filter(|&it| it >= length).min().unwrap_or(octave.isqrt())
+    }
+
+    /// The class of the next shorter lengths; 0 if there is none.
+    pub fn shorter(&self, class: u64) -> u64 {
+        (1..class).rev().map(|it| self.runs_as(it)).find(|&it| it != class).unwrap_or(0)
     }
 
     /// What all of them weigh as they are run in the group of this one.
     pub fn weight(&self, members: &[&Known], lead: &Known) -> u64 {
-        let longest = (1u64 << self.class(lead)).isqrt();
         match self.config.measure {
-            Measure::Padded => sum_items(members) * longest,
+            Measure::Padded => sum_items(members) * self.class(lead),
             Measure::Items | Measure::Packed => sum_cost(members),
         }
+    }
+
+    /// How many items are run for so many.
+    pub fn rows(&self, items: u64) -> u64 {
+        let fits = |size: &&u32| **size <= self.config.max_items && u64::from(**size) >= items;
+        self.config.sizes.iter().filter(fits).min().map_or(items, |&size| size.into())
+    }
+
+    /// Whether these may borrow the last of them.
+    pub fn may_borrow(&self, members: &[&Known], lead: &Known) -> bool {
+        let (all, last) = (sum_items(members), members[members.len() - 1].request.items);
+        let own = self.config.lengths.iter().any(|&it| it > 0);
+        let longest = members.iter().map(|it| length(it)).max().unwrap_or(0);
+        let padded = all * if own { self.class(lead) } else { longest };
+        let free = own && self.rows(all) == self.rows(all - u64::from(last));
+        free || padded.max(if own { 0 } else { sum_cost(members) }) * 4 <= sum_cost(members) * 5
     }
 
     /// What is real and what is padded of a batch; none where nothing is.
@@ -261,6 +286,10 @@ impl Books {
         let (items, longest) =
             (sum_items(members), members.iter().map(|it| length(it)).max().unwrap_or(0));
         let (real, padded) = match self.config.measure {
+            Measure::Padded if self.config.lengths.iter().any(|&it| it > 0) => {
+                let run = self.rows(items) * self.runs_as(longest);
+                (sum_cost(members), run.max(sum_cost(members)))
+            }
             Measure::Padded => (sum_cost(members), (items * longest).max(sum_cost(members))),
             Measure::Packed => return None,
             Measure::Items => {

@@ -252,7 +252,7 @@ fn config(dice: &mut Dice) -> Config {
         retry_budget: dice.pick(&[0, 2, oracle::ENDLESS]),
         measure: dice.pick(&[Measure::Items, Measure::Items, Measure::Packed, Measure::Padded]),
         sizes: dice.pick(&[vec![], vec![4, 2, 0], vec![1, 8]]),
-        lengths: vec![],
+        lengths: dice.pick(&[vec![], vec![], vec![4, 0, 2], vec![3]]),
         tenant_weights: dice.pick(&[vec![], vec![(1, 3)]]),
     }
 }

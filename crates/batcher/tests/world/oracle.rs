@@ -187,7 +187,7 @@ impl Oracle {
     }
 
     /// The account is right; and of those who travel for the first time, the shorter ones are of the
-    /// next half octave, no more than a fifth of the batch is padding then, and it is held as padded.
+    /// next class and could be borrowed, and the batch is held as padded.
     fn check_padding(
         &self,
         ids: &[RequestId],
@@ -204,15 +204,14 @@ impl Oracle {
         let most = self.books.config.max_cost.max(self.books.weight(&[lead], lead));
         ensure(self.books.weight(&members, lead) <= most, || "padded beyond the limit".into())?;
         let class = self.books.class(lead);
-        let shorter = match class {
-            2 | 4 => class - 2,
-            _ => class.wrapping_sub(1),
-        };
+        let shorter = self.books.shorter(class);
         let classes = members.iter().map(|it| self.books.class(it));
         let borrowed = classes.clone().any(|it| it != class);
         ensure(classes.clone().all(|it| it == class || it == shorter), || "not neighbours".into())?;
-        let waste = padding.is_some_and(|it| it.padded * 4 > it.real * 5);
-        ensure(!(borrowed && waste), || format!("too much of it is padding: {padding:?}"))?;
+        for at in (0..members.len()).filter(|&at| self.books.class(members[at]) != class) {
+            let may = self.books.may_borrow(&members[..=at], lead);
+            ensure(may, || format!("too much of it is padding: {padding:?}"))?;
+        }
         let left = self
             .books
             .fresh()

@@ -200,7 +200,8 @@ impl Workload {
                 .hint("add when it is back, as in 5s..8s, or use --workers 2"));
         }
         let curve = curve.curve(max_batch(self.max_batch, &curve)?);
-        Ok(World { curve, workers, noise, losses: losses.into_iter().collect(), seed })
+        let losses = losses.into_iter().collect();
+        Ok(World { curve, workers, noise, losses, seed, sizes: Vec::new(), stages: None })
     }
 
     fn load(&self, world: &World, count: usize) -> Result<(StudyLoad, usize), Failure> {

@@ -1,0 +1,133 @@
+"""The ways to compute a handler's model on a GPU, of which the fastest is kept for each batch size."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from jitney.gpu.compile_cache import CompileCache, machine_of, sources_of
+from jitney.gpu.compiled import CompiledModel, can_compile, compile_into, inductor_options, load_from
+from jitney.gpu.errors import CannotCompile
+from jitney.gpu.graphs import Progress, Shape, SizedModel, Variant
+from jitney.gpu.inputs import ModelInput
+from jitney.gpu.trees import tensors_of
+from ts.torch_handler.compiling import CompilePlan
+from ts.torch_handler.formats import is_script
+from ts.torch_handler.needs import need
+
+TICK_SECONDS = 5.0
+"""How often it is told that compiling goes on, so that nobody takes it for a worker that hangs."""
+
+
+def frozen(model: Any) -> list[Variant]:
+    """A TorchScript program with its weights folded in: faster at small sizes, often slower at large ones."""
+    if not is_script(model):
+        return []
+    try:
+        return [Variant("frozen", need("torch", "a torch handler").jit.freeze(model))]
+    except Exception:  # Some programs cannot be, for example those with attributes that change.
+        return []
+
+
+class CompiledShapes:
+    """Compiled code by the shape of its input."""
+
+    def __init__(self, by_shape: dict[tuple[int, ...], CompiledModel]) -> None:
+        self.by_shape = by_shape
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls what was compiled for such an input."""
+        return self.by_shape[tuple(tensors_of((args, kwargs))[0].shape)](*args, **kwargs)
+
+
+class ModelCompiler:
+    """Compiles a model for the sizes of its graphs, or finds it compiled in its cache."""
+
+    def __init__(self, sized: SizedModel, plan: CompilePlan, cache: CompileCache, identity: list[str]) -> None:
+        self.sized, self.plan, self.cache, self.identity = sized, plan, cache, identity
+        self.notes: list[str] = []
+
+    def variant(self, batch: tuple[tuple[Any, ...], dict[str, Any]], progress: Progress) -> Variant:
+        """The compiled model, for batches like this one; raises CannotCompile."""
+        if not can_compile():
+            raise CannotCompile("this torch cannot, which takes 2.8 or newer")
+        self.cache.use()
+        torch = need("torch", "pt2")
+        given = ModelInput(*batch, bool(self.sized.lengths))
+        with torch.inference_mode():
+            answer = self.sized.model(*batch[0], **batch[1])
+        started = time.perf_counter()
+        with ticking(progress, "compiling"):
+            try:
+                call: Any = self._made(given, self.sized.shapes(given.length is not None)[0], answer, free=True)
+            except CannotCompile as error:
+                self.notes.append(f"The model is compiled for each size by itself, since it fixes them: {error}")
+                call = self._for_each_shape(given, answer)
+        self.notes.append(f"Compiled the model, or found it compiled, in {time.perf_counter() - started:.1f} s")
+        return Variant("compiled", call)
+
+    def is_there(self, batch: tuple[tuple[Any, ...], dict[str, Any]]) -> bool:
+        """Whether the model was compiled before, for batches like this one."""
+        given = ModelInput(*batch, bool(self.sized.lengths))
+        shapes = self.sized.shapes(given.length is not None)
+        return self._file(given, shapes[0], True).exists() or self._file(given, shapes[-1], False).exists()
+
+    def _file(self, given: ModelInput, shape: Shape, free: bool) -> Path:
+        parts = [repr(given.signature()), str(shape), str(free), self.plan.mode or "", repr(self.plan.options)]
+        return self.cache.file([*self.identity, *parts])
+
+    def _for_each_shape(self, given: ModelInput, answer: Any) -> CompiledShapes:
+        made = {}
+        for shape in self.sized.shapes(given.length is not None):
+            room = given.room(*shape)
+            made[tuple(room[0].shape)] = self._made(given, shape, answer, free=False)
+        return CompiledShapes(made)
+
+    def _made(self, given: ModelInput, shape: Shape, answer: Any, free: bool) -> CompiledModel:
+        file = self._file(given, shape, free)
+        with self.cache.alone(file):
+            if file.exists():
+                with contextlib.suppress(Exception):  # Broken, or of another build of torch: made anew.
+                    return load_from(file, self.sized.model, answer)
+            room = given.room(*shape)
+            given.sample_into(room)
+            example = ModelInput(*given.with_tensors(room), given.length is not None)
+            compile_into(file, self.sized.model, example, inductor_options(self.plan.mode, self.plan.options), free)
+            self.cache.trim()
+        return load_from(file, self.sized.model, answer)
+
+
+def cache_of(context: Any, device: Any) -> CompileCache:
+    """The directory of the model store for this archive; without one, of this process."""
+    path = getattr(context, "compile_cache", None) or tempfile.mkdtemp(prefix="jitney-compiled-")
+    return CompileCache(str(path), machine_of(device))
+
+
+def identity_of(context: Any, settings: Any) -> list[str]:
+    """What tells the model of one archive from another, and how it is shaped."""
+    model_dir = context.system_properties.get("model_dir")
+    return [*sources_of(model_dir), settings.precision, str(settings.channels_last)]
+
+
+@contextlib.contextmanager
+def ticking(progress: Progress, what: str) -> Iterator[None]:
+    """Inside, progress is told again and again."""
+    done = threading.Event()
+
+    def tick() -> None:
+        started = time.perf_counter()
+        while not done.wait(TICK_SECONDS):
+            progress(0, 1, f"{what} for {time.perf_counter() - started:.0f} s")
+
+    thread = threading.Thread(target=tick, name="compiling", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
