@@ -63,11 +63,14 @@ class Layout(NamedTuple):
 
     pitch: int
     colour_pitch: int
-    colour_height: int
-    colour_width: int
     blue: int
     red: int
     size: int
+    across: int
+    """So many columns share a colour, and so many rows; 0 if the picture is grey."""
+    down: int
+    answer: int
+    """The bytes of its pixels."""
 
 
 class NvjpegImage(ctypes.Structure):
@@ -148,27 +151,28 @@ class Nvjpeg:
     def _decode(self, state: DecoderState, files: Sequence[JpegFile]) -> list[Any]:
         torch, device = self._torch, self._device
         addresses, lengths = array("Q"), array("Q")
-        places, room, size = [], 0, 0
+        places, room, size, highest, widest = [], 0, 0, 1, 1
         for content, height, width in files:
-            addresses.append(content.data_ptr())
-            lengths.append(len(content))
-            sampling = self._sampling(addresses[-1], lengths[-1], height, width)
-            layout = layout_of(height, width, sampling)
-            places.append((room, size, sampling, layout))
+            address, length = content.data_ptr(), content.numel()
+            addresses.append(address)
+            lengths.append(length)
+            layout = self._layout(address, length, height, width)
+            places.append((room, size, height, width, layout))
             room += layout.size
-            size += aligned(3 * height * width, ALIGNED)
+            size += layout.answer
+            if height > highest:
+                highest = height
+            if width > widest:
+                widest = width
         memory = torch.empty(room, dtype=torch.uint8, device=device)
         answer = torch.empty(size, dtype=torch.uint8, device=device)
         first, target = memory.data_ptr(), answer.data_ptr()
         images, pictures = array("Q"), []
-        highest = widest = 1
-        for (_, height, width), (room, size, sampling, layout) in zip(files, places):
+        for room, size, height, width, (pitch, colour_pitch, blue, red, _, across, down, _) in places:
             bright = first + room
-            blue, red = bright + layout.blue, bright + layout.red
-            pitch, colour_pitch = layout[:2]
+            blue, red = bright + blue, bright + red
             images.extend((bright, blue, red, 0, pitch, colour_pitch, colour_pitch, 0))
-            pictures.append(Planes(bright, blue, red, pitch, colour_pitch, height, width, *sampling, target + size))
-            highest, widest = max(highest, height), max(widest, width)
+            pictures.append(Planes(bright, blue, red, pitch, colour_pitch, height, width, across, down, target + size))
         stream = torch.cuda.current_stream(device) if device.type == "cuda" else None
         table = torch.frombuffer(table_of(pictures), dtype=torch.int64)
         try:
@@ -184,7 +188,7 @@ class Nvjpeg:
             state.occupy(done, (list(files), memory, table))
         return [
             answer.as_strided((3, height, width), (height * width, width, 1), size)
-            for (_, height, width), (_, size, _, _) in zip(files, places)
+            for _, size, height, width, _ in places
         ]
 
     def _run(
@@ -204,24 +208,12 @@ class Nvjpeg:
         state.size = 0 if status else count
         self._check(status, "does not read one of the files")
 
-    def _sampling(self, address: int, length: int, height: int, width: int) -> tuple[int, int]:
-        """How many columns and rows share a colour. Raises unless nvJPEG finds the size that memory is taken for: it
-        writes as much as the file asks for."""
-        info = self._info
-        self._check(
-            self._library.nvjpegGetImageInfo(self._handle, address, length, *self._info_places),
-            "does not read the head of a file",
-        )
-        sampling = SAMPLINGS.get(info.sampling)
-        if sampling is None or info.components != (3 if sampling[0] else 1):
-            raise NvjpegError("nvJPEG finds colours in a file that it is not asked for")
-        layout = layout_of(height, width, sampling)
-        widths, heights = info.widths, info.heights
-        if (widths[0], heights[0]) != (width, height) or (
-            sampling[0] and (widths[1], heights[1]) != (layout.colour_width, layout.colour_height)
-        ):
-            raise NvjpegError("nvJPEG finds another size in the head of a file")
-        return sampling
+    def _layout(self, address: int, length: int, height: int, width: int) -> Layout:
+        """What nvJPEG will write for a file. Raises unless it finds the size that memory is taken for: it writes as
+        much as the file asks for."""
+        status = self._library.nvjpegGetImageInfo(self._handle, address, length, *self._info_places)
+        self._check(status, "does not read the head of a file")
+        return layout_of(height, width, bytes(self._info))
 
     @staticmethod
     def _check(status: int, what: str) -> None:
@@ -246,14 +238,21 @@ class Nvjpegs:
 
 
 @functools.lru_cache(maxsize=4096)
-def layout_of(height: int, width: int, sampling: tuple[int, int]) -> Layout:
-    """The planes of a picture of this size. A grey one has room for colours too: nvJPEG may write grey ones."""
-    across, down = sampling
-    colour_height, colour_width = -(-height // (down or 1)), -(-width // (across or 1))
+def layout_of(height: int, width: int, told: bytes) -> Layout:
+    """The planes of a picture, if what nvJPEG told of it (`ImageInfo`) is about this size. A grey one has room for
+    colours too: nvJPEG may write grey ones."""
+    info = ImageInfo.from_buffer_copy(told)
+    sampling = SAMPLINGS.get(info.sampling)
+    if sampling is None or info.components != (3 if sampling[0] else 1):
+        raise NvjpegError("nvJPEG finds colours in a file that it is not asked for")
+    colour_height, colour_width = -(-height // (sampling[1] or 1)), -(-width // (sampling[0] or 1))
+    sizes = [(height, width), (colour_height, colour_width), (colour_height, colour_width)][: info.components]
+    if list(zip(info.heights, info.widths))[: info.components] != sizes:
+        raise NvjpegError("nvJPEG finds another size in the head of a file")
     pitch, colour_pitch = aligned(width, PITCH_ALIGNED), aligned(colour_width, PITCH_ALIGNED)
     blue = aligned(pitch * aligned(height, ROWS_ALIGNED), ALIGNED)
     red = blue + aligned(colour_pitch * aligned(colour_height, ROWS_ALIGNED), ALIGNED)
-    return Layout(pitch, colour_pitch, colour_height, colour_width, blue, red, 2 * red - blue)
+    return Layout(pitch, colour_pitch, blue, red, 2 * red - blue, *sampling, aligned(3 * height * width, ALIGNED))
 
 
 def aligned(size: int, unit: int) -> int:
