@@ -100,7 +100,8 @@ def test_kernels_give_the_numbers_of_pillow(kernels, dtype, memory_format):
     images = [noise(size, place) for place, size in enumerate(SIZES)]
     places = list(reversed(range(len(SIZES))))
     pictures = [
-        Picture(planes(image), framing.frame(*reversed(image.size)), place) for image, place in zip(images, places)
+        Picture(planes(image), image.size[1], image.size[0], framing.frame(*reversed(image.size)), place)
+        for image, place in zip(images, places)
     ]
     batch = torch.full((len(SIZES), 3, 224, 224), 9.0).to(dtype).contiguous(memory_format=memory_format)
     kernels.resize(pictures, framing, Shades(normalize, dtype, CPU), batch)
@@ -120,7 +121,7 @@ def test_kernels_crop_alone_and_enlarge(kernels, framing):
     batch = torch.empty((1, 3, framing.height, framing.width))
     normalize = transforms.Normalize([0.0] * 3, [1.0] * 3)
     for resizer in (kernels, TorchResizer()):
-        picture = Picture(planes(image), framing.frame(35, 47), 0)
+        picture = Picture(planes(image), 35, 47, framing.frame(35, 47), 0)
         resizer.resize([picture], framing, Shades(normalize, torch.float32, CPU), batch)
         far = (batch[0] - transforms.Compose(steps)(image)).abs().max() * 255
         assert far == 0 if resizer is kernels else far < 1.01

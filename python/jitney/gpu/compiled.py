@@ -118,8 +118,13 @@ def load_from(file: Path, model: Any, answer: Any) -> CompiledModel:
 
 
 def tensors_by_name(model: Any) -> list[tuple[str, Any]]:
-    """Parameters and buffers, those that the model does not save too."""
-    return [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
+    """Parameters and buffers by every name they have, those too that the model does not save."""
+    return [
+        (f"{path}.{name}" if path else name, tensor)
+        for path, module in model.named_modules(remove_duplicate=False)
+        for name, tensor in [*module._parameters.items(), *module._buffers.items()]
+        if tensor is not None
+    ]
 
 
 def inductor_options(mode: str | None, options: dict[str, Any] | None) -> dict[str, Any]:

@@ -253,6 +253,29 @@ class SizedModel:
         if told is not None:
             raise CannotCapture(f"its answers change when inputs are padded to {shape}: {told}")
 
+    # -- replacing graphs while they are in use -----------------------------------------------------
+
+    def twin(self, variants: Sequence[Variant]) -> SizedModel:
+        """Another one for the same model and sizes, to be captured while this one answers, with inputs of its own."""
+        other = SizedModel(self.model, self.recorder.aside(), self.sizes, self.lengths, self.to_single, variants)
+        other.lock = self.lock
+        return other
+
+    def take(self, other: SizedModel) -> int:
+        """Takes over the graphs of a twin that are faster; returns how many. A batch has the one or the other."""
+        taken = 0
+        for signature, graphs in other.graphs.items():
+            ours = dict(self.graphs.get(signature, {}))
+            faster = {
+                shape: one
+                for shape, one in graphs.items()
+                if one.model_us < getattr(ours.get(shape), "model_us", one.model_us + 1)
+            }
+            self.graphs[signature] = {**ours, **faster}
+            taken += len(faster)
+        self.bytes += other.bytes
+        return taken
+
     # -- what there is ----------------------------------------------------------------------------
 
     def captured_sizes(self) -> list[int]:

@@ -130,10 +130,16 @@ class BaseHandler(abc.ABC):  # noqa: B024 - TorchServe's base, which handlers ov
         self.compile_plan = compile_plan(pt2) if self._captures() else None
         return model if self.compile_plan is not None else compiled(model, pt2)
 
+    def compile_now(self) -> None:
+        """For a model without graphs, or one that nobody warmed up: torch compiles it when it is called."""
+        if self.compile_plan is not None:
+            self.compile_plan = None
+            self.model = compiled(self.model, self.model_yaml_config.get("pt2"))
+
     def _captures(self) -> bool:
         """Whether warming up captures the model."""
-        on_gpu = self.streams is not NO_STREAMS
-        return on_gpu and self.handler_settings.cuda_graphs != "off" and self.has_stock_inference()
+        stock = self.has_stock_inference() and is_ours(self.handle)
+        return stock and self.streams is not NO_STREAMS and self.handler_settings.cuda_graphs != "off"
 
     def _load_torchscript_model(self, model_pt_path: str) -> Any:
         return formats.load_script(model_pt_path, self.device)
@@ -158,6 +164,8 @@ class BaseHandler(abc.ABC):  # noqa: B024 - TorchServe's base, which handlers ov
             replay = self.model_graphs.find((data, *args), kwargs) if self.model_graphs is not None else None
             if replay is not None:
                 return replay()
+            if self.compile_plan is not None and self.model_graphs is None:
+                self.compile_now()
             data = data.to(self.device) if torch.is_tensor(data) else data
             if formats.is_onnx(self.model):
                 return formats.run_onnx(self.model, (data, *args))

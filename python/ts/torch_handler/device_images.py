@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-import warnings
 from collections import deque
 from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -26,7 +25,6 @@ from ts.torch_handler.threads import ItemPool
 from ts.utils.util import PredictionException
 
 logger = logging.getLogger(__name__)
-warnings.filterwarnings("ignore", "The given buffer is not writable")  # Nobody writes to a body.
 
 Decode = Callable[[list[JpegFile]], list[Any]]
 """Files of the host to pictures of 3 x height x width bytes on the device; all or none."""
@@ -41,6 +39,8 @@ RESIZED_MAX = 1 << 24
 HELD_GROUPS = 2
 """How many groups of pictures stay on the device until they are no longer read."""
 SHADES_MAX = 16
+DECODING_PRIORITY = -5
+"""The highest there is: the many small kernels of decoding must not wait for the long ones of the model."""
 FAILURES_MAX = 8
 """After so many failed batches no more is tried on the device."""
 
@@ -78,7 +78,7 @@ class DeviceImages:
         """The samplings of colours that are decoded here; None if all are."""
         self.decode = decode
         self.resizer = resizer
-        self._own_stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._own_stream = torch.cuda.Stream(device, priority=DECODING_PRIORITY) if device.type == "cuda" else None
         self._lock = threading.Lock()
         self._held: deque[tuple[Any, list[Picture]]] = deque()
         self._shades: dict[Any, Shades] = {}
@@ -142,7 +142,7 @@ class DeviceImages:
         with self._decoding():
             decoded = self._decode_all([JpegFile(bytes_of(file.content), file.height, file.width) for file in group])
         pictures = [
-            Picture(found, candidate.frame, candidate.place)
+            Picture(found, candidate.height, candidate.width, candidate.frame, candidate.place)
             for candidate, found in zip(group, decoded)
             if found is not None and found.shape == (3, candidate.height, candidate.width)
         ]

@@ -35,10 +35,12 @@ def device_images(device: Any, settings: HandlerSettings) -> DeviceImages | None
         return None
     decode = decoder_for(device)
     faithful = {sampling for sampling, name in SAMPLINGS.items() if decode and is_faithful(decode, device, name)}
+    if (2, 2) in faithful:  # Pillow writes no 4:4:0 to try; who interpolates one interpolates the other.
+        faithful.add((1, 2))
     if decode is None or not faithful:
         logger.warning("Images are decoded by Pillow, as nvJPEG does not run on %s", device)
         return None
-    if len(faithful) < len(SAMPLINGS) and settings.decode == "auto":
+    if not faithful.issuperset(SAMPLINGS) and settings.decode == "auto":
         said = ", ".join(name for sampling, name in SAMPLINGS.items() if sampling not in faithful)
         logger.warning("JPEGs of %s are decoded by Pillow: nvJPEG gives other colours (jitney.decode: gpu)", said)
     return DeviceImages(device, decode, resizer_for(device), None if settings.decode == "gpu" else faithful)
@@ -119,7 +121,8 @@ def check(resizer: Resizer, device: Any) -> None:
     for place, original in enumerate(originals):
         frame = framing.frame(original.shape[0], 97)
         if frame is not None:
-            pictures.append(Picture(original.permute(2, 0, 1).contiguous().to(device), frame, place))
+            pixels_there = original.permute(2, 0, 1).contiguous().to(device)
+            pictures.append(Picture(pixels_there, original.shape[0], 97, frame, place))
     batch = torch.empty((len(originals), 3, 32, 24), device=device)
     resizer.resize(pictures, framing, Shades(normalize, batch.dtype, device), batch)
     far = (batch.cpu() * 255 - torch.stack(wanted)).abs().max().item()

@@ -7,6 +7,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from jitney.gpu.compile_cache import CompileCache, machine_of, sources_of
@@ -70,6 +71,16 @@ class ModelCompiler:
         self.notes.append(f"Compiled the model, or found it compiled, in {time.perf_counter() - started:.1f} s")
         return Variant("compiled", call)
 
+    def is_there(self, batch: tuple[tuple[Any, ...], dict[str, Any]]) -> bool:
+        """Whether the model was compiled before, for batches like this one."""
+        given = ModelInput(*batch, bool(self.sized.lengths))
+        shapes = self.sized.shapes(given.length is not None)
+        return self._file(given, shapes[0], True).exists() or self._file(given, shapes[-1], False).exists()
+
+    def _file(self, given: ModelInput, shape: Shape, free: bool) -> Path:
+        parts = [repr(given.signature()), str(shape), str(free), self.plan.mode or "", repr(self.plan.options)]
+        return self.cache.file([*self.identity, *parts])
+
     def _for_each_shape(self, given: ModelInput, answer: Any) -> CompiledShapes:
         made = {}
         for shape in self.sized.shapes(given.length is not None):
@@ -78,7 +89,7 @@ class ModelCompiler:
         return CompiledShapes(made)
 
     def _made(self, given: ModelInput, shape: Shape, answer: Any, free: bool) -> CompiledModel:
-        file = self.cache.file([*self.identity, repr(given.signature()), str(shape), str(free), repr(self.plan)])
+        file = self._file(given, shape, free)
         with self.cache.alone(file):
             if file.exists():
                 with contextlib.suppress(Exception):  # Broken, or of another build of torch: made anew.

@@ -9,7 +9,8 @@ from jitney.gpu.graphs import Progress, Variant
 from jitney.gpu.report import WarmUpReport
 from jitney.gpu.sizes import allowed_sizes, in_order
 from ts.torch_handler import formats
-from ts.torch_handler.compiling import SCRIPT_NOTE, compiled
+from ts.torch_handler.background import BackgroundCompilation
+from ts.torch_handler.compiling import SCRIPT_NOTE
 from ts.torch_handler.model_graphs import Arguments, ModelGraphs, capture_for
 from ts.torch_handler.stages import now
 from ts.torch_handler.variants import ModelCompiler, cache_of, frozen, identity_of
@@ -30,40 +31,53 @@ class WarmUp:
 
     def run(self, progress: Progress) -> WarmUpReport:
         """Returns what was found out. A model that cannot be captured stays as it is, with a note why."""
-        capture = capture_for(self.handler.device, self.handler.streams.model) if self._may_capture() else None
-        if capture is None:
+        graphs = self._graphs()
+        if graphs is None:
             return self.report
-        settings = self.handler.handler_settings
-        graphs = ModelGraphs(self.handler.model, capture, self._sizes(), self._lengths(), settings)
         batch = self._sample_batch()
         if batch is None:
-            self._compile_later()
+            self.handler.compile_now()
             graphs.watch()
             self.handler.model_graphs = graphs
             return self.report
+        given = graphs.shaped((batch,), {})
+        compiler = self._compiler(graphs)
+        later = compiler is not None and compiler.plan.background and not compiler.is_there(given)
         try:
-            given = graphs.shaped((batch,), {})
-            graphs.add([*frozen(self.handler.model), *self._compiled(graphs, given, progress)])
+            graphs.add([*frozen(self.handler.model), *([] if later else self._compiled(compiler, given, progress))])
             graphs.capture(given, progress)
         except CannotCapture as error:
             self.report.notes.append(f"The model runs without CUDA graphs: {error}")
-            self._compile_later()
+            self.handler.compile_now()
             return self.report
         self.handler.model_graphs = graphs
+        if compiler is not None and later:
+            self.report.notes.append("The model serves as it is until it is compiled, which another process does")
+            BackgroundCompilation(compiler, given, self.handler, self.context).start()
         self._tell(graphs)
         return self.report
 
-    def _compiled(self, graphs: ModelGraphs, given: Arguments, progress: Progress) -> list[Variant]:
-        """The compiled model, if that is configured and can be done."""
+    def compile_only(self) -> None:
+        """Compiles the model into its cache and leaves it there, for a worker that serves meanwhile."""
+        graphs, batch = self._graphs(), self._sample_batch()
+        compiler = self._compiler(graphs) if graphs is not None else None
+        if graphs is not None and compiler is not None and batch is not None:
+            compiler.variant(graphs.shaped((batch,), {}), lambda done, of, what: None)
+
+    def _compiler(self, graphs: ModelGraphs) -> ModelCompiler | None:
+        """What compiles the model, if that is configured and the model can be."""
         plan = self.handler.compile_plan
         if plan is None:
-            return []
+            return None
         if formats.is_script(self.handler.model):
             self.report.notes.append(SCRIPT_NOTE)
-            return []
+            return None
         cache = cache_of(self.context, self.handler.device)
-        identity = identity_of(self.context, self.handler.handler_settings)
-        compiler = ModelCompiler(graphs.sized, plan, cache, identity)
+        return ModelCompiler(graphs.sized, plan, cache, identity_of(self.context, self.handler.handler_settings))
+
+    def _compiled(self, compiler: ModelCompiler | None, given: Arguments, progress: Progress) -> list[Variant]:
+        if compiler is None:
+            return []
         try:
             return [compiler.variant(given, progress)]
         except Exception as error:
@@ -72,17 +86,13 @@ class WarmUp:
         finally:
             self.report.notes += compiler.notes
 
-    def _compile_later(self) -> None:
-        """Without graphs the model is compiled as torch.compile does it: when it is called."""
-        handler = self.handler
-        if handler.compile_plan is not None:
-            handler.model = compiled(handler.model, handler.model_yaml_config.get("pt2"))
-            handler.compile_plan = None
-
-    def _may_capture(self) -> bool:
-        handler = self.handler
-        allowed = handler.handler_settings.cuda_graphs != "off" and handler.has_stock_inference()
-        return allowed and not formats.is_onnx(handler.model)
+    def _graphs(self) -> ModelGraphs | None:
+        """Where the model's graphs will be; None if it cannot have any."""
+        handler, settings = self.handler, self.handler.handler_settings
+        if settings.cuda_graphs == "off" or not handler.has_stock_inference() or formats.is_onnx(handler.model):
+            return None
+        capture = capture_for(handler.device, handler.streams.model)
+        return ModelGraphs(handler.model, capture, self._sizes(), self._lengths(), settings) if capture else None
 
     def _sizes(self) -> list[int]:
         """The batch sizes that the operator allows, or else ours."""
