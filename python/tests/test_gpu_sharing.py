@@ -10,11 +10,15 @@ import types
 from pathlib import Path
 
 import pytest
+import wire
 
 import jitney
 from jitney.gpu import device as devices
+from jitney.gpu.fetching import fetched, start_fetching
 from jitney.gpu.memory import limit_memory, memory_used
 from jitney.gpu.turns import GpuTurns, turns_at
+from jitney.worker.context import WorkerContext
+from jitney.worker.defined import DefinedModel
 
 
 @pytest.fixture
@@ -167,3 +171,51 @@ os.kill(os.getpid(), 9)
 
 def test_without_a_lock_file_there_are_no_turns():
     assert turns_at(None) is None
+
+
+class GpuTensor:
+    """A tensor on a GPU, or its copy on the host."""
+
+    def __init__(self, said: list[object], is_cuda: bool = True) -> None:
+        self.said, self.is_cuda, self.device = said, is_cuda, "cuda:1"
+
+    def detach(self) -> GpuTensor:
+        return self
+
+    def to(self, device: str, non_blocking: bool) -> GpuTensor:
+        self.said.append((device, non_blocking))
+        return GpuTensor(self.said, is_cuda=False)
+
+
+@pytest.fixture
+def tensor(torch):
+    event = types.SimpleNamespace(
+        record=lambda stream: torch.said.append("record"), synchronize=lambda: torch.said.append("wait")
+    )
+    torch.Event = lambda blocking: event
+    sys.modules["torch"].Tensor = GpuTensor
+    return GpuTensor(torch.said)
+
+
+def test_a_result_on_a_gpu_is_copied_as_a_whole_and_waited_for_later(torch, tensor):
+    on_its_way = start_fetching({"a": tensor, "b": [tensor, 5]})
+    assert torch.said == [("cpu", True), ("cpu", True), "record"]
+    result = fetched(on_its_way)
+    assert torch.said[3:] == ["wait"]
+    assert (result["a"].is_cuda, result["b"][0].is_cuda, result["b"][1]) == (False, False, 5)
+    assert start_fetching([1, 2]) == [1, 2]
+
+
+def test_a_batch_is_done_when_its_results_have_come_from_the_gpu(torch, tensor):
+    @jitney.endpoint
+    def call(x: int) -> object:
+        return tensor if x else x
+
+    model = DefinedModel(jitney.define(call))
+    context = WorkerContext("m", "/", {}, 1, None, "")
+    context.bind_batch([wire.item([("x", "", b"1")])[0]] * 2)
+    batch = model.launch(model.begin([{"x": 1}, {"x": 0}], context), context)
+    assert batch.done and "wait" not in torch.said
+    batch.wait()
+    assert batch.done is None and torch.said[-1] == "wait"
+    assert model.launch(model.begin([{"x": 0}], context), context).done is None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,6 +28,8 @@ UnidentifiedImageError: Any = need("PIL", "an image handler").UnidentifiedImageE
 transforms: Any = need("torchvision.transforms", "an image handler")
 
 BAD_IMAGE = 400
+
+warnings.filterwarnings("ignore", "The given buffer is not writable")  # Nobody writes to what clients sent.
 
 
 class Recipe:
@@ -88,12 +91,17 @@ class Recipe:
         return torch.stack(tensors).to(device)
 
     def _normalized(self, batch: Any) -> Any:
-        batch = batch.permute(0, 3, 1, 2).contiguous().to(torch.get_default_dtype()).div(255)
+        batch = batch.permute(0, 3, 1, 2).contiguous().to(torch.get_default_dtype())
+        mean, deviation = self.statistics(batch.dtype, batch.device)
+        return batch.div_(255).sub_(mean).div_(deviation)
+
+    def statistics(self, dtype: Any, device: Any) -> tuple[Any, Any]:
+        """The mean and deviation of every channel."""
         mean, deviation = (
-            torch.as_tensor(values, dtype=batch.dtype, device=batch.device).view(-1, 1, 1)
+            torch.as_tensor(values, dtype=dtype, device=device).view(-1, 1, 1)
             for values in (self.normalize.mean, self.normalize.std)
         )
-        return batch.sub_(mean).div_(deviation)
+        return mean, deviation
 
     def _finished(self, image: Any) -> Any:
         if isinstance(image, Pixels):
@@ -125,10 +133,8 @@ def plain_rgb(item: Any) -> bool:
 
 
 def pixels(image: Any) -> Any:
-    """Height x width x 3 bytes, in memory of their own."""
-    content = image.tobytes()
-    flat = torch.frombuffer(content if isinstance(content, bytearray) else bytearray(content), dtype=torch.uint8)
-    return flat.view(image.size[1], image.size[0], 3)
+    """Height x width x 3 bytes, which nobody writes to."""
+    return torch.frombuffer(image.tobytes(), dtype=torch.uint8).view(image.size[1], image.size[0], 3)
 
 
 def decode(content: Any) -> Any:

@@ -11,6 +11,7 @@ from ts.torch_handler.base_handler import BaseHandler, is_ours
 from ts.torch_handler.decoders import Decoders
 from ts.torch_handler.device_images import BatchForm, DeviceImages, batch_form
 from ts.torch_handler.device_trial import device_images
+from ts.torch_handler.host_images import HostBatch
 from ts.torch_handler.images import Image, Recipe
 from ts.torch_handler.needs import installed, need
 from ts.torch_handler.profiling import profiler_enabled
@@ -100,14 +101,23 @@ class VisionHandler(BaseHandler, abc.ABC):
             batch, failures = found
             rows = [row for place, row in enumerate(data) if place not in failures] if failures else data
             return rows, batch if rows else None, failures
-        items = self.read_all(recipe, data)
+        host = self._host_batch(recipe, data)
+        items = self.read_all(recipe, data) if host is None else host.read(self.pool)
         failures = {place: item for place, item in enumerate(items) if isinstance(item, PredictionException)}
         for place, item in enumerate(items):
             if isinstance(item, Exception) and place not in failures:
                 raise item
         good = [place for place in range(len(items)) if place not in failures]
-        batch = self._assembled(recipe, [items[place] for place in good]) if good else None
+        if not good:
+            return [], None, failures
+        batch = self._assembled(recipe, [items[place] for place in good]) if host is None else host.of(items, good)
         return [data[place] for place in good] if failures else data, batch, failures
+
+    def _host_batch(self, recipe: Recipe, data: Any) -> HostBatch | None:
+        """A batch that threads fill, where images come out in one size and the model runs on the CPU."""
+        here = self.device is not None and self.device.type == "cpu"
+        framing = recipe.framing() if here and is_ours(self.assemble) and len(data) else None
+        return None if framing is None else HostBatch(recipe, framing, data)
 
     def _assembled(self, recipe: Recipe, items: list[Any]) -> Any:
         """On a thread where torch starts no others; for a GPU on this one, whose stream is the right one."""
