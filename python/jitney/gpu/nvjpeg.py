@@ -24,6 +24,9 @@ from jitney.gpu.nvrtc import KernelError, library
 ANY_BACKEND, HARDWARE = 0, 3
 AS_PLANES = 1
 """The output as planes of brightness and colours, as small as they are in the file."""
+WITHOUT_PIPELINE = 1
+"""One stream for each of the engines, where nvJPEG would take two: with so many, some share a queue of the hardware
+with the model's stream and wait for all that was asked for there."""
 COMPONENTS_MAX = 4
 SAMPLINGS = {0: (1, 1), 1: (2, 1), 2: (2, 2), 3: (1, 2), 6: (0, 0)}
 """How many columns and rows share a colour, by nvJPEG's number of it: 4:4:4, 4:2:2, 4:2:0, 4:4:0 and grey."""
@@ -112,7 +115,7 @@ class DecoderState:
 class Nvjpeg:
     """A decoder for one device; any thread may use it, one at a time does."""
 
-    def __init__(self, device: Any, flags: int = 0, nvjpeg: Any = None, colours: Colours | None = None) -> None:
+    def __init__(self, device: Any, flags: int = WITHOUT_PIPELINE, nvjpeg: Any = None, colours: Colours | None = None) -> None:
         self._torch: Any = importlib.import_module("torch")
         self._device = device
         self._library = nvjpeg or nvjpeg_calls()
