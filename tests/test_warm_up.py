@@ -25,7 +25,9 @@ class Warm:
         progress(1, 2, "captured batch size 1")
         while not os.path.exists(os.environ["OPENED"]):
             time.sleep(0.01)
-        return SimpleNamespace(sizes=[1, 4], measured=[(1, 100, 900), (4, 200, 1800)], graphs=2, bytes=77, notes=["warm"])
+        measured = [(1, 100, 900), (4, 200, 1800)]
+        notes = ["runs at batch sizes 1 and 4"]
+        return SimpleNamespace(sizes=[1, 4], measured=measured, graphs=2, bytes=77, notes=notes)
 
     def handle(self, data, context):
         told = {"lengths": self.context.batch_lengths, "cache": self.context.compile_cache}
@@ -49,7 +51,7 @@ def test_a_handler_warms_up_before_it_is_ready(start, store: Store, tmp_path: Pa
     assert (described["sizes"], described["lengths"]) == ([1, 4], [32, 64])
     assert described["workers"][0]["graphs"] == {"count": 2, "bytes": 77}
     assert "progress" not in described["workers"][0]
-    server.logged("warm")
+    server.logged("runs at batch sizes")
     batching = requests.get(server.url("/models/warm/batching", "management"), timeout=120).json()
     assert batching["sizes"] == [1, 4]
     assert [point["size"] for point in batching["curve"]] == [1, 4], "what it measured is learned"
@@ -57,5 +59,5 @@ def test_a_handler_warms_up_before_it_is_ready(start, store: Store, tmp_path: Pa
     assert told["lengths"] == [32, 64]
     cache = Path(told["cache"])
     assert cache.parent == store.path / ".compiled" and len(cache.name) == 64 and cache.is_dir()
-    server.stop()
+    server.end()
     assert cache.is_dir(), "it is there for the next start"

@@ -78,8 +78,7 @@ class Plan:
 
 def plan(endpoint: Endpoint, items: Sequence[Item]) -> Plan:
     """Arranges a batch into calls."""
-    most = endpoint.sizes[-1] if endpoint.sizes else endpoint.max_batch_size
-    if endpoint.batched and endpoint.takes_lists and len(items) <= most:
+    if endpoint.batched and endpoint.takes_lists and len(items) <= endpoint.max_batch_size:
         arguments = _columns(endpoint, items)
         if arguments is not None and (endpoint.is_plain or _fits(endpoint, items)):
             return Plan([Invocation(list(range(len(items))), arguments)])
@@ -97,11 +96,7 @@ def plan(endpoint: Endpoint, items: Sequence[Item]) -> Plan:
             continue
         calls = groups.setdefault(one.key, [])
         load = loads.get(one.key, _Load()).plus(one)
-        if (
-            not calls
-            or (endpoint.sizes and load.items > most)
-            or load.weight(endpoint.options.padded) > endpoint.max_batch_size
-        ):
+        if not calls or _is_too_much(endpoint, load):
             calls.append([])
             load = _Load().plus(one)
         calls[-1].append(one)
@@ -135,11 +130,15 @@ def _fits(endpoint: Endpoint, items: Sequence[Item]) -> bool:
         return False
     try:
         costs = [_cost(endpoint, cost_of(item.arguments)) for item in items]
-    except Exception:  # Its own item fails of it, which is found out below.
+    except Exception:  # Its own item fails of it, which is found out one by one.
         return False
-    return (
-        _Load(len(costs), max(costs, default=0), sum(costs)).weight(endpoint.options.padded) <= endpoint.max_batch_size
-    )
+    return not _is_too_much(endpoint, _Load(len(costs), max(costs, default=0), sum(costs)))
+
+
+def _is_too_much(endpoint: Endpoint, load: _Load) -> bool:
+    """Whether a call may not be so large."""
+    sizes = endpoint.shapes.sizes
+    return (bool(sizes) and load.items > sizes[-1]) or load.weight(endpoint.options.padded) > endpoint.max_batch_size
 
 
 def _measure(endpoint: Endpoint, position: int, item: Item) -> _Measured:

@@ -14,7 +14,6 @@ from typing import Any
 from jitney.containers import Container, container_of
 from jitney.errors import NotAnAnswer, WrongLength
 
-
 PLAIN_MAX = 1 << 20
 """Elements of an array that are made plain in one piece."""
 

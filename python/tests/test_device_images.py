@@ -144,9 +144,26 @@ def nearest(files):
     pictures = []
     for (picture,) in ([each] for each in Pillow()(files)):
         for plane in (0, 2):
-            picture[plane, 1::2], picture[plane, :, 1::2] = picture[plane, ::2], picture[plane, :, ::2]
+            picture[plane, 1::2], picture[plane, :, 1::2] = picture[plane, :-1:2], picture[plane, :, :-1:2]
         pictures.append(picture)
     return pictures
+
+
+def test_the_first_way_to_decode_with_the_pixels_of_pillow_is_taken(caplog):
+    def missing(device):
+        raise RuntimeError("a library is missing")
+
+    def other_colours(device):
+        return nearest
+
+    good = Pillow()
+    decode, samplings = device_trial.decoder_for(CPU, [missing, other_colours, lambda device: good, missing])
+    assert decode is good
+    assert samplings == {(1, 1), (2, 1), (2, 2), (1, 2)}
+    assert [record.getMessage() for record in caplog.records] == [
+        "A way to nvJPEG does not work on cpu: a library is missing"
+    ]
+    assert device_trial.decoder_for(CPU, [missing, other_colours]) == (None, set())
 
 
 def test_the_trial_finds_out_other_colours_and_they_are_left_to_pillow(pool):

@@ -45,6 +45,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODELS = pathlib.Path(os.environ.get("JITNEY_TEST_MODELS", ROOT / "models" / "out"))
 SHORTER_SIDES, QUALITIES, SUBSAMPLINGS = (120, 256, 512, 1080), (40, 75, 95), (0, 1, 2)
 BATCH = 16
+TIE = 0.001
+"""Which of two classes is first is chance when their probabilities are so close."""
 NUMBERS = itertools.count()
 
 CLASSIFIER = """
@@ -149,9 +151,10 @@ def picture(seed: int, size: tuple[int, int] = (500, 400), form: str = "JPEG", m
 
 
 def apart(ours: dict[str, float], theirs: dict[str, float]) -> float:
-    """The largest difference of a probability; more than 1 where another class is the likeliest."""
-    if next(iter(ours)) != next(iter(theirs)):
-        return 1 + next(iter(ours.values()))
+    """The largest difference of a probability; more than 1 where another class is the likeliest, and it is no tie."""
+    first, wanted = next(iter(ours)), next(iter(theirs))
+    if first != wanted and theirs[wanted] - theirs.get(first, 0.0) > TIE:
+        return 1 + ours[first]
     return max(abs(ours[name] - theirs[name]) for name in ours.keys() & theirs.keys())
 
 

@@ -64,7 +64,9 @@ class BackgroundCompilation:
             twin.capture(*self.given, ignored)
         except CannotCapture as error:
             raise RuntimeError(str(error)) from error
-        return sized.take(twin)
+        taken = sized.take(twin)
+        self.compiler.remember()
+        return taken
 
 
 def request_of(handler: Any, context: Any) -> dict[str, Any]:

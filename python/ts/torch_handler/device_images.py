@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-import warnings
 from collections import deque
 from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -26,7 +25,6 @@ from ts.torch_handler.threads import ItemPool
 from ts.utils.util import PredictionException
 
 logger = logging.getLogger(__name__)
-warnings.filterwarnings("ignore", "The given buffer is not writable")  # Nobody writes to a body.
 
 Decode = Callable[[list[JpegFile]], list[Any]]
 """Files of the host to pictures of 3 x height x width bytes on the device; all or none."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import tempfile
 import threading
 import time
@@ -76,6 +78,23 @@ class ModelCompiler:
         given = ModelInput(*batch, bool(self.sized.lengths))
         shapes = self.sized.shapes(given.length is not None)
         return self._file(given, shapes[0], True).exists() or self._file(given, shapes[-1], False).exists()
+
+    def recall(self) -> None:
+        """Has the graphs captured as they were the last time, where that is known."""
+        with contextlib.suppress(OSError, ValueError):
+            known = json.loads(self._choices().read_text())
+            self.sized.preferred = {str(shape): str(name) for shape, name in known.items()}
+
+    def remember(self) -> None:
+        """Keeps which variant was the fastest at each size: measuring all of them takes as long as everything else."""
+        with contextlib.suppress(OSError):
+            fresh = self._choices().with_suffix(f".{os.getpid()}")
+            fresh.write_text(json.dumps(self.sized.choices()))
+            fresh.replace(self._choices())
+
+    def _choices(self) -> Path:
+        parts = [self.plan.mode or "", repr(self.plan.options), repr(self.sized.sizes), repr(self.sized.lengths)]
+        return self.cache.file([*self.identity, *parts]).with_suffix(".choices")
 
     def _file(self, given: ModelInput, shape: Shape, free: bool) -> Path:
         parts = [repr(given.signature()), str(shape), str(free), self.plan.mode or "", repr(self.plan.options)]

@@ -51,6 +51,8 @@ class WarmUp:
             self.handler.compile_now()
             return self.report
         self.handler.model_graphs = graphs
+        if compiler is not None and not later:
+            compiler.remember()
         if compiler is not None and later:
             self.report.notes.append("The model serves as it is until it is compiled, which another process does")
             BackgroundCompilation(compiler, given, self.handler, self.context).start()
@@ -78,6 +80,7 @@ class WarmUp:
     def _compiled(self, compiler: ModelCompiler | None, given: Arguments, progress: Progress) -> list[Variant]:
         if compiler is None:
             return []
+        compiler.recall()
         try:
             return [compiler.variant(given, progress)]
         except Exception as error:
