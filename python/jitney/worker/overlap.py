@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, NamedTuple
@@ -29,6 +30,9 @@ from jitney.worker.writer import FrameWriter
 SWITCH_SECONDS = 0.0005
 """How long a step may keep the interpreter while another one wants it. With Python's 5 ms the model would wait for
 whoever builds answers."""
+
+LOOK_SECONDS = 0.01
+"""How long the main thread looks for the outputs of a batch that is alone, before it sleeps until they are there."""
 
 Step = Callable[[Any, WorkerContext], Any]
 
@@ -175,6 +179,7 @@ class OverlappedBatches:
         """All steps of a batch; once others wait for the main thread, the last steps are left to the other one."""
         self._begin(held)
         self._launch(held)
+        self._look_for_outputs(held)
         if self._held() == 1:
             self._wait(held)
         if self._held() > 1:
@@ -222,6 +227,19 @@ class OverlappedBatches:
             self._wait(held)
             if held.times.outputs is None:
                 self._finish(held)
+
+    def _look_for_outputs(self, held: HeldBatch) -> None:
+        """Looks whether the outputs are there, again and again, as long as the batch is alone: to be woken by the
+        device takes longer than to look, and who looks sees the next batch come."""
+        query = getattr(getattr(held.work, "done", None), "query", None)
+        if held.failure is not None or held.wait is None or not callable(query):
+            return
+        end = now() + LOOK_SECONDS
+        try:
+            while not query() and self._held() == 1 and now() < end:
+                time.sleep(0)  # Lets the other threads have the interpreter.
+        except Exception as error:
+            held.failure = failure_from(error)
 
     def _wait(self, held: HeldBatch) -> None:
         """Returns when the outputs are there, if the model has been given the batch."""
