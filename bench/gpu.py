@@ -3,7 +3,7 @@
     JITNEY_BIN=target/release/jitney python3 bench/gpu.py --out gpu.json              # the whole table, medians of three
     ... bench/gpu.py --rows first,sixteen --quick                                      # some rows, one short round
     ... bench/gpu.py --device cpu --net resnet18 --quick                               # a try-out without a GPU
-    ... bench/gpu.py --table gpu.json more.json                                        # the table of earlier runs
+    ... bench/gpu.py --table gpu.json more.json --fill docs/gpu.md                     # the table of earlier runs
 
 The workers use the Python that runs this script; it needs torch, torchvision, numpy and Pillow. Weights are made up:
 only the speed means anything, and every answer is checked against the bare model's. With `--work DIR` models and
@@ -13,25 +13,36 @@ pictures are kept for the next run. Rows: first, many, one, sixteen, starts, com
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
+import signal
 import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
 
 from on_gpu import figures
 
+if TYPE_CHECKING:
+    from on_gpu.session import Bench
+
 
 def main() -> None:
     """Runs rows and prints the table."""
     options = read_options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # So that the server is ended too.
     if options.table:
-        tables = [json.loads(path.read_text()) for path in options.table]
-        print(figures.table({name: row for one in tables for name, row in one["rows"].items()}))
+        reports = [json.loads(path.read_text()) for path in options.table]
+        table = figures.table({name: row for one in reports for name, row in one["rows"].items()})
+        print(table)
+        if options.fill:
+            options.fill.write_text(figures.filled(options.fill.read_text(), table))
         return
     with tempfile.TemporaryDirectory(prefix="jitney-gpu-") as folder:
         rows = measured(options, (options.work or pathlib.Path(folder)).resolve())
@@ -54,6 +65,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help="of a round: 5")
     parser.add_argument("--quick", action="store_true", help="one round of two seconds")
     parser.add_argument("--scale", type=float, help="of batch sizes and connections; 1 on a GPU, a sixteenth elsewhere")
+    parser.add_argument("--sizes", default="1,16,64,128,256", help="of the compiled model")
     parser.add_argument("--kinds", type=int, help="different pictures of each sort; 64")
     parser.add_argument("--work", type=pathlib.Path, help="keep models, pictures and compiled code here")
     parser.add_argument(
@@ -61,6 +73,7 @@ def read_options() -> argparse.Namespace:
     )
     parser.add_argument("--out", type=pathlib.Path, help="write everything as JSON")
     parser.add_argument("--table", type=pathlib.Path, nargs="+", help="print the table of such files, and end")
+    parser.add_argument("--fill", type=pathlib.Path, help="and put it into this page, between its two marks")
     return parser.parse_args()
 
 
@@ -80,6 +93,7 @@ def measured(options: argparse.Namespace, work: pathlib.Path) -> dict[str, dict]
         seconds=options.seconds or (2 if options.quick else 5),
         warm_up=0.5 if options.quick else 1,
         share=options.scale or (1 if on_gpu else 1 / 16),
+        sizes=tuple(map(int, options.sizes.split(","))),
         kinds=options.kinds or (64 if on_gpu else 12),
         work=work,
         trace=tuple(filter(None, options.trace.split(","))),
@@ -88,29 +102,35 @@ def measured(options: argparse.Namespace, work: pathlib.Path) -> dict[str, dict]
     if on_gpu:
         machine["device"] = torch.cuda.get_device_name(options.device)
     print(f"{machine}, {plan.rounds} x {plan.seconds} s", file=sys.stderr)
-    bench, rows = Bench(plan), {}
     asked = options.rows.split(",") if options.rows else list(ROWS)
     unknown = sorted(set(asked) - set(ROWS))
     if unknown:
         raise SystemExit(f"there is no row {unknown[0]}; there are {', '.join(ROWS)}")
-    for name in (name for name in ROWS if name in asked):
-        started = time.perf_counter()
-        try:
-            rows[name] = ROWS[name](bench)
-        except Exception as error:
-            rows[name] = {"failed": str(error).splitlines()[0], "traceback": traceback.format_exc()}
-            print(f"{name} failed: {rows[name]['traceback']}", file=sys.stderr)
-            if bench.open is not None:
-                rows[name]["log"] = bench.open[2].tail()
-                print(rows[name]["log"], file=sys.stderr)
-            bench.close()
-        rows[name]["took_s"] = time.perf_counter() - started
-        print(f"{name}: {rows[name]['took_s']:.0f} s", file=sys.stderr, flush=True)
-        if options.out:
-            report = {"machine": machine, "bars": figures.bars(), "rows": rows}
-            options.out.write_text(json.dumps(report, indent=1))
-    bench.close()
+    rows: dict[str, dict] = {}
+    with contextlib.closing(Bench(plan)) as bench:
+        for name in (name for name in ROWS if name in asked):
+            started = time.perf_counter()
+            rows[name] = one_row(ROWS[name], bench)
+            rows[name]["took_s"] = time.perf_counter() - started
+            print(f"{name}: {rows[name]['took_s']:.0f} s", file=sys.stderr, flush=True)
+            if options.out:
+                report = {"machine": machine, "bars": figures.bars(), "rows": rows}
+                options.out.write_text(json.dumps(report, indent=1))
     return rows
+
+
+def one_row(row: Callable[[Bench], dict], bench: Bench) -> dict:
+    """What a row came to, or why it failed and what the server said."""
+    try:
+        return row(bench)
+    except Exception as error:
+        told = {"failed": (str(error) or type(error).__name__).splitlines()[0], "traceback": traceback.format_exc()}
+        print(f"{row.__name__} failed: {told['traceback']}", file=sys.stderr)
+        if bench.open is not None:
+            told["log"] = bench.open[2].tail()
+            print(told["log"], file=sys.stderr)
+        bench.close()
+        return told
 
 
 if __name__ == "__main__":

@@ -61,6 +61,13 @@ def table(rows: dict[str, dict]) -> str:
     return "\n".join([HEAD, *(line(bar, rows.get(bar.row, {})) for bar in BARS)])
 
 
+def filled(page: str, table: str) -> str:
+    """A page with this table between its marks."""
+    before, rest = page.split("<!-- figures", 1)
+    mark, rest = rest.split("-->\n", 1)
+    return f"{before}<!-- figures{mark}-->\n{table}\n<!-- end of figures{rest.split('<!-- end of figures', 1)[1]}"
+
+
 def line(bar: Bar, measured: dict) -> str:
     """One line of the table."""
     value = measured.get("figures", {}).get(bar.key)
@@ -123,7 +130,7 @@ def remarks(name: str, measured: dict) -> Iterable[str]:
         yield f"  - the generator: {warning}"
 
 
-KNOWN = {"id", "startTime", "status", "memoryUsage", "pid", "gpu"}
+KNOWN = {"id", "startTime", "status", "memoryUsage", "pid", "gpu", "gpuUsage"}
 """What every worker has in `GET /models/{model}`."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pathlib
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy
 from PIL import Image
@@ -16,18 +17,24 @@ WIDTHS = (300, 1000)
 
 def alike(count: int) -> list[bytes]:
     """Pictures of one size, 500 x 400."""
-    return [picture(seed, 500, 400) for seed in range(count)]
+    return drawn([(seed, 500, 400) for seed in range(count)])
 
 
 def many_sizes(count: int) -> list[bytes]:
     """Pictures of 300 to 1,000 pixels in width, upright and lying, each with a size of its own."""
     chance = random.Random(7)
-    made = []
+    wanted = []
     for seed in range(count):
         wide = chance.randint(*WIDTHS)
         high = max(200, min(WIDTHS[1], int(wide * chance.choice([0.56, 0.67, 0.75, 0.8, 1.0, 1.33]))))
-        made.append(picture(1000 + seed, wide, high))
-    return made
+        wanted.append((1000 + seed, wide, high))
+    return drawn(wanted)
+
+
+def drawn(wanted: list[tuple[int, int, int]]) -> list[bytes]:
+    """Pictures by seed, width and height; Pillow and numpy leave the interpreter to other threads."""
+    with ThreadPoolExecutor() as threads:
+        return list(threads.map(lambda one: picture(*one), wanted))
 
 
 def picture(seed: int, wide: int, high: int) -> bytes:

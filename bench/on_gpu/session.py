@@ -21,6 +21,8 @@ from server import Server
 
 JPEG = "image/jpeg"
 STARTUP_SECONDS = 900
+LOG_LINES = 16
+"""What the server says while it starts, such as why there are no graphs."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class Plan:
     warm_up: float
     share: float
     """Of the sizes and connections of the table: 1, or less for a try-out on a small machine."""
+    sizes: tuple[int, ...]
+    """Those of the compiled model."""
     kinds: int
     work: pathlib.Path
     trace: tuple[str, ...]
@@ -120,6 +124,7 @@ class Bench:
         self.open = (name, stack, server)
         self.started_seconds[name] = server.wait_until_ready(STARTUP_SECONDS)
         print(f"  {name} is ready after {self.started_seconds[name]:.1f} s", file=sys.stderr, flush=True)
+        print(server.tail(LOG_LINES), file=sys.stderr, flush=True)
         return server
 
     def close(self) -> None:
@@ -138,7 +143,7 @@ class Bench:
     def compiled_server(self) -> Server:
         """The same with a model file that is compiled."""
         batch = self.plan.scaled(256)
-        sizes = sorted({self.plan.scaled(size) for size in (1, 16, 64, 128, 256)})
+        sizes = sorted({self.plan.scaled(size) for size in self.plan.sizes})
         config = {
             "batchSize": batch,
             "batching": {"sizes": sizes},

@@ -14,6 +14,7 @@ from server import TICKS, Server, read, tree
 
 LOOK_SECONDS = 0.2
 THREADS_SHOWN = 6
+STAGES = ("prepare", "model")
 GPU = ["nvidia-smi", "--query-gpu=utilization.gpu,memory.used,clocks.sm", "--format=csv,noheader,nounits"]
 
 
@@ -22,13 +23,14 @@ class Watch:
 
     def __init__(self, server: Server, warm_up: float) -> None:
         self.server, self.warm_up = server, warm_up
-        self.workers = [worker["pid"] for worker in server.ask("/models/bench")[0]["workers"]]
+        self.workers = [worker["pid"] for worker in self._described()["workers"]]
         self.looks: list[tuple[float, float, float, int]] = []
         self.gpu: list[list[float]] = []
         self.ended = threading.Event()
 
     def __enter__(self) -> Watch:
         self.statistics = self._statistics()
+        self.stages = stages(self._described())
         self.from_time = time.perf_counter() + self.warm_up
         self.tasks: dict[str, float] | None = None
         self.watchers = [threading.Thread(target=self._look)]
@@ -72,6 +74,9 @@ class Watch:
     def _statistics(self) -> dict:
         return self.server.ask("/models/bench/statistics")[0]
 
+    def _described(self) -> dict:
+        return self.server.ask("/models/bench")[0]
+
     def facts(self) -> dict:
         """Cores used by the worker and by the server, its busiest threads, the GPU, batches, and the stages."""
         counted = [look for look in self.looks if look[0] >= self.from_time]
@@ -90,8 +95,17 @@ class Watch:
             busy, memory, clock = (statistics.mean(column) for column in zip(*self.gpu))
             facts["gpu"] = {"utilisation_percent": busy, "memory_mib": memory, "clock_mhz": clock}
         facts["batches"] = batches(self.statistics, self._statistics())
-        facts["described"] = self.server.ask("/models/bench")[0]
+        facts["described"] = self._described()
+        count, *seconds = (after - before for before, after in zip(self.stages, stages(facts["described"])))
+        if count:
+            facts["batches"] |= {f"{stage}_ms": 1e3 * took / count for stage, took in zip(STAGES, seconds)}
         return facts
+
+
+def stages(described: dict) -> list[float]:
+    """Batches whose stages the worker has measured, and the seconds of each stage."""
+    told = described.get("stages", {})
+    return [told.get(key, 0) for key in ("batches", *(f"{stage}Seconds" for stage in STAGES))]
 
 
 def threads(pid: int) -> dict[str, float]:
@@ -111,7 +125,7 @@ def batches(before: dict, after: dict) -> dict:
     count = max(1, added["batches"])
     sizes = {it["size"]: it["batches"] for it in before["sizes"]}
     by_size = {it["size"]: it["batches"] - sizes.get(it["size"], 0) for it in after["sizes"]}
-    facts = {
+    return {
         "batches": added["batches"],
         "mean_size": added["items"] / count,
         "reasons": {
@@ -124,8 +138,3 @@ def batches(before: dict, after: dict) -> dict:
         "sizes": {size: number for size, number in by_size.items() if number},
         "failed": added.get("failedBatches", 0),
     }
-    # Other sums of seconds, such as those of stages, as milliseconds per batch.
-    for key, seconds in added.items():
-        if key.endswith("SecondsSum") and key not in ("queueSecondsSum", "computeSecondsSum"):
-            facts[f"{key.removesuffix('SecondsSum')}_ms"] = 1e3 * seconds / max(1, added["answeredBatches"])
-    return facts

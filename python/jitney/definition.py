@@ -67,10 +67,15 @@ class Endpoint:
         return frozenset(param.name for param in self.params if param.is_list)
 
     @cached_property
-    def is_plain(self) -> bool:
-        """Whether all items can share a call: list parameters only, and neither cost nor bucket."""
+    def takes_lists(self) -> bool:
+        """Whether items can share a call whatever their arguments are: list parameters only, and no bucket."""
         lists_only = all(param.is_list or param.is_request for param in self.params)
-        return lists_only and not self.shape.takes_any and self.options.cost is None and self.options.bucket is None
+        return lists_only and not self.shape.takes_any and self.options.bucket is None
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether all items can share a call: it takes lists, and items cost the same."""
+        return self.takes_lists and self.options.cost is None
 
     @property
     def params(self) -> tuple[Param, ...]:

@@ -16,7 +16,7 @@ from typing import Any
 from jitney.containers import container_of
 from jitney.definition import Definition, Endpoint
 from jitney.errors import ItemErrors
-from jitney.gpu.fetching import fetched, start_fetching
+from jitney.gpu.fetching import Fetching, fetched, start_fetching
 from jitney.gpu.shapes import use_shapes
 from jitney.grouping import Invocation, Item, Plan, plan
 from jitney.splitting import split
@@ -65,12 +65,21 @@ class Execution:
                 except Exception as error:
                     self._fail(again, error)
 
-    def outcomes(self) -> list[Any]:
-        """What the calls returned, split: one outcome per item, in order."""
+    @property
+    def is_fetched(self) -> bool:
+        """Whether nothing that was returned is on its way from a GPU still."""
+        return not any(isinstance(result, Fetching) for _, result in self._returned)
+
+    def fetch(self) -> None:
+        """Waits for what is on its way from a GPU."""
+        self._returned = [(invocation, fetched(result)) for invocation, result in self._returned]
+
+    def outcomes(self, plain: bool = False) -> list[Any]:
+        """What the calls returned, split: one outcome per item, in order. With `plain` arrays become lists."""
         parts: dict[int, list[Any]] = {}
         for invocation, result in self._returned:
             try:
-                self._split(invocation, fetched(result), parts)
+                self._split(invocation, fetched(result), parts, plain)
             except Exception as error:
                 if len(invocation.positions) > 1:
                     raise
@@ -92,13 +101,13 @@ class Execution:
         """Keeps what the function returned until it is split."""
         self._returned.append((invocation, start_fetching(result)))
 
-    def _split(self, invocation: Invocation, result: Any, parts: dict[int, list[Any]]) -> None:
+    def _split(self, invocation: Invocation, result: Any, parts: dict[int, list[Any]], plain: bool) -> None:
         """What the function returned, by item."""
         endpoint, positions = self.endpoint, invocation.positions
         if not endpoint.batched:
             self._done[positions[0]] = result
             return
-        outputs = split(result, len(positions), invocation.sizes, endpoint.options.dims[1])
+        outputs = split(result, len(positions), invocation.sizes, endpoint.options.dims[1], plain)
         if invocation.whole or isinstance(outputs[0], BaseException):
             self._done.update(zip(positions, outputs))
         else:

@@ -19,6 +19,8 @@ DIMS_MAX = 8
 ALLOWED = (
     "len, len(NAME), shape[N], NAME.shape[N] and whole numbers, joined by * and //, with a number above 0 behind //"
 )
+PLAIN = (list, str, bytes)
+"""Nearly all values; their length is their first dimension."""
 _FACTOR = re.compile(
     r"\s*(?:(?P<number>\d{1,18})|len(?:\(\s*(?P<of>[A-Za-z_]\w*)\s*\))?(?!\w)"
     r"|(?:(?P<whose>[A-Za-z_]\w*)\.)?shape\[\s*(?P<dim>-?\d{1,2})\s*\])\s*"
@@ -113,8 +115,10 @@ def _nested(value: Any) -> Iterable[int]:
 
 
 def _size(arguments: Mapping[str, Any], factor: Factor) -> int:
-    name = factor.name or next(iter(arguments), "")
-    sizes = extent(arguments.get(name))
+    value: Any = arguments.get(factor.name or next(iter(arguments), ""))
+    if factor.dim == 0 and type(value) in PLAIN:
+        return len(value)
+    sizes = extent(value)
     return sizes[factor.dim] if -len(sizes) <= factor.dim < len(sizes) else 1
 
 

@@ -78,12 +78,11 @@ class Plan:
 
 def plan(endpoint: Endpoint, items: Sequence[Item]) -> Plan:
     """Arranges a batch into calls."""
-    if endpoint.batched and endpoint.is_plain and len(items) <= endpoint.max_batch_size:
+    if endpoint.batched and endpoint.takes_lists and len(items) <= endpoint.max_batch_size:
         arguments = _columns(endpoint, items)
-        if arguments is not None:
+        if arguments is not None and (endpoint.is_plain or _fits(endpoint, items)):
             return Plan([Invocation(list(range(len(items))), arguments)])
     made = Plan()
-    most = endpoint.sizes[-1] if endpoint.sizes else None
     groups: dict[Hashable, list[list[_Measured]]] = {}
     loads: dict[Hashable, _Load] = {}
     for at, item in enumerate(items):
@@ -97,8 +96,7 @@ def plan(endpoint: Endpoint, items: Sequence[Item]) -> Plan:
             continue
         calls = groups.setdefault(one.key, [])
         load = loads.get(one.key, _Load()).plus(one)
-        too_many = most is not None and load.items > most
-        if not calls or too_many or load.weight(endpoint.options.padded) > endpoint.max_batch_size:
+        if not calls or _is_too_much(endpoint, load):
             calls.append([])
             load = _Load().plus(one)
         calls[-1].append(one)
@@ -123,6 +121,24 @@ def _columns(endpoint: Endpoint, items: Sequence[Item]) -> dict[str, list[Any]] 
             return None
         columns[name] = [item.arguments.get(name, default) for item in items]
     return columns
+
+
+def _fits(endpoint: Endpoint, items: Sequence[Item]) -> bool:
+    """Whether all items together cost no more than one call may; False if one of them must be looked at by itself."""
+    cost_of = endpoint.options.cost_of
+    if cost_of is None:
+        return False
+    try:
+        costs = [_cost(endpoint, cost_of(item.arguments)) for item in items]
+    except Exception:  # Its own item fails of it, which is found out one by one.
+        return False
+    return not _is_too_much(endpoint, _Load(len(costs), max(costs, default=0), sum(costs)))
+
+
+def _is_too_much(endpoint: Endpoint, load: _Load) -> bool:
+    """Whether a call may not be so large."""
+    sizes = endpoint.shapes.sizes
+    return (bool(sizes) and load.items > sizes[-1]) or load.weight(endpoint.options.padded) > endpoint.max_batch_size
 
 
 def _measure(endpoint: Endpoint, position: int, item: Item) -> _Measured:

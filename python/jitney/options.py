@@ -124,11 +124,15 @@ class Options:
     @cached_property
     def cost_of(self) -> Callable[[Mapping[str, Any]], float] | None:
         """The cost of one item, by its arguments."""
+        if isinstance(self.cost, Expression):
+            return self.cost.of
         return _of_arguments(self.cost) if callable(self.cost) else None
 
     @cached_property
     def bucket_of(self) -> Callable[[Mapping[str, Any]], Any] | None:
         """The group of one item, by its arguments."""
+        if isinstance(self.bucket, Expression):
+            return self.bucket.of
         return _of_arguments(self.bucket) if callable(self.bucket) else None
 
     def about(self, first: str) -> Options:

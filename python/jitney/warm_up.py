@@ -30,7 +30,7 @@ def warm_up(instance: Instance, progress: Progress) -> WarmUpReport:
     report = WarmUpReport(sizes=list(instance.definition.sizes))
     runs = [run for endpoint in instance.definition.endpoints for run in _runs(endpoint)]
     for graphed in graphed_models():
-        graphed.report_to(progress)
+        graphed.watch(progress)
     failed: set[str] = set()
     for done, run in enumerate(runs, 1):
         if run.endpoint.name in failed:
@@ -67,11 +67,9 @@ class _Run:
         return [MeasuredShape(self._size, prepare, model, self._length)]
 
     def _run(self, instance: Instance) -> tuple[int, int]:
+        bodies = [copy.deepcopy(dict(self._sample)) for _ in range(self._size)]
         started = time.perf_counter()
-        items = [
-            Item(arguments.read(self.endpoint, {arguments.BODY: copy.deepcopy(dict(self._sample))}))
-            for _ in range(self._size)
-        ]
+        items = [Item(arguments.read(self.endpoint, {arguments.BODY: body})) for body in bodies]
         execution = Execution(self.endpoint, items)
         prepared = time.perf_counter()
         instance.run(execution)
@@ -117,12 +115,13 @@ def stretch(endpoint: Endpoint, sample: Arguments, length: int) -> Arguments | N
 
 
 def _add_graphs(report: WarmUpReport) -> None:
+    """What became of the graphs of the models that were called."""
+    if not report.measured and any(one.sized is None for one in graphed_models()):
+        report.notes.append("CUDA graphs are captured at the first request: give warm_up=[...] to the decorator")
     for graphed in graphed_models():
-        report.notes += graphed.notes
-        if graphed.sized is None:
-            report.notes.append("graphs are captured at the first request: give warm_up=[...] to the decorator")
-        else:
-            report.graphs += len(graphed.sized)
-            report.bytes += graphed.sized.bytes
-            report.notes += graphed.sized.notes
-            report.sizes = report.sizes or graphed.sized.captured_sizes()
+        if graphed.sized is None or not graphed.was_called:
+            continue
+        report.notes += [*graphed.notes, *graphed.sized.notes]
+        report.graphs += len(graphed.sized)
+        report.bytes += graphed.sized.bytes
+        report.sizes = report.sizes or graphed.sized.captured_sizes()

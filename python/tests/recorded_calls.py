@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -20,7 +19,7 @@ class ReplayedCalls(Capture):
         self.replayed = 0
         self.lock = threading.Lock()
 
-    def warm(self, call: Callable[[], Any]) -> Any:
+    def warm(self, call: Callable[[], Any], runs: int = 1) -> Any:
         """Makes the call once."""
         return call()
 
@@ -49,7 +48,3 @@ class ReplayedCalls(Capture):
     def memory(self) -> int:
         """There is none to speak of."""
         return 0
-
-    def without_waiting(self) -> AbstractContextManager[Any]:
-        """Nothing waits here."""
-        return contextlib.nullcontext()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import jitney
+from jitney.errors import NotAnAnswer
+from jitney.http import answers
+from jitney.splitting import split
 from jitney.testing import load
 
 
@@ -289,3 +293,35 @@ def test_a_generator_of_one_item_streams_its_pieces():
 
     with load(words) as model:
         assert model.stream([{"text": "a b"}, {"text": "c"}]) == [["a", "b"], ["c"]]
+
+
+ROWS = np.array([[0.5, float("nan")], [1.5, 2.5], [3.0, 4.0]], dtype=np.float32)
+
+
+@pytest.mark.parametrize("result", [ROWS, ROWS[:, 0], ROWS > 1, {"a": ROWS, "b": [1, 2, 3]}, np.array(["x", "y", "z"])])
+@pytest.mark.parametrize("sizes", [None, [2, 1]])
+def test_rows_that_are_made_plain_together_are_answered_as_when_each_is_by_itself(result, sizes):
+    count = len(sizes or [1, 2, 3])
+    each, together = (split(result, count, sizes, 0, plain) for plain in (False, True))
+    assert [answers.encode(one) for one in each] == [answers.encode(one) for one in together]
+    assert not any(isinstance(one, np.ndarray) for one in together)
+
+
+def test_an_array_of_the_wrong_length_is_told_the_same_way():
+    for plain in (False, True):
+        with pytest.raises(jitney.WrongLength, match="the function returned 3 rows for 2 items"):
+            split(ROWS, 2, None, 0, plain)
+        with pytest.raises(NotAnAnswer, match="cannot be split"):
+            split(np.array(3.0), 2, None, 0, plain)
+
+
+def test_items_that_cost_too_much_together_are_called_apart_and_those_that_fit_at_once():
+    @jitney.batch(max_batch_size=12, cost="len", padded=True)
+    def longest(text: list[str]) -> list[int]:
+        return [max(map(len, text))] * len(text)
+
+    with load(longest) as model:
+        assert model.batch([{"text": "ab"}, {"text": "abcd"}, {"text": "abc"}]) == [4, 4, 4]
+        assert model.batch([{"text": "ab"}, {"text": "abcd"}, {"text": "abc"}, {"text": ""}]) == [4, 4, 4, 0]
+        assert model.batch([{"text": "ab"}, {"text": "x" * 13}, {}])[0] == 2
+        assert model.sizes == [3, 3, 1, 1]

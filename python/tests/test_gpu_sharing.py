@@ -10,11 +10,15 @@ import types
 from pathlib import Path
 
 import pytest
+import wire
 
 import jitney
 from jitney.gpu import device as devices
+from jitney.gpu.fetching import fetched, start_fetching
 from jitney.gpu.memory import limit_memory, memory_used
 from jitney.gpu.turns import GpuTurns, turns_at
+from jitney.worker.context import WorkerContext
+from jitney.worker.defined import DefinedModel
 
 
 @pytest.fixture
@@ -26,6 +30,7 @@ def torch(monkeypatch):
         said=said,
         is_available=lambda: True,
         is_initialized=lambda: True,
+        current_device=lambda: 0,
         set_device=lambda gpu: said.append(("device", gpu)),
         set_per_process_memory_fraction=lambda fraction, gpu: said.append((fraction, gpu)),
         memory_reserved=lambda gpu: 7 << 20,
@@ -39,6 +44,7 @@ def torch(monkeypatch):
 def worker(monkeypatch):
     monkeypatch.setattr(devices._Assigned, "by_server", False)
     monkeypatch.setattr(devices._Assigned, "gpu", None)
+    monkeypatch.setattr(devices._Assigned, "current", None)
     return devices.assign
 
 
@@ -63,10 +69,25 @@ def test_a_torch_without_gpus_runs_on_the_processor_whatever_the_server_gave(tor
     assert jitney.device() == "cpu"
 
 
-def test_a_thread_uses_the_gpu_of_its_worker(torch, worker):
-    devices.enter_device()
+def test_other_threads_use_the_gpu_that_was_current_where_the_model_was_loaded(torch, worker):
+    """A handler that never chose one stays on GPU 0, as it does on TorchServe."""
     worker(1)
+    torch.current_device = lambda: 0
+    devices.keep_device()
     devices.enter_device()
+    assert torch.said == []
+    torch.current_device = lambda: 1
+    devices.keep_device()
+    devices.enter_device()
+    assert torch.said == [("device", 1)]
+
+
+def test_a_definition_begins_on_its_own_gpu_unless_it_has_something_on_another(torch, worker):
+    worker(1)
+    devices.choose_device()
+    assert torch.said == []
+    torch.is_initialized = lambda: False
+    devices.choose_device()
     assert torch.said == [("device", 1)]
 
 
@@ -97,7 +118,7 @@ def test_memory_is_limited_on_the_gpu_of_the_worker_or_a_sentence_says_why_not(t
     assert memory_used(1) is None
 
 
-def test_a_turn_lasts_until_the_gpu_is_done_and_excludes_others(torch, tmp_path):
+def test_a_turn_lasts_until_the_gpu_is_done_and_excludes_others(torch, worker, tmp_path):
     mine, others = GpuTurns(str(tmp_path / "gpu-0")), GpuTurns(str(tmp_path / "gpu-0"))
     order: list[str] = []
 
@@ -167,3 +188,51 @@ os.kill(os.getpid(), 9)
 
 def test_without_a_lock_file_there_are_no_turns():
     assert turns_at(None) is None
+
+
+class GpuTensor:
+    """A tensor on a GPU, or its copy on the host."""
+
+    def __init__(self, said: list[object], is_cuda: bool = True) -> None:
+        self.said, self.is_cuda, self.device = said, is_cuda, "cuda:1"
+
+    def detach(self) -> GpuTensor:
+        return self
+
+    def to(self, device: str, non_blocking: bool) -> GpuTensor:
+        self.said.append((device, non_blocking))
+        return GpuTensor(self.said, is_cuda=False)
+
+
+@pytest.fixture
+def tensor(torch):
+    event = types.SimpleNamespace(
+        record=lambda stream: torch.said.append("record"), synchronize=lambda: torch.said.append("wait")
+    )
+    torch.Event = lambda blocking: event
+    sys.modules["torch"].Tensor = GpuTensor
+    return GpuTensor(torch.said)
+
+
+def test_a_result_on_a_gpu_is_copied_as_a_whole_and_waited_for_later(torch, tensor):
+    on_its_way = start_fetching({"a": tensor, "b": [tensor, 5]})
+    assert torch.said == [("cpu", True), ("cpu", True), "record"]
+    result = fetched(on_its_way)
+    assert torch.said[3:] == ["wait"]
+    assert (result["a"].is_cuda, result["b"][0].is_cuda, result["b"][1]) == (False, False, 5)
+    assert start_fetching([1, 2]) == [1, 2]
+
+
+def test_a_batch_is_done_when_its_results_have_come_from_the_gpu(torch, tensor):
+    @jitney.endpoint
+    def call(x: int) -> object:
+        return tensor if x else x
+
+    model = DefinedModel(jitney.define(call))
+    context = WorkerContext("m", "/", {}, 1, None, "")
+    context.bind_batch([wire.item([("x", "", b"1")])[0]] * 2)
+    batch = model.launch(model.begin([{"x": 1}, {"x": 0}], context), context)
+    assert batch.done and "wait" not in torch.said
+    batch.wait()
+    assert batch.done is None and torch.said[-1] == "wait"
+    assert model.launch(model.begin([{"x": 0}], context), context).done is None

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 import wire
+from wire import bodies
 
 from jitney.worker.gpu_use import GpuUse
 from jitney.worker.step_times import StepTimes
@@ -56,8 +57,9 @@ class Steps:
 
     def launch(self, text, context):
         self.seen("launch", text)
-        if text == "second":
+        if text == "first":
             self.begun.wait()
+        if text == "second":
             self.gone.set()
         return text if text == "no wait" else self.Launched(text, text != "late")
 
@@ -92,7 +94,7 @@ def read_answers(one, count: int) -> list[tuple[dict, dict]]:
 
 def test_three_batches_are_in_their_steps_at_the_same_time(worker):
     one = worker(STEPS)
-    # The first is finished only when the second is in the model, and that waits until the third is prepared.
+    # The first is in the model until the third is prepared, and is finished only when the second is in the model.
     one.send(numbered("first", "second", "third"))
     answers = [json.loads(reply["body"])["text"] for _, reply in read_answers(one, 3)]
     assert answers == ["first", "second", "third"]
@@ -101,12 +103,58 @@ def test_three_batches_are_in_their_steps_at_the_same_time(worker):
 def test_every_step_sees_its_own_batch_in_the_context_that_the_handler_keeps(worker):
     one = worker(STEPS)
     one.send(numbered("first", "second", "third"))
+    names = []
     for at, (_, reply) in enumerate(read_answers(one, 3)):
-        main = dict(reply["headers"])["launch"].removeprefix(f"n{at}-")
-        assert dict(reply["headers"]) == {
-            "begin": f"n{at}-begin", "launch": f"n{at}-{main}", "finish": f"n{at}-finish",
-        }  # fmt: skip
-        assert main not in ("begin", "finish", "read")
+        headers = dict(reply["headers"])
+        assert all(value.startswith(f"n{at}-") for value in headers.values())
+        names.append({step: value.removeprefix(f"n{at}-") for step, value in headers.items()})
+    main = names[0]["launch"]
+    assert names[0] == {"begin": main, "launch": main, "finish": "finish"}  # It was alone until the others came.
+    assert names[1] == names[2] == {"begin": "begin", "launch": main, "finish": "finish"}
+
+
+def test_a_batch_that_is_alone_needs_no_other_thread(worker):
+    one = worker(STEPS)
+    for number in range(20):
+        (reply,) = one.ask([wire.item([("body", "", b"plain")], request_id="n-")], number)
+        assert len(set(dict(reply["headers"]).values())) == 1
+        assert dict(reply["headers"])["begin"] not in ("n-begin", "n-finish")
+
+
+LOOKED_AT = (
+    STEPS
+    + """
+    class Mark:
+        looks = 0
+
+        def query(self):
+            self.looks += 1
+            if self.text == "fail in query":
+                raise ValueError
+            if self.text == "until the next":
+                return False
+            return self.looks > 3
+
+    def launch(self, text, context):
+        launched = self.Launched(text, True)
+        launched.done = self.Mark()
+        launched.done.text = text
+        return launched
+
+    def finish(self, launched, context):
+        return [{"looks": launched.done.looks}]
+"""
+)
+
+
+def test_outputs_of_a_batch_that_is_alone_are_looked_for(worker):
+    one = worker(LOOKED_AT)
+    one.send(numbered("plain", "plain"))
+    assert all(json.loads(reply["body"])["looks"] <= 4 for _, reply in read_answers(one, 2))
+    (reply,) = one.ask(bodies(b"plain"), 7)
+    assert json.loads(reply["body"])["looks"] == 4
+    assert one.ask(bodies(b"fail in query"), 8)["cause"] == "raised"
+    assert json.loads(one.ask(bodies(b"until the next"), 9)[0]["body"])["looks"] > 1
 
 
 def test_no_more_batches_are_held_than_there_are_slots(worker):

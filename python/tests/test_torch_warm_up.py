@@ -28,11 +28,11 @@ def recorder(monkeypatch):
 def load(tmp_path, monkeypatch):
     """A handler with a model, initialised."""
 
-    def loaded(handler, source, config=None, batch_size=4, files=None, **context):
+    def loaded(handler, source, config=None, batch_size=4, files=None, manifest=models.EAGER, **context):
         path = models.unpack(tmp_path, source, **(files or {}))
         monkeypatch.syspath_prepend(str(path))
         monkeypatch.delitem(__import__("sys").modules, "net", raising=False)
-        about = Context("m", str(path), models.EAGER, batch_size, None, "1", model_yaml_config=config or {})
+        about = Context("m", str(path), manifest, batch_size, None, "1", model_yaml_config=config or {})
         for name, value in context.items():
             setattr(about, name, value)
         one = handler()

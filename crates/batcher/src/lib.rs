@@ -106,8 +106,8 @@
 //!   it is overdue. One that prepares batches while it runs others gets it ahead by what preparing it
 //!   takes, and not where those who come too late for it lose more than that. An overdue worker is expected soon; one that is far overdue is not planned with.
 //!
-//! Deliberately absent: splitting a request over batches, and a model of how batches slow each
-//! other down on one device.
+//! Deliberately absent: splitting a request over batches, and a model of how the batches of several
+//! workers slow each other down on one device.
 #![forbid(unsafe_code)]
 
 mod action;

@@ -24,7 +24,7 @@ pub fn search(interpreter: &Path, env: &Env) -> LibrarySearch {
     }
 }
 
-/// The directory that `jitney onnx install` fills.
+/// The directory that `jitney onnx install` fills, and where servers keep what is to outlive them.
 pub fn cache(env: &Env) -> Option<PathBuf> {
     let cache = env.path("XDG_CACHE_HOME").filter(|cache| cache.is_absolute());
     let cache = cache.or_else(|| env.path("HOME").map(|home| home.join(".cache")));

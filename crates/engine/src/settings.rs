@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jitney_batcher::{Adaptive, Config as BatcherConfig, Policy};
 use jitney_settings::model::{
-    CLIENT_TIMEOUT, CONTINUOUS_BATCHING, COST, MAX_BATCH_DELAY, MAX_BATCH_SIZE,
+    CLIENT_TIMEOUT, CONTINUOUS_BATCHING, COST, LENGTHS, MAX_BATCH_DELAY, MAX_BATCH_SIZE,
     MAX_CONCURRENT_BATCHES, MAX_COST, MAX_LATENCY_MS, MAX_RETRY_TIMEOUT, MAX_SEQUENCE_QUEUE,
     MAX_SEQUENCES, MAX_WORKERS, MIX_ORIGINS, PARALLEL_LEVEL, PARALLEL_TYPE, POLICY, QUEUE,
     RESPONSE_TIMEOUT, SAMPLE_COST, SEQUENCE_BATCHING, SEQUENCE_MAX_IDLE, SEQUENCE_TIMEOUT, SIZES,
@@ -29,6 +29,8 @@ pub struct ModelSettings {
     pub batch_size: u32,
     /// Batch sizes that the model runs at; empty for any.
     pub sizes: Vec<u32>,
+    /// Item lengths that a model runs at that pads; empty for any.
+    pub lengths: Vec<u32>,
     /// TorchServe's window, which only the policy `window` acts on.
     pub batch_delay: Duration,
     /// How long the adaptive policy may let a request wait for others: a delay that a source set.
@@ -190,6 +192,7 @@ impl ModelSettings {
     fn take(&mut self, values: &Values) -> Result<(), String> {
         values.apply(&MAX_BATCH_SIZE, &mut self.batch_size);
         values.apply(&SIZES, &mut self.sizes);
+        values.apply(&LENGTHS, &mut self.lengths);
         values.apply(&MAX_BATCH_DELAY, &mut self.batch_delay);
         if values.source(&MAX_BATCH_DELAY) != SettingSource::Default {
             values.apply(&MAX_BATCH_DELAY, &mut self.wait_max);
@@ -245,6 +248,7 @@ impl ModelSettings {
             policy,
             max_items: self.items_max(),
             sizes: self.sizes.clone(),
+            lengths: self.lengths.clone(),
             max_queue: if self.job_ticket { 0 } else { queue_max },
             mix_origins: self.mix_origins,
             isolate: self.isolate,

@@ -27,6 +27,8 @@ pub enum SettingKind {
     Text,
     /// A path of the file system.
     Path,
+    /// A part of a whole, from 0.01 to 1.
+    Fraction,
     /// A list of whole numbers, each at least this.
     Numbers {
         /// The smallest number.
@@ -56,6 +58,8 @@ pub enum SettingValue {
     Number(u64),
     /// A time.
     Time(Duration),
+    /// A part of a whole.
+    Fraction(f64),
     /// A flag.
     Flag(bool),
     /// A word, a text or a path.
@@ -143,6 +147,7 @@ impl SettingKind {
                 }
             },
             Self::Size => size(text).map(SettingValue::Number),
+            Self::Fraction => fraction(text.parse().ok()?),
             Self::Flag => text.to_ascii_lowercase().parse().ok().map(SettingValue::Flag),
             Self::Choice(words) => {
                 let word = words.iter().find(|word| word.eq_ignore_ascii_case(text))?;
@@ -181,6 +186,7 @@ impl SettingKind {
                 Some(SettingValue::Number(number))
             }
             (Self::Size, Value::Number(number)) => number.as_u64().map(SettingValue::Number),
+            (Self::Fraction, Value::Number(number)) => fraction(number.as_f64()?),
             (Self::Time(unit), Value::Number(number)) => unit.of(number.as_f64()?),
             (Self::Flag, Value::Bool(flag)) => Some(SettingValue::Flag(*flag)),
             (Self::Numbers { min }, Value::Array(list)) => {
@@ -214,6 +220,7 @@ impl SettingKind {
                 format!("a time such as 10ms, 2s or 1m, or a number of {}", unit.word())
             }
             Self::Size => "a size such as 64MiB, or a number of bytes".to_owned(),
+            Self::Fraction => "a number from 0.01 to 1".to_owned(),
             Self::Flag => "true or false".to_owned(),
             Self::Choice(words) => format!("one of {}", words.join(", ")),
             Self::Text => "a text".to_owned(),
@@ -234,6 +241,7 @@ impl SettingKind {
             (Self::Time(unit), SettingValue::Time(time)) => unit.show(*time),
             (_, SettingValue::Time(time)) => TimeUnit::Seconds.show(*time),
             (_, SettingValue::Number(number)) => number.to_string(),
+            (_, SettingValue::Fraction(part)) => part.to_string(),
             (_, SettingValue::Flag(flag)) => flag.to_string(),
             (_, SettingValue::Text(text)) => text.clone(),
             (_, SettingValue::Numbers(numbers)) => {
@@ -255,6 +263,7 @@ impl SettingKind {
                 json!(if time.is_zero() { 0 } else { (number.round() as u64).max(1) })
             }
             (_, SettingValue::Number(number)) => json!(number),
+            (_, SettingValue::Fraction(part)) => json!(part),
             (_, SettingValue::Flag(flag)) => json!(flag),
             (_, SettingValue::Numbers(numbers)) => json!(numbers),
             (_, SettingValue::Weights(weights)) => {
@@ -274,10 +283,16 @@ impl SettingKind {
             Self::Choice(_) => "WORD",
             Self::Text => "TEXT",
             Self::Path => "PATH",
+            Self::Fraction => "SHARE",
             Self::Numbers { .. } => "N,N,...",
             Self::Weights => "NAME:N,...",
         }
     }
+}
+
+/// The part, if it is one.
+fn fraction(part: f64) -> Option<SettingValue> {
+    (0.01..=1.0).contains(&part).then_some(SettingValue::Fraction(part))
 }
 
 /// The list, if each number is large enough.
@@ -359,6 +374,8 @@ mod tests {
             (port, json!("80"), "a whole number from 0 to 65535"),
             (SettingKind::from(0), json!("ten"), "a whole number"),
             (SettingKind::Flag, json!(1), "true or false"),
+            (SettingKind::Fraction, json!(1.5), "a number from 0.01 to 1"),
+            (SettingKind::Fraction, json!(0), "a number from 0.01 to 1"),
             (SettingKind::Choice(&["a", "b"]), json!("c"), "one of a, b"),
             (
                 SettingKind::Numbers { min: 1 },
@@ -381,6 +398,7 @@ mod tests {
             (SettingKind::Flag, "true"),
             (SettingKind::Choice(&["adaptive"]), "adaptive"),
             (SettingKind::Size, "64"),
+            (SettingKind::Fraction, "0.25"),
         ] {
             assert_eq!(kind.parse(text).map(|value| kind.show(&value)), Ok(text.to_owned()));
         }

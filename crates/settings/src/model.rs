@@ -105,6 +105,9 @@ settings! {
     SIZES = Setting::new("sizes", SettingKind::Numbers { min: 1 }, "Batch sizes that the model runs at; the adaptive policy chooses among them")
         .or_else("any size")
         .batching().live(&["sizes"], 0).record_if_changed("sizes");
+    LENGTHS = Setting::new("lengths", SettingKind::Numbers { min: 1 }, "Lengths that a model runs at whose items are padded (cost: length), such as [32, 64, 128]; an item runs at the next larger one")
+        .or_else("the length of the longest item in the batch")
+        .batching();
     MAX_LATENCY_MS = Setting::new("max_latency_ms", MILLIS, "Latency target, such as 50 or 50ms; batches grow only as far as it allows, 0 means none")
         .or_else("none")
         .batching().flag("max-latency-ms", "TIME").archive(&[], 1).live(&["max_latency_ms"], 0).record("maxLatencyMs");
@@ -176,9 +179,14 @@ settings! {
     USE_VENV = Setting::new("use_venv", FLAG, "Workers run in a virtual environment of the model's own").or("false")
         .archive(&["useVenv"], 0);
     DEVICE_TYPE = Setting::new("device_type", SettingKind::Choice(&["cpu", "gpu"]), "Where workers run")
-        .or_else("gpu where there is one").archive(&["deviceType"], 0);
+        .or_else("gpu where there is one").flag("device-type", "WHERE").archive(&["deviceType"], 0);
     DEVICE_IDS = Setting::new("device_ids", SettingKind::Numbers { min: 0 }, "GPUs that workers are given, in turn")
-        .or_else("all").archive(&["deviceIds"], 0);
+        .or_else("all").flag("device-ids", "IDS").archive(&["deviceIds"], 0);
+    GPU_MEMORY_FRACTION = Setting::new("gpu_memory_fraction", SettingKind::Fraction, "Share of its GPU's memory that one worker may use, such as 0.4; a batch that needs more fails")
+        .or_else("no limit").flag("gpu-memory-fraction", "SHARE")
+        .archive(&["gpu_memory_fraction", "jitney.gpu_memory_fraction"], 0).parameter(&["gpu_memory_fraction"], 0);
+    GPU_TURNS = Setting::new("gpu_turns", FLAG, "Whether the model takes turns on its GPU: models that have this set and share a GPU do not run at the same moment").or("false")
+        .flag("gpu-turns", "BOOL").archive(&["gpu_turns", "jitney.gpu_turns"], 0).parameter(&["gpu_turns"], 0);
     PARALLEL_TYPE = Setting::new("parallel_type", SettingKind::Choice(&["pp", "tp", "pptp", "custom"]), "How the model is spread over several GPUs")
         .or_else("not at all").archive(&["parallelType"], 0);
     PARALLEL_LEVEL = Setting::new("parallel_level", SettingKind::from(0), "Processes and GPUs of one worker").or("0")

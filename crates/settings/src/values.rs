@@ -206,6 +206,7 @@ from_value! {
     u32: SettingValue::Number(number) => u32::try_from(*number).ok(),
     u64: SettingValue::Number(number) => Some(*number),
     usize: SettingValue::Number(number) => usize::try_from(*number).ok(),
+    f64: SettingValue::Fraction(part) => Some(*part),
     bool: SettingValue::Flag(flag) => Some(*flag),
     Duration: SettingValue::Time(time) => Some(*time),
     String: SettingValue::Text(text) => Some(text.clone()),

@@ -14,6 +14,8 @@ pub struct StoreConfig {
     pub model_store: Option<PathBuf>,
     /// Unpacked models go to `models` below this directory.
     pub scratch: PathBuf,
+    /// What is to outlive the server is kept below this directory where the model store is read-only.
+    pub cache: Option<PathBuf>,
     /// How much one archive may unpack to.
     pub limits: Limits,
     /// The allow-list.

@@ -12,6 +12,7 @@
 
 mod allowance;
 mod checksum;
+mod compiled;
 mod config;
 mod dir;
 mod download;

@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     fs::File,
     io::{self, Read},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use jitney_settings::{SettingSource, Values, from_archive};
@@ -45,6 +45,8 @@ pub struct Package {
     pub api: Option<Api>,
     /// What an archive declares of its tensors.
     pub tensors: Option<PackedTensors>,
+    /// The archive that it was unpacked from; none for a directory.
+    pub archive: Option<PathBuf>,
     /// The archive that was fetched into the store for this model and leaves with it.
     pub downloaded: Option<FetchedFile>,
 }
@@ -71,10 +73,16 @@ impl Package {
             manifest_json,
             settings,
             yaml_json: Value::Object(yaml_map),
+            archive: None,
             downloaded: None,
             api,
             tensors,
         })
+    }
+
+    /// Whether it may be compiled before it is run: its YAML has TorchServe's section about that.
+    pub fn may_compile(&self) -> bool {
+        self.yaml_json.get("pt2").is_some_and(|section| !section.is_null())
     }
 
     /// Whether the model brings settings of its own.

@@ -11,6 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::{
     allowance::{bytes_max, free_bytes},
     checksum::Sha256,
+    compiled,
     config::StoreConfig,
     dir::{self, ModelDir},
     download::DownloadRequest,
@@ -100,13 +101,23 @@ impl Store {
 
     /// Unpacks and reads a model.
     pub fn open(&self, url: &str, found: ModelSource) -> Result<Package, StoreError> {
-        let (dir, fetched) = match found {
-            ModelSource::Archive(path) => (self.unpack(url, &path)?, None),
-            ModelSource::Directory(path) => (served_from(url, path)?, None),
-            ModelSource::Fetched(fetched) => (self.unpack(url, fetched.path())?, Some(fetched)),
+        let (dir, archive, downloaded) = match found {
+            ModelSource::Archive(path) => (self.unpack(url, &path)?, Some(path), None),
+            ModelSource::Directory(path) => (served_from(url, path)?, None, None),
+            ModelSource::Fetched(fetched) => {
+                let path = fetched.path().to_owned();
+                (self.unpack(url, &path)?, Some(path), Some(fetched))
+            }
             ModelSource::Remote(_) | ModelSource::Outside { .. } => return Err(not_fetched(url)),
         };
-        Ok(Package { downloaded: fetched, ..Package::read(url, dir)? })
+        Ok(Package { archive, downloaded, ..Package::read(url, dir)? })
+    }
+
+    /// Where what compiling this model makes is kept from one start to the next, if there is a place for it.
+    /// Reads the whole archive.
+    pub fn compile_cache(&self, package: &Package) -> Option<PathBuf> {
+        let homes = [&self.config.model_store, &self.config.cache];
+        compiled::directory(package, homes.into_iter().flatten().map(PathBuf::as_path))
     }
 
     /// Where unpacked models are, and what is made for them.

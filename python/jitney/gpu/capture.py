@@ -9,7 +9,6 @@ import abc
 import contextlib
 import inspect
 import statistics
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
@@ -33,7 +32,7 @@ class Capture(abc.ABC):
     """Records calls and replays them, one at a time."""
 
     @abc.abstractmethod
-    def warm(self, call: Callable[[], Any]) -> Any:
+    def warm(self, call: Callable[[], Any], runs: int = WARM_RUNS) -> Any:
         """Makes a call a few times before it is recorded; returns its last result, which is there."""
 
     @abc.abstractmethod
@@ -52,10 +51,6 @@ class Capture(abc.ABC):
     def memory(self) -> int:
         """Bytes of the device that are in use or held for use."""
 
-    @abc.abstractmethod
-    def without_waiting(self) -> AbstractContextManager[Any]:
-        """Inside, a call that waits for the device raises: such a call cannot be recorded."""
-
     def aside(self) -> Capture:
         """Another one that records beside running replays; what it recorded is replayed by this one."""
         return self
@@ -71,12 +66,12 @@ class CudaCapture(Capture):
             self.side = torch.cuda.Stream(device, priority=MODEL_PRIORITY)
         self._failed: list[Any] = []
 
-    def warm(self, call: Callable[[], Any]) -> Any:
+    def warm(self, call: Callable[[], Any], runs: int = WARM_RUNS) -> Any:
         """Runs the call on the stream that it will be recorded on."""
         result = None
         self.side.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(self.side):
-            for _ in range(WARM_RUNS):
+            for _ in range(runs):
                 result = call()
         self.side.synchronize()
         return result
@@ -135,18 +130,6 @@ class CudaCapture(Capture):
     def memory(self) -> int:
         """What torch holds of the device."""
         return int(torch.cuda.memory_reserved(self.device))
-
-    @contextlib.contextmanager
-    def without_waiting(self) -> Iterator[None]:
-        """Torch raises at calls that wait for the device, of any thread."""
-        before = torch.cuda.get_sync_debug_mode()
-        with warnings.catch_warnings():  # It says that it does not find every such call.
-            warnings.simplefilter("ignore")
-            torch.cuda.set_sync_debug_mode("error")
-        try:
-            yield
-        finally:
-            torch.cuda.set_sync_debug_mode(before)
 
     def aside(self) -> Capture:
         """With a stream of its own, and the same pool."""

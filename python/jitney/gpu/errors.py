@@ -1,5 +1,9 @@
-"""Why a model runs without graphs."""
+"""Why a model runs without graphs, or is not compiled. The texts are the ends of sentences."""
 
 
 class CannotCapture(Exception):
-    """The model cannot be captured; the text says why, as the end of a sentence."""
+    """The model cannot be captured."""
+
+
+class CannotCompile(Exception):
+    """The model cannot be compiled."""

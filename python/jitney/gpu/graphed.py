@@ -48,6 +48,7 @@ class GraphedModel:
         self._sizes, self._lengths = sizes, lengths
         self.notes: list[str] = []
         self.sized: SizedModel | None = None
+        self.was_called = False
         self._place = place
         self._progress: Progress = _no_progress
         self._lock = threading.Lock()
@@ -57,6 +58,7 @@ class GraphedModel:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the model answers."""
+        self.was_called = True
         sized = self.sized or self._make()
         replay = sized.find(args, kwargs)
         if replay is None and not self.notes and not sized.knows(args, kwargs):
@@ -67,9 +69,9 @@ class GraphedModel:
         with find_torch().inference_mode():
             return self.model(*args, **kwargs)
 
-    def report_to(self, progress: Progress) -> None:
-        """Tells `progress` of every capture."""
-        self._progress = progress
+    def watch(self, progress: Progress) -> None:
+        """Tells `progress` of every capture from here on, and notes whether it is called."""
+        self._progress, self.was_called = progress, False
 
     def _make(self) -> SizedModel:
         from jitney.gpu.sized_shapes import make_sized_model

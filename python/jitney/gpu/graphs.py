@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -85,6 +84,8 @@ class SizedModel:
         self.variants = list(variants) if variants is not None else [Variant("as it is", model)]
         self.graphs: dict[Any, dict[Shape, SizedGraph]] = {}
         self.rooms: dict[Any, dict[int | None, list[Any]]] = {}
+        self.preferred: dict[str, str] = {}
+        """The variant that was the fastest before, by shape: the others are tried only where it fails now."""
         self.bytes = 0
         self.notes: list[str] = []
         self.lock = threading.Lock()
@@ -126,10 +127,8 @@ class SizedModel:
         signature = ModelInput(args, kwargs, bool(self.lengths)).signature()
         return signature in self.graphs or len(self.graphs) >= SIGNATURES_MAX
 
-    def capture(self, args: tuple[Any, ...], kwargs: dict[str, Any], progress: Progress, alone: bool = True) -> None:
+    def capture(self, args: tuple[Any, ...], kwargs: dict[str, Any], progress: Progress) -> None:
         """Captures every shape for inputs like these, the largest first, since all share its memory.
-
-        `alone`: no other thread uses the device meanwhile, so it can be found out early whether the model waits for it.
 
         Raises CannotCapture, and drops what was captured for such inputs, if the model cannot be. A size that there
         is no memory for is left out.
@@ -138,7 +137,6 @@ class SizedModel:
         example.check()
         signature = example.signature()
         with torch.inference_mode():
-            self._probe(example, alone)
             before = self.recorder.memory()
             try:
                 self._capture_all(example, signature, progress)
@@ -170,17 +168,6 @@ class SizedModel:
         if not found:
             raise CannotCapture("the GPU has too little memory left")
 
-    def _probe(self, example: ModelInput, alone: bool) -> None:
-        """Runs the model as it is, and where waiting for the device is an error: so most that cannot be captured is
-        found out before anything is."""
-        args, kwargs = example.with_tensors([tensor[:1] for tensor in example.tensors])
-        try:
-            self.recorder.warm(lambda: self.model(*args, **kwargs))
-            with self.recorder.without_waiting() if alone else nullcontext():
-                self.model(*args, **kwargs)
-        except Exception as error:
-            raise CannotCapture(one_line(error)) from error
-
     def room(self, example: ModelInput, shape: Shape) -> list[Any]:
         """The inputs of a graph: the first rows of those of the largest one."""
         rooms = self.rooms.setdefault(example.signature(), {})
@@ -193,9 +180,21 @@ class SizedModel:
         room = self.room(example, shape)
         args, kwargs = example.with_tensors(room)
         example.sample_into(room)
-        answer = self.recorder.warm(lambda: self.model(*args, **kwargs))
+        answer = self.recorder.warm(lambda: self.model(*args, **kwargs), runs=1)
         wanted = rebuilt(first_rows(answer, shape), lambda tensor: tensor.clone())
         del answer
+        known = [variant for variant in variants if variant.name == self.preferred.get(str(shape))]
+        best = self._best(known, shape, room, example, wanted) if known else None
+        if not isinstance(best, SizedGraph):
+            best = self._best([each for each in variants if each not in known], shape, room, example, wanted)
+        if not isinstance(best, SizedGraph):
+            raise best
+        return best
+
+    def _best(
+        self, variants: Sequence[Variant], shape: Shape, room: list[Any], example: ModelInput, wanted: Any
+    ) -> SizedGraph | Exception:
+        """The fastest of the variants, or why the model itself is none of them."""
         best: SizedGraph | None = None
         cause: Exception = CannotCapture("there is no way to compute it")
         for variant in variants:
@@ -209,9 +208,7 @@ class SizedModel:
                 continue
             if best is None or graph.model_us < best.model_us:
                 best = graph
-        if best is None:
-            raise cause
-        return best
+        return best or cause
 
     def _capture_variant(
         self, variant: Variant, shape: Shape, room: list[Any], example: ModelInput, wanted: Any
@@ -221,8 +218,7 @@ class SizedModel:
         def call() -> Any:
             return variant.call(*args, **kwargs)
 
-        if variant.call is not self.model:
-            self.recorder.warm(call)
+        self.recorder.warm(call)
         captured = self.recorder.record(call)
         self._check_rows(captured, shape, room, example, wanted, variant.call is self.model)
         with self.lock:
@@ -267,6 +263,33 @@ class SizedModel:
         told = difference(found, wanted, other_way=True)
         if told is not None:
             raise CannotCapture(f"its answers change when inputs are padded to {shape}: {told}")
+
+    # -- replacing graphs while they are in use -----------------------------------------------------
+
+    def twin(self, variants: Sequence[Variant]) -> SizedModel:
+        """Another one for the same model and sizes, to be captured while this one answers, with inputs of its own."""
+        other = SizedModel(self.model, self.recorder.aside(), self.sizes, self.lengths, self.to_single, variants)
+        other.lock = self.lock
+        return other
+
+    def take(self, other: SizedModel) -> int:
+        """Takes over the graphs of a twin that are faster; returns how many. A batch has the one or the other."""
+        taken = 0
+        for signature, graphs in other.graphs.items():
+            ours = dict(self.graphs.get(signature, {}))
+            faster = {
+                shape: one
+                for shape, one in graphs.items()
+                if one.model_us < getattr(ours.get(shape), "model_us", one.model_us + 1)
+            }
+            self.graphs[signature] = {**ours, **faster}
+            taken += len(faster)
+        self.bytes += other.bytes
+        return taken
+
+    def choices(self) -> dict[str, str]:
+        """The variant in use, by shape."""
+        return {str(shape): one.variant for graphs in self.graphs.values() for shape, one in graphs.items()}
 
     # -- what there is ----------------------------------------------------------------------------
 

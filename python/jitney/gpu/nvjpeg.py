@@ -1,26 +1,50 @@
 """Decodes lists of JPEGs with nvJPEG, the decoder of CUDA, on the hardware engines of the GPU where it has some.
 
-torchvision has a way to it, but without the interpolation of colours that Pillow's decoder does: with it the pixels are
-Pillow's but for single levels, without it they are far away at coloured edges. It also waits with a busy processor.
+torchvision has a way to it, but repeats colours where Pillow's decoder interpolates, waits with a busy processor, and
+works on a stream of low priority. Here nvJPEG gives the planes as the file holds them, and `Colours` makes Pillow's
+pixels of them. All is asked for on the current stream, and nobody waits for it.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib
 import threading
 from array import array
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from jitney.gpu.nvrtc import library
+from jitney.gpu.colours import Colours, Planes, table_of
+from jitney.gpu.nvrtc import KernelError, library
 
 ANY_BACKEND, HARDWARE = 0, 3
-RGB_PLANES = 3
-INTERPOLATE_COLOURS = 1 << 5
+AS_PLANES = 1
+"""The output as planes of brightness and colours, as small as they are in the file."""
+WITHOUT_PIPELINE = 1
+"""One stream for each of the engines, where nvJPEG would take two: with so many, some share a queue of the hardware
+with the model's stream and wait for all that was asked for there."""
 COMPONENTS_MAX = 4
+SAMPLINGS = {0: (1, 1), 1: (2, 1), 2: (2, 2), 3: (1, 2), 6: (0, 0)}
+"""How many columns and rows share a colour, by nvJPEG's number of it: 4:4:4, 4:2:2, 4:2:0, 4:4:0 and grey."""
 ALIGNED = 256
+PITCH_ALIGNED = 64
+ROWS_ALIGNED = 16
+"""Planes have room for whole blocks of the file, whatever of them is asked for."""
+LISTS_AT_ONCE = 2
+"""So many lists may be on their way; the next waits for the first of them."""
+
+VOID, INT, SIZE = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t
+SIGNATURES: dict[str, list[Any]] = {
+    "nvjpegCreateEx": [INT, VOID, VOID, ctypes.c_uint, VOID],
+    "nvjpegJpegStateCreate": [VOID, VOID],
+    "nvjpegDecodeBatchedInitialize": [VOID, VOID, INT, INT, INT],
+    "nvjpegDecodeBatched": [VOID, VOID, VOID, VOID, VOID, VOID],
+    "nvjpegGetImageInfo": [VOID, VOID, SIZE, VOID, VOID, VOID, VOID],
+}
 
 
 class NvjpegError(RuntimeError):
@@ -36,90 +60,205 @@ class JpegFile(NamedTuple):
     width: int
 
 
+class Layout(NamedTuple):
+    """Where the planes of a picture lie in its memory."""
+
+    pitch: int
+    colour_pitch: int
+    blue: int
+    red: int
+    size: int
+    across: int
+    """So many columns share a colour, and so many rows; 0 if the picture is grey."""
+    down: int
+    answer: int
+    """The bytes of its pixels."""
+
+
+class NvjpegImage(ctypes.Structure):
+    """nvjpegImage_t."""
+
+    _fields_ = (("channel", VOID * COMPONENTS_MAX), ("pitch", SIZE * COMPONENTS_MAX))
+
+
+class ImageInfo(ctypes.Structure):
+    """What nvJPEG tells of a file."""
+
+    _fields_ = (
+        ("components", INT),
+        ("sampling", INT),
+        ("widths", INT * COMPONENTS_MAX),
+        ("heights", INT * COMPONENTS_MAX),
+    )
+
+
+class DecoderState:
+    """A state of nvJPEG, and what must stay until the list that it decodes is done."""
+
+    def __init__(self) -> None:
+        self.pointer = VOID()
+        self.size = 0
+        self.held: Any = None
+        self._done: Any = None
+
+    def occupy(self, done: Any, held: Any) -> None:
+        """Something is on its way, until `done`."""
+        self._done, self.held = done, held
+
+    def wait(self) -> None:
+        """Waits until nothing is."""
+        if self._done is not None:
+            self._done.synchronize()
+        self._done = self.held = None
+
+
 class Nvjpeg:
     """A decoder for one device; any thread may use it, one at a time does."""
 
-    def __init__(self, device: Any, flags: int = INTERPOLATE_COLOURS) -> None:
+    def __init__(self, device: Any, flags: int = WITHOUT_PIPELINE, nvjpeg: Any = None, colours: Colours | None = None) -> None:
         self._torch: Any = importlib.import_module("torch")
         self._device = device
-        self._library = library(nvjpeg_names())
-        self._handle, self._state = ctypes.c_void_p(), ctypes.c_void_p()
+        self._library = nvjpeg or nvjpeg_calls()
+        self._handle = VOID()
         self._lock = threading.Lock()
-        self._sizes = (ctypes.c_int * (2 + 2 * COMPONENTS_MAX))()
-        with self._torch.cuda.device(device):
-            self._torch.cuda.current_stream(device).synchronize()
+        self._states: list[DecoderState] = []
+        self._info = ImageInfo()
+        first = ctypes.addressof(self._info)
+        self._info_places = tuple(first + getattr(ImageInfo, name).offset for name, _ in ImageInfo._fields_)
+        with self._on_device():
+            self._colours = colours or Colours(device)
             if self._create(HARDWARE, flags):
                 self._check(self._create(ANY_BACKEND, flags), "cannot be started")
-            made = self._library.nvjpegJpegStateCreate(self._handle, ctypes.byref(self._state))
-            self._check(made, "cannot be started")
+            for _ in range(LISTS_AT_ONCE):
+                state = DecoderState()
+                made = self._library.nvjpegJpegStateCreate(self._handle, ctypes.byref(state.pointer))
+                self._check(made, "cannot be started")
+                self._states.append(state)
 
     def _create(self, backend: int, flags: int) -> int:
-        create = self._library.nvjpegCreateEx
-        return int(create(backend, None, None, ctypes.c_uint(flags), ctypes.byref(self._handle)))
+        return int(self._library.nvjpegCreateEx(backend, None, None, flags, ctypes.byref(self._handle)))
+
+    def _on_device(self) -> AbstractContextManager[Any]:
+        return self._torch.cuda.device(self._device) if self._device.type == "cuda" else nullcontext()
 
     def decode(self, files: Sequence[JpegFile]) -> list[Any]:
-        """Pictures of 3 x height x width bytes in memory of the current stream, which are there; raises if one file
-        cannot be read."""
-        torch, count = self._torch, len(files)
-        with self._lock, torch.cuda.device(self._device):
-            addresses, lengths, offsets, total = [], [], [], 0
-            for content, height, width in files:
-                addresses.append(content.data_ptr())
-                lengths.append(len(content))
-                offsets.append(total)
-                self._check_size(addresses[-1], lengths[-1], height, width)
-                total += -(-3 * height * width // ALIGNED) * ALIGNED
-            memory = torch.empty(total, dtype=torch.uint8, device=self._device)
-            planes = array("Q")
-            for offset, (_, height, width) in zip(offsets, files):
-                first, plane = memory.data_ptr() + offset, height * width
-                planes.extend((first, first + plane, first + 2 * plane, 0, width, width, width, 0))
-            self._run(count, addresses, lengths, planes)
-            return [
-                memory[offset : offset + 3 * height * width].view(3, height, width)
-                for offset, (_, height, width) in zip(offsets, files)
-            ]
+        """Pictures of 3 x height x width bytes in memory of the current stream, which are there when it is so far;
+        raises if one file cannot be read."""
+        with self._lock, self._on_device():
+            state = self._states.pop(0)
+            self._states.append(state)
+            state.wait()
+            return self._decode(state, files)
 
-    def _run(self, count: int, addresses: list[int], lengths: list[int], planes: array[int]) -> None:
-        nvjpeg, handle, state = self._library, self._handle, self._state
-        stream = self._torch.cuda.current_stream(self._device)
-        self._check(nvjpeg.nvjpegDecodeBatchedInitialize(handle, state, count, 1, RGB_PLANES), "takes no such list")
+    def _decode(self, state: DecoderState, files: Sequence[JpegFile]) -> list[Any]:
+        torch, device = self._torch, self._device
+        addresses, lengths = array("Q"), array("Q")
+        places, room, size, highest, widest = [], 0, 0, 1, 1
+        for content, height, width in files:
+            address, length = content.data_ptr(), content.numel()
+            addresses.append(address)
+            lengths.append(length)
+            layout = self._layout(address, length, height, width)
+            places.append((room, size, height, width, layout))
+            room += layout.size
+            size += layout.answer
+            if height > highest:
+                highest = height
+            if width > widest:
+                widest = width
+        memory = torch.empty(room, dtype=torch.uint8, device=device)
+        answer = torch.empty(size, dtype=torch.uint8, device=device)
+        first, target = memory.data_ptr(), answer.data_ptr()
+        images, pictures = array("Q"), []
+        for room, size, height, width, (pitch, colour_pitch, blue, red, _, across, down, _) in places:
+            bright = first + room
+            blue, red = bright + blue, bright + red
+            images.extend((bright, blue, red, 0, pitch, colour_pitch, colour_pitch, 0))
+            pictures.append(Planes(bright, blue, red, pitch, colour_pitch, height, width, across, down, target + size))
+        stream = torch.cuda.current_stream(device) if device.type == "cuda" else None
+        table = torch.frombuffer(table_of(pictures), dtype=torch.int64)
+        try:
+            if stream is not None:
+                table = table.pin_memory().to(device, non_blocking=True)
+            self._run(state, addresses, lengths, images, stream)
+            self._colours.convert(table, len(files), highest, widest, stream)
+        finally:  # nvJPEG may have begun to read the files and to write into the planes.
+            done = None
+            if stream is not None:
+                done = torch.cuda.Event(blocking=True)  # Who waits for it sleeps.
+                done.record(stream)
+            state.occupy(done, (list(files), memory, table))
+        return [
+            answer.as_strided((3, height, width), (height * width, width, 1), size)
+            for _, size, height, width, _ in places
+        ]
+
+    def _run(
+        self, state: DecoderState, addresses: array[int], lengths: array[int], images: array[int], stream: Any
+    ) -> None:
+        nvjpeg, count = self._library, len(addresses)
+        if state.size != count:
+            state.size = 0
+            status = nvjpeg.nvjpegDecodeBatchedInitialize(self._handle, state.pointer, count, 1, AS_PLANES)
+            self._check(status, "takes no such list")
         status = nvjpeg.nvjpegDecodeBatched(
-            handle,
-            state,
-            (ctypes.c_void_p * count)(*addresses),
-            (ctypes.c_size_t * count)(*lengths),
-            (ctypes.c_uint64 * len(planes)).from_buffer(planes),
-            ctypes.c_void_p(stream.cuda_stream),
+            self._handle,
+            state.pointer,
+            *(numbers.buffer_info()[0] for numbers in (addresses, lengths, images)),
+            None if stream is None else stream.cuda_stream,
         )
-        done = self._torch.cuda.Event(blocking=True)  # Who waits for it sleeps.
-        done.record(stream)
-        done.synchronize()
+        state.size = 0 if status else count
         self._check(status, "does not read one of the files")
 
-    def _check_size(self, address: int, length: int, height: int, width: int) -> None:
-        """Raises unless nvJPEG finds the size that memory is taken for: it writes as much as the file asks for."""
-        found = self._sizes
-        first = ctypes.addressof(found)
-        size = ctypes.sizeof(ctypes.c_int)
-        widths, heights = first + 2 * size, first + (2 + COMPONENTS_MAX) * size
-        status = self._library.nvjpegGetImageInfo(
-            self._handle,
-            ctypes.c_void_p(address),
-            ctypes.c_size_t(length),
-            ctypes.c_void_p(first),
-            ctypes.c_void_p(first + size),
-            ctypes.c_void_p(widths),
-            ctypes.c_void_p(heights),
-        )
+    def _layout(self, address: int, length: int, height: int, width: int) -> Layout:
+        """What nvJPEG will write for a file. Raises unless it finds the size that memory is taken for: it writes as
+        much as the file asks for."""
+        status = self._library.nvjpegGetImageInfo(self._handle, address, length, *self._info_places)
         self._check(status, "does not read the head of a file")
-        if (found[2], found[2 + COMPONENTS_MAX]) != (width, height):
-            raise NvjpegError("nvJPEG finds another size in the head of a file")
+        return layout_of(height, width, bytes(self._info))
 
     @staticmethod
     def _check(status: int, what: str) -> None:
         if status:
             raise NvjpegError(f"nvJPEG {what} (status {status})")
+
+
+def nvjpeg_calls() -> Any:
+    """The calls of the library that are used, with what they take."""
+    nvjpeg = library(nvjpeg_names())
+    quick = ctypes.PyDLL(nvjpeg._name)
+    calls = SimpleNamespace()
+    for name, kinds in SIGNATURES.items():
+        # The head of a file is read faster than the interpreter changes threads, so there it does not.
+        call = getattr(quick if name == "nvjpegGetImageInfo" else nvjpeg, name, None)
+        if call is None:
+            raise KernelError(f"{nvjpeg._name} has no {name}")
+        call.argtypes, call.restype = kinds, INT
+        setattr(calls, name, call)
+    return calls
+
+
+@functools.lru_cache(maxsize=4096)
+def layout_of(height: int, width: int, told: bytes) -> Layout:
+    """The planes of a picture, if what nvJPEG told of it (`ImageInfo`) is about this size. A grey one has room for
+    colours too: nvJPEG may write grey ones."""
+    info = ImageInfo.from_buffer_copy(told)
+    sampling = SAMPLINGS.get(info.sampling)
+    if sampling is None or info.components != (3 if sampling[0] else 1):
+        raise NvjpegError("nvJPEG finds colours in a file that it is not asked for")
+    colour_height, colour_width = -(-height // (sampling[1] or 1)), -(-width // (sampling[0] or 1))
+    sizes = [(height, width), (colour_height, colour_width), (colour_height, colour_width)][: info.components]
+    if list(zip(info.heights, info.widths))[: info.components] != sizes:
+        raise NvjpegError("nvJPEG finds another size in the head of a file")
+    pitch, colour_pitch = aligned(width, PITCH_ALIGNED), aligned(colour_width, PITCH_ALIGNED)
+    blue = aligned(pitch * aligned(height, ROWS_ALIGNED), ALIGNED)
+    red = blue + aligned(colour_pitch * aligned(colour_height, ROWS_ALIGNED), ALIGNED)
+    return Layout(pitch, colour_pitch, blue, red, 2 * red - blue, *sampling, aligned(3 * height * width, ALIGNED))
+
+
+def aligned(size: int, unit: int) -> int:
+    """The next multiple."""
+    return -(-size // unit) * unit
 
 
 def nvjpeg_names() -> list[str]:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import sys
+from array import array
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 DRIVER = "libcuda.so.1"
 THREADS = tuple[int, int, int]
+VOID = ctypes.c_void_p
 
 
 class KernelError(RuntimeError):
@@ -24,12 +27,15 @@ class Kernels:
     """Kernels of one source text, for one device."""
 
     def __init__(self, source: str, names: Iterable[str], device: Any) -> None:
+        if sys.byteorder != "little":
+            raise KernelError("kernels are started on little-endian machines only")
         torch: Any = importlib.import_module("torch")
         with torch.cuda.device(device):
             torch.cuda.current_stream(device).synchronize()  # So that there is a context to load them into.
             major, minor = torch.cuda.get_device_capability(device)
             binary = compiled(source, f"sm_{major}{minor}")
             self._driver = library([DRIVER])
+            self._driver.cuLaunchKernel.argtypes = [VOID, *[ctypes.c_uint] * 7, VOID, VOID, VOID]
             self._module = ctypes.c_void_p()
             self._check(self._driver.cuModuleLoadData(ctypes.byref(self._module), binary))
             self._functions = {name: self._function(name) for name in names}
@@ -41,13 +47,11 @@ class Kernels:
 
     def launch(self, name: str, grid: THREADS, block: THREADS, arguments: Sequence[Any], stream: Any) -> None:
         """Starts a kernel on a stream. Tensors are given as their addresses, numbers as C's int."""
-        values = [
-            ctypes.c_int(value) if isinstance(value, int) else ctypes.c_void_p(value.data_ptr()) for value in arguments
-        ]
-        pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
-        sizes = [ctypes.c_uint(size) for size in (*grid, *block, 0)]
-        where = ctypes.c_void_p(stream.cuda_stream)
-        self._check(self._driver.cuLaunchKernel(self._functions[name], *sizes, where, pointers, None))
+        values = array("q", [value if isinstance(value, int) else value.data_ptr() for value in arguments])
+        first = values.buffer_info()[0]
+        places = array("Q", range(first, first + len(values) * 8, 8))
+        where, given = stream.cuda_stream, places.buffer_info()[0]
+        self._check(self._driver.cuLaunchKernel(self._functions[name], *grid, *block, 0, where, given, None))
 
     def _check(self, status: int) -> None:
         if status:

@@ -24,6 +24,8 @@ from jitney.images import TooManyPixels, open_image
 
 UNIONS = (Union, getattr(types, "UnionType", Union))
 Converter = Callable[[Any], Any]
+EXACT = (int, float, str)
+"""Types whose own values no converter changes."""
 TRUE, FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 
 
@@ -203,8 +205,15 @@ def _generic(origin: Any, args: tuple[Any, ...]) -> Converter:
         return lambda value: _tuple(value, [converter_for(arg) for arg in args])
     if isinstance(origin, type) and issubclass(origin, Iterable) and args:
         one, made = converter_for(args[0]), origin if origin in (set, frozenset, tuple) else list
+        if made is list and args[0] in EXACT:
+            return lambda value: _list_of(_sequence(value), {args[0]}, one)
         return lambda value: made(map(one, _sequence(value)))
     return _untyped
+
+
+def _list_of(values: list[Any], exact: set[type], one: Converter) -> list[Any]:
+    """The values, converted unless all are of the type already: token ids and features are many."""
+    return values if set(map(type, values)) <= exact else list(map(one, values))
 
 
 def _tuple(value: Any, converters: list[Converter]) -> tuple[Any, ...]:

@@ -17,10 +17,10 @@ from jitney.calls import CALL_PARAMETER, STREAM_TYPE, VALUE_TYPE, encode_failure
 from jitney.definition import Definition, Endpoint, define
 from jitney.errors import BadInput, WrongLength, describe, status_of
 from jitney.execution import Execution, Instance
-from jitney.gpu.device import enter_device, loaded_torch
+from jitney.gpu.device import choose_device, loaded_torch
 from jitney.gpu.report import WarmUpReport
 from jitney.grouping import Item
-from jitney.http import answers, arguments
+from jitney.http import answers, arguments, tensors
 from jitney.locate import locate
 from jitney.request import Request
 from jitney.streaming import STREAMED
@@ -47,6 +47,7 @@ SIZE_HEADER = "jitney batch size"
 _SIZE_HEADER = SIZE_HEADER.encode()
 
 
+_NPY = tensors.NPY_TYPE.encode()
 _PLAIN_HEADS = {
     kind: encode_fields(200, "", {"Content-Type": kind})
     for kind in (answers.JSON, answers.TEXT, answers.BYTES, VALUE_TYPE)
@@ -88,6 +89,7 @@ class DefinedModel:
         directory = section["directory"]
         os.chdir(directory)
         definition = define(locate(section["object"], directory))
+        choose_device()
         shaped = definition.reshaped(spec.get("sizes") or (), spec.get("lengths") or ())
         return cls(shaped, spec.get("debug_errors", False))
 
@@ -116,7 +118,6 @@ class DefinedModel:
 
     def launch(self, batch: DefinedBatch, context: WorkerContext) -> DefinedBatch:
         """Calls the functions; what they return may be on its way from the GPU still."""
-        enter_device()
         for places, execution in batch.executions:
             try:
                 self.instance.run(execution, batch.emitter(places) if execution.endpoint.streams else None)
@@ -233,13 +234,24 @@ class DefinedBatch:
             if repeated:
                 self.executions.append((repeated, Execution(now, self._items_of(repeated))))
 
+    @property
+    def done(self) -> bool | None:
+        """None if what the functions returned is there already, so that nobody need wait."""
+        return None if all(execution.is_fetched for _, execution in self.executions) else True
+
+    def wait(self) -> None:
+        """Returns when what the functions returned has come from the GPU."""
+        for _, execution in self.executions:
+            execution.fetch()
+
     def split(self) -> None:
         """Keeps what became of the items."""
+        plain = not self._calls and not self._tensors and not any(map(_wants_arrays, self._metas))
         for places, execution in self.executions:
             if places[0] in self._failed_calls:
                 continue
             try:
-                self._take(places, execution.outcomes())
+                self._take(places, execution.outcomes(plain))
             except Exception as error:
                 self.fail(places, error)
 
@@ -363,6 +375,11 @@ class DefinedBatch:
         if chosen and at not in self._calls:  # A handle always reads values.
             content_type = chosen[-1]
         return encode_fields(request.status or 200, "", {"Content-Type": content_type, **others})
+
+
+def _wants_arrays(meta: bytes) -> bool:
+    """Whether a client may accept arrays in their own form."""
+    return _NPY in meta
 
 
 def _choose(definition: Definition, meta: bytes) -> Endpoint:

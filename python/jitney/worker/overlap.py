@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
-from jitney.gpu.device import enter_device
-from jitney.torchserve.failures import BatchFailure
-from jitney.worker.batch import BatchDecoder, Row
-from jitney.worker.context import BoundBatch, WorkerContext
+from jitney.gpu.device import enter_device, keep_device
+from jitney.worker.batch import BatchDecoder
+from jitney.worker.context import WorkerContext
+from jitney.worker.intake import HeldBatch, Incoming, Intake
 from jitney.worker.loader import LoadedModel
-from jitney.worker.protocol import BATCH, STOP, FrameReader, ProtocolError
+from jitney.worker.protocol import FrameReader
 from jitney.worker.run import answer_from, failure_from, send_answer
 from jitney.worker.step_times import StepTimes, now, times_frame
 from jitney.worker.writer import FrameWriter
@@ -29,6 +30,9 @@ from jitney.worker.writer import FrameWriter
 SWITCH_SECONDS = 0.0005
 """How long a step may keep the interpreter while another one wants it. With Python's 5 ms the model would wait for
 whoever builds answers."""
+
+LOOK_SECONDS = 0.01
+"""How long the main thread looks for the outputs of a batch that is alone, before it sleeps until they are there."""
 
 Step = Callable[[Any, WorkerContext], Any]
 
@@ -40,37 +44,6 @@ class Stages(NamedTuple):
     launch: Step
     finish: Step
     slots: int
-
-
-class HeldBatch:
-    """A batch on its way through the steps."""
-
-    __slots__ = ("bound", "count", "failure", "finished", "times", "wait", "work")
-
-    def __init__(self, rows: list[Row], bound: BoundBatch, began: float) -> None:
-        self.bound = bound
-        self.count = len(rows)
-        self.work: Any = rows
-        """What the last step made of it."""
-        self.failure: BatchFailure | None = None
-        self.finished = False
-        self.wait: Callable[[], Any] | None = None
-        """Waits for the outputs of a model that is still working on them."""
-        self.times = StepTimes(began)
-
-    def launched(self) -> None:
-        """The step is over that gives the batch to the model; its result says if the outputs are there."""
-        if self.failure is not None or not getattr(self.work, "started", True):
-            return  # A model that was not started runs when the batch is finished.
-        wait = getattr(self.work, "wait", None)
-        if callable(wait) and getattr(self.work, "done", True) is not None:
-            self.wait = wait
-        else:
-            self.times.got_outputs(now())
-
-
-Incoming = HeldBatch | BaseException | None
-"""A batch, the error that ends the worker, or the end of the stream."""
 
 
 def stages_of(model: LoadedModel) -> Stages | None:
@@ -95,7 +68,7 @@ def run_overlapped(writer: FrameWriter, reader: FrameReader, model: LoadedModel,
     interval = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_SECONDS)
     try:
-        OverlappedBatches(writer, model, stages).run(reader)
+        OverlappedBatches(writer, reader, model, stages).run()
     finally:
         sys.setswitchinterval(interval)
 
@@ -104,29 +77,34 @@ class OverlappedBatches:
     """The batches that one worker holds, at most one for each of its slots.
 
     An error, or the end of the stream, takes the same way as the batches, behind those that came before it. The
-    queues need no bound of their own, so nobody ever waits to put something in.
+    queues need no bound of their own, so nobody ever waits to put something in. A batch that comes when there is no
+    other goes through all its steps on the main thread, unless another one comes meanwhile.
     """
 
-    def __init__(self, writer: FrameWriter, model: LoadedModel, stages: Stages) -> None:
+    def __init__(self, writer: FrameWriter, reader: FrameReader, model: LoadedModel, stages: Stages) -> None:
         self._writer = writer
         self._model = model
         self._context = model.context
         self._stages = stages
-        self._decoder = BatchDecoder(model.decode_input)
-        self._free_slots = threading.Semaphore(stages.slots)
+        self._intake = Intake(reader, BatchDecoder(model.decode_input), stages.slots)
         self._received: SimpleQueue[Incoming] = SimpleQueue()
         self._prepared: SimpleQueue[Incoming] = SimpleQueue()
+        """Batches for the main thread; one that is alone has not been prepared."""
         self._launched: SimpleQueue[HeldBatch | None] = SimpleQueue()
+        self._beginning = threading.Lock()
+        self._answered_alone = 0
+        self._answered_behind = 0
+        """Batches that the main thread answered, and those that the other one did."""
         self._last = StepTimes(0.0)
         self._error: BaseException | None = None
-        self._ended = False
 
-    def run(self, reader: FrameReader) -> None:
+    def run(self) -> None:
         """The main thread's part: launches, and ends the others."""
         self._context.show_each_thread_its_own()
+        keep_device()
         finishing = self._start(self._finish_all, "finish")
         self._start(self._begin_all, "begin")
-        self._start(self._read_all, "read", reader)
+        reading = self._start(lambda: self._intake.take_all(self._give), "read")
         try:
             try:
                 self._launch_all()
@@ -136,47 +114,28 @@ class OverlappedBatches:
             if self._error is not None:
                 raise self._error
         finally:
-            self._end()
+            # A blocked read keeps the socket open even after it was closed; the server must see the end.
+            self._writer.shut_down()
+            self._intake.end(reading)
+            self._received.put(None)
 
-    def _start(self, part: Callable[..., None], name: str, *args: Any) -> threading.Thread:
-        thread = threading.Thread(target=part, args=args, name=name, daemon=True)
+    def _start(self, part: Callable[[], None], name: str) -> threading.Thread:
+        thread = threading.Thread(target=part, name=name, daemon=True)
         thread.start()
         return thread
 
-    def _end(self) -> None:
-        """Wakes all threads that still wait."""
-        self._ended = True
-        # A blocked read keeps the socket open even after it was closed; the server must see the end.
-        self._writer.shut_down()
-        self._free_slots.release()
-        self._received.put(None)
+    def _held(self) -> int:
+        return self._intake.taken - self._answered_alone - self._answered_behind
 
-    # Reading
+    def _is_idle(self) -> bool:
+        return self._held() == 0
 
-    def _read_all(self, reader: FrameReader) -> None:
-        try:
-            while self._read_one(reader):
-                pass
-            self._received.put(None)
-        except BaseException as error:
-            self._received.put(error)
+    def _give(self, received: Incoming) -> None:
+        """Passes on what the reading thread has read."""
+        alone = isinstance(received, HeldBatch) and self._held() == 1
+        (self._prepared if alone else self._received).put(received)
 
-    def _read_one(self, reader: FrameReader) -> bool:
-        """Takes one batch in; False if there is none to come."""
-        frame = reader.read()
-        if frame is None or frame.kind == STOP:
-            return False
-        if frame.kind != BATCH:
-            raise ProtocolError(f"expected BATCH or STOP, got a frame of kind {frame.kind}")
-        rows, metas = self._decoder.decode(frame.payload, frame.count)
-        held = HeldBatch(rows, BoundBatch(metas, frame.id), reader.frame_began)
-        if not self._free_slots.acquire(blocking=False):  # The server sends no more batches than there are slots.
-            self._free_slots.acquire()
-            held.times.began = now()
-        self._received.put(held)
-        return not self._ended
-
-    # The steps
+    # The threads of the steps
 
     def _begin_all(self) -> None:
         enter_device()
@@ -186,8 +145,7 @@ class OverlappedBatches:
             received = self._received.get()
             try:
                 if isinstance(received, HeldBatch):
-                    self._do(self._stages.begin, received)
-                    received.times.prepared = now()
+                    self._begin(received)
             except BaseException as error:
                 received = error
             self._prepared.put(received)
@@ -195,17 +153,42 @@ class OverlappedBatches:
                 return
 
     def _launch_all(self) -> None:
-        enter_device()
         received: Incoming = None
         while True:
             del received
-            received = self._prepared.get()
+            received = self._next()
             if received is None or self._error is not None:
                 return
             if isinstance(received, BaseException):
                 raise received
-            self._launch(received)
-            self._launched.put(received)
+            if received.begun:
+                self._launch(received)
+                self._launched.put(received)
+            else:
+                self._run_alone(received)
+
+    def _next(self) -> Incoming:
+        if self._is_idle():
+            taken = self._intake.take_if_idle(self._is_idle)
+            if taken is not None:
+                return taken[0]
+        self._intake.set_watch()
+        return self._prepared.get()
+
+    def _run_alone(self, held: HeldBatch) -> None:
+        """All steps of a batch; once others wait for the main thread, the last steps are left to the other one."""
+        self._begin(held)
+        self._launch(held)
+        self._look_for_outputs(held)
+        if self._held() == 1:
+            self._wait(held)
+        if self._held() > 1:
+            self._launched.put(held)
+            return
+        self._context.show(held.bound, to_all=True)
+        self._finish(held)
+        self._intake.unset_watch()  # The next one is likely to come when this one is answered, and to be alone too.
+        self._answer(held, alone=True)
 
     def _finish_all(self) -> None:
         enter_device()
@@ -220,10 +203,17 @@ class OverlappedBatches:
                 self._wait(held)
                 self._finish(held)
                 self._answer(held)
-                self._free_slots.release()
         except BaseException as error:
             self._error = error
             self._prepared.put(error)  # The main thread may be waiting for a batch.
+
+    # The steps of one batch
+
+    def _begin(self, held: HeldBatch) -> None:
+        with self._beginning:  # A batch that is alone begins on another thread than those that come after it.
+            self._do(self._stages.begin, held)
+        held.begun = True
+        held.times.prepared = now()
 
     def _launch(self, held: HeldBatch) -> None:
         """Gives a batch to the model; where models take turns on the GPU, until its outputs are there."""
@@ -237,6 +227,19 @@ class OverlappedBatches:
             self._wait(held)
             if held.times.outputs is None:
                 self._finish(held)
+
+    def _look_for_outputs(self, held: HeldBatch) -> None:
+        """Looks whether the outputs are there, again and again, as long as the batch is alone: to be woken by the
+        device takes longer than to look, and who looks sees the next batch come."""
+        query = getattr(getattr(held.work, "done", None), "query", None)
+        if held.failure is not None or held.wait is None or not callable(query):
+            return
+        end = now() + LOOK_SECONDS
+        try:
+            while not query() and self._held() == 1 and now() < end:
+                time.sleep(0)  # Lets the other threads have the interpreter.
+        except Exception as error:
+            held.failure = failure_from(error)
 
     def _wait(self, held: HeldBatch) -> None:
         """Returns when the outputs are there, if the model has been given the batch."""
@@ -268,13 +271,14 @@ class OverlappedBatches:
         except Exception as error:
             held.failure, held.work = failure_from(error), None
 
-    def _answer(self, held: HeldBatch) -> None:
+    def _answer(self, held: HeldBatch, alone: bool = False) -> None:
         times = held.times.told(self._last)
         self._last.follow(held.times)
         gpu_memory = self._model.gpu.bytes_to_tell() if self._model.gpu is not None else None
         if gpu_memory is not None:
             times["gpu_memory_bytes"] = gpu_memory
-        answer = held.failure
-        if answer is None:
-            answer = answer_from(held.work, held.count, self._context)
+        answer = held.failure or answer_from(held.work, held.count, self._context)
+        self._answered_alone += alone  # Before it is sent: the next batch may come as soon as the server has it.
         send_answer(self._writer, held.bound.id, held.count, answer, times_frame(held.bound.id, times))
+        self._answered_behind += not alone  # After it is sent, so that answers cannot overtake each other.
+        self._intake.answered()

@@ -177,6 +177,15 @@ class ForwardingReader(FrameReader):
     def __init__(self, reader: FrameReader, group: ProcessGroup) -> None:
         self._inner, self._group = reader, group
 
+    def fileno(self) -> int:
+        """As the reader behind this one."""
+        return self._inner.fileno()
+
+    @property
+    def buffered(self) -> bool:
+        """As the reader behind this one."""
+        return self._inner.buffered
+
     def give_views(self) -> None:
         """As the reader behind this one."""
         self._inner.give_views()

@@ -127,6 +127,15 @@ class FrameReader:
         self.frame_began = 0.0
         """When the first bytes of the last frame were there."""
 
+    def fileno(self) -> int:
+        """The socket's, to wait for more than this one."""
+        return self._sock.fileno()
+
+    @property
+    def buffered(self) -> bool:
+        """Whether something was received that was not read yet."""
+        return self._start < self._end
+
     def give_views(self) -> None:
         """From now on large bodies of a batch are views of one buffer, which costs less than a buffer for each."""
         self._batches = BatchBuffers()

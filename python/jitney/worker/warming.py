@@ -20,7 +20,7 @@ FAILED_NOTE = "warming up failed, the model serves without it: "
 
 def warm_up(entry_point: Any, progress: Progress, notes: list[str]) -> dict[str, Any]:
     """Warms the model up if it can; returns what LOADED says, these notes first. A failure is a note and no more."""
-    method = getattr(getattr(entry_point, "__self__", entry_point), "warm_up", None)
+    method: Any = getattr(getattr(entry_point, "__self__", entry_point), "warm_up", None)
     report: Any = None
     if takes_progress(method):
         try:

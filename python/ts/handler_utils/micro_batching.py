@@ -11,6 +11,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ts.torch_handler.profiling import profiler_enabled
@@ -124,6 +125,11 @@ class MicroBatching:
             if piece.error is not None:
                 raise piece.error
         return [output for piece in done for output in piece.data]
+
+    def warm_up(self, progress: Callable[[int, int, str], None]) -> Any:
+        """Warms the handler's model up, if the handler can."""
+        own = getattr(self.handler, "warm_up", None)
+        return None if own is None else own(progress)
 
     def __call__(self, data: list[Any], context: Any) -> Any:
         """Answers a batch in the handler's place."""

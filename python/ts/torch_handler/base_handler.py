@@ -14,11 +14,12 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from jitney.gpu.compiled import CompilerImport
 from jitney.gpu.report import WarmUpReport
 from jitney.gpu.streams import NO_STREAMS, Streams, streams_of
 from ts.handler_utils.timer import timed
 from ts.torch_handler import formats
-from ts.torch_handler.compiling import compiled, wants_aot
+from ts.torch_handler.compiling import CompilePlan, compile_plan, compiled, wants_aot
 from ts.torch_handler.devices import choose_device
 from ts.torch_handler.model_graphs import ModelGraphs
 from ts.torch_handler.needs import installed, need
@@ -61,6 +62,7 @@ class BaseHandler(abc.ABC):  # noqa: B024 - TorchServe's base, which handlers ov
     torch_threads = 0
     streams: Streams = NO_STREAMS
     model_graphs: ModelGraphs | None = None
+    compile_plan: CompilePlan | None = None
 
     def __init__(self) -> None:
         self.model: Any = None
@@ -110,7 +112,7 @@ class BaseHandler(abc.ABC):  # noqa: B024 - TorchServe's base, which handlers ov
         if path.endswith(".onnx"):
             return formats.load_onnx(path, self.device)
         if path.endswith(".pt2"):
-            return compiled(formats.load_package(path, self.device), pt2)
+            return self._compiled(formats.load_package(path, self.device))
         if path.endswith(formats.SCRIPT_ENDINGS):
             return self._ready(self._load_torchscript_model(path))
         raise RuntimeError(f"No model weights could be loaded{': ' + os.path.basename(path) if path else ''}")
@@ -121,7 +123,27 @@ class BaseHandler(abc.ABC):  # noqa: B024 - TorchServe's base, which handlers ov
         model.eval()
         if ipex_enabled:
             model = need("intel_extension_for_pytorch", "ipex_enable=true").optimize(model)
-        return compiled(model, self.model_yaml_config.get("pt2"))
+        return self._compiled(model)
+
+    def _compiled(self, model: Any) -> Any:
+        """The model compiled if that is configured; where its graphs are, that is left to warming up."""
+        pt2 = self.model_yaml_config.get("pt2")
+        self.compile_plan = compile_plan(pt2) if self._captures() else None
+        if self.compile_plan is None:
+            return compiled(model, pt2)
+        CompilerImport.start()
+        return model
+
+    def compile_now(self) -> None:
+        """For a model without graphs, or one that nobody warmed up: torch compiles it when it is called."""
+        if self.compile_plan is not None:
+            self.compile_plan = None
+            self.model = compiled(self.model, self.model_yaml_config.get("pt2"))
+
+    def _captures(self) -> bool:
+        """Whether warming up captures the model."""
+        stock = self.has_stock_inference() and is_ours(self.handle)
+        return stock and self.streams is not NO_STREAMS and self.handler_settings.cuda_graphs != "off"
 
     def _load_torchscript_model(self, model_pt_path: str) -> Any:
         return formats.load_script(model_pt_path, self.device)
@@ -146,6 +168,8 @@ class BaseHandler(abc.ABC):  # noqa: B024 - TorchServe's base, which handlers ov
             replay = self.model_graphs.find((data, *args), kwargs) if self.model_graphs is not None else None
             if replay is not None:
                 return replay()
+            if self.compile_plan is not None and self.model_graphs is None:
+                self.compile_now()
             data = data.to(self.device) if torch.is_tensor(data) else data
             if formats.is_onnx(self.model):
                 return formats.run_onnx(self.model, (data, *args))

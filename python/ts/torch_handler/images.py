@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jitney.images import TooManyPixels, open_image, pixel_limit
-from ts.torch_handler.decoders import Decoders, Pixels
+from jitney.images import TooManyPixels, open_image
 from ts.torch_handler.framing import Framing, framing_of
 from ts.torch_handler.needs import need
 from ts.torch_handler.rows import value_of
@@ -28,6 +27,8 @@ transforms: Any = need("torchvision.transforms", "an image handler")
 
 BAD_IMAGE = 400
 
+warnings.filterwarnings("ignore", "The given buffer is not writable")  # Nobody writes to what clients sent.
+
 
 class Recipe:
     """An image transform, cut where work for one image ends and arithmetic for all begins."""
@@ -37,19 +38,16 @@ class Recipe:
         self.to_rgb = to_rgb
         self.head, self.normalize = cut(processing)
 
-    def plan(self) -> bytes | None:
-        """The work for one image as JSON for a decoding helper, or None if helpers cannot do it."""
-        steps = [describe_step(step) for step in self.head]
-        if self.normalize is None or not all(steps):
-            return None
-        plan = {"to_rgb": self.to_rgb, "pixels": pixel_limit(), "steps": steps}
-        return json.dumps(plan).encode()
-
     def framing(self) -> Framing | None:
         """The steps before the arithmetic, if they are the usual ones and make pictures of one size."""
         if self.normalize is None or {len(self.normalize.mean), len(self.normalize.std)} != {3}:
             return None
         return framing_of(describe_step(step) for step in self.head)
+
+    def is_plain(self) -> bool:
+        """Whether the transform turns an image into numbers and does nothing else."""
+        steps = getattr(self.processing, "transforms", ())
+        return type(self.processing) is transforms.Compose and [type(step) for step in steps] == [transforms.ToTensor]
 
     def content_of(self, row: Any) -> Any:
         """The bytes of an image file; None if the row has none, or text that is no base64."""
@@ -61,16 +59,13 @@ class Recipe:
                 return None
         return value if isinstance(value, (bytes, bytearray, memoryview)) else None
 
-    def read(self, row: Any, helpers: Decoders | None = None, plan: bytes | None = None) -> Any:
+    def read(self, row: Any) -> Any:
         """One row to a tensor, or to an image where the arithmetic is left to `stack`."""
         value = value_of(row)
         if isinstance(value, str):
             value = decode_base64(value)
         if not isinstance(value, (bytes, bytearray, memoryview)):
             return numbers(value)
-        return (helpers.decode(plan, value) if helpers else None) or self._read_here(value)
-
-    def _read_here(self, value: Any) -> Any:
         image = decode(value)
         if self.to_rgb and image.mode != "RGB":
             image = image.convert("RGB")
@@ -88,16 +83,19 @@ class Recipe:
         return torch.stack(tensors).to(device)
 
     def _normalized(self, batch: Any) -> Any:
-        batch = batch.permute(0, 3, 1, 2).contiguous().to(torch.get_default_dtype()).div(255)
+        batch = batch.permute(0, 3, 1, 2).contiguous().to(torch.get_default_dtype())
+        mean, deviation = self.statistics(batch.dtype, batch.device)
+        return batch.div_(255).sub_(mean).div_(deviation)
+
+    def statistics(self, dtype: Any, device: Any) -> tuple[Any, Any]:
+        """The mean and deviation of every channel."""
         mean, deviation = (
-            torch.as_tensor(values, dtype=batch.dtype, device=batch.device).view(-1, 1, 1)
+            torch.as_tensor(values, dtype=dtype, device=device).view(-1, 1, 1)
             for values in (self.normalize.mean, self.normalize.std)
         )
-        return batch.sub_(mean).div_(deviation)
+        return mean, deviation
 
     def _finished(self, image: Any) -> Any:
-        if isinstance(image, Pixels):
-            image = Image.frombytes("RGB", image.size, bytes(image.content))
         return self.normalize(transforms.functional.to_tensor(image))
 
 
@@ -112,7 +110,7 @@ def cut(processing: Any) -> tuple[list[Any], Any]:
 
 
 def describe_step(step: Any) -> list[Any] | None:
-    """A step of a transform as decoding helpers know it, if they do."""
+    """A step of a transform in words that `framing` knows, if it does."""
     if type(step) is transforms.Resize and isinstance(step.size, int):
         plain = step.interpolation == transforms.InterpolationMode.BILINEAR and getattr(step, "max_size", None) is None
         return ["resize", step.size] if plain else None
@@ -125,10 +123,8 @@ def plain_rgb(item: Any) -> bool:
 
 
 def pixels(image: Any) -> Any:
-    """Height x width x 3 bytes, in memory of their own."""
-    content = image.tobytes()
-    flat = torch.frombuffer(content if isinstance(content, bytearray) else bytearray(content), dtype=torch.uint8)
-    return flat.view(image.size[1], image.size[0], 3)
+    """Height x width x 3 bytes, which nobody writes to."""
+    return torch.frombuffer(image.tobytes(), dtype=torch.uint8).view(image.size[1], image.size[0], 3)
 
 
 def decode(content: Any) -> Any:

@@ -14,12 +14,14 @@ SEGMENT = Struct(">BBH")
 """The mark 0xff, the kind, and the length with its own two bytes."""
 FRAME = Struct(">BHHB")
 """Bits of a sample, height, width, components; three bytes for each component follow."""
-SEQUENTIAL = (0xC0, 0xC1)
+SEQUENTIAL = frozenset((0xC0, 0xC1))
 """Frames of Huffman codes, one scan after another. The others are progressive, lossless or arithmetic."""
 SCAN = 0xDA
 ADOBE = 0xEE
 ADOBE_TRANSFORM_AT = 15
-FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+REFUSED = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC} | {SCAN}
+read_segment = SEGMENT.unpack_from
+read_frame = FRAME.unpack_from
 RGB_NAMES = (0x52, 0x47, 0x42)
 """Components that are named R, G and B are no YCbCr."""
 
@@ -37,17 +39,19 @@ class JpegHead(NamedTuple):
 def look(content: Any) -> JpegHead | None:
     """The head of a plain and whole JPEG; None for anything else, which is for Pillow to read or to refuse."""
     size = len(content)
-    if size < END_WITHIN or content[:2] != START or bytes(content[-END_WITHIN:]).find(END) < 0:
+    if content[:2] != START or END not in bytes(content[-END_WITHIN:]):
         return None
     at, plain = 2, True
     for _ in range(SEGMENTS_MAX):
         if at + 4 > size:
             return None
-        mark, kind, length = SEGMENT.unpack_from(content, at)
-        if mark != 0xFF or kind == SCAN or length < 2:
+        mark, kind, length = read_segment(content, at)
+        if mark != 0xFF or length < 2:
             return None
-        if kind in FRAMES:
-            return frame(content, at + 4, length - 2) if kind in SEQUENTIAL and plain else None
+        if kind in SEQUENTIAL:
+            return frame(content, at + 4, length - 2) if plain else None
+        if kind in REFUSED:
+            return None
         if kind == ADOBE and length > ADOBE_TRANSFORM_AT - 2 and at + ADOBE_TRANSFORM_AT < size:
             plain = content[at + ADOBE_TRANSFORM_AT] == 1
         at += 2 + length
@@ -58,14 +62,14 @@ def frame(content: Any, at: int, length: int) -> JpegHead | None:
     """The frame's own segment."""
     if length < FRAME.size or at + length > len(content):
         return None
-    bits, height, width, components = FRAME.unpack_from(content, at)
+    bits, height, width, components = read_frame(content, at)
     if bits != 8 or not height or not width or length < FRAME.size + 3 * components:
         return None
-    first = at + FRAME.size
     if components == 1:
         return JpegHead(width, height, 1, (1, 1))
-    if components != 3 or (content[first], content[first + 3], content[first + 6]) == RGB_NAMES:
+    if components != 3:
         return None
-    if content[first + 4] != 0x11 or content[first + 7] != 0x11:
+    one, sampling, _, two, second, _, three, third, _ = content[at + FRAME.size : at + FRAME.size + 9]
+    if (one, two, three) == RGB_NAMES or second != 0x11 or third != 0x11:
         return None
-    return JpegHead(width, height, 3, (content[first + 1] >> 4, content[first + 1] & 15))
+    return JpegHead(width, height, 3, (sampling >> 4, sampling & 15))

@@ -20,6 +20,8 @@ from ts.torch_handler.settings import HandlerSettings
 
 logger = logging.getLogger(__name__)
 
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
 SHAPES_WATCHED = 16
 """Where there is no sample: of so many shapes it is remembered that they came once."""
 
@@ -39,10 +41,9 @@ class ModelGraphs:
         sizes: Sequence[int],
         lengths: Sequence[int],
         settings: HandlerSettings,
-        variants: Sequence[Variant] | None = None,
     ) -> None:
         to_single = settings.precision != "float32"
-        self.sized = SizedModel(model, capture, sizes, lengths, to_single, variants)
+        self.sized = SizedModel(model, capture, sizes, lengths, to_single)
         self.settings = settings
         self.seen: set[Any] | None = None
         """The shapes that came once; None: shapes are not watched."""
@@ -55,15 +56,20 @@ class ModelGraphs:
             replay = self.sized.find(args, kwargs)
         return replay
 
-    def capture(self, batch: Any, progress: Progress) -> None:
-        """Captures the model for batches like this one, which `preprocess` made; raises CannotCapture."""
-        self.sized.capture(*self._shaped((batch,), {}), progress)
+    def capture(self, given: Arguments, progress: Progress) -> None:
+        """Captures the model for such arguments, shaped for it; raises CannotCapture."""
+        self.sized.capture(*given, progress)
+
+    def add(self, variants: Sequence[Variant]) -> None:
+        """More ways to compute the model, to be tried when it is captured."""
+        self.sized.variants += variants
 
     def watch(self) -> None:
         """From now on shapes of batches that come again are captured."""
         self.seen = set()
 
-    def _shaped(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def shaped(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+        """Arguments of the model on its device, in its precision and memory format."""
         torch = need("torch", "a torch handler")
         device = getattr(self.sized.recorder, "device", None)
         given = ModelInput(args, kwargs)
@@ -90,7 +96,7 @@ class ModelGraphs:
             self._end_watch("its batches have too many different shapes")
             return
         try:
-            self.sized.capture(*self._shaped(args, kwargs), lambda done, of, what: None, alone=False)
+            self.sized.capture(*self.shaped(args, kwargs), lambda done, of, what: None)
         except CannotCapture as error:
             self._end_watch(str(error))
             return

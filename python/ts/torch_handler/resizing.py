@@ -22,6 +22,7 @@ WIDE_BLOCK = 128
 BLOCK = (32, 8, 1)
 ROWS_PER_THREAD = 4
 LEVELS = 256
+COPIED_AT_ONCE = 1 << 15
 FIELDS = 8
 """The numbers that the kernels get of every picture."""
 
@@ -31,6 +32,8 @@ class Picture(NamedTuple):
 
     pixels: Any
     """3 x height x width bytes on the device."""
+    height: int
+    width: int
     frame: Frame
     place: int
 
@@ -64,11 +67,13 @@ class KernelResizer:
         stream = torch.cuda.current_stream(self.device) if self.device.type == "cuda" else None
         height, width = framing.height, framing.width
         numbers, offset, taps, tallest = array("q"), 0, 1, 1
-        for pixels, frame, _ in pictures:
-            _, rows, columns = pixels.shape
-            numbers.extend((pixels.data_ptr(), rows, columns, *frame[:4], offset))
+        for pixels, rows, columns, (resized_height, resized_width, top, left, needed), _ in pictures:
+            numbers.extend((pixels.data_ptr(), rows, columns, resized_height, resized_width, top, left, offset))
             offset += 3 * rows * width
-            taps, tallest = max(taps, frame.taps), max(tallest, rows)
+            if needed > taps:
+                taps = needed
+            if rows > tallest:
+                tallest = rows
         numbers.extend(picture.place for picture in pictures)
         count = len(pictures)
         table = on_device(torch.frombuffer(numbers, dtype=torch.int64), self.device)
@@ -108,7 +113,7 @@ class TorchResizer:
         """A few calls for the pictures of each size."""
         by_size: dict[tuple[int, int], list[Picture]] = {}
         for picture in pictures:
-            by_size.setdefault(tuple(picture.pixels.shape[1:]), []).append(picture)
+            by_size.setdefault((picture.height, picture.width), []).append(picture)
         for same in by_size.values():
             frame = same[0].frame
             levels = torch.stack([picture.pixels for picture in same]).float()
@@ -127,8 +132,10 @@ def shades_of(shades: Shades, levels: Any) -> Any:
 
 
 def on_device(numbers: Any, device: Any) -> Any:
-    """A small tensor of the host on its way to the device; nobody waits for it."""
-    return numbers.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else numbers
+    """A tensor of the host on its way to the device; nobody waits for it. A small one is copied at once."""
+    if device.type == "cuda" and numbers.nbytes > COPIED_AT_ONCE:
+        numbers = numbers.pin_memory()
+    return numbers.to(device, non_blocking=True)
 
 
 def is_channels_last(batch: Any) -> int:

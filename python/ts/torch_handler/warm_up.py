@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from jitney.gpu.errors import CannotCapture
-from jitney.gpu.graphs import Progress
+from jitney.gpu.errors import CannotCapture, CannotCompile
+from jitney.gpu.graphs import Progress, Shape, Variant
 from jitney.gpu.report import WarmUpReport
-from jitney.gpu.sizes import allowed_sizes, in_order
+from jitney.gpu.sizes import allowed_sizes, compiled_sizes, in_order
 from ts.torch_handler import formats
-from ts.torch_handler.model_graphs import ModelGraphs, capture_for
+from ts.torch_handler.background import BackgroundCompilation
+from ts.torch_handler.compiling import SCRIPT_NOTE
+from ts.torch_handler.compiling_processes import CompilingProcesses
+from ts.torch_handler.model_graphs import Arguments, ModelGraphs, capture_for
 from ts.torch_handler.stages import now
+from ts.torch_handler.variants import ModelCompiler, cache_of, frozen, identity_of
 
 NO_SAMPLE = (
     "There is no file jitney_sample.* in the archive: CUDA graphs are captured for the shape of the first batches, "
@@ -28,34 +33,83 @@ class WarmUp:
 
     def run(self, progress: Progress) -> WarmUpReport:
         """Returns what was found out. A model that cannot be captured stays as it is, with a note why."""
-        capture = capture_for(self.handler.device, self.handler.streams.model) if self._may_capture() else None
-        if capture is None:
+        graphs = self._graphs()
+        if graphs is None:
             return self.report
-        settings = self.handler.handler_settings
-        graphs = ModelGraphs(self.handler.model, capture, self._sizes(), self._lengths(), settings)
+        compiler = self._compiler(graphs)
         batch = self._sample_batch()
+        if batch is None:
+            self.handler.compile_now()
+            graphs.watch()
+            self.handler.model_graphs = graphs
+            return self.report
+        given = graphs.shaped((batch,), {})
+        later = compiler is not None and compiler.plan.background and bool(compiler.missing(given))
         try:
-            if batch is None:
-                graphs.watch()
-            else:
-                graphs.capture(batch, progress)
+            graphs.add([*frozen(self.handler.model), *([] if later else self._compiled(compiler, given, progress))])
+            graphs.capture(given, progress)
         except CannotCapture as error:
             self.report.notes.append(f"The model runs without CUDA graphs: {error}")
+            self.handler.compile_now()
             return self.report
         self.handler.model_graphs = graphs
+        if compiler is not None and not later:
+            compiler.remember()
+        if compiler is not None and later:
+            self.report.notes.append("The model serves as it is until other processes have compiled it")
+            BackgroundCompilation(compiler, given).start()
         self._tell(graphs)
         return self.report
 
-    def _may_capture(self) -> bool:
-        handler = self.handler
-        allowed = handler.handler_settings.cuda_graphs != "off" and handler.has_stock_inference()
-        return allowed and not formats.is_onnx(handler.model)
+    def compile_only(self, shapes: Sequence[Shape]) -> None:
+        """Compiles the model for shapes into its cache and leaves it there, for a worker that waits or serves."""
+        graphs, batch = self._graphs(), self._sample_batch()
+        compiler = self._compiler(graphs) if graphs is not None else None
+        if graphs is None or compiler is None or batch is None:
+            raise CannotCompile("its worker could not have asked for it")
+        given = graphs.shaped((batch,), {})
+        for shape in shapes:
+            compiler.compile_here(given, shape)
+
+    def _compiler(self, graphs: ModelGraphs) -> ModelCompiler | None:
+        """What compiles the model, if that is configured and the model can be."""
+        plan = self.handler.compile_plan
+        if plan is None:
+            return None
+        if formats.is_script(self.handler.model):
+            self.report.notes.append(SCRIPT_NOTE)
+            return None
+        cache = cache_of(self.context, self.handler.device)
+        identity = identity_of(self.context, self.handler.handler_settings)
+        return ModelCompiler(graphs.sized, plan, cache, identity, CompilingProcesses(self.handler, self.context))
+
+    def _compiled(self, compiler: ModelCompiler | None, given: Arguments, progress: Progress) -> list[Variant]:
+        if compiler is None:
+            return []
+        compiler.recall()
+        try:
+            return [compiler.variant(given, progress)]
+        except Exception as error:
+            self.report.notes.append(f"The model is not compiled: {error}")
+            return []
+        finally:
+            self.report.notes += compiler.notes
+
+    def _graphs(self) -> ModelGraphs | None:
+        """Where the model's graphs will be; None if it cannot have any."""
+        handler, settings = self.handler, self.handler.handler_settings
+        if settings.cuda_graphs == "off" or not handler.has_stock_inference() or formats.is_onnx(handler.model):
+            return None
+        capture = capture_for(handler.device, handler.streams.model)
+        return ModelGraphs(handler.model, capture, self._sizes(), self._lengths(), settings) if capture else None
 
     def _sizes(self) -> list[int]:
         """The batch sizes that the operator allows, or else ours."""
         largest = max(1, int(self.context.system_properties.get("batch_size") or 1))
         given = getattr(self.context, "batch_sizes", None)
-        return in_order(given, largest) if given else allowed_sizes(largest)
+        if given:
+            return in_order(given, largest)
+        return compiled_sizes(largest) if self.handler.compile_plan is not None else allowed_sizes(largest)
 
     def _lengths(self) -> list[int]:
         return in_order(getattr(self.context, "batch_lengths", None) or ())

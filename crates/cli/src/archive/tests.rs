@@ -64,6 +64,7 @@ impl TestFiles {
         let store = Store::new(StoreConfig {
             model_store: Some(self.at("out/new")),
             scratch: self.at("scratch"),
+            cache: None,
             limits: Limits::default(),
             url_allowed: Box::new(|_| false),
             remote: None,

@@ -26,6 +26,7 @@ pub fn engine_config(plan: &EnginePlan, scratch: &Path, env: &Env, admin: &Handl
         StoreConfig {
             model_store: directory.cloned(),
             scratch: scratch.to_owned(),
+            cache: onnx_library::cache(env),
             limits: plan.store_limits,
             url_allowed: Box::new(move |url| urls.allows(url)),
             remote: Some(Arc::clone(&fetcher) as _),

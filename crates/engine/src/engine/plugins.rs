@@ -124,6 +124,7 @@ fn command(plan: &PluginPlan) -> LoadCommand {
             "mode": WorkerMode::Concurrent.as_str(),
         }),
         mode: WorkerMode::Concurrent,
+        gpu_turns: false,
         sequence_headers: Arc::default(),
     }
 }

@@ -352,7 +352,12 @@ impl Registrar {
             package.manifest.envelope.as_ref().or(python.config.envelope.as_ref()).cloned();
         let identity = ModelIdentity::settled(name, version, options);
         let metrics = self.observer.model_metrics();
-        let command = LoadCommand::of(&identity, &package, &settings, &python.config, metrics);
+        let compile_cache;
+        (package, compile_cache) = self.compile_cache(package).await?;
+        let config = &python.config;
+        let command =
+            LoadCommand::of(&identity, &package, &settings, config, metrics, compile_cache)
+                .with_metric_ids(self.observer.wants_metric_ids());
         let observer = Arc::clone(&self.observer);
         let launcher = PythonLauncher::new(python, command, environment, gpus, observer);
         let intake = match package.api {
@@ -373,6 +378,22 @@ impl Registrar {
             fetched: package.downloaded,
             declared,
         })
+    }
+
+    /// Where what compiling the model makes is kept, for a model that may be compiled.
+    async fn compile_cache(
+        &self,
+        package: Package,
+    ) -> Result<(Package, Option<PathBuf>), RegisterError> {
+        if !package.may_compile() {
+            return Ok((package, None));
+        }
+        let store = Arc::clone(&self.store);
+        blocking(move || {
+            let cache = store.compile_cache(&package);
+            (package, cache)
+        })
+        .await
     }
 
     /// Registers a model that was loaded into this process, without workers.

@@ -163,6 +163,7 @@ impl Workflows {
             manifest_json: json!({ "runtime": "python", "model": model }),
             settings: Values::default(),
             yaml_json: json!({}),
+            archive: None,
             downloaded: None,
             api: None,
             tensors: None,

@@ -108,7 +108,8 @@ pub(crate) struct BatchRun {
     /// How long it kept the worker from the next one: of a worker that overlaps its batches, how long it was
     /// in the model.
     pub(crate) exec: Duration,
-    /// How long it took to be prepared while another one could run.
+    /// How long it took until it was prepared, while another one could run; with what it waited for the
+    /// one before it to be prepared.
     pub(crate) prepare: Option<Duration>,
     /// What the worker measured.
     pub(crate) times: BatchTimes,
@@ -142,11 +143,13 @@ impl SentBatch {
 pub(crate) struct SentBatches {
     batches: Vec<SentBatch>,
     order: BatchOrder,
+    /// When the batch that was answered last was prepared, where that is measured.
+    prepared: Option<Instant>,
 }
 
 impl SentBatches {
     pub(crate) fn new(order: BatchOrder) -> Self {
-        Self { batches: Vec::new(), order }
+        Self { batches: Vec::new(), order, prepared: None }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -222,11 +225,16 @@ impl SentBatches {
             (next.began, next.last_message) = (now, now);
         }
         let overlaps = self.order == BatchOrder::Overlapping;
-        let model = it.times.model.filter(|_| overlaps);
+        let (model, prepare) = (it.times.model, it.times.prepare);
+        if let Some(prepare) = prepare.filter(|_| overlaps) {
+            let from = self.prepared.map_or(it.given, |before| before.max(it.given));
+            self.prepared = Some(now.min(from + prepare));
+        }
+        let prepared = self.prepared.filter(|_| overlaps && prepare.is_some());
         let run = BatchRun {
             compute: it.compute(self.order, now),
-            exec: model.unwrap_or_else(|| now.duration_since(it.began)),
-            prepare: it.times.prepare.filter(|_| overlaps),
+            exec: model.filter(|_| overlaps).unwrap_or_else(|| now.duration_since(it.began)),
+            prepare: prepared.map(|at| at.duration_since(it.given)),
             times: it.times,
         };
         Some((it.batch, run))
@@ -311,5 +319,21 @@ mod tests {
         tokio::time::advance(Duration::from_secs(1)).await;
         assert!(running.finish(2).is_some());
         assert_eq!(running.quietest(), Some((BatchId(1), begun)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_batch_waits_to_be_prepared_until_the_one_before_it_is() {
+        let ms = Duration::from_millis;
+        let mut running = SentBatches::new(BatchOrder::Overlapping);
+        running.add(WorkerBatch::full(BatchId(1), Vec::new(), 1));
+        tokio::time::advance(ms(3)).await;
+        running.add(WorkerBatch::full(BatchId(2), Vec::new(), 1));
+        tokio::time::advance(ms(97)).await;
+        let times = BatchTimes { prepare: Some(ms(8)), ..BatchTimes::default() };
+        let prepare = [1, 2].map(|id| {
+            running.times(id, times);
+            running.finish(id).and_then(|(_, run)| run.prepare)
+        });
+        assert_eq!(prepare, [Some(ms(8)), Some(ms(13))]);
     }
 }

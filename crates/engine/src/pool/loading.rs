@@ -66,7 +66,7 @@ impl ProgressSender {
 
 /// What a worker found while it loaded its model and warmed it up.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct LoadReport {
+pub struct LoadedReport {
     /// Batch sizes, in items, at which the model runs; empty for any.
     pub sizes: Vec<u32>,
     /// What warming up took at each size; empty where the worker measured nothing.
@@ -118,7 +118,7 @@ pub(crate) struct LoadedFields {
     notes: Vec<String>,
 }
 
-impl From<LoadedFields> for LoadReport {
+impl From<LoadedFields> for LoadedReport {
     fn from(fields: LoadedFields) -> Self {
         let LoadedFields { mut sizes, measured, graphs, gpu_memory_bytes, mut notes } = fields;
         sizes.retain(|size| *size > 0);
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn report(loaded: serde_json::Value) -> LoadReport {
+    fn report(loaded: serde_json::Value) -> LoadedReport {
         serde_json::from_value::<LoadedFields>(loaded).expect("readable").into()
     }
 
@@ -174,7 +174,7 @@ mod tests {
             told.measured.iter().map(|it| (it.items, it.model.as_micros(), it.length)).collect();
         assert_eq!(runs, [(1, 2650, None), (4, 2720, Some(128))]);
         assert_eq!(told.measured[0].prepare, Duration::from_nanos(900_500));
-        assert_eq!(report(json!({"graphs": {"count": 0}})), LoadReport::default());
+        assert_eq!(report(json!({"graphs": {"count": 0}})), LoadedReport::default());
     }
 
     #[test]

@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 pub(crate) use self::batches::{BatchOrder, BatchRun, WorkerBatch};
-pub use self::loading::{GraphMemory, LoadProgress, LoadReport, MeasuredRun, ProgressSender};
+pub use self::loading::{GraphMemory, LoadProgress, LoadedReport, MeasuredRun, ProgressSender};
 pub(crate) use self::loading::{LoadedFields, micros};
 use self::supervisor::WorkerSupervisor;
 pub(crate) use self::supervisor::{WorkerCapacity, WorkerEvent, WorkerPlan};
@@ -161,7 +161,7 @@ impl WorkerPool {
         pid: Option<u32>,
         capacity: WorkerCapacity,
         batches: mpsc::Sender<WorkerBatch>,
-        report: &LoadReport,
+        report: &LoadedReport,
     ) {
         if let Some(worker) = self.workers.get_mut(&worker) {
             // A worker that was asked to stop while it loaded is not ready.

@@ -22,7 +22,7 @@ use tokio::time::error::Elapsed;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::batches::{BatchOrder, BatchRun, SentBatches, WorkerBatch};
-use super::loading::{LoadProgress, LoadReport, ProgressSender};
+use super::loading::{LoadProgress, LoadedReport, ProgressSender};
 use super::recovery::Recovery;
 use super::worker::{Launcher, Worker, WorkerGone, WorkerMessage};
 use crate::outcome::{BatchOutcome, LaunchError, WorkerExit};
@@ -89,7 +89,7 @@ pub(crate) enum WorkerEvent {
         /// How long it took to load.
         took: Duration,
         /// What it found then.
-        report: LoadReport,
+        report: LoadedReport,
     },
     Finished {
         batch: WorkerBatch,

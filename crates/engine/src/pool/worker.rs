@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::loading::{LoadReport, ProgressSender};
+use super::loading::{LoadedReport, ProgressSender};
 use crate::outcome::{BatchOutcome, LaunchError, Output, WorkerExit};
 use crate::pending::PendingRequest;
 
@@ -65,7 +65,7 @@ pub enum WorkerMessage {
 /// What a worker measured of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchTimes {
-    /// From its first byte until it was prepared.
+    /// From its first byte, or from when the one before it was prepared, until it was prepared.
     pub prepare: Option<Duration>,
     /// From when the model could take it until its outputs were there.
     pub model: Option<Duration>,
@@ -89,8 +89,8 @@ pub trait Worker: Send + 'static {
     }
 
     /// What it found when it loaded; told once.
-    fn report(&mut self) -> LoadReport {
-        LoadReport::default()
+    fn report(&mut self) -> LoadedReport {
+        LoadedReport::default()
     }
 
     /// Whether it takes this batch while it works on another, keeps it for afterwards, and holds up

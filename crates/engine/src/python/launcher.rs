@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use jitney_settings::model::{GPU_MEMORY_FRACTION, GPU_TURNS};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -22,7 +23,7 @@ use crate::model::ModelIdentity;
 use crate::observer::Observer;
 use crate::outcome::{LaunchError, LoadFault};
 use crate::pool::{
-    BoxFuture, Launcher, LoadProgress, LoadReport, LoadedFields, ProgressSender, Worker,
+    BoxFuture, Launcher, LoadProgress, LoadedFields, LoadedReport, ProgressSender, Worker,
 };
 use crate::process::WorkerProcess;
 use crate::settings::{ModelSettings, WorkerMode};
@@ -45,6 +46,8 @@ pub(crate) struct LoadCommand {
     /// The `Load` message of `protocol/spec.md`.
     pub(crate) message: Value,
     pub(crate) mode: WorkerMode,
+    /// Whether its workers take turns with those of other models on their GPU.
+    pub(crate) gpu_turns: bool,
     /// The headers in which its handler reads about sequences.
     pub(crate) sequence_headers: Arc<SequenceHeaders>,
 }
@@ -57,9 +60,10 @@ impl LoadCommand {
         settings: &ModelSettings,
         python: &PythonConfig,
         model_metrics: Value,
+        compile_cache: Option<PathBuf>,
     ) -> Self {
         let (ModelIdentity { name, version, .. }, mode) = (identity, settings.worker_mode());
-        let message = json!({
+        let mut message = json!({
             "model_name": name,
             "model_version": version,
             "model_dir": package.dir.path(),
@@ -79,10 +83,31 @@ impl LoadCommand {
             "mode": mode.as_str(),
             "model_metrics": model_metrics,
         });
+        let values = &settings.values;
+        let share: Option<f64> = values.read(&GPU_MEMORY_FRACTION);
+        let list = |list: &[u32]| (!list.is_empty()).then(|| json!(list));
+        // There only where they say something.
+        for (key, value) in [
+            ("sizes", list(&settings.sizes)),
+            ("lengths", list(&settings.lengths)),
+            ("compile_cache", compile_cache.map(|path| json!(path))),
+            ("gpu_memory_fraction", share.map(|share| json!(share))),
+        ] {
+            if let Some(value) = value {
+                message[key] = value;
+            }
+        }
+        let gpu_turns = values.read(&GPU_TURNS).unwrap_or(false);
         let dir = package.dir.path().to_owned();
         let sequence_headers = Arc::clone(&settings.sequence_headers);
         let (model, version) = (name.clone(), version.clone());
-        Self { model, version, dir, message, mode, sequence_headers }
+        Self { model, version, dir, message, mode, gpu_turns, sequence_headers }
+    }
+
+    /// Says whether handlers' metrics are wanted with the ids of their requests.
+    pub(crate) fn with_metric_ids(mut self, wanted: bool) -> Self {
+        self.message["metric_ids"] = wanted.into();
+        self
     }
 }
 
@@ -113,6 +138,9 @@ impl Launcher for PythonLauncher {
         }
         let gpus = self.gpus.assign(worker);
         message["gpu_id"] = gpus.first().copied().into();
+        if let Some(gpu) = gpus.first().filter(|_| self.load.gpu_turns) {
+            message["gpu_turns"] = json!(self.python.turn_file(*gpu));
+        }
         if gpus.len() > 1 {
             message["gpu_ids"] = gpus.into();
         }
@@ -273,7 +301,7 @@ async fn load(
     message: &Value,
     process: &mut WorkerProcess,
     progress: &ProgressSender,
-) -> Result<(WorkerConnection, u8, LoadReport), LoadStop> {
+) -> Result<(WorkerConnection, u8, LoadedReport), LoadStop> {
     connection.send_control(FrameKind::Load, message).await.map_err(|_| LoadStop::Ended)?;
     let failed = |message: String| LoadStop::Failed(LaunchError::Load(message.into()));
     let (header, payload) = loop {

@@ -13,7 +13,7 @@ use super::frame::{
 };
 use crate::call::{CallRoute, HeaderBlock, Input, Parameter, SequenceHeaders, SequenceRef};
 use crate::outcome::{Cause, ItemOutcome};
-use crate::pool::{LoadReport, LoadedFields};
+use crate::pool::{LoadedFields, LoadedReport};
 use crate::tensors::{Datatype, NamedTensor, TensorRequest};
 
 fn vectors(which: &str) -> Vec<Value> {
@@ -206,7 +206,7 @@ fn times_are_decoded_as_the_vectors_say() {
 
 #[test]
 fn what_warming_up_found_is_decoded_as_the_vectors_say() {
-    let of = |vector: &Value| -> LoadReport {
+    let of = |vector: &Value| -> LoadedReport {
         let (_, payload) = split(&hex(&vector["hex"]));
         decode_control::<LoadedFields>(&payload).unwrap().into()
     };
@@ -215,7 +215,7 @@ fn what_warming_up_found_is_decoded_as_the_vectors_say() {
     assert_eq!((told.sizes.as_slice(), told.measured.len()), (&[1, 2, 4][..], 2));
     assert_eq!(told.graphs.map(|graphs| (graphs.count, graphs.bytes)), Some((3, 1 << 34)));
     assert_eq!((told.gpu_memory, told.notes.len()), (Some(1 << 35), 1));
-    assert!(reports.contains(&LoadReport::default()), "one has nothing to say");
+    assert!(reports.contains(&LoadedReport::default()), "one has nothing to say");
 }
 
 #[test]

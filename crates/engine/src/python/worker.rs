@@ -17,7 +17,7 @@ use super::frame::{
 use crate::call::{Input, SequenceHeaders};
 use crate::outcome::{BatchOutcome, Cause, ItemOutcome, ModelFailure, WorkerExit};
 use crate::pending::PendingRequest;
-use crate::pool::{BoxFuture, LoadReport, Worker, WorkerGone, WorkerMessage};
+use crate::pool::{BoxFuture, LoadedReport, Worker, WorkerGone, WorkerMessage};
 use crate::process::WorkerProcess;
 use crate::settings::WorkerMode;
 
@@ -34,7 +34,7 @@ pub(crate) struct PythonWorker {
     /// Batches it can hold at a time.
     pub(super) slots: u8,
     /// What it found when it loaded.
-    pub(super) report: LoadReport,
+    pub(super) report: LoadedReport,
     pub(super) mode: WorkerMode,
     /// The headers in which its handler reads about sequences.
     pub(super) sequence_headers: Arc<SequenceHeaders>,
@@ -147,7 +147,7 @@ impl Worker for PythonWorker {
         self.slots
     }
 
-    fn report(&mut self) -> LoadReport {
+    fn report(&mut self) -> LoadedReport {
         std::mem::take(&mut self.report)
     }
 

@@ -99,6 +99,8 @@ pub(crate) struct PythonWorkers {
     pub(crate) processes: Arc<ProcessThread>,
     /// Where our own Python packages lie.
     pub(crate) packages: PathBuf,
+    /// The server's directory, which leaves with it.
+    scratch: PathBuf,
     /// Whose turn it is to get a GPU, over all models.
     gpu_turn: Arc<AtomicU32>,
 }
@@ -116,8 +118,14 @@ impl PythonWorkers {
             processes,
             listener: WorkerListener::listen(scratch.join("workers.sock"), runtime)?,
             packages: unpack_packages(scratch)?,
+            scratch: std::path::absolute(scratch)?,
             gpu_turn: Arc::default(),
         }))
+    }
+
+    /// The file that a worker locks while its model runs on this GPU, if it takes turns.
+    pub(crate) fn turn_file(&self, gpu: u32) -> PathBuf {
+        self.scratch.join(format!("gpu-{gpu}.lock"))
     }
 
     /// The GPUs of a model's workers, out of so many.

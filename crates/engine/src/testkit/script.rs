@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::call::Output;
 use crate::outcome::{BatchOutcome, Cause, LaunchError, ModelFailure, WorkerExit};
-use crate::pool::{BatchTimes, LoadProgress, LoadReport, WorkerMessage};
+use crate::pool::{BatchTimes, LoadProgress, LoadedReport, WorkerMessage};
 
 /// A batch as a scripted worker sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub struct ScriptedLoading {
     /// The steps.
     pub steps: Vec<(Duration, LoadProgress)>,
     /// The report.
-    pub report: LoadReport,
+    pub report: LoadedReport,
 }
 
 /// Where the act for one batch is performed.

@@ -16,7 +16,7 @@ use super::script::{Act, LaunchScript, Script, ScriptedBatch, ScriptedLoading, S
 use crate::outcome::{BatchOutcome, LaunchError, Output, WorkerExit};
 use crate::pending::{Payload, PendingRequest};
 use crate::pool::{
-    BoxFuture, Launcher, LoadReport, ProgressSender, Worker, WorkerGone, WorkerMessage,
+    BoxFuture, Launcher, LoadedReport, ProgressSender, Worker, WorkerGone, WorkerMessage,
 };
 
 #[derive(Clone)]
@@ -89,7 +89,7 @@ struct ScriptedWorker {
     script: Script,
     batches: Arc<Mutex<Vec<ScriptedBatch>>>,
     kind: Kind,
-    report: LoadReport,
+    report: LoadedReport,
     /// Whose turn it is to be prepared.
     preparing: Arc<tokio::sync::Mutex<()>>,
     /// Whose turn it is, where they run one after another.
@@ -113,7 +113,7 @@ impl Worker for ScriptedWorker {
         if let Kind::Overlapping(slots) = self.kind { slots } else { 1 }
     }
 
-    fn report(&mut self) -> LoadReport {
+    fn report(&mut self) -> LoadedReport {
         std::mem::take(&mut self.report)
     }
 
@@ -141,12 +141,11 @@ impl Worker for ScriptedWorker {
                 Kind::Plain => None,
                 Kind::Queueing => Some(turn.lock().await),
                 Kind::Overlapping(_) => {
-                    let given = Instant::now();
                     {
                         let _preparing = preparing.lock().await;
                         tokio::time::sleep(PREPARE).await;
                     }
-                    stage.prepare = Some(given.elapsed());
+                    stage.prepare = Some(PREPARE);
                     // One that exits does so while it prepares.
                     if matches!(act, Act::Die) { None } else { Some(turn.lock().await) }
                 }

@@ -29,6 +29,12 @@ pub(crate) struct BatchingReport {
     /// How the policy in force decides.
     how: String,
     max_batch_size: u32,
+    /// Batch sizes, in items, at which the model runs, where not any will do.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    sizes: Vec<u32>,
+    /// Item lengths at which it runs, where items are padded to these.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    lengths: Vec<u32>,
     /// Largest batches of a definition's endpoints.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     endpoints: BTreeMap<String, u32>,
@@ -163,6 +169,8 @@ impl BatchingReport {
             policy,
             how: text::policy(&config.policy, config.max_items),
             max_batch_size: config.max_items,
+            sizes: config.sizes.clone(),
+            lengths: config.lengths.clone(),
             endpoints: BTreeMap::new(),
             endpoint_latencies_ms: BTreeMap::new(),
             max_latency_ms: objective.map(millis),

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use jitney_engine::call::Origin;
 use jitney_engine::local::{Signature, TensorSpec};
 use jitney_engine::settings::ModelSettings;
-use jitney_engine::{IncidentReport, Model, Readiness, Status, WorkerIncident, WorkerView};
+use jitney_engine::{
+    IncidentReport, Measures, Model, Readiness, Status, WorkerIncident, WorkerView,
+};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -100,6 +102,53 @@ pub(crate) struct Description {
     /// Not in TorchServe's dialect, whose keys are known.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     health: Option<WorkersHealth>,
+    /// The same.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    batches: Option<BatchFacts>,
+}
+
+/// At which sizes the model runs, and what its workers measured; only what there is to say.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct BatchFacts {
+    /// Batch sizes in items.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    sizes: Vec<u32>,
+    /// Item lengths.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    lengths: Vec<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stages: Option<StageSums>,
+}
+
+/// What the stages of all batches took that workers have measured.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct StageSums {
+    batches: u64,
+    prepare_seconds: f64,
+    model_seconds: f64,
+}
+
+impl BatchFacts {
+    fn of(model: &Model) -> Self {
+        Self {
+            sizes: model.allowed_sizes().to_vec(),
+            lengths: model.settings().lengths.clone(),
+            stages: StageSums::of(&model.measures()),
+        }
+    }
+}
+
+impl StageSums {
+    fn of(measures: &Measures) -> Option<Self> {
+        let (batches, seconds) = (measures.model_us.count(), |micros: u64| micros as f64 / 1e6);
+        (batches > 0).then(|| Self {
+            batches,
+            prepare_seconds: seconds(measures.prepare_us.sum),
+            model_seconds: seconds(measures.model_us.sum),
+        })
+    }
 }
 
 /// Whether the model can serve, and what went wrong with its workers.
@@ -147,6 +196,38 @@ struct WorkerEntry {
     pid: Option<u32>,
     gpu: bool,
     gpu_usage: String,
+    /// Not in TorchServe's dialect.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    more: Option<WorkerFacts>,
+}
+
+/// What a worker says of itself; only what there is to say.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WorkerFacts {
+    /// How far it is with loading and warming up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    progress: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gpu_id: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gpu_memory_bytes: Option<u64>,
+    /// How many graphs it captured, and what memory they hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    graphs: Option<Value>,
+}
+
+impl WorkerFacts {
+    fn of(worker: &WorkerView) -> Self {
+        let progress = worker.progress.as_ref();
+        Self {
+            progress: progress
+                .map(|step| json!({ "done": step.done, "of": step.of, "what": step.what })),
+            gpu_id: worker.gpu,
+            gpu_memory_bytes: worker.gpu_memory,
+            graphs: worker.graphs.map(|it| json!({ "count": it.count, "bytes": it.bytes })),
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -180,11 +261,15 @@ impl Description {
         for (entry, worker) in description.workers.iter_mut().zip(&status.workers) {
             let usage = worker.gpu.and_then(|gpu| meter.gpu_usage(gpu));
             entry.gpu_usage = usage.unwrap_or_else(|| "N/A".to_owned());
-            if dialect == Dialect::Jitney && !worker.ready {
-                entry.status = "LOADING";
+            if dialect == Dialect::Jitney {
+                entry.more = Some(WorkerFacts::of(worker));
+                if !worker.ready {
+                    entry.status = "LOADING";
+                }
             }
         }
         if dialect == Dialect::Jitney {
+            description.batches = Some(BatchFacts::of(model));
             description.health = Some(WorkersHealth::new(&model.readiness(), &status.incidents));
         }
         description
@@ -226,6 +311,7 @@ impl Description {
             tenants: settings.shares.tenants.iter().cloned().collect(),
             customized_metadata: None,
             health: None,
+            batches: None,
         }
     }
 }
@@ -240,6 +326,7 @@ impl WorkerEntry {
             pid: worker.pid,
             gpu: worker.gpu.is_some(),
             gpu_usage: "N/A".to_owned(),
+            more: None,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use jitney_engine::admission::{Admission, CutReason};
 use jitney_engine::model::main_group;
-use jitney_engine::{Distribution, Measures, Model, Status};
+use jitney_engine::{Distribution, Measures, Model, Status, WorkerView};
 
 use super::declared::MetricKind;
 use super::page::MetricsPage;
@@ -28,10 +28,16 @@ enum Reading {
     Sized(&'static str, fn(&ModelSnapshot) -> Vec<(u64, u64)>),
     /// A distribution, and what its whole numbers are divided by.
     Spread(fn(&ModelSnapshot) -> &Distribution, f64),
+    /// The same, of models whose workers have measured it.
+    Measured(fn(&ModelSnapshot) -> &Distribution, f64),
+    /// Microseconds, of models of which they are known.
+    Busy(fn(&ModelSnapshot) -> Option<u64>),
+    /// A number of each worker of which it is known.
+    PerWorker(fn(&WorkerView) -> Option<u64>),
 }
 
 use MetricKind::{Counter, Gauge, Histogram};
-use Reading::{Each, Number, Sized, Spread};
+use Reading::{Busy, Each, Measured, Number, PerWorker, Sized, Spread};
 
 const MICROS: f64 = 1e6;
 const NANOS: f64 = 1e9;
@@ -84,6 +90,18 @@ const OWN: &[(&str, MetricKind, &str, Reading)] = &[
         Spread(|it| &it.measures.queue_us, MICROS)),
     ("jitney_compute_seconds", Histogram, "Time that answered batches ran",
         Spread(|it| &it.measures.compute_us, MICROS)),
+    ("jitney_prepare_seconds", Histogram, "Time that batches took to be prepared, where workers measure it",
+        Measured(|it| &it.measures.prepare_us, MICROS)),
+    ("jitney_model_seconds", Histogram, "Time that batches were in the model, where workers measure it",
+        Measured(|it| &it.measures.model_us, MICROS)),
+    ("jitney_gpu_busy_seconds_total", Counter, "Time in which batches were in the model on a GPU",
+        Busy(gpu_busy)),
+    ("jitney_gpu_memory_bytes", Gauge, "Memory that a worker holds on its GPU",
+        PerWorker(|worker| worker.gpu_memory)),
+    ("jitney_graphs", Gauge, "Graphs that a worker captured",
+        PerWorker(|worker| Some(worker.graphs?.count.into()))),
+    ("jitney_graph_memory_bytes", Gauge, "Memory that the captured graphs of a worker hold",
+        PerWorker(|worker| Some(worker.graphs?.bytes))),
     ("jitney_latency_seconds", Histogram, "Time from admission to answer of answered requests",
         Spread(|it| &it.measures.latency_us, MICROS)),
     ("jitney_batch_items", Histogram, "Items per batch",
@@ -116,6 +134,12 @@ fn curve(snapshot: &ModelSnapshot) -> Vec<(u64, u64)> {
     let main = main_group(&curve);
     let points = curve.iter().filter(|point| Some(point.group) == main);
     points.map(|point| (point.size, point.mean)).take(CURVE_POINTS_MAX).collect()
+}
+
+/// Microseconds that batches were in the model, for a model that has a GPU.
+fn gpu_busy(snapshot: &ModelSnapshot) -> Option<u64> {
+    let on_gpu = snapshot.status.workers.iter().any(|worker| worker.gpu.is_some());
+    on_gpu.then_some(snapshot.measures.model_us.sum)
 }
 
 fn ready(snapshot: &ModelSnapshot) -> u64 {
@@ -163,11 +187,39 @@ impl Reading {
                     page.sample(&[model, version, (label, &size), host], nanos as f64 / NANOS);
                 }
             }
-            Spread(read, scale) => {
-                let Distribution { bounds, counts, sum } = read(snapshot);
-                let bounds = bounds.iter().map(|bound| *bound as f64 / scale);
-                page.histogram(&labels, bounds, counts, *sum as f64 / scale);
+            Spread(read, scale) => spread(page, &labels, read(snapshot), *scale),
+            Measured(read, scale) => {
+                let measured = read(snapshot);
+                if measured.count() > 0 {
+                    spread(page, &labels, measured, *scale);
+                }
+            }
+            Busy(read) => {
+                if let Some(micros) = read(snapshot) {
+                    page.sample(&labels, micros as f64 / MICROS);
+                }
+            }
+            PerWorker(read) => {
+                let [model, version, host] = labels;
+                for worker in &snapshot.status.workers {
+                    let Some(value) = read(worker) else { continue };
+                    let gpu = worker.gpu.map(|gpu| gpu.to_string()).unwrap_or_default();
+                    let (id, gpu) = (worker.id.to_string(), gpu.as_str());
+                    let labels = [model, version, ("worker", &id), ("gpu", gpu), host];
+                    page.sample(&labels, value as f64);
+                }
             }
         }
     }
+}
+
+fn spread(
+    page: &mut MetricsPage<'_>,
+    labels: &[(&str, &str)],
+    distribution: &Distribution,
+    scale: f64,
+) {
+    let Distribution { bounds, counts, sum } = distribution;
+    let bounds = bounds.iter().map(|bound| *bound as f64 / scale);
+    page.histogram(labels, bounds, counts, *sum as f64 / scale);
 }

@@ -158,6 +158,7 @@ fn engine(scratch: PathBuf) -> Arc<Engine> {
     let store = StoreConfig {
         model_store: Some(scratch.join("store")),
         scratch,
+        cache: None,
         limits: Default::default(),
         url_allowed: Box::new(|_| false),
         remote: None,

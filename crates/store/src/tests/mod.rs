@@ -34,6 +34,7 @@ impl Bench {
         let config = StoreConfig {
             model_store: Some(root.path().join("store")),
             scratch: root.path().join("scratch"),
+            cache: None,
             limits,
             url_allowed: Box::new(|url| !url.contains("forbidden")),
             remote: None,

@@ -50,7 +50,9 @@ asyncCommunication: True
 useVenv: off
 batching: {policy: adaptive, max_batch_size: 32, max_latency_ms: 2.5, max_batch_delay: 10,
            cost: tokens, max_cost: 4096, sample_cost: 128, tenants: {gold: 4, free: 1}, mix_origins: true, max_concurrent_batches: 3,
-           sizes: [1, 4, 32]}
+           sizes: [1, 4, 32], lengths: [64, 512]}
+gpu_memory_fraction: 0.5
+jitney: {gpu_turns: true}
 ";
     let values = typed(yaml);
     for (setting, expected) in [
@@ -85,6 +87,9 @@ batching: {policy: adaptive, max_batch_size: 32, max_latency_ms: 2.5, max_batch_
         (&MIX_ORIGINS, "true"),
         (&MAX_CONCURRENT_BATCHES, "3"),
         (&SIZES, "1,4,32"),
+        (&LENGTHS, "64,512"),
+        (&GPU_MEMORY_FRACTION, "0.5"),
+        (&GPU_TURNS, "true"),
     ] {
         assert_eq!(values.show(setting).as_deref(), Some(expected), "{}", setting.name);
     }

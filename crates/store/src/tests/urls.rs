@@ -96,6 +96,7 @@ fn strict(bench: &Bench, named: Option<&str>) -> Store {
     Store::new(StoreConfig {
         model_store: Some(bench.path("store")),
         scratch: bench.path("scratch"),
+        cache: None,
         limits: Limits::default(),
         url_allowed: Box::new(move |url| named.as_deref() == Some(url)),
         remote: None,
@@ -207,6 +208,7 @@ fn without_a_store_only_directories_and_file_urls_are_found() {
     let store = Store::new(StoreConfig {
         model_store: None,
         scratch: bench.path("scratch"),
+        cache: None,
         limits: Limits::default(),
         url_allowed: Box::new(|_| true),
         remote: None,

@@ -18,7 +18,7 @@ use crate::observer::BatchFinished;
 use crate::observer::ModelTag;
 use crate::outcome::{BatchOutcome, Cause, LaunchError, ModelFailure, WorkerExit};
 use crate::pool::{
-    BatchOrder, BatchRun, LoadProgress, LoadReport, MeasuredRun, WorkerBatch, WorkerCapacity,
+    BatchOrder, BatchRun, LoadProgress, LoadedReport, MeasuredRun, WorkerBatch, WorkerCapacity,
     WorkerEvent,
 };
 
@@ -96,7 +96,7 @@ impl Task {
     }
 
     /// Takes over what a worker found when it loaded.
-    fn learn(&mut self, worker: u32, capacity: WorkerCapacity, report: &LoadReport) {
+    fn learn(&mut self, worker: u32, capacity: WorkerCapacity, report: &LoadedReport) {
         for note in &report.notes {
             tracing::info!(model = self.label, worker, "{note}");
         }

@@ -1,7 +1,7 @@
 //! What workers say while they load and when they have: progress, sizes, what they measured.
 
 use super::*;
-use crate::pool::{GraphMemory, LoadProgress, LoadReport, MeasuredRun};
+use crate::pool::{GraphMemory, LoadProgress, LoadedReport, MeasuredRun};
 use crate::testkit::{Kind, ScriptedLoading};
 
 fn step(done: u32, of: u32) -> LoadProgress {
@@ -17,7 +17,7 @@ fn adaptive() -> ModelSettings {
     ModelSettings { batch_size: 8, policy: PolicyName::Adaptive, ..settings() }
 }
 
-fn kit(kind: Kind, report: LoadReport, settings: ModelSettings) -> Kit {
+fn kit(kind: Kind, report: LoadedReport, settings: ModelSettings) -> Kit {
     let loading = ScriptedLoading { report, ..ScriptedLoading::default() };
     Kit::loading(None, kind, loading, settings, echo_after(5))
 }
@@ -53,7 +53,7 @@ async fn a_worker_that_says_nothing_more_is_given_up_in_time() {
 
 #[tokio::test(start_paused = true)]
 async fn the_sizes_of_the_workers_are_the_policys_where_the_operator_set_none() {
-    let report = LoadReport { sizes: vec![1, 2, 6, 64], ..LoadReport::default() };
+    let report = LoadedReport { sizes: vec![1, 2, 6, 64], ..LoadedReport::default() };
     for (set, sizes) in [(vec![], vec![1, 2, 6]), (vec![4, 8], vec![4, 8])] {
         let kit = kit(Kind::Plain, report.clone(), ModelSettings { sizes: set, ..adaptive() });
         drop(kit.model.scale(1, 1).await);
@@ -65,11 +65,11 @@ async fn the_sizes_of_the_workers_are_the_policys_where_the_operator_set_none() 
 #[tokio::test(start_paused = true)]
 async fn what_a_worker_measured_itself_is_learned_and_not_measured_again() {
     let graphs = Some(GraphMemory { count: 3, bytes: 77 });
-    let report = LoadReport {
+    let report = LoadedReport {
         measured: vec![run(1, 2, 10), run(8, 4, 30)],
         graphs,
         gpu_memory: Some(99),
-        ..LoadReport::default()
+        ..LoadedReport::default()
     };
     for (kind, times) in [(Kind::Overlapping(2), [10, 30]), (Kind::Plain, [12, 34])] {
         let dir = tempfile::tempdir().unwrap();
@@ -95,7 +95,7 @@ async fn the_sweep_runs_exactly_the_sizes_that_the_worker_says_under_every_polic
     for policy in [PolicyName::Adaptive, PolicyName::Window] {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("jitney_sample.txt"), "a sample").unwrap();
-        let report = LoadReport { sizes: vec![3, 5, 8], ..LoadReport::default() };
+        let report = LoadedReport { sizes: vec![3, 5, 8], ..LoadedReport::default() };
         let loading = ScriptedLoading { report, ..ScriptedLoading::default() };
         let of = ModelSettings { policy, ..adaptive() };
         let slow = echo_after(1500);
