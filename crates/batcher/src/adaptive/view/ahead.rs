@@ -4,7 +4,7 @@
 //! It costs those who come a moment too late for the batch a whole further one.
 
 use super::View;
-use crate::adaptive::curves::{Curve, Preparation};
+use crate::adaptive::curves::{BatchPreparation, Curve};
 use crate::adaptive::returns::{OUT_MAX, Out};
 use crate::adaptive::rhythm::{Rhythm, Round};
 use crate::adaptive::situation::{Candidate, Situation};
@@ -21,7 +21,7 @@ impl<'a> View<'a> {
     pub(super) fn staged(&self, group: usize, curve: Curve<'a>, after: Nanos) -> Curve<'a> {
         let overlaps = self.state.workers.held().1 > 1;
         let preparation = self.state.learned.preparation(group);
-        curve.prepared(preparation.map(|it| Preparation {
+        curve.prepared(preparation.map(|it| BatchPreparation {
             head_start: after as f64,
             overlaps,
             ..it
