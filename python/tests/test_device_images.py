@@ -16,6 +16,7 @@ from ts.torch_handler.device_images import BatchForm, DeviceImages, batch_form
 from ts.torch_handler.framing import Framing
 from ts.torch_handler.image_classifier import ImageClassifier
 from ts.torch_handler.images import Image, Recipe, torch, transforms
+from ts.torch_handler.object_detector import ObjectDetector
 from ts.torch_handler.resize_source import SOURCE
 from ts.torch_handler.resizing import KernelResizer, Picture, Shades, TorchResizer
 from ts.torch_handler.settings import HandlerSettings, read_settings
@@ -288,6 +289,18 @@ def test_without_a_gpu_nothing_is_decoded_there(caplog):
             assert device_trial.device_images(CPU, read_settings({"jitney": {"decode": wish}})) is None
     assert [message for message in caplog.messages if "jitney.decode is gpu" in message] == caplog.messages
     assert len(caplog.messages) == 1
+
+
+def test_detectors_get_pictures_of_their_own_sizes(pool):
+    handler = ObjectDetector()
+    decode = Pillow()
+    handler.device, handler.on_device, handler.pool = CPU, on_cpu(decode), pool
+    rows = [jpeg(0, (40, 30)), models.image(1, (20, 25), "RGB", "PNG"), b"no image", jpeg(2, (50, 60), "L")]
+    good, batch, failures = handler.prepare([{"data": row} for row in rows])
+    assert (decode.calls, list(failures), [row["data"] for row in good]) == ([2], [2], [rows[0], rows[1], rows[3]])
+    wanted = [handler.image_processing(Image.open(io.BytesIO(row["data"])).convert("RGB")) for row in good]
+    assert all(map(torch.equal, batch, wanted))
+    assert handler.prepare([{"data": rows[0]}])[1].shape == (1, 3, 30, 40)
 
 
 class Handler(ImageClassifier):

@@ -234,6 +234,24 @@ def test_warm_up_covers_the_sizes_and_measures_them():
             assert worker.loaded["graphs"]["count"] == 3
 
 
+def test_a_compiled_model_answers_as_eager_and_is_compiled_once():
+    contents = [picture(seed) for seed in range(7)]
+    with tempfile.TemporaryDirectory() as folder:
+        path, manifest = model(folder)
+        cache = pathlib.Path(folder, "compiled")
+        with Worker(path, manifest, {"jitney": {"cuda_graphs": "off"}}) as worker:
+            plain = flat(worker.answer_all([contents, contents[:1]]))
+        made = []
+        for _ in range(2):
+            config = {"pt2": {"compile": {"enable": True}}}
+            with Worker(path, manifest, config, sizes=[1, 8], compile_cache=str(cache)) as worker:
+                found = flat(worker.answer_all([contents, contents[:1]]))
+                assert worker.loaded["graphs"]["count"] == 2, worker.loaded
+            assert max(map(apart, found, plain)) <= 1e-3
+            made.append({file: file.stat().st_mtime_ns for file in cache.rglob("*.compiled")})
+        assert made[0] and made[0] == made[1], made
+
+
 def test_a_model_that_cannot_be_captured_serves_without_graphs():
     contents = [picture(seed) for seed in range(5)]
     with tempfile.TemporaryDirectory() as folder:

@@ -44,6 +44,11 @@ class Recipe:
             return None
         return framing_of(describe_step(step) for step in self.head)
 
+    def is_plain(self) -> bool:
+        """Whether the transform turns an image into numbers and does nothing else."""
+        steps = getattr(self.processing, "transforms", ())
+        return type(self.processing) is transforms.Compose and [type(step) for step in steps] == [transforms.ToTensor]
+
     def content_of(self, row: Any) -> Any:
         """The bytes of an image file; None if the row has none, or text that is no base64."""
         value = value_of(row)

@@ -93,7 +93,7 @@ class VisionHandler(BaseHandler, abc.ABC):
             rows = [row for place, row in enumerate(data) if place not in failures] if failures else data
             return rows, batch if rows else None, failures
         host = self._host_batch(recipe, data)
-        items = self.pool.map(recipe.read, data) if host is None else host.read(self.pool)
+        items = self._read_all(recipe, data) if host is None else host.read(self.pool)
         failures = {place: item for place, item in enumerate(items) if isinstance(item, PredictionException)}
         for place, item in enumerate(items):
             if isinstance(item, Exception) and place not in failures:
@@ -103,6 +103,11 @@ class VisionHandler(BaseHandler, abc.ABC):
             return [], None, failures
         batch = self._assembled(recipe, [items[place] for place in good]) if host is None else host.of(items, good)
         return [data[place] for place in good] if failures else data, batch, failures
+
+    def _read_all(self, recipe: Recipe, data: Any) -> list[Any]:
+        """Rows to prepared images; a row that cannot be read is its exception."""
+        found = None if self.on_device is None else self.on_device.pictures(recipe, data, self.pool)
+        return self.pool.map(recipe.read, data) if found is None else found
 
     def _host_batch(self, recipe: Recipe, data: Any) -> HostBatch | None:
         """A batch that threads fill, where images come out in one size and the model runs on the CPU."""
