@@ -17,7 +17,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
-from jitney.gpu.device import enter_device
+from jitney.gpu.device import enter_device, keep_device
 from jitney.worker.batch import BatchDecoder
 from jitney.worker.context import WorkerContext
 from jitney.worker.intake import HeldBatch, Incoming, Intake
@@ -101,6 +101,7 @@ class OverlappedBatches:
     def run(self) -> None:
         """The main thread's part: launches, and ends the others."""
         self._context.show_each_thread_its_own()
+        keep_device()
         finishing = self._start(self._finish_all, "finish")
         self._start(self._begin_all, "begin")
         reading = self._start(lambda: self._intake.take_all(self._give), "read")
@@ -152,7 +153,6 @@ class OverlappedBatches:
                 return
 
     def _launch_all(self) -> None:
-        enter_device()
         received: Incoming = None
         while True:
             del received
