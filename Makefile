@@ -24,7 +24,7 @@ KSERVE_VENV := .venv-kserve
 ONNX_VENV := .venv-onnx
 MODELS := models/out
 TORCH_TOOLS := $(CLIENTS) onnxruntime
-TORCH_TESTS := tests/test_torch_stock.py tests/test_decoders.py tests/test_torch_formats.py \
+TORCH_TESTS := tests/test_torch_stock.py tests/test_torch_formats.py \
   tests/test_device_images.py tests/test_host_images.py tests/test_nvjpeg.py tests/test_torch_handlers.py tests/test_process_group.py tests/test_containers.py \
   tests/test_torch_texts.py tests/test_torch_graphs.py tests/test_torch_warm_up.py tests/test_gpu.py
 

@@ -13,22 +13,30 @@ pictures are kept for the next run. Rows: first, many, one, sixteen, starts, com
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
+import signal
 import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
 
 from on_gpu import figures
 
+if TYPE_CHECKING:
+    from on_gpu.session import Bench
+
 
 def main() -> None:
     """Runs rows and prints the table."""
     options = read_options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # So that the server is ended too.
     if options.table:
         reports = [json.loads(path.read_text()) for path in options.table]
         table = figures.table({name: row for one in reports for name, row in one["rows"].items()})
@@ -94,29 +102,35 @@ def measured(options: argparse.Namespace, work: pathlib.Path) -> dict[str, dict]
     if on_gpu:
         machine["device"] = torch.cuda.get_device_name(options.device)
     print(f"{machine}, {plan.rounds} x {plan.seconds} s", file=sys.stderr)
-    bench, rows = Bench(plan), {}
     asked = options.rows.split(",") if options.rows else list(ROWS)
     unknown = sorted(set(asked) - set(ROWS))
     if unknown:
         raise SystemExit(f"there is no row {unknown[0]}; there are {', '.join(ROWS)}")
-    for name in (name for name in ROWS if name in asked):
-        started = time.perf_counter()
-        try:
-            rows[name] = ROWS[name](bench)
-        except Exception as error:
-            rows[name] = {"failed": str(error).splitlines()[0], "traceback": traceback.format_exc()}
-            print(f"{name} failed: {rows[name]['traceback']}", file=sys.stderr)
-            if bench.open is not None:
-                rows[name]["log"] = bench.open[2].tail()
-                print(rows[name]["log"], file=sys.stderr)
-            bench.close()
-        rows[name]["took_s"] = time.perf_counter() - started
-        print(f"{name}: {rows[name]['took_s']:.0f} s", file=sys.stderr, flush=True)
-        if options.out:
-            report = {"machine": machine, "bars": figures.bars(), "rows": rows}
-            options.out.write_text(json.dumps(report, indent=1))
-    bench.close()
+    rows: dict[str, dict] = {}
+    with contextlib.closing(Bench(plan)) as bench:
+        for name in (name for name in ROWS if name in asked):
+            started = time.perf_counter()
+            rows[name] = one_row(ROWS[name], bench)
+            rows[name]["took_s"] = time.perf_counter() - started
+            print(f"{name}: {rows[name]['took_s']:.0f} s", file=sys.stderr, flush=True)
+            if options.out:
+                report = {"machine": machine, "bars": figures.bars(), "rows": rows}
+                options.out.write_text(json.dumps(report, indent=1))
     return rows
+
+
+def one_row(row: Callable[[Bench], dict], bench: Bench) -> dict:
+    """What a row came to, or why it failed and what the server said."""
+    try:
+        return row(bench)
+    except Exception as error:
+        told = {"failed": (str(error) or type(error).__name__).splitlines()[0], "traceback": traceback.format_exc()}
+        print(f"{row.__name__} failed: {told['traceback']}", file=sys.stderr)
+        if bench.open is not None:
+            told["log"] = bench.open[2].tail()
+            print(told["log"], file=sys.stderr)
+        bench.close()
+        return told
 
 
 if __name__ == "__main__":

@@ -29,20 +29,30 @@ def handle(data, context):
 
 
 @pytest.fixture
-def torchserve(start, tmp_path: Path, store: Store):
-    """A server on a machine with two GPUs."""
+def tools(tmp_path: Path) -> Path:
+    """The tools of a machine with two GPUs."""
     tools = tmp_path / "tools"
     tools.mkdir()
     (tools / "nvidia-smi").write_text(SMI)
     (tools / "nvidia-smi").chmod(0o755)
+    return tools
+
+
+def with_tools(tools: Path) -> dict[str, str]:
+    """The environment of a server that finds the tools."""
+    return {"PATH": f"{tools}:{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+
+@pytest.fixture
+def torchserve(start, tmp_path: Path, store: Store, tools: Path):
+    """A server on a machine with two GPUs."""
 
     def torchserve(text: str = "", **env: str) -> Server:
         config = tmp_path / "config.properties"
         config.write_text(f"{FREE_ADDRESSES}metric_time_interval=1\n{text}")
         flags = ["--foreground", "--ncs", "--disable-token-auth", "--enable-model-api"]
         arguments = ["torchserve", "--start", *flags, "--model-store", store.path, "--ts-config", config]
-        path = f"{tools}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-        return start(*arguments, wait_for_workers=False, env={"PATH": path, **env})
+        return start(*arguments, wait_for_workers=False, env={**with_tools(tools), **env})
 
     return torchserve
 
@@ -89,3 +99,32 @@ def test_gpus_are_measured(torchserve, store: Store) -> None:
     usage = {worker["gpuUsage"] for worker in server.describe("both")["workers"]}
     words = "utilization.gpu [%]::37 % utilization.memory [%]::12 % memory.used [MiB]::1024 MiB"
     assert f"gpuId::0 {words}" in usage
+
+
+DEFINED = """
+import jitney
+
+
+@jitney.batch(workers=2, device_ids=[1, 0], overlap=2, sizes=[1, 4], warm_up=[{"x": 1}])
+def where(x: list[int]) -> list[str]:
+    return [jitney.device()] * len(x)
+
+
+@jitney.batch(device="cpu", max_batch_size=64, cost="len", lengths=[8, 16])
+def nowhere(x: list[str]) -> list[str]:
+    return [jitney.device()] * len(x)
+"""
+
+
+def test_workers_of_definitions_get_gpus_and_run_at_their_sizes(start, tools: Path, tmp_path: Path) -> None:
+    (tmp_path / "places.py").write_text(DEFINED)
+    server: Server = start("serve", "places:where", "places:nowhere", cwd=tmp_path, env=with_tools(tools))
+    with ThreadPoolExecutor(8) as clients:
+        answers = clients.map(lambda _: requests.get(server.url("/where?x=1"), timeout=120).text, range(100))
+        assert set(answers) == {"cuda:0", "cuda:1"}
+    assert requests.get(server.url("/nowhere?x=a"), timeout=120).text == "cpu"
+    where, nowhere = server.describe("where"), server.describe("nowhere")
+    assert (where["deviceIds"], where["sizes"], where["batchSize"]) == ([1, 0], [1, 4], 4)
+    assert (nowhere["deviceType"], nowhere["lengths"]) == ("cpu", [8, 16])
+    batching = requests.get(server.url("/models/where/batching", "management"), timeout=120).json()
+    assert [point["size"] for point in batching["curve"]][:2] == [1, 4], "what warming up measured is learned"

@@ -78,7 +78,7 @@ def script_loop(script: pathlib.Path, size: int, form: Form) -> Loop:
 def compiled_loop(net: torch.nn.Module, size: int, form: Form, cache: pathlib.Path | None) -> Loop:
     """The eager net compiled for one size, in a graph; a cache that the server filled is used where it fits."""
     if cache is not None:
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(cache)
+        os.environ |= {"TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor", "TRITON_CACHE_DIR": f"{cache}/triton"}
     batch = form.batch(torch.rand(size, 3, 224, 224))
     compiled = torch.compile(form.of(net), dynamic=False)
     with torch.inference_mode():

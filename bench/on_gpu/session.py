@@ -21,6 +21,8 @@ from server import Server
 
 JPEG = "image/jpeg"
 STARTUP_SECONDS = 900
+LOG_LINES = 16
+"""What the server says while it starts, such as why there are no graphs."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,7 @@ class Bench:
         self.open = (name, stack, server)
         self.started_seconds[name] = server.wait_until_ready(STARTUP_SECONDS)
         print(f"  {name} is ready after {self.started_seconds[name]:.1f} s", file=sys.stderr, flush=True)
+        print(server.tail(LOG_LINES), file=sys.stderr, flush=True)
         return server
 
     def close(self) -> None:

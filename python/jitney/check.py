@@ -181,7 +181,7 @@ def _listed(positions: Sequence[int]) -> str:
 
 def samples(endpoint: Endpoint, given: Sequence[Mapping[str, Any]] = ()) -> list[dict[str, Any]] | None:
     """At least a few items' arguments, or None if the type hints do not tell what an item is."""
-    known = [dict(one) for one in (given or endpoint.options.examples or ())]
+    known = [dict(one) for one in (given or endpoint.options.examples or endpoint.options.warm_up or ())]
     if known:
         return (known * SAMPLES)[: max(SAMPLES, len(known))]
     try:

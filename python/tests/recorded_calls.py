@@ -19,7 +19,7 @@ class ReplayedCalls(Capture):
         self.replayed = 0
         self.lock = threading.Lock()
 
-    def warm(self, call: Callable[[], Any]) -> Any:
+    def warm(self, call: Callable[[], Any], runs: int = 1) -> Any:
         """Makes the call once."""
         return call()
 

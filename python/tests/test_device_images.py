@@ -16,6 +16,7 @@ from ts.torch_handler.device_images import BatchForm, DeviceImages, batch_form
 from ts.torch_handler.framing import Framing
 from ts.torch_handler.image_classifier import ImageClassifier
 from ts.torch_handler.images import Image, Recipe, torch, transforms
+from ts.torch_handler.object_detector import ObjectDetector
 from ts.torch_handler.resize_source import SOURCE
 from ts.torch_handler.resizing import KernelResizer, Picture, Shades, TorchResizer
 from ts.torch_handler.settings import HandlerSettings, read_settings
@@ -144,9 +145,26 @@ def nearest(files):
     pictures = []
     for (picture,) in ([each] for each in Pillow()(files)):
         for plane in (0, 2):
-            picture[plane, 1::2], picture[plane, :, 1::2] = picture[plane, ::2], picture[plane, :, ::2]
+            picture[plane, 1::2], picture[plane, :, 1::2] = picture[plane, :-1:2], picture[plane, :, :-1:2]
         pictures.append(picture)
     return pictures
+
+
+def test_the_first_way_to_decode_with_the_pixels_of_pillow_is_taken(caplog):
+    def missing(device):
+        raise RuntimeError("a library is missing")
+
+    def other_colours(device):
+        return nearest
+
+    good = Pillow()
+    decode, samplings = device_trial.decoder_for(CPU, [missing, other_colours, lambda device: good, missing])
+    assert decode is good
+    assert samplings == {(1, 1), (2, 1), (2, 2), (1, 2)}
+    assert [record.getMessage() for record in caplog.records] == [
+        "A way to nvJPEG does not work on cpu: a library is missing"
+    ]
+    assert device_trial.decoder_for(CPU, [missing, other_colours]) == (None, set())
 
 
 def test_the_trial_finds_out_other_colours_and_they_are_left_to_pillow(pool):
@@ -271,6 +289,18 @@ def test_without_a_gpu_nothing_is_decoded_there(caplog):
             assert device_trial.device_images(CPU, read_settings({"jitney": {"decode": wish}})) is None
     assert [message for message in caplog.messages if "jitney.decode is gpu" in message] == caplog.messages
     assert len(caplog.messages) == 1
+
+
+def test_detectors_get_pictures_of_their_own_sizes(pool):
+    handler = ObjectDetector()
+    decode = Pillow()
+    handler.device, handler.on_device, handler.pool = CPU, on_cpu(decode), pool
+    rows = [jpeg(0, (40, 30)), models.image(1, (20, 25), "RGB", "PNG"), b"no image", jpeg(2, (50, 60), "L")]
+    good, batch, failures = handler.prepare([{"data": row} for row in rows])
+    assert (decode.calls, list(failures), [row["data"] for row in good]) == ([2], [2], [rows[0], rows[1], rows[3]])
+    wanted = [handler.image_processing(Image.open(io.BytesIO(row["data"])).convert("RGB")) for row in good]
+    assert all(map(torch.equal, batch, wanted))
+    assert handler.prepare([{"data": rows[0]}])[1].shape == (1, 3, 30, 40)
 
 
 class Handler(ImageClassifier):

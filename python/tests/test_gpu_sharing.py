@@ -30,6 +30,7 @@ def torch(monkeypatch):
         said=said,
         is_available=lambda: True,
         is_initialized=lambda: True,
+        current_device=lambda: 0,
         set_device=lambda gpu: said.append(("device", gpu)),
         set_per_process_memory_fraction=lambda fraction, gpu: said.append((fraction, gpu)),
         memory_reserved=lambda gpu: 7 << 20,
@@ -43,6 +44,7 @@ def torch(monkeypatch):
 def worker(monkeypatch):
     monkeypatch.setattr(devices._Assigned, "by_server", False)
     monkeypatch.setattr(devices._Assigned, "gpu", None)
+    monkeypatch.setattr(devices._Assigned, "current", None)
     return devices.assign
 
 
@@ -67,10 +69,25 @@ def test_a_torch_without_gpus_runs_on_the_processor_whatever_the_server_gave(tor
     assert jitney.device() == "cpu"
 
 
-def test_a_thread_uses_the_gpu_of_its_worker(torch, worker):
-    devices.enter_device()
+def test_other_threads_use_the_gpu_that_was_current_where_the_model_was_loaded(torch, worker):
+    """A handler that never chose one stays on GPU 0, as it does on TorchServe."""
     worker(1)
+    torch.current_device = lambda: 0
+    devices.keep_device()
     devices.enter_device()
+    assert torch.said == []
+    torch.current_device = lambda: 1
+    devices.keep_device()
+    devices.enter_device()
+    assert torch.said == [("device", 1)]
+
+
+def test_a_definition_begins_on_its_own_gpu_unless_it_has_something_on_another(torch, worker):
+    worker(1)
+    devices.choose_device()
+    assert torch.said == []
+    torch.is_initialized = lambda: False
+    devices.choose_device()
     assert torch.said == [("device", 1)]
 
 
@@ -101,7 +118,7 @@ def test_memory_is_limited_on_the_gpu_of_the_worker_or_a_sentence_says_why_not(t
     assert memory_used(1) is None
 
 
-def test_a_turn_lasts_until_the_gpu_is_done_and_excludes_others(torch, tmp_path):
+def test_a_turn_lasts_until_the_gpu_is_done_and_excludes_others(torch, worker, tmp_path):
     mine, others = GpuTurns(str(tmp_path / "gpu-0")), GpuTurns(str(tmp_path / "gpu-0"))
     order: list[str] = []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jitney.gpu.sizes import allowed_sizes, in_order, next_size
+from jitney.gpu.sizes import allowed_sizes, compiled_sizes, in_order, next_size
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,8 @@ def test_given_sizes_cover_the_largest_batch_and_no_more():
     assert in_order([8, 2, 4, 16], largest=5) == [2, 4, 8]
     assert in_order([2, 4], largest=5) == [2, 4, 5]
     assert in_order([0, -1, 4], largest=4) == [4]
+
+
+def test_compiled_sizes_are_fewer():
+    assert compiled_sizes(256) == [1, 4, 16, 64, 128, 256]
+    assert compiled_sizes(100) == [1, 4, 16, 64, 100] and compiled_sizes(8) == [1, 4, 8] and compiled_sizes(1) == [1]

@@ -187,3 +187,22 @@ def test_metrics_that_the_server_declares_can_be_had_by_name(worker, capsys):
         "[METRICS]G.Milliseconds:1|#Level:Model,ModelName:m",
         "[METRICS]G.Milliseconds:2|#ModelName:m,Level:Model",
     ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "tail"), [({}, ",r0,r1"), ({"metric_ids": True}, ",r0,r1"), ({"metric_ids": False}, "")]
+)
+def test_requests_are_named_where_the_server_wants_it(worker, capsys, fields, tail):
+    one = worker(
+        """
+        def handle(data, context):
+            if data is None:
+                return None
+            context.metrics.add_time("T", 1.5)
+            return [",".join(context.metrics.request_ids.values())] * len(data)
+        """,
+        **fields,
+    )
+    assert [reply["body"] for reply in one.ask(wire.bodies(b"a", b"b"))] == [b"r0,r1"] * 2
+    (line,) = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"\[METRICS\]T.Milliseconds:1.5\|.*\|#hostname:[^,]*,\d+" + tail, line)

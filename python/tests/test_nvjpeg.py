@@ -78,6 +78,7 @@ class FakeNvjpeg:
         self.calls = []
 
     def nvjpegCreateEx(self, backend, device_allocator, pinned_allocator, flags, handle):
+        assert flags == 1  # NVJPEG_FLAGS_HW_DECODE_NO_PIPELINE
         self.calls.append(("create", backend))
         handle._obj.value = 77
         return 0 if self.hardware or backend == 0 else 7

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 import wire
+from wire import bodies
 
 from jitney.worker.gpu_use import GpuUse
 from jitney.worker.step_times import StepTimes
@@ -118,6 +119,42 @@ def test_a_batch_that_is_alone_needs_no_other_thread(worker):
         (reply,) = one.ask([wire.item([("body", "", b"plain")], request_id="n-")], number)
         assert len(set(dict(reply["headers"]).values())) == 1
         assert dict(reply["headers"])["begin"] not in ("n-begin", "n-finish")
+
+
+LOOKED_AT = (
+    STEPS
+    + """
+    class Mark:
+        looks = 0
+
+        def query(self):
+            self.looks += 1
+            if self.text == "fail in query":
+                raise ValueError
+            if self.text == "until the next":
+                return False
+            return self.looks > 3
+
+    def launch(self, text, context):
+        launched = self.Launched(text, True)
+        launched.done = self.Mark()
+        launched.done.text = text
+        return launched
+
+    def finish(self, launched, context):
+        return [{"looks": launched.done.looks}]
+"""
+)
+
+
+def test_outputs_of_a_batch_that_is_alone_are_looked_for(worker):
+    one = worker(LOOKED_AT)
+    one.send(numbered("plain", "plain"))
+    assert all(json.loads(reply["body"])["looks"] <= 4 for _, reply in read_answers(one, 2))
+    (reply,) = one.ask(bodies(b"plain"), 7)
+    assert json.loads(reply["body"])["looks"] == 4
+    assert one.ask(bodies(b"fail in query"), 8)["cause"] == "raised"
+    assert json.loads(one.ask(bodies(b"until the next"), 9)[0]["body"])["looks"] > 1
 
 
 def test_no_more_batches_are_held_than_there_are_slots(worker):

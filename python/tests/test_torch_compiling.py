@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import threading
 
 import pytest
@@ -13,13 +14,13 @@ from test_torch_warm_up import ask, load, nothing, recorder  # noqa: F401 - fixt
 from torch_models import torch
 
 from jitney.gpu.compile_cache import FILES_MAX, CompileCache, machine_of, sources_of
-from jitney.gpu.compiled import CompiledModel, Slot, inductor_options
+from jitney.gpu.compiled import CompiledModel, CompilerImport, Slot, inductor_options
 from jitney.gpu.errors import CannotCompile
-from jitney.gpu.graphs import SizedModel, Variant
-from jitney.gpu.inputs import ModelInput
-from ts.torch_handler import background, compile_aside, variants
+from jitney.gpu.graphs import Shape, SizedModel, Variant
+from ts.torch_handler import background, compile_aside, compiling_processes, formats, variants
 from ts.torch_handler.base_handler import BaseHandler
 from ts.torch_handler.compiling import CompilePlan, compile_options, compile_plan
+from ts.torch_handler.compiling_processes import CompilingProcesses
 from ts.torch_handler.formats import is_script
 
 PT2 = {"compile": {"enable": True}}
@@ -31,13 +32,17 @@ class Compiler:
     """Stands in for torch's: a compiled file holds what it was made for, and calls the model."""
 
     def __init__(self):
-        self.made, self.calls, self.fixed, self.fails = [], 0, False, False
+        self.made, self.calls, self.fails_at = [], 0, ()
 
-    def compile_into(self, file, model, example, options, free=True):
-        if self.fails or (free and self.fixed):
+    def compile_into(self, file, model, example, options):
+        if example.count in self.fails_at:
             raise CannotCompile("no such thing")
-        self.made.append((example.count, free, options))
+        self.made.append((example.count, options))
         file.write_text("compiled")
+
+    def compile(self, processes, shapes):
+        """In this process instead of another one."""
+        compile_aside.compile_model({**processes.request, "shapes": json.loads(json.dumps(shapes))})
 
     def load_from(self, file, model, answer):
         if file.read_text() != "compiled":
@@ -60,6 +65,10 @@ class Compiler:
 def compiler(monkeypatch, recorder):  # noqa: F811
     one = Compiler()
     monkeypatch.setattr(variants, "can_compile", lambda: True)
+    monkeypatch.setattr(CompilerImport, "start", lambda: None)
+    monkeypatch.setattr(CompilingProcesses, "compile", lambda self, shapes: one.compile(self, shapes))
+    monkeypatch.chdir(".")  # And back, afterwards.
+    monkeypatch.setattr("sys.path", list(sys.path))
     monkeypatch.setattr(variants, "compile_into", one.compile_into)
     monkeypatch.setattr(variants, "load_from", one.load_from)
     monkeypatch.setattr(variants, "inductor_options", lambda mode, options: {"mode": mode, **options})
@@ -87,13 +96,15 @@ def used(handler):
     return {shape.size: graph.variant for shape, graph in graphs.items()}
 
 
-def test_a_model_is_compiled_once_for_all_sizes_and_found_again(compiler, start):
+def test_a_model_is_compiled_once_at_its_sizes_and_found_again(compiler, start, recorder):  # noqa: F811
     handler, report = start()
-    assert compiler.made == [(4, True, {"mode": None})]
-    assert used(handler) == {4: "compiled", 2: "compiled", 1: "compiled"} and report.graphs == 3
+    assert compiler.made == [(4, {"mode": None}), (1, {"mode": None})]
+    assert used(handler) == {4: "compiled", 1: "compiled"} and report.graphs == report.sizes[1] - 2 == 2
     assert ask(handler, ROW) == handler.model(torch.tensor([ROW])).tolist()
+    recorded = recorder.recorded
     again, report = start()
-    assert len(compiler.made) == 1 and used(again)[4] == "compiled" and "found it compiled" in report.notes[0]
+    assert len(compiler.made) == 2 and used(again)[4] == "compiled" and "Found the model compiled" in report.notes[0]
+    assert recorded == 4 and recorder.recorded == 6, "what was slower is not tried again"
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"].endswith("inductor")
 
 
@@ -101,33 +112,41 @@ def test_other_settings_are_compiled_by_themselves(compiler, start, tmp_path):
     start()
     start(config={"jitney": {"precision": "bfloat16"}})
     start({"compile": {"enable": True, "mode": "max-autotune"}})
-    start(batch_size=8)
-    assert len(compiler.made) == 4
+    assert len(compiler.made) == 6
+    start(batch_size=16)
+    assert [count for count, _ in compiler.made[6:]] == [16], "the other sizes are there"
     (tmp_path / "helper.py").write_text("changed = True\n")
     start()
-    assert len(compiler.made) == 5
+    assert len(compiler.made) == 9
 
 
 def test_a_broken_file_is_made_anew(compiler, start, tmp_path):
     start()
-    (file,) = (tmp_path / "cache").rglob("*.compiled")
+    file = next((tmp_path / "cache").rglob("*.compiled"))
     file.write_text("torn")
     handler, _ = start()
-    assert len(compiler.made) == 2 and used(handler)[1] == "compiled"
+    assert len(compiler.made) == 3 and set(used(handler).values()) == {"compiled"}
 
 
-def test_a_model_that_fixes_its_sizes_is_compiled_for_each(compiler, start):
-    compiler.fixed = True
+def test_sizes_that_cannot_be_compiled_run_as_they_are(compiler, start):
+    compiler.fails_at = (1,)
     handler, report = start()
-    assert [(count, free) for count, free, _ in compiler.made] == [(4, False), (2, False), (1, False)]
-    assert used(handler) == {4: "compiled", 2: "compiled", 1: "compiled"} and "each size by itself" in report.notes[0]
+    assert used(handler) == {4: "compiled", 1: "as it is"}
+    assert "Compiling the model failed: no such thing" in report.notes
 
 
 def test_a_model_that_cannot_be_compiled_has_graphs_as_it_is(compiler, start):
-    compiler.fails = True
+    compiler.fails_at = (1, 4)
     handler, report = start()
-    assert set(used(handler).values()) == {"as it is"} and report.graphs == 3
-    assert any("not compiled: no such thing" in note for note in report.notes)
+    assert set(used(handler).values()) == {"as it is"} and report.graphs == 2
+    assert any("The model is not compiled: no batch size" in note for note in report.notes)
+
+
+def test_the_worker_says_why_a_process_failed(monkeypatch, load):  # noqa: F811
+    monkeypatch.setattr(compiling_processes, "MODULE", "ts.torch_handler.no_such_module")
+    handler = load(BaseHandler, models.LINEAR)
+    with pytest.raises(CannotCompile, match="no_such_module"):
+        CompilingProcesses(handler, handler.context).compile([Shape(1), Shape(2)])
 
 
 def test_a_torchscript_program_is_not_compiled_and_that_is_told(compiler, load, tmp_path, recorder):  # noqa: F811
@@ -135,11 +154,11 @@ def test_a_torchscript_program_is_not_compiled_and_that_is_told(compiler, load, 
     manifest = {"model": {"modelName": "m", "serializedFile": "script.pt"}}
     handler = load(BaseHandler, models.LINEAR, {"pt2": PT2}, files=SAMPLE, manifest=manifest)
     assert is_script(handler.model)
-    taken = iter([1, 2, 2, 1, 2, 1])  # From the largest size on, as it is and frozen.
+    taken = iter([1, 2, 2, 1])  # From the largest size on, as it is and frozen.
     recorder.microseconds = lambda call: next(taken)
     report = handler.warm_up(nothing)
     assert any("TorchScript program cannot be compiled" in note for note in report.notes) and not compiler.made
-    assert used(handler) == {4: "as it is", 2: "frozen", 1: "frozen"}
+    assert used(handler) == {4: "as it is", 1: "frozen"}
 
 
 def test_without_warming_up_torch_compiles_when_the_model_is_called(compiler, load, monkeypatch):  # noqa: F811
@@ -153,7 +172,7 @@ def test_this_torch_says_whether_it_can(load, recorder, monkeypatch):  # noqa: F
     monkeypatch.setattr(BaseHandler, "_captures", lambda self: True)
     monkeypatch.setattr(variants, "can_compile", lambda: False)
     report = load(BaseHandler, models.LINEAR, {"pt2": PT2}, files=SAMPLE).warm_up(nothing)
-    assert any("this torch cannot" in note for note in report.notes) and report.graphs == 3
+    assert any("this torch cannot" in note for note in report.notes) and report.graphs == 2
 
 
 # -- in the background ------------------------------------------------------------------------------
@@ -162,27 +181,21 @@ def test_this_torch_says_whether_it_can(load, recorder, monkeypatch):  # noqa: F
 def test_a_model_serves_as_it_is_until_it_is_compiled(compiler, start, monkeypatch):
     begun, go_on, threads = threading.Event(), threading.Event(), []
 
-    def compile_here(self):
+    def compile_when_told(processes, shapes):
         begun.set()
         assert go_on.wait(60)
-        compile_aside_here(json.loads(self.request))
-
-    def compile_aside_here(request):
-        with monkeypatch.context() as patch:
-            patch.chdir(request["model_dir"])
-            patch.syspath_prepend(request["model_dir"])
-            compile_aside.compile_model(request)
+        compiler.compile(processes, shapes)
 
     real = background.BackgroundCompilation.start
-    monkeypatch.setattr(background.BackgroundCompilation, "fill_cache", compile_here)
+    monkeypatch.setattr(CompilingProcesses, "compile", compile_when_told)
     monkeypatch.setattr(background.BackgroundCompilation, "start", lambda self: threads.append(real(self)))
     handler, report = start({"compile": "background"})
     assert begun.wait(60) and not compiler.made
-    assert set(used(handler).values()) == {"as it is"} and any("until it is compiled" in note for note in report.notes)
+    assert set(used(handler).values()) == {"as it is"} and any("serves as it is until" in note for note in report.notes)
     before = ask(handler, ROW)
     go_on.set()
     threads[0].join()
-    assert used(handler) == {4: "compiled", 2: "compiled", 1: "compiled"} and len(compiler.made) == 1
+    assert used(handler) == {4: "compiled", 1: "compiled"} and len(compiler.made) == 2
     assert ask(handler, ROW) == before
     again, _ = start({"compile": "background"})
     assert set(used(again).values()) == {"compiled"} and len(threads) == 1, "what is there is loaded at once"
@@ -191,7 +204,7 @@ def test_a_model_serves_as_it_is_until_it_is_compiled(compiler, start, monkeypat
 def test_a_compilation_in_the_background_that_fails_changes_nothing(compiler, start, monkeypatch, caplog):
     threads = []
     real = background.BackgroundCompilation.start
-    monkeypatch.setattr(background, "MODULE", "ts.torch_handler.no_such_module")
+    compiler.fails_at = (1, 4)
     monkeypatch.setattr(background.BackgroundCompilation, "start", lambda self: threads.append(real(self)))
     handler, _ = start({"compile": {"enable": True, "background": True}})
     threads[0].join()
@@ -276,9 +289,23 @@ def test_a_model_is_told_by_its_code(tmp_path):
     assert list(sources_of(str(tmp_path)))[1] != before[1]
 
 
-def test_an_example_of_one_row_leaves_no_dimension_free():
-    from jitney.gpu.compiled import free_dimensions
-
-    with pytest.raises(CannotCompile, match="one item"):
-        free_dimensions(ModelInput((torch.ones(1, 3),), {}))
-    assert free_dimensions(ModelInput((torch.ones(4, 6),), {}, ragged=True)) == [("rows", 4), ("length", 6)]
+def test_parameters_are_not_filled_before_a_state_dict(tmp_path, monkeypatch):
+    source = models.LINEAR.replace(
+        "        super().__init__(3, 2)\n",
+        """
+        super().__init__(3, 2)
+        torch.nn.init.ones_(self.weight)
+        self.register_buffer("scale", torch.nn.init.ones_(torch.empty(2)), persistent=False)
+""",
+    )
+    path = models.unpack(tmp_path, source)
+    monkeypatch.syspath_prepend(str(path))
+    monkeypatch.delitem(sys.modules, "net", raising=False)
+    wanted, filled = torch.load(path / "net.pt"), torch.nn.init.ones_
+    model = formats.load_eager(str(path), "net.py", str(path / "net.pt"), torch.device("cpu"))
+    assert torch.equal(model.weight, wanted["weight"]) and torch.equal(model.bias, wanted["bias"])
+    assert torch.equal(model.scale, torch.ones(2)), "no parameter"
+    assert torch.nn.init.ones_ is filled
+    with formats.unfilled_parameters():
+        weight = torch.nn.Parameter(torch.zeros(2))
+        assert torch.equal(torch.nn.init.ones_(weight), torch.zeros(2))

@@ -167,8 +167,8 @@ class Broken(ReplayedCalls):
 
 
 def test_a_model_that_cannot_be_recorded_runs_as_before(linear):
-    one = refused(linear, match="not permitted when stream is capturing",
-                  capture=Broken(RuntimeError("CUDA error: operation not permitted when stream is capturing\nmore")))  # fmt: skip
+    error = RuntimeError("CUDA error: operation not permitted when stream is capturing\nmore")
+    one = refused(linear, match="not permitted when stream is capturing", capture=Broken(error))
     batch = torch.randn(3, 5)
     assert torch.equal(one(batch), linear(batch))
 
@@ -230,6 +230,18 @@ def test_the_fastest_variant_of_each_size_is_kept(linear):
     (graphs,) = one.graphs.values()
     assert {shape.size: graph.variant for shape, graph in graphs.items()} == {2: "as it is", 1: "frozen"}
     assert one.measured() == [(1, 0, 4), (2, 0, 10)]
+
+
+def test_what_was_the_fastest_before_is_tried_first(linear):
+    one = sized(linear, (1, 2), variants=[Variant("as it is", linear), Variant("frozen", lambda x: linear(x) + 0)])
+    one.preferred = {"batch size 2": "frozen", "batch size 1": "gone"}
+    one.capture((torch.randn(1, 5),), {}, nothing)
+    assert one.choices() == {"batch size 2": "frozen", "batch size 1": "as it is"} and one.recorder.recorded == 3
+    broken = Variant("frozen", lambda x: linear(x) * 2)
+    one = sized(linear, (2,), variants=[Variant("as it is", linear), broken])
+    one.preferred = {"batch size 2": "frozen"}
+    one.capture((torch.randn(1, 5),), {}, nothing)
+    assert one.choices() == {"batch size 2": "as it is"}
 
 
 def test_a_variant_that_answers_otherwise_is_not_used(linear):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,9 @@ from jitney.gpu import graphed, sized_shapes  # noqa: E402
 from jitney.gpu.device import Device  # noqa: E402
 from jitney.warm_up import warm_up  # noqa: E402
 
-EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "encoder.py"
+ROOT = Path(__file__).parent.parent.parent
+EXAMPLE = ROOT / "examples" / "encoder.py"
+SNIPPET = re.compile(r"^```python\n# (\w+)\.py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
@@ -111,3 +115,27 @@ def test_without_a_gpu_the_model_stays_what_it_is():
     model = torch.nn.Linear(2, 2)
     if not torch.cuda.is_available():
         assert jitney.graphs(model) is model
+
+
+@pytest.fixture
+def snippet(tmp_path, monkeypatch):
+    """A file of the page on definitions, imported."""
+    monkeypatch.syspath_prepend(tmp_path)
+    texts = dict(SNIPPET.findall((ROOT / "docs" / "definitions.md").read_text()))
+
+    def load(name: str) -> object:
+        (tmp_path / f"{name}.py").write_text(texts[name])
+        return importlib.import_module(name)
+
+    return load
+
+
+def test_the_snippets_of_the_page_on_definitions_run(snippet):
+    with jitney.testing.load(snippet("nearest").Nearest) as model:
+        assert [int(one) for one in model.batch([{"colour": [200, 9, 0]}, {"colour": [0, 0, 9]}])] == [0, 2]
+    with jitney.testing.load(snippet("scorer").Scorer) as model:
+        alone = model.call(features=[1.0, 2.0, 3.0])
+        assert torch.allclose(alone, model.batch([{"features": [1.0, 2.0, 3.0]}] * 3)[2])
+    with jitney.testing.load(snippet("vectors").Vectors) as model:
+        one, _ = model.batch([{"tokens": [5]}, {"tokens": list(range(40))}])
+        assert torch.allclose(one, model._instance._object.words.weight[5])

@@ -53,6 +53,12 @@ pub trait Observer: Send + Sync + 'static {
         serde_json::Value::Null
     }
 
+    /// Whether metrics that handlers report are wanted with the ids of their requests, which costs
+    /// a worker something for every request.
+    fn wants_metric_ids(&self) -> bool {
+        false
+    }
+
     /// A worker printed a metric: a line of its stdout, without the `[METRICS]` at its beginning.
     fn metric_printed(&self, _line: &str) {}
 }

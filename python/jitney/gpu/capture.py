@@ -32,7 +32,7 @@ class Capture(abc.ABC):
     """Records calls and replays them, one at a time."""
 
     @abc.abstractmethod
-    def warm(self, call: Callable[[], Any]) -> Any:
+    def warm(self, call: Callable[[], Any], runs: int = WARM_RUNS) -> Any:
         """Makes a call a few times before it is recorded; returns its last result, which is there."""
 
     @abc.abstractmethod
@@ -66,12 +66,12 @@ class CudaCapture(Capture):
             self.side = torch.cuda.Stream(device, priority=MODEL_PRIORITY)
         self._failed: list[Any] = []
 
-    def warm(self, call: Callable[[], Any]) -> Any:
+    def warm(self, call: Callable[[], Any], runs: int = WARM_RUNS) -> Any:
         """Runs the call on the stream that it will be recorded on."""
         result = None
         self.side.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(self.side):
-            for _ in range(WARM_RUNS):
+            for _ in range(runs):
                 result = call()
         self.side.synchronize()
         return result

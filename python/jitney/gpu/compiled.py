@@ -1,15 +1,16 @@
 """A model compiled by torch's inductor into a file, and called from it.
 
-The file is made of the exported model with a free number of rows, and free lengths where there are some, so one file
-serves all sizes; a model that fixes them is compiled for one shape per file. Starting from a file nothing is traced
-again. The weights stay those of the model.
+A file is for one shape of the input. Starting from it nothing is traced again, and the weights stay those of the
+model, so the files are small.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,52 +63,60 @@ class Flat(torch.nn.Module):  # type: ignore[misc]
         return tuple(tensors_of(self.model(*args, **kwargs)))
 
 
+class CompilerImport:
+    """The import of torch's compiler, which takes seconds: on a thread, while the GPU is set up.
+
+    Nobody may import parts of it meanwhile, since its modules import each other in circles: they wait for it.
+    """
+
+    thread: threading.Thread | None = None
+
+    @classmethod
+    def start(cls) -> None:
+        """Returns at once."""
+        cls.thread = threading.Thread(target=cls._run, name="importing", daemon=True)
+        cls.thread.start()
+
+    @classmethod
+    def wait(cls) -> None:
+        """Returns when it is done, or was not started."""
+        if cls.thread is not None:
+            cls.thread.join()
+
+    @staticmethod
+    def _run() -> None:
+        with contextlib.suppress(Exception):  # Who needs it finds out.
+            for module in ("compile_fx", "standalone_compile"):
+                importlib.import_module(f"torch._inductor.{module}")
+            importlib.import_module("torch._functorch._aot_autograd.autograd_cache")
+
+
 def can_compile() -> bool:
     """Whether this torch can compile into a file."""
-    return hasattr(importlib.import_module("torch._inductor"), "standalone_compile") if has_export() else False
+    CompilerImport.wait()
+    return hasattr(torch, "export") and hasattr(importlib.import_module("torch._inductor"), "standalone_compile")
 
 
-def has_export() -> bool:
-    """Whether this torch exports models."""
-    return hasattr(torch, "export") and hasattr(torch.export, "Dim")
-
-
-def compile_into(file: Path, model: Any, example: ModelInput, options: dict[str, Any], free: bool = True) -> None:
-    """Compiles a model into a file: for any shape up to that of the example, or for just that one."""
+def compile_into(file: Path, model: Any, example: ModelInput, options: dict[str, Any]) -> None:
+    """Compiles a model for the shape of the example into a file."""
     inductor = importlib.import_module("torch._inductor")
     try:
         with torch.no_grad():
-            program = export(model, example, free)
+            program = torch.export.export(Flat(model, example), tuple(example.tensors), strict=False)
             specs = program.graph_signature.input_specs
             slots = [Slot(spec.kind.name, spec.target or "") for spec in specs]
             table = {**dict(program.state_dict), **program.constants}
             given = iter(example.tensors)
             flat = [next(given) if slot.kind == USER_INPUT else table[slot.name] for slot in slots]
-            shapes = {"dynamic_shapes": "from_graph" if free else "from_example_inputs"}
-            artifact = inductor.standalone_compile(program.graph_module, flat, options=options, **shapes)
+            artifact = inductor.standalone_compile(
+                program.graph_module, flat, dynamic_shapes="from_example_inputs", options=options
+            )
             fresh = file.with_suffix(f".{os.getpid()}")
             artifact.save(path=str(fresh), format="binary")
     except Exception as error:
         raise CannotCompile(f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}") from error
     file.with_suffix(".json").write_text(json.dumps(slots))
     fresh.replace(file)
-
-
-def export(model: Any, example: ModelInput, free: bool) -> Any:
-    """The model as a graph, with free dimensions for rows and lengths or without."""
-    shapes = None
-    if free:
-        rows, length = (torch.export.Dim(name, max=most) for name, most in free_dimensions(example))
-        free_ones = [{0: rows, 1: length} if example.is_ragged(tensor) else {0: rows} for tensor in example.tensors]
-        shapes = {"tensors": tuple(free_ones)}
-    return torch.export.export(Flat(model, example), tuple(example.tensors), dynamic_shapes=shapes, strict=False)
-
-
-def free_dimensions(example: ModelInput) -> list[tuple[str, int]]:
-    """The names and limits of what may vary. A dimension of one would be taken for a fixed one."""
-    if (example.count or 0) < 2 or example.length == 1:
-        raise CannotCompile("the largest batch is one item")
-    return [("rows", example.count or 0), ("length", example.length or 2)]
 
 
 def load_from(file: Path, model: Any, answer: Any) -> CompiledModel:

@@ -37,6 +37,8 @@ class _Assigned:
 
     by_server = False
     gpu: int | None = None
+    current: int | None = None
+    """The GPU that was current where the model was loaded."""
 
 
 def assign(gpu: int | None) -> None:
@@ -75,16 +77,32 @@ def loaded_torch() -> Any:
     return torch if torch is not None and torch.cuda.is_initialized() else None
 
 
-def enter_device() -> None:
-    """Makes the worker's GPU the current one of this thread, where torch uses GPUs: `cuda` means it from here on.
-    Current devices belong to threads, and every new one begins with GPU 0."""
-    torch = loaded_torch()
-    if torch is not None and _Assigned.gpu is not None:
+def choose_device() -> None:
+    """Makes the worker's GPU the current one of this thread, so that `cuda` means it: where torch was imported, and
+    unless something lies on a GPU already, which then stays together with the rest."""
+    torch = sys.modules.get("torch")
+    if _Assigned.gpu and torch is not None and not torch.cuda.is_initialized() and torch.cuda.is_available():
         torch.cuda.set_device(_Assigned.gpu)
+
+
+def keep_device() -> None:
+    """Notes which GPU is the current one of this thread, which loaded the model, for those that help it."""
+    torch = loaded_torch()
+    _Assigned.current = torch.cuda.current_device() if torch is not None else None
+
+
+def enter_device() -> None:
+    """Makes the GPU that was kept the current one of this thread. Current devices belong to threads, and every new
+    thread begins with GPU 0."""
+    torch = loaded_torch()
+    if torch is not None and _Assigned.current:
+        torch.cuda.set_device(_Assigned.current)
 
 
 def wait_for_gpu() -> None:
     """Returns when the GPU has done what this thread gave it, on the stream that is current."""
     torch = loaded_torch()
-    if torch is not None:
-        torch.cuda.current_stream(_Assigned.gpu if _Assigned.by_server else None).synchronize()
+    if torch is None:
+        return
+    for gpu in {torch.cuda.current_device(), _Assigned.gpu} - {None}:
+        torch.cuda.current_stream(gpu).synchronize()

@@ -15,6 +15,7 @@ from array import array
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from jitney.gpu.colours import Colours, Planes, table_of
@@ -23,6 +24,9 @@ from jitney.gpu.nvrtc import KernelError, library
 ANY_BACKEND, HARDWARE = 0, 3
 AS_PLANES = 1
 """The output as planes of brightness and colours, as small as they are in the file."""
+WITHOUT_PIPELINE = 1
+"""One stream for each of the engines, where nvJPEG would take two: with so many, some share a queue of the hardware
+with the model's stream and wait for all that was asked for there."""
 COMPONENTS_MAX = 4
 SAMPLINGS = {0: (1, 1), 1: (2, 1), 2: (2, 2), 3: (1, 2), 6: (0, 0)}
 """How many columns and rows share a colour, by nvJPEG's number of it: 4:4:4, 4:2:2, 4:2:0, 4:4:0 and grey."""
@@ -36,9 +40,7 @@ LISTS_AT_ONCE = 2
 VOID, INT, SIZE = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t
 SIGNATURES: dict[str, list[Any]] = {
     "nvjpegCreateEx": [INT, VOID, VOID, ctypes.c_uint, VOID],
-    "nvjpegDestroy": [VOID],
     "nvjpegJpegStateCreate": [VOID, VOID],
-    "nvjpegJpegStateDestroy": [VOID],
     "nvjpegDecodeBatchedInitialize": [VOID, VOID, INT, INT, INT],
     "nvjpegDecodeBatched": [VOID, VOID, VOID, VOID, VOID, VOID],
     "nvjpegGetImageInfo": [VOID, VOID, SIZE, VOID, VOID, VOID, VOID],
@@ -113,10 +115,10 @@ class DecoderState:
 class Nvjpeg:
     """A decoder for one device; any thread may use it, one at a time does."""
 
-    def __init__(self, device: Any, flags: int = 0, nvjpeg: Any = None, colours: Colours | None = None) -> None:
+    def __init__(self, device: Any, flags: int = WITHOUT_PIPELINE, nvjpeg: Any = None, colours: Colours | None = None) -> None:
         self._torch: Any = importlib.import_module("torch")
         self._device = device
-        self._library = nvjpeg or Nvjpegs()
+        self._library = nvjpeg or nvjpeg_calls()
         self._handle = VOID()
         self._lock = threading.Lock()
         self._states: list[DecoderState] = []
@@ -137,7 +139,7 @@ class Nvjpeg:
         return int(self._library.nvjpegCreateEx(backend, None, None, flags, ctypes.byref(self._handle)))
 
     def _on_device(self) -> AbstractContextManager[Any]:
-        return self._torch.cuda.device(self._device) if self._device.type == "cuda" else nullcontext()  # type: ignore[no-any-return]
+        return self._torch.cuda.device(self._device) if self._device.type == "cuda" else nullcontext()
 
     def decode(self, files: Sequence[JpegFile]) -> list[Any]:
         """Pictures of 3 x height x width bytes in memory of the current stream, which are there when it is so far;
@@ -221,20 +223,19 @@ class Nvjpeg:
             raise NvjpegError(f"nvJPEG {what} (status {status})")
 
 
-class Nvjpegs:
-    """The library: the calls of it that are used, with what they take."""
-
-    def __init__(self) -> None:
-        names = nvjpeg_names()
-        nvjpeg = library(names)
-        quick = ctypes.PyDLL(nvjpeg._name)
-        for name, kinds in SIGNATURES.items():
-            # The head of a file is read faster than the interpreter changes threads, so there it does not.
-            call = getattr(quick if name == "nvjpegGetImageInfo" else nvjpeg, name, None)
-            if call is None:
-                raise KernelError(f"{nvjpeg._name} has no {name}")
-            call.argtypes, call.restype = kinds, INT
-            setattr(self, name, call)
+def nvjpeg_calls() -> Any:
+    """The calls of the library that are used, with what they take."""
+    nvjpeg = library(nvjpeg_names())
+    quick = ctypes.PyDLL(nvjpeg._name)
+    calls = SimpleNamespace()
+    for name, kinds in SIGNATURES.items():
+        # The head of a file is read faster than the interpreter changes threads, so there it does not.
+        call = getattr(quick if name == "nvjpegGetImageInfo" else nvjpeg, name, None)
+        if call is None:
+            raise KernelError(f"{nvjpeg._name} has no {name}")
+        call.argtypes, call.restype = kinds, INT
+        setattr(calls, name, call)
+    return calls
 
 
 @functools.lru_cache(maxsize=4096)

@@ -24,6 +24,12 @@ def allowed_sizes(largest: int) -> list[int]:
     return [*sizes, max(1, largest)]
 
 
+def compiled_sizes(largest: int) -> list[int]:
+    """1, 4, 16, 64, 128, 256, ...: fewer, since a compiled size takes half a minute the first time."""
+    powers = [size for size in allowed_sizes(largest) if size & (size - 1) == 0]
+    return sorted({size for size in powers if size >= DOUBLING_UP_TO or size.bit_length() % 2} | {max(1, largest)})
+
+
 def in_order(sizes: Iterable[int], largest: int | None = None) -> list[int]:
     """Sizes as an operator gave them, ascending and each once; up to the largest batch, which is among them."""
     ordered = sorted({int(size) for size in sizes if int(size) >= 1})

@@ -130,6 +130,8 @@ class MetricReporter:
     """The calls by which handlers report metrics; subclasses implement `_report`."""
 
     request_ids: Any
+    names_requests = True
+    """Whether reports name the requests they are about."""
     unit_error: type[ValueError] = ValueError
 
     def _report(
@@ -138,6 +140,8 @@ class MetricReporter:
         raise NotImplementedError
 
     def _ids(self, idx: Index) -> str:
+        if not self.names_requests:
+            return ""
         ids = self.request_ids or {}
         if not isinstance(ids, dict):
             return str(ids)

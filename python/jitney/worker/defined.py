@@ -17,7 +17,7 @@ from jitney.calls import CALL_PARAMETER, STREAM_TYPE, VALUE_TYPE, encode_failure
 from jitney.definition import Definition, Endpoint, define
 from jitney.errors import BadInput, WrongLength, describe, status_of
 from jitney.execution import Execution, Instance
-from jitney.gpu.device import enter_device, loaded_torch
+from jitney.gpu.device import choose_device, loaded_torch
 from jitney.gpu.report import WarmUpReport
 from jitney.grouping import Item
 from jitney.http import answers, arguments, tensors
@@ -89,6 +89,7 @@ class DefinedModel:
         directory = section["directory"]
         os.chdir(directory)
         definition = define(locate(section["object"], directory))
+        choose_device()
         shaped = definition.reshaped(spec.get("sizes") or (), spec.get("lengths") or ())
         return cls(shaped, spec.get("debug_errors", False))
 
@@ -117,7 +118,6 @@ class DefinedModel:
 
     def launch(self, batch: DefinedBatch, context: WorkerContext) -> DefinedBatch:
         """Calls the functions; what they return may be on its way from the GPU still."""
-        enter_device()
         for places, execution in batch.executions:
             try:
                 self.instance.run(execution, batch.emitter(places) if execution.endpoint.streams else None)

@@ -1,6 +1,7 @@
-"""A worker of several GPUs sees those and no others, counted from 0, as TorchServe's workers do.
+"""What a worker's environment says of its GPUs: which it sees, and how many queues it has to them.
 
-The variable works only before a library has looked at the devices, so it is set before a handler is imported.
+A worker of several GPUs sees those and no others, counted from 0, as TorchServe's workers do. The variables work only
+before a library has looked at the devices, so they are set before a handler is imported.
 """
 
 from __future__ import annotations
@@ -9,11 +10,19 @@ import os
 from typing import Any
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
+QUEUES_VARIABLE = "CUDA_DEVICE_MAX_CONNECTIONS"
+QUEUES = "32"
+"""CUDA's most. With its 8 the streams of the model, of preparing and of the JPEG engines share queues, and what is
+prepared waits for all that was asked of the model."""
+MPS_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
+"""Where several processes share a GPU by MPS they share its queues too, and are left with CUDA's number."""
 
 
 def select_gpus(spec: dict[str, Any]) -> dict[str, Any]:
-    """Makes the worker's GPUs the visible ones; returns the spec with the number its first one has now."""
+    """Makes the worker's GPUs the visible ones, with queues enough; returns the spec with its first one's number."""
     gpus = spec.get("gpu_ids")
+    if (gpus or spec.get("gpu_id") is not None) and MPS_VARIABLE not in os.environ:
+        os.environ.setdefault(QUEUES_VARIABLE, QUEUES)
     if not gpus:
         return spec
     os.environ[VARIABLE] = ",".join(visible(gpus, os.environ.get(VARIABLE)))

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
-from jitney.gpu.device import enter_device
+from jitney.gpu.device import enter_device, keep_device
 from jitney.worker.batch import BatchDecoder
 from jitney.worker.context import WorkerContext
 from jitney.worker.intake import HeldBatch, Incoming, Intake
@@ -29,6 +30,9 @@ from jitney.worker.writer import FrameWriter
 SWITCH_SECONDS = 0.0005
 """How long a step may keep the interpreter while another one wants it. With Python's 5 ms the model would wait for
 whoever builds answers."""
+
+LOOK_SECONDS = 0.01
+"""How long the main thread looks for the outputs of a batch that is alone, before it sleeps until they are there."""
 
 Step = Callable[[Any, WorkerContext], Any]
 
@@ -97,6 +101,7 @@ class OverlappedBatches:
     def run(self) -> None:
         """The main thread's part: launches, and ends the others."""
         self._context.show_each_thread_its_own()
+        keep_device()
         finishing = self._start(self._finish_all, "finish")
         self._start(self._begin_all, "begin")
         reading = self._start(lambda: self._intake.take_all(self._give), "read")
@@ -148,7 +153,6 @@ class OverlappedBatches:
                 return
 
     def _launch_all(self) -> None:
-        enter_device()
         received: Incoming = None
         while True:
             del received
@@ -175,6 +179,7 @@ class OverlappedBatches:
         """All steps of a batch; once others wait for the main thread, the last steps are left to the other one."""
         self._begin(held)
         self._launch(held)
+        self._look_for_outputs(held)
         if self._held() == 1:
             self._wait(held)
         if self._held() > 1:
@@ -222,6 +227,19 @@ class OverlappedBatches:
             self._wait(held)
             if held.times.outputs is None:
                 self._finish(held)
+
+    def _look_for_outputs(self, held: HeldBatch) -> None:
+        """Looks whether the outputs are there, again and again, as long as the batch is alone: to be woken by the
+        device takes longer than to look, and who looks sees the next batch come."""
+        query = getattr(getattr(held.work, "done", None), "query", None)
+        if held.failure is not None or held.wait is None or not callable(query):
+            return
+        end = now() + LOOK_SECONDS
+        try:
+            while not query() and self._held() == 1 and now() < end:
+                time.sleep(0)  # Lets the other threads have the interpreter.
+        except Exception as error:
+            held.failure = failure_from(error)
 
     def _wait(self, held: HeldBatch) -> None:
         """Returns when the outputs are there, if the model has been given the batch."""

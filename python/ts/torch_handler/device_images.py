@@ -19,7 +19,7 @@ from jitney.images import pixel_limit
 from ts.torch_handler.framing import Frame, Framing
 from ts.torch_handler.images import Recipe, pixels, plain_rgb, torch
 from ts.torch_handler.jpeg import look
-from ts.torch_handler.resizing import Picture, Resizer, Shades, shades_of
+from ts.torch_handler.resizing import LEVELS, Picture, Resizer, Shades, shades_of
 from ts.torch_handler.settings import HandlerSettings
 from ts.torch_handler.threads import ItemPool
 from ts.utils.util import PredictionException
@@ -36,6 +36,8 @@ TAPS_MAX = 129
 """A picture that is made more than 64 times smaller is left to Pillow."""
 RESIZED_MAX = 1 << 24
 """Nor is one resized on the device that would have more pixels then, before it is cropped."""
+WHOLE = Frame(0, 0, 0, 0, 0)
+"""For a picture that is taken as it is."""
 HELD_GROUPS = 2
 """How many groups of pictures stay on the device until they are no longer read."""
 SHADES_MAX = 16
@@ -89,21 +91,43 @@ class DeviceImages:
     ) -> tuple[Any, dict[int, PredictionException]] | None:
         """The batch of the good rows and the failures of the others; None if the device is not the place for them."""
         framing = recipe.framing()
-        if framing is None or self._failures_left <= 0:
-            return None
-        candidates = list(self._candidates(recipe, framing, rows))
-        if not candidates:
+        candidates = [] if framing is None else self._candidates(recipe, rows, framing)
+        if framing is None or not candidates:
             return None
         try:
             return self._prepare(recipe, framing, rows, candidates, form, pool)
         except RuntimeError as error:  # Torch's, CUDA's and ours; the worker's own processors take over.
-            self._failures_left -= 1
-            what = "and no more are tried there" if self._failures_left <= 0 else "and Pillow reads this batch"
-            logger.warning("Images could not be prepared on %s %s: %s", self.device, what, error)
+            self._fail(error)
             return None
 
-    def _candidates(self, recipe: Recipe, framing: Framing, rows: Sequence[Any]) -> Iterator[Candidate]:
-        most = min(pixel_limit() or PIXELS_MAX, PIXELS_MAX)
+    def pictures(self, recipe: Recipe, rows: Sequence[Any], pool: ItemPool) -> list[Any] | None:
+        """What `recipe.read` gives for every row, on the device where that decodes it, for transforms that turn
+        pictures into numbers and do nothing else; None if the device is not the place for them."""
+        candidates = self._candidates(recipe, rows) if recipe.is_plain() else []
+        if not candidates:
+            return None
+        try:
+            found: dict[int, Any] = {}
+            for group in groups(candidates):
+                pictures = self._decoded(group)
+                found.update((picture.place, picture.pixels.float().div_(LEVELS - 1)) for picture in pictures)
+                self._hold(pictures)
+        except RuntimeError as error:
+            self._fail(error)
+            return None
+        others = [place for place in range(len(rows)) if place not in found]
+        found.update(zip(others, pool.map(recipe.read, [rows[place] for place in others])))
+        return [found[place] for place in range(len(rows))]
+
+    def _fail(self, error: RuntimeError) -> None:
+        self._failures_left -= 1
+        what = "and no more are tried there" if self._failures_left <= 0 else "and Pillow reads this batch"
+        logger.warning("Images could not be prepared on %s %s: %s", self.device, what, error)
+
+    def _candidates(self, recipe: Recipe, rows: Sequence[Any], framing: Framing | None = None) -> list[Candidate]:
+        """The rows that the device decodes, as far as their heads tell."""
+        most = min(pixel_limit() or PIXELS_MAX, PIXELS_MAX) if self._failures_left > 0 else 0
+        found = []
         for place, row in enumerate(rows):
             content = recipe.content_of(row)
             head = None if content is None else look(content)
@@ -111,9 +135,10 @@ class DeviceImages:
                 continue
             if self.samplings is not None and head.sampling not in self.samplings:
                 continue
-            frame = framing.frame(head.height, head.width)
+            frame = WHOLE if framing is None else framing.frame(head.height, head.width)
             if frame is not None and frame.taps <= TAPS_MAX and frame.size <= RESIZED_MAX:
-                yield Candidate(place, content, head.height, head.width, frame)
+                found.append(Candidate(place, content, head.height, head.width, frame))
+        return found
 
     def _prepare(
         self,
@@ -138,19 +163,25 @@ class DeviceImages:
 
     def _read_group(self, group: list[Candidate], framing: Framing, shades: Shades, batch: Any) -> list[int]:
         """Decodes and resizes some files; returns the places of those that nvJPEG refused."""
+        pictures = self._decoded(group)
+        if pictures:
+            self.resizer.resize(pictures, framing, shades, batch)
+            self._hold(pictures)
+        if len(pictures) == len(group):
+            return []
+        read = {picture.place for picture in pictures}
+        return [candidate.place for candidate in group if candidate.place not in read]
+
+    def _decoded(self, group: list[Candidate]) -> list[Picture]:
+        """The pictures of some files, but for those that nvJPEG refuses."""
         self._let_go(HELD_GROUPS - 1)
         with self._decoding():
             decoded = self._decode_all([JpegFile(bytes_of(file.content), file.height, file.width) for file in group])
-        pictures = [
+        return [
             Picture(found, candidate.height, candidate.width, candidate.frame, candidate.place)
             for candidate, found in zip(group, decoded)
             if found is not None and found.shape == (3, candidate.height, candidate.width)
         ]
-        if pictures:
-            self.resizer.resize(pictures, framing, shades, batch)
-            self._hold(pictures)
-        read = {picture.place for picture in pictures}
-        return [candidate.place for candidate in group if candidate.place not in read]
 
     @contextlib.contextmanager
     def _decoding(self) -> Iterator[None]:

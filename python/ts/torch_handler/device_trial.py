@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from jitney.gpu.nvjpeg import JpegFile, Nvjpeg
@@ -21,6 +22,8 @@ logger = logging.getLogger(__name__)
 TORCHVISION_MIN = (0, 19)
 """The first that takes a list of files."""
 SAMPLINGS = {(1, 1): "4:4:4", (2, 1): "4:2:2", (2, 2): "4:2:0"}
+NOT_WRITTEN = (1, 2)
+"""4:4:0: Pillow writes none to try, but who interpolates the others interpolates it."""
 FAITHFUL_LEVELS = 2.5
 """Another rounding of the cosine transform is 1 to 2 levels away on average, colours without interpolation 5 to 10."""
 
@@ -33,31 +36,35 @@ def device_images(device: Any, settings: HandlerSettings) -> DeviceImages | None
         if settings.decode == "gpu":
             logger.warning("jitney.decode is gpu, but the model runs on %s: images are decoded by Pillow", device)
         return None
-    decode = decoder_for(device)
-    faithful = {sampling for sampling, name in SAMPLINGS.items() if decode and is_faithful(decode, device, name)}
-    if (2, 2) in faithful:  # Pillow writes no 4:4:0 to try; who interpolates one interpolates the other.
-        faithful.add((1, 2))
-    if decode is None or not faithful:
+    decode, faithful = decoder_for(device, (lambda device: Nvjpeg(device).decode, torchvision_decoder))
+    if decode is None:
         logger.warning("Images are decoded by Pillow, as nvJPEG does not run on %s", device)
         return None
-    if not faithful.issuperset(SAMPLINGS) and settings.decode == "auto":
+    if set(SAMPLINGS) - faithful and settings.decode == "auto":
         said = ", ".join(name for sampling, name in SAMPLINGS.items() if sampling not in faithful)
         logger.warning("JPEGs of %s are decoded by Pillow: nvJPEG gives other colours (jitney.decode: gpu)", said)
-    return DeviceImages(device, decode, resizer_for(device), None if settings.decode == "gpu" else faithful)
+    wanted = {*SAMPLINGS, NOT_WRITTEN} if settings.decode == "gpu" else faithful
+    return DeviceImages(device, decode, resizer_for(device), wanted)
 
 
-def decoder_for(device: Any) -> Decode | None:
-    """nvJPEG itself, else by way of torchvision."""
-    ways: list[Callable[[Any], Decode]] = [lambda device: Nvjpeg(device).decode, torchvision_decoder]
+def decoder_for(
+    device: Any, ways: Iterable[Callable[[Any], Decode]]
+) -> tuple[Decode | None, AbstractSet[tuple[int, int]]]:
+    """The first of some ways to decode that gives Pillow's pixels, else the one that does for most samplings, and for
+    which."""
+    best: tuple[Decode | None, AbstractSet[tuple[int, int]]] = (None, frozenset())
     for way in ways:
         try:
             decode = way(device)
-            decode([trial_file("4:4:4")[0]])
+            faithful = {sampling for sampling, name in SAMPLINGS.items() if is_faithful(decode, device, name)}
         except Exception as error:
             logger.warning("A way to nvJPEG does not work on %s: %s", device, error)
-        else:
-            return decode
-    return None
+            continue
+        if len(faithful) > len(best[1]):
+            best = decode, faithful
+        if len(faithful) == len(SAMPLINGS):
+            return decode, faithful | {NOT_WRITTEN}
+    return best
 
 
 def torchvision_decoder(device: Any) -> Decode:
@@ -78,10 +85,12 @@ def torchvision_decoder(device: Any) -> Decode:
 def trial_file(subsampling: str) -> tuple[JpegFile, Any]:
     """A small file of coloured blocks, and its pixels as Pillow reads them."""
     colours = torch.randint(60, 200, (16 * 24 * 3,), generator=torch.Generator().manual_seed(14))
-    blocks = Image.frombytes("RGB", (24, 16), bytes(colours.tolist())).resize((96, 64), Image.NEAREST)
+    blocks = (
+        Image.frombytes("RGB", (24, 16), bytes(colours.tolist())).resize((96, 64), Image.NEAREST).crop((0, 0, 95, 63))
+    )
     buffer = io.BytesIO()
     blocks.save(buffer, "JPEG", quality=90, subsampling=subsampling)
-    file = JpegFile(bytes_of(bytearray(buffer.getvalue())), 64, 96)
+    file = JpegFile(bytes_of(bytearray(buffer.getvalue())), 63, 95)
     return file, pixels(Image.open(buffer)).permute(2, 0, 1)
 
 

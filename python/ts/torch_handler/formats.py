@@ -6,9 +6,11 @@ because handlers written for TorchServe call its `run`).
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import zipfile
+from collections.abc import Iterator
 from typing import Any
 
 from ts.torch_handler.needs import need
@@ -26,10 +28,37 @@ def load_eager(model_dir: str, model_file: str, weights_path: str | None, device
     classes = list_classes_from_module(module)
     if len(classes) != 1:
         raise ValueError(f"Expected only one class as model definition. {classes}")
-    model = classes[0]()
-    if weights_path:
-        model.load_state_dict(read_state(weights_path, device))
+    if not weights_path:
+        return classes[0]()
+    with unfilled_parameters():
+        model = classes[0]()
+    model.load_state_dict(read_state(weights_path, device))
     return model
+
+
+@contextlib.contextmanager
+def unfilled_parameters() -> Iterator[None]:
+    """Inside, parameters are not filled with random numbers: a state dict, which has all of them, comes after.
+
+    That takes seconds for a large model.
+    """
+    torch = need("torch", "a model file")
+    init, parameter = torch.nn.init, torch.nn.Parameter
+    fillers = {name: getattr(init, name) for name in vars(init) if name.endswith("_") and not name.startswith("_")}
+
+    def skipping(fill: Any) -> Any:
+        def filled(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            return tensor if isinstance(tensor, parameter) else fill(tensor, *args, **kwargs)
+
+        return filled
+
+    for name, fill in fillers.items():
+        setattr(init, name, skipping(fill))
+    try:
+        yield
+    finally:
+        for name, fill in fillers.items():
+            setattr(init, name, fill)
 
 
 def read_state(path: str, device: Any) -> Any:

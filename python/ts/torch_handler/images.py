@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jitney.images import TooManyPixels, open_image, pixel_limit
-from ts.torch_handler.decoders import Decoders, Pixels
+from jitney.images import TooManyPixels, open_image
 from ts.torch_handler.framing import Framing, framing_of
 from ts.torch_handler.needs import need
 from ts.torch_handler.rows import value_of
@@ -40,19 +38,16 @@ class Recipe:
         self.to_rgb = to_rgb
         self.head, self.normalize = cut(processing)
 
-    def plan(self) -> bytes | None:
-        """The work for one image as JSON for a decoding helper, or None if helpers cannot do it."""
-        steps = [describe_step(step) for step in self.head]
-        if self.normalize is None or not all(steps):
-            return None
-        plan = {"to_rgb": self.to_rgb, "pixels": pixel_limit(), "steps": steps}
-        return json.dumps(plan).encode()
-
     def framing(self) -> Framing | None:
         """The steps before the arithmetic, if they are the usual ones and make pictures of one size."""
         if self.normalize is None or {len(self.normalize.mean), len(self.normalize.std)} != {3}:
             return None
         return framing_of(describe_step(step) for step in self.head)
+
+    def is_plain(self) -> bool:
+        """Whether the transform turns an image into numbers and does nothing else."""
+        steps = getattr(self.processing, "transforms", ())
+        return type(self.processing) is transforms.Compose and [type(step) for step in steps] == [transforms.ToTensor]
 
     def content_of(self, row: Any) -> Any:
         """The bytes of an image file; None if the row has none, or text that is no base64."""
@@ -64,16 +59,13 @@ class Recipe:
                 return None
         return value if isinstance(value, (bytes, bytearray, memoryview)) else None
 
-    def read(self, row: Any, helpers: Decoders | None = None, plan: bytes | None = None) -> Any:
+    def read(self, row: Any) -> Any:
         """One row to a tensor, or to an image where the arithmetic is left to `stack`."""
         value = value_of(row)
         if isinstance(value, str):
             value = decode_base64(value)
         if not isinstance(value, (bytes, bytearray, memoryview)):
             return numbers(value)
-        return (helpers.decode(plan, value) if helpers else None) or self._read_here(value)
-
-    def _read_here(self, value: Any) -> Any:
         image = decode(value)
         if self.to_rgb and image.mode != "RGB":
             image = image.convert("RGB")
@@ -104,8 +96,6 @@ class Recipe:
         return mean, deviation
 
     def _finished(self, image: Any) -> Any:
-        if isinstance(image, Pixels):
-            image = Image.frombytes("RGB", image.size, bytes(image.content))
         return self.normalize(transforms.functional.to_tensor(image))
 
 
@@ -120,7 +110,7 @@ def cut(processing: Any) -> tuple[list[Any], Any]:
 
 
 def describe_step(step: Any) -> list[Any] | None:
-    """A step of a transform as decoding helpers know it, if they do."""
+    """A step of a transform in words that `framing` knows, if it does."""
     if type(step) is transforms.Resize and isinstance(step.size, int):
         plain = step.interpolation == transforms.InterpolationMode.BILINEAR and getattr(step, "max_size", None) is None
         return ["resize", step.size] if plain else None

@@ -7,7 +7,7 @@ TorchServe's keys are `handler: {profile}` and `pt2`. Ours stand under `jitney`:
       precision: float16        # float32 (default), float16 or bfloat16: weights and inputs
       channels_last: true       # memory format of convolution weights and image batches
       preprocess_threads: 4     # for handlers that prepare items one by one; 1 is off
-      decode_processes: 4       # helpers that decode images for those threads; 0 is off
+      decode_processes: 4       # has no effect any more: the threads decode
       overlap: 2                # batches a worker holds at most, so that their stages overlap; 1 is off
       torch_threads: 2          # torch.set_num_threads
       decode: auto              # where images are decoded: gpu, cpu, or auto: on the GPU where there is one

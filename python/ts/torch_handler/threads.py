@@ -20,9 +20,6 @@ from ts.torch_handler.settings import HandlerSettings
 
 PREPROCESS_THREADS_MAX = 16
 """More PIL threads than this contend for the interpreter."""
-DECODE_SHARE_MIN = 8
-"""With fewer processors threads decode as much, and helpers only take memory."""
-DECODE_PROCESSES_MAX = 32
 
 
 def share_of_processors() -> int:
@@ -40,17 +37,8 @@ def set_torch_threads(settings: HandlerSettings) -> int:
 
 
 def preprocess_threads(settings: HandlerSettings) -> int:
-    """The threads for preparing items: one for every helper, which then do the work."""
-    helpers = decode_processes(settings)
-    return settings.preprocess_threads or helpers or min(share_of_processors(), PREPROCESS_THREADS_MAX)
-
-
-def decode_processes(settings: HandlerSettings) -> int:
-    """The processes that decode images: three quarters of a large share, none on a small one."""
-    if settings.decode_processes is not None or settings.preprocess_threads is not None:
-        return settings.decode_processes or 0
-    share = share_of_processors()
-    return min(share * 3 // 4, DECODE_PROCESSES_MAX) if share >= DECODE_SHARE_MIN else 0
+    """The threads for preparing items."""
+    return settings.preprocess_threads or min(share_of_processors(), PREPROCESS_THREADS_MAX)
 
 
 class ItemPool:

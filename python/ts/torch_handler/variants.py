@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from jitney.gpu.compile_cache import CompileCache, machine_of, sources_of
 from jitney.gpu.compiled import CompiledModel, can_compile, compile_into, inductor_options, load_from
@@ -18,8 +20,10 @@ from jitney.gpu.inputs import ModelInput
 from jitney.gpu.trees import tensors_of
 from ts.torch_handler.compiling import CompilePlan
 from ts.torch_handler.formats import is_script
+from ts.torch_handler.model_graphs import Arguments
 from ts.torch_handler.needs import need
 
+TOO_OLD = "this torch cannot, which takes 2.8 or newer"
 TICK_SECONDS = 5.0
 """How often it is told that compiling goes on, so that nobody takes it for a worker that hangs."""
 
@@ -34,6 +38,13 @@ def frozen(model: Any) -> list[Variant]:
         return []
 
 
+class CompilesAside(Protocol):
+    """Compiles shapes of a model elsewhere, into the same cache."""
+
+    def compile(self, shapes: Sequence[Shape]) -> None:
+        """Returns when all are compiled; raises CannotCompile if one is not."""
+
+
 class CompiledShapes:
     """Compiled code by the shape of its input."""
 
@@ -42,64 +53,104 @@ class CompiledShapes:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls what was compiled for such an input."""
-        return self.by_shape[tuple(tensors_of((args, kwargs))[0].shape)](*args, **kwargs)
+        shape = tuple(tensors_of((args, kwargs))[0].shape)
+        if shape not in self.by_shape:
+            raise CannotCompile("it could not be compiled for that")
+        return self.by_shape[shape](*args, **kwargs)
 
 
 class ModelCompiler:
     """Compiles a model for the sizes of its graphs, or finds it compiled in its cache."""
 
-    def __init__(self, sized: SizedModel, plan: CompilePlan, cache: CompileCache, identity: list[str]) -> None:
-        self.sized, self.plan, self.cache, self.identity = sized, plan, cache, identity
+    def __init__(
+        self, sized: SizedModel, plan: CompilePlan, cache: CompileCache, identity: list[str], aside: CompilesAside
+    ) -> None:
+        self.sized, self.plan, self.cache, self.identity, self.aside = sized, plan, cache, identity, aside
         self.notes: list[str] = []
+        cache.use()
 
-    def variant(self, batch: tuple[tuple[Any, ...], dict[str, Any]], progress: Progress) -> Variant:
+    def variant(self, batch: Arguments, progress: Progress) -> Variant:
         """The compiled model, for batches like this one; raises CannotCompile."""
-        if not can_compile():
-            raise CannotCompile("this torch cannot, which takes 2.8 or newer")
-        self.cache.use()
         torch = need("torch", "pt2")
         given = ModelInput(*batch, bool(self.sized.lengths))
         with torch.inference_mode():
             answer = self.sized.model(*batch[0], **batch[1])
+        if not can_compile():
+            raise CannotCompile(TOO_OLD)
         started = time.perf_counter()
-        with ticking(progress, "compiling"):
-            try:
-                call: Any = self._made(given, self.sized.shapes(given.length is not None)[0], answer, free=True)
-            except CannotCompile as error:
-                self.notes.append(f"The model is compiled for each size by itself, since it fixes them: {error}")
-                call = self._for_each_shape(given, answer)
-        self.notes.append(f"Compiled the model, or found it compiled, in {time.perf_counter() - started:.1f} s")
-        return Variant("compiled", call)
+        missing = self.missing(batch)
+        if missing:
+            with ticking(progress, f"compiling {len(missing)} batch sizes"):
+                self._compile_aside(missing)
+        left = self.missing(batch)
+        compiled = {shape: self._loaded(given, shape, answer) for shape in self._shapes(given) if shape not in left}
+        if not compiled:
+            raise CannotCompile("no batch size could be")
+        told = f"Compiled the model for {len(missing)} batch sizes" if missing else "Found the model compiled"
+        self.notes.append(f"{told}, in {time.perf_counter() - started:.1f} s")
+        by_shape = {tuple(given.room(*shape)[0].shape): call for shape, call in compiled.items()}
+        return Variant("compiled", CompiledShapes(by_shape))
 
-    def is_there(self, batch: tuple[tuple[Any, ...], dict[str, Any]]) -> bool:
-        """Whether the model was compiled before, for batches like this one."""
+    def _compile_aside(self, shapes: list[Shape]) -> None:
+        try:
+            self.aside.compile(shapes)
+        except CannotCompile as error:
+            self.notes.append(f"Compiling the model failed: {error}")
+
+    def missing(self, batch: Arguments) -> list[Shape]:
+        """The shapes that were not compiled before, for batches like this one."""
         given = ModelInput(*batch, bool(self.sized.lengths))
-        shapes = self.sized.shapes(given.length is not None)
-        return self._file(given, shapes[0], True).exists() or self._file(given, shapes[-1], False).exists()
+        return [shape for shape in self._shapes(given) if not self._file(given, shape).exists()]
 
-    def _file(self, given: ModelInput, shape: Shape, free: bool) -> Path:
-        parts = [repr(given.signature()), str(shape), str(free), self.plan.mode or "", repr(self.plan.options)]
-        return self.cache.file([*self.identity, *parts])
-
-    def _for_each_shape(self, given: ModelInput, answer: Any) -> CompiledShapes:
-        made = {}
-        for shape in self.sized.shapes(given.length is not None):
-            room = given.room(*shape)
-            made[tuple(room[0].shape)] = self._made(given, shape, answer, free=False)
-        return CompiledShapes(made)
-
-    def _made(self, given: ModelInput, shape: Shape, answer: Any, free: bool) -> CompiledModel:
-        file = self._file(given, shape, free)
+    def compile_here(self, batch: Arguments, shape: Shape) -> None:
+        """Compiles the model for one shape into its file, in this process."""
+        given = ModelInput(*batch, bool(self.sized.lengths))
+        if not can_compile():
+            raise CannotCompile(TOO_OLD)
+        file = self._file(given, shape)
         with self.cache.alone(file):
-            if file.exists():
-                with contextlib.suppress(Exception):  # Broken, or of another build of torch: made anew.
-                    return load_from(file, self.sized.model, answer)
-            room = given.room(*shape)
-            given.sample_into(room)
-            example = ModelInput(*given.with_tensors(room), given.length is not None)
-            compile_into(file, self.sized.model, example, inductor_options(self.plan.mode, self.plan.options), free)
-            self.cache.trim()
-        return load_from(file, self.sized.model, answer)
+            if not file.exists():
+                self._compile(given, shape, file)
+
+    def _compile(self, given: ModelInput, shape: Shape, file: Path) -> None:
+        room = given.room(*shape)
+        given.sample_into(room)
+        example = ModelInput(*given.with_tensors(room), given.length is not None)
+        compile_into(file, self.sized.model, example, inductor_options(self.plan.mode, self.plan.options))
+        self.cache.trim()
+
+    def _loaded(self, given: ModelInput, shape: Shape, answer: Any) -> CompiledModel:
+        file = self._file(given, shape)
+        try:
+            return load_from(file, self.sized.model, answer)
+        except Exception:  # Broken, or of another build of torch: made anew.
+            with self.cache.alone(file):
+                self._compile(given, shape, file)
+            return load_from(file, self.sized.model, answer)
+
+    def _shapes(self, given: ModelInput) -> list[Shape]:
+        return self.sized.shapes(given.length is not None)
+
+    def recall(self) -> None:
+        """Has the graphs captured as they were the last time, where that is known."""
+        with contextlib.suppress(OSError, ValueError):
+            known = json.loads(self._choices().read_text())
+            self.sized.preferred = {str(shape): str(name) for shape, name in known.items()}
+
+    def remember(self) -> None:
+        """Keeps which variant was the fastest at each size: measuring all of them takes as long as everything else."""
+        with contextlib.suppress(OSError):
+            fresh = self._choices().with_suffix(f".{os.getpid()}")
+            fresh.write_text(json.dumps(self.sized.choices()))
+            fresh.replace(self._choices())
+
+    def _choices(self) -> Path:
+        parts = [self.plan.mode or "", repr(self.plan.options), repr(self.sized.sizes), repr(self.sized.lengths)]
+        return self.cache.file([*self.identity, *parts]).with_suffix(".choices")
+
+    def _file(self, given: ModelInput, shape: Shape) -> Path:
+        parts = [repr(given.signature()), str(shape), self.plan.mode or "", repr(self.plan.options)]
+        return self.cache.file([*self.identity, *parts])
 
 
 def cache_of(context: Any, device: Any) -> CompileCache:

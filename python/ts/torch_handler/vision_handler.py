@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import abc
 import functools
+import logging
 from typing import Any
 
 from ts.handler_utils.timer import stage, timed, wants_profile
 from ts.torch_handler.base_handler import BaseHandler, is_ours
-from ts.torch_handler.decoders import Decoders
 from ts.torch_handler.device_images import BatchForm, DeviceImages, batch_form
 from ts.torch_handler.device_trial import device_images
 from ts.torch_handler.host_images import HostBatch
@@ -17,8 +17,10 @@ from ts.torch_handler.needs import installed, need
 from ts.torch_handler.profiling import profiler_enabled
 from ts.torch_handler.samples import picture
 from ts.torch_handler.settings import HandlerSettings
-from ts.torch_handler.threads import ItemPool, decode_processes, preprocess_threads
+from ts.torch_handler.threads import ItemPool, preprocess_threads
 from ts.utils.util import PredictionException
+
+logger = logging.getLogger(__name__)
 
 EXPLAIN_STEPS = 15
 
@@ -34,22 +36,18 @@ class VisionHandler(BaseHandler, abc.ABC):
     # Until `initialize` has run, also for handlers whose `__init__` does not call ours.
     ig: Any = None
     pool = ItemPool(1)
-    decoders: Decoders | None = None
     on_device: DeviceImages | None = None
 
     def initialize(self, context: Any) -> None:
-        """Also starts the threads and processes that prepare images."""
+        """Also starts the threads that prepare images."""
         super().initialize(context)
         if not context.system_properties.get("limit_max_image_pixels", True):
             Image.MAX_IMAGE_PIXELS = None
         self.pool.close()
-        if self.decoders is not None:
-            self.decoders.close()
         self.pool = ItemPool(preprocess_threads(self.handler_settings))
         self.on_device = device_images(self.device, self.handler_settings)
-        here = self._prepares_items() and self.on_device is None
-        helpers = decode_processes(self.handler_settings) if here else 0
-        self.decoders = Decoders(helpers) if helpers else None
+        if self.handler_settings.decode_processes:
+            logger.info("jitney.decode_processes has no effect any more: threads decode images (preprocess_threads)")
         self.settle_threads()
         if installed("captum"):
             self.ig = need("captum.attr", "explanations").IntegratedGradients(self.model)
@@ -74,13 +72,6 @@ class VisionHandler(BaseHandler, abc.ABC):
             raise failure
         return batch
 
-    def read_all(self, recipe: Recipe, data: Any) -> list[Any]:
-        """Rows to prepared images, side by side; a row that cannot be read is its exception."""
-        if self.decoders is None:
-            return self.pool.map(recipe.read, data)
-        plan = recipe.plan()
-        return self.pool.map(lambda row: recipe.read(row, self.decoders, plan), data)
-
     def assemble(self, recipe: Recipe, items: list[Any]) -> Any:
         """Prepared images to the batch the model is given."""
         return recipe.stack(items, self.device)
@@ -102,7 +93,7 @@ class VisionHandler(BaseHandler, abc.ABC):
             rows = [row for place, row in enumerate(data) if place not in failures] if failures else data
             return rows, batch if rows else None, failures
         host = self._host_batch(recipe, data)
-        items = self.read_all(recipe, data) if host is None else host.read(self.pool)
+        items = self._read_all(recipe, data) if host is None else host.read(self.pool)
         failures = {place: item for place, item in enumerate(items) if isinstance(item, PredictionException)}
         for place, item in enumerate(items):
             if isinstance(item, Exception) and place not in failures:
@@ -112,6 +103,11 @@ class VisionHandler(BaseHandler, abc.ABC):
             return [], None, failures
         batch = self._assembled(recipe, [items[place] for place in good]) if host is None else host.of(items, good)
         return [data[place] for place in good] if failures else data, batch, failures
+
+    def _read_all(self, recipe: Recipe, data: Any) -> list[Any]:
+        """Rows to prepared images; a row that cannot be read is its exception."""
+        found = None if self.on_device is None else self.on_device.pictures(recipe, data, self.pool)
+        return self.pool.map(recipe.read, data) if found is None else found
 
     def _host_batch(self, recipe: Recipe, data: Any) -> HostBatch | None:
         """A batch that threads fill, where images come out in one size and the model runs on the CPU."""
@@ -141,9 +137,9 @@ class VisionHandler(BaseHandler, abc.ABC):
         return self.slots() if plain and self._prepares_items() and not measured else 1
 
     def describe_handle(self) -> Any:
-        """Also has the number of threads and processes that prepare images."""
-        helpers = len(self.decoders) if self.decoders is not None else 0
-        return {**super().describe_handle(), "preprocessThreads": self.pool.threads, "decodeProcesses": helpers}
+        """Also has the number of threads that prepare images, and the GPU that does if one does."""
+        device = {} if self.on_device is None else {"decodesOn": str(self.on_device.device)}
+        return {**super().describe_handle(), "preprocessThreads": self.pool.threads, **device}
 
     def sample_rows(self, count: int) -> list[Any] | None:
         """Pictures, where they are prepared as the stock handlers do it."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from jitney.gpu.errors import CannotCapture
-from jitney.gpu.graphs import Progress, Variant
+from jitney.gpu.errors import CannotCapture, CannotCompile
+from jitney.gpu.graphs import Progress, Shape, Variant
 from jitney.gpu.report import WarmUpReport
-from jitney.gpu.sizes import allowed_sizes, in_order
+from jitney.gpu.sizes import allowed_sizes, compiled_sizes, in_order
 from ts.torch_handler import formats
 from ts.torch_handler.background import BackgroundCompilation
 from ts.torch_handler.compiling import SCRIPT_NOTE
+from ts.torch_handler.compiling_processes import CompilingProcesses
 from ts.torch_handler.model_graphs import Arguments, ModelGraphs, capture_for
 from ts.torch_handler.stages import now
 from ts.torch_handler.variants import ModelCompiler, cache_of, frozen, identity_of
@@ -34,6 +36,7 @@ class WarmUp:
         graphs = self._graphs()
         if graphs is None:
             return self.report
+        compiler = self._compiler(graphs)
         batch = self._sample_batch()
         if batch is None:
             self.handler.compile_now()
@@ -41,8 +44,7 @@ class WarmUp:
             self.handler.model_graphs = graphs
             return self.report
         given = graphs.shaped((batch,), {})
-        compiler = self._compiler(graphs)
-        later = compiler is not None and compiler.plan.background and not compiler.is_there(given)
+        later = compiler is not None and compiler.plan.background and bool(compiler.missing(given))
         try:
             graphs.add([*frozen(self.handler.model), *([] if later else self._compiled(compiler, given, progress))])
             graphs.capture(given, progress)
@@ -51,18 +53,23 @@ class WarmUp:
             self.handler.compile_now()
             return self.report
         self.handler.model_graphs = graphs
+        if compiler is not None and not later:
+            compiler.remember()
         if compiler is not None and later:
-            self.report.notes.append("The model serves as it is until it is compiled, which another process does")
-            BackgroundCompilation(compiler, given, self.handler, self.context).start()
+            self.report.notes.append("The model serves as it is until other processes have compiled it")
+            BackgroundCompilation(compiler, given).start()
         self._tell(graphs)
         return self.report
 
-    def compile_only(self) -> None:
-        """Compiles the model into its cache and leaves it there, for a worker that serves meanwhile."""
+    def compile_only(self, shapes: Sequence[Shape]) -> None:
+        """Compiles the model for shapes into its cache and leaves it there, for a worker that waits or serves."""
         graphs, batch = self._graphs(), self._sample_batch()
         compiler = self._compiler(graphs) if graphs is not None else None
-        if graphs is not None and compiler is not None and batch is not None:
-            compiler.variant(graphs.shaped((batch,), {}), lambda done, of, what: None)
+        if graphs is None or compiler is None or batch is None:
+            raise CannotCompile("its worker could not have asked for it")
+        given = graphs.shaped((batch,), {})
+        for shape in shapes:
+            compiler.compile_here(given, shape)
 
     def _compiler(self, graphs: ModelGraphs) -> ModelCompiler | None:
         """What compiles the model, if that is configured and the model can be."""
@@ -73,11 +80,13 @@ class WarmUp:
             self.report.notes.append(SCRIPT_NOTE)
             return None
         cache = cache_of(self.context, self.handler.device)
-        return ModelCompiler(graphs.sized, plan, cache, identity_of(self.context, self.handler.handler_settings))
+        identity = identity_of(self.context, self.handler.handler_settings)
+        return ModelCompiler(graphs.sized, plan, cache, identity, CompilingProcesses(self.handler, self.context))
 
     def _compiled(self, compiler: ModelCompiler | None, given: Arguments, progress: Progress) -> list[Variant]:
         if compiler is None:
             return []
+        compiler.recall()
         try:
             return [compiler.variant(given, progress)]
         except Exception as error:
@@ -98,7 +107,9 @@ class WarmUp:
         """The batch sizes that the operator allows, or else ours."""
         largest = max(1, int(self.context.system_properties.get("batch_size") or 1))
         given = getattr(self.context, "batch_sizes", None)
-        return in_order(given, largest) if given else allowed_sizes(largest)
+        if given:
+            return in_order(given, largest)
+        return compiled_sizes(largest) if self.handler.compile_plan is not None else allowed_sizes(largest)
 
     def _lengths(self) -> list[int]:
         return in_order(getattr(self.context, "batch_lengths", None) or ())

@@ -356,7 +356,8 @@ impl Registrar {
         (package, compile_cache) = self.compile_cache(package).await?;
         let config = &python.config;
         let command =
-            LoadCommand::of(&identity, &package, &settings, config, metrics, compile_cache);
+            LoadCommand::of(&identity, &package, &settings, config, metrics, compile_cache)
+                .with_metric_ids(self.observer.wants_metric_ids());
         let observer = Arc::clone(&self.observer);
         let launcher = PythonLauncher::new(python, command, environment, gpus, observer);
         let intake = match package.api {

@@ -103,6 +103,12 @@ impl LoadCommand {
         let (model, version) = (name.clone(), version.clone());
         Self { model, version, dir, message, mode, gpu_turns, sequence_headers }
     }
+
+    /// Says whether handlers' metrics are wanted with the ids of their requests.
+    pub(crate) fn with_metric_ids(mut self, wanted: bool) -> Self {
+        self.message["metric_ids"] = wanted.into();
+        self
+    }
 }
 
 /// Starts the Python workers of one model version.

@@ -321,6 +321,11 @@ impl Observer for Meter {
         self.handlers.declarations()
     }
 
+    /// Only lines of the log name requests.
+    fn wants_metric_ids(&self) -> bool {
+        self.mode != MetricsMode::Prometheus && self.log.is_some()
+    }
+
     /// Records a metric that a worker printed, if it is declared or detected.
     fn metric_printed(&self, line: &str) {
         let Some(metric) = PrintedMetric::parse(line) else {

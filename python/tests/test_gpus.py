@@ -1,0 +1,48 @@
+"""What a worker's environment says of its GPUs."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from jitney.worker.gpus import MPS_VARIABLE, QUEUES_VARIABLE, VARIABLE, select_gpus
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch):
+    for name in (VARIABLE, QUEUES_VARIABLE, MPS_VARIABLE):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+
+
+def queues():
+    return os.environ.get(QUEUES_VARIABLE)
+
+
+def test_a_worker_with_a_gpu_has_all_the_queues_there_are():
+    assert select_gpus({"gpu_id": 0}) == {"gpu_id": 0}
+    assert queues() == "32"
+
+
+def test_the_operators_number_of_queues_stays(monkeypatch):
+    monkeypatch.setenv(QUEUES_VARIABLE, "1")
+    select_gpus({"gpu_id": 3})
+    assert queues() == "1"
+
+
+def test_where_processes_share_the_queues_they_are_left_alone(monkeypatch):
+    monkeypatch.setenv(MPS_VARIABLE, "/tmp/mps")
+    select_gpus({"gpu_id": 0})
+    assert queues() is None
+
+
+def test_a_worker_without_a_gpu_says_nothing():
+    assert select_gpus({"gpu_id": None}) == {"gpu_id": None}
+    assert queues() is None
+
+
+def test_a_worker_of_several_gpus_sees_those_and_counts_from_0(monkeypatch):
+    monkeypatch.setenv(VARIABLE, "4,5,6")
+    assert select_gpus({"gpu_ids": [1, 2], "gpu_id": 1}) == {"gpu_ids": [1, 2], "gpu_id": 0}
+    assert (os.environ[VARIABLE], queues()) == ("5,6", "32")
