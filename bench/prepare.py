@@ -32,7 +32,9 @@ from collections.abc import Iterator
 import numpy as np
 from PIL import Image
 
-BINARY = os.environ.get("JITNEY_BIN", "target/release/jitney")
+from server import BINARY, tree
+from server import cpu as seconds_of
+
 EXAMPLE = os.environ.get("JITNEY_PREPARE", "target/release/examples/prepare")
 MEAN, STD = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
 BATCH = 8
@@ -184,13 +186,7 @@ def load(server: int, port: int, bodies: list[bytes], options: argparse.Namespac
 
 def tree_seconds(pid: int) -> float:
     """Processor time of a process and its children that live."""
-    ticks = os.sysconf("SC_CLK_TCK")
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    own = (int(fields[11]) + int(fields[12])) / ticks
-    children: set[str] = set()
-    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-        children.update((task / "children").read_text().split())
-    return own + sum(tree_seconds(int(child)) for child in children)
+    return sum(seconds_of(one) for one in tree(pid))
 
 
 if __name__ == "__main__":

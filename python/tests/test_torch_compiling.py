@@ -14,7 +14,7 @@ from test_torch_warm_up import ask, load, nothing, recorder  # noqa: F401 - fixt
 from torch_models import torch
 
 from jitney.gpu.compile_cache import FILES_MAX, CompileCache, machine_of, sources_of
-from jitney.gpu.compiled import CompiledModel, Slot, inductor_options
+from jitney.gpu.compiled import CompiledModel, CompilerImport, Slot, inductor_options
 from jitney.gpu.errors import CannotCompile
 from jitney.gpu.graphs import Shape, SizedModel, Variant
 from ts.torch_handler import background, compile_aside, compiling_processes, formats, variants
@@ -65,7 +65,7 @@ class Compiler:
 def compiler(monkeypatch, recorder):  # noqa: F811
     one = Compiler()
     monkeypatch.setattr(variants, "can_compile", lambda: True)
-    monkeypatch.setattr(variants, "import_compiler", lambda: None)
+    monkeypatch.setattr(CompilerImport, "start", lambda: None)
     monkeypatch.setattr(CompilingProcesses, "compile", lambda self, shapes: one.compile(self, shapes))
     monkeypatch.chdir(".")  # And back, afterwards.
     monkeypatch.setattr("sys.path", list(sys.path))

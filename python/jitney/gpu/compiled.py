@@ -6,9 +6,11 @@ model, so the files are small.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -61,17 +63,38 @@ class Flat(torch.nn.Module):  # type: ignore[misc]
         return tuple(tensors_of(self.model(*args, **kwargs)))
 
 
+class CompilerImport:
+    """The import of torch's compiler, which takes seconds: on a thread, while the GPU is set up.
+
+    Nobody may import parts of it meanwhile, since its modules import each other in circles: they wait for it.
+    """
+
+    thread: threading.Thread | None = None
+
+    @classmethod
+    def start(cls) -> None:
+        """Returns at once."""
+        cls.thread = threading.Thread(target=cls._run, name="importing", daemon=True)
+        cls.thread.start()
+
+    @classmethod
+    def wait(cls) -> None:
+        """Returns when it is done, or was not started."""
+        if cls.thread is not None:
+            cls.thread.join()
+
+    @staticmethod
+    def _run() -> None:
+        with contextlib.suppress(Exception):  # Who needs it finds out.
+            for module in ("compile_fx", "standalone_compile"):
+                importlib.import_module(f"torch._inductor.{module}")
+            importlib.import_module("torch._functorch._aot_autograd.autograd_cache")
+
+
 def can_compile() -> bool:
-    """Whether this torch can compile into a file. Takes a while the first time: torch's compiler is large."""
+    """Whether this torch can compile into a file."""
+    CompilerImport.wait()
     return hasattr(torch, "export") and hasattr(importlib.import_module("torch._inductor"), "standalone_compile")
-
-
-def import_compiler() -> None:
-    """Imports what loading compiled files needs."""
-    if can_compile():
-        importlib.import_module("torch._inductor.standalone_compile")
-        importlib.import_module("torch._functorch._aot_autograd.autograd_cache")
-        importlib.import_module("torch._inductor.compile_fx")
 
 
 def compile_into(file: Path, model: Any, example: ModelInput, options: dict[str, Any]) -> None:

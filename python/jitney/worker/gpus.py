@@ -19,7 +19,7 @@ MPS_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
 
 
 def select_gpus(spec: dict[str, Any]) -> dict[str, Any]:
-    """Makes the worker's GPUs the visible ones, with queues enough; returns the spec with the first one's number now."""
+    """Makes the worker's GPUs the visible ones, with queues enough; returns the spec with its first one's number."""
     gpus = spec.get("gpu_ids")
     if (gpus or spec.get("gpu_id") is not None) and MPS_VARIABLE not in os.environ:
         os.environ.setdefault(QUEUES_VARIABLE, QUEUES)

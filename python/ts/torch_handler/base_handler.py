@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from jitney.gpu.compiled import CompilerImport
 from jitney.gpu.report import WarmUpReport
 from jitney.gpu.streams import NO_STREAMS, Streams, streams_of
 from ts.handler_utils.timer import timed
@@ -128,7 +129,10 @@ class BaseHandler(abc.ABC):  # noqa: B024 - TorchServe's base, which handlers ov
         """The model compiled if that is configured; where its graphs are, that is left to warming up."""
         pt2 = self.model_yaml_config.get("pt2")
         self.compile_plan = compile_plan(pt2) if self._captures() else None
-        return model if self.compile_plan is not None else compiled(model, pt2)
+        if self.compile_plan is None:
+            return compiled(model, pt2)
+        CompilerImport.start()
+        return model
 
     def compile_now(self) -> None:
         """For a model without graphs, or one that nobody warmed up: torch compiles it when it is called."""

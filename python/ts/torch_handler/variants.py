@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from jitney.gpu.compile_cache import CompileCache, machine_of, sources_of
-from jitney.gpu.compiled import CompiledModel, can_compile, compile_into, import_compiler, inductor_options, load_from
+from jitney.gpu.compiled import CompiledModel, can_compile, compile_into, inductor_options, load_from
 from jitney.gpu.errors import CannotCompile
 from jitney.gpu.graphs import Progress, Shape, SizedModel, Variant
 from jitney.gpu.inputs import ModelInput
@@ -23,6 +23,7 @@ from ts.torch_handler.formats import is_script
 from ts.torch_handler.model_graphs import Arguments
 from ts.torch_handler.needs import need
 
+TOO_OLD = "this torch cannot, which takes 2.8 or newer"
 TICK_SECONDS = 5.0
 """How often it is told that compiling goes on, so that nobody takes it for a worker that hangs."""
 
@@ -67,9 +68,6 @@ class ModelCompiler:
         self.sized, self.plan, self.cache, self.identity, self.aside = sized, plan, cache, identity, aside
         self.notes: list[str] = []
         cache.use()
-        # Takes seconds, in which the model makes its first run.
-        self.importing = threading.Thread(target=import_compiler, name="importing", daemon=True)
-        self.importing.start()
 
     def variant(self, batch: Arguments, progress: Progress) -> Variant:
         """The compiled model, for batches like this one; raises CannotCompile."""
@@ -77,9 +75,8 @@ class ModelCompiler:
         given = ModelInput(*batch, bool(self.sized.lengths))
         with torch.inference_mode():
             answer = self.sized.model(*batch[0], **batch[1])
-        self.importing.join()
         if not can_compile():
-            raise CannotCompile("this torch cannot, which takes 2.8 or newer")
+            raise CannotCompile(TOO_OLD)
         started = time.perf_counter()
         missing = self.missing(batch)
         if missing:
@@ -108,7 +105,8 @@ class ModelCompiler:
     def compile_here(self, batch: Arguments, shape: Shape) -> None:
         """Compiles the model for one shape into its file, in this process."""
         given = ModelInput(*batch, bool(self.sized.lengths))
-        self.importing.join()
+        if not can_compile():
+            raise CannotCompile(TOO_OLD)
         file = self._file(given, shape)
         with self.cache.alone(file):
             if not file.exists():
