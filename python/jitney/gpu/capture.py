@@ -49,7 +49,7 @@ class Capture(abc.ABC):
 
     @abc.abstractmethod
     def memory(self) -> int:
-        """Bytes of the device that are in use or held for use."""
+        """Bytes of the device that recorded calls hold."""
 
     def aside(self) -> Capture:
         """Another one that records beside running replays; what it recorded is replayed by this one."""
@@ -64,6 +64,7 @@ class CudaCapture(Capture):
         with torch.cuda.device(device):
             self.pool = pool or torch.cuda.graph_pool_handle()
             self.side = torch.cuda.Stream(device, priority=MODEL_PRIORITY)
+        self.pools = {tuple(self.pool)}
         self._failed: list[Any] = []
 
     def warm(self, call: Callable[[], Any], runs: int = WARM_RUNS) -> Any:
@@ -100,6 +101,7 @@ class CudaCapture(Capture):
         with torch.cuda.device(self.device):
             self.side = torch.cuda.Stream(self.device, priority=MODEL_PRIORITY)
             self.pool = torch.cuda.graph_pool_handle()
+        self.pools.add(tuple(self.pool))
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
@@ -128,8 +130,12 @@ class CudaCapture(Capture):
         return int(statistics.median(taken) + 0.5)
 
     def memory(self) -> int:
-        """What torch holds of the device."""
-        return int(torch.cuda.memory_reserved(self.device))
+        """The size of the pools that graphs were recorded into."""
+        try:
+            segments = torch.cuda.memory_snapshot()
+            return sum(one["total_size"] for one in segments if tuple(one["segment_pool_id"]) in self.pools)
+        except (KeyError, TypeError, RuntimeError):  # A torch that does not tell.
+            return 0
 
     def aside(self) -> Capture:
         """With a stream of its own, and the same pool."""

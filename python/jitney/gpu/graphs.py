@@ -137,7 +137,6 @@ class SizedModel:
         example.check()
         signature = example.signature()
         with torch.inference_mode():
-            before = self.recorder.memory()
             try:
                 self._capture_all(example, signature, progress)
                 self._check_padding(example, signature)
@@ -145,7 +144,7 @@ class SizedModel:
                 self.graphs.pop(signature, None)
                 self.rooms.pop(signature, None)
                 raise
-            self.bytes += max(0, self.recorder.memory() - before)
+            self.bytes = self.recorder.memory()
 
     def shapes(self, ragged: bool) -> list[Shape]:
         """All shapes, the largest first."""
@@ -284,7 +283,7 @@ class SizedModel:
             }
             self.graphs[signature] = {**ours, **faster}
             taken += len(faster)
-        self.bytes += other.bytes
+        self.bytes = max(self.bytes, other.bytes)
         return taken
 
     def choices(self) -> dict[str, str]:

@@ -67,11 +67,13 @@ class CudaStreams(Streams):
 
     @contextlib.contextmanager
     def answering(self, done: Any = None) -> Iterator[None]:
-        """Inside, the stream for answers is the current one."""
+        """Inside, the stream for answers is the current one. At the end everything asked for there is done: who gets
+        the answers uses them on another stream, and what they were made of may be overwritten."""
         if done is not None:
             done.synchronize()
         with self.cuda.stream(self.answers):
             yield
+        self.answers.synchronize()
 
     def mark(self) -> Any:
         """An event on the current stream, with its time. Who waits for it sleeps, so that waiting costs no core."""

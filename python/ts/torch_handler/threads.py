@@ -56,17 +56,28 @@ class ItemPool:
     def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
         """One result per item: what the function returned, or the exception it raised."""
         todo = list(items)
-        if self._executor is None or len(todo) < 2:
-            return [outcome(function, item) for item in todo]
-        return list(self._executor.map(lambda item: outcome(function, item), todo))
+        return [outcome(function, item) for item in todo] if len(todo) < 2 else self.start(function, todo)()
 
     def start(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Callable[[], list[Any]]:
         """Like `map`, but goes on at once; the results come when what it returns is called."""
         todo = list(items)
         if self._executor is None or not todo:
             return lambda: [outcome(function, item) for item in todo]
-        running = self._executor.map(lambda item: outcome(function, item), todo)
-        return lambda: list(running)
+        results: list[Any] = [None] * len(todo)
+        places = iter(range(len(todo)))
+
+        def work() -> None:
+            for place in places:  # Every thread takes the next that no other has taken.
+                results[place] = outcome(function, todo[place])
+
+        working = [self._executor.submit(work) for _ in range(min(self.threads, len(todo)))]
+
+        def finished() -> list[Any]:
+            for one in working:
+                one.result()
+            return results
+
+        return finished
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Runs something on a thread of the pool, where torch starts no further threads."""
