@@ -2,9 +2,11 @@
 //! whole columns are heavy and run with `make test-all`.
 
 use jitney_lab::grid;
+use jitney_lab::tables::stages::{self, Rule, StagedCell};
 use jitney_lab::tables::{Scenario, bert, closed, g99, r50, traffic};
 use jitney_sim::bounds::clairvoyant;
 use jitney_sim::contender::Contender;
+use jitney_sim::{Demand, run};
 
 const OURS: [Contender; 1] = [Contender::Adaptive];
 
@@ -66,6 +68,62 @@ fn a_single_client_pays_nothing() {
     let [ours, eager] =
         [Contender::Adaptive, Contender::Eager].map(|policy| cell.play(&policy, 500, 1));
     assert_eq!(ours.latencies(20).quantile(0.99), eager.latencies(20).quantile(0.99));
+}
+
+/// One batch at a time, and two slots that take what is there.
+const FIXED: [Rule; 2] = [Rule::Single, Rule::Eager];
+
+#[test]
+fn workers_that_prepare_are_fed_as_by_the_better_of_both_fixed_rules() {
+    for (clients, max) in stages::CLIENTS {
+        for contention in [1.15, 1.4] {
+            let cell = StagedCell { clients, max, contention, noisy: true, sized: true };
+            let answers = |rule| cell.answers(rule, 2000.0, 42);
+            let (ours, best) = (answers(Rule::Ours), FIXED.map(answers));
+            let best = best.into_iter().fold(0.0, f64::max);
+            assert!(ours >= 0.98 * best, "{cell:?}: {ours} of {best}");
+        }
+    }
+}
+
+#[test]
+fn sixteen_clients_share_a_batch_and_many_take_turns() {
+    let cell =
+        |clients| StagedCell { clients, max: 128, contention: 1.2, noisy: true, sized: true };
+    let (few, many) = (cell(16), cell(128));
+    let single = few.answers(Rule::Single, 2000.0, 42);
+    assert!(few.answers(Rule::Ours, 2000.0, 42) >= 0.99 * single);
+    assert!(single > 1.3 * few.answers(Rule::Eager, 2000.0, 42), "half-empty batches cost more");
+    let single = many.answers(Rule::Single, 2000.0, 42);
+    assert!(many.answers(Rule::Ours, 2000.0, 42) > 1.2 * single, "one prepares while one runs");
+}
+
+#[test]
+fn requests_that_come_by_chance_wait_less_where_batches_are_prepared_ahead() {
+    let cell = StagedCell { clients: 0, max: 128, contention: 1.2, noisy: true, sized: true };
+    for rate in [300.0, 2000.0, 5000.0] {
+        let load = Demand::poisson(f64::INFINITY).load(rate, 4000, 5);
+        let mean = |rule| cell.play(rule, &load).latencies(0).mean();
+        let (ours, fixed) = (mean(Rule::Ours), FIXED.map(mean));
+        assert!(fixed.iter().all(|fixed| ours <= 1.01 * fixed), "{rate}: {ours} of {fixed:?}");
+    }
+}
+
+#[test]
+fn a_batch_is_not_run_at_a_far_larger_size_for_the_sake_of_one() {
+    // 33 clients as 64 would take 9.1 ms a round; 32 take 5.4.
+    let cell =
+        |clients| StagedCell { clients, max: 256, contention: 1.0, noisy: true, sized: true };
+    for (clients, size, as_one) in [(33, 32, 64), (129, 128, 192)] {
+        let mut world = cell(clients).world(1);
+        world.stages = None;
+        let load = cell(clients).closed(2000.0, 42);
+        let outcome = run(&world, &load, OURS[0].build(&world).as_mut());
+        let together = clients as f64 * 1e9 / (world.curve.time(as_one) as f64 + 3e5);
+        let answers = closed::steady(&outcome);
+        assert!(answers > 1.25 * together, "{clients}: {answers} of {together}");
+        assert!(outcome.fill() <= f64::from(size), "{}", outcome.fill());
+    }
 }
 
 #[test]

@@ -31,8 +31,9 @@ pub enum Event {
     WorkerUp {
         /// The worker.
         worker: WorkerId,
-        /// Batches it may hold at a time. It runs them one after another; a busy worker is given
-        /// another one only so early that it is there, and prepared, when the last one ends.
+        /// Batches it may hold at a time. Under the adaptive policy a busy worker is given another one
+        /// only so early that it is there, and prepared, when the last one ends; under the others
+        /// one that has reported `prepare` is given full ones only.
         slots: u8,
     },
     /// The worker gets no new batches; the ones it has may finish.

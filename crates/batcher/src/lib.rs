@@ -52,9 +52,11 @@
 //!   batch that takes its whole group borrows from the next shorter one while at most a fifth of
 //!   the batch is padding. Every dispatch reports its cost without and with padding.
 //! - Where the model runs only at certain **sizes** ([`Config::sizes`]) a dispatch carries the next
-//!   larger one.
+//!   larger one. A padded model may have **lengths** too ([`Config::lengths`]), which are the groups.
 //! - A batch is dispatched when its group is **due** by the [`Policy`] and a worker has a free slot:
-//!   the lowest-numbered such worker. Its members are chosen at that moment and not before.
+//!   the lowest-numbered such worker. Its members are chosen at that moment and not before. Of workers
+//!   that prepare batches while they run others ([`Event::Done`]) idle ones go first, and a busy one
+//!   takes full batches only.
 //! - **Interactive** requests go before **bulk**. Bulk fills the room that is left, and leads at
 //!   least every ninth dispatch while it is due. Among equals the oldest goes first.
 //! - No request is dispatched at or after its **deadline**; it is rejected as soon as the deadline
@@ -92,16 +94,20 @@
 //!   it is full or its oldest request has waited for the window, and never waits for anything else.
 //! - At a **step** of the curve, or of [`Config::sizes`], the last few requests are left for the next
 //!   worker if that costs them less than it saves the others.
+//! - Clients that come back to one worker are served in the **rhythm** that answers the most per unit
+//!   of time: all in one batch, or in several of which one is prepared while another runs, at sizes at
+//!   which the model runs.
 //! - **Tenants** take turns by weight when not all requests fit. While the workers are busy and a
 //!   tenant asks for less than its share, batches stay short enough to be in time for it. In a full
 //!   queue a request of the tenant furthest above its share is rejected (`Quota`).
 //! - A worker with a second **slot** gets its next batch shortly before the last one ends: ahead by
 //!   the measured handoff and by how much sooner than planned batches end. It does not while another
 //!   worker is idle, while the clients that are about to be answered would fill the batch, or when
-//!   it is overdue. An overdue worker is expected soon; one that is far overdue is not planned with.
+//!   it is overdue. One that prepares batches while it runs others gets it ahead by what preparing it
+//!   takes, and not where those who come too late for it lose more than that. An overdue worker is expected soon; one that is far overdue is not planned with.
 //!
-//! Deliberately absent: splitting a request over batches, and a model of how batches slow each
-//! other down on one device.
+//! Deliberately absent: splitting a request over batches, and a model of how the batches of several
+//! workers slow each other down on one device.
 #![forbid(unsafe_code)]
 
 mod action;

@@ -22,7 +22,7 @@ pub(crate) struct Ahead {
 
 /// What a batch that is handed over is expected to take.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Expected {
+pub(crate) struct ExpectedTimes {
     pub(crate) takes: Nanos,
     /// 0 where workers do not prepare.
     pub(crate) prepare: Nanos,
@@ -38,9 +38,9 @@ pub(crate) struct StageTimes {
 }
 
 /// A time from the first to the second.
-type Span = (Nanos, Nanos);
+type StageSpan = (Nanos, Nanos);
 
-fn shared(one: Span, other: Span) -> Nanos {
+fn shared(one: StageSpan, other: StageSpan) -> Nanos {
     one.1.min(other.1).saturating_sub(one.0.max(other.0))
 }
 
@@ -57,10 +57,10 @@ struct TrackedWorker {
     requests: u32,
     held: u32,
     /// When its last batch is expected to be prepared; nothing where it does not prepare.
-    preparing: Span,
+    preparing: StageSpan,
     /// When the batch that was answered last was prepared, and when it ran.
     prepared: Nanos,
-    ran: Span,
+    ran: StageSpan,
 }
 
 impl TrackedWorker {
@@ -199,12 +199,12 @@ impl Workers {
         &mut self,
         id: WorkerId,
         now: Nanos,
-        expected: Expected,
+        expected: ExpectedTimes,
         requests: u32,
     ) -> (bool, Nanos) {
         let Ok(at) = self.find(id) else { return (true, 0) };
         let worker = &mut self.workers[at];
-        let Expected { takes, prepare } = expected;
+        let ExpectedTimes { takes, prepare } = expected;
         let alone = worker.busy == 1;
         let start = if alone { now } else { worker.finish.max(now) };
         (worker.takes, worker.requests) = (takes, requests);
@@ -406,7 +406,7 @@ mod tests {
         let (mut workers, mut forecast) = (three(), WorkerForecast::default());
         for takes in [100, 200] {
             let worker = workers.take(None, 0, None).expect("free");
-            workers.expect(worker, 1000, Expected { takes, prepare: 0 }, 1);
+            workers.expect(worker, 1000, ExpectedTimes { takes, prepare: 0 }, 1);
         }
         let mut left = |now| {
             workers.survey(now, Ahead::default(), &mut forecast);

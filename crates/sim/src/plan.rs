@@ -11,6 +11,7 @@ use crate::contender::Contender;
 use crate::curve::{ServiceCurve, WrittenCurve, ms};
 use crate::demand::Demand;
 use crate::noise::Noise;
+use crate::pipeline::Stages;
 use crate::runner::run;
 use crate::world::World;
 
@@ -19,6 +20,10 @@ use crate::world::World;
 pub struct CapacityQuestion {
     /// How long batches take.
     pub curve: WrittenCurve,
+    /// Sizes at which the model runs; empty: any.
+    pub sizes: Vec<u32>,
+    /// How batches are prepared while others run, if they are.
+    pub stages: Option<Stages>,
     /// The largest batch that may be considered.
     pub max_batch: usize,
     /// Most workers that may be considered.
@@ -93,7 +98,7 @@ impl CapacityQuestion {
     pub fn answer(&self, progress: &mut dyn FnMut(usize, usize)) -> CapacityAnswer {
         let objective = ms(self.objective);
         let curve = self.curve.curve(self.max_batch);
-        let alone = curve.time(1);
+        let alone = self.alone(&curve, 1);
         if alone > objective {
             return CapacityAnswer::TooSlow { alone: alone as f64 / 1e6 };
         }
@@ -119,7 +124,12 @@ impl CapacityQuestion {
 
     /// Larger batches could never be answered in time.
     fn widest(&self, curve: &ServiceCurve, objective: Nanos) -> usize {
-        (1..=curve.max()).rev().find(|&size| curve.time(size) <= objective).unwrap_or(1)
+        (1..=curve.max()).rev().find(|&size| self.alone(curve, size) <= objective).unwrap_or(1)
+    }
+
+    /// What a batch takes on an idle worker.
+    fn alone(&self, curve: &ServiceCurve, size: usize) -> Nanos {
+        curve.time(size) + self.stages.as_ref().map_or(0, |stages| stages.prepare.time(size))
     }
 
     /// The workers are found; what is the smallest largest batch that is enough for them?
@@ -156,7 +166,8 @@ impl CapacityQuestion {
         for seed in 1..=self.seeds.max(1) {
             let mut world =
                 World::new(curve.capped(max_batch), workers).with_noise(self.noise.clone());
-            world.seed = seed;
+            world = world.at_sizes(self.sizes.clone());
+            (world.seed, world.stages) = (seed, self.stages.clone());
             let load = demand.load(self.rate, self.count, seed);
             let outcome = run(&world, &load, Contender::Adaptive.build(&world).as_mut());
             let latencies = outcome.latencies(0);
@@ -178,6 +189,8 @@ mod tests {
     fn question(curve: &str, rate: f64, objective: f64) -> CapacityQuestion {
         CapacityQuestion {
             curve: curve.parse().expect("a curve"),
+            sizes: Vec::new(),
+            stages: None,
             max_batch: 32,
             max_workers: 8,
             rate,

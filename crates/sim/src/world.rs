@@ -38,7 +38,10 @@ impl World {
 
     /// The same world with a model that runs at these sizes only.
     #[must_use]
-    pub fn at_sizes(self, sizes: Vec<u32>) -> Self {
+    pub fn at_sizes(self, mut sizes: Vec<u32>) -> Self {
+        sizes.retain(|&size| (1..=self.curve.max()).contains(&(size as usize)));
+        sizes.sort_unstable();
+        sizes.dedup();
         Self { sizes, ..self }
     }
 

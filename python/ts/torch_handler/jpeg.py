@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from struct import Struct
+from struct import error as StructError
 from typing import Any, NamedTuple
 
 START = b"\xff\xd8"
@@ -10,6 +11,7 @@ END = b"\xff\xd9"
 END_WITHIN = 16
 """So many bytes may follow the mark of the end; files are padded by some cameras."""
 SEGMENTS_MAX = 64
+HEAD_BYTES = 1024
 SEGMENT = Struct(">BBH")
 """The mark 0xff, the kind, and the length with its own two bytes."""
 FRAME = Struct(">BHHB")
@@ -22,6 +24,8 @@ ADOBE_TRANSFORM_AT = 15
 REFUSED = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC} | {SCAN}
 read_segment = SEGMENT.unpack_from
 read_frame = FRAME.unpack_from
+read_colours = Struct("9B").unpack_from
+read_byte = Struct("B").unpack_from
 RGB_NAMES = (0x52, 0x47, 0x42)
 """Components that are named R, G and B are no YCbCr."""
 
@@ -38,13 +42,24 @@ class JpegHead(NamedTuple):
 
 def look(content: Any) -> JpegHead | None:
     """The head of a plain and whole JPEG; None for anything else, which is for Pillow to read or to refuse."""
-    size = len(content)
-    if content[:2] != START or END not in bytes(content[-END_WITHIN:]):
+    begin = bytes(content[:HEAD_BYTES])  # Reading bytes is faster than reading a view.
+    if begin[:2] != START or END not in bytes(content[-END_WITHIN:]):
         return None
+    try:
+        return walk(begin)
+    except StructError:  # It is longer than most.
+        if len(begin) == len(content):
+            return None
+    try:
+        return walk(content)
+    except StructError:
+        return None
+
+
+def walk(content: Any) -> JpegHead | None:
+    """From segment to segment up to the frame; raises where the content ends before it."""
     at, plain = 2, True
     for _ in range(SEGMENTS_MAX):
-        if at + 4 > size:
-            return None
         mark, kind, length = read_segment(content, at)
         if mark != 0xFF or length < 2:
             return None
@@ -52,15 +67,16 @@ def look(content: Any) -> JpegHead | None:
             return frame(content, at + 4, length - 2) if plain else None
         if kind in REFUSED:
             return None
-        if kind == ADOBE and length > ADOBE_TRANSFORM_AT - 2 and at + ADOBE_TRANSFORM_AT < size:
-            plain = content[at + ADOBE_TRANSFORM_AT] == 1
+        if kind == ADOBE and length > ADOBE_TRANSFORM_AT - 2:
+            (transform,) = read_byte(content, at + ADOBE_TRANSFORM_AT)
+            plain = transform == 1
         at += 2 + length
     return None
 
 
 def frame(content: Any, at: int, length: int) -> JpegHead | None:
     """The frame's own segment."""
-    if length < FRAME.size or at + length > len(content):
+    if length < FRAME.size:
         return None
     bits, height, width, components = read_frame(content, at)
     if bits != 8 or not height or not width or length < FRAME.size + 3 * components:
@@ -69,7 +85,7 @@ def frame(content: Any, at: int, length: int) -> JpegHead | None:
         return JpegHead(width, height, 1, (1, 1))
     if components != 3:
         return None
-    one, sampling, _, two, second, _, three, third, _ = content[at + FRAME.size : at + FRAME.size + 9]
+    one, sampling, _, two, second, _, three, third, _ = read_colours(content, at + FRAME.size)
     if (one, two, three) == RGB_NAMES or second != 0x11 or third != 0x11:
         return None
     return JpegHead(width, height, 3, (sampling >> 4, sampling & 15))

@@ -3,7 +3,6 @@
 //! The curve knows what the model alone does not: the sizes a batch is padded to, how long it takes to
 //! prepare, and the safety factor.
 
-use super::rhythm::Rhythm;
 use super::service::Service;
 use crate::request::Nanos;
 
@@ -106,7 +105,7 @@ pub struct CurvePoint {
 
 /// How a batch is prepared, on a worker that does so while it runs another one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Preparation<'a> {
+pub(crate) struct BatchPreparation<'a> {
     pub(crate) service: &'a Service,
     /// How much longer each stage takes while the other one is busy, as a share.
     pub(crate) stretch: f64,
@@ -126,7 +125,7 @@ pub(crate) struct Curve<'a> {
     sizes: &'a [u32],
     /// The size of an item: the sizes above count items.
     item: u64,
-    preparation: Option<Preparation<'a>>,
+    preparation: Option<BatchPreparation<'a>>,
     /// From the expected time to the one that deadlines are planned with.
     pub(crate) factor: f64,
 }
@@ -143,22 +142,21 @@ impl<'a> Curve<'a> {
     }
 
     /// The same on workers that prepare.
-    pub(crate) fn prepared(self, preparation: Option<Preparation<'a>>) -> Self {
+    pub(crate) fn prepared(self, preparation: Option<BatchPreparation<'a>>) -> Self {
         Self { plain: self.plain && preparation.is_none(), preparation, ..self }
     }
 
-    /// The same where clients are served in this rhythm.
-    pub(crate) fn in_rhythm(self, rhythm: Option<Rhythm>) -> Self {
-        let Some(Rhythm { at_a_time: 1, .. }) = rhythm else { return self };
-        let serial = |it: Preparation<'a>| Preparation { overlaps: false, ..it };
-        Self { preparation: self.preparation.map(serial), ..self }
+    /// The same where one batch is prepared and run before the next.
+    pub(crate) fn one_by_one(self) -> Self {
+        let apart = |it: BatchPreparation<'a>| BatchPreparation { overlaps: false, ..it };
+        Self { preparation: self.preparation.map(apart), ..self }
     }
 
     /// The same for batches that follow on a busy worker.
     pub(crate) fn following(self) -> Self {
-        let follow = |it: Preparation<'a>| {
+        let follow = |it: BatchPreparation<'a>| {
             let head_start = if it.overlaps { f64::INFINITY } else { 0.0 };
-            Preparation { head_start, ..it }
+            BatchPreparation { head_start, ..it }
         };
         Self { preparation: self.preparation.map(follow), ..self }
     }
@@ -179,7 +177,7 @@ impl<'a> Curve<'a> {
         if self.plain {
             return self.service.mean(size);
         }
-        let late = |it: &Preparation<'_>| (it.service.mean(size) - it.head_start).max(0.0);
+        let late = |it: &BatchPreparation<'_>| (it.service.mean(size) - it.head_start).max(0.0);
         self.model(size) + self.preparation.as_ref().map_or(0.0, late)
     }
 
@@ -195,7 +193,7 @@ impl<'a> Curve<'a> {
 
     /// The time between the ends of two such batches on a busy worker.
     pub(crate) fn cycle(&self, size: u64) -> f64 {
-        let Some(Preparation { stretch, overlaps, .. }) = self.preparation else {
+        let Some(BatchPreparation { stretch, overlaps, .. }) = self.preparation else {
             return self.mean(size);
         };
         let (model, prepare) = (self.model(size), self.preparing(size));

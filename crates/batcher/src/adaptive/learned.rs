@@ -3,14 +3,14 @@
 //! It is told what happens under every policy, so that the adaptive one can start at any time. It
 //! never decides anything.
 
-use super::curves::{Curves, Preparation};
+use super::curves::{BatchPreparation, Curves};
 use super::rate::{Flow, Rate};
 use super::returns::Returns;
 use super::service::Service;
 use super::tail::Tail;
 use crate::policy::Rules;
 use crate::request::{Nanos, Origin, Request};
-use crate::workers::{Ahead, Expected, StageTimes};
+use crate::workers::{Ahead, ExpectedTimes, StageTimes};
 
 /// Rates are taken over this many times a batch of one, or over up to twice as long if fewer than
 /// so many requests would come in that time; within bounds. A burst is to be noticed soon, chance
@@ -222,10 +222,10 @@ impl Learned {
     }
 
     /// How batches of a group of the queue are prepared, if they are.
-    pub(crate) fn preparation(&self, group: usize) -> Option<Preparation<'_>> {
+    pub(crate) fn preparation(&self, group: usize) -> Option<BatchPreparation<'_>> {
         let service = self.curves.prepare(self.groups[group].curve)?;
         let stretch = self.stretch;
-        Some(Preparation { service, stretch, head_start: 0.0, overlaps: false })
+        Some(BatchPreparation { service, stretch, head_start: 0.0, overlaps: false })
     }
 
     /// What a batch is expected to take on its worker. `takes`: its model alone. `shared`: others
@@ -235,14 +235,14 @@ impl Learned {
         (group, size): (u16, u64),
         takes: Option<Nanos>,
         shared: bool,
-    ) -> Expected {
+    ) -> ExpectedTimes {
         let takes = takes.unwrap_or(0);
         let Some(prepare) = self.curves.prepare_of(group) else {
-            return Expected { takes, prepare: 0 };
+            return ExpectedTimes { takes, prepare: 0 };
         };
         let prepare = prepare.mean(size);
         let longer = if shared { self.stretch * prepare.min(takes as f64) } else { 0.0 };
-        Expected { takes: takes + longer as Nanos, prepare: prepare as Nanos }
+        ExpectedTimes { takes: takes + longer as Nanos, prepare: prepare as Nanos }
     }
 
     /// From when a batch should be dispatched until its worker can take it.

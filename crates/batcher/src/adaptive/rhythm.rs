@@ -14,10 +14,15 @@ const WORTH: f64 = 1.02;
 /// All clients are back after so many times the time in which half of them are.
 const ALL_BACK: f64 = 2.0;
 
+/// They have no rhythm where that is longer than so many times a batch.
+const TURN_MAX: f64 = 1.2;
+
 /// The batches in which clients that come back take turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rhythm {
     pub(crate) size: u64,
+    /// Where two of different sizes take turns, the smaller one.
+    pub(crate) least: u64,
     /// How many a worker has at a time.
     pub(crate) at_a_time: u32,
 }
@@ -35,21 +40,47 @@ pub(crate) struct Round<'a> {
 }
 
 impl Round<'_> {
-    /// The rhythm in which the most are answered per unit of time.
-    pub(crate) fn best(&self) -> Rhythm {
-        let (mut best, mut most) = (Rhythm { size: self.clients.max(1), at_a_time: 1 }, 0.0);
+    /// The rhythm in which the most are answered per unit of time; none where clients take so long to
+    /// come back that there is none.
+    pub(crate) fn best(&self) -> Option<Rhythm> {
+        let (mut best, mut most) = (self.evenly(self.clients, 1), 0.0);
         for at_a_time in 1..=self.slots.clamp(1, AT_A_TIME_MAX) {
-            let fair = self.clients.div_ceil(at_a_time.into()).clamp(1, self.cap.max(1));
-            let worth = if at_a_time == best.at_a_time { 1.0 } else { WORTH };
-            let (mut size, mut rate) = (fair, self.rate(fair, at_a_time));
-            for step in self.curve.steps_below(fair) {
-                let other = self.rate(step, at_a_time);
-                if other > rate * WORTH {
-                    (size, rate) = (step, other);
-                }
+            let (rhythm, rate) = self.best_of(at_a_time);
+            if rate > most * WORTH {
+                (best, most) = (rhythm, rate);
             }
-            if rate > most * worth {
-                (best, most) = (Rhythm { size, at_a_time }, rate);
+        }
+        let own = self.curve.model(best.size) + self.curve.preparing(best.size);
+        (ALL_BACK * self.turn < TURN_MAX * own).then_some(best)
+    }
+
+    fn evenly(&self, size: u64, at_a_time: u32) -> Rhythm {
+        Rhythm { size, least: size, at_a_time }
+    }
+
+    /// The best one with so many batches at a time, and its rate: of the same size, all clients or
+    /// not, or two that run at different sizes.
+    fn best_of(&self, at_a_time: u32) -> (Rhythm, f64) {
+        let fair = self.clients.div_ceil(at_a_time.into()).clamp(1, self.cap.max(1));
+        let mut best = (self.evenly(fair, at_a_time), self.rate(fair, at_a_time));
+        for size in self.curve.steps_below(fair) {
+            let rate = self.rate(size, at_a_time);
+            if rate > best.1 * WORTH {
+                best = (self.evenly(size, at_a_time), rate);
+            }
+        }
+        if at_a_time != 2 {
+            return best;
+        }
+        for size in self.curve.steps_below(self.clients.min(self.cap + 1)) {
+            let rest = self.clients - size;
+            let least = self.curve.steps_below(rest + 1).next();
+            let Some(least) = least.filter(|&it| it < size && 2 * it >= size) else { continue };
+            let round = self.curve.cycle(size) + self.curve.cycle(least);
+            let own = self.curve.model(size) + self.curve.preparing(size);
+            let rate = (size + least) as f64 / round.max(own + ALL_BACK * self.turn);
+            if rate > best.1 * WORTH {
+                best = (Rhythm { size, least, at_a_time }, rate);
             }
         }
         best
@@ -72,7 +103,7 @@ impl Round<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::curves::Preparation;
+    use super::super::curves::BatchPreparation;
     use super::super::service::Service;
     use super::*;
 
@@ -88,28 +119,39 @@ mod tests {
     }
 
     /// ResNet-152 in graphs: milliseconds flat for a few, then in proportion; decoding in proportion.
-    fn best(clients: u64, slots: u32, sizes: &[u32]) -> Rhythm {
+    fn best(clients: u64, slots: u32, sizes: &[u32]) -> (u64, u64, u32) {
         let model = service(|size| 2600 + size.saturating_sub(4) * 115);
         let prepare = service(|size| 300 + size * 50);
         let preparation =
-            Preparation { service: &prepare, stretch: 0.2, head_start: 0.0, overlaps: true };
+            BatchPreparation { service: &prepare, stretch: 0.2, head_start: 0.0, overlaps: true };
         let curve = Curve::new(&model, sizes).prepared(Some(preparation));
-        Round { curve, clients, turn: 200_000.0, cap: 128, slots }.best()
+        let rhythm = Round { curve, clients, turn: 200_000.0, cap: 128, slots }.best();
+        rhythm.map_or((0, 0, 0), |it| (it.size, it.least, it.at_a_time))
     }
 
     #[test]
     fn few_clients_share_a_batch_and_many_take_turns() {
-        assert_eq!(best(1, 3, &[]), Rhythm { size: 1, at_a_time: 1 });
-        assert_eq!(best(16, 3, &[]), Rhythm { size: 16, at_a_time: 1 });
-        assert_eq!(best(128, 3, &[]), Rhythm { size: 64, at_a_time: 2 });
-        assert_eq!(best(384, 3, &[]), Rhythm { size: 128, at_a_time: 2 });
-        assert_eq!(best(384, 1, &[]).at_a_time, 1);
+        assert_eq!(best(1, 3, &[]), (1, 1, 1));
+        assert_eq!(best(16, 3, &[]), (16, 16, 1));
+        assert_eq!(best(128, 3, &[]), (64, 64, 2));
+        assert_eq!(best(384, 3, &[]), (128, 128, 2));
+        assert_eq!(best(384, 1, &[]), (128, 128, 1));
     }
 
     #[test]
     fn a_batch_ends_at_a_size_rather_than_to_be_run_as_a_far_larger_one() {
         let sizes = [1, 2, 4, 8, 16, 32, 64, 128];
-        assert_eq!(best(33, 1, &sizes), Rhythm { size: 32, at_a_time: 1 });
-        assert_eq!(best(63, 1, &sizes), Rhythm { size: 63, at_a_time: 1 });
+        assert_eq!(best(33, 1, &sizes), (32, 32, 1));
+        assert_eq!(best(63, 1, &sizes), (63, 63, 1));
+        assert_eq!(best(100, 3, &sizes), (64, 32, 2));
+    }
+
+    #[test]
+    fn clients_that_take_longer_than_a_batch_have_no_rhythm() {
+        let model = service(|size| 1000 + 100 * size);
+        let rhythm = |turn| {
+            Round { curve: Curve::new(&model, &[]), clients: 8, turn, cap: 32, slots: 1 }.best()
+        };
+        assert!(rhythm(1_000_000.0).is_some() && rhythm(1_200_000.0).is_none());
     }
 }

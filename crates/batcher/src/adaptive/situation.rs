@@ -149,15 +149,15 @@ impl Situation<'_> {
 
     /// The size beyond which a batch does not wait for more.
     pub(crate) fn goal(&self) -> u64 {
-        self.rhythm.map_or(u64::MAX, |rhythm| rhythm.size)
+        self.rhythm.map_or(u64::MAX, |rhythm| rhythm.least)
     }
 
     /// What one more adds to the time of a batch. Where clients come back for a batch of a certain
     /// size it is their mean, for the next size at which the model runs may be far away.
     pub(crate) fn one_more(&self, candidate: Candidate, own: f64) -> f64 {
         match self.rhythm {
-            Some(Rhythm { size, .. }) if size > candidate.size => {
-                (self.curve.mean(size) - own) / (size - candidate.size) as f64
+            Some(Rhythm { least, .. }) if least > candidate.size => {
+                (self.curve.mean(least) - own) / (least - candidate.size) as f64
             }
             _ => self.curve.mean(candidate.size + 1) - own,
         }
@@ -311,8 +311,8 @@ impl Situation<'_> {
 
     /// The batch, or its part up to a step below it. `next_free`: until the next worker is free.
     pub(crate) fn trim(&self, candidate: Candidate, next_free: f64) -> Candidate {
-        if let Some(Rhythm { size, .. }) = self.rhythm {
-            let part = self.part(candidate, size);
+        if let Some(Rhythm { size, least, .. }) = self.rhythm {
+            let part = self.part(candidate, if candidate.size < size { least } else { size });
             return if self.may_part(candidate, part, next_free) { part } else { candidate };
         }
         if self.config.run_sizes().is_empty() {
@@ -365,7 +365,10 @@ impl Situation<'_> {
         let [all, some, few] = [whole.size, part.size, rest].map(|size| self.curve.mean(size));
         let saved = part.size as f64 * (all - some);
         let spent = rest as f64 * (next_free + few - all) + WORTH * whole.size as f64 * all;
-        if self.load(part.size) <= BUSY_MAX { saved - spent } else { 0.0 }
+        let busy = self.load(part.size);
+        let sized = || !self.config.run_sizes().is_empty();
+        let bearable = busy <= BUSY_MAX || sized() && busy < self.load(whole.size);
+        if bearable { saved - spent } else { 0.0 }
     }
 }
 

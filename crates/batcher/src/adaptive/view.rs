@@ -357,9 +357,11 @@ impl<'a> View<'a> {
         rhythm: Option<Rhythm>,
     ) -> Situation<'a> {
         let rules = self.rules();
+        let curve = self.curve(group, self.forecast.head_start);
+        let single = matches!(rhythm, Some(Rhythm { at_a_time: 1, .. }));
         Situation {
             queue: &self.group(group).queues[priority],
-            curve: self.curve(group, self.forecast.head_start).in_rhythm(rhythm),
+            curve: if single { curve.one_by_one() } else { curve },
             config: &rules.config,
             forecast: self.forecast,
             start: rules.now + self.forecast.head_start.min(DRAIN_MAX),

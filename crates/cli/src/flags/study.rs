@@ -40,6 +40,21 @@ pub struct Workload {
     /// Largest batch [default: 64, or the largest measured]
     #[arg(long, value_name = "N")]
     pub max_batch: Option<usize>,
+    /// Sizes at which the model runs, such as 1,2,4,8: a batch runs at the next larger one
+    /// [default: any]
+    #[arg(long, value_name = "SIZE", value_delimiter = ',')]
+    #[serde(deserialize_with = "one_or_many")]
+    pub sizes: Vec<u32>,
+    /// Time to prepare a batch, written as --curve, on workers that prepare one batch while they run
+    /// another; --curve is then the time of the model. Only ours gives them several batches
+    #[arg(long, value_name = "CURVE")]
+    pub prepare: Option<String>,
+    /// Batches that such a worker may hold [default: 3]
+    #[arg(long, value_name = "N")]
+    pub slots: Option<usize>,
+    /// How many times as long both take while they overlap [default: 1]
+    #[arg(long, value_name = "FACTOR")]
+    pub contention: Option<f64>,
     /// Workers [default: 1]
     #[arg(long, value_name = "N")]
     pub workers: Option<usize>,
@@ -133,6 +148,8 @@ Examples:
   jitney simulate --curve measured.csv --trace access.log
   jitney simulate --curve 5+0.2b --max-batch 32 --rate 300,1000,2000 --pool 2048 --policy adaptive/eager
   jitney simulate --curve 5+0.2b --clients 16 --think 2ms --think-kind heavy --pool 64
+  jitney simulate --curve 2.4+0.11b --prepare 0.4+0.05b --contention 1.2 --sizes 1,8,32,64,128 \
+      --max-batch 128 --clients 1,16,128,384 --policy adaptive
 
 Policies:
   adaptive              ours: nothing to set
@@ -180,6 +197,16 @@ pub struct PlanFlags {
     /// Largest batch to consider [default: 64, or the largest measured]
     #[arg(long, value_name = "N")]
     pub max_batch: Option<usize>,
+    /// Sizes at which the model runs, such as 1,2,4,8 [default: any]
+    #[arg(long, value_name = "SIZE", value_delimiter = ',')]
+    pub sizes: Vec<u32>,
+    /// Time to prepare a batch, on workers that prepare one batch while they run another; --curve is
+    /// then the time of the model
+    #[arg(long, value_name = "CURVE")]
+    pub prepare: Option<String>,
+    /// How many times as long both take while they overlap [default: 1]
+    #[arg(long, value_name = "FACTOR")]
+    pub contention: Option<f64>,
     /// Most workers to consider
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub max_workers: usize,

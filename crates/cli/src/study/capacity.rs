@@ -7,7 +7,7 @@ use jitney_sim::text_table::TextTable;
 use serde_json::{Value, json};
 
 use super::progress::{Progress, StudyReport};
-use super::workload::{bounded, max_batch, positive, share, trace};
+use super::workload::{bounded, max_batch, positive, share, sizes, stages, trace};
 use super::{curve_file, flag_values};
 use crate::failure::Failure;
 use crate::flags::study::PlanFlags;
@@ -33,8 +33,11 @@ fn question(flags: &PlanFlags) -> Result<CapacityQuestion, Failure> {
         Some(trace) => Arrivals::Recorded(trace.times),
         None => flag_values::arrivals(&flags.arrivals)?,
     };
+    let max_batch = max_batch(flags.max_batch, &curve)?;
     Ok(CapacityQuestion {
-        max_batch: max_batch(flags.max_batch, &curve)?,
+        sizes: sizes(&flags.sizes)?,
+        stages: stages(flags.prepare.as_deref(), None, flags.contention, max_batch)?,
+        max_batch,
         curve,
         max_workers: bounded("--max-workers", flags.max_workers, 1024)?,
         rate: positive("--rate", rate)?,

@@ -57,6 +57,26 @@ fn requests_may_come_over_connections_that_are_used_again() {
 }
 
 #[test]
+fn workers_may_prepare_one_batch_while_they_run_another_at_certain_sizes() {
+    let options = Workload {
+        curve: Some("3+0.1b".into()),
+        prepare: Some("0.5+0.06b".into()),
+        contention: Some(1.2),
+        sizes: vec![8, 1, 4],
+        max_batch: Some(8),
+        clients: vec![24],
+        ..Workload::default()
+    };
+    let world = Study::new(options.clone(), None).expect("a workload").world;
+    let stages = world.stages.expect("stages");
+    assert_eq!((world.sizes, stages.slots, stages.contention), (vec![1, 4, 8], 3, 1.2));
+    assert!(simulate::run(quick(options.clone())).is_ok());
+    rejected(Workload { contention: Some(0.5), ..options.clone() }, "between 1 and 4");
+    rejected(Workload { sizes: vec![0], ..options }, "--sizes must be between 1");
+    rejected(Workload { slots: Some(2), ..Workload::default() }, "need --prepare");
+}
+
+#[test]
 fn without_a_rate_the_load_is_swept() {
     let study = Study::new(Workload::default(), None).expect("defaults are a workload");
     assert!(matches!(study.load, StudyLoad::Open { rates, .. } if rates.len() > 10));
@@ -108,6 +128,9 @@ fn planned(curve: &str, rate: f64, p99: u64) -> StudyReport {
         arrivals: "poisson".to_owned(),
         max_workers: 4,
         max_batch: None,
+        sizes: Vec::new(),
+        prepare: None,
+        contention: None,
         trace: None,
         jitter: 0.0,
         requests: 1000,

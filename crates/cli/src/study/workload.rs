@@ -7,6 +7,7 @@ use jitney_sim::connections::{ConnectionUse, Pools, ReuseOrder, WhenFull};
 use jitney_sim::curve::WrittenCurve;
 use jitney_sim::demand::{Class, Demand};
 use jitney_sim::noise::Noise;
+use jitney_sim::pipeline::Stages;
 use jitney_sim::trace::Trace;
 use jitney_sim::world::{Clients, Load, ThinkSpread, World};
 
@@ -21,6 +22,11 @@ const REQUESTS_MAX: usize = 10_000_000;
 const WORKERS_MAX: usize = 1024;
 /// Beyond this a batcher's tables are no use, and a curve file is a mistake.
 const BATCH_MAX: usize = 4096;
+/// Batches that a worker which prepares may hold, unless told otherwise, and the most.
+const SLOTS: usize = 3;
+const SLOTS_MAX: usize = 8;
+/// The most that stages can slow each other down: as if they took turns, and a bad switch.
+const CONTENTION_MAX: f64 = 4.0;
 /// More pools, or connections in one, than a machine has ports.
 const POOLS_MAX: usize = 65_536;
 
@@ -147,6 +153,39 @@ pub fn max_batch(given: Option<usize>, curve: &WrittenCurve) -> Result<usize, Fa
     bounded("--max-batch", given.or(curve.largest()).unwrap_or(64), BATCH_MAX)
 }
 
+/// The sizes at which the model runs.
+pub fn sizes(sizes: &[u32]) -> Result<Vec<u32>, Failure> {
+    for &size in sizes {
+        bounded("--sizes", size as usize, BATCH_MAX)?;
+    }
+    Ok(sizes.to_vec())
+}
+
+/// How workers prepare batches while they run others, if they do.
+pub fn stages(
+    prepare: Option<&str>,
+    slots: Option<usize>,
+    contention: Option<f64>,
+    max_batch: usize,
+) -> Result<Option<Stages>, Failure> {
+    let Some(prepare) = prepare else {
+        return match slots.is_some() || contention.is_some() {
+            true => Err(Failure::usage("--slots and --contention need --prepare CURVE")),
+            false => Ok(None),
+        };
+    };
+    let contention = contention.unwrap_or(1.0);
+    if !(1.0..=CONTENTION_MAX).contains(&contention) {
+        let message = format!("must be between 1 and {CONTENTION_MAX}, not {contention}");
+        return Err(Failure::usage(format!("--contention {message}")));
+    }
+    Ok(Some(Stages {
+        prepare: curve_file::load(prepare)?.curve(max_batch),
+        slots: bounded("--slots", slots.unwrap_or(SLOTS), SLOTS_MAX)?,
+        contention,
+    }))
+}
+
 impl Workload {
     fn or(self, other: Self) -> Self {
         fn list<T>(one: Vec<T>, other: Vec<T>) -> Vec<T> {
@@ -162,6 +201,10 @@ impl Workload {
         Self {
             curve: self.curve.or(other.curve),
             max_batch: self.max_batch.or(other.max_batch),
+            sizes: list(self.sizes, other.sizes),
+            prepare: self.prepare.or(other.prepare),
+            slots: self.slots.or(other.slots),
+            contention: self.contention.or(other.contention),
             workers: self.workers.or(other.workers),
             rate: list(self.rate, other.rate),
             arrivals: self.arrivals.or(other.arrivals),
@@ -199,9 +242,11 @@ impl Workload {
             return Err(Failure::usage(message)
                 .hint("add when it is back, as in 5s..8s, or use --workers 2"));
         }
-        let curve = curve.curve(max_batch(self.max_batch, &curve)?);
-        let losses = losses.into_iter().collect();
-        Ok(World { curve, workers, noise, losses, seed, sizes: Vec::new(), stages: None })
+        let most = max_batch(self.max_batch, &curve)?;
+        let stages = stages(self.prepare.as_deref(), self.slots, self.contention, most)?;
+        let world = World::new(curve.curve(most), workers).with_noise(noise);
+        let world = world.at_sizes(sizes(&self.sizes)?);
+        Ok(World { stages, losses: losses.into_iter().collect(), seed, ..world })
     }
 
     fn load(&self, world: &World, count: usize) -> Result<(StudyLoad, usize), Failure> {

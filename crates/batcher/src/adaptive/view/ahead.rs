@@ -4,7 +4,7 @@
 //! It costs those who come a moment too late for the batch a whole further one.
 
 use super::View;
-use crate::adaptive::curves::{Curve, Preparation};
+use crate::adaptive::curves::{BatchPreparation, Curve};
 use crate::adaptive::returns::{OUT_MAX, Out};
 use crate::adaptive::rhythm::{Rhythm, Round};
 use crate::adaptive::situation::{Candidate, Situation};
@@ -21,19 +21,20 @@ impl<'a> View<'a> {
     pub(super) fn staged(&self, group: usize, curve: Curve<'a>, after: Nanos) -> Curve<'a> {
         let overlaps = self.state.workers.held().1 > 1;
         let preparation = self.state.learned.preparation(group);
-        curve.prepared(preparation.map(|it| Preparation {
+        curve.prepared(preparation.map(|it| BatchPreparation {
             head_start: after as f64,
             overlaps,
             ..it
         }))
     }
 
-    /// In which batches clients that come back are best served; none where they do not, or where
-    /// there is nothing to choose.
+    /// In which batches clients that come back are best served by one worker; none where they do not
+    /// come back, or where there is nothing to choose.
     pub(super) fn rhythm(&self, group: usize, cap: u64) -> Option<Rhythm> {
         let BatcherState { learned, rules, queue, workers, .. } = self.state;
         let choice = learned.prepares() || !rules.config.run_sizes().is_empty();
-        if !choice || !learned.returns.awaited() || queue.planned_groups.0 > 1 {
+        let several = self.forecast.len() > 1.0 || queue.planned_groups.0 > 1;
+        if !choice || several || !learned.returns.awaited() {
             return None;
         }
         let flow = learned.flow(group);
@@ -45,10 +46,10 @@ impl<'a> View<'a> {
         }
         let (held, slots) = workers.held();
         let clients = queue.planned().requests + held + learned.returns.away(rules.now);
-        let clients = f64::from(clients) * learned.unit / self.forecast.len();
+        let clients = f64::from(clients) * learned.unit;
         let (clients, turn) = ((clients + 0.5) as u64, learned.returns.turn() as f64);
         let slots = if learned.prepares() { slots.into() } else { 1 };
-        Some(Round { curve, clients: clients.max(1), turn, cap, slots }.best())
+        Round { curve, clients: clients.max(1), turn, cap, slots }.best()
     }
 
     /// Whether a batch that would be handed to a worker ahead of time had better stay until that one's
