@@ -103,9 +103,18 @@ class Endpoint:
         """What its function is run at."""
         return AllowedShapes(self.sizes, tuple(self.options.lengths or ()), self.max_batch_size)
 
-    def resized(self, max_batch_size: int) -> Endpoint:
-        """The same with another largest batch."""
-        return replace(self, options=replace(self.options, max_batch_size=max_batch_size))
+    @property
+    def most_items(self) -> int:
+        """The size of its batches to the server: the most items where sizes say how many, apart from what they cost."""
+        return self.sizes[-1] if self.sizes else self.max_batch_size
+
+    def resized(self, size: int) -> Endpoint:
+        """The same with other largest batches."""
+        options = self.options
+        if not options.sizes or options.cost is None:
+            return replace(self, options=replace(options, max_batch_size=size))
+        sizes = (*(one for one in options.sizes if one < size), size)
+        return replace(self, options=replace(options, sizes=sizes))
 
     def reshaped(self, sizes: tuple[int, ...], lengths: tuple[int, ...]) -> Endpoint:
         """The same with other sizes or lengths, where there are some; only what pads has lengths."""
@@ -158,6 +167,11 @@ class Definition:
             f'handle.options(method_name="{name}").remote(...), or give it another name with name='
             for name in hidden
         ]
+
+    @property
+    def most_items(self) -> int:
+        """The size of its batches to the server."""
+        return max(one.most_items for one in self.endpoints)
 
     @property
     def max_batch_size(self) -> int:

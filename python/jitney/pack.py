@@ -55,7 +55,7 @@ def settings(definition: Definition, spec: str, directory: str) -> dict[str, Any
     delay = _least_delay(definition)
     at_once = None if delay != 0 else "opportunistic"  # A delay of zero, which the settings file cannot express.
     batching = {
-        "max_batch_size": definition.max_batch_size,
+        "max_batch_size": definition.most_items,
         "max_latency_ms": min(latencies(definition).values(), default=None),
         "max_batch_delay": max(round(delay), 1) if delay else None,
         "policy": options.policy or first.policy or at_once,
@@ -101,7 +101,7 @@ def api(definition: Definition) -> dict[str, Any]:
     differ = len({one.options.max_latency_ms or None for one in definition.endpoints}) > 1
     return {
         "endpoints": [one.name for one in definition.endpoints],
-        "batch_sizes": {one.name: one.max_batch_size for one in definition.endpoints if one.batched},
+        "batch_sizes": {one.name: one.most_items for one in definition.endpoints if one.batched},
         "latencies_ms": latencies(definition) if differ else {},
         "sizes": sizes(definition),
         "tensors": {

@@ -253,7 +253,7 @@ def test_gpus_and_fixed_shapes_are_the_servers_settings():
     found = settings(jitney.define(jitney.batch(name="gpu", **options, **shapes)(lambda x: x)), "a:b", "/")
     assert (found["deviceType"], found["deviceIds"]) == ("gpu", [0, 2])
     assert (found["gpu_memory_fraction"], found["gpu_turns"]) == (0.5, True)
-    batching = {"max_batch_size": 8192, "cost": "length", "max_cost": 8192, "sizes": [1, 8, 64], "lengths": [32, 128]}
+    batching = {"max_batch_size": 64, "cost": "length", "max_cost": 8192, "sizes": [1, 8, 64], "lengths": [32, 128]}
     assert found["batching"] == batching
 
 

@@ -59,6 +59,13 @@ def test_a_call_has_no_more_items_than_the_largest_size():
     assert [one.positions for one in made.invocations] == [[0, 1], [2, 3], [4]]
 
 
+def test_another_largest_batch_counts_items_where_there_are_sizes_and_costs_otherwise():
+    assert embed().most_items == 2
+    smaller = embed().resized(1)
+    assert (smaller.shapes, smaller.max_batch_size) == (AllowedShapes((1,), (4, 8), 64), 64)
+    assert embed().resized(5).sizes == (1, 2, 5)
+
+
 def test_the_operators_sizes_and_lengths_are_used_instead_of_the_definitions_own():
     @jitney.batch(max_batch_size=64, cost="len", sizes=[1, 2], lengths=[4, 8])
     def one(text: list[str]) -> list[int]:

@@ -115,7 +115,9 @@ class DecoderState:
 class Nvjpeg:
     """A decoder for one device; any thread may use it, one at a time does."""
 
-    def __init__(self, device: Any, flags: int = WITHOUT_PIPELINE, nvjpeg: Any = None, colours: Colours | None = None) -> None:
+    def __init__(
+        self, device: Any, flags: int = WITHOUT_PIPELINE, nvjpeg: Any = None, colours: Colours | None = None
+    ) -> None:
         self._torch: Any = importlib.import_module("torch")
         self._device = device
         self._library = nvjpeg or nvjpeg_calls()

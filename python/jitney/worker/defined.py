@@ -177,7 +177,7 @@ class _Sizes:
     def of(self, endpoint: Endpoint, size: int) -> Endpoint:
         """The endpoint with this size."""
         now = self._now.get(endpoint.name, endpoint)
-        if now.max_batch_size != size:
+        if now.most_items != size:
             now = endpoint.resized(size)
         self._now[endpoint.name] = now
         return now
