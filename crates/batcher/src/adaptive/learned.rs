@@ -31,7 +31,7 @@ const STALE: Nanos = 250_000_000;
 /// No batch reaches its worker sooner than this.
 const HANDOFF_MIN: f64 = 1e4;
 /// How fast it is learned by how much the stages of a worker slow each other down, and the most.
-const STRETCH_STEP: f64 = 0.1;
+const STRETCH_STEP: f64 = 0.3;
 const STRETCH_MAX: f64 = 3.0;
 /// So many batches must be answered before a single request is rejected by what they took.
 const PROVEN: u64 = 20;
