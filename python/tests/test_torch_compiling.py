@@ -133,6 +133,9 @@ def test_sizes_that_cannot_be_compiled_run_as_they_are(compiler, start):
     handler, report = start()
     assert used(handler) == {4: "compiled", 1: "as it is"}
     assert "Compiling the model failed: no such thing" in report.notes
+    compiler.fails_at = ()
+    handler, _ = start()
+    assert used(handler) == {4: "compiled", 1: "compiled"}, "nothing was decided for good"
 
 
 def test_a_model_that_cannot_be_compiled_has_graphs_as_it_is(compiler, start):

@@ -108,8 +108,10 @@ def compile_into(file: Path, model: Any, example: ModelInput, options: dict[str,
             table = {**dict(program.state_dict), **program.constants}
             given = iter(example.tensors)
             flat = [next(given) if slot.kind == USER_INPUT else table[slot.name] for slot in slots]
+            # What it calls options are the arguments of its compile function.
+            patches = {"config_patches": options} if options else {}
             artifact = inductor.standalone_compile(
-                program.graph_module, flat, dynamic_shapes="from_example_inputs", options=options
+                program.graph_module, flat, dynamic_shapes="from_example_inputs", options=patches
             )
             fresh = file.with_suffix(f".{os.getpid()}")
             artifact.save(path=str(fresh), format="binary")

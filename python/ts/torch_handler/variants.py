@@ -67,6 +67,8 @@ class ModelCompiler:
     ) -> None:
         self.sized, self.plan, self.cache, self.identity, self.aside = sized, plan, cache, identity, aside
         self.notes: list[str] = []
+        self.complete = False
+        """Whether all sizes are compiled, so that it is known for good which variant is the fastest."""
         cache.use()
 
     def variant(self, batch: Arguments, progress: Progress) -> Variant:
@@ -86,6 +88,7 @@ class ModelCompiler:
         compiled = {shape: self._loaded(given, shape, answer) for shape in self._shapes(given) if shape not in left}
         if not compiled:
             raise CannotCompile("no batch size could be")
+        self.complete = not left
         told = f"Compiled the model for {len(missing)} batch sizes" if missing else "Found the model compiled"
         self.notes.append(f"{told}, in {time.perf_counter() - started:.1f} s")
         by_shape = {tuple(given.room(*shape)[0].shape): call for shape, call in compiled.items()}
@@ -139,6 +142,8 @@ class ModelCompiler:
 
     def remember(self) -> None:
         """Keeps which variant was the fastest at each size: measuring all of them takes as long as everything else."""
+        if not self.complete:
+            return
         with contextlib.suppress(OSError):
             fresh = self._choices().with_suffix(f".{os.getpid()}")
             fresh.write_text(json.dumps(self.sized.choices()))

@@ -61,10 +61,9 @@ mod tests {
     use crate::pool::BatchOrder;
 
     fn told(slots: &WorkerSlots, capacity: WorkerCapacity, early: bool) -> u8 {
-        match slots.event(2, capacity, early, SlotChange::Up) {
-            Event::WorkerUp { worker: WorkerId(2), slots } => slots,
-            other => panic!("{other:?}"),
-        }
+        let event = slots.event(2, capacity, early, SlotChange::Up);
+        let Event::WorkerUp { worker: WorkerId(2), slots } = event else { panic!("{event:?}") };
+        slots
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::time::Duration;
 use jitney_batcher::{BatchId, DispatchReason, Padding};
 use tokio::time::Instant;
 
+use super::capacity::BatchOrder;
 use super::worker::BatchTimes;
 use crate::admission::Permit;
 use crate::outcome::Output;
@@ -87,17 +88,6 @@ impl WorkerBatch {
         reply.piece(Answer { output, timing, stream: None }, account);
         true
     }
-}
-
-/// How a worker goes about the batches that it holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BatchOrder {
-    /// One after another: only the first one runs.
-    Sequential,
-    /// It prepares the next ones while the first one is in the model, and answers them in order.
-    Overlapping,
-    /// Side by side.
-    Concurrent,
 }
 
 /// How long a batch took that is over.

@@ -21,7 +21,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
-use super::batches::{BatchOrder, BatchRun, SentBatches, WorkerBatch};
+use super::batches::{BatchRun, SentBatches, WorkerBatch};
+use super::capacity::WorkerCapacity;
 use super::loading::{LoadProgress, LoadedReport, ProgressSender};
 use super::recovery::Recovery;
 use super::worker::{Launcher, Worker, WorkerGone, WorkerMessage};
@@ -35,39 +36,6 @@ pub(crate) struct WorkerPlan {
     pub(crate) retry_window: Duration,
     /// Batches a worker may hold at a time.
     pub(crate) slots: u8,
-}
-
-/// How many batches a worker can hold, and how it goes about them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct WorkerCapacity {
-    /// Batches it may hold at a time. One that runs them one after another may be handed one more,
-    /// to be run afterwards.
-    pub(crate) slots: u8,
-    pub(crate) order: BatchOrder,
-}
-
-impl WorkerCapacity {
-    /// Of a worker with the slots that every one of its model has.
-    pub(crate) fn usual(slots: u8) -> Self {
-        Self { slots, order: BatchOrder::Concurrent }
-    }
-
-    fn of(worker: &dyn Worker, usual: u8) -> Self {
-        let slots = usual.max(worker.slots());
-        let order = if worker.slots() > 1 {
-            BatchOrder::Overlapping
-        } else if slots == 1 && worker.queues(&[]) {
-            BatchOrder::Sequential
-        } else {
-            BatchOrder::Concurrent
-        };
-        Self { slots, order }
-    }
-
-    /// Whether it may be handed one more batch than it has slots.
-    pub(crate) fn ahead(self) -> bool {
-        self.order == BatchOrder::Sequential
-    }
 }
 
 /// What a supervisor tells the model's task. Events of one worker come in the order in which things

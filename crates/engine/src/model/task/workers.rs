@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use jitney_batcher::{BatchFailure, BatchId, DownReason, Event, Measure, Rejection};
+use jitney_batcher::{BatchFailure, BatchId, DownReason, Event, Rejection};
 use tokio::time::Instant;
 
 use super::{Task, is_adaptive};
@@ -17,16 +17,10 @@ use crate::model::warm_up::WarmUp;
 use crate::observer::BatchFinished;
 use crate::observer::ModelTag;
 use crate::outcome::{BatchOutcome, Cause, LaunchError, ModelFailure, WorkerExit};
-use crate::pool::{
-    BatchOrder, BatchRun, LoadProgress, LoadedReport, MeasuredRun, WorkerBatch, WorkerCapacity,
-    WorkerEvent,
-};
+use crate::pool::{BatchRun, WorkerBatch, WorkerEvent};
 
 /// How old the published curve may be while batches run.
 const CURVE_EVERY: Duration = Duration::from_secs(1);
-
-/// How often the progress of workers that load is logged.
-const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 impl Task {
     pub(super) fn on_worker(&mut self, event: WorkerEvent) {
@@ -81,85 +75,6 @@ impl Task {
                 self.pool_changed();
             }
         }
-    }
-
-    /// A worker is so far with loading, or with warming up.
-    fn on_progress(&mut self, worker: u32, step: LoadProgress) {
-        let now = Instant::now();
-        let logged = self.progress_logged;
-        if step.is_last() || logged.is_none_or(|at| now.duration_since(at) >= PROGRESS_EVERY) {
-            self.progress_logged = Some(now);
-            tracing::info!(model = self.label, worker, "loading: {step}");
-        }
-        self.pool.progressed(worker, step);
-        self.published.publish_workers(self.pool.views());
-    }
-
-    /// Takes over what a worker found when it loaded.
-    fn learn(&mut self, worker: u32, capacity: WorkerCapacity, report: &LoadedReport) {
-        for note in &report.notes {
-            tracing::info!(model = self.label, worker, "{note}");
-        }
-        if let Some(config) = self.sizes.report(&report.sizes) {
-            self.configure(config);
-        }
-        if !is_adaptive(&self.batcher) {
-            return;
-        }
-        let measure = self.batcher.config().measure;
-        for run in &report.measured {
-            if let Some(event) = learned(run, measure, capacity) {
-                self.step(event);
-            }
-        }
-    }
-
-    /// The first batch of a warm-up, for a worker that needs one.
-    fn first_sample(&mut self, worker: u32) -> Option<WorkerBatch> {
-        let config = self.batcher.config();
-        let warms_up = is_adaptive(&self.batcher) || !config.sizes.is_empty();
-        let warm_up = self.warm_up.as_mut().filter(|_| warms_up && self.closing.is_none());
-        warm_up.and_then(|it| it.begin(worker, config))
-    }
-
-    /// Gives a worker its next batch of a warm-up; without one it serves from now on.
-    fn warm_up_or_serve(&mut self, worker: u32, batch: Option<WorkerBatch>) {
-        if batch.is_some_and(|batch| self.pool.hand(worker, batch).is_ok()) {
-            return;
-        }
-        self.warm_up.as_mut().map(|warm_up| warm_up.forget(worker));
-        self.pool.serves(worker);
-        self.turns.worker_up(worker);
-        self.tell_slots(worker, SlotChange::Up);
-        self.pool_changed();
-    }
-
-    fn on_warm_up_finished(
-        &mut self,
-        worker: u32,
-        batch: &WorkerBatch,
-        outcome: BatchOutcome,
-        run: BatchRun,
-    ) {
-        if let Err(failure) = scatter::checked(outcome, batch.requests.len()) {
-            let error = failure.message;
-            tracing::warn!(
-                model = self.label,
-                error,
-                "the model failed on its sample input at start; requests will probably fail too"
-            );
-            self.warm_up = None;
-        }
-        let config = self.batcher.config();
-        let next = self.warm_up.as_mut().map(|warm_up| warm_up.next(worker, run, config));
-        let (learned, batch) = next.unwrap_or_default();
-        if let Some(learned) = learned.filter(|_| is_adaptive(&self.batcher)) {
-            self.step(learned);
-        }
-        if let Some(step) = self.warm_up.as_ref().and_then(|warm_up| warm_up.progress(worker)) {
-            self.on_progress(worker, step);
-        }
-        self.warm_up_or_serve(worker, batch);
     }
 
     fn on_finished(&mut self, batch: WorkerBatch, outcome: BatchOutcome, run: BatchRun) {
@@ -328,26 +243,6 @@ impl Task {
         // Whoever waited for the workers finds them published.
         self.pool.tell_waiters();
     }
-}
-
-/// What the batcher learns of a batch that a worker ran to warm up; nothing where its cost is unknown.
-fn learned(run: &MeasuredRun, measure: Measure, capacity: WorkerCapacity) -> Option<Event> {
-    let items = u64::from(run.items);
-    let cost = match measure {
-        Measure::Items => items,
-        Measure::Padded => run.length?.saturating_mul(items),
-        Measure::Packed => return None,
-    };
-    let overlaps = capacity.order == BatchOrder::Overlapping;
-    // Elsewhere the worker does one after the other.
-    let exec = if overlaps { run.model } else { run.prepare + run.model };
-    Some(Event::Measured {
-        group: 0,
-        items: run.items,
-        cost,
-        exec: exec.as_nanos() as u64,
-        prepare: overlaps.then_some(run.prepare.as_nanos() as u64),
-    })
 }
 
 /// Logs the traceback of a load that failed, as a line of the worker's own output each.
