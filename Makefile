@@ -87,7 +87,7 @@ run-torch-tests:
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney JITNEY_TEST_MODELS=$(abspath $(MODELS)) \
 	  $(TORCH_VENV)/bin/python -m pytest -q tests/test_torch.py
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney \
-	  $(TORCH_VENV)/bin/python -m pytest -q tests/test_examples.py -k dictionary_of_tensors
+	  $(TORCH_VENV)/bin/python -m pytest -q tests/test_examples.py -k 'dictionary_of_tensors or many_lengths'
 
 test-python: $(VENV)/ready ## Tests of the Python packages
 	cd python && ../$(VENV)/bin/python -m pytest -q

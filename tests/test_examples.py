@@ -71,6 +71,22 @@ def test_a_dictionary_of_tensors_is_scored(example):
     assert len(answer["score"]) == 2
 
 
+@pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
+def test_texts_of_many_lengths_get_the_same_vectors_together_as_alone(example):
+    server = example("encoder:Encoder", env={"ENCODER_SHAPE": "1,16,2"})
+    described = server.describe("Encoder")
+    assert (described["batchSize"], described["lengths"]) == (64, [32, 64, 128, 256, 512])
+
+    def ask(length: int) -> list[float]:
+        body = {"tokens": list(range(1000, 1000 + length))}
+        return requests.post(server.url("/Encoder"), json=body, timeout=ASK_SECONDS).json()
+
+    lengths = [1, 31, 33, 100, 3]
+    alone = [ask(length) for length in lengths]
+    for one, other in zip(alone, together([partial(ask, length) for length in lengths]), strict=True):
+        assert one == pytest.approx(other, abs=1e-5) and len(one) == 16
+
+
 def test_stories_are_told_word_by_word_to_everybody(example):
     server = example("story:tell")
 

@@ -11,19 +11,23 @@ struct Loop {
     running: Vec<BatchId>,
     now: Nanos,
     round: u32,
+    prepare: Option<Nanos>,
 }
 
 impl Loop {
-    fn new(measure: Measure) -> Self {
+    fn new(measure: Measure, prepare: Option<Nanos>) -> Self {
         let policy = Policy::Adaptive(Adaptive {
             objective: Some(50 * MS),
             max_wait: None,
             delivery: 0,
             window: None,
         });
-        let config = Config { policy, max_items: 16, measure, ..Config::default() };
+        // With stages also at certain sizes and lengths.
+        let values = |list: &[u32]| if prepare.is_some() { list.to_vec() } else { Vec::new() };
+        let (sizes, lengths) = (values(&[1, 4, 8, 16]), values(&[32, 64]));
+        let config = Config { policy, max_items: 16, measure, sizes, lengths, ..Config::default() };
         let (batcher, out) = (Batcher::new(config), Actions::new());
-        let mut it = Self { batcher, out, running: Vec::new(), now: 0, round: 0 };
+        let mut it = Self { batcher, out, running: Vec::new(), now: 0, round: 0, prepare };
         it.step(Event::WorkerUp { worker: WorkerId(0), slots: 2 });
         it
     }
@@ -52,7 +56,9 @@ impl Loop {
         for _ in 0..1000 {
             self.now += 3 * MS;
             match self.running.pop() {
-                Some(batch) => self.step(Event::Done { batch, exec: 3 * MS, prepare: None }),
+                Some(batch) => {
+                    self.step(Event::Done { batch, exec: 3 * MS, prepare: self.prepare })
+                }
                 None => self.step(Event::Timer),
             }
             if self.batcher.waiting() + self.batcher.running() == 0 {
@@ -65,9 +71,12 @@ impl Loop {
 
 #[test]
 fn a_batcher_in_steady_state_does_not_allocate() {
-    for measure in [Measure::Items, Measure::Packed, Measure::Padded] {
-        let mut it = Loop::new(measure);
-        (0..200).for_each(|_| it.round());
+    let measures = [Measure::Items, Measure::Packed, Measure::Padded];
+    let loops = measures.iter().flat_map(|&it| [(it, None), (it, Some(MS))]);
+    for (measure, prepare) in loops {
+        let mut it = Loop::new(measure, prepare);
+        // Some buffers are needed only now and then.
+        (0..600).for_each(|_| it.round());
         let counted = allocation_counter::measure(|| (0..200).for_each(|_| it.round()));
         assert_eq!(counted.count_total, 0, "{measure:?}: {counted:?}");
     }

@@ -103,12 +103,18 @@ pub struct CurvePoint {
     pub samples: u32,
 }
 
+/// How much longer each stage takes while the other one is busy, as a share.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stretch {
+    pub(crate) model: f64,
+    pub(crate) prepare: f64,
+}
+
 /// How a batch is prepared, on a worker that does so while it runs another one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BatchPreparation<'a> {
     pub(crate) service: &'a Service,
-    /// How much longer each stage takes while the other one is busy, as a share.
-    pub(crate) stretch: f64,
+    pub(crate) stretch: Stretch,
     /// Until the worker's model could take the batch: so long preparing it costs nothing.
     pub(crate) head_start: f64,
     /// Whether further batches are prepared while others run.
@@ -120,7 +126,7 @@ pub(crate) struct BatchPreparation<'a> {
 pub(crate) struct Curve<'a> {
     pub(crate) service: &'a Service,
     /// Whether any size runs as it is and nothing is prepared.
-    pub(crate) plain: bool,
+    plain: bool,
     /// Ascending; empty where any size runs as it is.
     sizes: &'a [u32],
     /// The size of an item: the sizes above count items.
@@ -136,9 +142,9 @@ impl<'a> Curve<'a> {
         Self { service, plain, sizes, item: 1, preparation: None, factor }
     }
 
-    /// The same for items of this size.
-    pub(crate) fn of_items(self, item: u64) -> Self {
-        Self { item: item.max(1), ..self }
+    /// The same for a model that runs at these numbers of items of this size.
+    pub(crate) fn at_sizes(self, sizes: &'a [u32], item: u64) -> Self {
+        Self { plain: self.plain && sizes.is_empty(), sizes, item: item.max(1), ..self }
     }
 
     /// The same on workers that prepare.
@@ -153,7 +159,11 @@ impl<'a> Curve<'a> {
     }
 
     /// The same for batches that follow on a busy worker.
+    #[inline]
     pub(crate) fn following(self) -> Self {
+        if self.plain {
+            return self;
+        }
         let follow = |it: BatchPreparation<'a>| {
             let head_start = if it.overlaps { f64::INFINITY } else { 0.0 };
             BatchPreparation { head_start, ..it }
@@ -173,10 +183,13 @@ impl<'a> Curve<'a> {
     }
 
     /// The expected time of a batch of this size, from when the worker's model could take it.
+    #[inline]
     pub(crate) fn mean(&self, size: u64) -> f64 {
-        if self.plain {
-            return self.service.mean(size);
-        }
+        if self.plain { self.service.mean(size) } else { self.staged_mean(size) }
+    }
+
+    #[cold]
+    fn staged_mean(&self, size: u64) -> f64 {
         let late = |it: &BatchPreparation<'_>| (it.service.mean(size) - it.head_start).max(0.0);
         self.model(size) + self.preparation.as_ref().map_or(0.0, late)
     }
@@ -192,13 +205,22 @@ impl<'a> Curve<'a> {
     }
 
     /// The time between the ends of two such batches on a busy worker.
+    #[inline]
     pub(crate) fn cycle(&self, size: u64) -> f64 {
+        if self.plain { self.service.mean(size) } else { self.staged_cycle(size) }
+    }
+
+    #[cold]
+    fn staged_cycle(&self, size: u64) -> f64 {
         let Some(BatchPreparation { stretch, overlaps, .. }) = self.preparation else {
             return self.mean(size);
         };
         let (model, prepare) = (self.model(size), self.preparing(size));
         match overlaps {
-            true => model.max(prepare) + stretch * model.min(prepare),
+            true => {
+                let both = model.min(prepare);
+                (model + stretch.model * both).max(prepare + stretch.prepare * both)
+            }
             false => model + prepare,
         }
     }
@@ -212,6 +234,12 @@ impl<'a> Curve<'a> {
     /// The time that deadlines are planned with.
     pub(crate) fn planned(&self, size: u64) -> f64 {
         self.mean(size) * self.factor
+    }
+
+    /// The same for a fast batch.
+    #[inline]
+    pub(crate) fn lucky(&self, size: u64) -> f64 {
+        self.mean(size) * self.service.luck.value
     }
 
     /// The largest size up to `cap` that is planned to be done in this time; 0 if none is.

@@ -3,7 +3,7 @@
 //! It is told what happens under every policy, so that the adaptive one can start at any time. It
 //! never decides anything.
 
-use super::curves::{BatchPreparation, Curves};
+use super::curves::{BatchPreparation, Curves, Stretch};
 use super::rate::{Flow, Rate};
 use super::returns::Returns;
 use super::service::Service;
@@ -31,10 +31,21 @@ const STALE: Nanos = 250_000_000;
 /// No batch reaches its worker sooner than this.
 const HANDOFF_MIN: f64 = 1e4;
 /// How fast it is learned by how much the stages of a worker slow each other down, and the most.
-const STRETCH_STEP: f64 = 0.1;
-const STRETCH_MAX: f64 = 2.0;
+const STRETCH_STEP: f64 = 0.3;
+const STRETCH_MAX: f64 = 3.0;
 /// So many batches must be answered before a single request is rejected by what they took.
 const PROVEN: u64 = 20;
+
+/// What a stage would have taken alone that shared this part of its time with the other one; learns
+/// how much longer it takes then, where it is known what it takes alone.
+fn alone(stretch: &mut f64, took: Nanos, shared: f64, known: Option<f64>) -> Nanos {
+    if let Some(mean) = known.filter(|_| shared > 0.0) {
+        let longer = took as f64 / mean - 1.0;
+        let missing = (longer - shared * *stretch).clamp(-1.0, 1.0);
+        *stretch = (*stretch + STRETCH_STEP * shared * missing).clamp(0.0, STRETCH_MAX);
+    }
+    (took as f64 / (1.0 + shared * *stretch)) as Nanos
+}
 
 /// What was learned about one group of the queue.
 #[derive(Debug, Default)]
@@ -63,8 +74,8 @@ pub(crate) struct Learned {
     overhead: Tail,
     /// How long before its planned end a batch is over.
     early: Tail,
-    /// How much longer preparing and running take while they overlap, as a share.
-    stretch: f64,
+    /// How much longer preparing and running take while they overlap.
+    stretch: Stretch,
     last_done: Nanos,
     /// Batches answered.
     pub(crate) answered: u64,
@@ -83,7 +94,7 @@ impl Default for Learned {
             handoff: tail(1e9),
             overhead: tail(1e8),
             early: tail(1e9),
-            stretch: 0.0,
+            stretch: Stretch::default(),
             last_done: 0,
             answered: 0,
         }
@@ -177,17 +188,13 @@ impl Learned {
     ) -> Nanos {
         let StageTimes { prepare, prepare_shared, exec_shared } = times;
         let index = self.curves.index(group, None);
-        let service = self.curves.get(index);
-        if exec_shared > 0.0 && service.known() {
-            let longer = exec as f64 / service.mean(runs_at) - 1.0;
-            let missing = (longer - exec_shared * self.stretch).clamp(-1.0, 1.0);
-            let stretch = self.stretch + STRETCH_STEP * exec_shared * missing;
-            self.stretch = stretch.clamp(0.0, STRETCH_MAX);
-        }
-        let alone = |took: Nanos, shared: f64| took as f64 / (1.0 + shared * self.stretch);
-        let prepare = alone(prepare, prepare_shared) as Nanos;
+        let known = Some(self.curves.get(index)).filter(|it| it.known());
+        let model =
+            alone(&mut self.stretch.model, exec, exec_shared, known.map(|it| it.mean(runs_at)));
+        let known = self.curves.prepare(index).map(|it| it.mean(size));
+        let prepare = alone(&mut self.stretch.prepare, prepare, prepare_shared, known);
         self.curves.learn_prepare((group, size), prepare.max(1));
-        alone(exec, exec_shared) as Nanos
+        model
     }
 
     /// The clients of an answered batch may come back.
@@ -218,7 +225,7 @@ impl Learned {
     /// How long preparing a batch of a group of the queue takes beside a running one.
     pub(crate) fn preparing(&self, group: usize, size: u64) -> Nanos {
         let prepare = self.curves.prepare(self.groups[group].curve);
-        prepare.map_or(0, |it| (it.mean(size) * (1.0 + self.stretch)) as Nanos)
+        prepare.map_or(0, |it| (it.mean(size) * (1.0 + self.stretch.prepare)) as Nanos)
     }
 
     /// How batches of a group of the queue are prepared, if they are.
@@ -241,7 +248,7 @@ impl Learned {
             return ExpectedTimes { takes, prepare: 0 };
         };
         let prepare = prepare.mean(size);
-        let longer = if shared { self.stretch * prepare.min(takes as f64) } else { 0.0 };
+        let longer = if shared { self.stretch.model * prepare.min(takes as f64) } else { 0.0 };
         ExpectedTimes { takes: takes + longer as Nanos, prepare: prepare as Nanos }
     }
 

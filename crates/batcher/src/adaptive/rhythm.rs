@@ -103,7 +103,7 @@ impl Round<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::curves::BatchPreparation;
+    use super::super::curves::{BatchPreparation, Stretch};
     use super::super::service::Service;
     use super::*;
 
@@ -122,8 +122,9 @@ mod tests {
     fn best(clients: u64, slots: u32, sizes: &[u32]) -> (u64, u64, u32) {
         let model = service(|size| 2600 + size.saturating_sub(4) * 115);
         let prepare = service(|size| 300 + size * 50);
+        let stretch = Stretch { model: 0.2, prepare: 0.2 };
         let preparation =
-            BatchPreparation { service: &prepare, stretch: 0.2, head_start: 0.0, overlaps: true };
+            BatchPreparation { service: &prepare, stretch, head_start: 0.0, overlaps: true };
         let curve = Curve::new(&model, sizes).prepared(Some(preparation));
         let rhythm = Round { curve, clients, turn: 200_000.0, cap: 128, slots }.best();
         rhythm.map_or((0, 0, 0), |it| (it.size, it.least, it.at_a_time))

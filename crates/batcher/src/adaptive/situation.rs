@@ -154,6 +154,7 @@ impl Situation<'_> {
 
     /// What one more adds to the time of a batch. Where clients come back for a batch of a certain
     /// size it is their mean, for the next size at which the model runs may be far away.
+    #[inline]
     pub(crate) fn one_more(&self, candidate: Candidate, own: f64) -> f64 {
         match self.rhythm {
             Some(Rhythm { least, .. }) if least > candidate.size => {

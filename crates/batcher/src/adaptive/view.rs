@@ -67,16 +67,16 @@ impl<'a> View<'a> {
     }
 
     /// The service curve of a group, for a batch whose worker is free after this time.
+    #[inline]
     fn curve(&self, group: usize, after: Nanos) -> Curve<'a> {
-        let learned = &self.state.learned;
-        let config = &self.rules().config;
-        let curve = Curve::new(learned.service(group), config.run_sizes());
-        let curve = if curve.plain {
-            curve
-        } else {
-            curve.of_items(config.item(self.group(group).key.class))
-        };
-        if learned.prepares() { self.staged(group, curve, after) } else { curve }
+        let curve = Curve::new(self.state.learned.service(group), &[]);
+        if self.plain() { curve } else { self.special(group, curve, after) }
+    }
+
+    /// Whether the model runs at any size, on workers that do not prepare batches.
+    #[inline]
+    fn plain(&self) -> bool {
+        self.rules().config.sizes.is_empty() && !self.state.learned.prepares()
     }
 
     /// Size units that arrive per nanosecond.
@@ -116,9 +116,7 @@ impl<'a> View<'a> {
         after: Nanos,
     ) -> bool {
         let way = self.way();
-        self.misses(group, deadline, after, |curve| {
-            curve.with_luck().planned(size.into()) as Nanos + way
-        })
+        self.misses(group, deadline, after, |curve| curve.lucky(size.into()) as Nanos + way)
     }
 
     /// Whether a request is planned to be late in a batch of this size that starts soonest.
@@ -128,18 +126,19 @@ impl<'a> View<'a> {
         self.misses(group, deadline, after, |curve| curve.planned(size) as Nanos + margin)
     }
 
+    #[inline]
     fn misses(
         &self,
         group: usize,
         deadline: Nanos,
         after: Nanos,
-        needs: impl Fn(Curve<'_>) -> Nanos,
+        needs: impl Fn(&Curve<'_>) -> Nanos,
     ) -> bool {
         let curve = self.curve(group, after);
         if deadline == NEVER || !curve.service.known() || self.doubts() {
             return false;
         }
-        deadline < (self.rules().now + after).saturating_add(needs(curve) + 1)
+        deadline < (self.rules().now + after).saturating_add(needs(&curve) + 1)
     }
 
     /// When the first head of all planned groups becomes infeasible.
@@ -153,7 +152,7 @@ impl<'a> View<'a> {
             let curve = self.curve(group, 0);
             let heads = it.queues.iter().filter_map(|queue| queue.head());
             for head in heads.filter(|head| head.deadline != NEVER && curve.service.known()) {
-                let needs = curve.with_luck().planned(head.size.into()) as Nanos + 1 + way;
+                let needs = curve.lucky(head.size.into()) as Nanos + 1 + way;
                 first = first.min(head.deadline.saturating_sub(needs));
             }
         }
@@ -181,7 +180,7 @@ impl<'a> View<'a> {
             return false;
         }
         let before = ((queue.size / cap) as f64 / workers).floor() * curve.cycle(cap);
-        let own = curve.with_luck().planned((queue.size % cap + u64::from(size)).min(cap));
+        let own = curve.lucky((queue.size % cap + u64::from(size)).min(cap));
         soonest as f64 + before + own + self.way() as f64 > given
     }
 
@@ -240,7 +239,7 @@ impl<'a> View<'a> {
         let priority = leading(it, rules.now);
         let queue = &it.queues[priority];
         let cap = self.capped(group, priority);
-        let rhythm = self.rhythm(group, cap);
+        let rhythm = if self.plain() { None } else { self.rhythm(group, cap) };
         let situation = self.situation(group, priority, cap, rhythm);
         let candidate = if situation.curve.service.compared() && !self.doubts() {
             situation.candidate(free)
@@ -358,7 +357,7 @@ impl<'a> View<'a> {
     ) -> Situation<'a> {
         let rules = self.rules();
         let curve = self.curve(group, self.forecast.head_start);
-        let single = matches!(rhythm, Some(Rhythm { at_a_time: 1, .. }));
+        let single = rhythm.is_some_and(|it| it.at_a_time == 1);
         Situation {
             queue: &self.group(group).queues[priority],
             curve: if single { curve.one_by_one() } else { curve },

@@ -9,6 +9,7 @@ mod padding;
 mod parts;
 mod pins;
 mod priorities;
+mod stages;
 mod timers;
 
 use super::Batcher;

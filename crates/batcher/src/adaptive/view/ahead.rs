@@ -17,19 +17,21 @@ const SURE: f64 = 2.0;
 const OPEN_MAX: f64 = 0.5;
 
 impl<'a> View<'a> {
-    /// The curve of workers that prepare batches, for one whose model is free after this time.
-    pub(super) fn staged(&self, group: usize, curve: Curve<'a>, after: Nanos) -> Curve<'a> {
-        let overlaps = self.state.workers.held().1 > 1;
-        let preparation = self.state.learned.preparation(group);
-        curve.prepared(preparation.map(|it| BatchPreparation {
-            head_start: after as f64,
-            overlaps,
-            ..it
-        }))
+    /// The curve at the sizes of the model, and on workers that prepare batches, for one whose model is
+    /// free after this time.
+    #[cold]
+    pub(super) fn special(&self, group: usize, curve: Curve<'a>, after: Nanos) -> Curve<'a> {
+        let BatcherState { learned, rules, workers, .. } = self.state;
+        let item = rules.config.item(self.group(group).key.class);
+        let curve = curve.at_sizes(rules.config.run_sizes(), item);
+        let (head_start, overlaps) = (after as f64, workers.held().1 > 1);
+        let preparation = learned.preparation(group);
+        curve.prepared(preparation.map(|it| BatchPreparation { head_start, overlaps, ..it }))
     }
 
     /// In which batches clients that come back are best served by one worker; none where they do not
     /// come back, or where there is nothing to choose.
+    #[cold]
     pub(super) fn rhythm(&self, group: usize, cap: u64) -> Option<Rhythm> {
         let BatcherState { learned, rules, queue, workers, .. } = self.state;
         let choice = learned.prepares() || !rules.config.run_sizes().is_empty();
@@ -62,10 +64,13 @@ impl<'a> View<'a> {
         candidate: Candidate,
         growable: bool,
     ) -> bool {
+        if self.forecast.idles() {
+            return false;
+        }
         let BatcherState { learned, rules, .. } = self.state;
-        let single = matches!(situation.rhythm, Some(Rhythm { at_a_time: 1, .. }));
+        let single = situation.rhythm.is_some_and(|it| it.at_a_time == 1);
         let single = single && learned.prepares() && !rules.draining;
-        if self.forecast.idles() || !(growable || single) {
+        if !(growable || single) {
             return false;
         }
         let late = candidate.hurried || rules.now >= situation.latest(candidate, learned.unit);
