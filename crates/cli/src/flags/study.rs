@@ -149,7 +149,7 @@ Examples:
   jitney simulate --curve 5+0.2b --max-batch 32 --rate 300,1000,2000 --pool 2048 --policy adaptive/eager
   jitney simulate --curve 5+0.2b --clients 16 --think 2ms --think-kind heavy --pool 64
   jitney simulate --curve 2.4+0.11b --prepare 0.4+0.05b --contention 1.2 --sizes 1,8,32,64,128 \
-      --max-batch 128 --clients 1,16,128,384 --policy adaptive
+      --max-batch 128 --clients 1,16,128,384 --deadline 1s --policy adaptive
 
 Policies:
   adaptive              ours: nothing to set
