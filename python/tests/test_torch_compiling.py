@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
 import threading
+import weakref
 
 import pytest
 import torch_models as models
@@ -222,9 +224,14 @@ def test_only_faster_graphs_are_taken_over():
     one = SizedModel(model, capture, [1, 2])
     example = (torch.randn(1, 3),)
     one.capture(example, {}, nothing)
-    twin = one.twin([Variant("compiled", lambda x: x + 0)])
+    weights = torch.nn.Identity()
+    twin = one.twin([Variant("compiled", weights)])
     twin.capture(example, {}, nothing)
     assert one.take(twin) == 1
+    alive = weakref.ref(weights)
+    del weights, twin
+    gc.collect()
+    assert alive() is not None, "a graph reads the weights of what was captured"
     (graphs,) = one.graphs.values()
     assert {shape.size: graph.variant for shape, graph in graphs.items()} == {2: "compiled", 1: "as it is"}
     batch = torch.randn(2, 3)

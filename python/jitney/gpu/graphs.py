@@ -53,6 +53,8 @@ class SizedGraph:
     inputs: list[Any]
     captured: Captured
     model_us: int
+    call: Callable[..., Any]
+    """What was captured. The graph reads its weights, so they must stay."""
     ragged: list[bool] = field(default_factory=list)
     """Which of the outputs have the input's length as their second dimension."""
 
@@ -221,7 +223,8 @@ class SizedModel:
         captured = self.recorder.record(call)
         self._check_rows(captured, shape, room, example, wanted, variant.call is self.model)
         with self.lock:
-            return SizedGraph(shape, variant.name, room, captured, self.recorder.microseconds(captured.replay))
+            taken = self.recorder.microseconds(captured.replay)
+        return SizedGraph(shape, variant.name, room, captured, taken, variant.call)
 
     def _check_rows(
         self, captured: Captured, shape: Shape, room: list[Any], example: ModelInput, wanted: Any, is_model: bool
