@@ -135,7 +135,10 @@ def encoder(bench: Bench) -> dict:
     load.check(server, bodies[: module.TEXTS], JSON, lambda at, it: it == at)
     net = module.load()
     assert module.classes(net, texts[: module.TEXTS]) == list(range(module.TEXTS)), "the bare loop is wrong"
-    turn = itertools.cycle(texts[at : at + module.TEXTS] for at in range(0, len(texts), module.TEXTS))
+    batches = [texts[at : at + module.TEXTS] for at in range(0, len(texts), module.TEXTS)]
+    for batch in batches:  # The first batch of a length is many times slower than the next ones.
+        module.classes(net, batch)
+    turn = itertools.cycle(batches)
     loop = bare.Loop(lambda: module.classes(net, next(turn)), module.TEXTS, bench.plan.form.device)
     folder = pictures.write(bodies, bench.plan.work / "bodies" / "texts", "json")
     found = bench.by_turns("encoder", server, folder, JSON, bench.plan.scaled(512), loop)

@@ -241,10 +241,11 @@ impl Returns {
         self.awaited() && !self.cohorts.iter().any(recent)
     }
 
-    /// Clients that were answered and have not come back yet.
+    /// Clients that were answered and whose next request is not here yet; it may have begun to come.
     pub(crate) fn away(&self, now: Nanos) -> u32 {
         let recent = |it: &&Cohort| now.saturating_sub(it.done) <= HORIZON;
-        self.cohorts.iter().filter(recent).map(|it| it.remaining).sum()
+        let silent: u32 = self.cohorts.iter().filter(recent).map(|it| it.remaining).sum();
+        silent.saturating_add(self.announced)
     }
 
     /// The time by which half of those were back that came back at all.
@@ -317,6 +318,21 @@ mod tests {
             assert!(returns.arrived(now + 2 * MS, peer(n)), "a return");
         }
         assert_eq!(expected(&mut returns, now + 2 * MS, 5 * MS), 0.0);
+    }
+
+    #[test]
+    fn a_client_is_away_until_its_whole_request_is_here() {
+        let mut returns = Returns::default();
+        answered(&mut returns, MS, 0..8);
+        let mut seen = vec![returns.away(2 * MS)];
+        returns.announce(2 * MS, peer(0));
+        returns.announce(2 * MS, peer(1));
+        seen.push(returns.away(2 * MS));
+        returns.arrived(2 * MS + 10, peer(0));
+        seen.push(returns.away(2 * MS + 10));
+        returns.retract(peer(1));
+        seen.push(returns.away(2 * MS + 20));
+        assert_eq!(seen, [8, 8, 7, 6]);
     }
 
     #[test]
