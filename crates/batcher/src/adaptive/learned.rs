@@ -8,6 +8,7 @@ use super::rate::{Flow, Rate};
 use super::returns::Returns;
 use super::service::Service;
 use super::tail::Tail;
+use super::trials::Trials;
 use crate::policy::Rules;
 use crate::request::{Nanos, Origin, Request};
 use crate::workers::{Ahead, ExpectedTimes, StageTimes};
@@ -76,6 +77,8 @@ pub(crate) struct Learned {
     early: Tail,
     /// How much longer preparing and running take while they overlap.
     stretch: Stretch,
+    /// What so many batches at a time have brought.
+    pub(crate) trials: Trials,
     last_done: Nanos,
     /// Batches answered.
     pub(crate) answered: u64,
@@ -95,6 +98,7 @@ impl Default for Learned {
             overhead: tail(1e8),
             early: tail(1e9),
             stretch: Stretch::default(),
+            trials: Trials::default(),
             last_done: 0,
             answered: 0,
         }

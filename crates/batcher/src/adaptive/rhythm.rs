@@ -6,9 +6,8 @@
 //! time pays only while smaller batches are not much slower for each item.
 
 use super::curves::Curve;
+use super::trials::{AT_A_TIME_MAX, Trials};
 
-/// Most batches at a time that are weighed.
-const AT_A_TIME_MAX: u32 = 4;
 /// One more batch at a time must promise this much more.
 const WORTH: f64 = 1.02;
 /// All clients are back after so many times the time in which half of them are.
@@ -20,6 +19,8 @@ const TURN_MAX: f64 = 1.2;
 /// The batches in which clients that come back take turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rhythm {
+    /// The size of the requests of all clients together.
+    pub(crate) clients: u64,
     pub(crate) size: u64,
     /// Where two of different sizes take turns, the smaller one.
     pub(crate) least: u64,
@@ -40,22 +41,27 @@ pub(crate) struct Round<'a> {
 }
 
 impl Round<'_> {
-    /// The rhythm in which the most are answered per unit of time; none where clients take so long to
-    /// come back that there is none.
-    pub(crate) fn best(&self) -> Option<Rhythm> {
-        let (mut best, mut most) = (self.evenly(self.clients, 1), 0.0);
-        for at_a_time in 1..=self.slots.clamp(1, AT_A_TIME_MAX) {
+    /// The rhythm in which the most are answered per unit of time, by what was tried where several
+    /// promise about the same; none where clients take so long to come back that there is none.
+    pub(crate) fn best(&self, trials: &Trials) -> Option<Rhythm> {
+        let first = self.best_of(1);
+        let (mut rhythms, mut promises) = ([first.0; AT_A_TIME_MAX], [(1, first.1); AT_A_TIME_MAX]);
+        let mut len = 1;
+        for at_a_time in 2..=self.slots.clamp(1, AT_A_TIME_MAX as u32) {
             let (rhythm, rate) = self.best_of(at_a_time);
-            if rate > most * WORTH {
-                (best, most) = (rhythm, rate);
+            if rate > promises[len - 1].1 * WORTH {
+                (rhythms[len], promises[len]) = (rhythm, (at_a_time, rate));
+                len += 1;
             }
         }
+        let chosen = trials.choose(&promises[..len], self.clients);
+        let best = *rhythms[..len].iter().find(|it| Some(it.at_a_time) == chosen)?;
         let own = self.curve.model(best.size) + self.curve.preparing(best.size);
         (ALL_BACK * self.turn < TURN_MAX * own).then_some(best)
     }
 
     fn evenly(&self, size: u64, at_a_time: u32) -> Rhythm {
-        Rhythm { size, least: size, at_a_time }
+        Rhythm { clients: self.clients, size, least: size, at_a_time }
     }
 
     /// The best one with so many batches at a time, and its rate: of the same size, all clients or
@@ -80,7 +86,7 @@ impl Round<'_> {
             let own = self.curve.model(size) + self.curve.preparing(size);
             let rate = (size + least) as f64 / round.max(own + ALL_BACK * self.turn);
             if rate > best.1 * WORTH {
-                best = (Rhythm { size, least, at_a_time }, rate);
+                best = (Rhythm { size, least, ..self.evenly(size, at_a_time) }, rate);
             }
         }
         best
@@ -126,7 +132,8 @@ mod tests {
         let preparation =
             BatchPreparation { service: &prepare, stretch, head_start: 0.0, overlaps: true };
         let curve = Curve::new(&model, sizes).prepared(Some(preparation));
-        let rhythm = Round { curve, clients, turn: 200_000.0, cap: 128, slots }.best();
+        let round = Round { curve, clients, turn: 200_000.0, cap: 128, slots };
+        let rhythm = round.best(&Trials::default());
         rhythm.map_or((0, 0, 0), |it| (it.size, it.least, it.at_a_time))
     }
 
@@ -151,7 +158,8 @@ mod tests {
     fn clients_that_take_longer_than_a_batch_have_no_rhythm() {
         let model = service(|size| 1000 + 100 * size);
         let rhythm = |turn| {
-            Round { curve: Curve::new(&model, &[]), clients: 8, turn, cap: 32, slots: 1 }.best()
+            let curve = Curve::new(&model, &[]);
+            Round { curve, clients: 8, turn, cap: 32, slots: 1 }.best(&Trials::default())
         };
         assert!(rhythm(1_000_000.0).is_some() && rhythm(1_200_000.0).is_none());
     }

@@ -40,6 +40,8 @@ pub(crate) struct PlannedBatch {
     pub(crate) next_free: Nanos,
     /// Size that requests of the other priority may add.
     pub(crate) room: u64,
+    /// The rhythm that it keeps.
+    pub(crate) rhythm: Option<Rhythm>,
 }
 
 /// What one group would do now.
@@ -251,7 +253,9 @@ impl<'a> View<'a> {
         let growable = all && candidate.size < cap.min(situation.goal()) && !rules.draining;
         if growable && let Some(wait) = self.waits(group, &situation, candidate) {
             let (reason, next_free) = (DispatchReason::Idle, rules.now + wait.next_free);
-            let batch = PlannedBatch { group, priority, candidate, reason, next_free, room: 0 };
+            let room = 0;
+            let batch =
+                PlannedBatch { group, priority, candidate, reason, next_free, room, rhythm };
             return GroupChoice::Wait(batch, wait);
         }
         if self.too_soon(group, &situation, candidate, growable) {
@@ -266,7 +270,8 @@ impl<'a> View<'a> {
         let next_free = rules.now + situation.next_worker(candidate).max(0.0) as Nanos;
         let alone = it.queues[1 - priority].is_empty() && rules.config.measure != Measure::Padded;
         let room = if alone { 0 } else { situation.room(candidate) };
-        GroupChoice::Dispatch(PlannedBatch { group, priority, candidate, reason, next_free, room })
+        let batch = PlannedBatch { group, priority, candidate, reason, next_free, room, rhythm };
+        GroupChoice::Dispatch(batch)
     }
 
     /// The smallest goes first. Urgent groups by deadline; then starving ones by age; then the rest

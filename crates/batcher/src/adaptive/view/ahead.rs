@@ -51,7 +51,7 @@ impl<'a> View<'a> {
         let clients = f64::from(clients) * learned.unit;
         let (clients, turn) = ((clients + 0.5) as u64, learned.returns.turn() as f64);
         let slots = if learned.prepares() { slots.into() } else { 1 };
-        Round { curve, clients: clients.max(1), turn, cap, slots }.best()
+        Round { curve, clients: clients.max(1), turn, cap, slots }.best(&learned.trials)
     }
 
     /// Whether a batch that would be handed to a worker ahead of time had better stay until that one's
