@@ -29,7 +29,9 @@ async fn answer(mut stream: TcpStream, answers: &BTreeMap<String, String>) {
     let head = String::from_utf8_lossy(&head[..read]).into_owned();
     let path = head.split(' ').nth(1).unwrap_or_default();
     let none = "404 Not Found\r\nContent-Length: 0\r\n\r\n".to_owned();
-    let answer = answers.get(path).unwrap_or(&none);
+    // The connection ends with the answer; a client that is not told may send its next request over it.
+    let answer =
+        answers.get(path).unwrap_or(&none).replacen("\r\n", "\r\nConnection: close\r\n", 1);
     let _ = stream.write_all(format!("HTTP/1.1 {answer}").as_bytes()).await;
 }
 
