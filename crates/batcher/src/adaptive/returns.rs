@@ -30,6 +30,8 @@ struct Slot {
     /// Requests of it that were announced, and how many of them count as returns.
     announced: u32,
     returning: u32,
+    /// When the last of them was.
+    announced_at: Nanos,
     done: Nanos,
     cohort: u64,
     multiplex: Multiplex,
@@ -133,8 +135,8 @@ impl Returns {
         slot.announced -= 1;
         let returning = slot.returning > 0;
         slot.returning -= u32::from(returning);
+        let took = now.saturating_sub(slot.announced_at) as f64;
         self.announced = self.announced.saturating_sub(1);
-        let took = now.saturating_sub(self.announced_last) as f64;
         self.body += (took - self.body) / 16.0;
         returning && self.evidence.proven()
     }
@@ -144,6 +146,7 @@ impl Returns {
         let returning = self.came_back(now, origin);
         let slot = self.slot(origin);
         slot.announced += 1;
+        slot.announced_at = now;
         slot.returning += u32::from(returning);
         self.announced += 1;
         self.announced_last = now;
@@ -318,6 +321,21 @@ mod tests {
             assert!(returns.arrived(now + 2 * MS, peer(n)), "a return");
         }
         assert_eq!(expected(&mut returns, now + 2 * MS, 5 * MS), 0.0);
+    }
+
+    #[test]
+    fn bodies_that_come_side_by_side_are_waited_for_as_long_as_each_takes() {
+        let mut returns = Returns::default();
+        for round in 0..64 {
+            let start = round * 10 * MS;
+            (0..16).for_each(|it| returns.announce(start + it * 10_000, peer(it)));
+            (0..16).for_each(|it| _ = returns.arrived(start + 200_000 + it * 10_000, peer(it)));
+        }
+        let start = 1000 * MS;
+        (0..16).for_each(|it| returns.announce(start + it * 10_000, peer(it)));
+        let (later, far_later) = (start + 350_000, start + 10 * MS);
+        let seen = [later, far_later].map(|now| returns.announced(now, MS));
+        assert_eq!(seen, [16.0, 0.0], "each takes 0.2 ms");
     }
 
     #[test]

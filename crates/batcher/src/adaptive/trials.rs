@@ -9,13 +9,15 @@ use crate::request::Nanos;
 /// Most batches at a time that are weighed.
 pub(crate) const AT_A_TIME_MAX: usize = 4;
 /// Batches after a change that tell nothing yet.
-const SETTLE: u32 = 8;
+const SETTLE: u32 = 6;
 /// Batches over which a rate is taken.
-const ROUND: u32 = 24;
+const ROUND: u32 = 16;
 /// One that promises less than this share of the best is not tried.
-const HOPE: f64 = 0.8;
-/// What one brought is forgotten after so many batches, and it is tried again.
-const FORGET: u64 = 4096;
+const HOPE: f64 = 0.9;
+/// What one brought is forgotten after so many batches, and it is tried again; twice as many after each
+/// round, up to the most: a first look may have been at an odd moment.
+const FORGET: u64 = 64;
+const FORGET_MAX: u64 = 4096;
 /// With so many times as many clients, or as few, nothing is known any more.
 const OTHER: f64 = 1.25;
 /// A pause of so many times the usual is none of the worker's.
@@ -38,8 +40,18 @@ pub(crate) struct Trials {
     round: u32,
     /// All batches ever.
     count: u64,
-    /// By the number of batches at a time: the rate, and when that was.
-    brought: [Option<(f64, u64)>; AT_A_TIME_MAX],
+    /// By the number of batches at a time.
+    brought: [Option<Brought>; AT_A_TIME_MAX],
+}
+
+/// What so many batches at a time have brought.
+#[derive(Clone, Copy, Debug)]
+struct Brought {
+    rate: f64,
+    /// The batch at which that was known.
+    at: u64,
+    /// For how many more batches it counts.
+    lasts: u64,
 }
 
 impl Trials {
@@ -81,7 +93,9 @@ impl Trials {
         if self.round == ROUND {
             let rate = self.size as f64 / (now - self.began).max(1) as f64;
             if let Some(brought) = self.brought.get_mut(at_a_time as usize - 1) {
-                *brought = Some((rate, self.count));
+                let lasts = brought.map_or(FORGET, |it| it.lasts);
+                let lasts = (2 * lasts).min(FORGET_MAX);
+                *brought = Some(Brought { rate, at: self.count, lasts });
             }
             self.begin(now);
         }
@@ -98,7 +112,7 @@ impl Trials {
 
     fn rate(&self, at_a_time: u32) -> Option<f64> {
         let brought = self.brought.get(at_a_time as usize - 1).copied().flatten();
-        brought.filter(|(_, at)| self.count - at <= FORGET).map(|(rate, _)| rate)
+        brought.filter(|it| self.count - it.at <= it.lasts).map(|it| it.rate)
     }
 }
 
@@ -134,7 +148,8 @@ mod tests {
             let promises = [(1, 1.0), (2, 1.1)];
             let chosen = play(&mut trials, 200, &promises, took.map(|it| it * 1_000_000));
             assert!(chosen[..100].contains(&1) && chosen[..100].contains(&2), "both are tried");
-            assert!(chosen[100..].iter().all(|it| *it == best), "{chosen:?}");
+            let kept = chosen[100..].iter().filter(|it| **it == best).count();
+            assert!(kept >= 70, "{chosen:?}");
         }
     }
 
@@ -150,9 +165,9 @@ mod tests {
         let mut trials = Trials::default();
         let promises = [(1, 1.0), (2, 1.1)];
         play(&mut trials, 200, &promises, [6_000, 9_000, 9_000]);
-        let later = play(&mut trials, FORGET as usize, &promises, [6_000, 9_000, 9_000]);
+        let later = play(&mut trials, 5000, &promises, [6_000, 9_000, 9_000]);
         let again = later.iter().filter(|it| **it == 2).count();
-        assert!((1..=2 * (SETTLE + ROUND) as usize).contains(&again), "{again}");
+        assert!((1..=6 * (SETTLE + ROUND) as usize).contains(&again), "{again}");
         let other = trials.choose(&promises, 64);
         assert_eq!(other, Some(2), "nothing is known of 64 clients");
     }
