@@ -22,14 +22,18 @@ from jitney.warm_up import warm_up  # noqa: E402
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLE = ROOT / "examples" / "encoder.py"
+SHAPES = "SIZES, LENGTHS = [1, 2, 4, 8, 16, 32, 64], [32, 64, 128, 256, 512]"
 SNIPPET = re.compile(r"^```python\n# (\w+)\.py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
-def encoder(monkeypatch):
-    """The example with a small model."""
+def encoder(monkeypatch, tmp_path):
+    """The example with a small model and few shapes: on a processor the larger ones take most of a minute."""
     monkeypatch.setenv("ENCODER_SHAPE", "2,32,4")
-    spec = importlib.util.spec_from_file_location("encoder_example", EXAMPLE)
+    source = EXAMPLE.read_text().replace(SHAPES, "SIZES, LENGTHS = [1, 4, 40], [32, 64, 160]")
+    assert SHAPES not in source
+    (tmp_path / "encoder_example.py").write_text(source)
+    spec = importlib.util.spec_from_file_location("encoder_example", tmp_path / "encoder_example.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     torch.manual_seed(0)

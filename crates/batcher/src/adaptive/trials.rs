@@ -13,7 +13,7 @@ const SETTLE: u32 = 6;
 /// Batches over which a rate is taken.
 const ROUND: u32 = 16;
 /// One that promises less than this share of the best is not tried.
-const HOPE: f64 = 0.9;
+const HOPE: f64 = 0.85;
 /// What one brought is forgotten after so many batches, and it is tried again; twice as many after each
 /// round, up to the most: a first look may have been at an odd moment.
 const FORGET: u64 = 64;
