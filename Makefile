@@ -89,8 +89,9 @@ run-torch-tests:
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney \
 	  $(TORCH_VENV)/bin/python -m pytest -q tests/test_examples.py -k 'dictionary_of_tensors or many_lengths'
 
+# Byte code that appears among the packages would make cargo build the engine, which carries them, once more.
 test-python: $(VENV)/ready ## Tests of the Python packages
-	cd python && ../$(VENV)/bin/python -m pytest -q
+	cd python && PYTHONPYCACHEPREFIX=$(abspath $(TARGET))/pycache ../$(VENV)/bin/python -m pytest -q
 
 test-blackbox: $(VENV)/ready build ## Real clients against the real binary
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests
