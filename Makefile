@@ -211,7 +211,7 @@ bench: release $(VENV)/ready ## Measure throughput, latency and CPU per request 
 
 # Installs into JITNEY_PEERS_DIR (~/.cache/jitney-peers), once. All of it takes about 40 minutes; a part, and the way to
 # add another one to the same page: make bench-peers PEERS=mosec WORKLOADS="W1 W4"; make bench-peers PEERS=ray APPEND=1
-bench-peers: release ## Measure Jitney beside other servers, and write docs/performance.md (needs wrk, h2load; Java)
+bench-peers: release ## Measure Jitney beside other servers, and write docs/reference/performance.md (needs wrk, h2load; Java)
 	JITNEY_BIN=$(or $(JITNEY_BIN),$(abspath $(TARGET))/release/jitney) $(PYTHON) -m bench.peers run \
 	  $(if $(PEERS),--only "$(PEERS)") $(if $(WORKLOADS),--workloads "$(WORKLOADS)") $(if $(ROUNDS),--rounds $(ROUNDS)) \
 	  $(if $(SECONDS),--seconds $(SECONDS)) $(if $(OVERLOAD_SECONDS),--overload-seconds $(OVERLOAD_SECONDS)) \
