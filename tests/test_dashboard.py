@@ -173,13 +173,13 @@ def test_a_failed_load_is_told_in_words(look, shared):
 def test_workers_are_scaled(echo, shared):
     echo.get_by_role("button", name="Scale…").click()
     dialog = echo.get_by_role("dialog", name="Scale echo 1.0")
-    dialog.get_by_label("Workers").fill("2")
-    dialog.get_by_text("1 worker more is started.").wait_for()
+    dialog.get_by_role("spinbutton", name="Workers").fill("2")
+    dialog.get_by_text("1 more worker is started.").wait_for()
     confirm(echo, "Scale")
     until(lambda: len(shared.ready("echo")) == 2, "there are two")
     echo.get_by_text("2 of 2 ready").wait_for()
     echo.get_by_role("button", name="Scale…").click()
-    dialog.get_by_label("Workers").fill("1")
+    dialog.get_by_role("spinbutton", name="Workers").fill("1")
     dialog.get_by_text("1 worker ends after the running batch").wait_for()
     confirm(echo, "Scale")
     until(lambda: len(shared.workers("echo")) == 1, "there is one")
@@ -188,7 +188,7 @@ def test_workers_are_scaled(echo, shared):
 def test_what_the_server_refuses_stays_in_the_dialog(echo):
     echo.get_by_role("button", name="Scale…").click()
     dialog = echo.get_by_role("dialog")
-    dialog.get_by_label("Workers").fill("100000")
+    dialog.get_by_role("spinbutton", name="Workers").fill("100000")
     dialog.get_by_role("button", name="Scale", exact=True).click()
     alert = dialog.get_by_role("alert")
     alert.wait_for()
@@ -288,7 +288,7 @@ def test_a_key_is_asked_for_and_kept_for_the_tab(chromium, start, store, tmp_pat
     page.reload()
     page.get_by_role("link", name="echo", exact=True).click()
     page.get_by_role("button", name="Scale…").click()
-    page.get_by_role("dialog").get_by_label("Workers").fill("2")
+    page.get_by_role("dialog").get_by_role("spinbutton", name="Workers").fill("2")
     confirm(page, "Scale")
     headers = {"Authorization": f"Bearer {key}"}
     described = until(

@@ -102,7 +102,7 @@ export function TimeChart(props: Props): JSX.Element {
               {clock(time, to - from < 180_000)}
             </text>
           ))}
-          {series.map((it, index) =>
+          {(known || !stacked) && series.map((it, index) =>
             runs(stacked && index > 0 ? present(it.values) : it.values).map(([first, last]) => {
               const places = (values: (number | null)[]): Point[] =>
                 values.slice(first, last + 1).map((value, offset) => [x(times[first + offset] ?? 0), y(value ?? 0)]);
@@ -150,7 +150,7 @@ function widen(points: Point[]): Point[] {
 
 /** Only where there is something of it, with a neighbour on each side: a layer of nothing has no outline. */
 function present(values: (number | null)[]): (number | null)[] {
-  return values.map((value, at) => (value || values[at - 1] || values[at + 1] ? (value ?? 0) : null));
+  return values.map((value, at) => (value || values[at - 1] || values[at + 1] ? value : null));
 }
 
 /** Each series upon those before it. Where one is not known, it adds nothing. */
