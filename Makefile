@@ -31,8 +31,8 @@ TORCH_TESTS := tests/test_torch_stock.py tests/test_torch_formats.py \
   tests/test_device_images.py tests/test_host_images.py tests/test_nvjpeg.py tests/test_torch_handlers.py tests/test_process_group.py tests/test_containers.py \
   tests/test_torch_texts.py tests/test_torch_graphs.py tests/test_torch_warm_up.py tests/test_gpu.py
 
-.PHONY: help build release demo test test-rust test-python test-blackbox test-torch test-ray test-clouds test-browser test-kserve test-onnx test-docs test-gpu test-all soak torch models lint deny advisories fuzz instructions \
-  record-instructions build-instructions fmt bench bench-peers docs clean
+.PHONY: help build release demo test test-rust test-python test-blackbox test-torch test-ray test-clouds ui test-ui test-browser test-kserve test-onnx test-gpu test-all soak torch models lint deny advisories fuzz instructions \
+  record-instructions build-instructions fmt bench bench-peers clean
 
 help: ## List the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -124,7 +124,17 @@ $(CLOUD_VENV)/ready: Makefile
 	if command -v npm; then npm install --silent --no-fund --no-audit --prefix $(CLOUD_VENV) azurite; fi
 	@touch $@
 
-test-browser: build $(BROWSER_VENV)/ready ## The pages in a real browser (Debian's Chromium, installed if need be)
+ui: ui/node_modules/.package-lock.json ## Build the dashboard into ui/dist (node 20 and npm)
+	cd ui && npm run --silent build
+
+test-ui: ui/node_modules/.package-lock.json ## The dashboard's types and unit tests, and whether ui/dist is fresh
+	cd ui && npm run --silent test && npm run --silent check
+
+ui/node_modules/.package-lock.json: ui/package.json ui/package-lock.json
+	cd ui && npm ci --ignore-scripts --silent
+	@touch $@
+
+test-browser: build test-ui $(BROWSER_VENV)/ready ## The pages in a real browser (Debian's Chromium, installed if need be)
 	chromium=$$(bash tests/chromium) && JITNEY_TEST_CHROMIUM="$$chromium" \
 	  JITNEY_BIN=$(abspath $(TARGET))/debug/jitney \
 	  $(BROWSER_VENV)/bin/python -m pytest -q tests/test_browser.py --heavy
@@ -134,6 +144,7 @@ $(BROWSER_VENV)/ready: Makefile
 	$(BROWSER_VENV)/bin/python -m pip install --quiet $(CLIENTS) playwright
 	@touch $@
 
+.PHONY: docs test-docs
 docs: $(DOCS_VENV)/ready ## Build the documentation site into target/docs-site; it can be read from the disk
 	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --quiet --clean --strict --site-dir $(abspath $(DOCS_SITE))
 	@echo "open $(abspath $(DOCS_SITE))/index.html"
