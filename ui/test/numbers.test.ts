@@ -5,7 +5,7 @@ import { barsOf } from "../src/charts/bars";
 import { runs, ticks } from "../src/charts/scale";
 import { bytes, count, duration, millis, percent, rate, times } from "../src/data/format";
 import { difference, grown, mean, most, quantile, shareBetween, sizesBetween } from "../src/data/histogram";
-import { grid, History, means, rates, recent, trend } from "../src/data/history";
+import { grid, History, means, rates, recent, trend, within } from "../src/data/history";
 import { Messages } from "../src/data/stream";
 import { errorLine } from "../src/data/words";
 import { document, model, sample } from "./make";
@@ -51,6 +51,7 @@ test("rates come from totals; gaps and new beginnings are not drawn", () => {
   assert.equal(drawn.stepMs, 2000);
   assert.deepEqual(rates(drawn, "requests"), [null, 10, 20, 0, 0, null, null, null, null, null, null, null, 5]);
   assert.equal(means(drawn, "queueSecondsSum", "answered")[2]?.toFixed(3), "0.010");
+  assert.deepEqual(within(drawn, 4, (it) => it.requests).slice(0, 5), [0, 20, 60, 40, 0]);
   assert.equal(recent(samples, "m", 2)?.requests, 10);
   assert.equal(recent(samples, "other", 2), null);
 });

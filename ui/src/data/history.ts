@@ -91,6 +91,15 @@ export function rates(grid: Grid, read: Field | ((it: ModelSample) => number)): 
   });
 }
 
+/** How much a total grew within so many seconds before each time of the grid. */
+export function within(grid: Grid, seconds: number, of: (it: ModelSample) => number): (number | null)[] {
+  const steps = Math.max(1, Math.round((seconds * 1000) / grid.stepMs));
+  return grid.values.map((value, at) => {
+    const earlier = grid.values.slice(Math.max(0, at - steps), at + 1).find((it) => it !== null);
+    return value && earlier ? Math.max(0, of(value) - of(earlier)) : null;
+  });
+}
+
 /** How much one total grew for each unit of another: a mean. */
 export function means(grid: Grid, sum: Field, of: Field): (number | null)[] {
   const sums = rates(grid, sum);

@@ -158,13 +158,10 @@ function restarted(model: Model, history: History): About | null {
   const earlier = history.modelBefore(key, RESTART_SECONDS);
   const fell = Math.max(past?.restarts ?? 0, earlier ? model.restarts - earlier.restarts : 0);
   if (fell <= 0 || model.state === "failed") return null;
-  const before = new Map(earlier?.workers.map((it) => [it.id, it.restarts]));
-  const worst = model.workers.reduce<{ id: number; n: number } | null>((found, it) => {
-    const n = it.restarts - (before.get(it.id) ?? (earlier ? it.restarts : 0));
-    return n > (found?.n ?? 0) ? { id: it.id, n } : found;
-  }, null);
+  const guilty = model.workers.filter((it) => it.restarts > 0);
   const why = model.lastExit ? `: ${model.lastExit}` : model.lastError ? `: ${errorLine(model.lastError)}` : "";
-  const who = worst && worst.n === fell ? `worker ${worst.id} of ${model.name} ${model.version} has` : `workers of ${model.name} ${model.version} have`;
+  const [only] = guilty;
+  const who = only && guilty.length === 1 ? `worker ${only.id} of ${model.name} ${model.version} has` : `workers of ${model.name} ${model.version} have`;
   const within = past && past.seconds < RESTART_SECONDS - 15 ? duration(past.seconds) : "5 minutes";
   const what = `${who[0]?.toUpperCase()}${who.slice(1)} been restarted ${times(fell)} in ${within}${why}`;
   if (fell < 3) return { tone: "warn", what, advice: "One exit can be chance. The log has its last lines." };

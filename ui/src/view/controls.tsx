@@ -122,7 +122,7 @@ export function Settings({ model }: { model: Model }): JSX.Element {
           <li key={it.name}>
             <div class="row">
               <span>
-                <code>{it.name}</code> <b>{it.value === null || it.value === "" ? "not set" : it.value}</b>
+                <code>{it.name}</code> <b>{shown(it)}</b>
               </span>
               <button type="button" aria-label={`Change ${it.name}`} onClick={() => setEditing(it)}>Change…</button>
             </div>
@@ -133,6 +133,12 @@ export function Settings({ model }: { model: Model }): JSX.Element {
       {editing && <EditSetting model={model} setting={editing} close={() => setEditing(null)} />}
     </>
   );
+}
+
+/** A value as it is read: a bare time is in milliseconds. */
+function shown(setting: LiveSetting): string {
+  if (!setting.value) return "not set";
+  return setting.kind === "time" && /^[\d.]+$/.test(setting.value) ? `${setting.value} ms` : setting.value;
 }
 
 function sentence(text: string): string {
@@ -163,7 +169,7 @@ function EditSetting({ model, setting, close }: About & { setting: LiveSetting }
         </label>
       </div>
       <p>
-        Now: <b>{setting.value || "not set"}</b>. The new value holds from the next batch on, and until the server is restarted; workers stay as they are.
+        Now: <b>{shown(setting)}</b>. The new value holds from the next batch on, and until the server is restarted; workers stay as they are.
       </p>
     </Dialog>
   );
@@ -171,7 +177,7 @@ function EditSetting({ model, setting, close }: About & { setting: LiveSetting }
 
 const KINDS: Record<string, string> = {
   whole: "(a whole number)",
-  time: "(a time such as 50ms or 2s)",
+  time: "(milliseconds, or a time such as 50ms or 2s)",
   size: "(a size such as 64MiB)",
 };
 
