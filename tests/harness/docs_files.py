@@ -119,6 +119,7 @@ def torchserve(sandbox: Sandbox) -> None:
 
 FILES: dict[str, Callable[[Sandbox], None]] = {
     "coming-from/torchserve.md": torchserve,
+    "coming-from/triton.md": repository,
     "guides/bench.md": bench,
     "guides/clients.md": clients,
     "guides/handles.md": handles,
