@@ -138,7 +138,7 @@ test-kserve: build $(KSERVE_VENV)/ready ## KServe's own clients (an environment 
 test-deploy: build $(KSERVE_VENV)/ready ## The manifests of deploy/ against their schemas, and their containers (needs root, npm)
 	npm install --silent --no-fund --no-audit --no-package-lock --prefix $(KSERVE_VENV) \
 	  @kubernetes-models/keda@2 @kubernetes-models/prometheus-operator@6
-	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney DEPLOY_NODE_MODULES=$(abspath $(KSERVE_VENV))/node_modules \
+	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney DEPLOY_NODE_PACKAGES=$(abspath $(KSERVE_VENV)) \
 	  $(KSERVE_VENV)/bin/python -m pytest -q tests/test_deploy.py --heavy
 
 $(KSERVE_VENV)/ready: Makefile

@@ -11,6 +11,7 @@ import os
 import re
 import struct
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -37,17 +38,17 @@ OURS = {"serving.kserve.io/v1alpha1": "V1alpha1", "serving.kserve.io/v1beta1": "
 THEIRS = ("keda.sh/v1alpha1", "monitoring.coreos.com/v1")
 """Groups of npm's packages."""
 VALIDATE = """
-import {{ ScaledObject }} from "{modules}/@kubernetes-models/keda/keda.sh/v1alpha1/ScaledObject.mjs";
-import {{ PodMonitor }} from "{modules}/@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1/PodMonitor.mjs";
-import {{ readFileSync }} from "node:fs";
-const kinds = {{ ScaledObject, PodMonitor }};
-const {{ kind, ...document }} = JSON.parse(readFileSync(0, "utf8"));
-new kinds[kind]({{ kind, ...document }}).validate();
+import { ScaledObject } from "@kubernetes-models/keda/keda.sh/v1alpha1/ScaledObject";
+import { PodMonitor } from "@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1/PodMonitor";
+import { readFileSync } from "node:fs";
+const kinds = { ScaledObject, PodMonitor };
+const document = JSON.parse(readFileSync(0, "utf8"));
+new kinds[document.kind](document).validate();
 """
 
 SUM = """
 def handle(data, context):
-    return data and [sum(row["data"] if isinstance(row, dict) and "data" in row else row) for row in data]
+    return data and [sum(row["body"]) for row in data]
 """
 SHOUT = """
 import jitney
@@ -109,9 +110,8 @@ def test_a_manifest_fits_its_schema(document: dict[str, Any]) -> None:
     if group in OURS:
         assert unknown(document, OURS[group] + document["kind"]) == []
     elif group in THEIRS:
-        modules = os.environ["DEPLOY_NODE_MODULES"]
-        script = ["node", "--input-type=module", "--eval", VALIDATE.format(modules=modules)]
-        done = subprocess.run(script, input=json.dumps(document), capture_output=True, text=True)
+        script, packages = ["node", "--input-type=module", "--eval", VALIDATE], os.environ["DEPLOY_NODE_PACKAGES"]
+        done = subprocess.run(script, input=json.dumps(document), cwd=packages, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
     else:
         kubernetes_validate.validate(document, kubernetes_validate.latest_version(), strict=True)
@@ -124,7 +124,7 @@ def test_the_schemas_find_mistakes() -> None:
     broken["spec"]["containers"][0]["livenessprobe"] = broken["spec"]["containers"][0].pop("livenessProbe")
     broken["spec"]["supportedModelFormats"][0]["autoselect"] = True
     wrong = unknown(broken, "V1alpha1ClusterServingRuntime")
-    assert wrong == [".spec.containers[0].livenessprobe", ".spec.supportedModelFormats[0].autoselect"]
+    assert set(wrong) == {".spec.containers[0].livenessprobe", ".spec.supportedModelFormats[0].autoselect"}
 
 
 def test_autoscalers_ask_for_metrics_that_exist() -> None:
@@ -207,7 +207,9 @@ def test_a_deployment_serves_and_drains(pod: Callable[..., Pod], tmp_path: Path)
     assert (status, json.loads(body)) == (200, {"predictions": [[2.0, 3.0]]}), body
     assert "jitney_requests_total" in running.ask("http://127.0.0.1:8082/metrics")[1]
     grace = spec["terminationGracePeriodSeconds"]
-    times = [int(re.search(rf"{name}: (\d+)s", settings["jitney.yaml"])[1]) for name in ("drain_delay", "drain_timeout")]
+    times = [
+        int(re.search(rf"{name}: (\d+)s", settings["jitney.yaml"])[1]) for name in ("drain_delay", "drain_timeout")
+    ]
     assert sum(times) < grace
     running.terminate()
     # Between SIGTERM and the end of drain_delay it still answers, and says that it is not ready.
@@ -221,7 +223,12 @@ LAYOUTS: list[tuple[str, str, Callable[[Path], object], str]] = [
     ("jitney-onnx", "versions", lambda models: adder(models / "3/model.onnx"), "shop"),
     ("jitney-onnx", "triton", lambda models: adder(models / "add/1/model.onnx"), "shop"),
     ("jitney-pytorch", "torchserve", lambda models: torchserve(models), "sum"),
-    ("jitney-pytorch", "archive", lambda models: Store(models / "of").mar("sum", source=SUM).rename(models / "sum.mar"), "sum"),
+    (
+        "jitney-pytorch",
+        "archive",
+        lambda models: Store(models / "of").mar("sum", source=SUM).rename(models / "sum.mar"),
+        "sum",
+    ),
 ]
 
 
@@ -232,7 +239,9 @@ def torchserve(models: Path) -> None:
     Store(models / "model-store").mar("sum", source=SUM)
 
 
-@pytest.mark.parametrize(("runtime", "layout", "fill", "name"), LAYOUTS, ids=[f"{one}-{two}" for one, two, *_ in LAYOUTS])
+@pytest.mark.parametrize(
+    ("runtime", "layout", "fill", "name"), LAYOUTS, ids=[f"{one}-{two}" for one, two, *_ in LAYOUTS]
+)
 def test_a_runtime_serves_what_kserve_mounts(
     pod: Callable[..., Pod], tmp_path: Path, runtime: str, layout: str, fill: Callable[[Path], object], name: str
 ) -> None:
@@ -276,8 +285,6 @@ def test_a_runtime_speaks_version_2_over_both(pod: Callable[..., Pod], tmp_path:
     inputs = [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}]
     status, body = running.ask("http://127.0.0.1:8080/v2/models/shop/infer", "--json", json.dumps({"inputs": inputs}))
     assert (status, json.loads(body)["outputs"][0]["data"]) == (200, [2.0, 3.0])
-    import sys
-
     done = running.inside(sys.executable, "-c", GRPC)
     assert done.stdout.strip().startswith("[2.0, 3.0]"), done.stderr
 
