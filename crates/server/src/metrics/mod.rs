@@ -212,6 +212,16 @@ impl Meter {
         self.machine().workers.get(&pid).copied()
     }
 
+    /// The machine as measured last.
+    pub(crate) fn last_sample(&self) -> SystemSample {
+        self.machine().clone()
+    }
+
+    /// The host's name.
+    pub(crate) fn hostname(&self) -> &str {
+        &self.hostname
+    }
+
     /// A GPU as measured last, for people.
     pub(crate) fn gpu_usage(&self, index: u32) -> Option<String> {
         self.machine().gpus.iter().find(|gpu| gpu.index == index).map(GpuSample::usage)

@@ -165,6 +165,7 @@ mod tests {
             oip: true,
             natural: true,
             open_health: false,
+            home: false,
             sagemaker: true,
         };
         let mut ids = Vec::new();

@@ -1,0 +1,133 @@
+//! What the dashboard, `jitney top`, `jitney status` and `jitney models` show: the server, the machine and
+//! every model version in one document, and how the models did in the last ten minutes.
+//!
+//! Nothing is counted here: the models count, and their totals are read. A sampler on the admin plane reads
+//! them every two seconds. While somebody follows the overview it is written once a second, for all who do.
+
+mod document;
+mod endpoint_entry;
+mod history;
+mod live_setting;
+mod live_stream;
+mod model_entry;
+mod model_sample;
+mod quantile;
+mod sampler;
+mod server_entry;
+mod version_state;
+mod worker_entry;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use jitney_engine::Engine;
+use tokio::time::MissedTickBehavior;
+
+use self::document::OverviewDocument;
+use self::history::SampleHistory;
+use self::live_stream::LiveStreams;
+use self::sampler::Sampler;
+use self::server_entry::ServerFacts;
+use crate::body::LiveStream;
+use crate::config::ServerConfig;
+use crate::errors::Problem;
+use crate::metrics::Meter;
+use crate::open_connections::OpenConnections;
+
+/// How often the document is written while somebody follows it.
+const WRITE_EVERY: Duration = Duration::from_secs(1);
+/// Every so many of these times the models are sampled.
+const WRITES_PER_SAMPLE: u32 = 2;
+
+/// The overview of one server.
+pub(crate) struct Overview {
+    facts: ServerFacts,
+    engine: Arc<Engine>,
+    meter: Arc<Meter>,
+    /// The connections of the data plane and of the admin plane.
+    planes: [Arc<OpenConnections>; 2],
+    /// Written by the sampler alone.
+    history: Mutex<SampleHistory>,
+    streams: LiveStreams,
+}
+
+impl Overview {
+    pub(crate) fn new(
+        config: &ServerConfig,
+        engine: Arc<Engine>,
+        planes: [Arc<OpenConnections>; 2],
+    ) -> Self {
+        Self {
+            facts: ServerFacts::of(config),
+            engine,
+            meter: Arc::clone(&config.meter),
+            streams: LiveStreams::new(planes[1].limit()),
+            planes,
+            history: Mutex::default(),
+        }
+    }
+
+    /// Samples the models, and writes the document while somebody follows it; without end.
+    pub(crate) async fn run(&self) {
+        let mut sampler = Sampler::default();
+        let mut ticks = tokio::time::interval(WRITE_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        for tick in 0_u32.. {
+            ticks.tick().await;
+            if tick.is_multiple_of(WRITES_PER_SAMPLE) {
+                let sample = sampler.sample(&self.engine, &self.meter);
+                self.history().push(sample);
+            }
+            if self.streams.any() {
+                self.streams.send(self.event());
+            }
+        }
+    }
+
+    /// Tells those who follow the overview its last state, and that this was the last.
+    pub(crate) fn close(&self) {
+        let event = if self.streams.any() { self.event() } else { Bytes::new() };
+        self.streams.close(&event);
+    }
+
+    /// Resolves when the server's listeners close.
+    pub(crate) async fn closing(&self) {
+        self.streams.closing().await;
+    }
+
+    /// Reads everything; `write` gets it.
+    pub(crate) fn read<T>(&self, write: impl FnOnce(&OverviewDocument<'_>) -> T) -> T {
+        let sample = self.history().last();
+        write(&OverviewDocument::read(self, sample.as_deref()))
+    }
+
+    /// What one follower is told: the history and the state at once, then the state once a second.
+    ///
+    /// # Errors
+    /// Too many follow it, or the server ends.
+    pub(crate) fn follow(&self) -> Result<(Bytes, LiveStream), Problem> {
+        let stream = self.streams.open()?;
+        let history = live_stream::event("history", &self.history().view());
+        Ok((Bytes::from([history, self.event()].concat()), stream))
+    }
+
+    fn event(&self) -> Bytes {
+        self.read(|document| live_stream::event("overview", document))
+    }
+
+    fn history(&self) -> MutexGuard<'_, SampleHistory> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Milliseconds of Unix time.
+fn unix_millis() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// A time as RFC 3339 with milliseconds.
+fn rfc3339(time: SystemTime) -> String {
+    humantime::format_rfc3339_millis(time).to_string()
+}
