@@ -36,7 +36,7 @@ macro_rules! files {
 
 files! {
     /// All of them, as they lie in `ui/dist`.
-    FILES: "index.html"
+    FILES: "index.html", "app.js", "app.css", "favicon.svg", "LICENSES.txt"
 }
 
 impl DashboardFile {
@@ -112,11 +112,8 @@ mod tests {
         assert_eq!((page.name, page.content_type()), ("index.html", "text/html; charset=utf-8"));
         assert!(page.etag().starts_with("W/\""));
         let mut text = Vec::new();
-        std::io::Read::read_to_end(
-            &mut flate2::read::GzDecoder::new(&page.gzip()[..]),
-            &mut text,
-        )
-        .unwrap();
+        std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&page.gzip()[..]), &mut text)
+            .unwrap();
         assert_eq!(text, page.content());
         assert!(DashboardFile::find("../Cargo.toml").is_none());
     }

@@ -124,7 +124,8 @@ pub(crate) async fn batching(
     let policy = settings.policy.as_str();
     let tuned = model.endpoints();
     let sizes = tuned.iter().filter_map(|(name, it)| Some((name.clone(), it.batch_size?)));
-    let latencies = tuned.iter().filter_map(|(name, it)| Some((name.clone(), own_latency(it.objective)?)));
+    let latencies =
+        tuned.iter().filter_map(|(name, it)| Some((name.clone(), own_latency(it.objective)?)));
     let batching = BatchingReport::new(model.name(), model.version(), policy, &report);
     let padding = PaddingReport::of(model.statistics().total().padding);
     Ok(BatchingReport {

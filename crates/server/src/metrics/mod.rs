@@ -15,7 +15,7 @@ mod render;
 mod server;
 mod system;
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -103,6 +103,8 @@ pub struct Meter {
     log_time: WriteTime,
     /// The last measurement of the machine.
     machine: Mutex<SystemSample>,
+    /// Whether somebody looks at it.
+    followed: AtomicBool,
 }
 
 impl Default for Meter {
@@ -146,6 +148,7 @@ impl Meter {
             log,
             log_time,
             machine: Mutex::default(),
+            followed: AtomicBool::new(false),
         }
     }
 
@@ -205,6 +208,21 @@ impl Meter {
             }
         }
         *self.machine() = sample;
+    }
+
+    /// Takes a measurement of the machine that is no metric.
+    pub fn refresh(&self, sample: SystemSample) {
+        *self.machine() = sample;
+    }
+
+    /// Whether somebody looks at the overview now.
+    pub fn is_followed(&self) -> bool {
+        self.followed.load(Relaxed)
+    }
+
+    /// Says so.
+    pub(crate) fn set_followed(&self, followed: bool) {
+        self.followed.store(followed, Relaxed);
     }
 
     /// Bytes of memory that a worker's process uses, as measured last.

@@ -5,8 +5,9 @@ use serde::Serialize;
 use super::model_entry::ModelOverview;
 use super::model_sample::OverviewSample;
 use super::server_entry::ServerOverview;
+use super::sources::OverviewSources;
+use super::timestamp::unix_millis;
 use super::version_state::VersionState;
-use super::{Overview, unix_millis};
 use crate::metrics::{GpuSample, SystemSample};
 
 const MEBI: f64 = (1_u64 << 20) as f64;
@@ -43,9 +44,9 @@ struct GpuEntry {
 }
 
 impl<'a> OverviewDocument<'a> {
-    pub(super) fn read(overview: &Overview, sample: Option<&'a OverviewSample>) -> Self {
-        let (draining, meter) = (overview.engine.draining(), &overview.meter);
-        let versions = overview.engine.listed_versions();
+    pub(super) fn read(sources: &OverviewSources, sample: Option<&'a OverviewSample>) -> Self {
+        let (draining, meter) = (sources.engine.draining(), &sources.meter);
+        let versions = sources.engine.listed_versions();
         let read = versions.iter().map(|(model, is_default)| {
             let (state, entry) = ModelOverview::read(model, *is_default, draining, meter);
             ((model.name(), state), entry)
@@ -54,7 +55,7 @@ impl<'a> OverviewDocument<'a> {
         let machine = meter.last_sample();
         Self {
             time: unix_millis(),
-            server: ServerOverview::read(overview, &states),
+            server: ServerOverview::read(sources, &states),
             gpus: machine.gpus.iter().map(GpuEntry::new).collect(),
             machine: MachineEntry::of(&machine),
             models,

@@ -3,12 +3,14 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
 use super::model_sample::OverviewSample;
-use super::{WRITE_EVERY, WRITES_PER_SAMPLE};
 
+/// How often a sample is taken.
+pub(super) const SAMPLE_EVERY: Duration = Duration::from_secs(2);
 /// Ten minutes.
 const SAMPLES_MAX: usize = 300;
 /// Samples of one model each: 200 models for ten minutes, about 15 MB.
@@ -39,8 +41,7 @@ impl SampleHistory {
     }
 
     pub(super) fn view(&self) -> HistoryEntry<'_> {
-        let every_seconds = WRITE_EVERY.as_secs() * u64::from(WRITES_PER_SAMPLE);
-        HistoryEntry { every_seconds, samples: &self.samples }
+        HistoryEntry { every_seconds: SAMPLE_EVERY.as_secs(), samples: &self.samples }
     }
 }
 

@@ -78,7 +78,10 @@ impl LiveStreams {
             "{limit} clients follow the overview already, which is the limit. Close a dashboard, or ask for \
              /overview instead."
         );
-        Problem { reason: Some("too_many_streams".into()), ..Problem::new(ErrorCode::Busy, message) }
+        Problem {
+            reason: Some("too_many_streams".into()),
+            ..Problem::new(ErrorCode::Busy, message)
+        }
     }
 }
 

@@ -14,39 +14,36 @@ mod model_sample;
 mod quantile;
 mod sampler;
 mod server_entry;
+mod sources;
+mod timestamp;
 mod version_state;
 mod worker_entry;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
 use jitney_engine::Engine;
 use tokio::time::MissedTickBehavior;
 
 use self::document::OverviewDocument;
-use self::history::SampleHistory;
+use self::history::{SAMPLE_EVERY, SampleHistory};
 use self::live_stream::LiveStreams;
 use self::sampler::Sampler;
-use self::server_entry::ServerFacts;
+use self::sources::OverviewSources;
 use crate::body::LiveStream;
 use crate::config::ServerConfig;
 use crate::errors::Problem;
-use crate::metrics::Meter;
 use crate::open_connections::OpenConnections;
 
 /// How often the document is written while somebody follows it.
 const WRITE_EVERY: Duration = Duration::from_secs(1);
-/// Every so many of these times the models are sampled.
-const WRITES_PER_SAMPLE: u32 = 2;
+/// How many of these times come to one sample.
+const WRITES_PER_SAMPLE: u64 = SAMPLE_EVERY.as_secs() / WRITE_EVERY.as_secs();
 
 /// The overview of one server.
 pub(crate) struct Overview {
-    facts: ServerFacts,
-    engine: Arc<Engine>,
-    meter: Arc<Meter>,
-    /// The connections of the data plane and of the admin plane.
-    planes: [Arc<OpenConnections>; 2],
+    sources: OverviewSources,
     /// Written by the sampler alone.
     history: Mutex<SampleHistory>,
     streams: LiveStreams,
@@ -59,11 +56,8 @@ impl Overview {
         planes: [Arc<OpenConnections>; 2],
     ) -> Self {
         Self {
-            facts: ServerFacts::of(config),
-            engine,
-            meter: Arc::clone(&config.meter),
             streams: LiveStreams::new(planes[1].limit()),
-            planes,
+            sources: OverviewSources::new(config, engine, planes),
             history: Mutex::default(),
         }
     }
@@ -73,13 +67,16 @@ impl Overview {
         let mut sampler = Sampler::default();
         let mut ticks = tokio::time::interval(WRITE_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        for tick in 0_u32.. {
+        let OverviewSources { engine, meter, .. } = &self.sources;
+        for tick in 0_u64.. {
             ticks.tick().await;
             if tick.is_multiple_of(WRITES_PER_SAMPLE) {
-                let sample = sampler.sample(&self.engine, &self.meter);
+                let sample = sampler.sample(engine, meter);
                 self.history().push(sample);
             }
-            if self.streams.any() {
+            let followed = self.streams.any();
+            meter.set_followed(followed);
+            if followed {
                 self.streams.send(self.event());
             }
         }
@@ -99,7 +96,7 @@ impl Overview {
     /// Reads everything; `write` gets it.
     pub(crate) fn read<T>(&self, write: impl FnOnce(&OverviewDocument<'_>) -> T) -> T {
         let sample = self.history().last();
-        write(&OverviewDocument::read(self, sample.as_deref()))
+        write(&OverviewDocument::read(&self.sources, sample.as_deref()))
     }
 
     /// What one follower is told: the history and the state at once, then the state once a second.
@@ -119,15 +116,4 @@ impl Overview {
     fn history(&self) -> MutexGuard<'_, SampleHistory> {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Milliseconds of Unix time.
-fn unix_millis() -> u64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
-}
-
-/// A time as RFC 3339 with milliseconds.
-fn rfc3339(time: SystemTime) -> String {
-    humantime::format_rfc3339_millis(time).to_string()
 }

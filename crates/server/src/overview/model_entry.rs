@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::endpoint_entry::EndpointOverview;
 use super::live_setting::LiveSetting;
-use super::rfc3339;
+use super::timestamp::rfc3339;
 use super::version_state::VersionState;
 use super::worker_entry::WorkerOverview;
 use crate::management::{counted, millis, policy_times};
@@ -188,8 +188,7 @@ fn running(status: &Status) -> u64 {
 
 fn sizes(model: &Model) -> Vec<SizeCount> {
     let sizes = model.statistics().sizes.into_iter();
-    let sizes =
-        sizes.map(|size| SizeCount { size: size.largest, batches: size.totals.batches });
+    let sizes = sizes.map(|size| SizeCount { size: size.largest, batches: size.totals.batches });
     sizes.filter(|count| count.batches > 0).collect()
 }
 

@@ -7,7 +7,7 @@ use jitney_engine::{Engine, Model, ModelTag};
 
 use super::model_sample::{ModelSample, OverviewSample};
 use super::quantile::Quantiles;
-use super::unix_millis;
+use super::timestamp::unix_millis;
 use super::worker_entry::memory_of;
 use crate::metrics::Meter;
 

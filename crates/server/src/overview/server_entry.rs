@@ -1,35 +1,14 @@
 //! The server itself in the overview: which one it is, how it is, and what it holds.
 
-use std::time::SystemTime;
-
 use serde::Serialize;
 
+use super::sources::OverviewSources;
+use super::timestamp::rfc3339;
 use super::version_state::VersionState;
-use super::{Overview, rfc3339};
-use crate::config::ServerConfig;
 use crate::dialect::Dialect;
 
 /// Names of models in the server's sentence; more are counted.
 const NAMED_MAX: usize = 3;
-
-/// What never changes about a server.
-pub(super) struct ServerFacts {
-    dialect: Dialect,
-    started: SystemTime,
-    token_needed: bool,
-    model_api: bool,
-}
-
-impl ServerFacts {
-    pub(super) fn of(config: &ServerConfig) -> Self {
-        Self {
-            dialect: config.dialect,
-            started: SystemTime::now(),
-            token_needed: config.tokens.is_some(),
-            model_api: config.model_api,
-        }
-    }
-}
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -55,25 +34,25 @@ pub(super) struct ServerOverview {
 
 impl ServerOverview {
     /// `versions` are the names of the models with their states.
-    pub(super) fn read(overview: &Overview, versions: &[(&str, VersionState)]) -> Self {
-        let Overview { facts, engine, meter, planes, .. } = overview;
+    pub(super) fn read(sources: &OverviewSources, versions: &[(&str, VersionState)]) -> Self {
+        let OverviewSources { engine, meter, planes, started, .. } = sources;
         let (state, state_text) = judge(engine.draining(), versions);
-        let uptime = facts.started.elapsed().unwrap_or_default().as_secs_f64();
+        let uptime = started.elapsed().unwrap_or_default().as_secs_f64();
         let admission = engine.admission();
         Self {
             version: env!("CARGO_PKG_VERSION"),
-            dialect: match facts.dialect {
+            dialect: match sources.dialect {
                 Dialect::Jitney => "jitney",
                 Dialect::TorchServe => "torchserve",
             },
-            started_at: rfc3339(facts.started),
+            started_at: rfc3339(*started),
             uptime_seconds: (uptime * 10.0).round() / 10.0,
             pid: std::process::id(),
             hostname: meter.hostname().to_owned(),
             state,
             state_text,
-            token_needed: facts.token_needed,
-            model_api: facts.model_api,
+            token_needed: sources.token_needed,
+            model_api: sources.model_api,
             log_level: None,
             request_memory_bytes: admission.bytes(),
             request_memory_limit_bytes: admission.limits().bytes,
@@ -87,7 +66,8 @@ impl ServerOverview {
 fn judge(draining: bool, versions: &[(&str, VersionState)]) -> (&'static str, String) {
     use VersionState::{Degraded, Ending, Failed, Loading, NoWorkers, Ready};
     if draining {
-        let text = "The server is shutting down: it answers what it has admitted and takes nothing new.";
+        let text =
+            "The server is shutting down: it answers what it has admitted and takes nothing new.";
         return ("draining", text.to_owned());
     }
     let serves = |state: VersionState| match state {
@@ -103,8 +83,7 @@ fn judge(draining: bool, versions: &[(&str, VersionState)]) -> (&'static str, St
         _ => {}
     }
     let named = missing.iter().take(NAMED_MAX);
-    let named: Vec<_> =
-        named.map(|(name, state)| format!("{name} ({})", state.as_str())).collect();
+    let named: Vec<_> = named.map(|(name, state)| format!("{name} ({})", state.as_str())).collect();
     let more = match missing.len().saturating_sub(NAMED_MAX) {
         0 => String::new(),
         more => format!(" and {more} more"),

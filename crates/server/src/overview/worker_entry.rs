@@ -4,7 +4,7 @@ use jitney_engine::WorkerView;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::rfc3339;
+use super::timestamp::rfc3339;
 use crate::metrics::Meter;
 
 #[derive(Debug, Serialize)]

@@ -138,6 +138,9 @@ mod tests {
             names(management),
             [
                 "/",
+                "/overview",
+                "/overview/stream",
+                "/dashboard",
                 "/models",
                 "/models/{model_name}",
                 "/models/{model_name}/batching",

@@ -61,7 +61,8 @@ impl AnswerHead<'_> {
             }
         }
         push_header(text, &X_REQUEST_ID, self.id.bytes());
-        self.defaults.push(text, own, |name: &HeaderName| headers.keys().any(|known| known == name));
+        self.defaults
+            .push(text, own, |name: &HeaderName| headers.keys().any(|known| known == name));
         match self.framing {
             Framing::Length(length) => {
                 text.extend_from_slice(b"Content-Length: ");
