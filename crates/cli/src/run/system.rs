@@ -45,9 +45,10 @@ pub async fn watch(
         let gpus = gpu_samples.clone();
         if let (true, Some(every)) = (records, every) {
             record_at = record_at.map(|at| (at + every).max(now));
-            meter.system(SystemSample { gpus, ..sample(&mut cpu, &engine) });
+            let workers = workers(&engine);
+            meter.system(SystemSample { gpus, workers, ..sample(&mut cpu) });
         } else {
-            meter.refresh(SystemSample { gpus, ..sample(&mut recent_cpu, &engine) });
+            meter.refresh(SystemSample { gpus, ..sample(&mut recent_cpu) });
         }
     }
 }
@@ -59,13 +60,12 @@ async fn gpus(smi: Option<NvidiaSmi>) -> Vec<GpuSample> {
     }
 }
 
-fn sample(cpu: &mut CpuUsage, engine: &Engine) -> SystemSample {
+fn sample(cpu: &mut CpuUsage) -> SystemSample {
     SystemSample {
         cpu_percent: cpu.percent(),
         memory: std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| memory(&text)),
         disk: disk(),
-        workers: workers(engine),
-        gpus: Vec::new(),
+        ..SystemSample::default()
     }
 }
 

@@ -8,6 +8,7 @@ use super::server_entry::ServerOverview;
 use super::sources::OverviewSources;
 use super::timestamp::unix_millis;
 use super::version_state::VersionState;
+use super::worker_usage::WorkerUsages;
 use crate::metrics::{GpuSample, SystemSample};
 
 const MEBI: f64 = (1_u64 << 20) as f64;
@@ -44,11 +45,15 @@ struct GpuEntry {
 }
 
 impl<'a> OverviewDocument<'a> {
-    pub(super) fn read(sources: &OverviewSources, sample: Option<&'a OverviewSample>) -> Self {
+    pub(super) fn read(
+        sources: &OverviewSources,
+        usages: &WorkerUsages,
+        sample: Option<&'a OverviewSample>,
+    ) -> Self {
         let (draining, meter) = (sources.engine.draining(), &sources.meter);
         let versions = sources.engine.listed_versions();
         let read = versions.iter().map(|(model, is_default)| {
-            let (state, entry) = ModelOverview::read(model, *is_default, draining, meter);
+            let (state, entry) = ModelOverview::read(model, *is_default, draining, usages);
             ((model.name(), state), entry)
         });
         let (states, models): (Vec<(&str, VersionState)>, Vec<_>) = read.unzip();

@@ -18,10 +18,12 @@ mod sources;
 mod timestamp;
 mod version_state;
 mod worker_entry;
+mod worker_usage;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use jitney_engine::Engine;
 use tokio::time::MissedTickBehavior;
@@ -31,10 +33,10 @@ use self::history::{SAMPLE_EVERY, SampleHistory};
 use self::live_stream::LiveStreams;
 use self::sampler::Sampler;
 use self::sources::OverviewSources;
+use self::worker_usage::WorkerUsages;
 use crate::body::LiveStream;
 use crate::config::ServerConfig;
 use crate::errors::Problem;
-use crate::open_connections::OpenConnections;
 
 /// How often the document is written while somebody follows it.
 const WRITE_EVERY: Duration = Duration::from_secs(1);
@@ -46,19 +48,19 @@ pub(crate) struct Overview {
     sources: OverviewSources,
     /// Written by the sampler alone.
     history: Mutex<SampleHistory>,
+    /// The same.
+    usages: ArcSwap<WorkerUsages>,
     streams: LiveStreams,
 }
 
 impl Overview {
-    pub(crate) fn new(
-        config: &ServerConfig,
-        engine: Arc<Engine>,
-        planes: [Arc<OpenConnections>; 2],
-    ) -> Self {
+    /// The overview of a server with so many connections for management.
+    pub(crate) fn new(config: &ServerConfig, engine: Arc<Engine>, connections_max: usize) -> Self {
         Self {
-            streams: LiveStreams::new(planes[1].limit()),
-            sources: OverviewSources::new(config, engine, planes),
+            streams: LiveStreams::new(connections_max),
+            sources: OverviewSources::new(config, engine),
             history: Mutex::default(),
+            usages: ArcSwap::default(),
         }
     }
 
@@ -71,7 +73,8 @@ impl Overview {
         for tick in 0_u64.. {
             ticks.tick().await;
             if tick.is_multiple_of(WRITES_PER_SAMPLE) {
-                let sample = sampler.sample(engine, meter);
+                let (sample, usages) = sampler.sample(engine, meter, &self.usages.load());
+                self.usages.store(Arc::new(usages));
                 self.history().push(sample);
             }
             let followed = self.streams.any();
@@ -96,7 +99,7 @@ impl Overview {
     /// Reads everything; `write` gets it.
     pub(crate) fn read<T>(&self, write: impl FnOnce(&OverviewDocument<'_>) -> T) -> T {
         let sample = self.history().last();
-        write(&OverviewDocument::read(&self.sources, sample.as_deref()))
+        write(&OverviewDocument::read(&self.sources, &self.usages.load(), sample.as_deref()))
     }
 
     /// What one follower is told: the history and the state at once, then the state once a second.

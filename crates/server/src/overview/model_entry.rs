@@ -11,8 +11,8 @@ use super::live_setting::LiveSetting;
 use super::timestamp::rfc3339;
 use super::version_state::VersionState;
 use super::worker_entry::WorkerOverview;
+use super::worker_usage::WorkerUsages;
 use crate::management::{counted, millis, policy_times};
-use crate::metrics::Meter;
 
 const MICROS: f64 = 1e6;
 const PERMILLE: f64 = 1e3;
@@ -115,7 +115,7 @@ impl ModelOverview {
         model: &Model,
         is_default: bool,
         draining: bool,
-        meter: &Meter,
+        usages: &WorkerUsages,
     ) -> (VersionState, Self) {
         let (settings, status, measures) = (model.settings(), model.status(), model.measures());
         let (state, state_text) = VersionState::of(model, &status, draining);
@@ -148,8 +148,8 @@ impl ModelOverview {
             restarts: incidents.restarts,
             load_failures: incidents.load_failures,
             exits: counted(incidents.exits),
-            load_seconds: None,
-            workers: status.workers.iter().map(|it| WorkerOverview::new(it, meter)).collect(),
+            load_seconds: measures.load_last_us.map(|micros| micros as f64 / MICROS),
+            workers: status.workers.iter().map(|it| WorkerOverview::new(it, usages)).collect(),
             waiting: status.waiting,
             queue_max: status.queue_max,
             running: running(&status),
@@ -210,7 +210,7 @@ impl VersionTotals {
             failed: counters.failed,
             cancelled: counters.abandoned,
             retried: counters.retried,
-            late: 0,
+            late: counters.late,
             batches: batches.batches,
             items: batches.items,
             failed_batches: batches.failed_batches,

@@ -74,7 +74,7 @@ impl ModelSample {
         Self {
             requests: counters.requests,
             answered: counters.answered,
-            late: 0,
+            late: counters.late,
             rejected: counters.rejected,
             failed: counters.failed,
             cancelled: counters.abandoned,

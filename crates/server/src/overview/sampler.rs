@@ -8,7 +8,7 @@ use jitney_engine::{Engine, Model, ModelTag};
 use super::model_sample::{ModelSample, OverviewSample};
 use super::quantile::Quantiles;
 use super::timestamp::unix_millis;
-use super::worker_entry::memory_of;
+use super::worker_usage::WorkerUsages;
 use crate::metrics::Meter;
 
 /// Takes one sample after another.
@@ -26,27 +26,29 @@ struct LatencyCounts {
 }
 
 impl Sampler {
-    pub(super) fn sample(&mut self, engine: &Engine, meter: &Meter) -> OverviewSample {
-        let before = std::mem::take(&mut self.latencies);
-        let versions = engine.listed_versions();
-        let models = versions.iter().map(|(model, _)| self.read(model, &before, meter)).collect();
-        OverviewSample::new(unix_millis(), models)
-    }
-
-    fn read(
+    /// The versions and their workers as they are now; `before` is what was seen of workers last.
+    pub(super) fn sample(
         &mut self,
-        model: &Model,
-        before: &HashMap<usize, LatencyCounts>,
+        engine: &Engine,
         meter: &Meter,
-    ) -> (Arc<ModelTag>, ModelSample) {
-        let (tag, status, measures) = (model.tag(), model.status(), model.measures());
-        let place = Arc::as_ptr(tag) as usize;
-        let known = before.get(&place).map_or(&[][..], |known| &known.counts);
-        let quantiles = Quantiles::between(known, &measures.latency_us);
-        let memory = status.workers.iter().filter_map(|worker| memory_of(worker, meter)).sum();
-        let sample = ModelSample::new(&status, &measures, quantiles, memory);
-        let counts = measures.latency_us.counts;
-        self.latencies.insert(place, LatencyCounts { _tag: Arc::clone(tag), counts });
-        (Arc::clone(tag), sample)
+        before: &WorkerUsages,
+    ) -> (OverviewSample, WorkerUsages) {
+        let (mut usages, mut latencies) = (WorkerUsages::default(), HashMap::new());
+        let versions = engine.listed_versions();
+        let read = |(model, _): &(Arc<Model>, bool)| {
+            let (tag, status, measures) = (model.tag(), model.status(), model.measures());
+            let place = Arc::as_ptr(tag) as usize;
+            let known = self.latencies.get(&place).map_or(&[][..], |known| &known.counts);
+            let quantiles = Quantiles::between(known, &measures.latency_us);
+            let pids = status.workers.iter().filter_map(|worker| worker.pid);
+            let memory = pids.filter_map(|pid| usages.look(pid, before, meter)).sum();
+            let sample = ModelSample::new(&status, &measures, quantiles, memory);
+            let counts = measures.latency_us.counts;
+            latencies.insert(place, LatencyCounts { _tag: Arc::clone(tag), counts });
+            (Arc::clone(tag), sample)
+        };
+        let models = versions.iter().map(read).collect();
+        self.latencies = latencies;
+        (OverviewSample::new(unix_millis(), models), usages)
     }
 }

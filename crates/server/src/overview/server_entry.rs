@@ -35,7 +35,7 @@ pub(super) struct ServerOverview {
 impl ServerOverview {
     /// `versions` are the names of the models with their states.
     pub(super) fn read(sources: &OverviewSources, versions: &[(&str, VersionState)]) -> Self {
-        let OverviewSources { engine, meter, planes, started, .. } = sources;
+        let OverviewSources { engine, meter, started, .. } = sources;
         let (state, state_text) = judge(engine.draining(), versions);
         let uptime = started.elapsed().unwrap_or_default().as_secs_f64();
         let admission = engine.admission();
@@ -56,8 +56,8 @@ impl ServerOverview {
             log_level: None,
             request_memory_bytes: admission.bytes(),
             request_memory_limit_bytes: admission.limits().bytes,
-            connections: planes.iter().map(|plane| plane.count()).sum(),
-            memory_bytes: None,
+            connections: meter.connections().iter().sum(),
+            memory_bytes: meter.own_process().map(|usage| usage.memory),
         }
     }
 }

@@ -8,14 +8,11 @@ use jitney_engine::Engine;
 use crate::config::ServerConfig;
 use crate::dialect::Dialect;
 use crate::metrics::Meter;
-use crate::open_connections::OpenConnections;
 
 /// The parts of a server that know how it is, and what never changes about it.
 pub(super) struct OverviewSources {
     pub(super) engine: Arc<Engine>,
     pub(super) meter: Arc<Meter>,
-    /// The connections of the data plane and of the admin plane.
-    pub(super) planes: [Arc<OpenConnections>; 2],
     pub(super) dialect: Dialect,
     pub(super) started: SystemTime,
     pub(super) token_needed: bool,
@@ -23,15 +20,10 @@ pub(super) struct OverviewSources {
 }
 
 impl OverviewSources {
-    pub(super) fn new(
-        config: &ServerConfig,
-        engine: Arc<Engine>,
-        planes: [Arc<OpenConnections>; 2],
-    ) -> Self {
+    pub(super) fn new(config: &ServerConfig, engine: Arc<Engine>) -> Self {
         Self {
             engine,
             meter: Arc::clone(&config.meter),
-            planes,
             dialect: config.dialect,
             started: SystemTime::now(),
             token_needed: config.tokens.is_some(),

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::timestamp::rfc3339;
-use crate::metrics::Meter;
+use super::worker_usage::WorkerUsages;
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -15,8 +15,9 @@ pub(super) struct WorkerOverview {
     pid: Option<u32>,
     state: &'static str,
     started_at: String,
-    /// None where it is not known, as for threads.
+    /// None where it is not known, as for threads, and for the first two seconds.
     memory_bytes: Option<u64>,
+    /// Percent of one processor.
     cpu_percent: Option<f64>,
     gpu: Option<u32>,
     gpu_memory_bytes: Option<u64>,
@@ -26,15 +27,16 @@ pub(super) struct WorkerOverview {
 }
 
 impl WorkerOverview {
-    pub(super) fn new(worker: &WorkerView, meter: &Meter) -> Self {
+    pub(super) fn new(worker: &WorkerView, usages: &WorkerUsages) -> Self {
         let step = worker.progress.as_ref();
+        let usage = worker.pid.and_then(|pid| usages.get(pid));
         Self {
             id: worker.id,
             pid: worker.pid,
             state: if worker.ready { "ready" } else { "loading" },
             started_at: rfc3339(worker.started),
-            memory_bytes: memory_of(worker, meter),
-            cpu_percent: None,
+            memory_bytes: usage.map(|usage| usage.memory),
+            cpu_percent: usage.and_then(|usage| usage.cpu_percent),
             gpu: worker.gpu,
             gpu_memory_bytes: worker.gpu_memory,
             progress: step
@@ -42,9 +44,4 @@ impl WorkerOverview {
             restarts: worker.restarts,
         }
     }
-}
-
-/// Bytes of memory that a worker's process uses.
-pub(super) fn memory_of(worker: &WorkerView, meter: &Meter) -> Option<u64> {
-    worker.pid.and_then(|pid| meter.memory(pid))
 }
