@@ -55,7 +55,7 @@ def test_a_page_begins_with_its_one_title() -> None:
 
 def test_every_code_block_says_what_it_is() -> None:
     wrong = []
-    for block in (block for page in docs_pages.pages() for block in docs_pages.blocks(page)):
+    for block in (block for page in [ROOT / "README.md", *docs_pages.pages()] for block in docs_pages.blocks(page)):
         if block.language not in docs_pages.LANGUAGES:
             wrong.append(f"{block.where}: language {block.language!r} is none of {list(docs_pages.LANGUAGES)}")
         if unknown := set(block.options) - set(docs_pages.OPTIONS):
