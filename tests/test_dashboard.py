@@ -263,12 +263,15 @@ def test_a_model_is_registered(look, shared):
 
 
 def test_a_live_setting_is_changed(echo, shared):
-    echo.get_by_role("button", name="Change max_batch_size").click()
     dialog = echo.get_by_role("dialog")
-    dialog.get_by_label("max_batch_size").fill("none")
-    dialog.get_by_role("button", name="Change", exact=True).click()
-    dialog.get_by_role("alert").wait_for()
-    dialog.get_by_label("max_batch_size").fill("7")
+    for setting, value, why in [("sizes", "many", "must be a list"), ("max_latency_ms", "soon", "did not take “soon”")]:
+        echo.get_by_role("button", name=f"Change {setting}").click()
+        dialog.get_by_role("textbox", name=setting).fill(value)
+        dialog.get_by_role("button", name="Change", exact=True).click()
+        dialog.get_by_role("alert").get_by_text(why).wait_for()
+        dialog.get_by_role("button", name="Cancel").click()
+    echo.get_by_role("button", name="Change max_batch_size").click()
+    dialog.get_by_role("spinbutton", name="max_batch_size").fill("7")
     confirm(echo, "Change")
     assert shared.manage("GET", "/models/echo/batching").json()["maxBatchSize"] == 7
     echo.get_by_role("button", name="Change policy").click()
