@@ -24,6 +24,8 @@ const FAILED_SHARE = 0.01;
 const ERROR_FRESH_MS = 120_000;
 const LATE_SHARE = 0.05;
 const LEAK_SECONDS = 60;
+/** A leak grows with the traffic, so the whole past need not be one straight line. */
+const LEAK_WINDOWS = [600, 240, 90];
 const LEAK_BYTES_MINUTE = 1e6;
 const LEAK_FIT = 0.8;
 
@@ -206,12 +208,21 @@ function leaking(model: Model, document: Overview, history: History): About | nu
   };
 }
 
-/** Bytes per second, if memory has grown evenly for long enough; 0 otherwise. */
+/** Bytes per second, if memory has grown evenly for long enough, up to now; 0 otherwise. */
 export function growth(points: [number, number][]): number {
+  const end = points.at(-1)?.[0] ?? 0;
+  for (const seconds of LEAK_WINDOWS) {
+    const slope = steady(points.filter(([time]) => time >= end - seconds * 1000));
+    if (slope > 0) return slope;
+  }
+  return 0;
+}
+
+function steady(points: [number, number][]): number {
   const [first, last] = [points[0], points.at(-1)];
   if (!first || !last || last[0] - first[0] < LEAK_SECONDS * 1000) return 0;
   const line = trend(points);
-  // It must have grown in both halves: a model that fills its caches once is no leak.
+  // It must have grown in the later half too: a model that fills its caches once is no leak.
   const half = trend(points.slice(Math.floor(points.length / 2)));
   if (!line || !half || line.fit < LEAK_FIT || half.slope < line.slope / 3) return 0;
   const grew = last[1] - first[1];
