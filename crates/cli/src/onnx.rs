@@ -5,7 +5,7 @@ mod install;
 
 use std::path::Path;
 
-use jitney_onnx::RuntimeStatus;
+use jitney_onnx::{INSTALL, RuntimeStatus};
 
 use crate::console;
 use crate::env::Env;
@@ -39,9 +39,7 @@ fn status(asked: Option<&Path>, env: &Env) {
             if let Err(reason) = missing {
                 console::out(format!("           ONNX Runtime cannot be loaded: {reason}"));
             }
-            console::out(
-                "           `jitney onnx install` fetches ONNX Runtime, which is faster and runs every model",
-            );
+            console::out(format!("           {INSTALL}, which is faster and runs every model"));
         }
     }
 }

@@ -21,8 +21,15 @@ use self::rten::{RtenEngine, RtenThreads};
 use super::tensor::Tensor;
 use jitney_engine::local::Signature;
 
+/// Whether this is the static build. It can load no library, so it has the built-in engine only.
+pub const IS_STATIC: bool = cfg!(target_feature = "crt-static");
+
 /// How to get the faster engine.
-const INSTALL: &str = "`jitney onnx install` fetches ONNX Runtime";
+pub const INSTALL: &str = if IS_STATIC {
+    "this is the static build: the built-in engine only; the wheel and the container image can load ONNX Runtime"
+} else {
+    "`jitney onnx install` fetches ONNX Runtime"
+};
 
 /// Which engine is allowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -101,6 +108,10 @@ impl GraphEngine {
     ) -> Result<Self, String> {
         let found = match options.choice {
             EngineChoice::Builtin => Ok(None),
+            EngineChoice::Auto | EngineChoice::OnnxRuntime if IS_STATIC => {
+                let named = options.search.setting.is_some();
+                if named { Err("a static program loads no library".to_owned()) } else { Ok(None) }
+            }
             EngineChoice::Auto | EngineChoice::OnnxRuntime => {
                 options.search.find().and_then(|found| {
                     found.map(|library| ort::load_library(&library).map(|()| library)).transpose()
@@ -116,7 +127,8 @@ impl GraphEngine {
                 Ok(Self::OnnxRuntime(engine, library))
             }
             Ok(None) if options.choice == EngineChoice::OnnxRuntime => {
-                Err(format!("ONNX Runtime is not installed; {INSTALL}"))
+                let missing = if IS_STATIC { "cannot be used" } else { "is not installed" };
+                Err(format!("ONNX Runtime {missing}; {INSTALL}"))
             }
             // A library that somebody named is not passed over.
             Err(reason) if named => {
@@ -211,7 +223,7 @@ impl RuntimeStatus {
     /// # Errors
     /// Why it cannot be loaded.
     pub fn look(search: &LibrarySearch) -> Result<Option<Self>, String> {
-        let Some(library) = search.find()? else { return Ok(None) };
+        let Some(library) = search.find()?.filter(|_| !IS_STATIC) else { return Ok(None) };
         ort::load_library(&library)?;
         let version = library::version_of(&library);
         Ok(Some(Self { library, version, providers: ort::providers() }))
