@@ -28,7 +28,7 @@ TORCH_TESTS := tests/test_torch_stock.py tests/test_torch_formats.py \
   tests/test_device_images.py tests/test_host_images.py tests/test_nvjpeg.py tests/test_torch_handlers.py tests/test_process_group.py tests/test_containers.py \
   tests/test_torch_texts.py tests/test_torch_graphs.py tests/test_torch_warm_up.py tests/test_gpu.py
 
-.PHONY: help build release demo test test-rust test-python test-blackbox test-torch test-ray test-clouds test-browser test-kserve test-onnx test-gpu test-all soak torch models lint deny advisories fuzz instructions \
+.PHONY: help build release demo test test-rust test-python test-blackbox test-torch test-ray test-clouds ui test-ui test-browser test-kserve test-onnx test-gpu test-all soak torch models lint deny advisories fuzz instructions \
   record-instructions build-instructions fmt bench bench-peers clean
 
 help: ## List the verbs
@@ -121,7 +121,17 @@ $(CLOUD_VENV)/ready: Makefile
 	if command -v npm; then npm install --silent --no-fund --no-audit --prefix $(CLOUD_VENV) azurite; fi
 	@touch $@
 
-test-browser: build $(BROWSER_VENV)/ready ## The pages in a real browser (Debian's Chromium, installed if need be)
+ui: ui/node_modules/.package-lock.json ## Build the dashboard into ui/dist (node 20 and npm)
+	cd ui && npm run --silent build
+
+test-ui: ui/node_modules/.package-lock.json ## The dashboard's types and unit tests, and whether ui/dist is fresh
+	cd ui && npm run --silent test && npm run --silent check
+
+ui/node_modules/.package-lock.json: ui/package.json ui/package-lock.json
+	cd ui && npm ci --ignore-scripts --silent
+	@touch $@
+
+test-browser: build test-ui $(BROWSER_VENV)/ready ## The pages in a real browser (Debian's Chromium, installed if need be)
 	chromium=$$(bash tests/chromium) && JITNEY_TEST_CHROMIUM="$$chromium" \
 	  JITNEY_BIN=$(abspath $(TARGET))/debug/jitney \
 	  $(BROWSER_VENV)/bin/python -m pytest -q tests/test_browser.py --heavy
@@ -211,7 +221,7 @@ bench: release $(VENV)/ready ## Measure throughput, latency and CPU per request 
 
 # Installs into JITNEY_PEERS_DIR (~/.cache/jitney-peers), once. All of it takes about 40 minutes; a part, and the way to
 # add another one to the same page: make bench-peers PEERS=mosec WORKLOADS="W1 W4"; make bench-peers PEERS=ray APPEND=1
-bench-peers: release ## Measure Jitney beside other servers, and write docs/performance.md (needs wrk, h2load; Java)
+bench-peers: release ## Measure Jitney beside other servers, and write docs/reference/performance.md (needs wrk, h2load; Java)
 	JITNEY_BIN=$(or $(JITNEY_BIN),$(abspath $(TARGET))/release/jitney) $(PYTHON) -m bench.peers run \
 	  $(if $(PEERS),--only "$(PEERS)") $(if $(WORKLOADS),--workloads "$(WORKLOADS)") $(if $(ROUNDS),--rounds $(ROUNDS)) \
 	  $(if $(SECONDS),--seconds $(SECONDS)) $(if $(OVERLOAD_SECONDS),--overload-seconds $(OVERLOAD_SECONDS)) \

@@ -1,4 +1,4 @@
-"""The snippets of docs/definitions.md and docs/handles.md, run as they stand.
+"""The snippets of docs/guides/definitions.md and docs/guides/handles.md, run as they stand.
 
 Only the addresses are this test's own, and the deadlines, which a slow machine could not keep.
 """
@@ -25,7 +25,7 @@ SNIPPET = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 def snippets(page: str, kind: str) -> list[str]:
     """The blocks of a page, in order."""
-    return [text for word, text in SNIPPET.findall((ROOT / "docs" / page).read_text()) if word == kind]
+    return [text for word, text in SNIPPET.findall((ROOT / "docs" / "guides" / page).read_text()) if word == kind]
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The snippets of docs/clients.md, run as they stand against the server that the page describes.
+"""The snippets of docs/guides/clients.md, run as they stand against the server that the page describes.
 
 Only the addresses are this test's own. Those for the kserve package run where it is installed: `make test-kserve`.
 """

@@ -1,4 +1,4 @@
-"""The snippets of docs/onnx.md, run as they stand; only the address is this test's own."""
+"""The snippets of docs/guides/onnx.md, run as they stand; only the address is this test's own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from harness.package import ROOT
 from harness.server import ASK_SECONDS, Server
 
-PAGE = (ROOT / "docs" / "onnx.md").read_text()
+PAGE = (ROOT / "docs" / "guides" / "onnx.md").read_text()
 SNIPPET = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
