@@ -21,16 +21,6 @@ use self::rten::{RtenEngine, RtenThreads};
 use super::tensor::Tensor;
 use jitney_engine::local::Signature;
 
-/// Whether this is the static build. It can load no library, so it has the built-in engine only.
-pub const IS_STATIC: bool = cfg!(target_feature = "crt-static");
-
-/// How to get the faster engine.
-pub const INSTALL: &str = if IS_STATIC {
-    "this is the static build: the built-in engine only; the wheel and the container image can load ONNX Runtime"
-} else {
-    "`jitney onnx install` fetches ONNX Runtime"
-};
-
 /// Which engine is allowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -83,8 +73,8 @@ impl EngineOptions {
 
 /// A loaded model.
 pub(super) enum GraphEngine {
-    /// The built-in engine.
-    Builtin(Box<RtenEngine>),
+    /// The built-in engine, and how to get the other one.
+    Builtin(Box<RtenEngine>, &'static str),
     /// ONNX Runtime, from this library.
     OnnxRuntime(OrtEngine, PathBuf),
 }
@@ -108,16 +98,13 @@ impl GraphEngine {
     ) -> Result<Self, String> {
         let found = match options.choice {
             EngineChoice::Builtin => Ok(None),
-            EngineChoice::Auto | EngineChoice::OnnxRuntime if IS_STATIC => {
-                let named = options.search.setting.is_some();
-                if named { Err("a static program loads no library".to_owned()) } else { Ok(None) }
-            }
             EngineChoice::Auto | EngineChoice::OnnxRuntime => {
                 options.search.find().and_then(|found| {
                     found.map(|library| ort::load_library(&library).map(|()| library)).transpose()
                 })
             }
         };
+        let remedy = options.search.remedy();
         let named = options.choice == EngineChoice::OnnxRuntime || options.search.setting.is_some();
         match found {
             Ok(Some(library)) => {
@@ -127,24 +114,25 @@ impl GraphEngine {
                 Ok(Self::OnnxRuntime(engine, library))
             }
             Ok(None) if options.choice == EngineChoice::OnnxRuntime => {
-                let missing = if IS_STATIC { "cannot be used" } else { "is not installed" };
-                Err(format!("ONNX Runtime {missing}; {INSTALL}"))
+                Err(format!("ONNX Runtime is not there; {remedy}"))
             }
             // A library that somebody named is not passed over.
             Err(reason) if named => {
-                Err(format!("ONNX Runtime cannot be loaded: {reason}; {INSTALL}"))
+                Err(format!("ONNX Runtime cannot be loaded: {reason}; {remedy}"))
             }
             Ok(None) | Err(_) => {
                 let engine = RtenEngine::load(file, path, signature);
-                engine.map(|engine| Self::Builtin(Box::new(engine))).map_err(Self::beyond_builtin)
+                engine
+                    .map(|engine| Self::Builtin(Box::new(engine), remedy))
+                    .map_err(|reason| Self::beyond_builtin(&reason, remedy))
             }
         }
     }
 
     /// What the built-in engine could not do, and the way out.
-    pub(super) fn beyond_builtin(reason: String) -> String {
+    pub(super) fn beyond_builtin(reason: &str, remedy: &str) -> String {
         format!(
-            "the built-in engine cannot run it: {reason}; {INSTALL}, which runs every ONNX model"
+            "the built-in engine cannot run it: {reason}; {remedy}, which runs every ONNX model"
         )
     }
 
@@ -155,7 +143,7 @@ impl GraphEngine {
     ) -> T {
         let with = |threads| work(&mut EngineWorker { engine: self, threads, rooms: Vec::new() });
         match self {
-            Self::Builtin(_) => RtenThreads::enter(|threads| with(Some(threads))),
+            Self::Builtin(..) => RtenThreads::enter(|threads| with(Some(threads))),
             Self::OnnxRuntime(..) => with(None),
         }
     }
@@ -165,8 +153,8 @@ impl GraphEngine {
 impl fmt::Display for GraphEngine {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Builtin(_) => {
-                write!(out, "the built-in engine; ONNX Runtime is faster: {INSTALL}")
+            Self::Builtin(_, remedy) => {
+                write!(out, "the built-in engine; ONNX Runtime is faster: {remedy}")
             }
             Self::OnnxRuntime(_, library) => {
                 let version = library::version_of(library).unwrap_or_default();
@@ -180,8 +168,8 @@ impl EngineWorker<'_> {
     /// Runs the model once on tensors in the order of its inputs.
     pub(super) fn run(&self, tensors: &[Tensor]) -> Result<Vec<Tensor>, String> {
         match (self.engine, &self.threads) {
-            (GraphEngine::Builtin(engine), Some(threads)) => engine.run(tensors, threads),
-            (GraphEngine::Builtin(_), None) => Err("the engine has no threads".to_owned()),
+            (GraphEngine::Builtin(engine, _), Some(threads)) => engine.run(tensors, threads),
+            (GraphEngine::Builtin(..), None) => Err("the engine has no threads".to_owned()),
             (GraphEngine::OnnxRuntime(engine, _), _) => engine.run(tensors),
         }
     }
@@ -223,7 +211,7 @@ impl RuntimeStatus {
     /// # Errors
     /// Why it cannot be loaded.
     pub fn look(search: &LibrarySearch) -> Result<Option<Self>, String> {
-        let Some(library) = search.find()?.filter(|_| !IS_STATIC) else { return Ok(None) };
+        let Some(library) = search.find()? else { return Ok(None) };
         ort::load_library(&library)?;
         let version = library::version_of(&library);
         Ok(Some(Self { library, version, providers: ort::providers() }))

@@ -40,10 +40,10 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
+pub use engine::RuntimeStatus;
 pub use engine::library::{
     LibrarySearch, in_directory as library_in, version_of as library_version,
 };
-pub use engine::{INSTALL, IS_STATIC, RuntimeStatus};
 pub use model::{OnnxError, OnnxModel, OnnxSession};
 #[doc(hidden)]
 pub use prepare::image_preparer;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jitney_engine::store::Sha256;
-use jitney_onnx::{INSTALL, IS_STATIC, library_in, library_version};
+use jitney_onnx::{library_in, library_version};
 use reqwest::{Client, Url};
 use zip::ZipArchive;
 
@@ -24,8 +24,9 @@ const WHEEL_BYTES_MAX: u64 = 1 << 30;
 
 /// Fetches the library, unless the wanted one is there.
 pub fn install(flags: &InstallFlags, env: &Env) -> Result<u8, Failure> {
-    if IS_STATIC {
-        return Err(Failure::failed(INSTALL));
+    if onnx_library::IS_STATIC {
+        let reason = "the static build cannot load ONNX Runtime";
+        return Err(Failure::failed(reason).hint("use the wheel or the container image"));
     }
     let directory = flags.to.clone().or_else(|| onnx_library::cache(env));
     let directory = directory.ok_or_else(|| {
