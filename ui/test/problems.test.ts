@@ -21,6 +21,12 @@ test("a failed load is told with the line that names its cause", () => {
   ]);
 });
 
+test("against a bad deploy another version that is ready is the first advice", () => {
+  const [document, history] = played(3, () => ({ model: model({ version: "2.0", state: "failed", workers: [] }), sample: sample() }));
+  document.models.push(model({ version: "1.0", isDefault: false }));
+  assert.equal(problems(document, history)[0]?.advice, "Version 1.0 is ready: make it the default for now, then correct this one.");
+});
+
 test("overload is told with its share and its reason", () => {
   const found = played(30, (second) => ({
     model: model({ name: "resnet", rejections: { bad_input: 3, queue_full: second * 40 } }),
@@ -58,7 +64,7 @@ test("memory that only grows is a leak, caches that fill once are none", () => {
 
 test("late answers and failures are told with their share", () => {
   const found = played(30, (second) => ({
-    model: model({ lastError: "ValueError: bad luck" }),
+    model: model({ lastError: "ValueError: bad luck", lastErrorTime: new Date(1_000_000).toISOString() }),
     sample: sample({ requests: second * 100, answered: second * 95, late: second * 19, failed: second * 5 }),
   }));
   assert.deepEqual(said(...found), [

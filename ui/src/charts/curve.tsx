@@ -38,7 +38,7 @@ export function Curve({ curve, measured, largest }: { curve: CurvePoint[]; measu
     <>
       <ul class="legend">
         <li><i class="swatch s1" />learned mean{last ? <> <b>{millis(last.ms)}</b> for {last.size}</> : null}</li>
-        <li><i class="swatch band" />prediction band: planned with its upper edge{last?.plannedMs ? <> <b>{millis(last.plannedMs)}</b></> : null}</li>
+        <li><i class="swatch band" />prediction band{last?.plannedMs ? <>, up to <b>{millis(last.plannedMs)}</b></> : null}</li>
         <li><i class="swatch dot" />measured in the last minute</li>
       </ul>
       <div ref={place} class="plot">

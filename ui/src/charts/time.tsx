@@ -90,9 +90,11 @@ export function TimeChart(props: Props): JSX.Element {
           {marks.map((mark) => (
             <g key={mark}>
               <line class="grid" x1={LEFT} x2={width - RIGHT} y1={y(mark)} y2={y(mark)} />
-              <text class="tick" x={LEFT - 6} y={y(mark) + 4} text-anchor="end">
-                {format(mark)}
-              </text>
+              {(known || mark === 0) && (
+                <text class="tick" x={LEFT - 6} y={y(mark) + 4} text-anchor="end">
+                  {format(mark)}
+                </text>
+              )}
             </g>
           ))}
           {timeTicks(from, to, Math.max(2, Math.floor(inner / 70))).map((time) => (
@@ -100,11 +102,10 @@ export function TimeChart(props: Props): JSX.Element {
               {clock(time, to - from < 180_000)}
             </text>
           ))}
-          {series.map((it, index) =>
-            runs(it.values).map(([first, last]) => {
+          {(known || !stacked) && series.map((it, index) =>
+            runs(stacked && index > 0 ? present(it.values) : it.values).map(([first, last]) => {
               const places = (values: (number | null)[]): Point[] =>
                 values.slice(first, last + 1).map((value, offset) => [x(times[first + offset] ?? 0), y(value ?? 0)]);
-              if (stacked && !it.values.some((value) => value)) return null;
               const upper = places(stack[index] ?? []);
               if (!stacked) return <path class={`line ${it.colour}`} d={line(widen(upper))} />;
               const lower = index > 0 ? places(stack[index - 1] ?? []) : upper.map(([px]): Point => [px, y(0)]);
@@ -145,6 +146,11 @@ function anchor(x: number, width: number): "start" | "middle" | "end" {
 function widen(points: Point[]): Point[] {
   const [only] = points;
   return points.length === 1 && only ? [[only[0] - 2, only[1]], [only[0] + 2, only[1]]] : points;
+}
+
+/** Only where there is something of it, with a neighbour on each side: a layer of nothing has no outline. */
+function present(values: (number | null)[]): (number | null)[] {
+  return values.map((value, at) => (value || values[at - 1] || values[at + 1] ? value : null));
 }
 
 /** Each series upon those before it. Where one is not known, it adds nothing. */

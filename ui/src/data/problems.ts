@@ -21,6 +21,7 @@ const RECENT_SECONDS = 30;
 const RESTART_SECONDS = 300;
 const REJECTED_SHARE = 0.01;
 const FAILED_SHARE = 0.01;
+const ERROR_FRESH_MS = 120_000;
 const LATE_SHARE = 0.05;
 const LEAK_SECONDS = 60;
 const LEAK_BYTES_MINUTE = 1e6;
@@ -72,7 +73,8 @@ function ofModel(model: Model, document: Overview, history: History): Problem[] 
   const ready = model.workers.filter((it) => it.state === "ready").length;
 
   if (model.state === "failed") {
-    say("bad", `${name}: could not load${error ? `: ${error}` : ""}`, "Nothing is served. Read the log, correct the model, and register it again.");
+    const tried = model.loadFailures > 1 ? ` It was tried ${times(model.loadFailures)}.` : "";
+    say("bad", `${name}: could not load${error ? `: ${error}` : ""}`, otherVersion(model, document) || `Nothing is served.${tried} Read the log, correct the model, and register it again.`);
   } else if (model.state === "noWorkers" && model.workersMin === 0) {
     say("warn", `${name} has no workers: every request is rejected.`, "Scale it to one worker or more.");
   } else if (model.state === "noWorkers") {
@@ -83,7 +85,7 @@ function ofModel(model: Model, document: Overview, history: History): Problem[] 
     say("warn", `${name}: ${ready} of ${model.workersMin} workers ready; the last one could not load: ${error}`, "Read the log; it is tried again.");
   }
   const restarts = restarted(model, history);
-  if (restarts) found.push({ ...restarts, model: key });
+  if (restarts) found.push({ ...restarts, advice: (restarts.tone === "bad" && otherVersion(model, document)) || restarts.advice, model: key });
 
   const now = recent(history.samples, key, RECENT_SECONDS);
   if (now && now.requests + now.rejected > 0) {
@@ -97,9 +99,10 @@ function ofModel(model: Model, document: Overview, history: History): Problem[] 
     }
     const failed = now.failed / asked;
     if (failed > FAILED_SHARE && model.state !== "failed") {
+      const fresh = error && document.time - Date.parse(model.lastErrorTime ?? "") < ERROR_FRESH_MS;
       say(
         failed > 0.1 ? "bad" : "warn",
-        `${name}: ${percent(failed)} of requests fail${error ? `. Last error: ${error}` : ""}`,
+        `${name}: ${percent(failed)} of requests fail${fresh ? `. Last error: ${error}` : ""}`,
         "The model or its worker fails on them. The log has the traceback and the request's id.",
       );
     }
@@ -117,6 +120,12 @@ function ofModel(model: Model, document: Overview, history: History): Problem[] 
   const surprise = surprised(model, history);
   if (surprise) found.push({ ...surprise, model: key });
   return found;
+}
+
+/** The quickest help against a bad deploy: another version that is ready. */
+function otherVersion(model: Model, document: Overview): string {
+  const other = document.models.find((it) => it.name === model.name && it.version !== model.version && it.state === "ready");
+  return other && model.isDefault ? `Version ${other.version} is ready: make it the default for now, then correct this one.` : "";
 }
 
 function rejectionAdvice(reason: string | null): string {

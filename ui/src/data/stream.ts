@@ -24,7 +24,7 @@ export class Messages {
   private rest = "";
 
   push(text: string): Message[] {
-    const parts = (this.rest + text).replace(/\r\n?/g, "\n").split("\n\n");
+    const parts = (this.rest + text).replace(/\r\n/g, "\n").split("\n\n");
     this.rest = parts.pop() ?? "";
     return parts.flatMap((part) => {
       let event = "message";

@@ -56,6 +56,8 @@ export interface Model {
   maxBatchSize: number;
   maxLatencyMs: number | null;
   maxBatchDelayMs: number | null;
+  /** Of definitions: what each endpoint has of its own. */
+  endpoints?: Record<string, { maxBatchSize: number | null; maxLatencyMs: number | null }>;
   liveSettings: LiveSetting[];
   workersMin: number;
   workersMax: number;

@@ -84,13 +84,9 @@ function Header({ document: shown, page }: { document: Overview | null; page: st
         <a href="#/logs" aria-current={page === "logs" ? "page" : undefined}>Log</a>
       </nav>
       <div class="tools">
-        {page === "model" && (
-          <span class="switch" role="group" aria-label="Time shown">
-            <button type="button" aria-pressed={state.span === 120} onClick={() => state.show(120)}>2 min</button>
-            <button type="button" aria-pressed={state.span === 600} onClick={() => state.show(600)}>10 min</button>
-          </span>
-        )}
-        <button type="button" aria-pressed={state.held} title="Keep what is shown as it is" onClick={() => state.hold(!state.held)}>{state.held ? "Go on" : "Hold"}</button>
+        <button type="button" aria-pressed={state.held} aria-label={state.held ? "Go on" : "Hold"} title="Keep what is shown as it is" onClick={() => state.hold(!state.held)}>
+          <span aria-hidden="true">{state.held ? "▶" : "❚❚"}</span> <span class="text">{state.held ? "Go on" : "Hold"}</span>
+        </button>
         <ThemeSwitch />
       </div>
     </header>

@@ -67,7 +67,7 @@ export function scaleWords(model: Pick<Model, "workersMin" | "workers">, wanted:
   if (wanted === 0) return "All workers end after their running batch. Every request is rejected until you scale it up again.";
   if (wanted > now) {
     const more = wanted - now;
-    return `${plural(more, "worker")} more ${more === 1 ? "is" : "are"} started. ${more === 1 ? "It loads" : "They load"} the model into memory of ${more === 1 ? "its" : "their"} own; the others go on serving.`;
+    return `${plural(more, "more worker")} ${more === 1 ? "is" : "are"} started. ${more === 1 ? "It loads" : "They load"} the model into memory of ${more === 1 ? "its" : "their"} own; the others go on serving.`;
   }
   if (wanted < now) {
     const fewer = now - wanted;

@@ -115,6 +115,14 @@ function Charts({ model, document }: { model: Model; document: Overview }): JSX.
     past.values.map((it) => (it ? read(it) : null));
   const target = model.maxLatencyMs === null ? undefined : { value: model.maxLatencyMs, label: `target ${millis(model.maxLatencyMs)}` };
   return (
+    <>
+    <div class="row">
+      <h2>The last {state.span / 60} minutes</h2>
+      <span class="switch" role="group" aria-label="Time shown">
+        <button type="button" aria-pressed={state.span === 120} onClick={() => state.show(120)}>2 min</button>
+        <button type="button" aria-pressed={state.span === 600} onClick={() => state.show(600)}>10 min</button>
+      </span>
+    </div>
     <div class="charts">
       <TimeChart
         title="Traffic" about="Requests per second by how they ended. Goodput is what was answered in time."
@@ -154,11 +162,26 @@ function Charts({ model, document }: { model: Model; document: Overview }): JSX.
         series={rejectionSeries(past)}
       />
       <TimeChart
-        title="Workers and their memory" about="Memory of all workers of this version together. A line that only rises is a leak."
+        title="Batch size" about="Mean number of items in a batch. It grows with the load: that is how a busy server keeps up."
+        times={times} format={(value) => (value === null ? "–" : rate(value))} hover={hover} least={1} empty="no batches in this time"
+        limit={{ value: model.maxBatchSize, label: `at most ${count(model.maxBatchSize)}` }}
+        series={[{ label: "items in a batch", colour: "s1", values: means(past, "items", "batches") }]}
+      />
+      <TimeChart
+        title="Workers" about="Workers that were ready, and how many exited per minute. Exits again and again are a crash loop."
+        times={times} format={(value) => (value === null ? "–" : rate(value))} hover={hover} least={1} empty="no workers"
+        series={[
+          { label: "ready", colour: "s5", values: plain((it) => it.workersReady) },
+          { label: "exits per minute", colour: "s3", values: rates(past, (it) => (it.exits ?? 0) + (it.loadFailures ?? 0)).map((it) => (it === null ? null : it * 60)) },
+        ]}
+      />
+      <TimeChart
+        title="Memory of the workers" about="Of all workers of this version together. A line that only rises is a leak."
         times={times} format={bytes} hover={hover} empty="not known"
         series={[{ label: "memory", colour: "s5", values: plain((it) => it.memoryBytes || null) }]}
       />
     </div>
+    </>
   );
 }
 
@@ -221,7 +244,29 @@ function Batching({ model }: { model: Model }): JSX.Element {
           />
         </div>
       </div>
+      <Endpoints model={model} />
     </section>
+  );
+}
+
+function Endpoints({ model }: { model: Model }): JSX.Element | null {
+  const endpoints = Object.entries(model.endpoints ?? {});
+  if (endpoints.length === 0) return null;
+  return (
+    <>
+      <h4>Endpoints</h4>
+      <ul class="settings">
+        {endpoints.map(([name, it]) => (
+          <li key={name} class="row">
+            <code>{name}</code>
+            <span>
+              {it.maxBatchSize === null ? "one item at a time" : `at most ${count(it.maxBatchSize)} items in a batch`}
+              {it.maxLatencyMs === null ? "" : `, target ${millis(it.maxLatencyMs)}`}
+            </span>
+          </li>
+        ))}
+      </ul>
+    </>
   );
 }
 

@@ -57,7 +57,7 @@ export function Models({ document, problems }: { document: Overview; problems: P
             </tr>
           </thead>
           <tbody>
-            {rows.map((it) => <Row key={keyOf(it)} model={it} time={document.time} />)}
+            {rows.map((it) => <Row key={keyOf(it)} model={it} time={document.time} worst={worst.get(keyOf(it)) ?? 0} />)}
           </tbody>
         </table>
       )}
@@ -67,7 +67,9 @@ export function Models({ document, problems }: { document: Overview; problems: P
   );
 }
 
-function Row({ model, time }: { model: Model; time: number }): JSX.Element {
+const TONES = ["", "", "warn", "bad"];
+
+function Row({ model, time, worst }: { model: Model; time: number; worst: number }): JSX.Element {
   const key = keyOf(model);
   const words = stateWords(model.state);
   const now = recent(state.history.samples, key, RATE_SECONDS);
@@ -80,7 +82,7 @@ function Row({ model, time }: { model: Model; time: number }): JSX.Element {
     if (!(event.target instanceof HTMLAnchorElement) && !getSelection()?.toString()) location.hash = modelLink(key);
   };
   return (
-    <tr onClick={go}>
+    <tr onClick={go} class={TONES[worst] ?? ""}>
       <th scope="row">
         <a href={modelLink(key)}>{model.name}</a> <span class="version">{model.version}</span>
         {model.isDefault && <span class="tag" title="Requests without a version go here">default</span>}

@@ -22,7 +22,7 @@ export function ThemeSwitch(): JSX.Element {
   const next = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length] ?? "auto";
   return (
     <button type="button" aria-label={`Colours: ${theme}. Change to ${next}`} title={`Colours: ${theme}`} onClick={() => setTheme(next)}>
-      <span aria-hidden="true">{MARKS[theme]}</span> {theme}
+      <span aria-hidden="true">{MARKS[theme]}</span> <span class="text">{theme}</span>
     </button>
   );
 }
