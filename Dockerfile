@@ -6,7 +6,8 @@
 #   docker build --build-arg PROGRAM=IMAGE -t jitney .          with a program that is built already: /jitney of that image
 #
 # Both variants share one base: torch's wheels bring CUDA's libraries, the container runtime brings the driver. The root
-# file system may be read-only: docker run --read-only --tmpfs /home/model-server/tmp --tmpfs /home/model-server/logs
+# file system may be read-only, and any user may run it, who writes to two directories:
+# docker run --read-only --tmpfs /home/model-server/tmp --tmpfs /home/model-server/logs
 ARG RUST_VERSION=1.95.0
 ARG PYTHON_VERSION=3.11
 ARG RUST_BASE=rust:${RUST_VERSION}-slim-bookworm
@@ -33,7 +34,8 @@ LABEL org.opencontainers.image.title="jitney" \
 RUN useradd --uid 1000 --create-home model-server \
     && mkdir -p /home/model-server/tmp /home/model-server/logs /home/model-server/model-store /home/model-server/wf-store \
     && python3 -m venv /home/venv \
-    && chown -R model-server:model-server /home/model-server /home/venv
+    && chown -R model-server:model-server /home/model-server /home/venv \
+    && chmod 1777 /home/model-server/tmp /home/model-server/logs
 ENV PATH="/home/venv/bin:$PATH" \
     VIRTUAL_ENV=/home/venv \
     PYTHONUNBUFFERED=TRUE \

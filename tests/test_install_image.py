@@ -18,16 +18,22 @@ import requests
 
 from harness.archives import Store
 from harness.artefacts import artefact
-from harness.server import FREE_ADDRESSES
+from harness.server import BOUND, FREE_ADDRESSES
 from harness.wait import until
 
 pytestmark = pytest.mark.heavy
 
-PODMAN = ["podman", *shlex.split(os.environ.get("BUILDAH_FLAGS", ""))]
+# No control groups of systemd's, no network, timers and limits of its own: tests must not expect more of a machine.
+PODMAN = ["podman", *shlex.split(os.environ.get("BUILDAH_FLAGS", "")), "--runtime=runc", "--cgroup-manager=cgroupfs"]
+ALIKE = [
+    "--network=host",
+    "--log-driver=none",
+    "--no-healthcheck",
+    "--ulimit=nofile=1024:1024",
+    "--ulimit=nproc=1024:1024",
+]
 HOME = "/home/model-server"
 RUN_SECONDS = 300
-# Without control groups and networks of its own: both need more of a machine than tests may expect.
-ALIKE = ["--cgroups=disabled", "--network=host", "--log-driver=none"]
 
 
 def podman(*arguments: str | Path, code: int | None = 0) -> str:
@@ -63,9 +69,8 @@ class Container:
     def addresses(self) -> dict[str, str]:
         """Its addresses, once it has started."""
         assert self.process.poll() is None, self.printed
-        lines = [line.partition(" API bind to: ") for line in self.printed.splitlines() if " API bind to: " in line]
-        started = "Model server started." in self.printed
-        return {name.split()[-1].lower(): url for name, _, url in lines} if started else {}
+        printed = self.printed
+        return {name.lower(): url for name, url in BOUND.findall(printed)} if "Model server started." in printed else {}
 
     def end(self) -> int:
         """`docker stop`: SIGTERM, and the exit code."""
@@ -85,13 +90,10 @@ def container(image: str, tmp_path: Path) -> Iterator[Container]:
     store.mar("echo")
     config = tmp_path / "config.properties"
     config.write_text(FREE_ADDRESSES + f"model_store={HOME}/model-store\nload_models=echo.mar\n")
-    for path in (tmp_path, *tmp_path.rglob("*")):
+    for path in (config, store.path, *store.path.iterdir()):
         path.chmod(0o755)
-    for path in tmp_path.parents:
-        if path.stat().st_uid == os.getuid() and path != Path("/tmp"):
-            path.chmod(0o755)
     mounts = ["--volume", f"{store.path}:{HOME}/model-store:ro", "--volume", f"{config}:{HOME}/config.properties:ro"]
-    writable = ["--tmpfs", f"{HOME}/tmp:mode=1777", "--tmpfs", f"{HOME}/logs:mode=1777"]
+    writable = ["--tmpfs", f"{HOME}/tmp", "--tmpfs", f"{HOME}/logs"]
     container = Container(image, tmp_path, "--read-only", *writable, *mounts)
     yield container
     container.end()
@@ -99,13 +101,14 @@ def container(image: str, tmp_path: Path) -> Iterator[Container]:
 
 def test_it_serves_as_an_ordinary_user_on_a_read_only_root_and_drains(container: Container) -> None:
     urls = until(container.addresses, "it starts", 180)
-    assert requests.get(urls["inference"] + "/ping", timeout=120).json() == {"status": "Healthy"}
+    ping = urls["inference"] + "/ping"
+    until(lambda: requests.get(ping, timeout=120).json() == {"status": "Healthy"}, "the model is loaded", 120)
     answer = requests.post(urls["inference"] + "/predictions/echo", data=b"hello", timeout=120)
     assert answer.content == b"hello", container.printed
     inside = ["exec", container.name]
     assert podman(*inside, "sh", "-c", "id -u; whoami; touch /new 2>&1 || true").split()[:2] == ["1000", "model-server"]
     podman(*inside, "touch", "/new", code=1)
-    podman("exec", "--env", f"JITNEY_HEALTH_URL={urls['inference']}/ping", container.name, "healthcheck")
+    podman("exec", "--env", f"JITNEY_HEALTH_URL={ping}", container.name, "healthcheck")
     podman("exec", "--env", "JITNEY_HEALTH_URL=http://127.0.0.1:1/ping", container.name, "healthcheck", code=1)
     assert container.end() == 0, container.printed
     assert "drained" in container.printed
@@ -116,8 +119,9 @@ def test_the_command_names_of_torchserve_are_there(image: str) -> None:
 
 
 def test_the_image_tells_its_ports_user_and_health(image: str) -> None:
-    config = json.loads(podman("image", "inspect", image))[0]["Config"]
+    [known] = json.loads(podman("image", "inspect", image))
+    config = known["Config"]
     assert set(config["ExposedPorts"]) == {f"{port}/tcp" for port in (8080, 8081, 8082, 7070, 7071)}
     assert config["User"] == "1000:1000" and config["WorkingDir"] == HOME
     assert config["Labels"]["org.opencontainers.image.licenses"] == "Apache-2.0"
-    assert config["Healthcheck"]["Test"] == ["CMD", "healthcheck"]
+    assert known["Healthcheck"]["Test"] == ["CMD", "healthcheck"]
