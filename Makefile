@@ -158,10 +158,11 @@ $(BROWSER_VENV)/ready: Makefile
 	@touch $@
 
 # The image's base is Debian's root file system with Python, made here, so that no registry is needed.
-INSTALL_TESTS := tests/test_install_static.py tests/test_install_image.py tests/test_wheel.py tests/test_systemd.py
-test-install: build $(VENV)/ready ## What `make dist` builds, installed and started (needs root for buildah, podman, debootstrap)
+INSTALL_TESTS := tests/test_install_static.py tests/test_install_image.py tests/test_install_systemd.py tests/test_wheel.py
+test-install: build $(VENV)/ready ## What `make dist` builds, installed and started, also by a real systemd (needs root and Debian)
 	$(MAKE) dist DIST="static wheel"
 	flags=$$(bash tests/image-base .tools/image) && eval "$$flags" && $(MAKE) dist DIST=image && \
+	  export JITNEY_SYSTEMD_ROOT=$$(bash tests/systemd-root .tools/systemd) && \
 	  JITNEY_BIN=$(abspath $(TARGET))/debug/jitney JITNEY_WHEEL=$$(ls $(abspath dist)/jitney-*.whl) \
 	  $(VENV)/bin/python -m pytest -q $(INSTALL_TESTS) --heavy
 
