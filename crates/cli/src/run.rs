@@ -10,6 +10,7 @@ mod greeting;
 mod loading;
 mod offline;
 mod preview;
+mod processes;
 mod reload;
 mod scratch;
 mod service_manager;
@@ -41,6 +42,7 @@ use assembly::{engine_config, packer};
 use data_plane::DataPlane;
 pub use offline::OfflineEngine;
 pub use preview::preview;
+use processes::ProcReader;
 use scratch::ScratchDirectory;
 use service_manager::ServiceManager;
 use signals::ShutdownSignals;
@@ -97,6 +99,7 @@ fn serve(mut plan: ServerPlan, env: &Env, logs: &LogWriter) -> Result<(), Failur
     let admin = runtime("start the admin plane")?;
     let config = engine_config(&plan.engine, scratch.path(), env, admin.handle());
     let metrics = std::mem::take(&mut plan.metrics);
+    let metrics = MeterPlan { processes: Box::new(ProcReader::new(logs.dropped())), ..metrics };
     let meter = Arc::new(meter(metrics, &plan.logs.style).map_err(cannot("log metrics"))?);
     let engine = Engine::start_observed(config, data.handles(), Arc::clone(&meter) as _)
         .map_err(cannot("start the engine"))?;
@@ -190,7 +193,7 @@ fn cannot_bind(error: &std::io::Error) -> Failure {
     Failure::failed(error.to_string()).maybe_hint(in_use.then(|| hint.to_owned()))
 }
 
-/// Samples the machine at intervals, if its metrics are on; ends with the runtime.
+/// Samples the machine at intervals; ends with the runtime.
 fn watch_system(
     plan: &ServerPlan,
     env: &Env,
@@ -198,10 +201,9 @@ fn watch_system(
     meter: &Arc<Meter>,
     cpu: CpuUsage,
 ) {
-    if let Some(every) = plan.sample_every {
-        let smi = (plan.engine.python.gpus > 0).then(|| NvidiaSmi::find(env)).flatten();
-        tokio::spawn(system::watch(every, Arc::clone(meter), Arc::clone(engine), cpu, smi));
-    }
+    let smi = (plan.engine.python.gpus > 0).then(|| NvidiaSmi::find(env)).flatten();
+    let every = plan.sample_every;
+    tokio::spawn(system::watch(every, Arc::clone(meter), Arc::clone(engine), cpu, smi));
 }
 
 /// If the files of metrics cannot be opened, the server starts with a warning.

@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 pub use self::plugins::PluginPlan;
 use self::plugins::RunningPlugins;
 use self::registrar::Registrar;
-pub use self::registrar::{EngineConfig, Registered, RepositoryConfig};
+pub use self::registrar::{EngineConfig, Registered, RepositoryConfig, ServedDirectory};
 pub use self::repository::{IndexEntry, IndexState, Repository};
 use self::workflows::Workflows;
 use crate::admission::Admission;
@@ -93,6 +93,11 @@ impl Engine {
     /// The default version of every model, sorted by name.
     pub fn models(&self) -> Vec<Arc<Model>> {
         self.models.registry.defaults()
+    }
+
+    /// Every version of every model, by name and age, and whether it is its model's default.
+    pub fn listed_versions(&self) -> Vec<(Arc<Model>, bool)> {
+        self.models.registry.listed()
     }
 
     /// How requests and answers name their sequences.
