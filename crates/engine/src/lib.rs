@@ -38,7 +38,7 @@ pub mod workflow;
 pub use changes::ChangeRecorder;
 pub use engine::{
     Engine, EngineConfig, IndexEntry, IndexState, PluginPlan, Registered, Repository,
-    RepositoryConfig,
+    RepositoryConfig, ServedDirectory,
 };
 pub use histogram::{Distribution, FineCounts};
 pub use jitney_batcher::{CurvePoint, Decision, DecisionKind, DispatchReason, Policy, Rejection};
