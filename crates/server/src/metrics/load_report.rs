@@ -140,8 +140,8 @@ fn load(
 /// and on top of it the share of its queue that is taken. Above 1 requests wait for more than a worker.
 fn values(loads: &[ModelLoad], machine: &SystemSample) -> LoadValues {
     let most = |read: fn(&ModelLoad) -> f64| loads.iter().map(read).fold(0.0, f64::max);
-    let [requests, rejected] =
-        [|it: &ModelLoad| it.requests, |it| it.rejected].map(|read| loads.iter().map(read).sum::<u64>());
+    let sum = |read: fn(&ModelLoad) -> u64| loads.iter().map(read).sum::<u64>();
+    let (requests, rejected) = (sum(|it| it.requests), sum(|it| it.rejected));
     let memory = |(all, free): (u64, u64)| all.saturating_sub(free) as f64 / all.max(1) as f64;
     let mut values = Vec::new();
     values.extend(machine.cpu_percent.map(|percent| ("cpu_utilization", percent / 100.0)));
@@ -211,7 +211,8 @@ mod tests {
             named_metrics.rejected_share=0.25, named_metrics.workers_ready=4";
         assert_eq!(written(&values, LoadFormat::Text), text);
         let json = written(&values, LoadFormat::Json);
-        let json: Value = serde_json::from_str(json.strip_prefix("JSON ").expect("JSON")).expect("JSON");
+        let json: Value =
+            serde_json::from_str(json.strip_prefix("JSON ").expect("JSON")).expect("JSON");
         assert_eq!(json["named_metrics"]["queue_depth"], 5.0);
         assert_eq!(json["application_utilization"], 1.25);
     }
