@@ -43,7 +43,7 @@ pub(crate) struct PendingRequest {
     /// Items that it brings beyond those that a batch holds; its worker runs them in several calls.
     pub(crate) beyond: u32,
     /// Where the requests of its endpoint are counted, for models with several.
-    pub(crate) endpoint: Option<EndpointPlace>,
+    pub(crate) endpoint: Option<EndpointIndex>,
     /// When it was admitted.
     pub(crate) admitted: Instant,
     /// The way back.
@@ -55,9 +55,9 @@ pub(crate) struct PendingRequest {
     pub(crate) id: SharedId,
 }
 
-/// The place of an endpoint among those that are counted by themselves.
+/// The number of an endpoint among those that are counted by themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct EndpointPlace(pub(crate) u8);
+pub(crate) struct EndpointIndex(pub(crate) u8);
 
 impl PendingRequest {
     pub(crate) fn new(

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::histogram::{AtomicHistogram, Distribution, ITEMS};
-use crate::pending::EndpointPlace;
+use crate::pending::EndpointIndex;
 use crate::time_histogram::TimeHistogram;
 
 /// Endpoints that are counted each by itself, so that metrics stay few; further ones are counted together.
@@ -15,8 +15,8 @@ const APART_MAX: usize = 31;
 const FURTHER: &str = "(others)";
 
 /// Where the endpoint with this number among so many is counted; nowhere if it is the only one.
-pub(super) fn place_of(number: usize, count: usize) -> Option<EndpointPlace> {
-    (count > 1).then_some(EndpointPlace(number.min(APART_MAX) as u8))
+pub(super) fn index_of(number: usize, count: usize) -> Option<EndpointIndex> {
+    (count > 1).then_some(EndpointIndex(number.min(APART_MAX) as u8))
 }
 
 /// What an endpoint did so far.
@@ -46,7 +46,7 @@ struct EndpointMeter {
     batch_items: AtomicHistogram,
 }
 
-/// The meters of all endpoints, by their place.
+/// The meters of all endpoints, by their index.
 #[derive(Debug, Default)]
 pub(crate) struct EndpointMeters(Box<[EndpointMeter]>);
 
@@ -69,22 +69,22 @@ impl EndpointMeters {
     }
 
     /// A request for it came.
-    pub(super) fn requested(&self, place: EndpointPlace) {
-        if let Some(meter) = self.0.get(usize::from(place.0)) {
+    pub(super) fn requested(&self, index: EndpointIndex) {
+        if let Some(meter) = self.0.get(usize::from(index.0)) {
             meter.requests.fetch_add(1, Relaxed);
         }
     }
 
     /// A batch of it is dispatched.
-    pub(super) fn dispatched(&self, place: EndpointPlace, items: u32) {
-        if let Some(meter) = self.0.get(usize::from(place.0)) {
+    pub(super) fn dispatched(&self, index: EndpointIndex, items: u32) {
+        if let Some(meter) = self.0.get(usize::from(index.0)) {
             meter.batch_items.record(items.into());
         }
     }
 
     /// A request for it was answered.
-    pub(super) fn answered(&self, place: EndpointPlace, latency: Duration, is_late: bool) {
-        if let Some(meter) = self.0.get(usize::from(place.0)) {
+    pub(super) fn answered(&self, index: EndpointIndex, latency: Duration, is_late: bool) {
+        if let Some(meter) = self.0.get(usize::from(index.0)) {
             meter.answered.fetch_add(1, Relaxed);
             meter.late.fetch_add(is_late.into(), Relaxed);
             meter.latency_us.record(latency.as_micros() as u64);
@@ -111,11 +111,11 @@ mod tests {
     #[test]
     fn a_model_with_one_endpoint_counts_nothing_and_one_with_many_not_more_than_a_few() {
         let names = |count: usize| (0..count).map(|at| format!("e{at}")).collect::<Vec<_>>();
-        assert_eq!(place_of(0, 1), None);
+        assert_eq!(index_of(0, 1), None);
         assert!(EndpointMeters::new(&names(1)).read().is_empty());
         let meters = EndpointMeters::new(&names(100));
         for number in 0..100 {
-            meters.requested(place_of(number, 100).expect("a place"));
+            meters.requested(index_of(number, 100).expect("an index"));
         }
         let read = meters.read();
         assert_eq!((read.len(), read[0].requests, read[31].requests), (32, 1, 69));

@@ -11,7 +11,7 @@ use super::endpoints::{EndpointChange, Endpoints, Objective, Reconfigure};
 use crate::call::{Input, PARAMETERS_MAX, Parameter, REQUEST_BYTES_MAX};
 use crate::error::CallError;
 use crate::local::{Decoded, LocalModel};
-use crate::pending::{EndpointPlace, Payload};
+use crate::pending::{EndpointIndex, Payload};
 use crate::settings::ModelSettings;
 use crate::store::Api;
 use crate::tensors::NamedTensor;
@@ -46,7 +46,7 @@ pub(crate) struct AcceptedInput {
     /// What it costs, where that is seen here.
     pub(crate) cost: Option<u64>,
     /// Where its endpoint is counted, for models with several.
-    pub(crate) endpoint: Option<EndpointPlace>,
+    pub(crate) endpoint: Option<EndpointIndex>,
 }
 
 impl Intake {
