@@ -4,12 +4,11 @@ import { bytes, count, duration, millis, percent, plural, rate, times } from "./
 import { difference, grown, most, quantile, total } from "./histogram";
 import type { History } from "./history";
 import { recent } from "./history";
+import { leaking } from "./leak";
 import type { About, Problem } from "./problem";
 import type { Model, Overview } from "./types";
 import { keyOf } from "./types";
-import { leaking } from "./leak";
 import { errorLine, REJECTIONS } from "./words";
-
 
 const RECENT_SECONDS = 30;
 const RESTART_SECONDS = 300;
