@@ -5,8 +5,8 @@ use std::fmt::{Debug, Write as _};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use jitney_server::{LogBook, LogLine};
 use jitney_server::log_text::escape;
+use jitney_server::{LogBook, LogLine};
 use jitney_settings::LogFormat;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};

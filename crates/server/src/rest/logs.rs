@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use http::header::{CONTENT_TYPE, HeaderName};
-use http::{HeaderValue, Method, StatusCode};
+use http::{HeaderValue, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
 use tracing::Level;
@@ -57,9 +57,13 @@ pub(super) fn follow(context: &RequestContext<'_>) -> HttpResult {
 }
 
 /// `GET` and `PUT /log-level`.
-pub(super) async fn level(context: &RequestContext<'_>, body: RequestBody) -> HttpResult {
+pub(super) async fn level(
+    context: &RequestContext<'_>,
+    changes: bool,
+    body: RequestBody,
+) -> HttpResult {
     let book = book(context)?;
-    if context.parts.method == Method::PUT {
+    if changes {
         let body = context.read(body).await?;
         let wanted: LevelBody = serde_json::from_slice(&body).map_err(|error| {
             Problem::bad_request(format!(
@@ -88,9 +92,7 @@ fn filter(fields: &RequestFields) -> Result<LineFilter, Problem> {
 
 fn lines(fields: &RequestFields, usual: usize) -> Result<usize, Problem> {
     let Some(text) = fields.text("lines") else { return Ok(usual) };
-    let wrong = || {
-        format!("lines must be a whole number from 0 to {LINES_MAX}, not \"{text}\".")
-    };
+    let wrong = || format!("lines must be a whole number from 0 to {LINES_MAX}, not \"{text}\".");
     let number = text.parse().ok().filter(|number| *number <= LINES_MAX);
     number.ok_or_else(|| Problem::bad_request(wrong()))
 }
