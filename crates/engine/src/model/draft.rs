@@ -16,6 +16,7 @@ use super::clock::ModelClock;
 use super::gate::RequestGate;
 use super::identity::ModelIdentity;
 use super::intake::Intake;
+use super::crash_loop::CrashLoops;
 use super::overload::OverloadNotice;
 use super::slots::WorkerSlots;
 use super::startup::StartupWait;
@@ -79,7 +80,6 @@ impl Draft {
         let settings = self.settings;
         let config = settings.batcher();
         let task = Task {
-            label: format!("{name}_{version}"),
             inbox: requests,
             control: orders,
             workers,
@@ -98,6 +98,7 @@ impl Draft {
             pool: WorkerPool::new(self.launcher, plan, Arc::clone(worker_ids), events),
             warm_up,
             overload: OverloadNotice::default(),
+            crash_loops: CrashLoops::default(),
             closing: None,
             timer: None,
             rung: None,
