@@ -162,8 +162,12 @@ impl fmt::Display for WorkerExit {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::KilledForMemory { certain, memory } => {
-                write!(out, "killed by signal {SIGKILL} ({}", if certain { KERNEL } else { PERHAPS })?;
-                memory.map_or(Ok(()), |bytes| write!(out, "; it held {}", shown_bytes(bytes)))?;
+                write!(
+                    out,
+                    "killed by signal {SIGKILL} ({}",
+                    if certain { KERNEL } else { PERHAPS }
+                )?;
+                memory.map_or(Ok(()), |bytes| write!(out, "; it held {} a second before", shown_bytes(bytes)))?;
                 out.write_str(")")
             }
             Self::Ended { signal: Some(signal), .. } => write!(out, "killed by signal {signal}"),
@@ -309,7 +313,7 @@ mod tests {
         assert_eq!(killed(false, None), "killed by signal 9 (perhaps out of memory)");
         assert_eq!(
             killed(true, Some(3_435_973_837)),
-            "killed by signal 9 (the kernel's out-of-memory killer ended it; it held 3.2 GiB)"
+            "killed by signal 9 (the kernel's out-of-memory killer ended it; it held 3.2 GiB a second before)"
         );
         assert_eq!(WorkerExit::UNEXPLAINED.to_string(), "ended");
         let late = WorkerExit::TimedOut { limit: Duration::from_secs(3) };

@@ -16,7 +16,7 @@ use jitney_engine::{Engine, Model};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use self::memory_growth::MemoryGrowth;
-use self::rejections::{Remark, RejectionWatch, Totals};
+use self::rejections::{RejectionWatch, Remark, Totals};
 use crate::metrics::Meter;
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);

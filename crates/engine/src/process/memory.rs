@@ -13,7 +13,9 @@ use tokio::time::Instant;
 use super::ProcessEnd;
 
 /// How often the memory of a process is looked at.
-pub(super) const LOOK_EVERY: Duration = Duration::from_secs(10);
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// An end that the kernel counted this long ago explains nothing any more.
+const FORGET_AFTER: Duration = Duration::from_secs(10);
 
 /// Ends by the kernel for want of memory, as they are counted.
 #[derive(Debug, Default)]
@@ -41,7 +43,7 @@ impl OomCounter {
 
     /// Forgets what happened more than a while ago. A process that was ended is noticed well before.
     pub(super) fn age(&mut self, now: Instant) {
-        if self.latest.is_some_and(|(_, at)| now.duration_since(at) < LOOK_EVERY) {
+        if self.latest.is_some_and(|(_, at)| now.duration_since(at) < FORGET_AFTER) {
             return;
         }
         if let Some(count) = self.file.as_deref().and_then(read) {
@@ -141,13 +143,13 @@ mod tests {
         count(4);
         for _ in 0..2 {
             counter.age(Instant::now());
-            tokio::time::advance(LOOK_EVERY).await;
+            tokio::time::advance(FORGET_AFTER).await;
         }
         counter.age(Instant::now());
         assert_eq!(counter.explains(), Some(false));
         // One that was ended just before the count is looked at is still explained.
         count(5);
-        tokio::time::advance(LOOK_EVERY).await;
+        tokio::time::advance(FORGET_AFTER).await;
         counter.age(Instant::now());
         assert_eq!(counter.explains(), Some(true));
         assert_eq!(OomCounter::of(None).explains(), None);

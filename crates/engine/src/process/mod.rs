@@ -25,7 +25,7 @@ use std::time::Duration;
 use tokio::process::{ChildStderr, ChildStdout, Command};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
-use tokio::time::{interval, timeout};
+use tokio::time::{Instant, interval_at, timeout};
 
 use self::group::ProcessGroup;
 use self::guard::GroupGuard;
@@ -190,7 +190,8 @@ impl RunningProcess {
             async { tokio::join!(read_pipe(pipes.0, stdout), read_pipe(pipes.1, stderr)) };
         let mut reading = std::pin::pin!(reading);
         let (mut is_wanted, mut is_read) = (true, false);
-        let (mut looks, mut memory) = (interval(memory::LOOK_EVERY), None);
+        let first = Instant::now() + memory::LOOK_EVERY;
+        let (mut looks, mut memory) = (interval_at(first, memory::LOOK_EVERY), None);
         loop {
             tokio::select! {
                 () = group.leader_ended() => break,

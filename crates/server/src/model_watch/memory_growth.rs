@@ -24,7 +24,8 @@ impl MemoryGrowth {
         let mut marks = std::mem::take(&mut self.0);
         for model in models {
             for worker in model.status().workers.iter().filter(|worker| worker.ready) {
-                let Some((pid, bytes)) = worker.pid.and_then(|pid| Some((pid, memory(pid)?))) else {
+                let Some((pid, bytes)) = worker.pid.and_then(|pid| Some((pid, memory(pid)?)))
+                else {
                     continue;
                 };
                 let mut mark = marks.remove(&pid).unwrap_or((bytes, now));

@@ -23,7 +23,12 @@ impl Task {
         let logged = self.progress_logged;
         if step.is_last() || logged.is_none_or(|at| now.duration_since(at) >= PROGRESS_EVERY) {
             self.progress_logged = Some(now);
-            tracing::info!(model = self.tag.name, version = self.tag.version, worker, "loading: {step}");
+            tracing::info!(
+                model = self.tag.name,
+                version = self.tag.version,
+                worker,
+                "loading: {step}"
+            );
         }
         self.pool.progressed(worker, step);
         self.published.publish_workers(self.pool.views());

@@ -28,7 +28,12 @@ impl Task {
         match event {
             WorkerEvent::Progress { worker, step } => self.on_progress(worker, step),
             WorkerEvent::Up { worker, pid, capacity, batches, took, report } => {
-                tracing::info!(model = self.tag.name, version = self.tag.version, worker, "worker is ready");
+                tracing::info!(
+                    model = self.tag.name,
+                    version = self.tag.version,
+                    worker,
+                    "worker is ready"
+                );
                 self.observer.worker_loaded(&self.tag, worker, took);
                 self.published.meters.loaded(took);
                 self.pool.up(worker, pid, capacity, batches, &report);
@@ -335,6 +340,15 @@ fn log_failure(tag: &ModelTag, batch: &WorkerBatch, failure: &ModelFailure) {
     if matches!(cause, Cause::Prediction | Cause::Stated) {
         tracing::debug!(model, version, requests, request_id, attempt, error, "prediction error");
     } else {
-        tracing::warn!(model, version, requests, request_id, attempt, ?cause, error, "batch failed");
+        tracing::warn!(
+            model,
+            version,
+            requests,
+            request_id,
+            attempt,
+            ?cause,
+            error,
+            "batch failed"
+        );
     }
 }
