@@ -48,7 +48,7 @@ def set_level(server: Server, level: str) -> requests.Response:
 
 def test_every_line_is_an_object_with_the_same_names(server: Server) -> None:
     assert server.predict("echo", b"hello").status_code == 200
-    server.logged('"target":"jitney::access"')
+    server.logged('"uri":"/predictions/echo"')
     written = [json.loads(line) for line in server.stderr.splitlines()]
     assert all(set(line) == LINE for line in written)
     access = [line for line in written if line["target"] == "jitney::access"]

@@ -97,7 +97,8 @@ fn serve(mut plan: ServerPlan, env: &Env, logs: &StartedLog) -> Result<(), Failu
     let admin = runtime("start the admin plane")?;
     let config = engine_config(&plan.engine, scratch.path(), env, admin.handle());
     let metrics = std::mem::take(&mut plan.metrics);
-    let metrics = MeterPlan { processes: Box::new(ProcReader::new(logs.writer.dropped())), ..metrics };
+    let metrics =
+        MeterPlan { processes: Box::new(ProcReader::new(logs.writer.dropped())), ..metrics };
     let meter = Arc::new(meter(metrics, &plan.logs.style).map_err(cannot("log metrics"))?);
     let engine = Engine::start_observed(config, data.handles(), Arc::clone(&meter) as _)
         .map_err(cannot("start the engine"))?;

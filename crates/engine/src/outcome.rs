@@ -167,7 +167,9 @@ impl fmt::Display for WorkerExit {
                     "killed by signal {SIGKILL} ({}",
                     if certain { KERNEL } else { PERHAPS }
                 )?;
-                memory.map_or(Ok(()), |bytes| write!(out, "; it held {} a second before", shown_bytes(bytes)))?;
+                memory.map_or(Ok(()), |bytes| {
+                    write!(out, "; it held {} a second before", shown_bytes(bytes))
+                })?;
                 out.write_str(")")
             }
             Self::Ended { signal: Some(signal), .. } => write!(out, "killed by signal {signal}"),

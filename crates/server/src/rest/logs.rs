@@ -36,8 +36,8 @@ pub(super) fn last(context: &RequestContext<'_>) -> HttpResult {
     let found = book(context)?.last(&filter(&fields)?, lines(&fields, LINES)?);
     let FoundLines { lines, dropped } = found;
     let lines: Vec<&str> = lines.iter().map(|line| line.json.as_str()).collect();
-    let text = format!("{{\"lines\":[{}],\"dropped\":{dropped}}}", lines.join(",\n"));
-    let mut reply = respond::plain(StatusCode::OK, Bytes::from(text));
+    let body = [r#"{"lines":["#, &lines.join(",\n"), r#"],"dropped":"#, &dropped.to_string(), "}"];
+    let mut reply = respond::plain(StatusCode::OK, Bytes::from(body.concat()));
     reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     Ok(reply)
 }
@@ -66,9 +66,7 @@ pub(super) async fn level(
     if changes {
         let body = context.read(body).await?;
         let wanted: LevelBody = serde_json::from_slice(&body).map_err(|error| {
-            Problem::bad_request(format!(
-                "The body must be JSON such as {{\"level\": \"info,jitney_engine=debug\"}}: {error}."
-            ))
+            Problem::bad_request(format!("The body must be a JSON object with a level: {error}."))
         })?;
         book.set_level(&wanted.level)?;
     }
