@@ -18,7 +18,7 @@ DOCS = ROOT / "docs"
 INDEX = DOCS / "README.md"
 
 FENCE = re.compile(r"^( *)(`{3,})([^`\n]*)\n(.*?)^ *\2`*[ \t]*$", re.MULTILINE | re.DOTALL)
-INFO = re.compile(r'([\w-]+)(?:="([^"]*)")?')
+INFO = re.compile(r'([\w-]+)(?:=(?:"([^"]*)"|(\S+)))?')
 CODE = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)", re.DOTALL)
 LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\])*\]\()([^()\s]+)\)")
 ENTRY = re.compile(r"^- \[([^\]]+)\]\(([^)\s]+)\)")
@@ -94,7 +94,12 @@ def blocks(page: Path) -> Iterator[Block]:
         language, _, rest = info.strip().partition(" ")
         lines = [line.removeprefix(indent) for line in body.splitlines(keepends=True)]
         line = text.count("\n", 0, found.start()) + 1
-        yield Block(page, line, language, dict(INFO.findall(rest)), "".join(lines))
+        yield Block(page, line, language, options(rest), "".join(lines))
+
+
+def options(text: str) -> dict[str, str]:
+    """The words that follow a block's language."""
+    return {name: quoted or bare for name, quoted, bare in INFO.findall(text)}
 
 
 def prose(text: str) -> str:

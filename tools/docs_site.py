@@ -114,7 +114,7 @@ def plain_fences(markdown: str) -> str:
 
     def fence(found: re.Match[str]) -> str:
         language, _, rest = found[3].strip().partition(" ")
-        title = dict(pages.INFO.findall(rest)).get("title")
+        title = pages.options(rest).get("title")
         info = f'{language} title="{title}"' if title else language
         return f"{found[1]}{found[2]}{info}\n{found[4]}{found[1]}{found[2]}"
 
