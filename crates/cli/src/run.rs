@@ -33,7 +33,7 @@ use crate::env::Env;
 use crate::failure::{Failure, cannot};
 use crate::gpu::NvidiaSmi;
 use crate::key_file::KeyFile;
-use crate::logs::{self, LogWriter, Style};
+use crate::logs::{self, StartedLog, Style};
 use crate::plan::{Drain, ServerKind, ServerPlan};
 use crate::{machine, plugins};
 pub use assembly::runtime;
@@ -86,7 +86,7 @@ fn log_failure(failure: Failure) -> u8 {
     failure.code
 }
 
-fn serve(mut plan: ServerPlan, env: &Env, logs: &LogWriter) -> Result<(), Failure> {
+fn serve(mut plan: ServerPlan, env: &Env, logs: &StartedLog) -> Result<(), Failure> {
     plan.remarks.iter().for_each(|remark| tracing::warn!("{remark}"));
     let open_files = machine::raise_open_files();
     plan.server.open_files = open_files.now;
@@ -97,7 +97,8 @@ fn serve(mut plan: ServerPlan, env: &Env, logs: &LogWriter) -> Result<(), Failur
     let admin = runtime("start the admin plane")?;
     let config = engine_config(&plan.engine, scratch.path(), env, admin.handle());
     let metrics = std::mem::take(&mut plan.metrics);
-    let metrics = MeterPlan { processes: Box::new(ProcReader::new(logs.dropped())), ..metrics };
+    let metrics =
+        MeterPlan { processes: Box::new(ProcReader::new(logs.writer.dropped())), ..metrics };
     let meter = Arc::new(meter(metrics, &plan.logs.style).map_err(cannot("log metrics"))?);
     let engine = Engine::start_observed(config, data.handles(), Arc::clone(&meter) as _)
         .map_err(cannot("start the engine"))?;
@@ -119,7 +120,7 @@ async fn serve_until_signal(
     meter: &Arc<Meter>,
     data: &DataPlane,
     scratch: &Path,
-    logs: &LogWriter,
+    logs: &StartedLog,
 ) -> Result<(), Failure> {
     let packer = Arc::new(packer(&plan.engine, engine, scratch)?);
     let mut signals = ShutdownSignals::listen(scratch).map_err(cannot("listen for signals"))?;
@@ -128,6 +129,7 @@ async fn serve_until_signal(
     }
     let mut config = plan.server.clone();
     config.access_log = access_log(plan, meter.log_time());
+    config.log_book = Some(Arc::clone(&logs.book));
     config.meter = Arc::clone(meter);
     let tokens = tokens(plan)?;
     config.plugins = tokio::select! {

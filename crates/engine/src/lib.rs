@@ -44,8 +44,8 @@ pub use jitney_batcher::{CurvePoint, Decision, DecisionKind, DispatchReason, Pol
 pub use jitney_store as store;
 pub use model::{
     BatchStatistics, BatchTotals, BatcherReport, Counters, EndpointView, IncidentReport, Measures,
-    Model, Objective, PastDecision, Readiness, Reconfigure, SizeStatistics, Status, Traffic,
-    WorkerIncident,
+    Model, Objective, PastDecision, REJECTIONS, Readiness, Reconfigure, SizeStatistics, Status,
+    Traffic, WorkerIncident,
 };
 pub use observer::{ModelTag, Observer};
 pub use pool::{GraphMemory, LoadProgress, WorkerView};

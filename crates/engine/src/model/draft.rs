@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use super::Model;
 use super::allowed_sizes::AllowedSizes;
 use super::clock::ModelClock;
+use super::crash_loop::CrashLoops;
 use super::gate::RequestGate;
 use super::identity::ModelIdentity;
 use super::intake::Intake;
@@ -79,7 +80,6 @@ impl Draft {
         let settings = self.settings;
         let config = settings.batcher();
         let task = Task {
-            label: format!("{name}_{version}"),
             inbox: requests,
             control: orders,
             workers,
@@ -98,6 +98,7 @@ impl Draft {
             pool: WorkerPool::new(self.launcher, plan, Arc::clone(worker_ids), events),
             warm_up,
             overload: OverloadNotice::default(),
+            crash_loops: CrashLoops::default(),
             closing: None,
             timer: None,
             rung: None,

@@ -23,6 +23,7 @@ use super::alarm::Alarm;
 use super::allowed_sizes::AllowedSizes;
 use super::clock::ModelClock;
 use super::closing::Closing;
+use super::crash_loop::CrashLoops;
 use super::intake::ALONE;
 use super::messages::{ControlMessage, RequestMessage};
 use super::overload::OverloadNotice;
@@ -47,8 +48,6 @@ const MESSAGES_AT_ONCE: usize = 256;
 const UNEXPLAINED_EXIT: CallError = CallError::WorkerExited { exit: WorkerExit::UNEXPLAINED };
 
 pub(crate) struct Task {
-    /// `model_version`, for the log.
-    pub(super) label: String,
     pub(super) inbox: mpsc::Receiver<RequestMessage>,
     pub(super) control: mpsc::Receiver<ControlMessage>,
     pub(super) workers: mpsc::Receiver<WorkerEvent>,
@@ -69,6 +68,7 @@ pub(crate) struct Task {
     /// For models that have a sample.
     pub(super) warm_up: Option<WarmUp>,
     pub(super) overload: OverloadNotice,
+    pub(super) crash_loops: CrashLoops,
     pub(super) closing: Option<Closing>,
     /// When the batcher wants to look again.
     pub(super) timer: Option<Instant>,

@@ -14,6 +14,7 @@ mod health;
 mod http2;
 mod inference;
 mod input;
+mod logs;
 mod management;
 mod open_inference;
 mod openapi;

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use super::context::{ConnectionContext, RequestContext};
 use super::{
-    admin, authorize, compress, dashboard, embeddings, health, inference, management,
+    admin, authorize, compress, dashboard, embeddings, health, inference, logs, management,
     open_inference, openapi, overview, plugins, repository, shared_memory, v1,
 };
 use crate::access_log::AccessRecord;
@@ -263,6 +263,9 @@ async fn call(
         Route::Dashboard(file) => dashboard::file(context, file),
         Route::Overview => Ok(overview::document(context)),
         Route::OverviewStream => overview::stream(context),
+        Route::Logs => logs::last(context),
+        Route::LogStream => logs::follow(context),
+        Route::LogLevel { changes } => Box::pin(logs::level(context, changes, body)).await,
         Route::Description => Ok(openapi::listener(context)),
         Route::PredictDescription(target) => openapi::predictions(engine, target),
         Route::ManageDescription(target) => openapi::management(engine, target),
