@@ -10,6 +10,7 @@ mod greeting;
 mod loading;
 mod offline;
 mod preview;
+mod processes;
 mod reload;
 mod scratch;
 mod signals;
@@ -40,6 +41,7 @@ use assembly::{engine_config, packer};
 use data_plane::DataPlane;
 pub use offline::OfflineEngine;
 pub use preview::preview;
+use processes::ProcReader;
 use scratch::ScratchDirectory;
 use signals::ShutdownSignals;
 pub use signals::stop_signal;
@@ -95,6 +97,7 @@ fn serve(mut plan: ServerPlan, env: &Env, logs: &LogWriter) -> Result<(), Failur
     let admin = runtime("start the admin plane")?;
     let config = engine_config(&plan.engine, scratch.path(), env, admin.handle());
     let metrics = std::mem::take(&mut plan.metrics);
+    let metrics = MeterPlan { processes: Box::new(ProcReader::new(logs.dropped())), ..metrics };
     let meter = Arc::new(meter(metrics, &plan.logs.style).map_err(cannot("log metrics"))?);
     let engine = Engine::start_observed(config, data.handles(), Arc::clone(&meter) as _)
         .map_err(cannot("start the engine"))?;
@@ -207,7 +210,7 @@ fn meter(metrics: MeterPlan, style: &Style) -> std::io::Result<Meter> {
 /// If the access log cannot be opened, the server starts with a warning.
 fn access_log(plan: &ServerPlan, time: WriteTime) -> Option<Arc<AccessLog>> {
     let sink = plan.access_log.then(|| logs::access_sink(&plan.logs.style))?;
-    let opened = sink.and_then(|sink| AccessLog::new(sink, time));
+    let opened = sink.and_then(|sink| AccessLog::new(sink, time, plan.logs.format));
     opened.map(Arc::new).inspect_err(|error| tracing::warn!(%error, "requests are not logged")).ok()
 }
 

@@ -1,4 +1,4 @@
-//! The access log: one line per request, in TorchServe's form.
+//! The access log: one line per request, in TorchServe's form or as a JSON object.
 //!
 //! The hot path only appends to a buffer in memory; a thread of its own writes it out. When the disk
 //! is stuck the buffer stays bounded: lines are dropped and counted, requests never wait.
@@ -8,8 +8,11 @@ use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::{Method, Version};
+use jitney_settings::LogFormat;
+use serde_json::json;
 
 use crate::log_limit::LogLimit;
+use crate::log_line::{self, LogLine};
 use crate::log_text::{LogClock, escape_from, push_number};
 use crate::spool::{Spool, WriteTime};
 
@@ -35,14 +38,21 @@ pub struct AccessRecord<'a> {
 /// One line per request, such as
 /// `2025-01-01T00:00:00,123 - /127.0.0.1:40000 "POST /predictions/noop HTTP/1.1" 200 3`.
 #[derive(Debug)]
-pub struct AccessLog(Spool<AccessBuffer>);
+pub struct AccessLog {
+    format: LogFormat,
+    spool: Spool<AccessBuffer>,
+}
 
 impl AccessLog {
     /// A log that ends in `sink`. Dropping it writes what is left.
     ///
     /// # Errors
     /// The system has no thread for it.
-    pub fn new(mut sink: Box<dyn Write + Send>, time: WriteTime) -> std::io::Result<Self> {
+    pub fn new(
+        mut sink: Box<dyn Write + Send>,
+        time: WriteTime,
+        format: LogFormat,
+    ) -> std::io::Result<Self> {
         let (mut lost, slow, broken) = (0, LogLimit::default(), LogLimit::default());
         let write_out = move |buffer: &mut AccessBuffer, dropped| {
             lost += dropped;
@@ -57,13 +67,16 @@ impl AccessLog {
             }
             buffer.text.clear();
         };
-        Ok(Self(Spool::new("access-log", time, write_out)?))
+        Ok(Self { format, spool: Spool::new("access-log", time, write_out)? })
     }
 
     /// Notes one request.
     pub fn write(&self, line: &AccessRecord<'_>) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.0.fill(|buffer| buffer.push(now, line));
+        self.spool.fill(|buffer| match self.format {
+            LogFormat::Text => buffer.push(now, line),
+            LogFormat::Json => buffer.push_json(now, line),
+        });
     }
 }
 
@@ -98,6 +111,34 @@ impl AccessBuffer {
         text.push(b' ');
         push_number(text, took.as_millis() as u64);
         escape_from(start, text);
+        text.push(b'\n');
+        0
+    }
+
+    /// Adds a JSON line; returns the number of dropped ones.
+    fn push_json(&mut self, now: Duration, line: &AccessRecord<'_>) -> u64 {
+        let Self { text, .. } = self;
+        if text.len() >= BUFFER_BYTES_MAX {
+            return 1;
+        }
+        let AccessRecord { address, method, uri, version, status, took } = line;
+        let uri = uri.to_string();
+        let fields = [
+            ("address", json!(address)),
+            ("method", json!(method.as_str())),
+            ("uri", json!(uri)),
+            ("protocol", json!(format!("{version:?}"))),
+            ("status", json!(status)),
+            ("ms", json!(log_line::millis(*took))),
+        ];
+        let line = LogLine {
+            time: UNIX_EPOCH + now,
+            level: "INFO",
+            target: "jitney::access",
+            message: format!("{method} {uri} {status}"),
+            fields: fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect(),
+        };
+        text.extend_from_slice(line.to_json().as_bytes());
         text.push(b'\n');
         0
     }
@@ -149,6 +190,29 @@ mod tests {
     }
 
     #[test]
+    fn a_json_line_has_the_facts_as_fields() {
+        let uri = "/predictions/noop?mark=1".parse().unwrap();
+        let mut buffer = AccessBuffer::default();
+        buffer.push_json(Duration::from_millis(1_735_689_600_123), &line(&uri));
+        let read: serde_json::Value = serde_json::from_slice(&buffer.text).unwrap();
+        let expected = json!({
+            "time": "2025-01-01T00:00:00.123Z",
+            "level": "INFO",
+            "target": "jitney::access",
+            "message": "POST /predictions/noop?mark=1 200",
+            "fields": {
+                "address": "/127.0.0.1:40000",
+                "method": "POST",
+                "uri": "/predictions/noop?mark=1",
+                "protocol": "HTTP/1.1",
+                "status": 200,
+                "ms": 3.9,
+            },
+        });
+        assert_eq!(read, expected);
+    }
+
+    #[test]
     fn a_callers_text_forges_no_line() {
         let mut buffer = AccessBuffer::default();
         let uri = "/m/x HTTP/1.1\" 200 0\n2025-01-01T00:00:00,000 - /10.0.0.9:1 \"DELETE /\x1b[31m";
@@ -163,7 +227,7 @@ mod tests {
     #[test]
     fn dropping_the_log_writes_what_is_left() {
         let (sink, uri) = (TestSink::default(), "/ping".parse().unwrap());
-        let log = AccessLog::new(Box::new(sink.clone()), WriteTime::Soon).unwrap();
+        let log = AccessLog::new(Box::new(sink.clone()), WriteTime::Soon, LogFormat::Text).unwrap();
         for _ in 0..3 {
             log.write(&line(&uri));
         }

@@ -2,19 +2,32 @@
 //! keys of `config.properties`.
 
 use crate::setting::settings;
+use crate::words::words;
 use crate::{Setting, SettingKind, TimeUnit};
 
 const PORT: SettingKind = SettingKind::Whole { min: 0, max: 65535 };
 const SECONDS: SettingKind = SettingKind::Time(TimeUnit::Seconds);
 
+words! {
+    /// The form of log lines.
+    LogFormat:
+    /// Lines for people; under `jitney torchserve` those of TorchServe.
+    #[default]
+    Text = "text",
+    /// One JSON object per line.
+    Json = "json",
+}
+
 /// The first settings of the table say where to listen.
-pub const ADDRESSES: usize = 6;
+pub const ADDRESSES: usize = 7;
 
 settings! {
     /// Every setting of a server.
     SETTINGS:
     HOST = Setting::new("host", SettingKind::Text, "Address to listen on; anything but loopback opens the server to the network, see --token-auth")
         .or("127.0.0.1").flag("host", "HOST");
+    MANAGEMENT_HOST = Setting::new("management_host", SettingKind::Text, "Address to listen on for management, over HTTP and gRPC; 127.0.0.1 keeps it for this machine while predictions are open to the network")
+        .or_else("as host").flag("management-host", "HOST");
     INFERENCE_PORT = Setting::new("port", PORT, "Port for predictions; 0 takes a free one").or("8080").flag("port", "PORT");
     MANAGEMENT_PORT = Setting::new("management_port", PORT, "Port for management: register, scale, describe").or("8081").flag("management-port", "PORT");
     METRICS_PORT = Setting::new("metrics_port", PORT, "Port for metrics").or("8082").flag("metrics-port", "PORT");
@@ -63,6 +76,8 @@ settings! {
         .or("false").flag("install-requirements", "BOOL").property("install_py_dep_per_model");
     LOG_LEVEL = Setting::new("log_level", SettingKind::Text, "What to log: error, warn, info, debug, trace, or per part as in info,jitney_engine=debug")
         .or("info").flag("log-level", "FILTER").aliases(&["log"]);
+    LOG_FORMAT = Setting::new("log_format", SettingKind::Choice(LogFormat::WORDS), "Form of log lines, those of requests too: text for people, json for one object per line")
+        .or("text").flag("log-format", "FORMAT").property("log_format");
     ACCESS_LOG = Setting::new("access_log", SettingKind::Flag, "Write a line per request to stderr").or("false").flag("access-log", "BOOL");
     DEBUG_ERRORS = Setting::new("debug_errors", SettingKind::Flag, "Send the tracebacks of Python models to callers that use handles; they are in the log anyway")
         .or("false").flag("debug-errors", "BOOL").property("debug_errors");
