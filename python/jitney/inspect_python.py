@@ -17,14 +17,14 @@ PACKAGES = ("numpy", "torch", "torchvision", "transformers", "onnxruntime", "pan
 
 def main() -> int:
     """Prints the answers."""
-    print(json.dumps({"version": platform.python_version(), "worker": worker(), "packages": packages(), "torch": torch()}))
+    print(
+        json.dumps({"version": platform.python_version(), "worker": worker(), "packages": packages(), "torch": torch()})
+    )
     return 0
 
 
 def worker() -> str | None:
     """Why the worker of this program cannot be imported; None if it can."""
-    if sys.version_info < (3, 10):
-        return "Python 3.10 or newer is needed"
     return reason("jitney.worker.run")
 
 

@@ -129,7 +129,7 @@ pub fn logs(flags: &LogsFlags, env: &Env) -> Result<u8, Failure> {
 /// The document as it came, and what is read of it.
 pub async fn overview(client: &RemoteClient) -> Result<(Value, RemoteOverview), Failure> {
     let document = client.document(&["overview"], &[]).await?;
-    let read = serde_json::from_value(document.clone());
+    let read = overview::read(document.clone());
     read.map(|overview| (document, overview)).map_err(cannot("read the server's overview"))
 }
 
@@ -138,8 +138,7 @@ pub async fn history(client: &RemoteClient) -> Result<Vec<RemoteSample>, Failure
     let mut events = client.events(&["overview", "stream"], &[]).await?;
     while let Some(event) = events.next().await? {
         if event.name == "history" {
-            let history = serde_json::from_str::<RemoteHistory>(&event.data);
-            return Ok(history.unwrap_or_default().samples);
+            return Ok(event.read::<RemoteHistory>().unwrap_or_default().samples);
         }
     }
     Ok(Vec::new())

@@ -12,6 +12,7 @@ mod table;
 mod terminal;
 #[cfg(test)]
 mod tests;
+mod view;
 mod watched;
 
 use std::io::IsTerminal as _;
@@ -27,7 +28,7 @@ use crate::remote::client::RemoteClient;
 use crate::remote::{self, block_on};
 use choice::TopChoice;
 use palette::TopPalette;
-use screen::TopView;
+use view::TopView;
 use watched::WatchedServer;
 
 /// The width of a frame that is printed.
@@ -81,9 +82,9 @@ async fn print_frame(client: &RemoteClient) -> Result<(), Failure> {
 
 /// The screen as texts, without what is empty at the end.
 fn frame(view: &TopView<'_>, width: u16) -> Vec<String> {
-    let area = Rect::new(0, 0, width, view.height());
+    let area = Rect::new(0, 0, width, screen::height(view));
     let mut buffer = Buffer::empty(area);
-    view.draw(area, &mut buffer);
+    screen::draw(view, area, &mut buffer);
     let row = |y: u16| {
         let cells = (0..width).map(|x| buffer[(x, y)].symbol());
         cells.collect::<String>().trim_end().to_owned()

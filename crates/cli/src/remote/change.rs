@@ -185,7 +185,7 @@ async fn watched(
 }
 
 fn standing(model: &RemoteModel) -> String {
-    let progress = model.workers.iter().find_map(|worker| worker.progress.as_deref());
+    let progress = model.workers.iter().find_map(|worker| worker.progress.as_ref());
     let progress = progress.map(|progress| format!(", {progress}")).unwrap_or_default();
     format!("({}: {} workers ready{progress})", model.key(), model.workers_ready())
 }

@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::events::EventReader;
+use super::overview;
 use super::target::ModelTarget;
 use super::token;
 use crate::env::Env;
@@ -97,7 +98,7 @@ impl RemoteClient {
     /// A document, in its type.
     pub async fn get<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T, Failure> {
         let document = self.document(path, &[]).await?;
-        serde_json::from_value(document).map_err(cannot("read the server's answer"))
+        overview::read(document).map_err(cannot("read the server's answer"))
     }
 
     /// A change; the answer says what was done.

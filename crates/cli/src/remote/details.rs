@@ -1,7 +1,7 @@
 //! Everything that is known of one version of a model, as a text.
 
 use super::overview::RemoteModel;
-use super::words::{TextTable, bytes, counts, milliseconds, number};
+use super::words::{AlignedTable, bytes, counts, milliseconds, number};
 
 /// The text; `name` is how the model is typed.
 pub fn render(model: &RemoteModel) -> String {
@@ -102,7 +102,7 @@ fn workers(model: &RemoteModel) -> Vec<String> {
         return Vec::new();
     }
     let titles = ["WORKER", "PID", "STATE", "MEMORY", "CPU", "GPU", "RESTARTS", "STARTED"];
-    let mut table = TextTable::new(&titles, &[0, 2, 7]);
+    let mut table = AlignedTable::new(&titles, &[0, 2, 7]);
     let shown = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     for worker in &model.workers {
         let progress = worker.progress.as_ref().map(|progress| format!(" ({progress})"));
@@ -124,7 +124,7 @@ fn settings(model: &RemoteModel) -> Vec<String> {
     if model.live_settings.is_empty() {
         return Vec::new();
     }
-    let mut table = TextTable::new(&["SETTING", "VALUE", "WHAT IT DOES"], &[0, 1, 2]);
+    let mut table = AlignedTable::new(&["SETTING", "VALUE", "WHAT IT DOES"], &[0, 1, 2]);
     for setting in &model.live_settings {
         let value = setting.value.clone().unwrap_or_else(|| "-".to_owned());
         table.row(vec![setting.name.clone(), value, setting.about.clone()]);
@@ -136,7 +136,7 @@ fn curve(model: &RemoteModel) -> Vec<String> {
     if model.curve.is_empty() {
         return Vec::new();
     }
-    let mut table = TextTable::new(&["ITEMS", "USUALLY", "PLANNED", "MEASURED"], &[]);
+    let mut table = AlignedTable::new(&["ITEMS", "USUALLY", "PLANNED", "MEASURED"], &[]);
     for point in &model.curve {
         table.row(vec![
             point.size.to_string(),
@@ -148,7 +148,7 @@ fn curve(model: &RemoteModel) -> Vec<String> {
     block("time of a batch by its size", table)
 }
 
-fn block(title: &str, table: TextTable) -> Vec<String> {
+fn block(title: &str, table: AlignedTable) -> Vec<String> {
     let rows = table.render().into_iter().map(|row| format!("    {row}"));
     [format!("  {title}")].into_iter().chain(rows).collect()
 }

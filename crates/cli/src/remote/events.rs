@@ -1,7 +1,9 @@
 //! Server-Sent Events: a stream of named documents over one answer.
 
 use reqwest::Response;
+use serde::de::DeserializeOwned;
 
+use super::overview;
 use crate::failure::Failure;
 use crate::fetch::client::error_chain;
 
@@ -15,6 +17,13 @@ pub struct StreamEvent {
     pub name: String,
     /// The document.
     pub data: String,
+}
+
+impl StreamEvent {
+    /// The document in its type.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        overview::read(serde_json::from_str(&self.data)?)
+    }
 }
 
 /// Reads a stream event by event.

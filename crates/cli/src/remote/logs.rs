@@ -35,14 +35,20 @@ pub async fn print(client: &RemoteClient, flags: &LogsFlags, env: &Env) -> Resul
         let lines = document["lines"].as_array().map(Vec::as_slice).unwrap_or_default();
         lines.iter().for_each(show);
         if let Some(dropped) = document["dropped"].as_u64().filter(|dropped| *dropped > 0) {
-            console::err(format!("{dropped} lines were dropped, because they came too fast"));
+            console::err(format!("{dropped} lines were not kept, because they were too long"));
         }
         return Ok(());
     }
     let mut events = client.events(&["logs", "stream"], &filters).await?;
     while let Some(event) = events.next().await? {
-        if let ("log", Ok(line)) = (event.name.as_str(), serde_json::from_str(&event.data)) {
-            show(&line);
+        let document: Value = serde_json::from_str(&event.data).unwrap_or_default();
+        match event.name.as_str() {
+            "log" => show(&document),
+            "dropped" => {
+                let dropped = document["dropped"].as_u64().unwrap_or_default();
+                console::err(format!("{dropped} lines are missing here: they came too fast"));
+            }
+            _ => {}
         }
     }
     console::err("the server ended the stream");

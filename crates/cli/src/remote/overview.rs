@@ -4,6 +4,25 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// Reads a document; what is null counts as left out.
+pub fn read<T: DeserializeOwned>(mut document: Value) -> Result<T, serde_json::Error> {
+    drop_nulls(&mut document);
+    serde_json::from_value(document)
+}
+
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, field| !field.is_null());
+            fields.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(values) => values.iter_mut().for_each(drop_nulls),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
 
 /// The document.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -199,10 +218,28 @@ pub struct RemoteWorker {
     pub gpu: Option<u32>,
     /// What it has of the GPU's memory.
     pub gpu_memory_bytes: Option<u64>,
-    /// What it says about its loading.
-    pub progress: Option<String>,
+    /// How far it is with loading.
+    pub progress: Option<RemoteProgress>,
     /// How often it was started again.
     pub restarts: u64,
+}
+
+/// How far a worker is with loading and warming up.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct RemoteProgress {
+    /// Steps that are done.
+    pub done: u64,
+    /// All steps.
+    pub of: u64,
+    /// What is being done.
+    pub what: String,
+}
+
+impl std::fmt::Display for RemoteProgress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}/{}", self.what, self.done, self.of)
+    }
 }
 
 /// Counts since the registration.
@@ -297,4 +334,31 @@ pub struct RemoteModelSample {
 pub struct RemoteHistory {
     /// Oldest first.
     pub samples: Vec<RemoteSample>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_null_or_unknown_or_left_out_is_no_error() {
+        let document = json!({
+            "server": {"state": "ready", "logLevel": null, "memoryBytes": null, "news": [1]},
+            "machine": {"cpuPercent": null, "memoryUsedBytes": 1, "memoryTotalBytes": 2},
+            "sample": null,
+            "models": [{"name": "m", "version": "1", "workers": [
+                {"id": 9000, "state": "loading", "progress": {"done": 1, "of": 4, "what": "warming up"}},
+            ]}],
+        });
+        let overview: RemoteOverview = read(document).expect("reads");
+        assert!(overview.server.is_ready());
+        let worker = &overview.models[0].workers[0];
+        assert_eq!(
+            worker.progress.as_ref().map(ToString::to_string).as_deref(),
+            Some("warming up 1/4")
+        );
+        assert!(read::<RemoteOverview>(json!("text")).is_err());
+    }
 }

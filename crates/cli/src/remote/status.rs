@@ -2,7 +2,7 @@
 
 use super::overview::{RemoteModel, RemoteOverview, RemoteSample};
 use super::rates::RemoteRates;
-use super::words::{TextTable, bytes, milliseconds, number, shortened, time};
+use super::words::{AlignedTable, bytes, milliseconds, number, shortened, time};
 
 /// Rates are of this many seconds.
 pub const WINDOW_SECONDS: f64 = 60.0;
@@ -63,7 +63,7 @@ pub fn models(overview: &RemoteOverview, samples: &[RemoteSample]) -> Vec<String
     }
     let titles =
         ["MODEL", "STATE", "WORKERS", "REQ/S", "REJECTED/S", "P99", "QUEUE", "REQUESTS", "FAILED"];
-    let mut table = TextTable::new(&titles, &[0, 1]);
+    let mut table = AlignedTable::new(&titles, &[0, 1]);
     for model in &overview.models {
         table.row(row(model, samples, several(overview, model)));
     }

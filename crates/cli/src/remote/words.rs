@@ -75,13 +75,13 @@ pub fn shortened(text: &str, most: usize) -> String {
 
 /// Columns: the first one is aligned to the left, numbers to the right.
 #[derive(Debug, Default)]
-pub struct TextTable {
+pub struct AlignedTable {
     rows: Vec<Vec<String>>,
     /// Columns of text.
     left: Vec<usize>,
 }
 
-impl TextTable {
+impl AlignedTable {
     /// A table with these titles; the columns in `left` hold text.
     pub fn new(titles: &[&str], left: &[usize]) -> Self {
         let titles = titles.iter().map(|title| (*title).to_owned()).collect();
@@ -136,7 +136,7 @@ mod tests {
     fn long_errors_are_cut_and_tables_aligned() {
         assert_eq!(shortened("\n  abcdef\nmore", 4), "abc…");
         assert_eq!(plain("a\x1b[31mb"), "a [31mb");
-        let mut table = TextTable::new(&["MODEL", "N"], &[0]);
+        let mut table = AlignedTable::new(&["MODEL", "N"], &[0]);
         table.row(vec!["a".into(), "1".into()]);
         table.row(vec!["long-name".into(), "12345".into()]);
         let expected = ["MODEL          N", "a              1", "long-name  12345"];

@@ -5,7 +5,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Sparkline, Widget, Wrap};
 
-use super::screen::TopView;
+use super::view::TopView;
 use crate::remote::overview::RemoteModel;
 use crate::remote::words::{bytes, counts, milliseconds, number, plain, time};
 
@@ -35,7 +35,9 @@ pub fn draw(view: &TopView<'_>, model: &RemoteModel, area: Rect, buffer: &mut Bu
     let busiest = traffic.iter().copied().fold(0.0, f64::max);
     Paragraph::new(head(view, model, busiest)).render(title, buffer);
     // The chart has whole numbers only; slow traffic would be a flat line.
-    let scaled: Vec<u64> = traffic.iter().map(|rate| (rate * 100.0) as u64).collect();
+    let missing = usize::from(chart.width).saturating_sub(traffic.len());
+    let scaled = traffic.iter().map(|rate| (rate * 100.0) as u64);
+    let scaled: Vec<u64> = std::iter::repeat_n(0, missing).chain(scaled).collect();
     Sparkline::default().data(scaled).style(view.palette.bar()).render(chart, buffer);
     let (left, right) = (batches(view, model), workers(view, model));
     if area.width >= WIDE {
@@ -141,7 +143,7 @@ fn workers<'a>(view: &TopView<'_>, model: &RemoteModel) -> Vec<Line<'a>> {
         facts.extend(worker.memory_bytes.map(|memory| bytes(memory as f64)));
         facts.extend(worker.cpu_percent.map(|percent| format!("CPU {percent:.0}%")));
         facts.extend(worker.gpu.map(|gpu| format!("GPU {gpu}")));
-        facts.extend(worker.progress.as_deref().map(plain));
+        facts.extend(worker.progress.as_ref().map(|progress| plain(&progress.to_string())));
         lines.push(Line::from(facts.join("  ")));
     }
     if model.workers.len() > WORKERS_MAX {

@@ -54,11 +54,10 @@ async fn stream(
     while let Some(event) = stream.next().await? {
         let event = match event.name.as_str() {
             "history" => {
-                let history = serde_json::from_str::<RemoteHistory>(&event.data);
-                FeedEvent::History(history.unwrap_or_default().samples)
+                FeedEvent::History(event.read::<RemoteHistory>().unwrap_or_default().samples)
             }
-            "overview" => match serde_json::from_str(&event.data) {
-                Ok(overview) => FeedEvent::Overview(overview),
+            "overview" => match event.read::<RemoteOverview>() {
+                Ok(overview) => FeedEvent::Overview(Box::new(overview)),
                 Err(error) => {
                     return Err(Failure::failed(format!("its overview cannot be read: {error}")));
                 }

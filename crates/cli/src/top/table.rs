@@ -6,7 +6,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Row, StatefulWidget, Table, TableState};
 
 use super::choice::SortKey;
-use super::screen::TopView;
+use super::view::TopView;
 use crate::remote::overview::RemoteModel;
 use crate::remote::rates::RemoteRates;
 use crate::remote::words::{bytes, milliseconds, number, plain};
@@ -15,7 +15,7 @@ use crate::remote::words::{bytes, milliseconds, number, plain};
 const NAME_MIN: u16 = 12;
 
 /// A column.
-struct Column {
+struct ModelColumn {
     title: &'static str,
     width: u16,
     /// Columns with a higher rank go first when the screen is narrow.
@@ -23,43 +23,48 @@ struct Column {
     text: fn(&RemoteModel, &RemoteRates) -> String,
 }
 
-const COLUMNS: [Column; 12] = [
-    Column { title: "STATE", width: 9, rank: 0, text: |model, _| plain(&model.state) },
-    Column { title: "REQ/S", width: 7, rank: 0, text: |_, rates| number(rates.requests) },
-    Column { title: "GOOD/S", width: 7, rank: 1, text: |_, rates| number(rates.goodput) },
-    Column { title: "REJ/S", width: 6, rank: 0, text: |_, rates| number(rates.rejected) },
-    Column { title: "P50", width: 8, rank: 3, text: |_, rates| milliseconds(rates.p50_ms) },
-    Column { title: "P99", width: 8, rank: 0, text: |_, rates| milliseconds(rates.p99_ms) },
-    Column {
+const COLUMNS: [ModelColumn; 12] = [
+    ModelColumn { title: "STATE", width: 9, rank: 0, text: |model, _| plain(&model.state) },
+    ModelColumn { title: "REQ/S", width: 7, rank: 0, text: |_, rates| number(rates.requests) },
+    ModelColumn { title: "GOOD/S", width: 7, rank: 1, text: |_, rates| number(rates.goodput) },
+    ModelColumn { title: "REJ/S", width: 6, rank: 0, text: |_, rates| number(rates.rejected) },
+    ModelColumn { title: "P50", width: 8, rank: 3, text: |_, rates| milliseconds(rates.p50_ms) },
+    ModelColumn { title: "P99", width: 8, rank: 0, text: |_, rates| milliseconds(rates.p99_ms) },
+    ModelColumn {
         title: "QUEUE",
         width: 9,
         rank: 0,
         text: |model, _| format!("{}/{}", model.waiting, model.queue_max),
     },
-    Column { title: "RUN", width: 5, rank: 4, text: |model, _| model.running.to_string() },
-    Column {
+    ModelColumn { title: "RUN", width: 5, rank: 4, text: |model, _| model.running.to_string() },
+    ModelColumn {
         title: "BATCH",
         width: 5,
         rank: 2,
         text: |_, rates| rates.batch_size.map_or("-".to_owned(), number),
     },
-    Column {
+    ModelColumn {
         title: "WORKERS",
         width: 7,
         rank: 0,
         text: |model, _| format!("{}/{}", model.workers_ready(), model.workers_min),
     },
-    Column {
+    ModelColumn {
         title: "MEMORY",
         width: 8,
         rank: 2,
         text: |model, _| bytes(model.memory_bytes() as f64),
     },
-    Column { title: "RESTARTS", width: 8, rank: 3, text: |model, _| model.restarts.to_string() },
+    ModelColumn {
+        title: "RESTARTS",
+        width: 8,
+        rank: 3,
+        text: |model, _| model.restarts.to_string(),
+    },
 ];
 
 /// The columns that fit beside the names.
-fn fitting(width: u16) -> Vec<&'static Column> {
+fn fitting(width: u16) -> Vec<&'static ModelColumn> {
     let mut rank_max = u8::MAX;
     loop {
         let columns: Vec<_> = COLUMNS.iter().filter(|column| column.rank <= rank_max).collect();

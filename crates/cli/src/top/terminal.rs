@@ -11,7 +11,8 @@ use tokio::sync::{mpsc, watch};
 use super::choice::TopChoice;
 use super::feed::{self, FeedEvent};
 use super::palette::TopPalette;
-use super::screen::TopView;
+use super::screen;
+use super::view::TopView;
 use super::watched::WatchedServer;
 use crate::failure::{Failure, cannot};
 use crate::remote::client::RemoteClient;
@@ -91,7 +92,7 @@ fn draw(
     palette: TopPalette,
 ) -> Result<(), Failure> {
     let view = TopView { watched, choice, palette, interactive: true };
-    let drawn = terminal.draw(|frame| view.draw(frame.area(), frame.buffer_mut()));
+    let drawn = terminal.draw(|frame| screen::draw(&view, frame.area(), frame.buffer_mut()));
     drawn.map(drop).map_err(cannot("draw"))
 }
 

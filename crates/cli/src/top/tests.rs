@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::choice::{SortKey, TopChoice};
 use super::palette::TopPalette;
-use super::screen::TopView;
+use super::view::TopView;
 use super::watched::{RemoteBatching, RemoteDecision, WatchedServer};
 use super::*;
 use crate::remote::overview::RemoteOverview;
@@ -61,7 +61,7 @@ fn watched() -> WatchedServer {
 fn screen(watched: &WatchedServer, choice: &TopChoice, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a buffer");
     let view = TopView { watched, choice, palette: TopPalette::Plain, interactive: true };
-    terminal.draw(|frame| view.draw(frame.area(), frame.buffer_mut())).expect("draws");
+    terminal.draw(|frame| screen::draw(&view, frame.area(), frame.buffer_mut())).expect("draws");
     terminal.backend().to_string()
 }
 
@@ -91,7 +91,7 @@ fn the_screen_shows_the_server_its_models_and_the_chosen_one() {
             "bert has no worker",
             "resnet/1.0",
             // 400 requests in 4 s, all in time; a tenth is also rejected.
-            "100      100     10  4.20 ms  17.5 ms     7/100     4  4.00     1/2  1.0 GiB        3",
+            "100     100   10.0  4.20 ms  17.5 ms     7/100     4  4.00     1/2  1.0 GiB        3",
             "resnet/1.0 (default) ready, adaptive, at most 32 items, target 50.0 ms; 100 requests/s now, 150 at most",
             "     4 ######################## 8",
             "    32 ###### 2",
