@@ -156,5 +156,6 @@ FILES: dict[str, Callable[[Sandbox], None]] = {
     "guides/repositories.md": repository,
     "operations/restarts.md": two_versions,
     "operations/security.md": shout,
+    "reference/commands.md": shout,
 }
 """By the name of the page below docs/."""

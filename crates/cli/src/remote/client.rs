@@ -22,7 +22,7 @@ use crate::fetch::client::{root_cause, tls_config, trusted_certificates};
 use crate::flags::remote::ServerFlags;
 
 /// Where the management API listens unless it is told otherwise.
-const DEFAULT_URL: &str = "http://127.0.0.1:8081";
+const DEFAULT_PORT: u16 = 8081;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// For answers that need no waiting.
@@ -59,8 +59,8 @@ impl RemoteClient {
     /// Makes the client that flags and environment ask for. Nothing is sent yet.
     pub fn new(flags: &ServerFlags, env: &Env) -> Result<Self, Failure> {
         let given = flags.url.as_deref().or_else(|| env.text("JITNEY_URL"));
-        let given = given.filter(|url| !url.is_empty()).unwrap_or(DEFAULT_URL);
-        let (base, socket) = parse(given)?;
+        let given = given.filter(|url| !url.is_empty()).map_or_else(|| usual(env), str::to_owned);
+        let (base, socket) = parse(&given)?;
         let local = socket.is_some() || is_loopback(&base);
         let mut builder = Client::builder()
             .user_agent(concat!("jitney/", env!("CARGO_PKG_VERSION")))
@@ -223,6 +223,12 @@ pub fn model_path(target: &ModelTarget) -> Vec<&str> {
     path
 }
 
+/// This machine, at the port that a server with this environment would have.
+fn usual(env: &Env) -> String {
+    let port = env.text("JITNEY_MANAGEMENT_PORT").and_then(|port| port.parse().ok());
+    format!("http://127.0.0.1:{}", port.filter(|port| *port != 0).unwrap_or(DEFAULT_PORT))
+}
+
 /// A URL, or the path of a socket; `host:port` alone means http.
 fn parse(text: &str) -> Result<(Url, Option<PathBuf>), Failure> {
     if let Some(path) = text.strip_prefix("unix:") {
@@ -267,6 +273,17 @@ mod tests {
             assert_eq!(is_loopback(&client.base), loopback, "{given}");
         }
         assert!(parse("ftp://host").is_err() && parse("").is_err());
+    }
+
+    #[test]
+    fn without_an_address_the_server_of_this_environment_is_meant() {
+        let address = |env: Env| {
+            RemoteClient::new(&ServerFlags::default(), &env).expect("an address").address()
+        };
+        assert_eq!(address(Env::default()), "http://127.0.0.1:8081");
+        let port = Env::from([("JITNEY_MANAGEMENT_PORT", "9001")]);
+        assert_eq!(address(port.clone()), "http://127.0.0.1:9001");
+        assert_eq!(address(port.with("JITNEY_URL", "gpu-box:1")), "http://gpu-box:1");
     }
 
     #[test]
