@@ -214,6 +214,10 @@ pub struct Claim {
     pub items: Option<u32>,
 }
 
+/// Something of the protocol's that goes with a request: the observer finds it again with every batch
+/// that the request was in. The engine never looks inside.
+pub type RequestMark = Arc<dyn Any + Send + Sync>;
+
 /// A request as a protocol hands it to the engine.
 #[derive(Clone, Debug)]
 pub struct Call {
@@ -227,6 +231,8 @@ pub struct Call {
     pub priority: Priority,
     /// What it says about its share.
     pub claim: Claim,
+    /// What the observer is to find again, for one that wants it.
+    pub mark: Option<RequestMark>,
 }
 
 /// A request, or a part of one, as a model in this process has decoded it.

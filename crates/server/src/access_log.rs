@@ -1,4 +1,4 @@
-//! The access log: one line per request, in TorchServe's form.
+//! The access log: one line per request, in TorchServe's form; where the dialect is ours with the request's id.
 //!
 //! The hot path only appends to a buffer in memory; a thread of its own writes it out. When the disk
 //! is stuck the buffer stays bounded: lines are dropped and counted, requests never wait.
@@ -9,8 +9,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::{Method, Version};
 
+use crate::dialect::Dialect;
 use crate::log_limit::LogLimit;
 use crate::log_text::{LogClock, escape_from, push_number};
+use crate::request_id::XRequestId;
 use crate::spool::{Spool, WriteTime};
 
 const BUFFER_BYTES_MAX: usize = 4 << 20;
@@ -30,10 +32,18 @@ pub struct AccessRecord<'a> {
     pub status: u16,
     /// From the request's head to the answer's.
     pub took: Duration,
+    /// The request's id, where lines name it.
+    pub request_id: Option<&'a str>,
+}
+
+/// The id that a line names: TorchServe's lines have none.
+pub(crate) fn shown_id(dialect: Dialect, id: &XRequestId) -> Option<&str> {
+    (dialect == Dialect::Jitney).then(|| id.text())
 }
 
 /// One line per request, such as
-/// `2025-01-01T00:00:00,123 - /127.0.0.1:40000 "POST /predictions/noop HTTP/1.1" 200 3`.
+/// `2025-01-01T00:00:00,123 - /127.0.0.1:40000 "POST /predictions/noop HTTP/1.1" 200 3`, where it is named
+/// with ` request_id=ID` behind it.
 #[derive(Debug)]
 pub struct AccessLog(Spool<AccessBuffer>);
 
@@ -80,7 +90,7 @@ impl AccessBuffer {
         if text.len() >= BUFFER_BYTES_MAX {
             return 1;
         }
-        let AccessRecord { address, method, uri, version, status, took } = line;
+        let AccessRecord { address, method, uri, version, status, took, request_id } = line;
         let start = text.len();
         clock.push(now, text);
         text.extend_from_slice(b" - ");
@@ -97,6 +107,10 @@ impl AccessBuffer {
         push_number(text, u64::from(*status));
         text.push(b' ');
         push_number(text, took.as_millis() as u64);
+        if let Some(id) = request_id {
+            text.extend_from_slice(b" request_id=");
+            text.extend_from_slice(id.as_bytes());
+        }
         escape_from(start, text);
         text.push(b'\n');
         0
@@ -118,6 +132,7 @@ mod tests {
             version: Version::HTTP_11,
             status: 200,
             took: Duration::from_micros(3_900),
+            request_id: None,
         }
     }
 
@@ -141,11 +156,21 @@ mod tests {
             version: Version::HTTP_2,
             status: 0,
             took: Duration::from_millis(3),
+            request_id: None,
         };
         buffer.push(Duration::from_millis(1_735_689_600_123), &line);
         let expected = "2025-01-01T00:00:00,123 - /127.0.0.1:40000 \
             \"gRPC org.pytorch.serve.grpc.inference.InferenceAPIsService/Ping HTTP/2.0\" 0 3\n";
         assert_eq!(String::from_utf8(buffer.text).unwrap(), expected);
+    }
+
+    #[test]
+    fn our_lines_name_the_request() {
+        let uri = "/m".parse().unwrap();
+        let (mut buffer, id) = (AccessBuffer::default(), Some("order-17"));
+        buffer.push(Duration::ZERO, &AccessRecord { request_id: id, ..line(&uri) });
+        let text = String::from_utf8(buffer.text).unwrap();
+        assert!(text.ends_with("\"POST /m HTTP/1.1\" 200 3 request_id=order-17\n"), "{text}");
     }
 
     #[test]

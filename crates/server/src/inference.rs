@@ -127,14 +127,14 @@ impl InferenceRequest<'_> {
     fn into_call(self) -> Call {
         let Self { input, origin, options, .. } = self;
         let RequestOptions { deadline, priority, claim } = options;
-        Call { input, origin, deadline, priority, claim }
+        Call { input, origin, deadline, priority, claim, mark: None }
     }
 }
 
 /// A call without options.
 pub(crate) fn plain_call(input: Input, origin: Origin) -> Call {
     let (priority, claim) = (Priority::Interactive, Claim::default());
-    Call { input, origin, deadline: None, priority, claim }
+    Call { input, origin, deadline: None, priority, claim, mark: None }
 }
 
 /// The error of a request, also of one whose answer broke off after its first piece.

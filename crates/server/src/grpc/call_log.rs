@@ -14,11 +14,10 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::Instant;
 use tonic::{Code, Status, body::Body};
 
-use crate::access_log::AccessRecord;
+use crate::access_log::{self, AccessRecord};
 use crate::body::AnswerPiece;
 use crate::connection::Peer;
-use crate::request_id::RequestUuid;
-use crate::respond::X_REQUEST_ID;
+use crate::request_id::{X_REQUEST_ID, XRequestId};
 use crate::state::ServerState;
 use crate::timing::SERVER_TIMING;
 
@@ -37,6 +36,7 @@ pub(super) struct CallLog {
     peer: Arc<Peer>,
     path: Option<PathAndQuery>,
     started: Instant,
+    id: XRequestId,
     /// The code that the client got; cancelled until it gets one.
     code: i32,
 }
@@ -47,6 +47,7 @@ impl CallLog {
         peer: &Arc<Peer>,
         uri: &Uri,
         started: Instant,
+        id: XRequestId,
     ) -> Self {
         let (state, peer) = (Arc::clone(state), Arc::clone(peer));
         peer.call_began();
@@ -55,18 +56,15 @@ impl CallLog {
             peer,
             path: uri.path_and_query().cloned(),
             started,
+            id,
             code: Code::Cancelled as i32,
         }
     }
 
     /// Makes this log a part of the answer.
-    pub(super) fn attach(
-        mut self,
-        response: Response<CallBody>,
-        id: RequestUuid,
-    ) -> Response<LoggedBody> {
+    pub(super) fn attach(mut self, response: Response<CallBody>) -> Response<LoggedBody> {
         let (mut parts, body) = response.into_parts();
-        parts.headers.insert(X_REQUEST_ID, unindexed(id.header()));
+        parts.headers.insert(X_REQUEST_ID, unindexed(self.id.header()));
         self.read(&parts.headers);
         if self.code == Code::OutOfRange as i32 && is_too_large(&parts.headers) {
             self.code = Code::ResourceExhausted as i32;
@@ -108,6 +106,7 @@ impl Drop for CallLog {
             version: Version::HTTP_2,
             status: self.code as u16,
             took: self.started.elapsed(),
+            request_id: access_log::shown_id(self.state.config.dialect, &self.id),
         });
     }
 }

@@ -168,9 +168,9 @@ impl GrpcServices {
         peer: &Arc<Peer>,
         mut request: Request<Incoming>,
     ) -> Result<Response<LoggedBody>, Infallible> {
-        let caller = GrpcCaller::new(peer.number);
-        let id = caller.id;
-        let log = CallLog::new(&self.state, peer, request.uri(), caller.started);
+        let dialect = self.state.config.dialect;
+        let caller = GrpcCaller::new(dialect, request.headers(), peer.number);
+        let log = CallLog::new(&self.state, peer, request.uri(), caller.started, caller.id.clone());
         let response = match self.find(request.uri().path()) {
             None => failed(status::unknown_service(request.uri().path())),
             Some(service) => match self.admit(service, peer, caller, &mut request).await {
@@ -181,7 +181,7 @@ impl GrpcServices {
                 Err(closed) => failed(closed.into()),
             },
         };
-        Ok(log.attach(response, id))
+        Ok(log.attach(response))
     }
 
     async fn call(

@@ -16,12 +16,12 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::frame::{HandleCall, ServerFrame};
-use crate::access_log::AccessRecord;
+use crate::access_log::{self, AccessRecord};
 use crate::connection::Peer;
 use crate::errors::Problem;
 use crate::inference::{self, InferenceRequest};
 use crate::plugins::{CallGuard, GuardedOperation, Intent};
-use crate::request_id::RequestUuid;
+use crate::request_id::XRequestId;
 use crate::request_options::{RequestOptions, push_claim};
 use crate::route::ModelRef;
 use crate::state::ServerState;
@@ -41,6 +41,8 @@ pub(super) struct PendingCall {
     pub(super) model: Arc<Model>,
     pub(super) call: HandleCall,
     pub(super) started: Instant,
+    /// Its id.
+    pub(super) id: XRequestId,
     /// Its memory until the model admits it.
     pub(super) held: Option<HeldBytes>,
 }
@@ -57,7 +59,7 @@ pub(super) async fn run_authorized(
     let target = ModelRef { model: &model, version: version.as_deref() };
     let found = pending.as_ref().ok().map(|pending| Arc::clone(&pending.model));
     let intent = Intent::with_model(GuardedOperation::Predict, target, found);
-    let verdict = guard.authorize(RequestUuid::fresh().text(), &intent).await;
+    let verdict = guard.authorize(XRequestId::fresh().text(), &intent).await;
     match (verdict, pending) {
         (Ok(tenant), Ok(mut pending)) => {
             let claim = &mut pending.call.claim;
@@ -151,6 +153,7 @@ impl PendingCall {
             version: Version::HTTP_11,
             status,
             took: self.started.elapsed(),
+            request_id: access_log::shown_id(config.dialect, &self.id),
         });
     }
 
@@ -168,7 +171,7 @@ impl PendingCall {
             let content_type = std::mem::take(&mut call.content_type).into();
             Parameter { name: "body".into(), content_type, value }
         };
-        let id = RequestUuid::fresh().text().to_owned();
+        let id = self.id.text().to_owned();
         let deadline = call.timeout.and_then(|timeout| self.started.checked_add(timeout));
         let options = RequestOptions { deadline, priority: call.priority, claim };
         (Input { id, headers, route, parameters: vec![parameter], tensors: None }, options)

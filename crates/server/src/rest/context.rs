@@ -13,7 +13,7 @@ use crate::body::RequestBody;
 use crate::connection::{ConnectionStage, Peer};
 use crate::errors::Problem;
 use crate::query::RequestFields;
-use crate::request_id::RequestUuid;
+use crate::request_id::XRequestId;
 use crate::route::{Apis, ModelRef};
 use crate::state::ServerState;
 
@@ -38,7 +38,7 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) browsers: BrowserRule,
     pub(crate) peer: &'a Peer,
     pub(crate) parts: &'a Parts,
-    pub(crate) id: RequestUuid,
+    pub(crate) id: &'a XRequestId,
     /// When its head had arrived.
     pub(crate) started: Instant,
     /// The model that a plugin allowed it to use.
@@ -50,11 +50,11 @@ impl<'a> RequestContext<'a> {
     pub(super) fn new(
         connection: ConnectionContext<'a>,
         parts: &'a Parts,
+        id: &'a XRequestId,
         started: Instant,
     ) -> Self {
         let ConnectionContext { state, apis, browsers, peer } = connection;
-        let (id, authorized) = (RequestUuid::fresh(), None);
-        Self { state, apis, browsers, peer, parts, id, started, authorized }
+        Self { state, apis, browsers, peer, parts, id, started, authorized: None }
     }
 }
 

@@ -23,17 +23,16 @@ use super::{
     admin, authorize, compress, embeddings, health, inference, management, open_inference, openapi,
     plugins, repository, shared_memory, v1,
 };
-use crate::access_log::AccessRecord;
+use crate::access_log::{self, AccessRecord};
 use crate::auth::Gate;
 use crate::body::{READ_BUFFER, RequestBody};
 use crate::compression::Coding;
-use crate::connection::{
-    ConnectionStage, HandleUpgrade, ListenerSignal, Peer, WatchedStream, log_end,
-};
+use crate::connection::{ConnectionStage, HandleUpgrade, ListenerSignal, WatchedStream, log_end};
 use crate::dialect::Dialect;
 use crate::errors::{ErrorCode, Problem};
 use crate::handles;
 use crate::plugins::{ApiKind, GuardedOperation, Intent, PluginEndpoint, Plugins};
+use crate::request_id::XRequestId;
 use crate::respond::{self, HttpResponse, HttpResult};
 use crate::route::{self, ModelRef, OpenInferenceRoute, Route};
 use crate::shown_uri::ShownUri;
@@ -130,8 +129,9 @@ pub(super) async fn respond(
     parts: &Parts,
     body: Result<RequestBody, Problem>,
 ) -> HttpResponse {
-    let ConnectionContext { state, peer, .. } = connection;
-    let context = RequestContext::new(connection, parts, Instant::now());
+    let state = connection.state;
+    let id = XRequestId::of(state.config.dialect, &parts.headers);
+    let context = RequestContext::new(connection, parts, &id, Instant::now());
     let answered = match body {
         Ok(body) => dispatch(&context, body).await,
         Err(problem) => Err(problem),
@@ -141,16 +141,20 @@ pub(super) async fn respond(
     if compress::is_candidate(state, &reply) {
         Box::pin(compress::compress(&mut reply, &parts.headers)).await;
     }
-    log(state, peer, parts, reply.status(), context.started.elapsed());
+    log(&context, reply.status(), context.started.elapsed());
     reply
 }
 
 /// A failure as the client's protocol names it.
 pub(super) fn failure(context: &RequestContext<'_>, problem: &Problem) -> HttpResponse {
     let path = context.parts.uri.path();
-    let open = context.state.config.dialect == Dialect::Jitney
-        && (path.starts_with("/v2/") || path.starts_with("/v1/"));
-    let mut reply = respond::problem(problem, open);
+    let mut reply = match context.state.config.dialect {
+        Dialect::TorchServe => respond::problem(problem, None),
+        Dialect::Jitney if path.starts_with("/v2/") || path.starts_with("/v1/") => {
+            respond::open_problem(problem)
+        }
+        Dialect::Jitney => respond::problem(problem, Some(context.id.text())),
+    };
     if problem.code == ErrorCode::MethodNotAllowed {
         let engine = &context.state.engine;
         let without_body = |target: ModelRef<'_>| {
@@ -163,13 +167,8 @@ pub(super) fn failure(context: &RequestContext<'_>, problem: &Problem) -> HttpRe
 }
 
 /// Counts the answer and writes its line of the access log.
-pub(super) fn log(
-    state: &ServerState,
-    peer: &Peer,
-    parts: &Parts,
-    status: StatusCode,
-    took: Duration,
-) {
+pub(super) fn log(context: &RequestContext<'_>, status: StatusCode, took: Duration) {
+    let RequestContext { state, peer, parts, id, .. } = context;
     if status != StatusCode::SWITCHING_PROTOCOLS {
         state.config.meter.responded(status);
     }
@@ -181,6 +180,7 @@ pub(super) fn log(
             version: parts.version,
             status: status.as_u16(),
             took,
+            request_id: access_log::shown_id(state.config.dialect, id),
         });
     }
 }

@@ -14,9 +14,9 @@ use crate::model::poison::POISON_MEMORY;
 use crate::model::scatter;
 use crate::model::slots::SlotChange;
 use crate::model::warm_up::WarmUp;
-use crate::observer::BatchFinished;
-use crate::observer::ModelTag;
+use crate::observer::{BatchEnded, BatchFinished, ModelTag};
 use crate::outcome::{BatchOutcome, Cause, LaunchError, ModelFailure, WorkerExit};
+use crate::pending::ShownIds;
 use crate::pool::{BatchRun, WorkerBatch, WorkerEvent};
 
 /// How old the published curve may be while batches run.
@@ -86,7 +86,8 @@ impl Task {
         let items = match scatter::checked(outcome, batch.requests.len()) {
             Ok(items) => items,
             Err(failure) => {
-                log_failure(&self.label, &batch, &failure);
+                log_failure(&self.tag, &batch, &failure);
+                self.tell_ended(&batch, Some(&run), Some(&failure.message));
                 self.give_up(batch, &CallError::Model(failure));
                 return self.step(Event::Failed { batch: id, kind: BatchFailure::Handler });
             }
@@ -112,6 +113,7 @@ impl Task {
             self.curve_published = Some(now);
             self.published.curve.store(Arc::new(self.batcher.curve().collect()));
         }
+        self.tell_ended(&batch, Some(&run), None);
         self.observer.batch_finished(&BatchFinished {
             model: &self.tag,
             compute,
@@ -145,6 +147,10 @@ impl Task {
                 "the worker exited on the model's sample input, which is not used any more"
             );
             self.warm_up = None;
+        }
+        if self.marks {
+            let error = exit.to_string();
+            batches.iter().for_each(|batch| self.tell_ended(batch, None, Some(&error)));
         }
         let plan = ExitPlan::new(exit, batches, blamed, self.pool.capacity(worker).order);
         // First of all it gets nothing more, so that no batch is sent to it meanwhile.
@@ -180,14 +186,36 @@ impl Task {
         if !matches!(exit, WorkerExit::TimedOut { .. })
             && self.published.poison.blame(&request.payload, *attempt, exit)
         {
-            let id = request.payload.raw().map_or("", |input| input.id.as_str());
             tracing::error!(
-                model = self.label,
-                request = id,
+                model = self.tag.name,
+                version = self.tag.version,
+                request_id = request.payload.id(),
                 "the request has made workers exit; the same request is rejected for {} minutes",
                 POISON_MEMORY.as_secs() / 60
             );
         }
+    }
+
+    /// Tells the observer of a batch that is over, if it has marked requests.
+    fn tell_ended(&self, batch: &WorkerBatch, run: Option<&BatchRun>, error: Option<&str>) {
+        if !self.marks || batch.requests.iter().all(|request| request.mark.is_none()) {
+            return;
+        }
+        self.observer.batch_ended(&BatchEnded {
+            model: &self.tag,
+            worker: batch.worker,
+            batch: batch.id.0,
+            items: batch.items,
+            items_max: batch.items_max,
+            reason: batch.reason,
+            attempt: batch.attempt,
+            dispatched: batch.dispatched,
+            predicted: batch.predicted,
+            compute: run.map(|run| run.compute),
+            times: run.map(|run| run.times).unwrap_or_default(),
+            error,
+            requests: &batch.requests,
+        });
     }
 
     /// Takes back a batch that failed. One whose answers have partly gone out is never tried
@@ -273,13 +301,20 @@ fn out_of_memory(bytes: u64) -> ModelFailure {
     ModelFailure { cause: Cause::Memory, status: None, message }
 }
 
-fn log_failure(label: &str, batch: &WorkerBatch, failure: &ModelFailure) {
-    let (requests, attempt, error) = (batch.requests.len(), batch.attempt, &failure.message);
-    let first = batch.requests.first().and_then(|request| request.payload.raw());
-    let (request, cause) = (first.map_or("", |input| input.id.as_str()), failure.cause);
+fn log_failure(tag: &ModelTag, batch: &WorkerBatch, failure: &ModelFailure) {
+    let ModelTag { name: model, version, .. } = tag;
+    let WorkerBatch { requests, attempt, worker, .. } = batch;
+    let (count, request_id, error) = (requests.len(), ShownIds(requests), &failure.message);
+    let cause = failure.cause;
     if matches!(cause, Cause::Prediction | Cause::Stated) {
-        tracing::debug!(model = label, requests, request, attempt, error, "prediction error");
+        tracing::debug!(
+            model, version, worker, requests = count, %request_id, attempt, error,
+            "prediction error"
+        );
     } else {
-        tracing::warn!(model = label, requests, request, attempt, ?cause, error, "batch failed");
+        tracing::warn!(
+            model, version, worker, requests = count, %request_id, attempt, ?cause, error,
+            "batch failed"
+        );
     }
 }
