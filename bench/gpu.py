@@ -1,9 +1,9 @@
-"""Image, text and plain definitions on a GPU, each beside a bare loop in the same run: docs/gpu.md.
+"""Image, text and plain definitions on a GPU, each beside a bare loop in the same run: docs/guides/gpu.md.
 
     JITNEY_BIN=target/release/jitney python3 bench/gpu.py --out gpu.json              # the whole table, medians of three
     ... bench/gpu.py --rows first,sixteen --quick                                      # some rows, one short round
     ... bench/gpu.py --device cpu --net resnet18 --quick                               # a try-out without a GPU
-    ... bench/gpu.py --table gpu.json more.json --fill docs/gpu.md                     # the table of earlier runs
+    ... bench/gpu.py --table gpu.json more.json --fill docs/guides/gpu.md                     # the table of earlier runs
 
 The workers use the Python that runs this script; it needs torch, torchvision, numpy and Pillow. Weights are made up:
 only the speed means anything, and every answer is checked against the bare model's. With `--work DIR` models and

@@ -1,7 +1,7 @@
 """When the batches of a definition leave, who is in them and who pays for a failure, by handle and over HTTP.
 
 The behaviours that Ray Serve's users rely on, and where we mean to do better: a neighbour's exception, a client
-that hangs up and a cost function that raises harm no other request. docs/handles.md lists which test stands for which.
+that hangs up and a cost function that raises harm nobody else. docs/guides/handles.md lists which test is for which.
 """
 
 from __future__ import annotations

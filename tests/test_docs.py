@@ -1,4 +1,4 @@
-"""The snippets of docs/definitions.md and docs/handles.md, run as they stand.
+"""The snippets of docs/guides/definitions.md and docs/guides/handles.md, run as they stand.
 
 Only the addresses are this test's own, and the deadlines, which a slow machine could not keep.
 """
@@ -20,12 +20,12 @@ from harness.package import ROOT
 from harness.server import Server
 
 RUN_SECONDS = 120
-SNIPPET = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SNIPPET = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def snippets(page: str, kind: str) -> list[str]:
     """The blocks of a page, in order."""
-    return [text for word, text in SNIPPET.findall((ROOT / "docs" / page).read_text()) if word == kind]
+    return [text for word, text in SNIPPET.findall((ROOT / "docs" / "guides" / page).read_text()) if word == kind]
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def here(server: Server, text: str) -> str:
 
 def test_the_commands_of_the_page_on_definitions_do_what_it_says(served, home, binary):
     commands = [
-        line.partition("    #")[0].strip() for text in snippets("definitions.md", "") for line in text.splitlines()
+        line.partition("    #")[0].strip() for text in snippets("definitions.md", "bash") for line in text.splitlines()
     ]
     asked = [line for line in commands if line.startswith("curl")]
     said = [run(home, binary, *shlex.split(here(served, line)), "--silent") for line in asked]

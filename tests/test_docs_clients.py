@@ -1,4 +1,4 @@
-"""The snippets of docs/clients.md, run as they stand against the server that the page describes.
+"""The snippets of docs/guides/clients.md, run as they stand against the server that the page describes.
 
 Only the addresses are this test's own. Those for the kserve package run where it is installed: `make test-kserve`.
 """
@@ -20,7 +20,10 @@ from test_docs import RUN_SECONDS, snippets
 
 PROGRAMS = [text for text in snippets("clients.md", "python") if not text.startswith("# app.py")]
 COMMANDS = [
-    line for text in snippets("clients.md", "") for line in text.splitlines() if "curl" in line and "jitney" not in line
+    line
+    for text in snippets("clients.md", "bash")
+    for line in text.splitlines()
+    if "curl" in line and "jitney" not in line
 ]
 EVENTS = "['data: 0', 'data: ', 'data: 1', 'data: ', 'event: end', 'data: ']\n"
 EXPECTED = [
@@ -42,7 +45,9 @@ def served(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
     (home / "greeting.txt").write_text("hello")
     values = [onnx.value(name, onnx.FLOAT, ["n", 2]) for name in "abc"]
     onnx.write(home / "add.onnx", [onnx.node("Add", ["a", "b"], "c")], values[:2], values[2:])
-    (serve,) = (line for text in snippets("clients.md", "") for line in text.splitlines() if line.startswith("jitney"))
+    (serve,) = (
+        line for text in snippets("clients.md", "bash") for line in text.splitlines() if line.startswith("jitney")
+    )
     server = Server(binary, home / "server", serve.partition("#")[0].split()[1:], cwd=home)
     yield server.started()
     server.end()

@@ -1,4 +1,4 @@
-"""The snippets of docs/onnx.md, run as they stand; only the address is this test's own."""
+"""The snippets of docs/guides/onnx.md, run as they stand; only the address is this test's own."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 from harness.package import ROOT
 from harness.server import ASK_SECONDS, Server
 
-PAGE = (ROOT / "docs" / "onnx.md").read_text()
-SNIPPET = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PAGE = (ROOT / "docs" / "guides" / "onnx.md").read_text()
+SNIPPET = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def snippets(kind: str) -> list[str]:
@@ -28,7 +28,7 @@ def test_the_commands_of_the_page_do_what_it_says(binary: Path, tmp_path: Path) 
     server = Server(binary, tmp_path / "server", ["serve", "scale.onnx"], cwd=tmp_path)
     try:
         server.started()
-        lines = [line for text in snippets("") for line in text.splitlines() if line.startswith("curl")]
+        lines = [line for text in snippets("bash") for line in text.splitlines() if line.startswith("curl")]
         assert len(lines) == 4
         for line in lines:
             command, _, said = line.partition("    # ")

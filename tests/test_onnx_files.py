@@ -64,7 +64,7 @@ def sent(name: str, value: Any) -> dict[str, Any]:
 
 
 def expected(outputs: list[Any], names: list[str]) -> dict[str, Any]:
-    """Bare ONNX Runtime's outputs under the names of docs/onnx.md: maps and sequences have two."""
+    """Bare ONNX Runtime's outputs under the names of docs/guides/onnx.md: maps and sequences have two."""
     given: dict[str, Any] = {}
     for name, output in zip(names, outputs, strict=True):
         if not isinstance(output, list):

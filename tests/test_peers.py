@@ -130,7 +130,9 @@ def test_results_survive_the_file(tmp_path: Path):
 
 def test_the_page_in_the_repository_was_made_from_the_figures_beside_it():
     results = Results.read(ROOT / "bench" / "peers" / "results.json")
-    assert (ROOT / "docs" / "performance.md").read_text() == page(results), "run `python -m bench.peers report`"
+    assert (ROOT / "docs" / "reference" / "performance.md").read_text() == page(results), (
+        "run `python -m bench.peers report`"
+    )
 
 
 def test_json_bodies_have_a_hundred_bytes_for_every_server(tmp_path: Path):

@@ -183,15 +183,15 @@ def test_polling_follows_the_folder(start: Start, tmp_path: Path) -> None:
 
 
 def test_the_lines_of_the_page_work(start: Start, tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "repositories.md").read_text()
+    page = (ROOT / "docs" / "guides" / "repositories.md").read_text()
     folder = tmp_path / "models"
     for version in (1, 2):
         adder(folder / f"add/{version}/model.onnx", version)
-    config = re.search(r"^```text\n(platform.*?)^```$", page, re.MULTILINE | re.DOTALL)[1]
+    config = re.search(r"^```pbtxt\n(platform.*?)^```$", page, re.MULTILINE | re.DOTALL)[1]
     (folder / "add/config.pbtxt").write_text(config.replace("dims: [ 3 ]", "dims: [ 2 ]"))
     lines = [
         line
-        for block in re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+        for block in re.findall(r"^```bash\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
         for line in block.splitlines()
     ]
     serving = [line for line in lines if line.startswith("jitney serve")]

@@ -26,7 +26,7 @@ from harness.wait import until
 
 ROOT = Path(__file__).parent.parent
 DESCRIPTORS = ROOT / "crates/proto/src/generated/descriptors.bin"
-PAGE = ROOT / "docs/migrating-from-torchserve.md"
+PAGE = ROOT / "docs/coming-from/torchserve.md"
 WELL_KNOWN = {"inference": 8080, "management": 8081, "metrics": 8082, "grpc_inference": 7070, "grpc_management": 7071}
 NAMES = {"torchserve": "torchserve", "torch-model-archiver": "archive"}
 ALL_HEALTHY = '{\n  "status": "Healthy"\n}\n'
@@ -278,8 +278,8 @@ def web(tmp_path: Path) -> Iterator[str]:
 
 
 def commands(page: Path) -> Iterator[str]:
-    """The commands of a page's `sh` blocks, one by one."""
-    for block in re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+    """The commands of a page's `bash` blocks, one by one."""
+    for block in re.findall(r"^```bash\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
         yield from filter(None, block.splitlines())
 
 

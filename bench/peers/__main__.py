@@ -17,7 +17,7 @@ from .servers.base import say
 from .workloads import WORKLOADS
 
 FILE = pathlib.Path(__file__).parent / "results.json"
-PAGE = ROOT / "docs" / "performance.md"
+PAGE = ROOT / "docs" / "reference" / "performance.md"
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""docs/performance.md from the file of figures."""
+"""docs/reference/performance.md from the file of figures."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def test_without_a_gpu_the_model_stays_what_it_is():
 def snippet(tmp_path, monkeypatch):
     """A file of the page on definitions, imported."""
     monkeypatch.syspath_prepend(tmp_path)
-    texts = dict(SNIPPET.findall((ROOT / "docs" / "definitions.md").read_text()))
+    texts = dict(SNIPPET.findall((ROOT / "docs" / "guides" / "definitions.md").read_text()))
 
     def load(name: str) -> object:
         (tmp_path / f"{name}.py").write_text(texts[name])

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use jitney_server::metrics::MetricSinks;
+use jitney_settings::LogFormat;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -29,6 +30,8 @@ use writer::LogFiles;
 pub struct LogPlan {
     /// Format and destination.
     pub style: Style,
+    /// Whether lines are JSON objects instead.
+    pub format: LogFormat,
     /// For example `info,jitney_engine=debug`.
     pub filter: String,
 }
@@ -38,8 +41,9 @@ pub struct LogPlan {
 pub fn start(plan: &LogPlan) -> Result<LogWriter, Failure> {
     let filter = filter(&plan.filter, &plan.style)?;
     let (files, warnings) = files(&plan.style);
-    let writer = LogWriter::start(files).map_err(cannot("start the log writer"))?;
-    let layer = LogLayer { style: plan.style.clone(), sender: Arc::clone(&writer.sender) };
+    let writer = LogWriter::start(files, plan.format).map_err(cannot("start the log writer"))?;
+    let (style, format) = (plan.style.clone(), plan.format);
+    let layer = LogLayer { style, format, sender: Arc::clone(&writer.sender) };
     tracing_subscriber::registry().with(filter).with(layer).init();
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     Ok(writer)

@@ -207,7 +207,7 @@ fn meter(metrics: MeterPlan, style: &Style) -> std::io::Result<Meter> {
 /// If the access log cannot be opened, the server starts with a warning.
 fn access_log(plan: &ServerPlan, time: WriteTime) -> Option<Arc<AccessLog>> {
     let sink = plan.access_log.then(|| logs::access_sink(&plan.logs.style))?;
-    let opened = sink.and_then(|sink| AccessLog::new(sink, time));
+    let opened = sink.and_then(|sink| AccessLog::new(sink, time, plan.logs.format));
     opened.map(Arc::new).inspect_err(|error| tracing::warn!(%error, "requests are not logged")).ok()
 }
 

@@ -20,10 +20,10 @@ use jitney_server::{Dialect, ServerConfig, Tls};
 use jitney_settings::server::{
     ACCESS_LOG, ALLOW_CLIENT_SHARED_MEMORY, BODY_TIMEOUT, COMPRESS_ANSWERS, DEBUG_ERRORS,
     DECOMPRESS_REQUESTS, DRAIN_DELAY, DRAIN_TIMEOUT, GRPC_MANAGEMENT_PORT, GRPC_PORT, HOST,
-    IDLE_TIMEOUT, INFERENCE_PORT, INSTALL_REQUIREMENTS, IO_THREADS, LOG_LEVEL, MANAGEMENT_PORT,
-    MAX_CONNECTIONS, MAX_DOWNLOAD_SIZE, MAX_IMAGE_PIXELS, MAX_REQUEST_MEMORY, MAX_REQUEST_SIZE,
-    MAX_UNPACKED_FILES, MAX_UNPACKED_SIZE, MAX_WORKERS_PER_MODEL, METRICS_PORT, MIN_BODY_RATE,
-    MODEL_STORE, POLL, PYTHON, TLS_CERT, TLS_KEY, TOKEN_AUTH, WRITE_TIMEOUT,
+    IDLE_TIMEOUT, INFERENCE_PORT, INSTALL_REQUIREMENTS, IO_THREADS, LOG_FORMAT, LOG_LEVEL,
+    MANAGEMENT_PORT, MAX_CONNECTIONS, MAX_DOWNLOAD_SIZE, MAX_IMAGE_PIXELS, MAX_REQUEST_MEMORY,
+    MAX_REQUEST_SIZE, MAX_UNPACKED_FILES, MAX_UNPACKED_SIZE, MAX_WORKERS_PER_MODEL, METRICS_PORT,
+    MIN_BODY_RATE, MODEL_STORE, POLL, PYTHON, TLS_CERT, TLS_KEY, TOKEN_AUTH, WRITE_TIMEOUT,
 };
 use jitney_settings::{Setting, Values, server};
 
@@ -139,6 +139,7 @@ pub fn assemble(kind: ServerKind, config: ServeConfig, env: &Env) -> Result<Serv
     let ServeConfig { values, models, mut remarks, plugins, repositories, watch, until_eof } =
         config;
     let color = std::io::stderr().is_terminal() && !env.no_color();
+    let format = values.read(&LOG_FORMAT).unwrap_or_default();
     let filter = values.read(&LOG_LEVEL).unwrap_or_default();
     Ok(ServerPlan {
         kind,
@@ -151,7 +152,7 @@ pub fn assemble(kind: ServerKind, config: ServeConfig, env: &Env) -> Result<Serv
         models,
         io_threads: values.read(&IO_THREADS).unwrap_or(1),
         drain: drain(&values),
-        logs: LogPlan { style: Style::Human { color }, filter },
+        logs: LogPlan { style: Style::Human { color }, format, filter },
         metrics: MeterPlan::default(),
         sample_every: Some(SAMPLE_EVERY),
         snapshots: None,

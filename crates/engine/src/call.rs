@@ -63,6 +63,22 @@ impl HeaderBlock {
         }
     }
 
+    /// Takes the headers of these names out.
+    pub fn remove(&mut self, names: &[&str]) {
+        let named = |name: &[u8]| names.iter().any(|it| name.eq_ignore_ascii_case(it.as_bytes()));
+        if !self.iter().any(|(name, _)| named(name)) {
+            return;
+        }
+        let mut kept = BytesMut::with_capacity(self.bytes.capacity());
+        for (name, value) in self.iter().filter(|(name, _)| !named(name)) {
+            kept.extend_from_slice(&(name.len() as u16).to_le_bytes());
+            kept.extend_from_slice(&(value.len() as u32).to_le_bytes());
+            kept.extend_from_slice(name);
+            kept.extend_from_slice(value);
+        }
+        self.bytes = kept;
+    }
+
     /// The block as workers read it.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes

@@ -93,7 +93,7 @@ fn is_plain(text: &[u8]) -> bool {
 }
 
 /// Control characters (C0, DEL, C1) but tabs, and Unicode's own ends of lines.
-fn steers(character: char) -> bool {
+pub(crate) fn steers(character: char) -> bool {
     character.is_control() && character != '\t' || matches!(character, '\u{2028}' | '\u{2029}')
 }
 

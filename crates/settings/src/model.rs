@@ -1,44 +1,12 @@
 //! The settings of a model.
 
 use crate::setting::settings;
-use crate::{FromValue, Setting, SettingKind, SettingValue, TimeUnit};
+use crate::words::words;
+use crate::{Setting, SettingKind, TimeUnit};
 
 const MILLIS: SettingKind = SettingKind::Time(TimeUnit::Millis);
 const SECONDS: SettingKind = SettingKind::Time(TimeUnit::WholeSeconds);
 const FLAG: SettingKind = SettingKind::Flag;
-
-/// Declares an enum whose variants are the words of a [`SettingKind::Choice`].
-macro_rules! words {
-    ($(#[$doc:meta])* $name:ident: $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)*) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub enum $name {
-            $($(#[$variant_doc])* $variant,)*
-        }
-
-        impl $name {
-            /// Every word.
-            pub const WORDS: &[&str] = &[$($word),*];
-
-            /// The word users type.
-            pub fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $word,)*
-                }
-            }
-        }
-
-        impl FromValue for $name {
-            fn from_value(value: &SettingValue) -> Option<Self> {
-                let SettingValue::Text(text) = value else { return None };
-                match text.as_str() {
-                    $($word => Some(Self::$variant),)*
-                    _ => None,
-                }
-            }
-        }
-    };
-}
 
 words! {
     /// When batches of a model are sent.

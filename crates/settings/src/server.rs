@@ -2,10 +2,21 @@
 //! keys of `config.properties`.
 
 use crate::setting::settings;
+use crate::words::words;
 use crate::{Setting, SettingKind, TimeUnit};
 
 const PORT: SettingKind = SettingKind::Whole { min: 0, max: 65535 };
 const SECONDS: SettingKind = SettingKind::Time(TimeUnit::Seconds);
+
+words! {
+    /// The form of log lines.
+    LogFormat:
+    /// Lines for people; under `jitney torchserve` those of TorchServe.
+    #[default]
+    Text = "text",
+    /// One JSON object per line.
+    Json = "json",
+}
 
 /// The first settings of the table say where to listen.
 pub const ADDRESSES: usize = 6;
@@ -63,6 +74,8 @@ settings! {
         .or("false").flag("install-requirements", "BOOL").property("install_py_dep_per_model");
     LOG_LEVEL = Setting::new("log_level", SettingKind::Text, "What to log: error, warn, info, debug, trace, or per part as in info,jitney_engine=debug")
         .or("info").flag("log-level", "FILTER").aliases(&["log"]);
+    LOG_FORMAT = Setting::new("log_format", SettingKind::Choice(LogFormat::WORDS), "Form of log lines, those of requests too: text for people, json for one object per line")
+        .or("text").flag("log-format", "FORMAT").property("log_format");
     ACCESS_LOG = Setting::new("access_log", SettingKind::Flag, "Write a line per request to stderr").or("false").flag("access-log", "BOOL");
     DEBUG_ERRORS = Setting::new("debug_errors", SettingKind::Flag, "Send the tracebacks of Python models to callers that use handles; they are in the log anyway")
         .or("false").flag("debug-errors", "BOOL").property("debug_errors");

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
+use jitney_settings::LogFormat;
 
 use crate::units::Seconds;
 
@@ -68,6 +70,9 @@ pub struct InferFlags {
     /// What to log, as for jitney serve [default: error]
     #[arg(long, value_name = "FILTER")]
     pub log_level: Option<String>,
+    /// Form of log lines: text or json [default: text]
+    #[arg(long, value_name = "FORMAT", value_parser = PossibleValuesParser::new(LogFormat::WORDS))]
+    pub log_format: Option<String>,
 }
 
 /// The format of an input.

@@ -5,15 +5,19 @@ use std::path::Path;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use jitney_settings::{Setting, SettingKind, SettingSource, SettingValue, Values, model, server};
 
-/// Settings that were given as flags: of a server and its models (`MODELS`), or only where to listen.
+/// Settings that were given as flags: of a server and its models (`MODELS`), or only where to listen and
+/// how to log.
 #[derive(Clone, Debug, Default)]
 pub struct SettingFlags<const MODELS: bool>(pub Values);
 
+/// How to log.
+const LOGS: &[&Setting] = &[&server::LOG_LEVEL, &server::LOG_FORMAT];
+
 fn settings(models: bool) -> impl Iterator<Item = &'static Setting> {
     let addresses = &server::SETTINGS[..server::ADDRESSES];
-    let server = if models { server::SETTINGS } else { addresses };
-    let models = if models { model::SETTINGS } else { &[] };
-    server.iter().chain(models).copied().filter(|setting| setting.flag.is_some())
+    let (server, more) =
+        if models { (server::SETTINGS, model::SETTINGS) } else { (addresses, LOGS) };
+    server.iter().chain(more).copied().filter(|setting| setting.flag.is_some())
 }
 
 fn arg(setting: &'static Setting) -> Arg {

@@ -19,7 +19,7 @@ use crate::{console, machine};
 use in_process::InProcessModel;
 use jitney_settings::Values;
 use jitney_settings::model::{MAX_BATCH_SIZE, RESPONSE_TIMEOUT, STARTUP_TIMEOUT, WORKERS};
-use jitney_settings::server::{LOG_LEVEL, MODEL_STORE, PYTHON};
+use jitney_settings::server::{LOG_FORMAT, LOG_LEVEL, MODEL_STORE, PYTHON};
 use ray::{RayInput, RayJob};
 use server::ServerModel;
 
@@ -128,6 +128,7 @@ fn settings(flags: &InferFlags) -> Values {
         (&PYTHON, "python", path_value(flags.python.as_deref())),
         (&MODEL_STORE, "model-store", path_value(flags.model_store.as_deref())),
         (&LOG_LEVEL, "log-level", Some(level.into())),
+        (&LOG_FORMAT, "log-format", flags.log_format.clone().map(Into::into)),
     ])
 }
 

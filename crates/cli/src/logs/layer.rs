@@ -5,7 +5,10 @@ use std::fmt::{Debug, Write as _};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use jitney_server::LogLine;
 use jitney_server::log_text::escape;
+use jitney_settings::LogFormat;
+use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
@@ -23,13 +26,30 @@ pub const BANNER: &str = "jitney::banner";
 pub struct LogLayer {
     /// The format of the lines.
     pub style: Style,
+    /// Whether lines are JSON objects instead.
+    pub format: LogFormat,
     /// Takes the lines.
     pub sender: Arc<LogSender>,
 }
 
 impl LogLayer {
-    fn server_line(&self, level: Level, target: &str, message: &str) -> String {
-        let now = SystemTime::now();
+    fn text(&self, now: SystemTime, event: &Event<'_>) -> String {
+        let metadata = event.metadata();
+        if metadata.target() == WORKER_OUTPUT {
+            let mut output = WorkerOutput::default();
+            event.record(&mut output);
+            let line = self.worker_line(now, &output.worker, &output.message);
+            return escape(&line).into_owned();
+        }
+        let mut fields = EventFields::default();
+        event.record(&mut fields);
+        let message = fields.message + &fields.rest;
+        let banner = metadata.target() == BANNER;
+        let message = if banner { message.into() } else { escape(&message) };
+        self.server_line(now, *metadata.level(), metadata.target(), &message)
+    }
+
+    fn server_line(&self, now: SystemTime, level: Level, target: &str, message: &str) -> String {
         match &self.style {
             Style::Human { color } => format::human(now, level, *color, message),
             Style::TorchServe { .. } => {
@@ -39,8 +59,7 @@ impl LogLayer {
         }
     }
 
-    fn worker_line(&self, worker: &WorkerLabel, message: &str) -> String {
-        let now = SystemTime::now();
+    fn worker_line(&self, now: SystemTime, worker: &WorkerLabel, message: &str) -> String {
         match &self.style {
             Style::Human { .. } => format::human_worker(now, worker, message),
             Style::TorchServe { .. } => format::worker(now, worker, message),
@@ -50,21 +69,64 @@ impl LogLayer {
 
 impl<S: Subscriber> Layer<S> for LogLayer {
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
-        let metadata = event.metadata();
-        if metadata.target() == WORKER_OUTPUT {
-            let mut output = WorkerOutput::default();
-            event.record(&mut output);
-            let line = self.worker_line(&output.worker, &output.message);
-            self.sender.send(LogTarget::Model, escape(&line).into_owned());
-        } else {
-            let mut fields = EventFields::default();
-            event.record(&mut fields);
-            let message = fields.message + &fields.rest;
-            let banner = metadata.target() == BANNER;
-            let message = if banner { message.into() } else { escape(&message) };
-            let line = self.server_line(*metadata.level(), metadata.target(), &message);
-            self.sender.send(LogTarget::Server, line);
+        let now = SystemTime::now();
+        let line = match self.format {
+            LogFormat::Text => self.text(now, event),
+            LogFormat::Json => object(now, event).to_json(),
+        };
+        let worker = event.metadata().target() == WORKER_OUTPUT;
+        self.sender.send(if worker { LogTarget::Model } else { LogTarget::Server }, line);
+    }
+}
+
+/// The event as an object.
+fn object(time: SystemTime, event: &Event<'_>) -> LogLine {
+    let metadata = event.metadata();
+    let mut visited = ObjectFields::default();
+    event.record(&mut visited);
+    let ObjectFields { message, fields } = visited;
+    LogLine { time, level: metadata.level().as_str(), target: metadata.target(), message, fields }
+}
+
+/// The message, and the other fields with their types.
+#[derive(Default)]
+struct ObjectFields {
+    message: String,
+    fields: Map<String, Value>,
+}
+
+impl ObjectFields {
+    fn set(&mut self, field: &Field, value: impl Into<Value>) {
+        self.fields.insert(field.name().to_owned(), value.into());
+    }
+}
+
+impl Visit for ObjectFields {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.record_str(field, &format!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match field.name() {
+            "message" => value.clone_into(&mut self.message),
+            _ => self.set(field, value),
         }
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.set(field, value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.set(field, value);
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.set(field, value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.set(field, value);
     }
 }
 

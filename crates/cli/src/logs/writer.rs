@@ -6,6 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
+use std::time::SystemTime;
+
+use jitney_server::LogLine;
+use jitney_settings::LogFormat;
+use serde_json::Map;
 
 use super::rolling_file::RollingFile;
 
@@ -53,17 +58,17 @@ pub struct LogWriter {
 
 impl LogWriter {
     /// Starts the thread.
-    pub fn start(files: LogFiles) -> io::Result<Self> {
-        Self::with_capacity(files, LINES_MAX)
+    pub fn start(files: LogFiles, format: LogFormat) -> io::Result<Self> {
+        Self::with_capacity(files, format, LINES_MAX)
     }
 
-    fn with_capacity(files: LogFiles, capacity: usize) -> io::Result<Self> {
+    fn with_capacity(files: LogFiles, format: LogFormat, capacity: usize) -> io::Result<Self> {
         let (channel, received) = sync_channel(capacity);
         let sender = Arc::new(LogSender { channel, dropped: AtomicU64::new(0) });
         let counted = Arc::clone(&sender);
         let thread = std::thread::Builder::new()
             .name("log".to_owned())
-            .spawn(move || write_all(&received, files, &counted.dropped))?;
+            .spawn(move || write_all(&received, files, format, &counted.dropped))?;
         Ok(Self { sender, thread })
     }
 
@@ -74,16 +79,32 @@ impl LogWriter {
     }
 }
 
-fn write_all(received: &Receiver<LogMessage>, mut files: LogFiles, dropped: &AtomicU64) {
+fn write_all(
+    received: &Receiver<LogMessage>,
+    mut files: LogFiles,
+    format: LogFormat,
+    dropped: &AtomicU64,
+) {
     while let Some(LogMessage::Line(target, text)) = next(received, &mut files) {
         files.line(target, &text);
         let lost = dropped.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            let text = format!("{lost} log lines were dropped, because the log is too slow");
-            files.line(LogTarget::Server, &text);
+            files.line(LogTarget::Server, &loss(lost, format));
         }
     }
     files.flush();
+}
+
+/// The line about lines that were dropped.
+fn loss(lost: u64, format: LogFormat) -> String {
+    let message = format!("{lost} log lines were dropped, because the log is too slow");
+    match format {
+        LogFormat::Text => message,
+        LogFormat::Json => {
+            let (level, target, fields) = ("WARN", module_path!(), Map::new());
+            LogLine { time: SystemTime::now(), level, target, message, fields }.to_json()
+        }
+    }
 }
 
 /// The next message; before it waits, it writes what is buffered.
@@ -182,7 +203,8 @@ mod tests {
     #[test]
     fn finish_writes_the_remaining_lines_in_order() {
         let shared = Shared::default();
-        let writer = LogWriter::start(LogFiles::console(Box::new(shared.clone()))).expect("starts");
+        let writer = LogWriter::start(LogFiles::console(Box::new(shared.clone())), LogFormat::Text);
+        let writer = writer.expect("starts");
         let sender = Arc::clone(&writer.sender);
         for number in 0..100 {
             sender.send(LogTarget::Server, number.to_string());
@@ -197,7 +219,8 @@ mod tests {
         let (unblock, blocked) = sync_channel(1);
         let shared = Shared::default();
         let console = Box::new(Stuck(blocked, shared.clone()));
-        let writer = LogWriter::with_capacity(LogFiles::console(console), 4).expect("starts");
+        let writer = LogWriter::with_capacity(LogFiles::console(console), LogFormat::Json, 4);
+        let writer = writer.expect("starts");
         let sender = Arc::clone(&writer.sender);
         for number in 0..1000 {
             sender.send(LogTarget::Server, number.to_string());

@@ -3,6 +3,7 @@
 
 use jitney_engine::Engine;
 use jitney_server::{Bind, Server, ServerAddresses, shell_example};
+use jitney_settings::LogFormat;
 
 use crate::console;
 use crate::logs::{BANNER, LogTarget, LogWriter};
@@ -32,7 +33,10 @@ pub fn ready(plan: &ServerPlan, server: &Server, engine: &Engine, logs: &LogWrit
                 tracing::info!("{name} API bind to: {address}");
             }
             tracing::info!("try: {example}");
-            logs.sender.send(LogTarget::Console, STARTED.to_owned());
+            match plan.logs.format {
+                LogFormat::Text => logs.sender.send(LogTarget::Console, STARTED.to_owned()),
+                LogFormat::Json => tracing::info!("{STARTED}"),
+            }
         }
         ServerKind::Serve | ServerKind::Demo => {
             for (name, address) in named(addresses) {

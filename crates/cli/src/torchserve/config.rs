@@ -8,7 +8,7 @@ use jitney_server::{Cors, ServerConfig};
 
 use jitney_settings::server::{
     ALLOW_CLIENT_SHARED_MEMORY, COMPRESS_ANSWERS, DECOMPRESS_REQUESTS, IDLE_TIMEOUT, IO_THREADS,
-    MAX_CONNECTIONS, MAX_REQUEST_SIZE, MODEL_STORE, PYTHON,
+    LOG_FORMAT, MAX_CONNECTIONS, MAX_REQUEST_SIZE, MODEL_STORE, PYTHON,
 };
 use jitney_settings::torchserve::{
     CORS_ALLOWED_HEADERS, CORS_ALLOWED_METHODS, CORS_ALLOWED_ORIGIN, ENABLE_METRICS_API,
@@ -75,7 +75,7 @@ pub fn assemble(
     let python = interpreter(&values, env);
     remarks.extend(python.remark);
     let metrics = metrics::plan(&values, &mut remarks);
-    let logs = logs(env);
+    let logs = logs(&values, env);
     let snapshots = snapshots(flags, &values, file.as_deref(), &store, &addresses, env);
     let gpus = gpu::count(env).min(values.read(&NUMBER_OF_GPU).unwrap_or(u32::MAX));
     let banner = banner::text(&banner::Facts {
@@ -226,12 +226,13 @@ fn interpreter(values: &Values, env: &Env) -> python::Python {
     python::find(asked.as_deref(), env)
 }
 
-fn logs(env: &Env) -> LogPlan {
+fn logs(values: &Values, env: &Env) -> LogPlan {
     LogPlan {
         style: Style::TorchServe {
             logs: log_location(env),
             metrics: env.path("METRICS_LOCATION").unwrap_or_else(|| PathBuf::from("logs")),
         },
+        format: values.read(&LOG_FORMAT).unwrap_or_default(),
         filter: env.text("JITNEY_LOG").unwrap_or("info").to_owned(),
     }
 }

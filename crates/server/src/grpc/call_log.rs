@@ -14,12 +14,14 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::Instant;
 use tonic::{Code, Status, body::Body};
 
-use crate::access_log::{self, AccessRecord};
+use super::traced;
+use crate::access_log::{AccessRecord, LineNames};
 use crate::body::AnswerPiece;
 use crate::connection::Peer;
 use crate::request_id::{X_REQUEST_ID, XRequestId};
 use crate::state::ServerState;
 use crate::timing::SERVER_TIMING;
+use crate::trace::RequestTrace;
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -37,6 +39,8 @@ pub(super) struct CallLog {
     path: Option<PathAndQuery>,
     started: Instant,
     id: XRequestId,
+    /// Ends with the answer.
+    trace: Option<Arc<RequestTrace>>,
     /// The code that the client got; cancelled until it gets one.
     code: i32,
 }
@@ -57,8 +61,14 @@ impl CallLog {
             path: uri.path_and_query().cloned(),
             started,
             id,
+            trace: None,
             code: Code::Cancelled as i32,
         }
+    }
+
+    /// Lets the trace of the call end with it.
+    pub(super) fn traced(self, trace: Option<Arc<RequestTrace>>) -> Self {
+        Self { trace, ..self }
     }
 
     /// Makes this log a part of the answer.
@@ -96,6 +106,9 @@ fn is_too_large(headers: &HeaderMap) -> bool {
 impl Drop for CallLog {
     fn drop(&mut self) {
         self.peer.call_ended();
+        if let Some(trace) = self.trace.as_ref().filter(|_| self.code != Code::Cancelled as i32) {
+            traced::end(trace, self.code);
+        }
         let Some(log) = &self.state.config.access_log else { return };
         let Ok(method) = Method::from_bytes(b"gRPC") else { return };
         let path = self.path.as_ref().map_or("", PathAndQuery::path);
@@ -106,7 +119,7 @@ impl Drop for CallLog {
             version: Version::HTTP_2,
             status: self.code as u16,
             took: self.started.elapsed(),
-            request_id: access_log::shown_id(self.state.config.dialect, &self.id),
+            names: LineNames::of(self.state.config.dialect, &self.id, self.trace.as_ref()),
         });
     }
 }

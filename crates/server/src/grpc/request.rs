@@ -22,6 +22,7 @@ use crate::request_id::XRequestId;
 use crate::request_options::{self, RequestOptions, set_tenant};
 use crate::route::ModelRef;
 use crate::timing;
+use crate::trace::RequestTrace;
 
 /// The caller of a request; the services find it among the request's extensions.
 #[derive(Clone)]
@@ -30,6 +31,8 @@ pub(super) struct GrpcCaller {
     /// When the request's head had arrived.
     pub(super) started: Instant,
     peer: u64,
+    /// Its trace, if it is traced.
+    pub(super) trace: Option<Arc<RequestTrace>>,
     /// Who authorizes its messages, if anybody does.
     pub(super) guard: Option<Arc<CallGuard>>,
 }
@@ -38,7 +41,7 @@ impl GrpcCaller {
     /// The caller of a request with this metadata.
     pub(super) fn new(dialect: Dialect, metadata: &HeaderMap, peer: u64) -> Self {
         let id = XRequestId::of(dialect, metadata);
-        Self { id, started: Instant::now(), peer, guard: None }
+        Self { id, started: Instant::now(), peer, trace: None, guard: None }
     }
 
     pub(super) fn origin(&self) -> Origin {
@@ -164,6 +167,7 @@ impl GrpcRequest {
             origin: self.caller.origin(),
             wait_for_queue: false,
             held: None,
+            trace: self.caller.trace.clone(),
         })
     }
 

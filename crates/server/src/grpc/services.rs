@@ -27,7 +27,7 @@ use super::call_log::{CallBody, CallLog, LoggedBody};
 use super::compression::{self, choose_answer, take_encoding};
 use super::message_body::MessageBody;
 use super::request::GrpcCaller;
-use super::{health, inference, management, oip, status, unary};
+use super::{health, inference, management, oip, status, traced, unary};
 use crate::auth::{BrowserRule, Gate};
 use crate::connection::Peer;
 use crate::errors::Problem;
@@ -169,8 +169,10 @@ impl GrpcServices {
         mut request: Request<Incoming>,
     ) -> Result<Response<LoggedBody>, Infallible> {
         let dialect = self.state.config.dialect;
-        let caller = GrpcCaller::new(dialect, request.headers(), peer.number);
+        let mut caller = GrpcCaller::new(dialect, request.headers(), peer.number);
+        caller.trace = traced::begin(&self.state, peer, &request, &caller.id, caller.started);
         let log = CallLog::new(&self.state, peer, request.uri(), caller.started, caller.id.clone());
+        let log = log.traced(caller.trace.clone());
         let response = match self.find(request.uri().path()) {
             None => failed(status::unknown_service(request.uri().path())),
             Some(service) => match self.admit(service, peer, caller, &mut request).await {

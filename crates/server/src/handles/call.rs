@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::frame::{HandleCall, ServerFrame};
-use crate::access_log::{self, AccessRecord};
+use crate::access_log::{AccessRecord, LineNames};
 use crate::connection::Peer;
 use crate::errors::Problem;
 use crate::inference::{self, InferenceRequest};
@@ -25,6 +25,7 @@ use crate::request_id::XRequestId;
 use crate::request_options::{RequestOptions, push_claim};
 use crate::route::ModelRef;
 use crate::state::ServerState;
+use crate::trace::RequestTrace;
 
 /// A frame about a call, on its way to the connection.
 pub(super) struct CallFrame {
@@ -43,6 +44,8 @@ pub(super) struct PendingCall {
     pub(super) started: Instant,
     /// Its id.
     pub(super) id: XRequestId,
+    /// Its trace, if it is traced.
+    pub(super) trace: Option<Arc<RequestTrace>>,
     /// Its memory until the model admits it.
     pub(super) held: Option<HeldBytes>,
 }
@@ -88,6 +91,7 @@ impl PendingCall {
             origin: Origin { kind: OriginKind::Python, peer: self.peer.number },
             wait_for_queue: true,
             held,
+            trace: self.trace.clone(),
         };
         let last = match self.state.inference.predict(&self.model, request).await {
             Ok(Answer { output, timing, stream: None }) => ServerFrame::Answer(output, timing),
@@ -142,6 +146,9 @@ impl PendingCall {
             | ServerFrame::Chunk(_)
             | ServerFrame::End => 200,
         };
+        if let Some(trace) = &self.trace {
+            trace.end("http.response.status_code", status.into(), status >= 500);
+        }
         let config = &self.state.config;
         config.meter.responded(StatusCode::from_u16(status).unwrap_or_default());
         let Some(log) = &config.access_log else { return };
@@ -153,7 +160,7 @@ impl PendingCall {
             version: Version::HTTP_11,
             status,
             took: self.started.elapsed(),
-            request_id: access_log::shown_id(config.dialect, &self.id),
+            names: LineNames::of(config.dialect, &self.id, self.trace.as_ref()),
         });
     }
 

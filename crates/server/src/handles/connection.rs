@@ -322,8 +322,8 @@ impl<'a> Calls<'a> {
         let held = state.engine.admission().hold(call.body.len() as u64);
         let failed = |error| inference::failure(state.config.dialect, &model, target, &error);
         let held = Some(held.map_err(failed)?);
-        let (started, id) = (Instant::now(), XRequestId::fresh());
-        Ok(PendingCall { state, peer, model, call, started, id, held })
+        let (started, id, trace) = (Instant::now(), XRequestId::fresh(), None);
+        Ok(PendingCall { state, peer, model, call, started, id, trace, held })
     }
 
     /// Whether the client still waits for this frame; the last one ends its call.

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use jitney_engine::call::{OriginKind, Timing};
-use jitney_engine::observer::BatchFinished;
+use jitney_engine::observer::{BatchEnded, BatchFinished};
 use jitney_engine::{Engine, Model, ModelTag, Observer};
 
 pub use self::declared::{MetricDeclaration, MetricDeclarations, MetricKind};
@@ -37,6 +37,7 @@ use self::printed::PrintedMetric;
 use self::render::PageRenderer;
 use self::server::{MetricSource, ServerMetrics};
 use crate::spool::WriteTime;
+use crate::trace::{self, Tracer};
 
 /// Where TorchServe's metrics are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,6 +76,8 @@ pub struct MeterPlan {
     pub log_time: WriteTime,
     /// Where lines go, for the modes that have any.
     pub sinks: Option<MetricSinks>,
+    /// What traces requests, if anything does.
+    pub tracer: Option<Arc<Tracer>>,
 }
 
 impl Default for MeterPlan {
@@ -86,6 +89,7 @@ impl Default for MeterPlan {
             hostname: "localhost".to_owned(),
             log_time: WriteTime::default(),
             sinks: None,
+            tracer: None,
         }
     }
 }
@@ -103,6 +107,7 @@ pub struct Meter {
     log_time: WriteTime,
     /// The last measurement of the machine.
     machine: Mutex<SystemSample>,
+    tracer: Option<Arc<Tracer>>,
 }
 
 impl Default for Meter {
@@ -136,7 +141,7 @@ impl Meter {
     }
 
     fn build(plan: MeterPlan, log: Option<MetricLog>) -> Self {
-        let MeterPlan { mode, declared, auto_detect, hostname, log_time, sinks: _ } = plan;
+        let MeterPlan { mode, declared, auto_detect, hostname, log_time, sinks: _, tracer } = plan;
         Self {
             mode,
             hostname,
@@ -146,7 +151,13 @@ impl Meter {
             log,
             log_time,
             machine: Mutex::default(),
+            tracer,
         }
+    }
+
+    /// What traces requests, if anything does.
+    pub(crate) fn tracer(&self) -> Option<&Arc<Tracer>> {
+        self.tracer.as_ref()
     }
 
     /// When lines of the log are written.
@@ -314,6 +325,16 @@ impl Observer for Meter {
             let ids: Vec<&str> = batch.request_ids().collect();
             let (model, requests) = (Arc::clone(batch.model), ids.join(","));
             log.push(MetricLogEntry::Batch { model, millis, requests });
+        }
+    }
+
+    fn wants_marks(&self) -> bool {
+        self.tracer.is_some()
+    }
+
+    fn batch_ended(&self, batch: &BatchEnded<'_>) {
+        if let Some(tracer) = &self.tracer {
+            trace::batch_ended(tracer, batch);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Jitney's own metrics: one table of names, and how each is read from a model version.
 //!
 //! Nothing is counted here: the model counts, and the numbers are read when the page is requested.
-//! `docs/metrics.md` lists the same metrics; a test compares the two.
+//! `docs/reference/metrics.md` lists the same metrics; a test compares the two.
 
 use std::sync::Arc;
 

@@ -16,6 +16,7 @@ use crate::query::RequestFields;
 use crate::request_id::XRequestId;
 use crate::route::{Apis, ModelRef};
 use crate::state::ServerState;
+use crate::trace::RequestTrace;
 
 /// What all requests of a connection share.
 #[derive(Clone, Copy)]
@@ -39,6 +40,8 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) peer: &'a Peer,
     pub(crate) parts: &'a Parts,
     pub(crate) id: &'a XRequestId,
+    /// Its trace, if it is traced.
+    pub(crate) trace: Option<&'a Arc<RequestTrace>>,
     /// When its head had arrived.
     pub(crate) started: Instant,
     /// The model that a plugin allowed it to use.
@@ -51,10 +54,12 @@ impl<'a> RequestContext<'a> {
         connection: ConnectionContext<'a>,
         parts: &'a Parts,
         id: &'a XRequestId,
+        trace: Option<&'a Arc<RequestTrace>>,
         started: Instant,
     ) -> Self {
         let ConnectionContext { state, apis, browsers, peer } = connection;
-        Self { state, apis, browsers, peer, parts, id, started, authorized: None }
+        let authorized = None;
+        Self { state, apis, browsers, peer, parts, id, trace, started, authorized }
     }
 }
 

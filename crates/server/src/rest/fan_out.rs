@@ -45,6 +45,7 @@ pub(super) async fn call_each(
             origin: context.origin(),
             wait_for_queue: true,
             held: None,
+            trace: context.trace.cloned(),
         };
         async move { (at, context.state.inference.predict(model, request).await) }
     };

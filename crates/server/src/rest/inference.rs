@@ -192,6 +192,7 @@ pub(super) fn request<'a>(
         origin: context.origin(),
         wait_for_queue: false,
         held: None,
+        trace: context.trace.cloned(),
     })
 }
 

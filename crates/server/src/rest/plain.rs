@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use self::head::{AnswerHead, DateText, Framing};
 use self::request::{ParsedRequest, PlainRequest};
 use super::context::{ConnectionContext, RequestContext};
-use super::{compress, http2, service};
+use super::{compress, http2, service, traced};
 use crate::body::{RequestBody, ResponseBody, SMALL_ANSWER};
 use crate::connection::{ConnectionStage, HandleUpgrade, ListenerSignal, Peer};
 use crate::request_id::XRequestId;
@@ -221,7 +221,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PlainConnection<'_, S> {
         peer.enter(ConnectionStage::Busy);
         let PlainRequest { parts, body, closes } = request;
         let id = XRequestId::of(state.config.dialect, &parts.headers);
-        let request = RequestContext::new(self.context, &parts, &id, Instant::now());
+        let started = Instant::now();
+        let trace = traced::begin(self.context, &parts, &id, started);
+        let request = RequestContext::new(self.context, &parts, &id, trace.as_ref(), started);
         let answered = {
             // Idle connections do without its memory.
             let mut answer = Box::pin(service::dispatch(&request, RequestBody::whole(body)));
@@ -244,6 +246,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PlainConnection<'_, S> {
         }
         let now = Instant::now();
         service::log(&request, reply.status(), now - request.started);
+        if let Some(trace) = trace {
+            reply.body_mut().keep_trace(trace);
+        }
         if !reply.body_mut().keep_busy(peer) {
             peer.enter(ConnectionStage::Idle);
         }

@@ -21,9 +21,9 @@ use tokio::time::Instant;
 use super::context::{ConnectionContext, RequestContext};
 use super::{
     admin, authorize, compress, embeddings, health, inference, management, open_inference, openapi,
-    plugins, repository, shared_memory, v1,
+    plugins, repository, shared_memory, traced, v1,
 };
-use crate::access_log::{self, AccessRecord};
+use crate::access_log::{AccessRecord, LineNames};
 use crate::auth::Gate;
 use crate::body::{READ_BUFFER, RequestBody};
 use crate::compression::Coding;
@@ -131,7 +131,9 @@ pub(super) async fn respond(
 ) -> HttpResponse {
     let state = connection.state;
     let id = XRequestId::of(state.config.dialect, &parts.headers);
-    let context = RequestContext::new(connection, parts, &id, Instant::now());
+    let started = Instant::now();
+    let trace = traced::begin(connection, parts, &id, started);
+    let context = RequestContext::new(connection, parts, &id, trace.as_ref(), started);
     let answered = match body {
         Ok(body) => dispatch(&context, body).await,
         Err(problem) => Err(problem),
@@ -142,6 +144,9 @@ pub(super) async fn respond(
         Box::pin(compress::compress(&mut reply, &parts.headers)).await;
     }
     log(&context, reply.status(), context.started.elapsed());
+    if let Some(trace) = trace {
+        reply.body_mut().keep_trace(trace);
+    }
     reply
 }
 
@@ -168,9 +173,12 @@ pub(super) fn failure(context: &RequestContext<'_>, problem: &Problem) -> HttpRe
 
 /// Counts the answer and writes its line of the access log.
 pub(super) fn log(context: &RequestContext<'_>, status: StatusCode, took: Duration) {
-    let RequestContext { state, peer, parts, id, .. } = context;
+    let RequestContext { state, peer, parts, id, trace, .. } = context;
     if status != StatusCode::SWITCHING_PROTOCOLS {
         state.config.meter.responded(status);
+    }
+    if let Some(trace) = trace {
+        traced::end(trace, status);
     }
     if let Some(log) = &state.config.access_log {
         log.write(&AccessRecord {
@@ -180,7 +188,7 @@ pub(super) fn log(context: &RequestContext<'_>, status: StatusCode, took: Durati
             version: parts.version,
             status: status.as_u16(),
             took,
-            request_id: access_log::shown_id(state.config.dialect, id),
+            names: LineNames::of(state.config.dialect, id, *trace),
         });
     }
 }

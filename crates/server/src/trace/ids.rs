@@ -4,7 +4,7 @@ use std::fmt;
 
 /// The id of a trace; not zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TraceId(pub(super) u128);
+pub(crate) struct TraceId(pub(super) u128);
 
 /// The id of a span; not zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

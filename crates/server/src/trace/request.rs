@@ -99,6 +99,11 @@ impl RequestTrace {
         }))
     }
 
+    /// The id of its trace.
+    pub(crate) fn id(&self) -> &TraceId {
+        &self.at.trace
+    }
+
     /// Begins a call of a model for this request; its handler's headers name the call's span. Nothing where
     /// the request has made many calls.
     pub(crate) fn call(

@@ -11,6 +11,7 @@ use jitney_engine::settings::{ModelDefaults, RegisterOptions};
 use jitney_engine::store::StoreConfig;
 use jitney_engine::{Engine, EngineConfig, python};
 use jitney_server::{AccessLog, Bind, ServerAddresses, ServerConfig, WriteTime};
+use jitney_settings::LogFormat;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -75,8 +76,9 @@ impl Server {
         let scratch = tempfile::tempdir().unwrap();
         let engine = engine(scratch.path().to_owned());
         let log = Sink::default();
-        config.access_log =
-            Some(Arc::new(AccessLog::new(Box::new(log.clone()), WriteTime::Soon).unwrap()));
+        config.access_log = Some(Arc::new(
+            AccessLog::new(Box::new(log.clone()), WriteTime::Soon, LogFormat::Text).unwrap(),
+        ));
         let server = Arc::new(jitney_server::Server::bind(config, Arc::clone(&engine), 2).unwrap());
         let (end, ended) = watch::channel(false);
         let mut planes = Vec::new();

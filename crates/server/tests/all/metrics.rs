@@ -8,7 +8,7 @@ use jitney_server::{Meter, ServerConfig};
 
 use crate::fixture::{Server, ask, config, send};
 
-const DOCUMENTATION: &str = include_str!("../../../../docs/metrics.md");
+const DOCUMENTATION: &str = include_str!("../../../../docs/reference/metrics.md");
 
 async fn page(server: &Server, query: &str) -> String {
     ask(server.metrics(), "GET", &format!("/metrics{query}")).await.body

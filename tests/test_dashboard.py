@@ -1,0 +1,403 @@
+"""The dashboard in a real browser against a real server: what it shows, every control, and that it asks nobody else."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+import requests
+
+from harness.browser import OpenPage, browser, open_page
+from harness.server import Server
+from harness.wait import until
+
+pytestmark = [
+    pytest.mark.heavy,
+    pytest.mark.skipif(find_spec("playwright") is None, reason="needs playwright and chromium: make test-browser"),
+]
+
+MISSING = "import nosuchpkg\n"
+PHONE = 360
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    with browser() as chromium:
+        yield chromium
+
+
+@pytest.fixture
+def look(chromium: Any, shared: Server) -> Iterator[Callable[..., OpenPage]]:
+    """Opens pages of the dashboard. Whatever a test does, they must not complain, nor ask another host."""
+    opened: list[OpenPage] = []
+
+    def look(hash: str = "", **options: Any) -> OpenPage:
+        opened.append(open_page(chromium, shared.url(f"/dashboard{hash}", "management"), **options))
+        return opened[-1]
+
+    yield look
+    for seen in opened:
+        assert [
+            one for one in seen.complaints if "status of 4" not in one
+        ] == []  # The browser notes every such answer.
+        assert all(url.startswith(shared.urls["management"]) for url in seen.asked), seen.asked
+        seen.page.close()
+
+
+@pytest.fixture
+def echo(look: Callable[..., OpenPage]) -> Any:
+    """The page of the model `echo`, once it is live."""
+    page = look("#/model/echo/1.0").page
+    page.get_by_role("heading", name="echo 1.0").wait_for()
+    return page
+
+
+@contextmanager
+def clients(server: Server, model: str, count: int) -> Iterator[None]:
+    """So many clients that ask one request after another."""
+    over = threading.Event()
+
+    def ask() -> None:
+        with requests.Session() as session:
+            while not over.is_set():
+                session.post(server.url(f"/predictions/{model}"), data=b"x", timeout=60)
+
+    threads = [threading.Thread(target=ask) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+def confirm(page: Any, action: str) -> None:
+    """Presses the button of the open dialog, and waits until the dialog is gone."""
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name=action, exact=True).click()
+    dialog.wait_for(state="detached")
+
+
+def headline(page: Any, text: str | re.Pattern[str]) -> Any:
+    """The line that says what is wrong, once it does."""
+    line = page.get_by_role("region", name="What is wrong now").locator(".problem", has_text=text).first
+    line.wait_for()
+    return line
+
+
+# -- what it shows -------------------------------------------------------------------------------
+
+
+def test_a_browser_is_led_to_the_dashboard(chromium, shared):
+    seen = open_page(chromium, shared.url("/", "management"))
+    assert seen.page.url.rstrip("/").endswith("/dashboard")
+    headline(seen.page, "ready")
+    row = seen.page.get_by_role("row", name=re.compile("^echo 1.0"))
+    assert "ready" in row.text_content()
+    assert seen.complaints == []
+    row.click()
+    seen.page.get_by_role("heading", name="echo 1.0").wait_for()
+    seen.page.close()
+
+
+def test_traffic_is_shown_as_it_comes(echo, shared):
+    with clients(shared, "echo", 4):
+        echo.get_by_role("img", name=re.compile(r"^Traffic: in time \(goodput\) [1-9]")).wait_for()
+        echo.get_by_role("img", name=re.compile(r"^Batch sizes: \d+ batches")).wait_for()
+        echo.get_by_role(
+            "img", name=re.compile(r"^Where the time goes: in the queue \S+ ms, computing \S+ m?s")
+        ).wait_for()
+        echo.get_by_role("region", name="Batching").get_by_text("a worker was free and waiting did not pay").wait_for()
+        echo.get_by_role("img", name=re.compile(r"^Learned time of a batch by its size: 1 items")).wait_for()
+        decisions = echo.get_by_role("list", name="Last decisions, newest first")
+        decisions.get_by_text(re.compile("^sent 1 item, expected to take")).first.wait_for()
+    echo.get_by_role("button", name="since registered").click()
+    echo.get_by_role("img", name=re.compile(r"^Batch sizes: \d+ batches, \d+\.\d items each")).wait_for()
+    workers = echo.get_by_role("region", name="Workers")
+    workers.get_by_text(re.compile(r"^\d+ MB$")).first.wait_for()
+
+
+def test_overload_is_told_in_words(look, shared):
+    shared.need("curve", "curve", batch_size=1)
+    assert shared.manage("PUT", "/models/curve", job_queue_size=2).status_code in (200, 202)
+    page = look().page
+    with clients(shared, "curve", 12):
+        line = headline(page, "curve 1.0: rejecting")
+        until(lambda: "%" in line.text_content(), "it says how much")
+        assert "queue is full: the offered load is more than the workers can serve" in line.text_content()
+        assert re.match(r"\([1-9]\)", page.title()), "the tab says it too"
+        line.get_by_role("link").click()
+        page.get_by_role("img", name=re.compile("^Rejections by reason: queue full")).wait_for()
+    shared.manage("DELETE", "/models/curve")
+
+
+def test_a_dead_worker_is_told_in_words(look, shared):
+    model = shared.need("begetter", "begetter")
+    page = look().page
+    headline(page, "ready")
+    shared.predict(model, {"exit": 3})
+    text = headline(page, re.compile("begetter 1.0 ha(s|ve) been restarted")).text_content()
+    assert "code 3" in text
+    page.get_by_role("link", name="begetter", exact=True).click()
+    workers = page.get_by_role("region", name="Workers")
+    workers.get_by_text("Last exit").wait_for()
+    until(lambda: shared.ready(model), "it is back")
+    shared.manage("DELETE", f"/models/{model}")
+
+
+def test_a_failed_load_is_told_in_words(look, shared):
+    page = look().page
+    archive = shared.store.mar("broken", "echo", source=MISSING)
+    shared.manage("POST", "/models", url=archive.name, initial_workers=1, synchronous="false")
+    line = headline(page, "broken 1.0: could not load")
+    assert "ModuleNotFoundError: No module named 'nosuchpkg'" in line.text_content()
+    line.get_by_role("link").click()
+    page.get_by_role("heading", name="broken 1.0").wait_for()
+    page.locator("details.error pre", has_text="nosuchpkg").wait_for()
+    shared.manage("DELETE", "/models/broken")
+    page.get_by_text("is not registered (any more)").wait_for()
+
+
+# -- what it does --------------------------------------------------------------------------------
+
+
+def test_workers_are_scaled(echo, shared):
+    echo.get_by_role("button", name="Scale…").click()
+    dialog = echo.get_by_role("dialog", name="Scale echo 1.0")
+    dialog.get_by_role("spinbutton", name="Workers").fill("2")
+    dialog.get_by_text("1 more worker is started.").wait_for()
+    confirm(echo, "Scale")
+    until(lambda: len(shared.ready("echo")) == 2, "there are two")
+    echo.get_by_text("2 of 2 ready").wait_for()
+    echo.get_by_role("button", name="Scale…").click()
+    dialog.get_by_role("spinbutton", name="Workers").fill("1")
+    dialog.get_by_text("1 worker ends after the running batch").wait_for()
+    confirm(echo, "Scale")
+    until(lambda: len(shared.workers("echo")) == 1, "there is one")
+
+
+def test_what_the_server_refuses_stays_in_the_dialog(echo):
+    echo.get_by_role("button", name="Scale…").click()
+    dialog = echo.get_by_role("dialog")
+    dialog.get_by_role("spinbutton", name="Workers").fill("100000")
+    dialog.get_by_role("button", name="Scale", exact=True).click()
+    alert = dialog.get_by_role("alert")
+    alert.wait_for()
+    assert "It was not done." in alert.text_content() and "max_workers" in alert.text_content()
+    dialog.get_by_role("button", name="Cancel").click()
+    dialog.wait_for(state="detached")
+
+
+def test_another_version_becomes_the_default_and_one_is_removed(look, shared):
+    shared.register(shared.store.mar("twins", "echo", version="1.0"))
+    shared.register(shared.store.mar("twins", "echo", version="2.0"))
+    page = look("#/model/twins/2.0").page
+    page.get_by_role("button", name="Make default…").click()
+    page.get_by_role("dialog").get_by_text("instead of 1.0").wait_for()
+    confirm(page, "Make default")
+    assert shared.describe("twins")["modelVersion"] == "2.0"
+    page.get_by_role("link", name="1.0", exact=True).click()
+    page.get_by_role("heading", name="twins 1.0").wait_for()
+    page.get_by_role("button", name="Unregister…").click()
+    page.get_by_role("dialog").get_by_text("answered with 404").wait_for()
+    confirm(page, "Unregister")
+    page.get_by_role("heading", name="Models").wait_for()
+    assert shared.manage("GET", "/models/twins/1.0").status_code == 404
+    assert shared.manage("GET", "/models/twins/2.0").status_code == 200
+    shared.manage("DELETE", "/models/twins/2.0")
+
+
+def test_a_model_is_registered(look, shared):
+    shared.store.mar("newcomer", "echo")
+    page = look().page
+    page.get_by_role("button", name="Register…").click()
+    page.get_by_label("Archive, file or address").fill("newcomer.mar")
+    confirm(page, "Register")
+    page.get_by_role("row", name=re.compile("^newcomer 1.0")).get_by_text("ready").wait_for()
+    shared.manage("DELETE", "/models/newcomer")
+
+
+def test_a_live_setting_is_changed(echo, shared):
+    echo.get_by_role("button", name="Change max_batch_size").click()
+    dialog = echo.get_by_role("dialog")
+    dialog.get_by_label("max_batch_size").fill("none")
+    dialog.get_by_role("button", name="Change", exact=True).click()
+    dialog.get_by_role("alert").wait_for()
+    dialog.get_by_label("max_batch_size").fill("7")
+    confirm(echo, "Change")
+    assert shared.manage("GET", "/models/echo/batching").json()["maxBatchSize"] == 7
+    echo.get_by_role("button", name="Change policy").click()
+    dialog.get_by_label("policy").select_option("opportunistic")
+    confirm(echo, "Change")
+    assert shared.manage("GET", "/models/echo/batching").json()["policy"] == "opportunistic"
+    shared.manage("PUT", "/models/echo", batch_size=1, policy="adaptive")
+
+
+def test_the_log_level_is_changed(look, shared):
+    page = look().page
+    page.get_by_role("button", name="Change the log level").click()
+    level = page.get_by_role("dialog").get_by_role("combobox", name="Log level")
+    level.fill("loud")
+    page.get_by_role("dialog").get_by_role("button", name="Change", exact=True).click()
+    page.get_by_role("alert").wait_for()
+    level.fill("debug")
+    page.get_by_text("set it back when you are done").wait_for()
+    confirm(page, "Change")
+    assert shared.manage("GET", "/log-level").json()["level"] == "debug"
+    page.locator("dd", has_text=re.compile("^debug")).wait_for()
+    requests.put(shared.url("/log-level", "management"), json={"level": "info"}, timeout=60)
+
+
+def test_log_lines_are_shown_and_found(look, shared):
+    page = look("#/logs").page
+    lines = page.get_by_role("list", name="Log lines, newest last")
+    lines.get_by_role("listitem").first.wait_for()
+    shared.register(shared.store.mar("chatty", "echo"))
+    lines.get_by_text(re.compile("chatty")).first.wait_for()
+    page.get_by_role("searchbox", name="Text").fill("chatty")
+    until(lambda: all("chatty" in one for one in lines.get_by_role("listitem").all_text_contents()), "only these")
+    page.get_by_role("combobox", name="Level").select_option("error")
+    page.get_by_text("No lines with “chatty” of this level yet.").wait_for()
+    shared.manage("DELETE", "/models/chatty")
+
+
+# -- how it behaves ------------------------------------------------------------------------------
+
+
+def test_a_key_is_asked_for_and_kept_for_the_tab(chromium, start, store, tmp_path):
+    server = start("serve", store.mar("echo"), "--token-auth", cwd=tmp_path, wait_for_workers=False)
+    key = json.loads((tmp_path / "key_file.json").read_text())["management"]["key"]
+    seen = open_page(chromium, server.url("/dashboard", "management"))
+    page = seen.page
+    page.get_by_role("heading", name="This server asks for a key").wait_for()
+    page.get_by_label("Management key").fill("wrong")
+    page.get_by_role("button", name="Open").click()
+    page.get_by_role("alert").get_by_text("The key was not taken.").wait_for()
+    page.get_by_label("Management key").fill(key)
+    page.keyboard.press("Enter")
+    page.get_by_role("row", name=re.compile("^echo 1.0")).get_by_text("ready").wait_for()
+    page.reload()
+    page.get_by_role("link", name="echo", exact=True).click()
+    page.get_by_role("button", name="Scale…").click()
+    page.get_by_role("dialog").get_by_role("spinbutton", name="Workers").fill("2")
+    confirm(page, "Scale")
+    headers = {"Authorization": f"Bearer {key}"}
+    described = until(
+        lambda: requests.get(server.url("/models/echo", "management"), headers=headers, timeout=60).json()[0],
+        "it answers",
+    )
+    assert described["minWorkers"] == 2
+    page.close()
+    again = open_page(chromium, server.url("/dashboard", "management"))
+    again.page.get_by_role("heading", name="This server asks for a key").wait_for()
+    again.page.close()
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_phone_shows_everything_without_scrolling_sideways(look, shared, dark):
+    with clients(shared, "echo", 2):
+        seen = look(width=PHONE, dark=dark)
+        page = seen.page
+        for hash, there in [("#/", "Server"), ("#/model/echo/1.0", "Workers"), ("#/logs", "Log")]:
+            page.goto(shared.url(f"/dashboard{hash}", "management"))
+            page.get_by_role("heading", name=there, exact=True).first.wait_for()
+            assert seen.fits(), hash
+        page.goto(shared.url("/dashboard#/model/echo/1.0", "management"))
+        page.get_by_role("button", name="Scale…").click()
+        box = page.get_by_role("dialog").bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= PHONE
+    assert lightness(page) < 0.3 if dark else lightness(page) > 0.8
+
+
+def test_colours_can_be_chosen(look):
+    page = look().page
+    assert lightness(page) > 0.8
+    page.get_by_role("button", name="Colours: auto. Change to dark").click()
+    until(lambda: lightness(page) < 0.3, "it is dark")
+    page.reload()
+    until(lambda: lightness(page) < 0.3, "it is still dark")
+    page.get_by_role("button", name="Colours: dark. Change to light").click()
+    until(lambda: lightness(page) > 0.8, "it is light")
+
+
+def lightness(page: Any) -> float:
+    """Of the ground, 0 to 1."""
+    colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    return sum(map(int, re.findall(r"\d+", colour)[:3])) / 3 / 255
+
+
+def test_everything_can_be_done_with_the_keyboard(look, shared):
+    page = look().page
+    page.get_by_role("link", name="echo", exact=True).wait_for()
+    press_to(page, "echo")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="echo 1.0").wait_for()
+    press_to(page, "Scale…")
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog")
+    dialog.wait_for()
+    page.keyboard.press("Escape")
+    dialog.wait_for(state="detached")
+    assert page.evaluate("document.activeElement.textContent") == "Scale…", "the focus is where it was"
+    page.keyboard.press("Enter")
+    dialog.wait_for()
+    page.keyboard.press("ControlOrMeta+a")
+    page.keyboard.type("2")
+    page.keyboard.press("Enter")
+    until(lambda: len(shared.ready("echo")) == 2, "there are two")
+    shared.manage("PUT", "/models/echo", min_worker=1, max_worker=1, synchronous="true")
+
+
+def press_to(page: Any, text: str) -> None:
+    """Tab, until this has the focus."""
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.textContent") == text:
+            return
+    raise AssertionError(f"the Tab key does not lead to {text!r}")
+
+
+def test_it_says_when_it_is_not_live_and_comes_back(chromium, start, store):
+    server = start("serve", store.mar("echo"))
+    seen = open_page(chromium, server.url("/dashboard", "management"))
+    page = seen.page
+    page.get_by_text("live", exact=True).wait_for()
+    server.process.send_signal(signal.SIGSTOP)
+    try:
+        page.get_by_text(re.compile(r"^Not live: what is shown is \d+ s old\.")).wait_for()
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+    page.get_by_text("live", exact=True).wait_for()
+    page.close()
+
+
+def test_a_tab_that_nobody_sees_asks_nothing(look):
+    seen = look()
+    page = seen.page
+    page.get_by_text("live", exact=True).wait_for()
+    hide = "hidden => { Object.defineProperty(document, 'hidden', {get: () => hidden, configurable: true});"
+    hide += "document.dispatchEvent(new Event('visibilitychange')); }"
+    page.evaluate(hide, True)
+    page.get_by_text("paused", exact=True).wait_for()
+    asked = len(seen.asked)
+    page.evaluate(hide, False)
+    page.get_by_text("live", exact=True).wait_for()
+    assert [url for url in seen.asked[asked:] if url.endswith("/overview/stream")], "it asks anew"
+
+
+def test_the_display_can_be_held(echo, shared):
+    echo.get_by_role("button", name="Hold").click()
+    echo.get_by_text("The display is held").wait_for()
+    echo.get_by_role("button", name="Go on").click()
+    echo.get_by_text("The display is held").wait_for(state="detached")
+    echo.get_by_role("button", name="2 min", exact=True).click()
+    echo.get_by_role("heading", name="The last 2 minutes").wait_for()

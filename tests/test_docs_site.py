@@ -1,0 +1,65 @@
+"""The documentation as text: links lead somewhere, every page is in the navigation, every code block says what it is.
+
+`make docs` builds the site from the same pages and fails on what the generator does not understand.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tools"))
+
+import docs_pages
+from docs_pages import DOCS, ROOT
+
+PAGES = [*docs_pages.pages(), *sorted(ROOT.glob("*.md")), *sorted((ROOT / "protocol").glob("*.md"))]
+
+
+def test_every_link_leads_to_a_file_and_a_heading() -> None:
+    broken = []
+    for page in PAGES:
+        for line, link in docs_pages.links(page):
+            file, anchor = docs_pages.target(page, link), link.partition("#")[2]
+            if not file.exists() or not file.is_relative_to(ROOT):
+                broken.append(f"{page.relative_to(ROOT)}:{line}: {link} is not there")
+            elif anchor and anchor not in docs_pages.anchors(file):
+                broken.append(f"{page.relative_to(ROOT)}:{line}: {link} names no heading")
+    assert not broken, "\n".join(broken)
+
+
+def test_every_page_is_in_the_navigation_once() -> None:
+    listed = docs_pages.in_navigation()
+    missing = [str(page.relative_to(ROOT)) for page in docs_pages.pages() if page not in listed]
+    assert not missing, f"list them in docs/README.md: {missing}"
+    entries = [page for section in docs_pages.sections().values() for _, page in section]
+    assert len(entries) == len(set(entries)), "a page is listed twice in docs/README.md"
+    assert all(docs_pages.sections().values()), "a section of docs/README.md has no page"
+
+
+def test_the_voices_are_where_readers_look_for_them() -> None:
+    sections = docs_pages.sections()
+    assert list(sections) == ["Guides", "Coming from", "Concepts", "Operations", "Reference", "Project"]
+    for title, listed in sections.items():
+        folder = DOCS / title.lower().replace(" ", "-")
+        for _, page in listed:
+            assert title == "Project" or page.is_relative_to(folder) or not page.is_relative_to(DOCS), page
+
+
+def test_a_page_begins_with_its_one_title() -> None:
+    for page in docs_pages.pages():
+        text = docs_pages.prose(page.read_text())
+        titles = [line for line in text.splitlines() if line.startswith("# ")]
+        assert text.startswith("# ") and len(titles) == 1, f"{page}: {titles}"
+
+
+def test_every_code_block_says_what_it_is() -> None:
+    wrong = []
+    for block in (block for page in docs_pages.pages() for block in docs_pages.blocks(page)):
+        if block.language not in docs_pages.LANGUAGES:
+            wrong.append(f"{block.where}: language {block.language!r} is none of {list(docs_pages.LANGUAGES)}")
+        if unknown := set(block.options) - set(docs_pages.OPTIONS):
+            wrong.append(f"{block.where}: {unknown} is none of {list(docs_pages.OPTIONS)}")
+        if block.options.get("no-run") == "":
+            wrong.append(f'{block.where}: say why: no-run="..."')
+    assert not wrong, "\n".join(wrong)

@@ -1,0 +1,150 @@
+// The past as this page knows it: samples of the last ten minutes (the server sends those from
+// before the page was opened) and the documents seen since, thinned out as they age.
+
+import type { Model, ModelSample, Overview, Sample } from "./types";
+import { keyOf } from "./types";
+
+const KEPT_MS = 10 * 60_000;
+const ALL_KEPT_MS = 65_000;
+const OLD_EVERY_MS = 10_000;
+
+export class History {
+  samples: Sample[] = [];
+  documents: Overview[] = [];
+
+  /** The server's own memory of the last minutes replaces ours. */
+  past(samples: Sample[]): void {
+    const newest = samples.at(-1)?.time ?? 0;
+    this.samples = [...samples, ...this.samples.filter((it) => it.time > newest)];
+  }
+
+  add(document: Overview): void {
+    const last = this.samples.at(-1);
+    if (!last || document.sample.time > last.time) this.samples.push(document.sample);
+    this.documents.push(document);
+    const oldest = document.time - KEPT_MS;
+    this.samples = this.samples.filter((it) => it.time >= oldest);
+    this.documents = thinned(this.documents, document.time);
+  }
+
+  /** The document of about so many seconds ago, or the oldest one since then. */
+  before(seconds: number): Overview | undefined {
+    const newest = this.documents.at(-1);
+    if (!newest) return undefined;
+    const at = newest.time - seconds * 1000 - 500;
+    const found = this.documents.find((it) => it.time >= at);
+    return found === newest ? undefined : found;
+  }
+
+  modelBefore(key: string, seconds: number): Model | undefined {
+    return this.before(seconds)?.models.find((it) => keyOf(it) === key);
+  }
+}
+
+function thinned(documents: Overview[], now: number): Overview[] {
+  let last = -Infinity;
+  return documents.filter((it) => {
+    const age = now - it.time;
+    if (age > KEPT_MS) return false;
+    if (age > ALL_KEPT_MS && it.time - last < OLD_EVERY_MS) return false;
+    last = it.time;
+    return true;
+  });
+}
+
+/** Values on an even grid of times, null where nothing is known. */
+export interface Grid {
+  times: number[];
+  stepMs: number;
+  values: (ModelSample | null)[];
+}
+
+/** Samples of a model at even times, the last one now. Gaps stay gaps. */
+export function grid(samples: Sample[], key: string, now: number, seconds: number, points: number): Grid {
+  const stepMs = Math.max(2000, Math.ceil((seconds * 1000) / points / 1000) * 1000);
+  const end = Math.floor(now / stepMs) * stepMs;
+  const cells = Math.floor((seconds * 1000) / stepMs);
+  const times: number[] = [];
+  const values: (ModelSample | null)[] = [];
+  let at = 0;
+  for (let cell = cells; cell >= 0; cell--) {
+    const time = end - cell * stepMs;
+    while (at + 1 < samples.length && (samples[at + 1]?.time ?? Infinity) <= time) at++;
+    const sample = samples[at];
+    const near = sample && sample.time <= time && time - sample.time <= Math.max(stepMs, 5000);
+    times.push(time);
+    values.push((near && sample.models[key]) || null);
+  }
+  return { times, stepMs, values };
+}
+
+type Field = { [K in keyof ModelSample]: ModelSample[K] extends number ? K : never }[keyof ModelSample] & string;
+
+/** How fast a total grew, per second, at each time of the grid. A total that fell began anew. */
+export function rates(grid: Grid, read: Field | ((it: ModelSample) => number)): (number | null)[] {
+  const of = typeof read === "function" ? read : (it: ModelSample) => it[read];
+  return grid.values.map((value, at) => {
+    const before = at > 0 ? grid.values[at - 1] : null;
+    if (!value || !before) return null;
+    const by = of(value) - of(before);
+    return by < 0 ? null : (by * 1000) / grid.stepMs;
+  });
+}
+
+/** How much one total grew for each unit of another: a mean. */
+export function means(grid: Grid, sum: Field, of: Field): (number | null)[] {
+  const sums = rates(grid, sum);
+  const counts = rates(grid, of);
+  return sums.map((value, at) => {
+    const n = counts[at];
+    return value === null || !n ? null : value / n;
+  });
+}
+
+/** What happened to a model within the last seconds. */
+export interface Recent {
+  seconds: number;
+  requests: number;
+  answered: number;
+  late: number;
+  rejected: number;
+  failed: number;
+  cancelled: number;
+  batches: number;
+  items: number;
+  restarts: number;
+}
+
+const FIELDS = ["requests", "answered", "late", "rejected", "failed", "cancelled", "batches", "items"] as const;
+
+export function recent(samples: Sample[], key: string, seconds: number): Recent | null {
+  const newest = samples.at(-1);
+  const now = newest?.models[key];
+  if (!newest || !now) return null;
+  const from = newest.time - seconds * 1000 - 500;
+  const first = samples.find((it) => it.time >= from && it.models[key]);
+  const before = first?.models[key];
+  if (!first || !before || first === newest) return null;
+  const spent = (newest.time - first.time) / 1000;
+  const grew = { seconds: spent, restarts: Math.max(0, (now.restarts ?? 0) - (before.restarts ?? 0)) } as Recent;
+  for (const field of FIELDS) grew[field] = Math.max(0, now[field] - before[field]);
+  return grew;
+}
+
+/** A straight line through points: its slope per second, and how well it fits (0 to 1). */
+export function trend(points: [number, number][]): { slope: number; fit: number } | null {
+  const n = points.length;
+  if (n < 3) return null;
+  const meanX = points.reduce((sum, [x]) => sum + x, 0) / n;
+  const meanY = points.reduce((sum, [, y]) => sum + y, 0) / n;
+  let xx = 0;
+  let xy = 0;
+  let yy = 0;
+  for (const [x, y] of points) {
+    xx += (x - meanX) ** 2;
+    xy += (x - meanX) * (y - meanY);
+    yy += (y - meanY) ** 2;
+  }
+  if (xx === 0) return null;
+  return { slope: (xy / xx) * 1000, fit: yy === 0 ? 0 : (xy * xy) / (xx * yy) };
+}
