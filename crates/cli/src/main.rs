@@ -30,6 +30,7 @@ mod serve;
 mod study;
 mod tls;
 mod torchserve;
+mod traces;
 mod units;
 mod url_rule;
 

@@ -176,7 +176,11 @@ impl AccessBuffer {
             level: "INFO",
             target: "jitney::access",
             message: format!("{method} {uri} {status}"),
-            fields: fields.into_iter().chain(named).map(|(name, value)| (name.to_owned(), value)).collect(),
+            fields: fields
+                .into_iter()
+                .chain(named)
+                .map(|(name, value)| (name.to_owned(), value))
+                .collect(),
         };
         text.extend_from_slice(line.to_json().as_bytes());
         text.push(b'\n');
@@ -238,7 +242,10 @@ mod tests {
         let names = LineNames { request_id: "order-17", trace_id: Some(&"4b") };
         buffer.push(Duration::ZERO, &AccessRecord { names: Some(names), ..line(&uri) });
         let text = String::from_utf8(buffer.text).unwrap();
-        assert!(text.ends_with("\"POST /m HTTP/1.1\" 200 3 request_id=order-17 trace_id=4b\n"), "{text}");
+        assert!(
+            text.ends_with("\"POST /m HTTP/1.1\" 200 3 request_id=order-17 trace_id=4b\n"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -29,8 +29,8 @@ use tokio::runtime::Handle;
 use crate::compression::{Coding, Decompressor};
 use crate::connection::{ConnectionStage, Peer};
 use crate::errors::Problem;
-use crate::trace::RequestTrace;
 use crate::event_stream::EventStream;
+use crate::trace::RequestTrace;
 
 /// The room of a body that comes in pieces begins with this and grows by this factor.
 const ROOM_MIN: usize = 16 << 10;

@@ -67,8 +67,9 @@ impl CallLog {
     }
 
     /// Lets the trace of the call end with it.
-    pub(super) fn traced(self, trace: Option<Arc<RequestTrace>>) -> Self {
-        Self { trace, ..self }
+    pub(super) fn traced(mut self, trace: Option<Arc<RequestTrace>>) -> Self {
+        self.trace = trace;
+        self
     }
 
     /// Makes this log a part of the answer.

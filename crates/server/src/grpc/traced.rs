@@ -11,13 +11,8 @@ use crate::request_id::XRequestId;
 use crate::state::ServerState;
 use crate::trace::{RequestFacts, RequestTrace};
 
-const METHODS: [&str; 5] = [
-    "Predictions",
-    "StreamPredictions",
-    "StreamPredictions2",
-    "ModelInfer",
-    "ModelStreamInfer",
-];
+const METHODS: [&str; 5] =
+    ["Predictions", "StreamPredictions", "StreamPredictions2", "ModelInfer", "ModelStreamInfer"];
 
 /// Begins the trace of a call, if it is traced.
 pub(super) fn begin<T>(

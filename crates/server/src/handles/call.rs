@@ -25,7 +25,7 @@ use crate::request_id::XRequestId;
 use crate::request_options::{RequestOptions, push_claim};
 use crate::route::ModelRef;
 use crate::state::ServerState;
-use crate::trace::RequestTrace;
+use crate::trace::{RequestFacts, RequestTrace};
 
 /// A frame about a call, on its way to the connection.
 pub(super) struct CallFrame {
@@ -77,6 +77,27 @@ pub(super) async fn run_authorized(
 /// Fails a call that could not be made.
 pub(super) async fn fail(id: u64, problem: Problem, sender: mpsc::Sender<CallFrame>) {
     drop(sender.send(CallFrame { id, frame: ServerFrame::Failed(problem), held: None }).await);
+}
+
+/// Begins the trace of a call, if it is traced.
+pub(super) fn begin_trace(
+    state: &ServerState,
+    peer: &Peer,
+    call: &HandleCall,
+    id: &XRequestId,
+    started: Instant,
+) -> Option<Arc<RequestTrace>> {
+    let tracer = state.config.meter.tracer()?;
+    RequestTrace::begin(tracer, &call.headers, started, || {
+        let address = peer.address.trim_start_matches('/').to_owned();
+        let facts = RequestFacts::new("PYTHON /{model}/{endpoint}")
+            .with("rpc.system", "jitney")
+            .with("rpc.service", call.model.clone())
+            .with("rpc.method", call.endpoint.clone())
+            .with("client.address", address)
+            .with("jitney.request.id", id.text().to_owned());
+        Some(facts)
+    })
 }
 
 impl PendingCall {
@@ -169,6 +190,9 @@ impl PendingCall {
         let call = &mut self.call;
         let claim = std::mem::take(&mut call.claim);
         let mut headers = HeaderBlock::default();
+        for (name, value) in &call.headers {
+            headers.push(name.as_str(), value.as_bytes());
+        }
         push_claim(&claim, &mut headers);
         let route = CallRoute::to_endpoint(&call.endpoint);
         let value = std::mem::take(&mut call.body).into();

@@ -322,7 +322,9 @@ impl<'a> Calls<'a> {
         let held = state.engine.admission().hold(call.body.len() as u64);
         let failed = |error| inference::failure(state.config.dialect, &model, target, &error);
         let held = Some(held.map_err(failed)?);
-        let (started, id, trace) = (Instant::now(), XRequestId::fresh(), None);
+        let started = Instant::now();
+        let id = XRequestId::of(state.config.dialect, &call.headers);
+        let trace = call::begin_trace(&state, &peer, &call, &id, started);
         Ok(PendingCall { state, peer, model, call, started, id, trace, held })
     }
 

@@ -62,8 +62,7 @@ fn template(route: &Route<'_>, path: &str) -> Option<&'static str> {
     if matches!(route, Route::RunWorkflow(_)) {
         return Some("/wfpredict/{workflow}");
     }
-    let others =
-        [(Route::Embeddings, "/v1/embeddings"), (Route::Invocations, "/invocations")];
+    let others = [(Route::Embeddings, "/v1/embeddings"), (Route::Invocations, "/invocations")];
     others.iter().find(|(known, _)| known == route).map(|(_, name)| *name)
 }
 

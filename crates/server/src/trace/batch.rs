@@ -67,7 +67,8 @@ fn worker(
     let own = SpanRef { span: SpanId::fresh(), ..at };
     let mut span = SpanRecord::child("worker", own, at.span, clock.times(began, now));
     span.set("jitney.worker.id", batch.worker);
-    let measured = [("jitney.prepare_ms", batch.times.prepare), ("jitney.model_ms", batch.times.model)];
+    let measured =
+        [("jitney.prepare_ms", batch.times.prepare), ("jitney.model_ms", batch.times.model)];
     for (name, time) in measured {
         if let Some(time) = time {
             span.set(name, millis(time));

@@ -116,8 +116,12 @@ impl CallTrace {
         let at = |span| SpanRef { span, ..self.request };
         let parent = self.request.span;
         let waited = dispatched.unwrap_or(over).clamp(self.called, over);
-        let mut queue =
-            SpanRecord::child("queue", at(SpanId::fresh()), parent, clock.times(self.called, waited));
+        let mut queue = SpanRecord::child(
+            "queue",
+            at(SpanId::fresh()),
+            parent,
+            clock.times(self.called, waited),
+        );
         let failure = end.as_ref().and_then(|end| end.failure.as_ref());
         let cancelled = end.is_none().then_some(CANCELLED);
         let error = failure.map(|failure| Cow::Owned(failure.text.clone())).or(cancelled);

@@ -19,7 +19,8 @@ pub struct TraceResource {
 impl TraceResource {
     /// The message that brings these spans.
     pub fn message(&self, spans: &[SpanRecord]) -> Bytes {
-        let scope = pb::InstrumentationScope { name: "jitney".into(), version: self.version.clone() };
+        let scope =
+            pb::InstrumentationScope { name: "jitney".into(), version: self.version.clone() };
         let spans = pb::ScopeSpans { scope: Some(scope), spans: spans.iter().map(span).collect() };
         let attributes = self.attributes.iter().map(|(name, value)| text(name, value)).collect();
         let resource = Some(pb::Resource { attributes });
@@ -31,7 +32,8 @@ impl TraceResource {
 fn span(record: &SpanRecord) -> pb::Span {
     let (trace_id, span_id) = ids(record.at);
     let parent = record.parent.map(|parent| Bytes::copy_from_slice(&parent.0.to_be_bytes()));
-    let kind = if record.serves { pb::span::SpanKind::Server } else { pb::span::SpanKind::Internal };
+    let kind =
+        if record.serves { pb::span::SpanKind::Server } else { pb::span::SpanKind::Internal };
     let state = record.state.as_deref().unwrap_or_default();
     pb::Span {
         trace_id,

@@ -107,10 +107,17 @@ mod tests {
     fn a_traceparent_names_the_clients_span() {
         let text = format!("00-{TRACE}-{SPAN}-01");
         let (at, sampled) = read(text.as_bytes()).unwrap();
-        assert_eq!((at.trace.to_string(), at.span.to_string(), sampled), (TRACE.into(), SPAN.into(), true));
+        assert_eq!(
+            (at.trace.to_string(), at.span.to_string(), sampled),
+            (TRACE.into(), SPAN.into(), true)
+        );
         assert_eq!(header(at), text);
-        let flags = |flags: &str| read(format!("00-{TRACE}-{SPAN}-{flags}").as_bytes()).map(|it| it.1);
-        assert_eq!(["00", "02", "03", "ff"].map(flags), [Some(false), Some(false), Some(true), Some(true)]);
+        let flags =
+            |flags: &str| read(format!("00-{TRACE}-{SPAN}-{flags}").as_bytes()).map(|it| it.1);
+        assert_eq!(
+            ["00", "02", "03", "ff"].map(flags),
+            [Some(false), Some(false), Some(true), Some(true)]
+        );
     }
 
     #[test]
@@ -158,7 +165,8 @@ mod tests {
         };
         assert_eq!(state(&["a=1, b=2", "t@c/d=3 4,"]).as_deref(), Some("a=1,b=2,t@c/d=3 4"));
         let many: Vec<_> = (0..33).map(|place| format!("k{place}=1")).collect();
-        for broken in ["", ",", "A=1", "a", "a=", "=1", "a=b=c", "a@b@c=1", "a =1", &many.join(",")] {
+        for broken in ["", ",", "A=1", "a", "a=", "=1", "a=b=c", "a@b@c=1", "a =1", &many.join(",")]
+        {
             assert_eq!(state(&[broken]), None, "{broken:?}");
         }
         assert_eq!(parent(&[("tracestate", "a=1")]), None);

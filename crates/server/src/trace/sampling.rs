@@ -36,7 +36,10 @@ mod tests {
             let ratio = SampleRatio::new(ratio);
             (0..20_000).filter(|_| ratio.takes(TraceId::fresh())).count()
         };
-        assert_eq!([taken(0.0), taken(1.0), taken(-1.0), taken(f64::INFINITY)], [0, 20_000, 0, 20_000]);
+        assert_eq!(
+            [taken(0.0), taken(1.0), taken(-1.0), taken(f64::INFINITY)],
+            [0, 20_000, 0, 20_000]
+        );
         let share = taken(0.1);
         assert!((1_800..2_200).contains(&share), "{share}");
     }

@@ -36,7 +36,12 @@ pub(super) enum AttributeValue {
 
 impl SpanRecord {
     /// A part of another span.
-    pub(super) fn child(name: &'static str, at: SpanRef, parent: SpanId, times: (u64, u64)) -> Self {
+    pub(super) fn child(
+        name: &'static str,
+        at: SpanRef,
+        parent: SpanId,
+        times: (u64, u64),
+    ) -> Self {
         Self { parent: Some(parent), ..Self::root(name, at, times) }
     }
 
