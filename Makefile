@@ -31,7 +31,7 @@ TORCH_TESTS := tests/test_torch_stock.py tests/test_torch_formats.py \
   tests/test_device_images.py tests/test_host_images.py tests/test_nvjpeg.py tests/test_torch_handlers.py tests/test_process_group.py tests/test_containers.py \
   tests/test_torch_texts.py tests/test_torch_graphs.py tests/test_torch_warm_up.py tests/test_gpu.py
 
-.PHONY: help build release demo test test-rust test-python test-blackbox test-torch test-ray test-clouds ui test-ui test-browser test-kserve test-onnx test-gpu test-all soak torch models lint deny advisories fuzz instructions \
+.PHONY: help build release demo test test-rust test-python test-blackbox test-torch test-ray test-clouds ui test-ui test-browser test-kserve test-deploy test-onnx test-gpu test-all soak torch models lint deny advisories fuzz instructions \
   record-instructions build-instructions fmt bench bench-peers clean
 
 help: ## List the verbs
@@ -99,7 +99,7 @@ test-python: $(VENV)/ready ## Tests of the Python packages
 test-blackbox: $(VENV)/ready build ## Real clients against the real binary
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests
 
-test-all: test test-docs test-onnx test-ray test-clouds test-browser test-kserve $(NEW_TORCH_VENV)/ready ## Everything, with the heavy suites, Ray, clouds, a browser, KServe's client and the newest torch too
+test-all: test test-docs test-onnx test-ray test-clouds test-browser test-kserve test-deploy $(NEW_TORCH_VENV)/ready ## Everything, with the heavy suites, Ray, clouds, a browser, KServe's client and the newest torch too
 	$(CARGO) test --locked --release -p jitney-sim -p jitney-lab -- --ignored
 	$(MAKE) deny advisories instructions
 	$(MAKE) fuzz FUZZ_SECONDS=10
@@ -163,9 +163,15 @@ test-kserve: build $(KSERVE_VENV)/ready ## KServe's own clients (an environment 
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney \
 	  $(KSERVE_VENV)/bin/python -m pytest -q tests/test_kserve_client.py tests/test_docs_clients.py --heavy
 
+test-deploy: build $(KSERVE_VENV)/ready ## The manifests of deploy/ against their schemas, and their containers (needs root, npm)
+	npm install --silent --no-fund --no-audit --no-package-lock --prefix $(KSERVE_VENV) \
+	  @kubernetes-models/keda@2 @kubernetes-models/prometheus-operator@6
+	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney DEPLOY_NODE_PACKAGES=$(abspath $(KSERVE_VENV)) \
+	  $(KSERVE_VENV)/bin/python -m pytest -q tests/test_deploy.py --heavy
+
 $(KSERVE_VENV)/ready: Makefile
 	$(PYTHON) -m venv $(KSERVE_VENV)
-	$(KSERVE_VENV)/bin/python -m pip install --quiet $(CLIENTS) kserve
+	$(KSERVE_VENV)/bin/python -m pip install --quiet $(CLIENTS) kserve kubernetes-validate pyyaml
 	@touch $@
 
 $(RAY_VENV)/ready: Makefile

@@ -2,7 +2,8 @@
 
 The pages are written for a code host first. This bridges what differs: the navigation comes from docs/README.md, files
 outside docs/ that a page links to come along (Markdown as pages, others as files), lists need no empty line before
-them, and the words after a block's language that are for the tests are left out.
+them, two titled code blocks stand side by side, and the words after a block's language that are for the tests are left
+out.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +62,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """The page as the site's Markdown wants it."""
-    return listed(plain_fences(rebased(markdown, source(page.file.src_uri))))
+    return listed(beside(plain_fences(rebased(markdown, source(page.file.src_uri)))))
 
 
 def place(file: Path) -> Path:
@@ -117,6 +119,18 @@ def plain_fences(markdown: str) -> str:
         return f"{found[1]}{found[2]}{info}\n{found[4]}{found[1]}{found[2]}"
 
     return pages.FENCE.sub(fence, markdown)
+
+
+def beside(markdown: str) -> str:
+    """Two blocks with titles, one after another, stand side by side where there is room: their code and ours."""
+    titled = [found for found in pages.FENCE.finditer(markdown) if "title=" in found[3] and not found[1]]
+    pieces, end = [], 0
+    for first, second in pairwise(titled):
+        if first.start() >= end and not markdown[first.end() : second.start()].strip():
+            block = markdown[first.start() : second.end()]
+            pieces += [markdown[end : first.start()], f'<div class="beside" markdown>\n\n{block}\n\n</div>']
+            end = second.end()
+    return "".join([*pieces, markdown[end:]])
 
 
 def listed(markdown: str) -> str:

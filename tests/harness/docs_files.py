@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -76,6 +77,13 @@ def offline(sandbox: Sandbox) -> None:
     photo(sandbox.home / "photos/cat.jpg")
 
 
+def handles(sandbox: Sandbox) -> None:
+    """The shop of the page on definitions, running."""
+    page = Path(__file__).parent.parent.parent / "docs/guides/definitions.md"
+    sandbox.write("shop.py", re.search(r"^```python\n(# shop\.py\n.*?)^```$", page.read_text(), re.M | re.S)[1])
+    sandbox.bash("jitney serve shop:Shop")
+
+
 def classifiers(sandbox: Sandbox) -> None:
     """A network that tells three cats apart by their mean colour, and one that sums its tokens."""
     photo(sandbox.home / "cat.jpg")
@@ -111,8 +119,10 @@ def torchserve(sandbox: Sandbox) -> None:
 
 FILES: dict[str, Callable[[Sandbox], None]] = {
     "coming-from/torchserve.md": torchserve,
+    "coming-from/triton.md": repository,
     "guides/bench.md": bench,
     "guides/clients.md": clients,
+    "guides/handles.md": handles,
     "guides/offline.md": offline,
     "guides/onnx-classifiers.md": classifiers,
     "guides/plugins.md": shout,

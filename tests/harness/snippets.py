@@ -18,6 +18,7 @@ import uuid
 from pathlib import Path
 
 from harness import processes
+from harness.wait import until
 
 RUN_SECONDS = 180
 PORTS = {
@@ -50,8 +51,9 @@ class Sandbox:
         program = STAND_IN.format(python=sys.executable, tests=str(Path(__file__).parent.parent), binary=str(binary))
         (programs / "jitney").write_text(program)
         (programs / "jitney").chmod(0o755)
-        for name in ("python", "python3"):
-            (programs / name).symlink_to(sys.executable)
+        for name in ("python", "python3"):  # No links: an interpreter finds its environment by its path.
+            (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+            (programs / name).chmod(0o755)
         (self.temp / ".curlrc").write_text(CURL)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("JITNEY_", "TS_"))}
         self.env = {
@@ -133,15 +135,17 @@ def free_ports() -> dict[int, int]:
 
 def stand_in(binary: str, arguments: list[str]) -> None:
     """What `jitney` is in a sandbox: servers go on in the background, everything else is the binary itself."""
+    if arguments[:2] == ["torchserve", "--start"] and "--foreground" not in arguments:
+        subprocess.run([binary, *arguments], check=True)
+        answers(f"http://127.0.0.1:{os.environ['JITNEY_PORT']}")
+        return
     serves = arguments[:1] in (["serve"], ["demo"]) and not {"--help", "-h"} & set(arguments)
     if not serves:
         os.execv(binary, [binary, *arguments])
-    from harness.wait import until
-
     record = Path(os.environ["SNIPPETS_SERVER"])
     end_server(record)
     out_file, err_file = record.with_suffix(".out"), record.with_suffix(".err")
-    with out_file.open("w") as out, err_file.open("a") as err:
+    with out_file.open("w") as out, err_file.open("w") as err:
         server = subprocess.Popen([binary, *arguments], stdout=out, stderr=err, start_new_session=True)
     record.write_text(str(server.pid))
 
@@ -152,16 +156,24 @@ def stand_in(binary: str, arguments: list[str]) -> None:
         if "Try:" not in out_file.read_text():
             return False
         address = re.search(r"^Inference +(\S+)$", out_file.read_text(), re.MULTILINE)[1]
-        ping = ["curl", "--insecure", "--output", os.devnull, f"{address}/ping"]
-        return "SNIPPETS_UNREADY" in os.environ or subprocess.run(ping, capture_output=True).returncode == 0
+        return "SNIPPETS_UNREADY" in os.environ or is_healthy(address)
 
     until(up, "the server of the page is ready", RUN_SECONDS / 2, poll=0.1)
 
 
+def answers(address: str) -> None:
+    """Waits until a server that went to the background is healthy."""
+    until(lambda: is_healthy(address), "the server of the page answers", RUN_SECONDS / 2, poll=0.1)
+
+
+def is_healthy(address: str) -> bool:
+    """Whether a server says that it can be asked."""
+    ping = ["curl", "--insecure", "--output", os.devnull, f"{address}/ping"]
+    return subprocess.run(ping, capture_output=True).returncode == 0
+
+
 def end_server(record: Path) -> None:
     """Ends the server that a sandbox started last, as Ctrl-C would."""
-    from harness.wait import until
-
     if not record.exists():
         return
     process = int(record.read_text())

@@ -10,6 +10,7 @@ mod greeting;
 mod loading;
 mod offline;
 mod preview;
+mod processes;
 mod reload;
 mod scratch;
 mod signals;
@@ -41,6 +42,7 @@ use assembly::{engine_config, packer};
 use data_plane::DataPlane;
 pub use offline::OfflineEngine;
 pub use preview::preview;
+use processes::ProcReader;
 use scratch::ScratchDirectory;
 use signals::ShutdownSignals;
 pub use signals::stop_signal;
@@ -97,7 +99,9 @@ fn serve(mut plan: ServerPlan, env: &Env, logs: &LogWriter) -> Result<(), Failur
     let config = engine_config(&plan.engine, scratch.path(), env, admin.handle());
     let traces = plan.traces.take().map(|traces| SpanExporter::start(traces, admin.handle()));
     let (tracer, exporter) = traces.transpose()?.unzip();
-    let metrics = MeterPlan { tracer, ..std::mem::take(&mut plan.metrics) };
+    let metrics = std::mem::take(&mut plan.metrics);
+    let processes = Box::new(ProcReader::new(logs.dropped()));
+    let metrics = MeterPlan { processes, tracer, ..metrics };
     let meter = Arc::new(meter(metrics, &plan.logs.style).map_err(cannot("log metrics"))?);
     let engine = Engine::start_observed(config, data.handles(), Arc::clone(&meter) as _)
         .map_err(cannot("start the engine"))?;

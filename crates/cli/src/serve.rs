@@ -14,16 +14,17 @@ use jitney_engine::call::REQUEST_BYTES_MAX;
 use jitney_engine::python::PythonConfig;
 use jitney_engine::settings::ModelDefaults;
 use jitney_engine::store::{Limits, ShownUrl};
-use jitney_engine::{PluginPlan, RepositoryConfig};
+use jitney_engine::{PluginPlan, RepositoryConfig, ServedDirectory};
 use jitney_server::metrics::MeterPlan;
 use jitney_server::{Dialect, ServerConfig, Tls};
 use jitney_settings::server::{
     ACCESS_LOG, ALLOW_CLIENT_SHARED_MEMORY, BODY_TIMEOUT, COMPRESS_ANSWERS, DEBUG_ERRORS,
     DECOMPRESS_REQUESTS, DRAIN_DELAY, DRAIN_TIMEOUT, GRPC_MANAGEMENT_PORT, GRPC_PORT, HOST,
     IDLE_TIMEOUT, INFERENCE_PORT, INSTALL_REQUIREMENTS, IO_THREADS, LOG_FORMAT, LOG_LEVEL,
-    MANAGEMENT_PORT, MAX_CONNECTIONS, MAX_DOWNLOAD_SIZE, MAX_IMAGE_PIXELS, MAX_REQUEST_MEMORY,
-    MAX_REQUEST_SIZE, MAX_UNPACKED_FILES, MAX_UNPACKED_SIZE, MAX_WORKERS_PER_MODEL, METRICS_PORT,
-    MIN_BODY_RATE, MODEL_STORE, POLL, PYTHON, TLS_CERT, TLS_KEY, TOKEN_AUTH, WRITE_TIMEOUT,
+    MANAGEMENT_HOST, MANAGEMENT_PORT, MAX_CONNECTIONS, MAX_DOWNLOAD_SIZE, MAX_IMAGE_PIXELS,
+    MAX_REQUEST_MEMORY, MAX_REQUEST_SIZE, MAX_UNPACKED_FILES, MAX_UNPACKED_SIZE,
+    MAX_WORKERS_PER_MODEL, METRICS_PORT, MIN_BODY_RATE, MODEL_STORE, POLL, PYTHON, TLS_CERT,
+    TLS_KEY, TOKEN_AUTH, WRITE_TIMEOUT,
 };
 use jitney_settings::{Setting, Values, server};
 
@@ -47,7 +48,7 @@ pub struct ServeConfig {
     pub remarks: Vec<String>,
     plugins: Vec<PluginPlan>,
     /// Directories whose models are served.
-    repositories: Vec<PathBuf>,
+    repositories: Vec<ServedDirectory>,
     watch: bool,
     until_eof: bool,
 }
@@ -75,6 +76,7 @@ pub fn configure(flags: ServeFlags, env: &Env) -> Result<ServeConfig, Failure> {
     // Without anything else the store is what is served.
     let store: Option<PathBuf> = config.values.read(&MODEL_STORE);
     let only = store.filter(|_| repositories.is_empty() && config.models.is_empty());
+    let only = only.map(|path| ServedDirectory { path, name: None });
     config.repositories = repositories.into_iter().chain(only).collect();
     Ok(ServeConfig { plugins, watch, until_eof, ..config })
 }
@@ -169,21 +171,20 @@ pub fn assemble(kind: ServerKind, config: ServeConfig, env: &Env) -> Result<Serv
 /// others is possible and remarked on.
 fn server(values: &Values, remarks: &mut Vec<String>) -> Result<ServerConfig, Failure> {
     let host: String = values.read(&HOST).unwrap_or_default();
+    let management: String = values.read(&MANAGEMENT_HOST).unwrap_or_else(|| host.clone());
     let tls = certificate(values.read(&TLS_CERT), values.read(&TLS_KEY))?;
-    if !Address::tcp(&host, 0).is_local() && !values.flag(&TOKEN_AUTH) {
-        remarks.push(format!("listening on {host} without a token: whoever reaches it may use it"));
-    }
-    let bind = |port: &Setting| {
+    remarks.extend(openness(&host, &management).filter(|_| !values.flag(&TOKEN_AUTH)));
+    let bind = |host: &str, port: &Setting| {
         let port = values.read(port).unwrap_or_default();
-        Address::tcp(&host, port).secured(tls.is_some()).bind()
+        Address::tcp(host, port).secured(tls.is_some()).bind()
     };
     let defaults = ServerConfig::default();
     Ok(ServerConfig {
-        inference: bind(&INFERENCE_PORT)?,
-        management: bind(&MANAGEMENT_PORT)?,
-        metrics: Some(bind(&METRICS_PORT)?),
-        grpc_inference: Some(bind(&GRPC_PORT)?.into()),
-        grpc_management: Some(bind(&GRPC_MANAGEMENT_PORT)?.into()),
+        inference: bind(&host, &INFERENCE_PORT)?,
+        management: bind(&management, &MANAGEMENT_PORT)?,
+        metrics: Some(bind(&host, &METRICS_PORT)?),
+        grpc_inference: Some(bind(&host, &GRPC_PORT)?.into()),
+        grpc_management: Some(bind(&management, &GRPC_MANAGEMENT_PORT)?.into()),
         tls: tls.clone(),
         max_request_bytes: values.read(&MAX_REQUEST_SIZE).unwrap_or(defaults.max_request_bytes),
         max_connections: values.read(&MAX_CONNECTIONS).unwrap_or(defaults.max_connections),
@@ -202,6 +203,20 @@ fn server(values: &Values, remarks: &mut Vec<String>) -> Result<ServerConfig, Fa
     })
 }
 
+/// A remark on who reaches the server, if others than this machine do.
+fn openness(host: &str, management: &str) -> Option<String> {
+    let open = |host: &str| !Address::tcp(host, 0).is_local();
+    match (open(host), open(management)) {
+        (_, true) => Some(format!(
+            "listening on {management} without a token: whoever reaches it may use it"
+        )),
+        (true, false) => Some(format!(
+            "listening on {host} without a token: whoever reaches it may ask for predictions"
+        )),
+        (false, false) => None,
+    }
+}
+
 fn certificate(cert: Option<PathBuf>, key: Option<PathBuf>) -> Result<Option<Tls>, Failure> {
     match (cert, key) {
         (None, None) => Ok(None),
@@ -214,7 +229,7 @@ fn certificate(cert: Option<PathBuf>, key: Option<PathBuf>) -> Result<Option<Tls
 fn engine(
     values: &Values,
     models: &[Startup],
-    repositories: Vec<PathBuf>,
+    repositories: Vec<ServedDirectory>,
     env: &Env,
 ) -> Result<EnginePlan, Failure> {
     let model_store: Option<PathBuf> = values.read(&MODEL_STORE);
@@ -234,7 +249,8 @@ fn engine(
     }
     let named = models.iter().map(|model| model.url.as_str());
     let settings = values.only(jitney_settings::model::SETTINGS);
-    let store = model_store.clone().filter(|store| !repositories.contains(store));
+    let is_served = |store: &PathBuf| repositories.iter().any(|served| served.path == *store);
+    let store = model_store.clone().filter(|store| !is_served(store));
     Ok(EnginePlan {
         repository: RepositoryConfig {
             directories: repositories,

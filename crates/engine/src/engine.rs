@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 pub use self::plugins::PluginPlan;
 use self::plugins::RunningPlugins;
 use self::registrar::Registrar;
-pub use self::registrar::{EngineConfig, Registered, RepositoryConfig};
+pub use self::registrar::{EngineConfig, Registered, RepositoryConfig, ServedDirectory};
 pub use self::repository::{IndexEntry, IndexState, Repository};
 use self::workflows::Workflows;
 use crate::admission::Admission;

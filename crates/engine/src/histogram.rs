@@ -10,6 +10,22 @@ pub(crate) const TIME_US: &[u64] = &[
     100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
     1_000_000, 2_500_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000,
 ];
+/// Microseconds that loading takes: from a tenth of a second to half an hour.
+pub(crate) const LOAD_US: &[u64] = &[
+    100_000,
+    250_000,
+    500_000,
+    1_000_000,
+    2_500_000,
+    5_000_000,
+    10_000_000,
+    30_000_000,
+    60_000_000,
+    120_000_000,
+    300_000_000,
+    600_000_000,
+    1_800_000_000,
+];
 /// Items of a batch.
 pub(crate) const ITEMS: &[u64] = &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
 /// Thousandths of a full batch.
@@ -86,7 +102,7 @@ mod tests {
 
     #[test]
     fn every_set_of_bounds_rises() {
-        for bounds in [TIME_US, ITEMS, FILL_PERMILLE, RATIO_PERMILLE] {
+        for bounds in [TIME_US, LOAD_US, ITEMS, FILL_PERMILLE, RATIO_PERMILLE] {
             assert!(bounds.is_sorted_by(|a, b| a < b), "{bounds:?}");
         }
     }

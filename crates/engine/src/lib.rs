@@ -37,7 +37,7 @@ pub mod workflow;
 pub use changes::ChangeRecorder;
 pub use engine::{
     Engine, EngineConfig, IndexEntry, IndexState, PluginPlan, Registered, Repository,
-    RepositoryConfig,
+    RepositoryConfig, ServedDirectory,
 };
 pub use histogram::Distribution;
 pub use jitney_batcher::{CurvePoint, Decision, DecisionKind, DispatchReason, Policy, Rejection};

@@ -124,6 +124,7 @@ impl Server {
         check_tls(&config, &plans)?;
         let data_threads = data_threads.max(1);
         let planes = planes(&config, &plans, data_threads);
+        config.meter.watch_connections(&planes);
         let mut addresses = ServerAddresses::configured(&config);
         let admission = Arc::clone(engine.admission());
         let state = Arc::new(ServerState::new(config, engine));

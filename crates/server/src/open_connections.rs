@@ -115,6 +115,11 @@ impl OpenConnections {
         ListedConnection { open, key, _permit: permit }
     }
 
+    /// How many are open.
+    pub(crate) fn count(&self) -> usize {
+        self.table().open.len()
+    }
+
     /// Advances the clock, and calls the connections on which a request is not complete.
     pub(crate) fn tick(&self) {
         let ticks = self.started.elapsed().as_secs() / TICK.as_secs();

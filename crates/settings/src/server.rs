@@ -19,13 +19,15 @@ words! {
 }
 
 /// The first settings of the table say where to listen.
-pub const ADDRESSES: usize = 6;
+pub const ADDRESSES: usize = 7;
 
 settings! {
     /// Every setting of a server.
     SETTINGS:
     HOST = Setting::new("host", SettingKind::Text, "Address to listen on; anything but loopback opens the server to the network, see --token-auth")
         .or("127.0.0.1").flag("host", "HOST");
+    MANAGEMENT_HOST = Setting::new("management_host", SettingKind::Text, "Address to listen on for management, over HTTP and gRPC; 127.0.0.1 keeps it for this machine while predictions are open to the network")
+        .or_else("as host").flag("management-host", "HOST");
     INFERENCE_PORT = Setting::new("port", PORT, "Port for predictions; 0 takes a free one").or("8080").flag("port", "PORT");
     MANAGEMENT_PORT = Setting::new("management_port", PORT, "Port for management: register, scale, describe").or("8081").flag("management-port", "PORT");
     METRICS_PORT = Setting::new("metrics_port", PORT, "Port for metrics").or("8082").flag("metrics-port", "PORT");

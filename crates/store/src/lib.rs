@@ -49,7 +49,7 @@ pub use self::{
     package::{Api, Package, parse_yaml, read_text},
     repository::{
         DeclaredTensor, DeclaredTensors, FileStamp, RepositoryContent, RepositoryModel,
-        RepositoryVersion, is_repository, models_of,
+        RepositoryVersion, is_repository, model_named, models_of,
     },
     request_sizes::{RequestSizes, SizeExpression, SizeFactor, SizedParam, ValueForm},
     shown_url::ShownUrl,

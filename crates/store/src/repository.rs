@@ -6,25 +6,26 @@
 //!   digits.onnx  digits.yaml                               an ONNX file, with its card if it has one
 //!   bert.mar                                               an archive
 //!   shout/MAR-INF/…                                        a model directory
+//!   config/config.properties  model-store/*.mar            TorchServe's layout, alone in its directory
 //! ```
 //!
 //! Names come from folders and files, versions from numbered folders. A model that cannot be served has a
 //! sentence in its place and harms no other. Nothing here loads a model.
 
+mod stamp;
 mod text_format;
 mod triton;
 
 use std::{
     collections::BTreeMap,
-    fmt, fs,
-    hash::{DefaultHasher, Hash, Hasher},
-    io,
-    os::unix::fs::MetadataExt,
+    fs, io,
     path::{Path, PathBuf},
 };
 
 use jitney_settings::Values;
 
+pub use self::stamp::FileStamp;
+use self::stamp::{DEPTH_MAX, StampHasher};
 use self::text_format::ConfigError;
 pub use self::triton::{DeclaredTensor, DeclaredTensors};
 use self::triton::{TritonConfig, VersionPolicy};
@@ -33,19 +34,15 @@ use super::{dir::MANIFEST_DIRECTORY, package::read_text};
 /// The configuration of a model in Triton's layout.
 const CONFIG_FILE: &str = "config.pbtxt";
 
+/// In TorchServe's layout, as KServe mounts it: the archives, and the file that is not read here.
+const ARCHIVES_DIRECTORY: &str = "model-store";
+const PROPERTIES_FILE: &str = "config/config.properties";
+
 /// The model's file in Triton's layout.
 const MODEL_FILE: &str = "model.onnx";
 
 /// The most models that a directory is looked through for.
 const MODELS_MAX: usize = 10_000;
-
-/// The most files of a model that are looked at to see whether it changed, and how deep.
-const STAMPED_FILES_MAX: usize = 10_000;
-const STAMPED_DEPTH_MAX: usize = 8;
-
-/// Names, sizes and times of a model's files: two that are equal mean that nothing was changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FileStamp(u64);
 
 /// A model of a repository.
 #[derive(Debug)]
@@ -104,12 +101,43 @@ fn is_model_directory(directory: &Path) -> bool {
     directory.join(MANIFEST_DIRECTORY).is_dir()
 }
 
+/// The one model of a directory under this name; one without files to serve where there are several, or none.
+pub fn model_named(name: &str, directory: &Path) -> io::Result<RepositoryModel> {
+    if is_single_model(directory)? {
+        return Ok(folder(name, directory));
+    }
+    // Folders that belong to the model, such as a tokenizer's, are no models.
+    let mut models: Vec<_> =
+        models_of(directory)?.into_iter().filter(|model| model.content.is_ok()).collect();
+    let (name, names) = (name.to_owned(), models.iter().map(|model| model.name.as_str()));
+    let names = Vec::from_iter(names).join(", ");
+    if let (Some(model), []) = (models.pop(), &models[..]) {
+        return Ok(RepositoryModel { name, ..model });
+    }
+    let held = if names.is_empty() { "no model".to_owned() } else { names };
+    let content = Err(format!(
+        "{} must hold one model to be served as {name:?}; it holds {held}",
+        directory.display()
+    ));
+    Ok(RepositoryModel { name, stamp: StampHasher::default().finish(), content })
+}
+
+/// Whether a directory is the folder of one model in Triton's layout.
+fn is_single_model(directory: &Path) -> io::Result<bool> {
+    Ok(directory.join(CONFIG_FILE).is_file() || !version_numbers(directory)?.is_empty())
+}
+
 /// The models of a directory, sorted by name. A folder of one model in Triton's layout is a repository of
 /// that model.
 pub fn models_of(directory: &Path) -> io::Result<Vec<RepositoryModel>> {
-    if directory.join(CONFIG_FILE).is_file() || !version_numbers(directory)?.is_empty() {
+    if is_single_model(directory)? {
         let name = directory.file_name().map(|name| name.to_string_lossy().into_owned());
         return Ok(name.map(|name| folder(&name, directory)).into_iter().collect());
+    }
+    let (archives, properties) =
+        (directory.join(ARCHIVES_DIRECTORY), directory.join(PROPERTIES_FILE));
+    if archives.is_dir() && properties.is_file() {
+        return archives_of(&archives, &properties);
     }
     let mut models: BTreeMap<String, RepositoryModel> = BTreeMap::new();
     for entry in fs::read_dir(directory)?.take(MODELS_MAX) {
@@ -133,6 +161,17 @@ pub fn models_of(directory: &Path) -> io::Result<Vec<RepositoryModel>> {
         }
     }
     Ok(models.into_values().collect())
+}
+
+/// The models of TorchServe's layout. Its configuration is for the server that it was written for.
+fn archives_of(archives: &Path, properties: &Path) -> io::Result<Vec<RepositoryModel>> {
+    let unread = "it is not read; `jitney torchserve --ts-config` reads it".to_owned();
+    let mut models = models_of(archives)?;
+    for content in models.iter_mut().filter_map(|model| model.content.as_mut().ok()) {
+        content.config = Some(properties.to_owned());
+        content.remarks.push(unread.clone());
+    }
+    Ok(models)
 }
 
 /// The name that a file gives its model, if it is one.
@@ -163,7 +202,7 @@ fn single_file(name: &str, path: &Path) -> RepositoryModel {
 fn folder(name: &str, path: &Path) -> RepositoryModel {
     let mut stamp = StampHasher::default();
     // What cannot be read now fails below, too.
-    drop(stamp.add_tree(path, STAMPED_DEPTH_MAX));
+    drop(stamp.add_tree(path, DEPTH_MAX));
     let stamp = stamp.finish();
     RepositoryModel { name: name.to_owned(), stamp, content: content(name, path, stamp) }
 }
@@ -208,7 +247,7 @@ fn content(name: &str, folder: &Path, stamp: FileStamp) -> Result<RepositoryCont
         let directory = folder.join(number.to_string());
         let mut stamp = StampHasher::default();
         stamp.add_files(folder, |_| true).map_err(unreadable)?;
-        stamp.add_tree(&directory, STAMPED_DEPTH_MAX).map_err(unreadable)?;
+        stamp.add_tree(&directory, DEPTH_MAX).map_err(unreadable)?;
         let path = model_in(&directory, config.file.as_deref())?;
         Ok(RepositoryVersion { number: Some(number.to_string()), path, stamp: stamp.finish() })
     };
@@ -304,67 +343,6 @@ fn labels(folder: &Path, config: &TritonConfig) -> Result<BTreeMap<String, Vec<S
     config.labels.iter().map(read).collect()
 }
 
-/// Puts names, sizes and times of files together.
-#[derive(Default)]
-struct StampHasher {
-    hasher: DefaultHasher,
-    files: usize,
-}
-
-impl StampHasher {
-    /// The files of a directory whose names are wanted; not its folders.
-    fn add_files(&mut self, directory: &Path, wanted: impl Fn(&str) -> bool) -> io::Result<()> {
-        for path in sorted(directory)? {
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            if path.is_file() && wanted(&name) {
-                self.add(&path)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Everything below a directory.
-    fn add_tree(&mut self, directory: &Path, depth: usize) -> io::Result<()> {
-        if depth == 0 {
-            return Ok(());
-        }
-        for path in sorted(directory)? {
-            if path.is_dir() {
-                self.add_tree(&path, depth - 1)?;
-            } else {
-                self.add(&path)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn add(&mut self, path: &Path) -> io::Result<()> {
-        self.files += 1;
-        if self.files <= STAMPED_FILES_MAX {
-            let data = path.metadata()?;
-            (path, data.len(), data.mtime(), data.mtime_nsec(), data.ino()).hash(&mut self.hasher);
-        }
-        Ok(())
-    }
-
-    fn finish(&self) -> FileStamp {
-        FileStamp(self.hasher.finish())
-    }
-}
-
-fn sorted(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    let paths = fs::read_dir(directory)?.take(STAMPED_FILES_MAX);
-    let mut paths = paths.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
-    paths.sort();
-    Ok(paths)
-}
-
-impl fmt::Display for FileStamp {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{:016x}", self.0)
-    }
-}
-
 #[cfg(any(test, fuzzing))]
 pub(super) mod fuzzing {
     //! What `fuzz/` calls of this module.
@@ -380,163 +358,4 @@ pub(super) mod fuzzing {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    struct Files(tempfile::TempDir);
-
-    impl Files {
-        fn new(files: &[(&str, &str)]) -> Self {
-            let files_of = Self(tempfile::tempdir().unwrap());
-            files.iter().for_each(|(file, text)| files_of.write(file, text));
-            files_of
-        }
-
-        fn write(&self, file: &str, text: &str) {
-            let path = self.0.path().join(file);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-
-        fn models(&self) -> Vec<RepositoryModel> {
-            models_of(self.0.path()).unwrap()
-        }
-
-        /// What is served of the only model: paths by version.
-        fn versions(&self) -> Result<Vec<(Option<String>, String)>, String> {
-            let model = self.models().remove(0);
-            let root = self.0.path();
-            let shown = |path: &Path| path.strip_prefix(root).unwrap().display().to_string();
-            let versions = model
-                .content
-                .map_err(|why| why.replace(&format!("{}/", root.display()), ""))?
-                .versions;
-            Ok(versions.into_iter().map(|it| (it.number, shown(&it.path))).collect())
-        }
-    }
-
-    fn numbered(pairs: &[(&str, &str)]) -> Result<Vec<(Option<String>, String)>, String> {
-        Ok(pairs
-            .iter()
-            .map(|(number, path)| (Some((*number).to_owned()), (*path).to_owned()))
-            .collect())
-    }
-
-    #[test]
-    fn names_come_from_folders_and_files() {
-        let files = Files::new(&[
-            ("add/1/model.onnx", ""),
-            ("digits.onnx", ""),
-            ("digits.yaml", ""),
-            ("bert.mar", ""),
-            ("shout/MAR-INF/MANIFEST.json", "{}"),
-            ("plain/model.onnx", ""),
-            (".hidden/1/model.onnx", ""),
-            ("notes.txt", ""),
-            ("empty/readme", ""),
-        ]);
-        let models = files.models();
-        let names: Vec<_> =
-            models.iter().map(|it| (it.name.as_str(), it.content.is_ok())).collect();
-        let expected = [
-            ("add", true),
-            ("bert", true),
-            ("digits", true),
-            ("empty", false),
-            ("plain", true),
-            ("shout", true),
-        ];
-        assert_eq!(names, expected);
-        assert!(is_repository(files.0.path()));
-        assert!(!is_repository(&files.0.path().join("shout")));
-    }
-
-    #[test]
-    fn the_version_policy_chooses_numbered_folders() {
-        let all = [
-            ("m/1/model.onnx", ""),
-            ("m/2/model.onnx", ""),
-            ("m/10/model.onnx", ""),
-            ("m/010/model.onnx", ""),
-            ("m/notes/model.onnx", ""),
-        ];
-        let files = Files::new(&all);
-        assert_eq!(files.versions(), numbered(&[("10", "m/10/model.onnx")]));
-        files.write("m/config.pbtxt", "version_policy { latest { num_versions: 2 } }");
-        assert_eq!(
-            files.versions(),
-            numbered(&[("2", "m/2/model.onnx"), ("10", "m/10/model.onnx")])
-        );
-        files.write("m/config.pbtxt", "version_policy { all {} }");
-        assert_eq!(files.versions().unwrap().len(), 3);
-        files.write("m/config.pbtxt", "version_policy { specific { versions: 3 } }");
-        assert_eq!(files.versions(), Err("version 3 has no folder in m".to_owned()));
-    }
-
-    #[test]
-    fn the_file_may_have_another_name_or_be_of_another_kind() {
-        let files = Files::new(&[("m/1/net.onnx", ""), ("m/1/model.onnx", "")]);
-        files.write("m/config.pbtxt", "default_model_filename: \"net.onnx\"");
-        assert_eq!(files.versions(), numbered(&[("1", "m/1/net.onnx")]));
-        let one = Files::new(&[("m/1/only.mar", "")]);
-        assert_eq!(one.versions(), numbered(&[("1", "m/1/only.mar")]));
-        let weights = Files::new(&[("m/1/model.onnx/model.onnx", ""), ("m/1/model.onnx/w", "")]);
-        assert_eq!(weights.versions(), numbered(&[("1", "m/1/model.onnx/model.onnx")]));
-        let python = Files::new(&[("m/1/model.py", "")]);
-        let why = "m/1/model.onnx is not there, and model.py is of a kind that is not served";
-        assert_eq!(python.versions(), Err(why.to_owned()));
-    }
-
-    #[test]
-    fn an_error_names_file_and_line() {
-        let files = Files::new(&[
-            ("m/1/model.onnx", ""),
-            ("m/config.pbtxt", "\n\nensemble_scheduling { }"),
-        ]);
-        let why = "m/config.pbtxt:3: ensembles are not supported; a Python definition can call several models";
-        assert_eq!(files.versions(), Err(why.to_owned()));
-    }
-
-    #[test]
-    fn labels_are_read() {
-        let config = "output { name: \"y\" label_filename: \"labels.txt\" }";
-        let files = Files::new(&[
-            ("m/1/model.onnx", ""),
-            ("m/config.pbtxt", config),
-            ("m/labels.txt", "cat\ndog\n"),
-        ]);
-        let content = files.models().remove(0).content.unwrap();
-        assert_eq!(content.labels["y"], ["cat", "dog"]);
-    }
-
-    #[test]
-    fn a_folder_of_one_model_is_a_repository_of_it() {
-        let files = Files::new(&[("m/1/model.onnx", "")]);
-        let models = models_of(&files.0.path().join("m")).unwrap();
-        assert_eq!((models.len(), models[0].name.as_str()), (1, "m"));
-    }
-
-    #[test]
-    fn the_stamp_changes_with_the_files_of_the_model_only() {
-        let files = Files::new(&[
-            ("m/1/model.onnx", "a"),
-            ("m/2/model.onnx", "b"),
-            ("n.onnx", "c"),
-            ("n.yaml", ""),
-        ]);
-        files.write("m/config.pbtxt", "version_policy { all {} }");
-        let stamps = |files: &Files| {
-            let models = files.models();
-            let versions = models[0].content.as_ref().unwrap().versions.iter().map(|it| it.stamp);
-            (models[0].stamp, versions.collect::<Vec<_>>(), models[1].stamp)
-        };
-        let before = stamps(&files);
-        assert_eq!(before, stamps(&files));
-        files.write("m/2/model.onnx", "longer");
-        let after = stamps(&files);
-        assert!(after.0 != before.0 && after.1[0] == before.1[0] && after.1[1] != before.1[1]);
-        assert_eq!(after.2, before.2);
-        files.write("n.yaml", "name: n");
-        assert_ne!(stamps(&files).2, before.2, "the card belongs to the model");
-    }
-}
+mod tests;

@@ -37,7 +37,9 @@ enum LogMessage {
 #[derive(Debug)]
 pub struct LogSender {
     channel: SyncSender<LogMessage>,
+    /// Since the log said so last.
     dropped: AtomicU64,
+    dropped_total: Arc<AtomicU64>,
 }
 
 impl LogSender {
@@ -45,6 +47,7 @@ impl LogSender {
     pub fn send(&self, target: LogTarget, text: String) {
         if self.channel.try_send(LogMessage::Line(target, text)).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
+            self.dropped_total.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -64,12 +67,21 @@ impl LogWriter {
 
     fn with_capacity(files: LogFiles, format: LogFormat, capacity: usize) -> io::Result<Self> {
         let (channel, received) = sync_channel(capacity);
-        let sender = Arc::new(LogSender { channel, dropped: AtomicU64::new(0) });
+        let sender = Arc::new(LogSender {
+            channel,
+            dropped: AtomicU64::new(0),
+            dropped_total: Arc::default(),
+        });
         let counted = Arc::clone(&sender);
         let thread = std::thread::Builder::new()
             .name("log".to_owned())
             .spawn(move || write_all(&received, files, format, &counted.dropped))?;
         Ok(Self { sender, thread })
+    }
+
+    /// The number of lines that were dropped so far.
+    pub fn dropped(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.sender.dropped_total)
     }
 
     /// Writes the remaining lines and ends the thread.

@@ -2,31 +2,51 @@
 //! before a port is bound and turned into what the store understands. `URL#sha256=…` says which sum the file must have.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use jitney_engine::ServedDirectory;
 use jitney_engine::store::is_repository;
 
 use crate::definition::is_definition;
 use crate::failure::Failure;
 use crate::plan::Startup;
 
-/// Reads `PATH` or `NAME=PATH`. A path that exists as it stands may have a `=` in it, and so may
-/// what follows a URL's scheme.
+/// Reads `PATH` or `NAME=PATH`.
 pub fn parse(text: &str) -> Result<Startup, Failure> {
-    let named = text.split_once('=').filter(|(name, _)| !name.contains("://"));
-    match named.filter(|_| !Path::new(text).exists()) {
-        Some((name, path)) => Ok(Startup { name: Some(name.to_owned()), ..from_path(path)? }),
-        None => from_path(text),
-    }
+    let (name, path) = split_name(text);
+    let startup = from_path(path)?;
+    Ok(Startup { name: name.map(str::to_owned).or(startup.name), ..startup })
 }
 
 /// The folders of models among what the command line names, and the models.
-pub fn repositories(named: &[String]) -> Result<(Vec<PathBuf>, Vec<&String>), Failure> {
-    let (folders, models): (Vec<_>, Vec<_>) =
-        named.iter().partition(|text| is_repository(Path::new(text)));
-    let absolute =
-        |text: &String| Path::new(text).canonicalize().map_err(|error| no_such_file(text, &error));
-    Ok((folders.into_iter().map(absolute).collect::<Result<_, _>>()?, models))
+pub fn repositories(named: &[String]) -> Result<(Vec<ServedDirectory>, Vec<&String>), Failure> {
+    let (mut folders, mut models) = (Vec::new(), Vec::new());
+    for text in named {
+        match repository(text)? {
+            Some(folder) => folders.push(folder),
+            None => models.push(text),
+        }
+    }
+    Ok((folders, models))
+}
+
+/// `FOLDER` with any number of models, or `NAME=FOLDER` with one.
+fn repository(text: &str) -> Result<Option<ServedDirectory>, Failure> {
+    let (name, folder) = split_name(text);
+    if !is_repository(Path::new(folder)) {
+        return Ok(None);
+    }
+    let path = Path::new(folder).canonicalize().map_err(|error| no_such_file(folder, &error))?;
+    Ok(Some(ServedDirectory { path, name: name.map(str::to_owned) }))
+}
+
+/// A path that exists as it stands may have a `=` in it, and so may what follows a URL's scheme.
+fn split_name(text: &str) -> (Option<&str>, &str) {
+    let named = text.split_once('=').filter(|(name, _)| !name.contains("://"));
+    match named.filter(|_| !Path::new(text).exists()) {
+        Some((name, path)) => (Some(name), path),
+        None => (None, text),
+    }
 }
 
 /// Reads an entry of the file's list.

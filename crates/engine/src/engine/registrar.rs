@@ -65,11 +65,20 @@ pub struct EngineConfig {
     pub first_worker_id: u32,
 }
 
+/// A directory whose models are served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServedDirectory {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What its one model is called; without it any number of models keep their own names.
+    pub name: Option<String>,
+}
+
 /// Where the models of a repository come from.
 #[derive(Clone, Debug, Default)]
 pub struct RepositoryConfig {
     /// Directories whose models are served; of two models with one name the first directory's is served.
-    pub directories: Vec<PathBuf>,
+    pub directories: Vec<ServedDirectory>,
     /// A directory whose models are loaded when somebody asks for them.
     pub store: Option<PathBuf>,
     /// What was typed for all models; it wins over what their configurations say.

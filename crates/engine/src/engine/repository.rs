@@ -10,11 +10,13 @@ mod records;
 use std::sync::Arc;
 
 use self::records::{FollowStep, ModelRecords};
-use super::registrar::{Registered, Registrar, RepositoryConfig, blocking};
+use super::registrar::{Registered, Registrar, RepositoryConfig, ServedDirectory, blocking};
 use crate::error::{RegisterError, RepositoryError};
 use crate::model::{Model, Readiness};
 use crate::settings::RegisterOptions;
-use crate::store::{FileStamp, RepositoryContent, RepositoryModel, RepositoryVersion, models_of};
+use crate::store::{
+    FileStamp, RepositoryContent, RepositoryModel, RepositoryVersion, model_named, models_of,
+};
 
 /// A model as the index lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -379,15 +381,19 @@ impl Repository {
     async fn scan_all(&self, scope: ScanScope) -> (Vec<RepositoryModel>, Vec<String>) {
         let served = self.config.directories.iter().filter(|_| scope != ScanScope::Store);
         let store = self.config.store.iter().filter(|_| scope != ScanScope::Served);
-        let directories: Vec<_> = served.chain(store).cloned().collect();
+        let store = store.map(|path| ServedDirectory { path: path.clone(), name: None });
+        let directories: Vec<_> = served.cloned().chain(store).collect();
         let looked = blocking(move || {
             let (mut models, mut failed) = (Vec::<RepositoryModel>::new(), Vec::new());
             for directory in directories {
-                match models_of(&directory) {
+                let ServedDirectory { path, name } = directory;
+                let found = match name {
+                    Some(name) => model_named(&name, &path).map(|model| vec![model]),
+                    None => models_of(&path),
+                };
+                match found {
                     Ok(found) => models.extend(found),
-                    Err(error) => {
-                        failed.push(format!("cannot read {}: {error}", directory.display()))
-                    }
+                    Err(error) => failed.push(format!("cannot read {}: {error}", path.display())),
                 }
             }
             // The order of the directories decides between models of one name.

@@ -170,8 +170,9 @@ impl RequestGate {
             part
         };
         let parts: Vec<_> = inputs.into_iter().zip(replies).enumerate().map(part).collect();
+        let deadline = (facts.deadline < u64::MAX).then(|| self.clock.instant(facts.deadline));
         let mut reply =
-            SplitReply::new(&self.inbox, &self.published, answers, parts, wave, admitted);
+            SplitReply::new(&self.inbox, &self.published, answers, parts, wave, admitted, deadline);
         reply.submit()?;
         Ok(reply)
     }

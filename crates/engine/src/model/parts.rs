@@ -73,6 +73,8 @@ pub(super) struct SplitReply<'a> {
     /// Parts that have not ended.
     left: usize,
     admitted: Instant,
+    /// When it should be answered.
+    deadline: Option<Instant>,
     /// Whether the request was counted.
     ended: bool,
 }
@@ -85,11 +87,12 @@ impl<'a> SplitReply<'a> {
         mut parts: Vec<PendingRequest>,
         wave: usize,
         admitted: Instant,
+        deadline: Option<Instant>,
     ) -> Self {
         let ids: Vec<_> = parts.iter().map(|part| part.id.clone()).collect();
         parts.reverse();
         let (left, unsent, ended) = (ids.len(), parts, false);
-        Self { inbox, published, answers, ids, unsent, wave, left, admitted, ended }
+        Self { inbox, published, answers, ids, unsent, wave, left, admitted, deadline, ended }
     }
 
     /// Sends the next parts.
@@ -105,7 +108,10 @@ impl<'a> SplitReply<'a> {
         let answer = self.gather().await;
         self.ended = true;
         if let Ok(answer) = &answer {
-            self.published.meters.answered(answer.timing.queue, self.admitted.elapsed());
+            let now = Instant::now();
+            self.published.meters.answered(answer.timing.queue, now - self.admitted);
+            let is_late = self.deadline.is_some_and(|deadline| now > deadline);
+            add(&self.published.late, is_late.into());
         }
         scatter::count(&answer, false, self.published);
         answer

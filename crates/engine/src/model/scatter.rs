@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::clock::ModelClock;
 use super::state::{ModelState, add};
 use crate::error::CallError;
 use crate::outcome::{BatchOutcome, Cause, ItemOutcome, ModelFailure};
@@ -35,9 +36,11 @@ pub(super) fn answer(
     mut batch: WorkerBatch,
     items: Vec<ItemOutcome>,
     compute: Duration,
+    clock: ModelClock,
     published: &ModelState,
 ) {
     let now = Instant::now();
+    let now_ns = clock.nanos(now);
     published.meters.computed(compute);
     // Before the answers, so that whoever has one finds its batch counted.
     let counted = batch.requests.iter().filter(|request| request.reply.counts() > 0);
@@ -53,7 +56,12 @@ pub(super) fn answer(
             published.meters.answered(timing.queue, now.duration_since(request.admitted));
         }
         match item {
-            Ok(output) => end(request, Ok(Answer { output, timing, stream: None }), published),
+            Ok(output) => {
+                if now_ns > request.facts.deadline {
+                    count_late(&request, published);
+                }
+                end(request, Ok(Answer { output, timing, stream: None }), published);
+            }
             Err(failure) => end(request, Err(CallError::Model(failure)), published),
         }
     }
@@ -71,6 +79,14 @@ pub(super) fn end(
     }
     drop(request.permit);
     request.reply.finish(answer);
+}
+
+/// Counts an answer that comes too late, as far as somebody still waits for it.
+#[cold]
+fn count_late(request: &PendingRequest, published: &ModelState) {
+    if !request.reply.is_part() && !request.reply.is_closed() {
+        add(&published.late, 1);
+    }
 }
 
 /// Ends requests that the model will not see.

@@ -17,7 +17,9 @@ use super::poison::PoisonList;
 use super::readiness::Readiness;
 use super::statistics::{BatchMeter, BatchTotals};
 use crate::error::CallError;
-use crate::histogram::{AtomicHistogram, Distribution, FILL_PERMILLE, RATIO_PERMILLE, TIME_US};
+use crate::histogram::{
+    AtomicHistogram, Distribution, FILL_PERMILLE, LOAD_US, RATIO_PERMILLE, TIME_US,
+};
 use crate::outcome::LoadFailure;
 use crate::pool::{BatchTimes, LoadProgress, WorkerView};
 
@@ -36,6 +38,8 @@ pub struct Counters {
     pub abandoned: u64,
     /// Requests that were tried more than once.
     pub retried: u64,
+    /// Answered requests whose answer came after their deadline or objective.
+    pub late: u64,
 }
 
 /// A look at a model version.
@@ -79,6 +83,7 @@ pub(crate) struct ModelState {
     pub(crate) failed: AtomicU64,
     pub(crate) abandoned: AtomicU64,
     pub(crate) retried: AtomicU64,
+    pub(crate) late: AtomicU64,
     pub(crate) meters: Meters,
     pub(crate) poison: PoisonList,
     /// The learned service times, as of the last time the task had a moment.
@@ -138,6 +143,7 @@ impl ModelState {
             failed: read(&self.failed),
             abandoned: read(&self.abandoned),
             retried: read(&self.retried),
+            late: read(&self.late),
         }
     }
 }
@@ -189,6 +195,10 @@ pub struct Measures {
     pub rejections: [(&'static str, u64); REJECTIONS.len()],
     /// Microseconds that the last answered batch ran, if there was one.
     pub compute_last_us: Option<u64>,
+    /// Microseconds that workers took to load the model.
+    pub load_us: Distribution,
+    /// The same of the last one that did, if there was one.
+    pub load_last_us: Option<u64>,
 }
 
 /// Calls to a model version, counted by the protocols.
@@ -228,6 +238,9 @@ pub(crate) struct Meters {
     rejections: [AtomicU64; REJECTIONS.len()],
     /// One more than the microseconds, so that 0 means never.
     compute_last_us: AtomicU64,
+    load_us: AtomicHistogram,
+    /// One more than the microseconds, so that 0 means never.
+    load_last_us: AtomicU64,
 }
 
 impl Default for Meters {
@@ -243,6 +256,8 @@ impl Default for Meters {
             prediction_permille: AtomicHistogram::new(RATIO_PERMILLE),
             rejections: Default::default(),
             compute_last_us: AtomicU64::new(0),
+            load_us: AtomicHistogram::new(LOAD_US),
+            load_last_us: AtomicU64::new(0),
         }
     }
 }
@@ -260,6 +275,13 @@ impl Meters {
         let compute_us = compute.as_micros() as u64;
         self.compute_us.record(compute_us);
         self.compute_last_us.store(compute_us + 1, Relaxed);
+    }
+
+    /// A worker has loaded the model.
+    pub(super) fn loaded(&self, took: Duration) {
+        let load_us = took.as_micros() as u64;
+        self.load_us.record(load_us);
+        self.load_last_us.store(load_us + 1, Relaxed);
     }
 
     /// A worker measured an answered batch.
@@ -306,6 +328,8 @@ impl Meters {
             prediction_permille: self.prediction_permille.read(),
             rejections: std::array::from_fn(count),
             compute_last_us: self.compute_last_us.load(Relaxed).checked_sub(1),
+            load_us: self.load_us.read(),
+            load_last_us: self.load_last_us.load(Relaxed).checked_sub(1),
         }
     }
 }

@@ -11,12 +11,14 @@ mod log;
 mod own;
 mod page;
 mod printed;
+mod process;
 mod render;
 mod server;
 mod system;
+mod whole;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use http::StatusCode;
@@ -26,6 +28,7 @@ use jitney_engine::{Engine, Model, ModelTag, Observer};
 
 pub use self::declared::{MetricDeclaration, MetricDeclarations, MetricKind};
 pub use self::log::MetricSinks;
+pub use self::process::{OwnProcess, ProcessReader, ProcessUsage};
 pub use self::system::{GpuSample, SystemSample};
 
 use self::family::MetricFamily;
@@ -34,8 +37,11 @@ use self::log::{
     MetricLog, MetricLogEntry, MetricNames, MetricSubject, ModelSubject, metric_text, millis,
 };
 use self::printed::PrintedMetric;
+use self::process::NoProcesses;
 use self::render::PageRenderer;
 use self::server::{MetricSource, ServerMetrics};
+use self::whole::ServerSnapshot;
+use crate::open_connections::OpenConnections;
 use crate::spool::WriteTime;
 use crate::trace::{self, Tracer};
 
@@ -78,6 +84,8 @@ pub struct MeterPlan {
     pub sinks: Option<MetricSinks>,
     /// What traces requests, if anything does.
     pub tracer: Option<Arc<Tracer>>,
+    /// What processes use.
+    pub processes: Box<dyn ProcessReader>,
 }
 
 impl Default for MeterPlan {
@@ -90,6 +98,7 @@ impl Default for MeterPlan {
             log_time: WriteTime::default(),
             sinks: None,
             tracer: None,
+            processes: Box::new(NoProcesses),
         }
     }
 }
@@ -108,6 +117,9 @@ pub struct Meter {
     /// The last measurement of the machine.
     machine: Mutex<SystemSample>,
     tracer: Option<Arc<Tracer>>,
+    processes: Box<dyn ProcessReader>,
+    /// The connections of the data plane and of the admin plane.
+    connections: OnceLock<[Arc<OpenConnections>; 2]>,
 }
 
 impl Default for Meter {
@@ -141,7 +153,8 @@ impl Meter {
     }
 
     fn build(plan: MeterPlan, log: Option<MetricLog>) -> Self {
-        let MeterPlan { mode, declared, auto_detect, hostname, log_time, sinks: _, tracer } = plan;
+        let MeterPlan { mode, declared, auto_detect, hostname, log_time, tracer, .. } = plan;
+        let processes = plan.processes;
         Self {
             mode,
             hostname,
@@ -152,6 +165,8 @@ impl Meter {
             log_time,
             machine: Mutex::default(),
             tracer,
+            processes,
+            connections: OnceLock::new(),
         }
     }
 
@@ -218,9 +233,32 @@ impl Meter {
         *self.machine() = sample;
     }
 
-    /// Bytes of memory that a worker's process uses, as measured last.
+    /// Bytes of memory that a worker's process uses.
     pub(crate) fn memory(&self, pid: u32) -> Option<u64> {
-        self.machine().workers.get(&pid).copied()
+        let now = self.process(pid).map(|usage| usage.memory);
+        now.or_else(|| self.machine().workers.get(&pid).copied())
+    }
+
+    /// What a worker's process uses now; none if it has gone.
+    pub(crate) fn process(&self, pid: u32) -> Option<ProcessUsage> {
+        self.processes.usage(Some(pid))
+    }
+
+    /// What the server's own process uses now.
+    pub(crate) fn own_process(&self) -> Option<ProcessUsage> {
+        self.processes.usage(None)
+    }
+
+    /// Counts these connections: of the data plane, of the admin plane.
+    pub(crate) fn watch_connections(&self, planes: &[Arc<OpenConnections>; 2]) {
+        // A meter belongs to one server.
+        drop(self.connections.set(planes.clone()));
+    }
+
+    /// Open connections: of the data plane, of the admin plane.
+    pub(crate) fn connections(&self) -> [usize; 2] {
+        let planes = self.connections.get();
+        planes.map_or([0; 2], |planes| planes.each_ref().map(|plane| plane.count()))
     }
 
     /// A GPU as measured last, for people.
@@ -234,7 +272,11 @@ impl Meter {
         if self.mode == MetricsMode::Log {
             return String::new();
         }
-        let mut page = PageRenderer::new(engine, names, &self.hostname);
+        let (usage, own) = (self.own_process(), self.processes.own());
+        let spans_dropped = self.tracer.as_ref().map_or(0, |tracer| tracer.dropped());
+        let server = ServerSnapshot::new(engine, self.connections(), usage, own, spans_dropped);
+        let snapshots = render::snapshots(engine, &*self.processes);
+        let mut page = PageRenderer::new(names, &self.hostname, snapshots, server);
         for (index, family) in self.server.families.iter().enumerate() {
             match self.server.source(index) {
                 MetricSource::Traffic(read) => page.traffic(&family.declaration, read),

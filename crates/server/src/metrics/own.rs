@@ -1,22 +1,24 @@
-//! Jitney's own metrics: one table of names, and how each is read from a model version.
+//! Jitney's own metrics of models: one table of names, and how each is read from a model version.
 //!
 //! Nothing is counted here: the model counts, and the numbers are read when the page is requested.
 //! `docs/reference/metrics.md` lists the same metrics; a test compares the two.
 
 use std::sync::Arc;
 
-use jitney_engine::admission::{Admission, CutReason};
 use jitney_engine::model::main_group;
 use jitney_engine::{Distribution, Measures, Model, Status, WorkerView};
 
 use super::declared::MetricKind;
 use super::page::MetricsPage;
+use super::process::ProcessUsage;
 
 /// A model version and what it looked like when the page was requested.
 pub(super) struct ModelSnapshot {
     pub(super) model: Arc<Model>,
     pub(super) status: Status,
     pub(super) measures: Measures,
+    /// What its workers use, in the order of the status; none of what is not a process.
+    pub(super) usage: Vec<Option<ProcessUsage>>,
 }
 
 /// How a metric is read.
@@ -31,13 +33,15 @@ enum Reading {
     /// The same, of models whose workers have measured it.
     Measured(fn(&ModelSnapshot) -> &Distribution, f64),
     /// Microseconds, of models of which they are known.
-    Busy(fn(&ModelSnapshot) -> Option<u64>),
+    Micros(fn(&ModelSnapshot) -> Option<u64>),
     /// A number of each worker of which it is known.
     PerWorker(fn(&WorkerView) -> Option<u64>),
+    /// A number of each worker that is a process.
+    PerProcess(fn(&ProcessUsage) -> f64),
 }
 
 use MetricKind::{Counter, Gauge, Histogram};
-use Reading::{Busy, Each, Measured, Number, PerWorker, Sized, Spread};
+use Reading::{Each, Measured, Micros, Number, PerProcess, PerWorker, Sized, Spread};
 
 const MICROS: f64 = 1e6;
 const NANOS: f64 = 1e9;
@@ -60,6 +64,8 @@ const OWN: &[(&str, MetricKind, &str, Reading)] = &[
         Number(|it| it.status.counters.abandoned)),
     ("jitney_requests_retried_total", Counter, "Times that a request was run again after a failure",
         Number(|it| it.status.counters.retried)),
+    ("jitney_requests_late_total", Counter, "Answered requests whose answer came after their objective or deadline",
+        Number(|it| it.status.counters.late)),
     ("jitney_rejections_total", Counter, "Rejected requests by reason",
         Each("reason", |it| it.measures.rejections.to_vec())),
     ("jitney_batches_total", Counter, "Batches sent to a worker",
@@ -76,6 +82,12 @@ const OWN: &[(&str, MetricKind, &str, Reading)] = &[
         Number(|it| it.measures.batches.padding.padded)),
     ("jitney_waiting", Gauge, "Requests that are waiting now",
         Number(|it| it.status.waiting.into())),
+    ("jitney_queue_max", Gauge, "Requests that may wait",
+        Number(|it| it.status.queue_max.into())),
+    ("jitney_objective_seconds", Gauge, "Latency that the model should keep (max_latency_ms), of models that have one",
+        Micros(objective)),
+    ("jitney_model_ready", Gauge, "Whether the model can serve: 1 or 0",
+        Number(|it| it.model.readiness().is_ready().into())),
     ("jitney_workers_ready", Gauge, "Workers that have loaded the model",
         Number(ready)),
     ("jitney_workers_min", Gauge, "Fewest workers that the model should have",
@@ -86,6 +98,14 @@ const OWN: &[(&str, MetricKind, &str, Reading)] = &[
         Number(|it| it.status.incidents.restarts)),
     ("jitney_load_failures_total", Counter, "Times that a worker could not load the model",
         Number(|it| it.status.incidents.load_failures)),
+    ("jitney_load_seconds", Histogram, "Time that workers took to load the model",
+        Spread(|it| &it.measures.load_us, MICROS)),
+    ("jitney_load_last_seconds", Gauge, "The same of the last worker that loaded it",
+        Micros(|it| it.measures.load_last_us)),
+    ("jitney_worker_memory_bytes", Gauge, "Resident memory of a worker's process",
+        PerProcess(|usage| usage.memory as f64)),
+    ("jitney_worker_cpu_seconds_total", Counter, "Processor time of a worker's process",
+        PerProcess(|usage| usage.cpu.as_secs_f64())),
     ("jitney_queue_seconds", Histogram, "Time that answered requests waited",
         Spread(|it| &it.measures.queue_us, MICROS)),
     ("jitney_compute_seconds", Histogram, "Time that answered batches ran",
@@ -95,7 +115,7 @@ const OWN: &[(&str, MetricKind, &str, Reading)] = &[
     ("jitney_model_seconds", Histogram, "Time that batches were in the model, where workers measure it",
         Measured(|it| &it.measures.model_us, MICROS)),
     ("jitney_gpu_busy_seconds_total", Counter, "Time in which batches were in the model on a GPU",
-        Busy(gpu_busy)),
+        Micros(gpu_busy)),
     ("jitney_gpu_memory_bytes", Gauge, "Memory that a worker holds on its GPU",
         PerWorker(|worker| worker.gpu_memory)),
     ("jitney_graphs", Gauge, "Graphs that a worker captured",
@@ -114,20 +134,6 @@ const OWN: &[(&str, MetricKind, &str, Reading)] = &[
         Spread(|it| &it.measures.fill_permille, 1000.0)),
 ];
 
-/// Numbers of the whole server: one, or one for each reason.
-type ServerReading = fn(&Admission) -> Vec<(Option<&'static str>, u64)>;
-
-/// The metrics of the whole server.
-#[rustfmt::skip]
-const SERVER: &[(&str, MetricKind, &str, ServerReading)] = &[
-    ("jitney_request_memory_bytes", Gauge, "Memory of bodies on their way in, of requests, and of answers that are not yet read",
-        |it| vec![(None, it.bytes())]),
-    ("jitney_request_memory_limit_bytes", Gauge, "Most of it that is allowed (max_request_memory)",
-        |it| vec![(None, it.limits().bytes)]),
-    ("jitney_clients_cut_total", Counter, "Bodies and answers that were cut, or not let in, by reason",
-        |it| CutReason::ALL.iter().map(|(reason, name)| (Some(*name), it.cut_count(*reason))).collect()),
-];
-
 /// The learned curve of the group with the most batches: size and mean in nanoseconds.
 fn curve(snapshot: &ModelSnapshot) -> Vec<(u64, u64)> {
     let curve = snapshot.model.curve();
@@ -142,21 +148,13 @@ fn gpu_busy(snapshot: &ModelSnapshot) -> Option<u64> {
     on_gpu.then_some(snapshot.measures.model_us.sum)
 }
 
-fn ready(snapshot: &ModelSnapshot) -> u64 {
-    snapshot.status.workers.iter().filter(|worker| worker.ready).count() as u64
+/// The latency target in microseconds.
+fn objective(snapshot: &ModelSnapshot) -> Option<u64> {
+    snapshot.model.settings().latency_max.map(|latency| latency.as_micros() as u64)
 }
 
-/// Writes the metrics of the whole server.
-pub(super) fn write_server(page: &mut MetricsPage<'_>, admission: &Admission, host: &str) {
-    for (name, kind, help, read) in SERVER {
-        if page.begin(name, *kind, help) {
-            for (reason, count) in read(admission) {
-                let reason = reason.map(|reason| ("reason", reason));
-                let labels: Vec<_> = reason.into_iter().chain([("hostname", host)]).collect();
-                page.sample(&labels, count as f64);
-            }
-        }
-    }
+fn ready(snapshot: &ModelSnapshot) -> u64 {
+    snapshot.status.workers.iter().filter(|worker| worker.ready).count() as u64
 }
 
 /// Writes all of them for these model versions.
@@ -194,7 +192,7 @@ impl Reading {
                     spread(page, &labels, measured, *scale);
                 }
             }
-            Busy(read) => {
+            Micros(read) => {
                 if let Some(micros) = read(snapshot) {
                     page.sample(&labels, micros as f64 / MICROS);
                 }
@@ -207,6 +205,14 @@ impl Reading {
                     let (id, gpu) = (worker.id.to_string(), gpu.as_str());
                     let labels = [model, version, ("worker", &id), ("gpu", gpu), host];
                     page.sample(&labels, value as f64);
+                }
+            }
+            PerProcess(read) => {
+                let [model, version, host] = labels;
+                for (worker, usage) in snapshot.status.workers.iter().zip(&snapshot.usage) {
+                    let Some(usage) = usage else { continue };
+                    let id = worker.id.to_string();
+                    page.sample(&[model, version, ("worker", &id), host], read(usage));
                 }
             }
         }

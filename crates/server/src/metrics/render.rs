@@ -1,10 +1,8 @@
 //! Writes metrics on the page: of the server, of handlers, of Jitney.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use jitney_engine::admission::Admission;
 use jitney_engine::{Engine, Traffic};
 
 use super::declared::{MetricDeclaration, MetricKind};
@@ -12,26 +10,32 @@ use super::family::{BOUNDS, MetricFamily, MetricSeries};
 use super::handlers::is_timed;
 use super::own::{self, ModelSnapshot};
 use super::page::MetricsPage;
+use super::process::ProcessReader;
+use super::whole::ServerSnapshot;
 
 /// A page, and what its metrics are read from.
 pub(super) struct PageRenderer<'a> {
     page: MetricsPage<'a>,
     hostname: &'a str,
     snapshots: Vec<ModelSnapshot>,
-    admission: Arc<Admission>,
+    server: ServerSnapshot,
 }
 
 impl<'a> PageRenderer<'a> {
     /// An empty page for these metrics, or for all if none is named.
-    pub(super) fn new(engine: &Engine, names: Vec<&'a str>, hostname: &'a str) -> Self {
-        let (snapshots, admission) = (snapshots(engine), Arc::clone(engine.admission()));
-        Self { page: MetricsPage::new(names), hostname, snapshots, admission }
+    pub(super) fn new(
+        names: Vec<&'a str>,
+        hostname: &'a str,
+        snapshots: Vec<ModelSnapshot>,
+        server: ServerSnapshot,
+    ) -> Self {
+        Self { page: MetricsPage::new(names), hostname, snapshots, server }
     }
 
     /// The page with Jitney's own metrics at its end.
     pub(super) fn finish(mut self) -> String {
         own::write(&mut self.page, &self.snapshots, self.hostname);
-        own::write_server(&mut self.page, &self.admission, self.hostname);
+        self.server.write(&mut self.page, self.hostname);
         self.page.finish()
     }
 
@@ -142,14 +146,16 @@ fn labels<'a>(
 }
 
 /// Every version of every model, the default one of each first.
-fn snapshots(engine: &Engine) -> Vec<ModelSnapshot> {
+pub(super) fn snapshots(engine: &Engine, processes: &dyn ProcessReader) -> Vec<ModelSnapshot> {
     let mut snapshots = Vec::new();
     for default in engine.models() {
         let mut versions = engine.versions(default.name()).unwrap_or_default();
         versions.sort_by_key(|model| model.version() != default.version());
         for model in versions {
             let (status, measures) = (model.status(), model.measures());
-            snapshots.push(ModelSnapshot { status, measures, model });
+            let usage = |pid: Option<u32>| pid.and_then(|pid| processes.usage(Some(pid)));
+            let usage = status.workers.iter().map(|worker| usage(worker.pid)).collect();
+            snapshots.push(ModelSnapshot { status, measures, usage, model });
         }
     }
     snapshots

@@ -29,6 +29,7 @@ impl Task {
             WorkerEvent::Up { worker, pid, capacity, batches, took, report } => {
                 tracing::info!(model = self.label, worker, "worker is ready");
                 self.observer.worker_loaded(&self.tag, worker, took);
+                self.published.meters.loaded(took);
                 self.pool.up(worker, pid, capacity, batches, &report);
                 self.known_failure.clear();
                 self.learn(worker, capacity, &report);
@@ -124,7 +125,7 @@ impl Task {
             tracing::warn!(model = self.label, "{notice}");
         }
         let handoff = batch.handoff.filter(|_| prepare.is_none());
-        scatter::answer(batch, items, compute, &self.published);
+        scatter::answer(batch, items, compute, self.clock, &self.published);
         // How long it took to reach the worker tells how early the next one is sent.
         if let Some(handoff) = handoff.filter(|_| is_adaptive(&self.batcher)) {
             self.step(Event::Handed { took: handoff.as_nanos() as u64 });

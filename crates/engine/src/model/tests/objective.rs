@@ -1,6 +1,7 @@
 //! A latency target beside a window: the window says when, the target says who.
 
 use super::*;
+use crate::call::Call;
 
 /// A batch of four takes 20 ms, the window is 10 ms and the target 100 ms.
 async fn serving() -> Kit {
@@ -47,4 +48,24 @@ async fn under_overload_each_request_is_answered_in_time_or_rejected_early() {
     assert!((12..=20).contains(&answered), "{answered} of 60 in {:?}", started.elapsed());
     let total = kit.model.statistics().total();
     assert_eq!(total.answered_requests, kit.model.status().counters.answered);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_after_its_deadline_is_counted_as_late() {
+    let kit = Kit::serving(1, settings(), echo_after(50)).await;
+    let within = |ms| Call { deadline: Some(Instant::now() + millis(ms)), ..call("a") };
+    let late = || kit.model.status().counters.late;
+    assert!(kit.model.call(call("a")).await.is_ok());
+    assert!(kit.model.call(within(70)).await.is_ok());
+    assert_eq!(late(), 0);
+    assert!(kit.model.call(within(40)).await.is_ok());
+    assert_eq!(late(), 1);
+    let left = kit.start(within(40));
+    settle().await;
+    advance(millis(20)).await;
+    settle().await;
+    left.abort();
+    advance(millis(100)).await;
+    settle().await;
+    assert_eq!(late(), 1, "a client that went away is not answered late");
 }

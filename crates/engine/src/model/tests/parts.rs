@@ -235,3 +235,13 @@ async fn weather(seed: u64) {
     assert!(sizes(&kit).into_iter().all(|items| items <= 4), "seed {seed}");
     assert_empty(&kit).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_request_in_parts_is_late_once() {
+    let kit = serving(eager(), echo_after(5)).await;
+    let within = |ms| Call { deadline: Some(Instant::now() + millis(ms)), ..of_rows(10) };
+    assert!(kit.model.call(within(16)).await.is_ok());
+    assert_eq!(kit.model.status().counters.late, 0);
+    assert!(kit.model.call(within(14)).await.is_ok());
+    assert_eq!((kit.model.status().counters.late, kit.model.status().counters.answered), (1, 2));
+}

@@ -1,0 +1,87 @@
+//! Metrics of the whole server: its state, its memory and files, its connections.
+//!
+//! The names that begin with `process_` are those of Prometheus' client libraries, without labels, so
+//! that existing dashboards find them.
+
+use std::sync::Arc;
+
+use jitney_engine::Engine;
+use jitney_engine::admission::{Admission, CutReason};
+
+use super::declared::MetricKind::{self, Counter, Gauge};
+use super::page::MetricsPage;
+use super::process::{OwnProcess, ProcessUsage};
+
+/// The server as it was when the page was requested.
+pub(super) struct ServerSnapshot {
+    admission: Arc<Admission>,
+    ready: bool,
+    connections: [usize; 2],
+    usage: Option<ProcessUsage>,
+    own: OwnProcess,
+    spans_dropped: u64,
+}
+
+/// Values with their own label, if there is one.
+type LabelledValues = Vec<(Option<(&'static str, &'static str)>, f64)>;
+
+/// The metrics: name, kind, help, reading.
+#[rustfmt::skip]
+const WHOLE: &[(&str, MetricKind, &str, fn(&ServerSnapshot) -> LabelledValues)] = &[
+    ("jitney_build_info", Gauge, "Always 1; the label tells the version",
+        |_| vec![(Some(("version", env!("CARGO_PKG_VERSION"))), 1.0)]),
+    ("jitney_ready", Gauge, "Whether the server is ready: 1 or 0",
+        |it| one(it.ready.into())),
+    ("jitney_connections", Gauge, "Open connections of clients",
+        |it| vec![(Some(("plane", "data")), it.connections[0] as f64), (Some(("plane", "admin")), it.connections[1] as f64)]),
+    ("jitney_request_memory_bytes", Gauge, "Memory of bodies on their way in, of requests, and of answers that are not yet read",
+        |it| one(it.admission.bytes() as f64)),
+    ("jitney_request_memory_limit_bytes", Gauge, "Most of it that is allowed (max_request_memory)",
+        |it| one(it.admission.limits().bytes as f64)),
+    ("jitney_clients_cut_total", Counter, "Bodies and answers that were cut, or not let in, by reason",
+        |it| CutReason::ALL.iter().map(|(reason, name)| (Some(("reason", *name)), it.admission.cut_count(*reason) as f64)).collect()),
+    ("jitney_log_lines_dropped_total", Counter, "Lines of the log that were dropped because writing was too slow",
+        |it| one(it.own.log_lines_dropped as f64)),
+    ("jitney_spans_dropped_total", Counter, "Spans of traces that were dropped because they could not be sent",
+        |it| one(it.spans_dropped as f64)),
+    ("process_resident_memory_bytes", Gauge, "Resident memory of the server's process, without its workers",
+        |it| it.usage.map_or_else(Vec::new, |usage| one(usage.memory as f64))),
+    ("process_cpu_seconds_total", Counter, "Processor time of the server's process, without its workers",
+        |it| it.usage.map_or_else(Vec::new, |usage| one(usage.cpu.as_secs_f64()))),
+    ("process_open_fds", Gauge, "Files and sockets that the server has open",
+        |it| it.own.open_files.map_or_else(Vec::new, |count| one(count as f64))),
+    ("process_max_fds", Gauge, "Files and sockets that the server may have open",
+        |it| it.own.open_files_max.map_or_else(Vec::new, |count| one(count as f64))),
+    ("process_start_time_seconds", Gauge, "When the server was started, in seconds of Unix time",
+        |it| it.own.started.map_or_else(Vec::new, one)),
+];
+
+fn one(value: f64) -> LabelledValues {
+    vec![(None, value)]
+}
+
+impl ServerSnapshot {
+    pub(super) fn new(
+        engine: &Engine,
+        connections: [usize; 2],
+        usage: Option<ProcessUsage>,
+        own: OwnProcess,
+        spans_dropped: u64,
+    ) -> Self {
+        let admission = Arc::clone(engine.admission());
+        Self { admission, ready: engine.is_ready(), connections, usage, own, spans_dropped }
+    }
+
+    /// Writes them.
+    pub(super) fn write(&self, page: &mut MetricsPage<'_>, host: &str) {
+        for (name, kind, help, read) in WHOLE {
+            if page.begin(name, *kind, help) {
+                let host = (!name.starts_with("process_")).then_some(("hostname", host));
+                for (label, value) in read(self) {
+                    let labels: Vec<_> = label.into_iter().chain(host).collect();
+                    page.sample(&labels, value);
+                }
+            }
+        }
+    }
+}
