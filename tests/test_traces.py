@@ -59,7 +59,7 @@ def server(binary: Path, tmp_path_factory: pytest.TempPathFactory, collector: Co
     """A server that sends its traces there."""
     home = tmp_path_factory.mktemp("traces")
     store = Store(home / "store")
-    config = {"batchSize": 3, "maxBatchDelay": 600_000}
+    config = "batchSize: 3\nmaxBatchDelay: 600000\n"
     models = [store.mar("teller", source=HANDLER), store.mar("trio", source=HANDLER, config=config)]
     env = {
         "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
@@ -68,7 +68,7 @@ def server(binary: Path, tmp_path_factory: pytest.TempPathFactory, collector: Co
         "OTEL_BSP_SCHEDULE_DELAY": "20",
         "OTEL_RESOURCE_ATTRIBUTES": "team=shop",
     }
-    arguments = ["serve", *models, "--access-log", "true", "--service-name", "till", "--model-store", store.path]
+    arguments = ["serve", *models, "--access-log", "--service-name", "till", "--model-store", store.path]
     server = Server(binary, home / "server", arguments, store=store, env=env)
     yield server.started()
     server.end()

@@ -39,19 +39,19 @@ pub struct AccessRecord<'a> {
     /// From the request's head to the answer's.
     pub took: Duration,
     /// By what the request is known elsewhere, where lines tell that.
-    pub names: Option<LineNames<'a>>,
+    pub names: Option<RecordNames<'a>>,
 }
 
 /// By what the request of a line is known elsewhere.
 #[derive(Clone, Copy)]
-pub struct LineNames<'a> {
+pub struct RecordNames<'a> {
     /// Its id.
     pub request_id: &'a str,
     /// The id of its trace, if it is traced.
     pub trace_id: Option<&'a dyn Display>,
 }
 
-impl<'a> LineNames<'a> {
+impl<'a> RecordNames<'a> {
     /// What a line tells: TorchServe's lines have none of it.
     pub(crate) fn of(
         dialect: Dialect,
@@ -139,7 +139,7 @@ impl AccessBuffer {
         push_number(text, u64::from(*status));
         text.push(b' ');
         push_number(text, took.as_millis() as u64);
-        if let Some(LineNames { request_id, trace_id }) = names {
+        if let Some(RecordNames { request_id, trace_id }) = names {
             text.extend_from_slice(b" request_id=");
             text.extend_from_slice(request_id.as_bytes());
             if let Some(trace_id) = trace_id {
@@ -239,7 +239,7 @@ mod tests {
     fn our_lines_name_the_request() {
         let uri = "/m".parse().unwrap();
         let mut buffer = AccessBuffer::default();
-        let names = LineNames { request_id: "order-17", trace_id: Some(&"4b") };
+        let names = RecordNames { request_id: "order-17", trace_id: Some(&"4b") };
         buffer.push(Duration::ZERO, &AccessRecord { names: Some(names), ..line(&uri) });
         let text = String::from_utf8(buffer.text).unwrap();
         assert!(
@@ -252,7 +252,7 @@ mod tests {
     fn a_json_line_has_the_facts_as_fields() {
         let uri = "/predictions/noop?mark=1".parse().unwrap();
         let mut buffer = AccessBuffer::default();
-        let names = Some(LineNames { request_id: "order-17", trace_id: None });
+        let names = Some(RecordNames { request_id: "order-17", trace_id: None });
         let line = AccessRecord { names, ..line(&uri) };
         buffer.push_json(Duration::from_millis(1_735_689_600_123), &line);
         let read: serde_json::Value = serde_json::from_slice(&buffer.text).unwrap();

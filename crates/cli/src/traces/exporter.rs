@@ -44,12 +44,12 @@ pub struct SpanExporter {
 enum Sent {
     Accepted,
     /// Not now; perhaps after this time.
-    Refused(Option<Duration>, String),
+    Later(Option<Duration>, String),
     /// Never.
     Unwanted(String),
 }
 
-struct Sender {
+struct SpanSender {
     plan: TracePlan,
     client: Client,
     tracer: Arc<Tracer>,
@@ -68,7 +68,7 @@ impl SpanExporter {
         let (tracer, queue) = Tracer::new(plan.ratio);
         tracing::info!(url = %shown(&plan), "requests are traced");
         let (end, ended) = oneshot::channel();
-        let sender = Sender {
+        let sender = SpanSender {
             plan,
             client,
             tracer: Arc::clone(&tracer),
@@ -94,7 +94,7 @@ fn shown(plan: &TracePlan) -> ShownUrl {
     ShownUrl::of(plan.url.as_str())
 }
 
-impl Sender {
+impl SpanSender {
     async fn run(mut self, mut end: oneshot::Receiver<()>) {
         let mut spans = Vec::new();
         let mut ending = false;
@@ -157,7 +157,7 @@ impl Sender {
                 self.tell_failure(&error);
                 None
             }
-            Sent::Refused(wait, error) => {
+            Sent::Later(wait, error) => {
                 let usual = PAUSE * (1 << self.failures.min(6));
                 self.tell_failure(&error);
                 Some(wait.unwrap_or(usual).min(PAUSE_MAX))
@@ -176,7 +176,7 @@ impl Sender {
         };
         let response = match request.send().await {
             Ok(response) => response,
-            Err(error) => return Sent::Refused(None, error_chain(&error.without_url())),
+            Err(error) => return Sent::Later(None, error_chain(&error.without_url())),
         };
         let status = response.status();
         if status.is_success() {
@@ -194,7 +194,7 @@ impl Sender {
         }
         let wait =
             response.headers().get(RETRY_AFTER).and_then(|text| text.to_str().ok()?.parse().ok());
-        Sent::Refused(wait.map(Duration::from_secs), error)
+        Sent::Later(wait.map(Duration::from_secs), error)
     }
 
     fn tell_failure(&mut self, error: &str) {

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tonic::{Code, Status, body::Body};
 
 use super::traced;
-use crate::access_log::{AccessRecord, LineNames};
+use crate::access_log::{AccessRecord, RecordNames};
 use crate::body::AnswerPiece;
 use crate::connection::Peer;
 use crate::request_id::{X_REQUEST_ID, XRequestId};
@@ -120,7 +120,7 @@ impl Drop for CallLog {
             version: Version::HTTP_2,
             status: self.code as u16,
             took: self.started.elapsed(),
-            names: LineNames::of(self.state.config.dialect, &self.id, self.trace.as_ref()),
+            names: RecordNames::of(self.state.config.dialect, &self.id, self.trace.as_ref()),
         });
     }
 }

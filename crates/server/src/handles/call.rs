@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::frame::{HandleCall, ServerFrame};
-use crate::access_log::{AccessRecord, LineNames};
+use crate::access_log::{AccessRecord, RecordNames};
 use crate::connection::Peer;
 use crate::errors::Problem;
 use crate::inference::{self, InferenceRequest};
@@ -181,7 +181,7 @@ impl PendingCall {
             version: Version::HTTP_11,
             status,
             took: self.started.elapsed(),
-            names: LineNames::of(config.dialect, &self.id, self.trace.as_ref()),
+            names: RecordNames::of(config.dialect, &self.id, self.trace.as_ref()),
         });
     }
 

@@ -23,7 +23,7 @@ use super::{
     admin, authorize, compress, embeddings, health, inference, management, open_inference, openapi,
     plugins, repository, shared_memory, traced, v1,
 };
-use crate::access_log::{AccessRecord, LineNames};
+use crate::access_log::{AccessRecord, RecordNames};
 use crate::auth::Gate;
 use crate::body::{READ_BUFFER, RequestBody};
 use crate::compression::Coding;
@@ -188,7 +188,7 @@ pub(super) fn log(context: &RequestContext<'_>, status: StatusCode, took: Durati
             version: parts.version,
             status: status.as_u16(),
             took,
-            names: LineNames::of(state.config.dialect, id, *trace),
+            names: RecordNames::of(state.config.dialect, id, *trace),
         });
     }
 }
