@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -53,9 +54,20 @@ def test_a_page_begins_with_its_one_title() -> None:
         assert text.startswith("# ") and len(titles) == 1, f"{page}: {titles}"
 
 
+def test_every_metric_that_a_page_names_exists() -> None:
+    reference = (DOCS / "reference" / "metrics.md").read_text()
+    known = set(re.findall(r"^\| `(jitney_\w+)`", reference, re.MULTILINE))
+    unknown = set()
+    for page in (page for page in docs_pages.pages() if page.parent.name != "adr"):
+        for name in re.findall(r"`(jitney_[a-z_]+)(?:\{[^`]*\})?`", page.read_text()):
+            if re.sub(r"_(bucket|sum|count)$", "", name) not in known:
+                unknown.add(f"{page.relative_to(ROOT)}: {name}")
+    assert unknown == set()
+
+
 def test_every_code_block_says_what_it_is() -> None:
     wrong = []
-    for block in (block for page in docs_pages.pages() for block in docs_pages.blocks(page)):
+    for block in (block for page in [ROOT / "README.md", *docs_pages.pages()] for block in docs_pages.blocks(page)):
         if block.language not in docs_pages.LANGUAGES:
             wrong.append(f"{block.where}: language {block.language!r} is none of {list(docs_pages.LANGUAGES)}")
         if unknown := set(block.options) - set(docs_pages.OPTIONS):

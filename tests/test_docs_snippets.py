@@ -20,13 +20,13 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent / "tools"))
 
 import docs_pages
-from docs_pages import DOCS, Block
+from docs_pages import ROOT, Block
 from harness.docs_files import FILES
 from harness.snippets import Sandbox
 
 pytestmark = pytest.mark.heavy
 
-PAGES = [page for page in docs_pages.pages() if any(docs_pages.blocks(page))]
+PAGES = [page for page in [ROOT / "README.md", *docs_pages.pages()] if any(docs_pages.blocks(page))]
 
 
 @pytest.fixture
@@ -36,10 +36,10 @@ def sandbox(binary: Path, tmp_path: Path) -> Iterator[Sandbox]:
     sandbox.end()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_block_of_a_page_does_what_it_says(page: Path, sandbox: Sandbox) -> None:
     blocks = list(docs_pages.blocks(page))
-    FILES.get(str(page.relative_to(DOCS)), lambda _: None)(sandbox)
+    FILES.get(str(page.relative_to(ROOT)).removeprefix("docs/"), lambda _: None)(sandbox)
     for block in blocks:
         check_syntax(block)
         if block.file and "other" not in block.options:

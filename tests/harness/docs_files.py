@@ -103,6 +103,32 @@ def classifiers(sandbox: Sandbox) -> None:
     onnx.write(sandbox.home / "sentiment.onnx", [cast, product], [ids], [mood], [weights])
 
 
+def readme(sandbox: Sandbox) -> None:
+    """Two archives, an ONNX file, a repository, a definition, rows, and the addresses of `jitney torchserve`."""
+    torchserve(sandbox)
+    repository(sandbox)
+    (sandbox.home / "models").rename(sandbox.home / "repository")
+    store = Store(sandbox.home / "store")
+    store.mar("resnet", "echo")
+    for name in ("resnet", "bert"):
+        (sandbox.home / f"{name}.mar").write_bytes((store.path / "resnet.mar").read_bytes())
+    add(sandbox.home / "model.onnx")
+    sandbox.write("digits.py", SHOUT.replace("shout", "Digits"))
+    sandbox.write("rows.jsonl", '{"text": "hello"}\n')
+
+
+def two_versions(sandbox: Sandbox) -> None:
+    """The model of the first page, a sample, and an archive in two versions."""
+    shout(sandbox)
+    photo(sandbox.home / "sample.jpg")
+    for version in (1, 2):
+        store = Store(sandbox.home / f"packed-{version}")
+        store.mar("model", "echo", version=f"{version}.0")
+        target = sandbox.home / f"store/model-{version}.mar"
+        target.parent.mkdir(exist_ok=True)
+        (store.path / "model.mar").rename(target)
+
+
 def torchserve(sandbox: Sandbox) -> None:
     """A model store, a configuration, and what the archiver packs."""
     store = Store(sandbox.home / "model_store")
@@ -118,6 +144,7 @@ def torchserve(sandbox: Sandbox) -> None:
 
 
 FILES: dict[str, Callable[[Sandbox], None]] = {
+    "README.md": readme,
     "coming-from/torchserve.md": torchserve,
     "coming-from/triton.md": repository,
     "guides/bench.md": bench,
@@ -127,7 +154,7 @@ FILES: dict[str, Callable[[Sandbox], None]] = {
     "guides/onnx-classifiers.md": classifiers,
     "guides/plugins.md": shout,
     "guides/repositories.md": repository,
-    "operations/restarts.md": shout,
+    "operations/restarts.md": two_versions,
     "operations/security.md": shout,
 }
 """By the name of the page below docs/."""

@@ -102,7 +102,7 @@ class Sandbox:
                 timeout=RUN_SECONDS,
                 check=False,
             )
-        said = out_file.read_text()
+        said = out_file.read_text(errors="replace")
         log = self.temp / "server.err"
         told = f"{err_file.read_text()}\n{log.read_text()[-3000:] if log.exists() else ''}"
         assert done.returncode == code, f"{where} ended with {done.returncode}:\n{command[-1]}\n{said}\n{told}"

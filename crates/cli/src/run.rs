@@ -193,7 +193,7 @@ fn cannot_bind(error: &std::io::Error) -> Failure {
     Failure::failed(error.to_string()).maybe_hint(in_use.then(|| hint.to_owned()))
 }
 
-/// Samples the machine at intervals, if its metrics are on; ends with the runtime.
+/// Samples the machine at intervals; ends with the runtime.
 fn watch_system(
     plan: &ServerPlan,
     env: &Env,
@@ -201,10 +201,9 @@ fn watch_system(
     meter: &Arc<Meter>,
     cpu: CpuUsage,
 ) {
-    if let Some(every) = plan.sample_every {
-        let smi = (plan.engine.python.gpus > 0).then(|| NvidiaSmi::find(env)).flatten();
-        tokio::spawn(system::watch(every, Arc::clone(meter), Arc::clone(engine), cpu, smi));
-    }
+    let smi = (plan.engine.python.gpus > 0).then(|| NvidiaSmi::find(env)).flatten();
+    let every = plan.sample_every;
+    tokio::spawn(system::watch(every, Arc::clone(meter), Arc::clone(engine), cpu, smi));
 }
 
 /// If the files of metrics cannot be opened, the server starts with a warning.

@@ -95,6 +95,11 @@ impl Engine {
         self.models.registry.defaults()
     }
 
+    /// Every version of every model, by name and age, and whether it is its model's default.
+    pub fn listed_versions(&self) -> Vec<(Arc<Model>, bool)> {
+        self.models.registry.listed()
+    }
+
     /// How requests and answers name their sequences.
     pub fn sequence_headers(&self) -> &SequenceHeaders {
         &self.models.defaults.sequence_headers

@@ -60,6 +60,22 @@ impl Registry {
         models
     }
 
+    /// Every version of every model, by name and age, and whether it is its model's default.
+    pub(crate) fn listed(&self) -> Vec<(Arc<Model>, bool)> {
+        let table = self.table.load();
+        let mut listed: Vec<_> = table
+            .values()
+            .flat_map(|entry| {
+                let is_default = |model: &Arc<Model>| model.version() == entry.default;
+                entry.versions.values().map(move |model| (Arc::clone(model), is_default(model)))
+            })
+            .collect();
+        listed.sort_by(|(a, _), (b, _)| {
+            a.name().cmp(b.name()).then_with(|| age(a.version()).cmp(age(b.version())))
+        });
+        listed
+    }
+
     /// Every version of every model, in no order.
     pub(crate) fn all(&self) -> Vec<Arc<Model>> {
         self.table.load().values().flat_map(|entry| entry.versions.values().cloned()).collect()

@@ -19,6 +19,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
+use futures_util::Stream;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use jitney_engine::AnswerStream;
 use jitney_engine::admission::{Admission, CutReason, TransferShare};
@@ -443,13 +444,19 @@ pub(crate) enum PieceStream {
     Plain(AnswerStream),
     /// Each as an event.
     Events(Box<EventStream>),
+    /// What the server itself goes on to tell.
+    Live(LiveStream),
 }
+
+/// Pieces that the server makes as long as somebody reads them.
+pub(crate) type LiveStream = Pin<Box<dyn Stream<Item = Bytes> + Send>>;
 
 impl PieceStream {
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, CallError>>> {
         match self {
             Self::Plain(pieces) => pieces.poll_next(context),
             Self::Events(events) => events.poll_next(context).map(|event| event.map(Ok)),
+            Self::Live(pieces) => pieces.as_mut().poll_next(context).map(|piece| piece.map(Ok)),
         }
     }
 }
@@ -475,6 +482,11 @@ impl ResponseBody {
     /// An answer's body in events.
     pub(crate) fn events(first: Bytes, rest: EventStream) -> Self {
         Self::Pieces(first, PieceStream::Events(Box::new(rest)), None, None)
+    }
+
+    /// An answer without an end of its own: the pieces come until their source ends.
+    pub(crate) fn live(first: Bytes, rest: LiveStream) -> Self {
+        Self::Pieces(first, PieceStream::Live(rest), None, None)
     }
 
     /// An answer's body that is here.

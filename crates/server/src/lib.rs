@@ -13,6 +13,7 @@ mod compression;
 mod config;
 mod connection;
 mod connection_limits;
+mod dashboard;
 mod dialect;
 pub mod errors;
 mod event_stream;
@@ -33,6 +34,7 @@ mod management;
 pub mod metrics;
 mod open_connections;
 mod open_inference;
+mod overview;
 mod plugins;
 mod query;
 mod queue_slots;
@@ -64,6 +66,7 @@ use crate::connection_limits::ConnectionLimits;
 use crate::grpc::GrpcServices;
 use crate::listen::ListenSocket;
 use crate::open_connections::OpenConnections;
+use crate::overview::Overview;
 use crate::route::Apis;
 use crate::state::ServerState;
 
@@ -102,6 +105,7 @@ pub struct Server {
     data: Vec<Mutex<Vec<BoundListener>>>,
     admin: Mutex<Vec<BoundListener>>,
     admission: Arc<Admission>,
+    overview: Arc<Overview>,
 }
 
 /// A listener and what it offers.
@@ -127,7 +131,8 @@ impl Server {
         config.meter.watch_connections(&planes);
         let mut addresses = ServerAddresses::configured(&config);
         let admission = Arc::clone(engine.admission());
-        let state = Arc::new(ServerState::new(config, engine));
+        let overview = Arc::new(Overview::new(&config, Arc::clone(&engine), planes[1].limit()));
+        let state = Arc::new(ServerState::new(config, engine, Arc::clone(&overview)));
         let mut data: Vec<Vec<BoundListener>> = (0..data_threads).map(|_| Vec::new()).collect();
         let mut admin = Vec::new();
         for ListenerPlan { bind, apis, grpc } in plans {
@@ -152,7 +157,7 @@ impl Server {
             }
         }
         let data = data.into_iter().map(Mutex::new).collect();
-        Ok(Self { addresses, data, admin: Mutex::new(admin), admission })
+        Ok(Self { addresses, data, admin: Mutex::new(admin), admission, overview })
     }
 
     /// The server's addresses.
@@ -176,15 +181,20 @@ impl Server {
         }
     }
 
-    /// Serves management and metrics, unless they share the inference address, and cuts clients that are
-    /// too slow; can be run once.
+    /// Serves management and metrics, unless they share the inference address, samples the models for the
+    /// dashboard, and cuts clients that are too slow; can be run once.
     ///
     /// # Errors
     /// The sockets do not fit the runtime.
     pub async fn run_admin(&self, shutdown: impl Future<Output = ()>) -> io::Result<()> {
+        let closing = async {
+            shutdown.await;
+            self.overview.close();
+        };
         tokio::select! {
-            served = run(take(&self.admin), shutdown) => served,
+            served = run(take(&self.admin), closing) => served,
             () = cut_slow_clients(&self.admission) => Ok(()),
+            () = self.overview.run() => Ok(()),
         }
     }
 }
@@ -294,10 +304,11 @@ fn rest_plans(config: &ServerConfig) -> Vec<(Bind, Apis)> {
     let (oip, sagemaker) = (config.oip, config.sagemaker);
     let combined = config.inference.is_same(&config.management);
     let (natural, open_health) = (config.natural, config.dialect == Dialect::Jitney);
+    let home = open_health;
     let inference =
-        Apis { inference: true, oip, natural, sagemaker, open_health, ..Apis::default() };
+        Apis { inference: true, oip, natural, sagemaker, open_health, home, ..Apis::default() };
     let mut plans = vec![(config.inference.clone(), inference)];
-    let management = Apis { management: true, oip, open_health, ..Apis::default() };
+    let management = Apis { management: true, oip, open_health, home, ..Apis::default() };
     if combined {
         plans[0].1.management = true;
     } else {

@@ -45,6 +45,8 @@ const BUSY: u32 = u32::MAX;
 #[derive(Debug)]
 pub(crate) struct OpenConnections {
     permits: Arc<Semaphore>,
+    /// How many there may be.
+    limit: usize,
     idle_ticks_max: u32,
     started: Instant,
     ticks: AtomicU32,
@@ -73,6 +75,7 @@ impl OpenConnections {
         let ticks = idle_timeout.as_secs().div_ceil(TICK.as_secs());
         Arc::new(Self {
             permits: Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS))),
+            limit,
             idle_ticks_max: u32::try_from(ticks).unwrap_or(BUSY),
             started: Instant::now(),
             ticks: AtomicU32::new(0),
@@ -113,6 +116,11 @@ impl OpenConnections {
         });
         let key = self.table().open.insert(Arc::clone(&open));
         ListedConnection { open, key, _permit: permit }
+    }
+
+    /// How many there may be.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
     }
 
     /// How many are open.

@@ -242,6 +242,7 @@ fn is_our_own(declared: &DeclaredEndpoint) -> bool {
         oip: true,
         natural: false,
         sagemaker: true,
+        home: false,
         open_health: false,
     };
     let usual = [Method::GET, Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS];

@@ -22,6 +22,10 @@ pub(crate) type HttpResponse = Response<ResponseBody>;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Uncompressed;
 
+/// Marks an answer that says itself how it may be kept, such as a file of the dashboard.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwnCaching;
+
 /// What an endpoint returns.
 pub(crate) type HttpResult = Result<HttpResponse, Problem>;
 
@@ -228,9 +232,12 @@ impl DefaultHeaders {
         [X_REQUEST_ID, PRAGMA, CACHE_CONTROL, EXPIRES, X_CONTENT_TYPE_OPTIONS].contains(name)
     }
 
-    /// Appends the lines of these headers, of the defaults those that the answer does not have.
-    pub(crate) fn push(&self, text: &mut Vec<u8>, has: impl Fn(&HeaderName) -> bool) {
-        text.extend_from_slice(&self.stamps);
+    /// Appends the lines of these headers, of the defaults those that the answer does not have. Those that
+    /// replace an endpoint's are left out where it has `own` ones.
+    pub(crate) fn push(&self, text: &mut Vec<u8>, own: bool, has: impl Fn(&HeaderName) -> bool) {
+        if !own {
+            text.extend_from_slice(&self.stamps);
+        }
         for (name, value) in self.headers.iter().filter(|(name, _)| !has(name)) {
             push_header(text, name, value.as_bytes());
         }
@@ -255,9 +262,12 @@ pub(crate) fn push_header(text: &mut Vec<u8>, name: &HeaderName, value: &[u8]) {
 
 /// Adds the headers of every answer. They replace a handler's, as in TorchServe, except the defaults.
 pub(crate) fn stamp(reply: &mut HttpResponse, id: HeaderValue, defaults: &DefaultHeaders) {
+    let own = reply.extensions().get::<OwnCaching>().is_some();
     let headers = reply.headers_mut();
     headers.insert(X_REQUEST_ID, id);
-    headers.extend(stamps());
+    if !own {
+        headers.extend(stamps());
+    }
     for (name, value) in &defaults.headers {
         headers.entry(name).or_insert_with(|| value.clone());
     }

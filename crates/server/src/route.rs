@@ -31,6 +31,8 @@ pub struct Apis {
     pub sagemaker: bool,
     /// Whether health and readiness need no token.
     pub open_health: bool,
+    /// Whether `/` leads browsers to the dashboard, beside management.
+    pub home: bool,
 }
 
 /// The path of a prediction. The routes differ in what the handler sees, as in TorchServe.
@@ -65,6 +67,14 @@ impl<'a> PredictRoute<'a> {
 pub enum Route<'a> {
     /// The listener's own OpenAPI document.
     Description,
+    /// Where browsers find the dashboard, and KServe's clients that the server lives.
+    Home,
+    /// The dashboard, or a file that belongs to it.
+    Dashboard(&'a str),
+    /// The state of the server and of all models in one document.
+    Overview,
+    /// The same document again and again.
+    OverviewStream,
     /// TorchServe's health.
     Ping,
     /// KServe's version 1: the server lives.
@@ -162,6 +172,7 @@ pub fn route<'a>(apis: Apis, method: &Method, path: &'a str) -> Route<'a> {
     let segments = segments.as_slice();
     match segments {
         [""] if method == Method::OPTIONS => return Route::Description,
+        [""] if apis.management && apis.home && method == Method::GET => return Route::Home,
         [""] if apis.inference && apis.natural && method == Method::GET => return Route::Alive,
         [""] => return Route::MethodNotAllowed,
         ["api-description"] => return Route::Description,
@@ -399,6 +410,10 @@ fn management<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
             Method::POST => Route::Register,
             _ => Route::MethodNotAllowed,
         },
+        ["overview"] => reads(method, Route::Overview),
+        ["overview", "stream"] => reads(method, Route::OverviewStream),
+        ["dashboard"] => reads(method, Route::Dashboard("")),
+        ["dashboard", file] => reads(method, Route::Dashboard(file)),
         ["token"] => match *method {
             Method::GET => Route::RenewToken,
             _ => Route::MethodNotAllowed,
@@ -440,6 +455,11 @@ fn management<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
         },
         _ => Route::NotFound,
     }
+}
+
+/// What can only be read.
+fn reads<'a>(method: &Method, found: Route<'a>) -> Route<'a> {
+    if *method == Method::GET { found } else { Route::MethodNotAllowed }
 }
 
 fn managed<'a>(method: &Method, target: ModelRef<'a>) -> Route<'a> {

@@ -8,6 +8,7 @@ use jitney_engine::Engine;
 
 use crate::config::ServerConfig;
 use crate::inference::InferenceService;
+use crate::overview::Overview;
 use crate::respond::DefaultHeaders;
 use crate::shared_memory::{SharedMemory, SharedReader};
 
@@ -21,19 +22,21 @@ pub(crate) struct ServerState {
     pub(crate) default_headers: DefaultHeaders,
     /// The memory that clients share, where that is allowed.
     pub(crate) shared_memory: Option<SharedMemory>,
+    /// What the dashboard shows.
+    pub(crate) overview: Arc<Overview>,
     /// When it began, in seconds of Unix time.
     pub(crate) started: u64,
 }
 
 impl ServerState {
-    pub(crate) fn new(config: ServerConfig, engine: Arc<Engine>) -> Self {
+    pub(crate) fn new(config: ServerConfig, engine: Arc<Engine>, overview: Arc<Overview>) -> Self {
         let meter = Arc::clone(&config.meter);
         let inference = InferenceService::new(Arc::clone(&engine), meter, config.dialect);
         let default_headers = DefaultHeaders::new(&config.cors, config.content_types);
         let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         let shared_memory = config.client_shared_memory.then(SharedMemory::new);
         let peers = AtomicU64::new(1);
-        Self { config, engine, inference, peers, default_headers, shared_memory, started }
+        Self { config, engine, inference, peers, default_headers, shared_memory, overview, started }
     }
 
     /// What reads the tensors of one request from shared memory.

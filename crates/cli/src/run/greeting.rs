@@ -42,6 +42,9 @@ pub fn ready(plan: &ServerPlan, server: &Server, engine: &Engine, logs: &LogWrit
             for (name, address) in named(addresses) {
                 console::out(format!("{:<15} {address}", name));
             }
+            if let Some(dashboard) = dashboard(&addresses.management) {
+                console::out(format!("{:<15} {dashboard}", "Dashboard"));
+            }
             console::out(format!("\nTry: {example}"));
         }
     }
@@ -59,6 +62,12 @@ fn named(addresses: &ServerAddresses) -> Vec<(&'static str, String)> {
     ];
     named.extend(grpc.into_iter().filter_map(|(name, bind)| Some((name, dial(bind.as_ref()?)))));
     named
+}
+
+/// Where a browser on this machine finds the dashboard; none reaches a Unix socket.
+fn dashboard(management: &Bind) -> Option<String> {
+    let (socket, base) = reach(management);
+    socket.is_empty().then(|| format!("{base}/dashboard"))
 }
 
 /// An address as gRPC clients take it, without a scheme.
@@ -113,6 +122,17 @@ mod tests {
             ("unix:/x", "unix:/x"),
         ] {
             assert_eq!(dial(&bind.parse().expect("an address")), expected);
+        }
+    }
+
+    #[test]
+    fn browsers_are_told_an_address_that_they_reach() {
+        for (bind, expected) in [
+            ("http://0.0.0.0:8081", Some("http://127.0.0.1:8081/dashboard")),
+            ("https://127.0.0.1:8081", Some("https://127.0.0.1:8081/dashboard")),
+            ("unix:/x", None),
+        ] {
+            assert_eq!(dashboard(&bind.parse().expect("an address")).as_deref(), expected);
         }
     }
 

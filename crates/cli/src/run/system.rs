@@ -1,7 +1,8 @@
-//! Samples the machine at intervals, for the system metrics and the memory of workers.
+//! Samples the machine at intervals, for the system metrics and for whoever looks at the overview.
 //!
 //! The values come from `/proc` and the root file system, which takes a few dozen microseconds on the
-//! admin plane. `nvidia-smi` takes longer and runs on a blocking thread.
+//! admin plane. `nvidia-smi` takes longer and runs on a blocking thread, more often only while somebody
+//! looks.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,23 +11,45 @@ use std::time::Duration;
 use jitney_engine::Engine;
 use jitney_server::Meter;
 use jitney_server::metrics::{GpuSample, SystemSample};
+use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::gpu::NvidiaSmi;
 
-/// Samples now and then at every interval, without end.
+/// How old the figures of the overview may be.
+const FRESH_EVERY: Duration = Duration::from_secs(2);
+/// The same for GPUs, while somebody looks.
+const FRESH_GPUS_EVERY: Duration = Duration::from_secs(5);
+
+/// Samples for the metrics now and then at every interval, if they are on, and for the overview more often;
+/// without end.
 pub async fn watch(
-    every: Duration,
+    every: Option<Duration>,
     meter: Arc<Meter>,
     engine: Arc<Engine>,
     mut cpu: CpuUsage,
     smi: Option<NvidiaSmi>,
 ) {
-    let mut ticks = tokio::time::interval(every);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut ticks = tokio::time::interval(every.unwrap_or(FRESH_EVERY).min(FRESH_EVERY));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut recent_cpu, mut gpu_samples) = (CpuUsage::new(), Vec::new());
+    let mut gpus_at: Option<Instant> = None;
+    let mut record_at = every.map(|_| Instant::now());
     loop {
-        ticks.tick().await;
-        let gpus = gpus(smi.clone()).await;
-        meter.system(SystemSample { gpus, ..sample(&mut cpu, &engine) });
+        let now = ticks.tick().await;
+        let records = record_at.is_some_and(|at| at <= now);
+        let old = gpus_at.is_none_or(|at| now - at >= FRESH_GPUS_EVERY);
+        if records || (old && meter.is_followed()) {
+            gpu_samples = gpus(smi.clone()).await;
+            gpus_at = Some(now);
+        }
+        let gpus = gpu_samples.clone();
+        if let (true, Some(every)) = (records, every) {
+            record_at = record_at.map(|at| (at + every).max(now));
+            let workers = workers(&engine);
+            meter.system(SystemSample { gpus, workers, ..sample(&mut cpu) });
+        } else {
+            meter.refresh(SystemSample { gpus, ..sample(&mut recent_cpu) });
+        }
     }
 }
 
@@ -37,13 +60,12 @@ async fn gpus(smi: Option<NvidiaSmi>) -> Vec<GpuSample> {
     }
 }
 
-fn sample(cpu: &mut CpuUsage, engine: &Engine) -> SystemSample {
+fn sample(cpu: &mut CpuUsage) -> SystemSample {
     SystemSample {
         cpu_percent: cpu.percent(),
         memory: std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| memory(&text)),
         disk: disk(),
-        workers: workers(engine),
-        gpus: Vec::new(),
+        ..SystemSample::default()
     }
 }
 

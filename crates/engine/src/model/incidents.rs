@@ -31,6 +31,8 @@ pub struct IncidentReport {
     pub load_failures: u64,
     /// The last of all.
     pub last: Option<Arc<WorkerIncident>>,
+    /// The last with an exit.
+    pub last_exit: Option<Arc<WorkerIncident>>,
 }
 
 #[derive(Debug, Default)]
@@ -39,6 +41,7 @@ pub(crate) struct Incidents {
     restarts: AtomicU64,
     load_failures: AtomicU64,
     last: ArcSwapOption<WorkerIncident>,
+    last_exit: ArcSwapOption<WorkerIncident>,
 }
 
 impl Incidents {
@@ -57,7 +60,11 @@ impl Incidents {
     }
 
     fn remember(&self, error: String, exit: Option<WorkerExit>) {
-        self.last.store(Some(Arc::new(WorkerIncident { error, at: SystemTime::now(), exit })));
+        let incident = Arc::new(WorkerIncident { error, at: SystemTime::now(), exit });
+        if exit.is_some() {
+            self.last_exit.store(Some(Arc::clone(&incident)));
+        }
+        self.last.store(Some(incident));
     }
 
     pub(super) fn report(&self) -> IncidentReport {
@@ -67,6 +74,7 @@ impl Incidents {
             restarts: self.restarts.load(Relaxed),
             load_failures: self.load_failures.load(Relaxed),
             last: self.last.load_full(),
+            last_exit: self.last_exit.load_full(),
         }
     }
 }

@@ -52,6 +52,8 @@ pub struct WorkerView {
     pub graphs: Option<GraphMemory>,
     /// Bytes that it holds on its GPU, as it said last.
     pub gpu_memory: Option<u64>,
+    /// Times that it was started again.
+    pub restarts: u32,
 }
 
 struct PoolWorker {
@@ -68,6 +70,7 @@ struct PoolWorker {
     progress: Option<LoadProgress>,
     graphs: Option<GraphMemory>,
     gpu_memory: Option<u64>,
+    restarts: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -212,6 +215,7 @@ impl WorkerPool {
         }
         if let Some(worker) = self.workers.get_mut(&worker) {
             (worker.progress, worker.graphs, worker.gpu_memory) = (None, None, None);
+            worker.restarts += 1;
         }
     }
 
@@ -223,6 +227,7 @@ impl WorkerPool {
     ) {
         if let Some(worker) = self.workers.get_mut(&worker) {
             worker.progress = None;
+            worker.restarts += u32::from(retry_at.is_some());
         }
         self.answer_waiters(&Err(ScaleError::Launch(error.clone())));
         self.failure = Some(Arc::new(LoadFailure { error, retry_at }));
@@ -303,6 +308,7 @@ impl WorkerPool {
             progress: worker.progress.clone(),
             graphs: worker.graphs,
             gpu_memory: worker.gpu_memory,
+            restarts: worker.restarts,
         };
         self.workers
             .iter()
@@ -327,6 +333,7 @@ impl WorkerPool {
             progress: None,
             graphs: None,
             gpu_memory: None,
+            restarts: 0,
         };
         self.workers.insert(id, entry);
         id

@@ -22,11 +22,17 @@ pub enum Gate {
 }
 
 impl Gate {
-    /// The gate of a route. API descriptions and metrics are open; unknown paths need the
+    /// The gate of a route. API descriptions, metrics and the files of the dashboard
+    /// are open; unknown paths need the
     /// listener's token.
     pub fn of(apis: Apis, route: &Route<'_>) -> Self {
         match route {
-            Route::Description | Route::Metrics | Route::OpenApi | Route::Docs => Self::Open,
+            Route::Description
+            | Route::Home
+            | Route::Dashboard(_)
+            | Route::Metrics
+            | Route::OpenApi
+            | Route::Docs => Self::Open,
             Route::Ping
             | Route::Alive
             | Route::SagemakerPing
@@ -57,6 +63,8 @@ impl Gate {
             Route::RepositoryIndex
             | Route::RepositoryLoad(_)
             | Route::RepositoryUnload(_)
+            | Route::Overview
+            | Route::OverviewStream
             | Route::List
             | Route::Register
             | Route::Describe(_)

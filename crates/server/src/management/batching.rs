@@ -124,7 +124,8 @@ pub(crate) async fn batching(
     let policy = settings.policy.as_str();
     let tuned = model.endpoints();
     let sizes = tuned.iter().filter_map(|(name, it)| Some((name.clone(), it.batch_size?)));
-    let latencies = tuned.iter().filter_map(|(name, it)| Some((name.clone(), own(it.objective)?)));
+    let latencies =
+        tuned.iter().filter_map(|(name, it)| Some((name.clone(), own_latency(it.objective)?)));
     let batching = BatchingReport::new(model.name(), model.version(), policy, &report);
     let padding = PaddingReport::of(model.statistics().total().padding);
     Ok(BatchingReport {
@@ -136,7 +137,7 @@ pub(crate) async fn batching(
 }
 
 /// An endpoint's latency, where it is not simply the model's.
-fn own(objective: Objective) -> Option<Option<f64>> {
+pub(crate) fn own_latency(objective: Objective) -> Option<Option<f64>> {
     match objective {
         Objective::Models => None,
         Objective::Own(latency) => Some(Some(in_millis(latency))),
@@ -154,13 +155,7 @@ impl BatchingReport {
 
     fn new(name: &str, version: &str, policy: &'static str, report: &BatcherReport) -> Self {
         let config = &report.config;
-        let (objective, delay) = match config.policy {
-            Policy::Adaptive(adaptive) => {
-                (adaptive.objective, adaptive.window.or(adaptive.max_wait))
-            }
-            Policy::Window { delay } => (None, Some(delay)),
-            Policy::Opportunistic => (None, None),
-        };
+        let (objective, delay) = policy_times(&config.policy);
         // Sizes are in items unless the model has a cost.
         let unit = if config.measure == Default::default() { Unit::Items } else { Unit::Cost };
         Self {
@@ -190,6 +185,15 @@ impl BatchingReport {
                 .map(|it| DecisionEntry::new(it, unit))
                 .collect(),
         }
+    }
+}
+
+/// The latency that a policy keeps, and how long it lets a request wait for others, in nanoseconds.
+pub(crate) fn policy_times(policy: &Policy) -> (Option<u64>, Option<u64>) {
+    match *policy {
+        Policy::Adaptive(adaptive) => (adaptive.objective, adaptive.window.or(adaptive.max_wait)),
+        Policy::Window { delay } => (None, Some(delay)),
+        Policy::Opportunistic => (None, None),
     }
 }
 
@@ -247,7 +251,7 @@ impl DecisionEntry {
 }
 
 /// Milliseconds with three digits behind the point.
-fn millis(nanos: u64) -> f64 {
+pub(crate) fn millis(nanos: u64) -> f64 {
     (nanos as f64 / 1e3).round() / 1e3
 }
 

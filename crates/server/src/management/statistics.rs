@@ -155,7 +155,9 @@ impl BatchReport {
 }
 
 /// What was counted at all.
-fn counted<const N: usize>(all: [(&'static str, u64); N]) -> BTreeMap<&'static str, u64> {
+pub(crate) fn counted<const N: usize>(
+    all: [(&'static str, u64); N],
+) -> BTreeMap<&'static str, u64> {
     all.into_iter().filter(|(_, count)| *count > 0).collect()
 }
 

@@ -17,7 +17,7 @@ mod server;
 mod system;
 mod whole;
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -117,6 +117,8 @@ pub struct Meter {
     /// The last measurement of the machine.
     machine: Mutex<SystemSample>,
     tracer: Option<Arc<Tracer>>,
+    /// Whether somebody looks at it.
+    followed: AtomicBool,
     processes: Box<dyn ProcessReader>,
     /// The connections of the data plane and of the admin plane.
     connections: OnceLock<[Arc<OpenConnections>; 2]>,
@@ -165,6 +167,7 @@ impl Meter {
             log_time,
             machine: Mutex::default(),
             tracer,
+            followed: AtomicBool::new(false),
             processes,
             connections: OnceLock::new(),
         }
@@ -233,6 +236,21 @@ impl Meter {
         *self.machine() = sample;
     }
 
+    /// Takes a measurement of the machine that is no metric.
+    pub fn refresh(&self, sample: SystemSample) {
+        *self.machine() = sample;
+    }
+
+    /// Whether somebody looks at the overview now.
+    pub fn is_followed(&self) -> bool {
+        self.followed.load(Relaxed)
+    }
+
+    /// Says so.
+    pub(crate) fn set_followed(&self, followed: bool) {
+        self.followed.store(followed, Relaxed);
+    }
+
     /// Bytes of memory that a worker's process uses.
     pub(crate) fn memory(&self, pid: u32) -> Option<u64> {
         let now = self.process(pid).map(|usage| usage.memory);
@@ -259,6 +277,16 @@ impl Meter {
     pub(crate) fn connections(&self) -> [usize; 2] {
         let planes = self.connections.get();
         planes.map_or([0; 2], |planes| planes.each_ref().map(|plane| plane.count()))
+    }
+
+    /// The machine as measured last.
+    pub(crate) fn last_sample(&self) -> SystemSample {
+        self.machine().clone()
+    }
+
+    /// The host's name.
+    pub(crate) fn hostname(&self) -> &str {
+        &self.hostname
     }
 
     /// A GPU as measured last, for people.

@@ -95,7 +95,12 @@ impl<'a> Intent<'a> {
             Self::with_model(operation, target, model)
         };
         Some(match *route {
-            Route::Description | Route::OpenApi | Route::Docs | Route::Metrics => return None,
+            Route::Description
+            | Route::Home
+            | Route::Dashboard(_)
+            | Route::OpenApi
+            | Route::Docs
+            | Route::Metrics => return None,
             Route::Predict(PredictRoute { target, explain: Some(true), .. })
             | Route::Instances(PredictRoute { target, explain: Some(true), .. }) => {
                 to_model(GuardedOperation::Explain, target)
@@ -143,7 +148,9 @@ impl<'a> Intent<'a> {
                 to_model(GuardedOperation::Metadata, target)
             }
             Route::ModelReady(target) => to_model(GuardedOperation::Ready, target),
-            Route::List | Route::RepositoryIndex => Self::plain(GuardedOperation::List),
+            Route::List | Route::Overview | Route::OverviewStream | Route::RepositoryIndex => {
+                Self::plain(GuardedOperation::List)
+            }
             Route::RepositoryLoad(model) => {
                 to_model(GuardedOperation::Register, ModelRef { model, version: None })
             }

@@ -138,6 +138,9 @@ mod tests {
             names(management),
             [
                 "/",
+                "/overview",
+                "/overview/stream",
+                "/dashboard",
                 "/models",
                 "/models/{model_name}",
                 "/models/{model_name}/batching",
@@ -165,6 +168,7 @@ mod tests {
             oip: true,
             natural: true,
             open_health: false,
+            home: false,
             sagemaker: true,
         };
         let mut ids = Vec::new();

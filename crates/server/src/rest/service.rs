@@ -20,8 +20,8 @@ use tokio::time::Instant;
 
 use super::context::{ConnectionContext, RequestContext};
 use super::{
-    admin, authorize, compress, embeddings, health, inference, management, open_inference, openapi,
-    plugins, repository, shared_memory, traced, v1,
+    admin, authorize, compress, dashboard, embeddings, health, inference, management,
+    open_inference, openapi, overview, plugins, repository, shared_memory, traced, v1,
 };
 use crate::access_log::{AccessRecord, RecordNames};
 use crate::auth::Gate;
@@ -267,6 +267,10 @@ async fn call(
         }
         Route::OpenInference(route) => open_inference::answer(context, route),
         Route::OipVersions => Ok(health::oip_versions()),
+        Route::Home => dashboard::home(context),
+        Route::Dashboard(file) => dashboard::file(context, file),
+        Route::Overview => Ok(overview::document(context)),
+        Route::OverviewStream => overview::stream(context),
         Route::Description => Ok(openapi::listener(context)),
         Route::PredictDescription(target) => openapi::predictions(engine, target),
         Route::ManageDescription(target) => openapi::management(engine, target),

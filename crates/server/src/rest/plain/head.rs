@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::body::ResponseBody;
 use crate::log_text::push_number;
 use crate::request_id::{X_REQUEST_ID, XRequestId};
-use crate::respond::{DefaultHeaders, push_header};
+use crate::respond::{DefaultHeaders, OwnCaching, push_header};
 
 /// How a client knows where the body ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,13 +54,15 @@ impl AnswerHead<'_> {
         let usual = || status.canonical_reason().unwrap_or_default().as_bytes();
         text.extend_from_slice(own.unwrap_or_else(usual));
         text.extend_from_slice(b"\r\n");
+        let own = extensions.get::<OwnCaching>().is_some();
         for (name, value) in headers {
-            if !self.defaults.replaces(name) {
+            if own || !self.defaults.replaces(name) {
                 push_header(text, name, value.as_bytes());
             }
         }
         push_header(text, &X_REQUEST_ID, self.id.bytes());
-        self.defaults.push(text, |name: &HeaderName| headers.keys().any(|known| known == name));
+        self.defaults
+            .push(text, own, |name: &HeaderName| headers.keys().any(|known| known == name));
         match self.framing {
             Framing::Length(length) => {
                 text.extend_from_slice(b"Content-Length: ");

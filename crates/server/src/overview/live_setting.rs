@@ -1,0 +1,91 @@
+//! The settings that can be changed while a model serves, each with its value and how to change it:
+//! `PUT /models/{name}/{version}?parameter=value`.
+
+use jitney_settings::model::SETTINGS;
+use jitney_settings::{Setting, SettingKind, Values};
+use serde::Serialize;
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct LiveSetting {
+    name: &'static str,
+    /// The parameter that changes it.
+    parameter: &'static str,
+    /// As it would be typed; empty where there is none.
+    value: String,
+    /// A sentence without a full stop.
+    about: &'static str,
+    kind: &'static str,
+    /// The words that it can be, if it is a choice.
+    choices: &'static [&'static str],
+    /// Where the value comes from.
+    source: &'static str,
+}
+
+impl LiveSetting {
+    /// All of them, with the values of one model version.
+    pub(super) fn all(values: &Values) -> Vec<Self> {
+        let live = SETTINGS.iter().filter(|setting| setting.live);
+        live.filter_map(|setting| Self::of(setting, values)).collect()
+    }
+
+    fn of(setting: &'static Setting, values: &Values) -> Option<Self> {
+        Some(Self {
+            name: setting.name,
+            parameter: setting.parameter.names.first()?,
+            value: values.show(setting).unwrap_or_default(),
+            about: setting.about,
+            kind: kind(setting.kind),
+            choices: match setting.kind {
+                SettingKind::Choice(words) => words,
+                _ => &[],
+            },
+            source: values.source(setting).kind(),
+        })
+    }
+}
+
+fn kind(kind: SettingKind) -> &'static str {
+    match kind {
+        SettingKind::Whole { .. } => "whole",
+        SettingKind::Time(_) => "time",
+        SettingKind::Size => "size",
+        SettingKind::Flag => "flag",
+        SettingKind::Choice(_) => "choice",
+        SettingKind::Text
+        | SettingKind::Path
+        | SettingKind::Fraction
+        | SettingKind::Share
+        | SettingKind::Numbers { .. }
+        | SettingKind::Weights => "text",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jitney_settings::SettingSource;
+    use jitney_settings::model::MAX_BATCH_SIZE;
+
+    use super::*;
+
+    #[test]
+    fn every_live_setting_says_how_it_is_changed() {
+        let values = Values::default().with(&MAX_BATCH_SIZE, 32_u32, SettingSource::Live);
+        let all = LiveSetting::all(&values);
+        let names: Vec<_> = all.iter().map(|it| (it.name, it.parameter, it.kind)).collect();
+        assert_eq!(
+            names,
+            [
+                ("max_batch_size", "batch_size", "whole"),
+                ("sizes", "sizes", "text"),
+                ("max_latency_ms", "max_latency_ms", "time"),
+                ("max_batch_delay", "max_batch_delay", "time"),
+                ("policy", "policy", "choice"),
+                ("tenants", "tenants", "text"),
+                ("queue", "job_queue_size", "whole"),
+            ]
+        );
+        assert_eq!((all[0].value.as_str(), all[0].source), ("32", "live update"));
+        assert_eq!(all[4].choices, ["adaptive", "window", "opportunistic"]);
+    }
+}

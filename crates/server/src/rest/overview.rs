@@ -1,0 +1,27 @@
+//! `/overview`: everything at once for the dashboard and the command line, as a document and as a stream.
+
+use http::header::{CONTENT_TYPE, HeaderName};
+use http::{HeaderValue, StatusCode};
+
+use super::context::RequestContext;
+use crate::body::ResponseBody;
+use crate::event_stream::EVENT_STREAM;
+use crate::respond::{self, HttpResponse, HttpResult};
+
+/// Tells nginx to pass on every event at once.
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// `GET /overview`.
+pub(super) fn document(context: &RequestContext<'_>) -> HttpResponse {
+    context.state.overview.read(|document| respond::json(StatusCode::OK, document))
+}
+
+/// `GET /overview/stream`: the history, then the document once a second.
+pub(super) fn stream(context: &RequestContext<'_>) -> HttpResult {
+    let (first, rest) = context.state.overview.follow()?;
+    let mut reply = HttpResponse::new(ResponseBody::live(first, rest));
+    let headers = reply.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(EVENT_STREAM));
+    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    Ok(reply)
+}
