@@ -36,6 +36,7 @@ mod subprocess;
 mod tls;
 mod top;
 mod torchserve;
+mod traces;
 mod units;
 mod url_rule;
 

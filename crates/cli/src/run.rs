@@ -35,6 +35,7 @@ use crate::gpu::NvidiaSmi;
 use crate::key_file::KeyFile;
 use crate::logs::{self, StartedLog, Style};
 use crate::plan::{Drain, ServerKind, ServerPlan};
+use crate::traces::SpanExporter;
 use crate::{machine, plugins};
 pub use assembly::runtime;
 use assembly::{engine_config, packer};
@@ -96,15 +97,20 @@ fn serve(mut plan: ServerPlan, env: &Env, logs: &StartedLog) -> Result<(), Failu
     let data = DataPlane::start(plan.io_threads).map_err(cannot("start the data plane"))?;
     let admin = runtime("start the admin plane")?;
     let config = engine_config(&plan.engine, scratch.path(), env, admin.handle());
+    let traces = plan.traces.take().map(|traces| SpanExporter::start(traces, admin.handle()));
+    let (tracer, exporter) = traces.transpose()?.unzip();
     let metrics = std::mem::take(&mut plan.metrics);
-    let metrics =
-        MeterPlan { processes: Box::new(ProcReader::new(logs.writer.dropped())), ..metrics };
+    let processes = Box::new(ProcReader::new(logs.writer.dropped()));
+    let metrics = MeterPlan { processes, tracer, ..metrics };
     let meter = Arc::new(meter(metrics, &plan.logs.style).map_err(cannot("log metrics"))?);
     let engine = Engine::start_observed(config, data.handles(), Arc::clone(&meter) as _)
         .map_err(cannot("start the engine"))?;
     let running = serve_until_signal(&plan, env, &engine, &meter, &data, scratch.path(), logs);
     let ended = admin.block_on(running);
     data.end();
+    if let Some(exporter) = exporter {
+        admin.block_on(exporter.finish());
+    }
     // Tasks that hold the engine end before it.
     drop(admin);
     drop(engine);

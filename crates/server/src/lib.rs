@@ -52,6 +52,7 @@ mod spool;
 mod state;
 mod timing;
 pub mod tls;
+pub mod trace;
 
 use std::future::Future;
 use std::io;

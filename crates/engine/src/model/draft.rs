@@ -89,6 +89,7 @@ impl Draft {
             workers,
             published: Arc::clone(&published),
             tag: Arc::clone(&tag),
+            marks: self.observer.wants_marks(),
             observer: self.observer,
             clock,
             batcher: Batcher::new(config.clone()),

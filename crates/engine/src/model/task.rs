@@ -54,6 +54,8 @@ pub(crate) struct Task {
     pub(super) published: Arc<ModelState>,
     pub(super) tag: Arc<ModelTag>,
     pub(super) observer: Arc<dyn Observer>,
+    /// Whether the observer wants to be told of batches with marked requests.
+    pub(super) marks: bool,
     pub(super) clock: ModelClock,
     pub(super) batcher: Batcher,
     pub(super) sizes: AllowedSizes,
@@ -372,6 +374,7 @@ impl Task {
             predicted: dispatch.predicted.map(Duration::from_nanos),
             handoff: Some(self.rung.map_or(Duration::ZERO, |rung| dispatched - rung)),
             padding: dispatch.padding,
+            worker: dispatch.worker.0,
         };
         if let Err(batch) = self.pool.hand(dispatch.worker.0, batch) {
             // The worker has just exited and its supervisor's event is on the way; the batcher is

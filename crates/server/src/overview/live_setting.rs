@@ -55,6 +55,7 @@ fn kind(kind: SettingKind) -> &'static str {
         SettingKind::Text
         | SettingKind::Path
         | SettingKind::Fraction
+        | SettingKind::Share
         | SettingKind::Numbers { .. }
         | SettingKind::Weights => "text",
     }

@@ -24,6 +24,7 @@ mod plugins;
 mod repository;
 mod service;
 mod shared_memory;
+mod traced;
 mod v1;
 
 pub(crate) use context::ConnectionContext;

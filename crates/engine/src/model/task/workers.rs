@@ -15,9 +15,9 @@ use crate::model::poison::POISON_MEMORY;
 use crate::model::scatter;
 use crate::model::slots::SlotChange;
 use crate::model::warm_up::WarmUp;
-use crate::observer::BatchFinished;
-use crate::observer::ModelTag;
+use crate::observer::{BatchEnded, BatchFinished, ModelTag};
 use crate::outcome::{BatchOutcome, Cause, LaunchError, ModelFailure, WorkerExit};
+use crate::pending::ShownIds;
 use crate::pool::{BatchRun, WorkerBatch, WorkerEvent};
 
 /// How old the published curve may be while batches run.
@@ -102,6 +102,7 @@ impl Task {
             Ok(items) => items,
             Err(failure) => {
                 log_failure(&self.tag, &batch, &failure);
+                self.tell_ended(&batch, Some(&run), Some(&failure.message));
                 self.give_up(batch, &CallError::Model(failure));
                 return self.step(Event::Failed { batch: id, kind: BatchFailure::Handler });
             }
@@ -127,6 +128,7 @@ impl Task {
             self.curve_published = Some(now);
             self.published.curve.store(Arc::new(self.batcher.curve().collect()));
         }
+        self.tell_ended(&batch, Some(&run), None);
         self.observer.batch_finished(&BatchFinished {
             model: &self.tag,
             compute,
@@ -160,6 +162,10 @@ impl Task {
                 "the worker exited on the model's sample input, which is not used any more"
             );
             self.warm_up = None;
+        }
+        if self.marks {
+            let error = exit.to_string();
+            batches.iter().for_each(|batch| self.tell_ended(batch, None, Some(&error)));
         }
         let plan = ExitPlan::new(exit, batches, blamed, self.pool.capacity(worker).order);
         // First of all it gets nothing more, so that no batch is sent to it meanwhile.
@@ -232,7 +238,6 @@ impl Task {
         if !matches!(exit, WorkerExit::TimedOut { .. })
             && self.published.poison.blame(&request.payload, *attempt, exit)
         {
-            let id = request.payload.raw().map_or("", |input| input.id.as_str());
             tracing::error!(
                 model = self.tag.name,
                 version = self.tag.version,
@@ -241,6 +246,28 @@ impl Task {
                 POISON_MEMORY.as_secs() / 60
             );
         }
+    }
+
+    /// Tells the observer of a batch that is over, if it has marked requests.
+    fn tell_ended(&self, batch: &WorkerBatch, run: Option<&BatchRun>, error: Option<&str>) {
+        if !self.marks || batch.requests.iter().all(|request| request.mark.is_none()) {
+            return;
+        }
+        self.observer.batch_ended(&BatchEnded {
+            model: &self.tag,
+            worker: batch.worker,
+            batch: batch.id.0,
+            items: batch.items,
+            items_max: batch.items_max,
+            reason: batch.reason,
+            attempt: batch.attempt,
+            dispatched: batch.dispatched,
+            predicted: batch.predicted,
+            compute: run.map(|run| run.compute),
+            times: run.map(|run| run.times).unwrap_or_default(),
+            error,
+            requests: &batch.requests,
+        });
     }
 
     /// Takes back a batch that failed. One whose answers have partly gone out is never tried
@@ -333,21 +360,18 @@ fn out_of_memory(bytes: u64) -> ModelFailure {
 }
 
 fn log_failure(tag: &ModelTag, batch: &WorkerBatch, failure: &ModelFailure) {
-    let (requests, attempt, error) = (batch.requests.len(), batch.attempt, &failure.message);
-    let first = batch.requests.first().and_then(|request| request.payload.raw());
     let ModelTag { name: model, version, .. } = tag;
-    let (request_id, cause) = (first.map_or("", |input| input.id.as_str()), failure.cause);
+    let WorkerBatch { requests, attempt, worker, .. } = batch;
+    let (count, request_id, error) = (requests.len(), ShownIds(requests), &failure.message);
+    let cause = failure.cause;
     if matches!(cause, Cause::Prediction | Cause::Stated) {
-        tracing::debug!(model, version, requests, request_id, attempt, error, "prediction error");
+        tracing::debug!(
+            model, version, worker, requests = count, %request_id, attempt, error,
+            "prediction error"
+        );
     } else {
         tracing::warn!(
-            model,
-            version,
-            requests,
-            request_id,
-            attempt,
-            ?cause,
-            error,
+            model, version, worker, requests = count, %request_id, attempt, ?cause, error,
             "batch failed"
         );
     }
