@@ -241,7 +241,7 @@ impl Task {
             tracing::error!(
                 model = self.tag.name,
                 version = self.tag.version,
-                request_id = id,
+                request_id = request.payload.id(),
                 "the request has made workers exit; the same request is rejected for {} minutes",
                 POISON_MEMORY.as_secs() / 60
             );
