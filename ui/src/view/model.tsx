@@ -240,7 +240,7 @@ function Batching({ model }: { model: Model }): JSX.Element {
         <div>
           <h3>Learned curve</h3>
           <Curve curve={model.curve} measured={measured} largest={Math.min(model.maxBatchSize, Math.max(8, ...model.curve.map((it) => it.size)))} />
-          <p class="summary">{predictionWords(model)}</p>
+          {model.curve.length > 0 && <p class="summary">{predictionWords(model)}</p>}
         </div>
         <div>
           <h3>Why requests were rejected</h3>
