@@ -5,6 +5,7 @@ use super::*;
 
 const NONE: Apis = Apis {
     open_health: false,
+    home: false,
     inference: false,
     management: false,
     metrics: false,
