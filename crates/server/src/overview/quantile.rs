@@ -50,7 +50,7 @@ mod tests {
     const BOUNDS: &[u64] = &[1_000, 2_000, 4_000];
 
     fn between(before: [u64; 4], now: [u64; 4]) -> Quantiles {
-        let now = Distribution { bounds: BOUNDS, counts: now.to_vec(), sum: 0 };
+        let now = Distribution { bounds: BOUNDS, counts: now.to_vec(), sum: 0, fine: None };
         Quantiles::between(&before, &now)
     }
 
