@@ -160,6 +160,8 @@ $(BROWSER_VENV)/ready: Makefile
 
 # The image's base is Debian's root file system with Python, made here, so that no registry is needed.
 INSTALL_TESTS := tests/test_install_static.py tests/test_install_image.py tests/test_install_systemd.py tests/test_wheel.py
+.PHONY: dist test-install
+test-all: test-install
 test-install: build $(VENV)/ready ## What `make dist` builds, installed and started, also by a real systemd (needs root and Debian)
 	$(MAKE) dist DIST="static wheel"
 	flags=$$(bash tests/image-base .tools/image) && eval "$$flags" && $(MAKE) dist DIST=image && \
