@@ -52,7 +52,7 @@ export function SizeBars({ sizes, largest }: { sizes: BatchSize[]; largest: numb
                 width={thick}
                 height={bar.batches ? Math.max(1.5, height) : 0}
               />
-              {(at === 0 || at === bars.length - 1 || ((at + 1) % every === 0 && bars.length - 1 - at >= every)) && (
+              {all > 0 && (at === 0 || at === bars.length - 1 || ((at + 1) % every === 0 && bars.length - 1 - at >= every)) && (
                 <text class="tick" x={LEFT + (at + 0.5) * step} y={HEIGHT - 4} text-anchor="middle">
                   {bar.label}
                 </text>

@@ -97,7 +97,7 @@ function ofModel(model: Model, document: Overview, history: History): Problem[] 
       const reason = most(grown(model.rejections, history.modelBefore(key, RECENT_SECONDS)?.rejections)) ?? most(model.rejections);
       const why = reason ? `: ${REJECTIONS[reason] ?? reason}` : "";
       const severe = rejected > 0.1 ? "bad" : "warn";
-      say(severe, `${name}: rejecting ${percent(rejected)} of requests (${rate(now.rejected / now.seconds)} per second)${why}`, rejectionAdvice(reason));
+      say(severe, `${name}: rejecting ${percent(rejected)} of requests (${rate(now.rejected / now.seconds)} per second)${why}`, rejectionAdvice(reason, document));
     }
     const failed = now.failed / asked;
     if (failed > FAILED_SHARE && model.state !== "failed") {
@@ -111,7 +111,7 @@ function ofModel(model: Model, document: Overview, history: History): Problem[] 
     const late = now.answered ? now.late / now.answered : 0;
     if (late > LATE_SHARE) {
       const target = model.maxLatencyMs === null ? "their deadline" : millis(model.maxLatencyMs);
-      say("warn", `${name}: ${percent(late)} of the answers come later than ${target}`, "More workers, a smaller batch, or a latency that the model can keep.");
+      say("warn", `${name}: ${percent(late)} of the answers come later than ${target}`, busy(document) ?? "More workers, a smaller batch, or a latency that the model can keep.");
     }
   }
   if (model.queueMax > 4 && model.waiting >= model.queueMax * 0.8 && !found.some((it) => it.what.includes("rejecting"))) {
@@ -130,13 +130,19 @@ function otherVersion(model: Model, document: Overview): string {
   return other && model.isDefault ? `Version ${other.version} is ready: make it the default for now, then correct this one.` : "";
 }
 
-function rejectionAdvice(reason: string | null): string {
+/** More workers help only where the processors have room for them. */
+function busy({ machine, gpus }: Overview): string | null {
+  const cpu = machine?.cpuPercent ?? 0;
+  return gpus.length === 0 && cpu > 95 ? `The processors are ${percent(cpu / 100)} busy: more workers would not help. Send less, or add a machine.` : null;
+}
+
+function rejectionAdvice(reason: string | null, document: Overview): string {
   switch (reason) {
     case "queue_full":
     case "overload":
     case "hopeless":
     case "expired":
-      return "Send less, or add workers if the machine has room; the rest is answered in time.";
+      return busy(document) ?? "Send less, or add workers if the machine has room; the rest is answered in time.";
     case "no_worker":
       return "Scale it up, or see in the log why no worker starts.";
     case "too_large":

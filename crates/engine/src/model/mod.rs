@@ -12,6 +12,7 @@ mod clock;
 mod closing;
 mod crash_loop;
 pub(crate) mod draft;
+mod endpoint_meters;
 pub(crate) mod endpoint_tensors;
 mod endpoints;
 mod exits;
@@ -49,6 +50,7 @@ use jitney_settings::SettingSource;
 use jitney_settings::model::{MAX_BATCH_SIZE, MAX_LATENCY_MS};
 use tokio::sync::{mpsc, oneshot};
 
+pub use self::endpoint_meters::EndpointMeasures;
 pub(crate) use self::endpoints::Endpoints;
 pub use self::endpoints::{EndpointView, Objective, Reconfigure};
 pub use self::identity::ModelIdentity;
@@ -181,6 +183,11 @@ impl Model {
     /// What was measured about its requests and batches.
     pub fn measures(&self) -> Measures {
         self.gate.published.meters.read()
+    }
+
+    /// The same for each endpoint, of definitions that have several.
+    pub fn endpoint_measures(&self) -> Vec<EndpointMeasures> {
+        self.gate.published.endpoints.read()
     }
 
     /// What its batches came to, by their size.

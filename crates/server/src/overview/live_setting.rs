@@ -36,10 +36,7 @@ impl LiveSetting {
             value: values.show(setting).unwrap_or_default(),
             about: setting.about,
             kind: kind(setting.kind),
-            choices: match setting.kind {
-                SettingKind::Choice(words) => words,
-                _ => &[],
-            },
+            choices: if let SettingKind::Choice(words) = setting.kind { words } else { &[] },
             source: values.source(setting).kind(),
         })
     }
