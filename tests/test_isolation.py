@@ -101,7 +101,9 @@ def test_a_poisonous_request_costs_two_processes_and_its_neighbours_nothing(shar
 
 def worker_exits(server: Server, model: str) -> list[str]:
     """What the log says of dead workers; a line takes a moment to the file."""
-    return [line for line in server.stderr.splitlines() if "worker exit" in line and f"model={model} version=1.0" in line]
+    return [
+        line for line in server.stderr.splitlines() if "worker exit" in line and f"model={model} version=1.0" in line
+    ]
 
 
 def test_a_worker_that_was_killed_for_memory_says_so(shared: Server) -> None:

@@ -6,6 +6,7 @@
 
 mod filter;
 mod follower;
+mod kept_line;
 mod ring;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +16,9 @@ use tokio::sync::{Semaphore, broadcast};
 use tracing::Level;
 
 pub(crate) use self::filter::LineFilter;
-use self::follower::Follower;
+use self::follower::LogFollower;
+pub(crate) use self::kept_line::FoundLines;
+use self::kept_line::KeptLine;
 use self::ring::LineRing;
 use crate::body::LiveStream;
 use crate::errors::{ErrorCode, Problem};
@@ -51,24 +54,6 @@ pub struct LogBook {
     ring: Mutex<LineRing>,
     lines: broadcast::Sender<Arc<KeptLine>>,
     permits: Arc<Semaphore>,
-}
-
-/// A line as it is kept.
-#[derive(Debug)]
-pub(crate) struct KeptLine {
-    pub(crate) level: Level,
-    /// The model that it is about.
-    pub(crate) model: Option<String>,
-    /// The object on one line.
-    pub(crate) json: String,
-}
-
-/// What was found among the lines that are kept.
-pub(crate) struct FoundLines {
-    /// The oldest first.
-    pub(crate) lines: Vec<Arc<KeptLine>>,
-    /// Lines that were too long to be kept.
-    pub(crate) dropped: u64,
 }
 
 impl LogBook {
@@ -131,7 +116,7 @@ impl LogBook {
         let (found, lines) = (ring.last(&filter, most), self.lines.subscribe());
         drop(ring);
         let first: Vec<Bytes> = found.lines.iter().map(|line| follower::event(line)).collect();
-        Ok((first.concat().into(), Follower::new(filter, lines, permit).stream()))
+        Ok((first.concat().into(), LogFollower::new(filter, lines, permit).stream()))
     }
 
     fn ring(&self) -> MutexGuard<'_, LineRing> {

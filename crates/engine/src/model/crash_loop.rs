@@ -21,22 +21,22 @@ pub(super) struct CrashLoops(BTreeMap<u32, RecentEnds>);
 struct RecentEnds {
     /// Within the window, the oldest first.
     at: VecDeque<Instant>,
-    said: Option<Instant>,
+    told: Option<Instant>,
 }
 
 impl CrashLoops {
     /// A worker has ended, or could not load: how often within a minute, where that is to be said.
     pub(super) fn ended(&mut self, worker: u32, now: Instant) -> Option<usize> {
-        let RecentEnds { at, said } = self.0.entry(worker).or_default();
+        let RecentEnds { at, told } = self.0.entry(worker).or_default();
         let recent = |then: Instant| now.duration_since(then) < WINDOW;
         while at.len() >= ENDS_MAX || at.front().is_some_and(|then| !recent(*then)) {
             at.pop_front();
         }
         at.push_back(now);
-        if at.len() < ENDS || said.is_some_and(recent) {
+        if at.len() < ENDS || told.is_some_and(recent) {
             return None;
         }
-        *said = Some(now);
+        *told = Some(now);
         Some(at.len())
     }
 

@@ -10,7 +10,7 @@ use rustix::param::page_size;
 use rustix::process::{Pid, Signal};
 use tokio::time::Instant;
 
-use super::ProcessEnd;
+use super::process_end::ProcessEnd;
 
 /// How often the memory of a process is looked at.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);

@@ -13,11 +13,11 @@ mod group;
 mod guard;
 mod memory;
 mod output;
+mod process_end;
 
 use std::convert::Infallible;
 use std::io;
 use std::path::Path;
-use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -35,6 +35,7 @@ pub(crate) use self::output::OutputSink;
 use self::output::read_pipe;
 #[cfg(test)]
 pub(crate) use self::output::{OUTPUT_PIECE_MAX, read_pieces};
+pub(crate) use self::process_end::ProcessEnd;
 
 /// How long what a dead process has printed is still read, where a child that left its group holds the
 /// pipe open.
@@ -48,16 +49,6 @@ pub(crate) struct ProcessThread {
     thread: Option<JoinHandle<()>>,
     guard: Arc<Mutex<GroupGuard>>,
     kills: Arc<Mutex<OomCounter>>,
-}
-
-/// How a process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ProcessEnd {
-    pub(crate) status: ExitStatus,
-    /// Whether the kernel ended it because memory ran out; none where that is not known.
-    pub(crate) out_of_memory: Option<bool>,
-    /// The bytes that it held when it was last looked at.
-    pub(crate) memory: Option<u64>,
 }
 
 impl ProcessThread {

@@ -2,7 +2,7 @@
 
 use tracing::Level;
 
-use super::KeptLine;
+use super::kept_line::KeptLine;
 
 /// What a line must be like.
 #[derive(Clone, Debug)]

@@ -9,7 +9,8 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{OwnedSemaphorePermit, broadcast};
 use tokio::time::timeout;
 
-use super::{KeptLine, LineFilter};
+use super::filter::LineFilter;
+use super::kept_line::KeptLine;
 use crate::body::LiveStream;
 use crate::event_stream;
 
@@ -17,13 +18,13 @@ use crate::event_stream;
 const COMMENT_EVERY: Duration = Duration::from_secs(15);
 const COMMENT: &[u8] = b":\n\n";
 
-pub(super) struct Follower {
+pub(super) struct LogFollower {
     filter: LineFilter,
     lines: broadcast::Receiver<Arc<KeptLine>>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Follower {
+impl LogFollower {
     pub(super) fn new(
         filter: LineFilter,
         lines: broadcast::Receiver<Arc<KeptLine>>,

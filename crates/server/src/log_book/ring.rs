@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::{FoundLines, KeptLine, LineFilter};
+use super::filter::LineFilter;
+use super::kept_line::{FoundLines, KeptLine};
 
 /// What a line costs besides its text.
 const OVERHEAD: usize = 128;
