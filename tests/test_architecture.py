@@ -10,16 +10,16 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 
-NOT_OURS = {".git", "target", ".venv", ".venv-torch", ".venv-torch-new", ".tools", "out", "node_modules", "__pycache__"}
+NOT_OURS = {".git", "target", ".tools", "out", "node_modules", "__pycache__"}
 
 
 def files(*endings: str) -> Iterator[Path]:
-    """The project's own files; what tools leave behind has a dot or is named above."""
+    """The project's own files; what tools leave behind is named above, or an environment (.venv-NAME)."""
     pending = [ROOT]
     while pending:
         for path in sorted(pending.pop().iterdir()):
             if path.is_dir() and not path.is_symlink():
-                if path.name not in NOT_OURS and not path.name.endswith("_cache"):
+                if path.name not in NOT_OURS and not path.name.startswith(".venv") and not path.name.endswith("_cache"):
                     pending.append(path)
             elif path.is_file() and path.name.endswith(endings) and path.name not in NOT_OURS:
                 yield path

@@ -24,8 +24,10 @@ INSIDE = {
     "rejected:", "too much is under way:", "the model is still loading", "the worker exited:", "the model was removed",
     "the request makes workers exit", "the client fell too far behind its stream", " sequences are open already",
     " requests of this sequence wait already", "this sequence is over", "Invalid workflow:",
+    " registered with 0 initial workers. Use scale workers API to add workers for the model.", " initial workers",
+    " has been registered and scaled successfully.",
 }  # fmt: skip
-"""Messages that no client sees: the error table has others for them."""
+"""Messages that no client sees, since the error table has others for them, and those of requests that went well."""
 
 PAGES = {
     page: page.read_text() for page in sorted(ERRORS.glob("*.md")) if page.name not in ("README.md", "commands.md")
@@ -43,6 +45,19 @@ def pieces(message: str) -> list[str]:
     """The fixed pieces of a message that are long enough to be looked for."""
     fixed = re.split(r"\{[^{}]*\}|[;:.()]", message)
     return [piece for piece in (one.strip(" \"'") for one in fixed) if len(piece) > 7]
+
+
+def said(source: str) -> list[str]:
+    """The messages that a file of the server makes problems of."""
+    plain = re.sub(r"\\\n\s*", "", source.partition("#[cfg(test)]")[0])
+    found = re.findall(r'let (?:message|full|text) = (?:format!\(\s*)?"((?:[^"\\]|\\.)+)"', plain)
+    for start in re.finditer(r"Problem::(?:new|bad_request)\(", plain):
+        depth, end = 1, start.end()
+        while depth:
+            depth += {"(": 1, ")": -1}.get(plain[end], 0)
+            end += 1
+        found += re.findall(r'"((?:[^"\\]|\\.)+)"', plain[start.end() : end])
+    return [message.replace('\\"', '"') for message in found]
 
 
 def messages(text: str) -> list[str]:
@@ -63,9 +78,10 @@ def test_every_row_of_the_error_table_has_a_page_that_agrees_with_it() -> None:
 
 
 def test_every_reason_has_a_page() -> None:
-    source = rust("server/src/errors") + (ROOT / "crates/server/src/errors.rs").read_text()
+    source = rust("server/src")
     words = set(re.findall(r'Rejection::\w+ => "(\w+)"', source)) | set(re.findall(r"\[reason: (\w+)\]", source))
     words |= set(re.findall(r'self\.message\([^;]*?"(\w+)"\)', source))
+    words |= set(re.findall(r'reason: Some\("(\w+)"\.into\(\)\)', source))
     assert len(words) > 15
     told = {word for text in PAGES.values() for word in re.findall(r"`(\w+)`", re.search(r"^\| \d.*$", text, re.M)[0])}
     assert words - told == set()
@@ -86,13 +102,20 @@ def test_every_message_of_a_page_is_in_the_code() -> None:
 def test_every_message_of_the_code_is_on_a_page() -> None:
     told = "\n".join(message for text in PAGES.values() for message in messages(text))
     missing = []
+
+    def known(piece: str) -> bool:
+        return piece in told or any(piece in one for one in INSIDE)
+
     for file in ENUMS:
         source = re.sub(r"\\\n\s*", "", (ROOT / "crates" / file).read_text())
         for message in re.findall(r'#\[error\(\s*"((?:[^"\\]|\\.)*)"', source):
             plain = message.replace('\\"', '"')
             for piece in pieces(plain):
-                known = piece in told or any(piece in one for one in INSIDE)
-                missing += [] if known else [f"{file}: {piece}"]
+                missing += [] if known(piece) else [f"{file}: {piece}"]
+    for file in sorted((ROOT / "crates/server/src").rglob("*.rs")):
+        if "tests" not in file.parts and file.name != "tests.rs":
+            lost = [piece for message in said(file.read_text()) for piece in pieces(message) if not known(piece)]
+            missing += [f"{file.relative_to(ROOT)}: {piece}" for piece in lost]
     assert not missing, "say on a page of docs/reference/errors when this comes:\n" + "\n".join(missing)
 
 

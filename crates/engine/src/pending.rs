@@ -42,6 +42,8 @@ pub(crate) struct PendingRequest {
     pub(crate) payload: Payload,
     /// Items that it brings beyond those that a batch holds; its worker runs them in several calls.
     pub(crate) beyond: u32,
+    /// Where the requests of its endpoint are counted, for models with several.
+    pub(crate) endpoint: Option<EndpointIndex>,
     /// When it was admitted.
     pub(crate) admitted: Instant,
     /// The way back.
@@ -53,6 +55,10 @@ pub(crate) struct PendingRequest {
     pub(crate) id: SharedId,
 }
 
+/// The number of an endpoint among those that are counted by themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EndpointIndex(pub(crate) u8);
+
 impl PendingRequest {
     pub(crate) fn new(
         facts: Request,
@@ -61,7 +67,8 @@ impl PendingRequest {
         reply: Reply,
         permit: Option<Permit>,
     ) -> Self {
-        Self { facts, payload, beyond: 0, admitted, reply, permit, id: SharedId::default() }
+        let (beyond, endpoint, id) = (0, None, SharedId::default());
+        Self { facts, payload, beyond, endpoint, admitted, reply, permit, id }
     }
 }
 

@@ -102,8 +102,20 @@ impl RequestGate {
         let Call { input, deadline, origin, priority, mut claim } = call;
         let (bytes, value_bytes) = (input.weight(), input.value_bytes());
         let accepted = self.intake.accept(input, claim.items, settings.items_max())?;
-        let AcceptedInput { payload, items, beyond, group, splits, objective, length, cost } =
-            accepted;
+        let AcceptedInput {
+            payload,
+            items,
+            beyond,
+            group,
+            splits,
+            objective,
+            length,
+            cost,
+            endpoint,
+        } = accepted;
+        if let Some(endpoint) = endpoint {
+            self.published.endpoints.requested(endpoint);
+        }
         if self.published.poison.rejects(&payload) {
             return Err(CallError::Poisonous);
         }
@@ -129,7 +141,7 @@ impl RequestGate {
         };
         let (reply, answer) = Reply::new();
         let mut request = PendingRequest::new(facts, payload, admitted, reply, Some(permit));
-        request.beyond = beyond;
+        (request.beyond, request.endpoint) = (beyond, endpoint);
         let cancel_on_drop = CancelOnDrop { inbox: &self.inbox, id: Some(request.id.clone()) };
         self.send(RequestMessage::Submit(request))?;
         Ok(Admitted::Whole(answer, cancel_on_drop))
