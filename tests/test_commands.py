@@ -3,6 +3,7 @@ doctor and completions. One server with tokens for the whole file."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -97,7 +98,7 @@ def test_a_server_that_is_not_there_is_told_with_its_address(server: Server, tmp
             assert f"cannot reach {url}: connection refused" in ran.stderr and "JITNEY_URL" in ran.stderr
     ran = run(server, "status", "--url", f"unix:{tmp_path}/no.sock")
     assert ran.returncode == 69 and "no.sock" in ran.stderr
-    ran = run(server, "status", "--url", server.urls["inference"])
+    ran = run(server, "status", "--url", server.urls["metrics"])
     assert ran.returncode == 69 and "no management address" in ran.stderr, ran
     assert run(server, "status", "--url", "ftp://x").returncode == 64
 
@@ -153,7 +154,7 @@ def test_the_servers_own_words_are_shown(server: Server):
     assert ran.returncode == 1 and "Model not found: nothing (404 ModelNotFoundException)" in ran.stderr, ran
     ran = jitney(server, "models", "ecko")
     assert ran.returncode == 1 and "did you mean `echo`?" in ran.stderr, ran
-    ran = jitney(server, "register", "broken.mar")
+    ran = jitney(server, "register", "broken.mar", "--workers", "1")
     assert ran.returncode == 1 and "no_such_module" in ran.stderr, ran
     ran = jitney(server, "register", "absent.mar")
     assert ran.returncode == 1 and "absent.mar" in ran.stderr, ran
@@ -203,10 +204,25 @@ class Screen:
             stderr=self.slave,
         )
 
+    def __enter__(self) -> Screen:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self.slave)
+        os.close(self.master)
+
     def shows(self, text: bytes) -> None:
         """Reads until the terminal shows it."""
-        while text not in self.shown:
-            self.shown += os.read(self.master, 65536)
+        os.set_blocking(self.master, False)
+
+        def shown() -> bool:
+            with contextlib.suppress(BlockingIOError):
+                self.shown += os.read(self.master, 65536)
+            return text in self.shown
+
+        until(shown, f"the terminal shows {text!r}")
 
     def type(self, text: bytes) -> None:
         """Presses keys."""
@@ -216,28 +232,26 @@ class Screen:
         """Waits for the end; the terminal must be as it was."""
         code = self.process.wait(SECONDS)
         assert termios.tcgetattr(self.slave) == self.before
-        os.close(self.slave)
-        os.close(self.master)
         return code
 
 
 def test_top_gives_the_terminal_back(server: Server):
     for end, code in ((lambda screen: screen.type(b"q"), 0), (lambda screen: screen.process.terminate(), 130)):
-        screen = Screen(server, "top")
-        screen.shows(b"echo/1.0")
-        screen.type(b"?")
-        screen.shows(b"choose a model")
-        end(screen)
-        screen.shows(b"\x1b[?1049l")
-        assert screen.ended() == code
+        with Screen(server, "top") as screen:
+            screen.shows(b"echo/1.0")
+            screen.type(b"?")
+            screen.shows(b"Ctrl-C")
+            end(screen)
+            screen.shows(b"\x1b[?1049l")
+            assert screen.ended() == code
 
 
 def test_unregister_asks_in_a_terminal(server: Server):
-    screen = Screen(server, "unregister", "echo")
-    screen.shows(b"Unregister echo version 1.0 with 1 workers")
-    screen.type(b"n\n")
-    screen.shows(b"nothing was changed")
-    assert screen.ended() == 1
+    with Screen(server, "unregister", "echo") as screen:
+        screen.shows(b"Unregister echo version 1.0 with 1 workers")
+        screen.type(b"n\n")
+        screen.shows(b"nothing was changed")
+        assert screen.ended() == 1
     assert versions(server, "echo")
 
 

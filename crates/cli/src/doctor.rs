@@ -17,6 +17,7 @@ use crate::failure::{FAILED, Failure};
 use crate::flags::ServeFlags;
 use crate::flags::doctor::DoctorFlags;
 use crate::flags::settings::{SettingFlags, flag_values, path_value};
+use crate::remote::words::counted;
 use crate::serve::{self, ServeConfig};
 use finding::{Finding, FindingLevel};
 use jitney_settings::server::{MODEL_STORE, PYTHON};
@@ -99,7 +100,6 @@ fn report(findings: &[Finding], as_json: bool) {
             console::out(format!("           -> {advice}"));
         }
     }
-    let plural =
-        |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
-    console::out(format!("\n{}, {}", plural(problems, "problem"), plural(notes, "note")));
+    let (problems, notes) = (counted(problems as u64, "problem"), counted(notes as u64, "note"));
+    console::out(format!("\n{problems}, {notes}"));
 }

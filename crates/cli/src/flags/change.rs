@@ -10,7 +10,7 @@ use super::settings::ParameterFlags;
 #[derive(Debug, Args)]
 #[command(after_help = REGISTER_EXAMPLES)]
 pub struct RegisterFlags {
-    /// The model: a file of the model store, an absolute path or a URL that the server allows
+    /// The model: a file of the server's model store, or a URL that the server allows
     #[arg(value_name = "URL_OR_FILE")]
     pub source: String,
     /// Name of the model [default: what the archive says, else the file's name]
@@ -39,7 +39,8 @@ Examples:
   jitney register resnet.mar --name resnet --workers 2 --batch-size 16 --max-latency-ms 50
   jitney register https://models.example.org/bert.mar --no-wait
 
-A model that cannot be loaded is not registered, unless --no-wait is given.";
+A model that cannot be loaded is not registered, unless --no-wait is given. Without --workers it
+has as many workers as the server gives to new models, which may be none.";
 
 /// `jitney scale`
 #[derive(Debug, Args)]

@@ -1,7 +1,7 @@
 //! Everything that is known of one version of a model, as a text.
 
 use super::overview::RemoteModel;
-use super::words::{AlignedTable, bytes, counts, milliseconds, number};
+use super::words::{AlignedTable, bytes, counts, milliseconds, number, plain};
 
 /// The text; `name` is how the model is typed.
 pub fn render(model: &RemoteModel) -> String {
@@ -38,8 +38,8 @@ fn state(model: &RemoteModel) -> String {
     } else {
         String::new()
     };
-    let text =
-        if model.state_text.is_empty() { String::new() } else { format!("; {}", model.state_text) };
+    let told = model.state != "ready" && !model.state_text.is_empty();
+    let text = if told { format!("; {}", plain(&model.state_text)) } else { String::new() };
     format!("{}, {workers}{most}{text}", model.state)
 }
 
@@ -126,7 +126,8 @@ fn settings(model: &RemoteModel) -> Vec<String> {
     }
     let mut table = AlignedTable::new(&["SETTING", "VALUE", "WHAT IT DOES"], &[0, 1, 2]);
     for setting in &model.live_settings {
-        let value = setting.value.clone().unwrap_or_else(|| "-".to_owned());
+        let value = setting.value.clone().filter(|value| !value.is_empty());
+        let value = value.unwrap_or_else(|| "-".to_owned());
         table.row(vec![setting.name.clone(), value, setting.about.clone()]);
     }
     block(&format!("settings, changed by `jitney set {} NAME=VALUE`", model.key()), table)

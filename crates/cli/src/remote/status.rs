@@ -2,7 +2,7 @@
 
 use super::overview::{RemoteModel, RemoteOverview, RemoteSample};
 use super::rates::RemoteRates;
-use super::words::{AlignedTable, bytes, milliseconds, number, shortened, time};
+use super::words::{AlignedTable, bytes, counted, milliseconds, number, shortened, time};
 
 /// Rates are of this many seconds.
 pub const WINDOW_SECONDS: f64 = 60.0;
@@ -44,7 +44,7 @@ pub fn head(address: &str, overview: &RemoteOverview) -> Vec<String> {
         bytes(server.request_memory_bytes as f64),
         bytes(server.request_memory_limit_bytes as f64)
     ));
-    facts.push(format!("{} connections", server.connections));
+    facts.push(counted(server.connections, "connection"));
     lines.push(facts.join(", "));
     for gpu in &overview.gpus {
         let busy = gpu.utilization_percent.map_or("-".to_owned(), |busy| format!("{busy:.0}%"));
@@ -75,7 +75,8 @@ pub fn models(overview: &RemoteOverview, samples: &[RemoteSample]) -> Vec<String
         if !["ready", "loading"].contains(&model.state.as_str()) && !model.state_text.is_empty() {
             lines.push(format!("  {}", shortened(&model.state_text, ERROR_MAX)));
         }
-        if let Some(error) = &model.last_error {
+        let error = model.last_error.as_ref().filter(|error| !model.state_text.contains(*error));
+        if let Some(error) = error {
             lines.push(format!("  last error: {}", shortened(error, ERROR_MAX)));
         }
     }

@@ -49,6 +49,11 @@ pub fn milliseconds(value: Option<f64>) -> String {
     }
 }
 
+/// `1 worker`, `2 workers`.
+pub fn counted(count: u64, word: &str) -> String {
+    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
+}
+
 /// `full 12, idle 30`, largest first; what is zero is left out.
 pub fn counts<'a>(by_name: impl IntoIterator<Item = (&'a String, &'a u64)>) -> String {
     let mut counts: Vec<_> = by_name.into_iter().filter(|(_, count)| **count > 0).collect();

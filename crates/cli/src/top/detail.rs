@@ -43,7 +43,7 @@ pub fn draw(view: &TopView<'_>, model: &RemoteModel, area: Rect, buffer: &mut Bu
     if area.width >= WIDE {
         let columns = [Constraint::Percentage(45), Constraint::Length(2), Constraint::Fill(1)];
         let [one, _, other] = Layout::horizontal(columns).areas(rest);
-        Paragraph::new(left).render(one, buffer);
+        Paragraph::new(left).wrap(Wrap { trim: false }).render(one, buffer);
         Paragraph::new(right).wrap(Wrap { trim: false }).render(other, buffer);
     } else {
         let all: Vec<Line<'_>> = right.into_iter().chain(left).collect();

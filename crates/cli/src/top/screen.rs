@@ -8,7 +8,7 @@ use ratatui::widgets::{Block, Clear, Paragraph, Widget};
 use super::detail;
 use super::table;
 use super::view::TopView;
-use crate::remote::words::{bytes, plain, time};
+use crate::remote::words::{bytes, counted, plain, time};
 
 /// Rows that the detail of a model needs to be of use.
 const DETAIL_MIN: u16 = 8;
@@ -132,7 +132,7 @@ fn machine(overview: &crate::remote::overview::RemoteOverview) -> String {
         bytes(server.request_memory_bytes as f64),
         bytes(server.request_memory_limit_bytes as f64)
     ));
-    facts.push(format!("{} connections", server.connections));
+    facts.push(counted(server.connections, "connection"));
     facts.join("   ")
 }
 
