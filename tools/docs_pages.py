@@ -18,7 +18,7 @@ DOCS = ROOT / "docs"
 INDEX = DOCS / "README.md"
 
 FENCE = re.compile(r"^( *)(`{3,})([^`\n]*)\n(.*?)^ *\2`*[ \t]*$", re.MULTILINE | re.DOTALL)
-INFO = re.compile(r'([\w-]+)(?:="([^"]*)")?')
+INFO = re.compile(r'([\w-]+)(?:=(?:"([^"]*)"|(\S+)))?')
 CODE = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)", re.DOTALL)
 LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\])*\]\()([^()\s]+)\)")
 ENTRY = re.compile(r"^- \[([^\]]+)\]\(([^)\s]+)\)")
@@ -94,7 +94,12 @@ def blocks(page: Path) -> Iterator[Block]:
         language, _, rest = info.strip().partition(" ")
         lines = [line.removeprefix(indent) for line in body.splitlines(keepends=True)]
         line = text.count("\n", 0, found.start()) + 1
-        yield Block(page, line, language, dict(INFO.findall(rest)), "".join(lines))
+        yield Block(page, line, language, options(rest), "".join(lines))
+
+
+def options(text: str) -> dict[str, str]:
+    """The words that follow a block's language."""
+    return {name: quoted or bare for name, quoted, bare in INFO.findall(text)}
 
 
 def prose(text: str) -> str:
@@ -145,17 +150,15 @@ def entries(index: Path) -> Iterator[tuple[str, Path]]:
             yield found[1], target(index, found[2])
 
 
-def sections() -> dict[str, list[tuple[str, Path]]]:
-    """The sections of the navigation, each with titles and files."""
-    found: dict[str, list[tuple[str, Path]]] = {}
-    for line in INDEX.read_text().splitlines():
+def sections(index: Path = INDEX) -> dict[str, list[tuple[str, Path]]]:
+    """The sections of an index, each with titles and files; entries before the first heading have no section's name."""
+    found: dict[str, list[tuple[str, Path]]] = {"": []}
+    for line in index.read_text().splitlines():
         if line.startswith("## "):
             found[line[3:].strip()] = []
         elif entry := ENTRY.match(line):
-            if not found:
-                raise ValueError(f"{INDEX}: an entry stands before the first section: {line}")
-            list(found.values())[-1].append((entry[1], target(INDEX, entry[2])))
-    return found
+            list(found.values())[-1].append((entry[1], target(index, entry[2])))
+    return found if found[""] else {title: listed for title, listed in found.items() if title}
 
 
 def in_navigation() -> set[Path]:

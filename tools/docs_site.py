@@ -39,7 +39,11 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 def entry(title: str, page: Path) -> dict[str, Any]:
     """A page of the navigation, or a folder with its index first."""
     if page.name == "README.md" and page.is_relative_to(pages.DOCS):
-        return {title: [str(place(page)), *({name: str(place(below))} for name, below in pages.entries(page))]}
+        below: list[Any] = [str(place(page))]
+        for section, listed in pages.sections(page).items():
+            links = [{name: str(place(file))} for name, file in listed]
+            below += [{section: links}] if section and links else links
+        return {title: below}
     return {title: str(place(page))}
 
 
@@ -114,7 +118,7 @@ def plain_fences(markdown: str) -> str:
 
     def fence(found: re.Match[str]) -> str:
         language, _, rest = found[3].strip().partition(" ")
-        title = dict(pages.INFO.findall(rest)).get("title")
+        title = pages.options(rest).get("title")
         info = f'{language} title="{title}"' if title else language
         return f"{found[1]}{found[2]}{info}\n{found[4]}{found[1]}{found[2]}"
 

@@ -154,6 +154,7 @@ FILES: dict[str, Callable[[Sandbox], None]] = {
     "guides/onnx-classifiers.md": classifiers,
     "guides/plugins.md": shout,
     "guides/repositories.md": repository,
+    "reference/commands.md": shout,
     "operations/restarts.md": two_versions,
     "operations/security.md": shout,
 }

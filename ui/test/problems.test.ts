@@ -60,6 +60,8 @@ test("memory that only grows is a leak, caches that fill once are none", () => {
   assert.deepEqual(said(...found), ["warn: Worker 9001 of m 1.0: memory grows by 12 MB a minute, now 324 MB: a leak?"]);
   const filled = Array.from({ length: 120 }, (_, at): [number, number] => [at * 1000, at < 40 ? 1e8 + at * 1e6 : 1.4e8]);
   assert.equal(growth(filled), 0);
+  const bent = Array.from({ length: 400 }, (_, at): [number, number] => [at * 1000, 5e7 + (at < 320 ? 0 : at - 320) * 2e6]);
+  assert.ok(growth(bent) > 1.5e6, "it began with the traffic");
 });
 
 test("late answers and failures are told with their share", () => {

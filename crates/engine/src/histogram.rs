@@ -63,7 +63,7 @@ impl AtomicHistogram {
 
     pub(crate) fn read(&self) -> Distribution {
         let counts = self.buckets.iter().map(|bucket| bucket.load(Relaxed)).collect();
-        Distribution { bounds: self.bounds, counts, sum: self.sum() }
+        Distribution { bounds: self.bounds, counts, sum: self.sum(), fine: None }
     }
 }
 
@@ -76,6 +76,19 @@ pub struct Distribution {
     pub counts: Vec<u64>,
     /// Their total.
     pub sum: u64,
+    /// The same counts in finer buckets, of times that are counted so.
+    pub fine: Option<FineCounts>,
+}
+
+/// Counts in the buckets of a native histogram of Prometheus, in seconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FineCounts {
+    /// There are `2^schema` buckets to a doubling.
+    pub schema: i32,
+    /// How many took no time that could be measured.
+    pub zero: u64,
+    /// Bucket and count, ascending, without those that are empty. Bucket `i` ends with `2^(i / 2^schema)`.
+    pub buckets: Vec<(i32, u64)>,
 }
 
 impl Distribution {

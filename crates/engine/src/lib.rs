@@ -30,6 +30,7 @@ pub mod sizes;
 pub mod tensors;
 #[cfg(test)]
 mod testkit;
+mod time_histogram;
 mod transfers;
 mod value_bytes;
 pub mod workflow;
@@ -39,13 +40,13 @@ pub use engine::{
     Engine, EngineConfig, IndexEntry, IndexState, PluginPlan, Registered, Repository,
     RepositoryConfig, ServedDirectory,
 };
-pub use histogram::Distribution;
+pub use histogram::{Distribution, FineCounts};
 pub use jitney_batcher::{CurvePoint, Decision, DecisionKind, DispatchReason, Policy, Rejection};
 pub use jitney_store as store;
 pub use model::{
-    BatchStatistics, BatchTotals, BatcherReport, Counters, EndpointView, IncidentReport, Measures,
-    Model, Objective, PastDecision, Readiness, Reconfigure, SizeStatistics, Status, Traffic,
-    WorkerIncident,
+    BatchStatistics, BatchTotals, BatcherReport, Counters, EndpointMeasures, EndpointView,
+    IncidentReport, Measures, Model, Objective, PastDecision, Readiness, Reconfigure,
+    SizeStatistics, Status, Traffic, WorkerIncident,
 };
 pub use observer::{ModelTag, Observer};
 pub use pool::{BatchTimes, GraphMemory, LoadProgress, WorkerView};

@@ -51,6 +51,8 @@ pub(crate) struct PendingRequest {
     pub(crate) payload: Payload,
     /// Items that it brings beyond those that a batch holds; its worker runs them in several calls.
     pub(crate) beyond: u32,
+    /// Where the requests of its endpoint are counted, for models with several.
+    pub(crate) endpoint: Option<EndpointIndex>,
     /// When it was admitted.
     pub(crate) admitted: Instant,
     /// The way back.
@@ -64,6 +66,10 @@ pub(crate) struct PendingRequest {
     pub(crate) mark: Option<RequestMark>,
 }
 
+/// The number of an endpoint among those that are counted by themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EndpointIndex(pub(crate) u8);
+
 impl PendingRequest {
     pub(crate) fn new(
         facts: Request,
@@ -72,8 +78,8 @@ impl PendingRequest {
         reply: Reply,
         permit: Option<Permit>,
     ) -> Self {
-        let (id, mark) = (SharedId::default(), None);
-        Self { facts, payload, beyond: 0, admitted, reply, permit, id, mark }
+        let (beyond, endpoint, id, mark) = (0, None, SharedId::default(), None);
+        Self { facts, payload, beyond, endpoint, admitted, reply, permit, id, mark }
     }
 }
 

@@ -1,4 +1,5 @@
-//! The messages and services that the gRPC doors speak: `.proto` files and the code made from them.
+//! The messages and services that the gRPC doors speak, and the messages of metrics: `.proto` files and the
+//! code made from them.
 //!
 //! Nothing else lives here. The code in `generated/` is checked in, so that building the server needs
 //! neither protoc nor a generator; `tests/generated.rs` makes it anew and compares. TorchServe's package
@@ -20,6 +21,7 @@ mod generated {
     pub mod management;
     pub mod openinference;
     pub mod otlp;
+    pub mod prometheus;
     pub mod status;
 }
 
@@ -27,4 +29,4 @@ mod generated {
 pub use prost::Message;
 pub use prost_types::Any;
 
-pub use generated::{inference, kserve, management, openinference, otlp, status};
+pub use generated::{inference, kserve, management, openinference, otlp, prometheus, status};

@@ -64,6 +64,8 @@ fn the_code_is_what_the_files_say() {
     let openinference =
         builder().extern_path(".org.pytorch.serve.grpc.openinference", "crate::kserve");
     check("openinference.rs", generate("openinference.proto", openinference).as_bytes());
+    // No service has this one, so that the descriptors do without it.
+    check("prometheus.rs", generate("prometheus.proto", builder()).as_bytes());
 }
 
 #[test]

@@ -11,6 +11,7 @@ const LEFT = 40;
 const BOTTOM = 20;
 const TOP = 10;
 const MOST_BARS = 40;
+const THICKEST = 44;
 
 /** How many batches had each size. Sizes are put together where there are too many. */
 export function SizeBars({ sizes, largest }: { sizes: BatchSize[]; largest: number }): JSX.Element {
@@ -20,6 +21,7 @@ export function SizeBars({ sizes, largest }: { sizes: BatchSize[]; largest: numb
   const marks = ticks(Math.max(0, ...bars.map((it) => it.batches)) / Math.max(1, all));
   const top = marks.at(-1) ?? 1;
   const step = (width - LEFT - 8) / Math.max(1, bars.length);
+  const thick = Math.min(THICKEST, Math.max(1, step * 0.76));
   const every = Math.ceil(34 / step);
   const y = (share: number): number => TOP + (1 - share / top) * (HEIGHT - TOP - BOTTOM);
   const items = sizes.reduce((sum, it) => sum + it.size * it.batches, 0);
@@ -45,12 +47,12 @@ export function SizeBars({ sizes, largest }: { sizes: BatchSize[]; largest: numb
               <rect class="hit" x={LEFT + at * step} y={TOP} width={step} height={HEIGHT - TOP - BOTTOM} />
               <rect
                 class="bar"
-                x={LEFT + at * step + step * 0.12}
+                x={LEFT + (at + 0.5) * step - thick / 2}
                 y={bar.batches ? Math.min(y(share), HEIGHT - BOTTOM - 1.5) : y(0)}
-                width={Math.max(1, step * 0.76)}
+                width={thick}
                 height={bar.batches ? Math.max(1.5, height) : 0}
               />
-              {(at === 0 || at === bars.length - 1 || ((at + 1) % every === 0 && bars.length - 1 - at >= every)) && (
+              {all > 0 && (at === 0 || at === bars.length - 1 || ((at + 1) % every === 0 && bars.length - 1 - at >= every)) && (
                 <text class="tick" x={LEFT + (at + 0.5) * step} y={HEIGHT - 4} text-anchor="middle">
                   {bar.label}
                 </text>

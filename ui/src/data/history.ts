@@ -57,15 +57,21 @@ export interface Grid {
   times: number[];
   stepMs: number;
   values: (ModelSample | null)[];
+  /** When each value was really taken. */
+  taken: number[];
 }
+
+/** The server takes a sample every two seconds; a step has two of them at least. */
+const SAMPLE_MS = 2000;
 
 /** Samples of a model at even times, the last one now. Gaps stay gaps. */
 export function grid(samples: Sample[], key: string, now: number, seconds: number, points: number): Grid {
-  const stepMs = Math.max(2000, Math.ceil((seconds * 1000) / points / 1000) * 1000);
+  const stepMs = Math.max(2, Math.ceil((seconds * 1000) / points / SAMPLE_MS)) * SAMPLE_MS;
   const end = Math.floor(now / stepMs) * stepMs;
   const cells = Math.floor((seconds * 1000) / stepMs);
   const times: number[] = [];
   const values: (ModelSample | null)[] = [];
+  const taken: number[] = [];
   let at = 0;
   for (let cell = cells; cell >= 0; cell--) {
     const time = end - cell * stepMs;
@@ -73,9 +79,10 @@ export function grid(samples: Sample[], key: string, now: number, seconds: numbe
     const sample = samples[at];
     const near = sample && sample.time <= time && time - sample.time <= Math.max(stepMs, 5000);
     times.push(time);
+    taken.push(sample?.time ?? 0);
     values.push((near && sample.models[key]) || null);
   }
-  return { times, stepMs, values };
+  return { times, stepMs, values, taken };
 }
 
 type Field = { [K in keyof ModelSample]: ModelSample[K] extends number ? K : never }[keyof ModelSample] & string;
@@ -87,7 +94,17 @@ export function rates(grid: Grid, read: Field | ((it: ModelSample) => number)): 
     const before = at > 0 ? grid.values[at - 1] : null;
     if (!value || !before) return null;
     const by = of(value) - of(before);
-    return by < 0 ? null : (by * 1000) / grid.stepMs;
+    const took = (grid.taken[at] ?? 0) - (grid.taken[at - 1] ?? 0);
+    return by < 0 ? null : took > 0 ? (by * 1000) / took : 0;
+  });
+}
+
+/** How much a total grew within so many seconds before each time of the grid. */
+export function within(grid: Grid, seconds: number, of: (it: ModelSample) => number): (number | null)[] {
+  const steps = Math.max(1, Math.round((seconds * 1000) / grid.stepMs));
+  return grid.values.map((value, at) => {
+    const earlier = grid.values.slice(Math.max(0, at - steps), at + 1).find((it) => it !== null);
+    return value && earlier ? Math.max(0, of(value) - of(earlier)) : null;
   });
 }
 

@@ -24,6 +24,8 @@ const FAILED_SHARE = 0.01;
 const ERROR_FRESH_MS = 120_000;
 const LATE_SHARE = 0.05;
 const LEAK_SECONDS = 60;
+/** A leak grows with the traffic, so the whole past need not be one straight line. */
+const LEAK_WINDOWS = [600, 240, 90];
 const LEAK_BYTES_MINUTE = 1e6;
 const LEAK_FIT = 0.8;
 
@@ -95,7 +97,7 @@ function ofModel(model: Model, document: Overview, history: History): Problem[] 
       const reason = most(grown(model.rejections, history.modelBefore(key, RECENT_SECONDS)?.rejections)) ?? most(model.rejections);
       const why = reason ? `: ${REJECTIONS[reason] ?? reason}` : "";
       const severe = rejected > 0.1 ? "bad" : "warn";
-      say(severe, `${name}: rejecting ${percent(rejected)} of requests (${rate(now.rejected / now.seconds)} per second)${why}`, rejectionAdvice(reason));
+      say(severe, `${name}: rejecting ${percent(rejected)} of requests (${rate(now.rejected / now.seconds)} per second)${why}`, rejectionAdvice(reason, document));
     }
     const failed = now.failed / asked;
     if (failed > FAILED_SHARE && model.state !== "failed") {
@@ -109,7 +111,7 @@ function ofModel(model: Model, document: Overview, history: History): Problem[] 
     const late = now.answered ? now.late / now.answered : 0;
     if (late > LATE_SHARE) {
       const target = model.maxLatencyMs === null ? "their deadline" : millis(model.maxLatencyMs);
-      say("warn", `${name}: ${percent(late)} of the answers come later than ${target}`, "More workers, a smaller batch, or a latency that the model can keep.");
+      say("warn", `${name}: ${percent(late)} of the answers come later than ${target}`, busy(document) ?? "More workers, a smaller batch, or a latency that the model can keep.");
     }
   }
   if (model.queueMax > 4 && model.waiting >= model.queueMax * 0.8 && !found.some((it) => it.what.includes("rejecting"))) {
@@ -128,13 +130,19 @@ function otherVersion(model: Model, document: Overview): string {
   return other && model.isDefault ? `Version ${other.version} is ready: make it the default for now, then correct this one.` : "";
 }
 
-function rejectionAdvice(reason: string | null): string {
+/** More workers help only where the processors have room for them. */
+function busy({ machine, gpus }: Overview): string | null {
+  const cpu = machine?.cpuPercent ?? 0;
+  return gpus.length === 0 && cpu > 95 ? `The processors are ${percent(cpu / 100)} busy: more workers would not help. Send less, or add a machine.` : null;
+}
+
+function rejectionAdvice(reason: string | null, document: Overview): string {
   switch (reason) {
     case "queue_full":
     case "overload":
     case "hopeless":
     case "expired":
-      return "Send less, or add workers if the machine has room; the rest is answered in time.";
+      return busy(document) ?? "Send less, or add workers if the machine has room; the rest is answered in time.";
     case "no_worker":
       return "Scale it up, or see in the log why no worker starts.";
     case "too_large":
@@ -158,13 +166,10 @@ function restarted(model: Model, history: History): About | null {
   const earlier = history.modelBefore(key, RESTART_SECONDS);
   const fell = Math.max(past?.restarts ?? 0, earlier ? model.restarts - earlier.restarts : 0);
   if (fell <= 0 || model.state === "failed") return null;
-  const before = new Map(earlier?.workers.map((it) => [it.id, it.restarts]));
-  const worst = model.workers.reduce<{ id: number; n: number } | null>((found, it) => {
-    const n = it.restarts - (before.get(it.id) ?? (earlier ? it.restarts : 0));
-    return n > (found?.n ?? 0) ? { id: it.id, n } : found;
-  }, null);
+  const guilty = model.workers.filter((it) => it.restarts > 0);
   const why = model.lastExit ? `: ${model.lastExit}` : model.lastError ? `: ${errorLine(model.lastError)}` : "";
-  const who = worst && worst.n === fell ? `worker ${worst.id} of ${model.name} ${model.version} has` : `workers of ${model.name} ${model.version} have`;
+  const [only] = guilty;
+  const who = only && guilty.length === 1 ? `worker ${only.id} of ${model.name} ${model.version} has` : `workers of ${model.name} ${model.version} have`;
   const within = past && past.seconds < RESTART_SECONDS - 15 ? duration(past.seconds) : "5 minutes";
   const what = `${who[0]?.toUpperCase()}${who.slice(1)} been restarted ${times(fell)} in ${within}${why}`;
   if (fell < 3) return { tone: "warn", what, advice: "One exit can be chance. The log has its last lines." };
@@ -209,12 +214,21 @@ function leaking(model: Model, document: Overview, history: History): About | nu
   };
 }
 
-/** Bytes per second, if memory has grown evenly for long enough; 0 otherwise. */
+/** Bytes per second, if memory has grown evenly for long enough, up to now; 0 otherwise. */
 export function growth(points: [number, number][]): number {
+  const end = points.at(-1)?.[0] ?? 0;
+  for (const seconds of LEAK_WINDOWS) {
+    const slope = steady(points.filter(([time]) => time >= end - seconds * 1000));
+    if (slope > 0) return slope;
+  }
+  return 0;
+}
+
+function steady(points: [number, number][]): number {
   const [first, last] = [points[0], points.at(-1)];
   if (!first || !last || last[0] - first[0] < LEAK_SECONDS * 1000) return 0;
   const line = trend(points);
-  // It must have grown in both halves: a model that fills its caches once is no leak.
+  // It must have grown in the later half too: a model that fills its caches once is no leak.
   const half = trend(points.slice(Math.floor(points.length / 2)));
   if (!line || !half || line.fit < LEAK_FIT || half.slope < line.slope / 3) return 0;
   const grew = last[1] - first[1];

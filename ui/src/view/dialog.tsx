@@ -20,9 +20,10 @@ export function Dialog({ title, action, danger, disabled, children, run, close }
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<string | null>(null);
   useEffect(() => {
-    const before = document.activeElement;
-    place.current?.showModal();
+    const [before, dialog] = [document.activeElement, place.current];
+    dialog?.showModal();
     return () => {
+      dialog?.close(); // While it is open, nothing else can have the focus.
       if (before instanceof HTMLElement) before.focus();
     };
   }, []);

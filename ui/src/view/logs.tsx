@@ -2,8 +2,8 @@
 
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { getJson } from "../data/api";
-import { clock } from "../data/format";
+import { getJson, Refused } from "../data/api";
+import { clock, count } from "../data/format";
 import type { Link } from "../data/stream";
 import { Stream } from "../data/stream";
 import type { LogLine, LogPage } from "../data/types";
@@ -20,6 +20,7 @@ export function Logs({ model, height = "" }: { model?: string; height?: string }
   const [contains, setContains] = useState("");
   const [lines, setLines] = useState<LogLine[]>([]);
   const [problem, setProblem] = useState<string | null>(null);
+  const [dropped, setDropped] = useState(0);
   const [link, setLink] = useState<Link>({ state: "connecting" });
   const place = useRef<HTMLOListElement>(null);
   const follow = useRef(true);
@@ -51,14 +52,20 @@ export function Logs({ model, height = "" }: { model?: string; height?: string }
         if (over) return;
         setLines(page.lines.slice(-KEPT));
       } catch (error) {
-        if (!over) setProblem(error instanceof Error ? error.message : String(error));
+        if (over) return;
+        const none = error instanceof Refused && error.status === 404;
+        setProblem(none ? "This server does not tell its log lines." : error instanceof Error ? error.message : String(error));
         return;
       }
       stream = new Stream({
-        path: `logs/stream?${query}`,
+        path: `logs/stream?lines=50&${query}`,
         quiet: true,
         onLink: setLink,
         onMessage: ({ event, data }) => {
+          if (event === "dropped") {
+            const { dropped } = JSON.parse(data) as { dropped: number };
+            setDropped((before) => before + dropped);
+          }
           if (event !== "log" || state.held) return;
           waiting.push(JSON.parse(data) as LogLine);
           if (waiting.length > KEPT) waiting.shift();
@@ -93,7 +100,7 @@ export function Logs({ model, height = "" }: { model?: string; height?: string }
           Text
           <input type="search" placeholder="words or an id" value={typed} onInput={(event) => setTyped(event.currentTarget.value)} />
         </label>
-        <span class="link">{linkWords(link)}</span>
+        <span class="link">{linkWords(link)}{dropped > 0 ? `, ${count(dropped)} lines left out` : ""}</span>
       </div>
       {problem ? (
         <p class="empty">{problem}</p>

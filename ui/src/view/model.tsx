@@ -11,7 +11,7 @@ import { modelPath } from "../data/api";
 import { ago, bytes, count, millis, percent, rate } from "../data/format";
 import { difference, grown, quantile, shareBetween, sizesBetween, total } from "../data/histogram";
 import type { Grid } from "../data/history";
-import { grid, means, rates, recent } from "../data/history";
+import { grid, means, rates, recent, within } from "../data/history";
 import type { Problem } from "../data/problems";
 import type { Counts, Model, Overview, Statistics } from "../data/types";
 import { keyOf } from "../data/types";
@@ -107,7 +107,8 @@ function Charts({ model, document }: { model: Model; document: Overview }): JSX.
   const [at, set] = useState<number | null>(null);
   const hover: Hover = { at, set };
   const key = keyOf(model);
-  const past = grid(state.history.samples, key, document.sample.time, state.span, POINTS);
+  const span = Math.min(state.span, known(document, key));
+  const past = grid(state.history.samples, key, document.sample.time, span, POINTS);
   const { times } = past;
   const perSecond = (value: number | null): string => (value === null ? "–" : `${rate(value)}/s`);
   const milli = (values: (number | null)[]): (number | null)[] => values.map((it) => (it === null ? null : it * 1000));
@@ -117,7 +118,7 @@ function Charts({ model, document }: { model: Model; document: Overview }): JSX.
   return (
     <>
     <div class="row">
-      <h2>The last {state.span / 60} minutes</h2>
+      <h2>The last {span / 60} minutes</h2>
       <span class="switch" role="group" aria-label="Time shown">
         <button type="button" aria-pressed={state.span === 120} onClick={() => state.show(120)}>2 min</button>
         <button type="button" aria-pressed={state.span === 600} onClick={() => state.show(600)}>10 min</button>
@@ -168,11 +169,11 @@ function Charts({ model, document }: { model: Model; document: Overview }): JSX.
         series={[{ label: "items in a batch", colour: "s1", values: means(past, "items", "batches") }]}
       />
       <TimeChart
-        title="Workers" about="Workers that were ready, and how many exited per minute. Exits again and again are a crash loop."
-        times={times} format={(value) => (value === null ? "–" : rate(value))} hover={hover} least={1} empty="no workers"
+        title="Workers" about="Workers that were ready, and how many exited or could not load in the minute before. Exits again and again are a crash loop."
+        times={times} format={count} hover={hover} least={2} empty="no workers"
         series={[
           { label: "ready", colour: "s5", values: plain((it) => it.workersReady) },
-          { label: "exits per minute", colour: "s3", values: rates(past, (it) => (it.exits ?? 0) + (it.loadFailures ?? 0)).map((it) => (it === null ? null : it * 60)) },
+          { label: "exits and failed loads in a minute", colour: "s3", values: within(past, 60, (it) => (it.exits ?? 0) + (it.loadFailures ?? 0)) },
         ]}
       />
       <TimeChart
@@ -183,6 +184,12 @@ function Charts({ model, document }: { model: Model; document: Overview }): JSX.
     </div>
     </>
   );
+}
+
+/** Seconds of the past of which something is known, in whole minutes: a young version fills its charts. */
+function known(document: Overview, key: string): number {
+  const first = state.history.samples.find((it) => it.models[key])?.time ?? document.sample.time;
+  return Math.max(120, Math.ceil((document.sample.time - first) / 60_000) * 60);
 }
 
 const REJECTION_COLOURS = ["s3", "s2", "s4", "s1", "s5", "s6"];
@@ -233,7 +240,7 @@ function Batching({ model }: { model: Model }): JSX.Element {
         <div>
           <h3>Learned curve</h3>
           <Curve curve={model.curve} measured={measured} largest={Math.min(model.maxBatchSize, Math.max(8, ...model.curve.map((it) => it.size)))} />
-          <p class="summary">{predictionWords(model)}</p>
+          {model.curve.length > 0 && <p class="summary">{predictionWords(model)}</p>}
         </div>
         <div>
           <h3>Why requests were rejected</h3>

@@ -63,7 +63,7 @@ export function Why({ model }: { model: Model }): JSX.Element {
         {report.decisions.length > 0 && ` The last ${plural(report.decisions.length, "decision")}: ${summary}.`}
       </p>
       {report.decisions.length === 0 ? (
-        <p class="empty">No decision yet: nothing was asked of this model.</p>
+        <p class="empty">{model.maxBatchSize === 1 ? "One item at a time: there is nothing to decide." : "No decision yet: nothing was asked of this model."}</p>
       ) : (
         <ol class="decisions" tabIndex={0} aria-label="Last decisions, newest first">
           {report.decisions.map((it, index) => <Line key={index} decision={it} at={at} />)}

@@ -38,7 +38,7 @@ impl ProcessReader for ProcReader {
             open_files: open_files(),
             open_files_max: getrlimit(Resource::Nofile).current,
             started: since.ok().map(|since| since.as_secs_f64()),
-            log_lines_dropped: self.dropped.load(Relaxed),
+            log_dropped: self.dropped.load(Relaxed),
         }
     }
 }

@@ -12,9 +12,11 @@ use std::time::Duration;
 use jitney_settings::model::{MAX_BATCH_SIZE, MAX_LATENCY_MS};
 use jitney_settings::{Setting, SettingSource, SettingValue, Values};
 
+use super::endpoint_meters::index_of;
 use super::endpoint_tensors::EndpointTensors;
 use crate::call::{CallRoute, Input};
 use crate::local::Signature;
+use crate::pending::EndpointIndex;
 use crate::settings::{EndpointOptions, ModelSettings};
 use crate::sizes::{self, RequestSize, SizeReader};
 use crate::store::Api;
@@ -128,6 +130,12 @@ impl Endpoints {
         }
         let asked = route.endpoint.as_deref()?;
         self.api.endpoints.iter().position(|endpoint| endpoint == asked)
+    }
+
+    /// Where a request for the endpoint with this index is counted; nowhere for a model with only one.
+    pub(crate) fn counted(&self, place: Option<usize>) -> Option<EndpointIndex> {
+        let place = place.or_else(|| self.default_index())?;
+        index_of(place, self.told.len())
     }
 
     /// Adds to the route what the worker does not know from the definition; returns the latency that

@@ -109,8 +109,20 @@ impl RequestGate {
         let Call { input, deadline, origin, priority, mut claim, mark } = call;
         let (bytes, value_bytes) = (input.weight(), input.value_bytes());
         let accepted = self.intake.accept(input, claim.items, settings.items_max())?;
-        let AcceptedInput { payload, items, beyond, group, splits, objective, length, cost } =
-            accepted;
+        let AcceptedInput {
+            payload,
+            items,
+            beyond,
+            group,
+            splits,
+            objective,
+            length,
+            cost,
+            endpoint,
+        } = accepted;
+        if let Some(endpoint) = endpoint {
+            self.published.endpoints.requested(endpoint);
+        }
         if self.published.poison.rejects(&payload) {
             return Err(CallError::Poisonous);
         }
@@ -137,8 +149,7 @@ impl RequestGate {
         };
         let (reply, answer) = Reply::new();
         let mut request = PendingRequest::new(facts, payload, admitted, reply, Some(permit));
-        request.beyond = beyond;
-        request.mark = mark;
+        (request.beyond, request.endpoint, request.mark) = (beyond, endpoint, mark);
         let cancel_on_drop = CancelOnDrop { inbox: &self.inbox, id: Some(request.id.clone()) };
         self.send(RequestMessage::Submit(request))?;
         Ok(Admitted::Whole(answer, cancel_on_drop))

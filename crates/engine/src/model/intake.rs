@@ -11,7 +11,7 @@ use super::endpoints::{EndpointChange, Endpoints, Objective, Reconfigure};
 use crate::call::{Input, PARAMETERS_MAX, Parameter, REQUEST_BYTES_MAX};
 use crate::error::CallError;
 use crate::local::{Decoded, LocalModel};
-use crate::pending::Payload;
+use crate::pending::{EndpointIndex, Payload};
 use crate::settings::ModelSettings;
 use crate::store::Api;
 use crate::tensors::NamedTensor;
@@ -45,6 +45,8 @@ pub(crate) struct AcceptedInput {
     pub(crate) length: Option<u64>,
     /// What it costs, where that is seen here.
     pub(crate) cost: Option<u64>,
+    /// Where its endpoint is counted, for models with several.
+    pub(crate) endpoint: Option<EndpointIndex>,
 }
 
 impl Intake {
@@ -73,7 +75,9 @@ impl Intake {
                 let group = group_of(&endpoints.api, place, size.bucket);
                 let accepted = Self::accept_raw(input, batch_size)?;
                 let group = accepted.group.max(group);
-                let accepted = AcceptedInput { group, objective, cost: size.cost, ..accepted };
+                let endpoint = endpoints.counted(place);
+                let accepted =
+                    AcceptedInput { group, objective, cost: size.cost, endpoint, ..accepted };
                 Ok(accepted.counting(size.items.or(claimed), batch_size))
             }
             Self::Local(model) => {
@@ -81,8 +85,18 @@ impl Intake {
                 let Decoded { input, items, group, splits, length } =
                     model.decode(input).map_err(CallError::BadInput)?;
                 let (payload, objective) = (Payload::Decoded(input, id), Objective::Models);
-                let (beyond, cost) = (0, None);
-                Ok(AcceptedInput { payload, items, beyond, group, splits, objective, length, cost })
+                let (beyond, cost, endpoint) = (0, None, None);
+                Ok(AcceptedInput {
+                    payload,
+                    items,
+                    beyond,
+                    group,
+                    splits,
+                    objective,
+                    length,
+                    cost,
+                    endpoint,
+                })
             }
         }
     }
@@ -150,6 +164,7 @@ impl Intake {
             objective,
             length: None,
             cost: None,
+            endpoint: None,
         })
     }
 }

@@ -11,6 +11,7 @@ mod allowed_sizes;
 mod clock;
 mod closing;
 pub(crate) mod draft;
+mod endpoint_meters;
 pub(crate) mod endpoint_tensors;
 mod endpoints;
 mod exits;
@@ -48,6 +49,7 @@ use jitney_settings::SettingSource;
 use jitney_settings::model::{MAX_BATCH_SIZE, MAX_LATENCY_MS};
 use tokio::sync::{mpsc, oneshot};
 
+pub use self::endpoint_meters::EndpointMeasures;
 pub(crate) use self::endpoints::Endpoints;
 pub use self::endpoints::{EndpointView, Objective, Reconfigure};
 pub use self::identity::ModelIdentity;
@@ -170,6 +172,11 @@ impl Model {
     /// What was measured about its requests and batches.
     pub fn measures(&self) -> Measures {
         self.gate.published.meters.read()
+    }
+
+    /// The same for each endpoint, of definitions that have several.
+    pub fn endpoint_measures(&self) -> Vec<EndpointMeasures> {
+        self.gate.published.endpoints.read()
     }
 
     /// What its batches came to, by their size.

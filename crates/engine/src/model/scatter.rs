@@ -52,13 +52,18 @@ pub(super) fn answer(
     let requests = std::mem::take(&mut batch.requests);
     for (position, (request, item)) in requests.into_iter().zip(items).enumerate() {
         let timing = batch.timing(&request, position, compute);
+        let latency = now.duration_since(request.admitted);
         if !request.reply.is_part() {
-            published.meters.answered(timing.queue, now.duration_since(request.admitted));
+            published.meters.answered(timing.queue, latency);
         }
         match item {
             Ok(output) => {
-                if now_ns > request.facts.deadline {
+                let is_late = now_ns > request.facts.deadline;
+                if is_late {
                     count_late(&request, published);
+                }
+                if let Some(endpoint) = request.endpoint {
+                    published.endpoints.answered(endpoint, latency, is_late);
                 }
                 end(request, Ok(Answer { output, timing, stream: None }), published);
             }

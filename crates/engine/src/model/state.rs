@@ -12,6 +12,7 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use jitney_batcher::{CurvePoint, Dispatch, Rejection};
 
+use super::endpoint_meters::EndpointMeters;
 use super::incidents::{IncidentReport, Incidents};
 use super::poison::PoisonList;
 use super::readiness::Readiness;
@@ -22,6 +23,7 @@ use crate::histogram::{
 };
 use crate::outcome::LoadFailure;
 use crate::pool::{BatchTimes, LoadProgress, WorkerView};
+use crate::time_histogram::TimeHistogram;
 
 /// Running totals of one model version.
 #[derive(Clone, Debug, Default)]
@@ -85,6 +87,7 @@ pub(crate) struct ModelState {
     pub(crate) retried: AtomicU64,
     pub(crate) late: AtomicU64,
     pub(crate) meters: Meters,
+    pub(crate) endpoints: EndpointMeters,
     pub(crate) poison: PoisonList,
     /// The learned service times, as of the last time the task had a moment.
     pub(crate) curve: ArcSwap<Vec<CurvePoint>>,
@@ -227,11 +230,11 @@ impl Traffic {
 
 #[derive(Debug)]
 pub(crate) struct Meters {
-    pub(crate) queue_us: AtomicHistogram,
-    pub(crate) compute_us: AtomicHistogram,
+    pub(crate) queue_us: TimeHistogram,
+    pub(crate) compute_us: TimeHistogram,
     prepare_us: AtomicHistogram,
     model_us: AtomicHistogram,
-    pub(crate) latency_us: AtomicHistogram,
+    pub(crate) latency_us: TimeHistogram,
     pub(crate) batches: BatchMeter,
     fill_permille: AtomicHistogram,
     prediction_permille: AtomicHistogram,
@@ -246,11 +249,11 @@ pub(crate) struct Meters {
 impl Default for Meters {
     fn default() -> Self {
         Self {
-            queue_us: AtomicHistogram::new(TIME_US),
-            compute_us: AtomicHistogram::new(TIME_US),
+            queue_us: TimeHistogram::default(),
+            compute_us: TimeHistogram::default(),
             prepare_us: AtomicHistogram::new(TIME_US),
             model_us: AtomicHistogram::new(TIME_US),
-            latency_us: AtomicHistogram::new(TIME_US),
+            latency_us: TimeHistogram::default(),
             batches: BatchMeter::default(),
             fill_permille: AtomicHistogram::new(FILL_PERMILLE),
             prediction_permille: AtomicHistogram::new(RATIO_PERMILLE),

@@ -133,7 +133,7 @@ impl BatchStatistics {
             let bucket = ITEMS.partition_point(|bound| *bound < size.largest.into());
             counts[bucket] += size.totals.batches;
         }
-        Distribution { bounds: ITEMS, counts, sum: self.total().items }
+        Distribution { bounds: ITEMS, counts, sum: self.total().items, fine: None }
     }
 }
 

@@ -354,6 +354,10 @@ impl Task {
         let beyond = requests.iter().fold(0, |sum: u32, it| sum.saturating_add(it.beyond));
         let dispatch = &Dispatch { items: dispatch.items.saturating_add(beyond), ..*dispatch };
         self.published.meters.dispatched(dispatch, items_max);
+        // Requests for different endpoints do not share a batch.
+        if let Some(endpoint) = requests.first().and_then(|request| request.endpoint) {
+            self.published.endpoints.dispatched(endpoint, dispatch.items);
+        }
         if dispatch.attempt > 1 {
             let retried = requests.iter().map(|request| request.reply.counts()).sum();
             add(&self.published.retried, retried);

@@ -6,12 +6,15 @@
 
 mod declared;
 mod family;
+mod format;
 mod handlers;
+mod load_report;
 mod log;
 mod own;
 mod page;
 mod printed;
 mod process;
+mod protobuf;
 mod render;
 mod server;
 mod system;
@@ -21,18 +24,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 use jitney_engine::call::{OriginKind, Timing};
 use jitney_engine::observer::{BatchEnded, BatchFinished};
 use jitney_engine::{Engine, Model, ModelTag, Observer};
 
 pub use self::declared::{MetricDeclaration, MetricDeclarations, MetricKind};
+pub(crate) use self::format::PageFormat;
+pub(crate) use self::load_report::{LOAD_METRICS, LoadFormat};
 pub use self::log::MetricSinks;
 pub use self::process::{OwnProcess, ProcessReader, ProcessUsage};
 pub use self::system::{GpuSample, SystemSample};
 
 use self::family::MetricFamily;
 use self::handlers::{HandlerMetrics, is_timed};
+use self::load_report::LoadReporter;
 use self::log::{
     MetricLog, MetricLogEntry, MetricNames, MetricSubject, ModelSubject, metric_text, millis,
 };
@@ -120,6 +126,7 @@ pub struct Meter {
     /// Whether somebody looks at it.
     followed: AtomicBool,
     processes: Box<dyn ProcessReader>,
+    load: LoadReporter,
     /// The connections of the data plane and of the admin plane.
     connections: OnceLock<[Arc<OpenConnections>; 2]>,
 }
@@ -169,6 +176,7 @@ impl Meter {
             tracer,
             followed: AtomicBool::new(false),
             processes,
+            load: LoadReporter::default(),
             connections: OnceLock::new(),
         }
     }
@@ -267,6 +275,11 @@ impl Meter {
         self.processes.usage(None)
     }
 
+    /// How loaded the server is, for a gateway that asked.
+    pub(crate) fn load_report(&self, engine: &Engine, format: LoadFormat) -> Option<HeaderValue> {
+        self.load.header(engine, &self.machine(), format)
+    }
+
     /// Counts these connections: of the data plane, of the admin plane.
     pub(crate) fn watch_connections(&self, planes: &[Arc<OpenConnections>; 2]) {
         // A meter belongs to one server.
@@ -296,15 +309,15 @@ impl Meter {
 
     /// The page for Prometheus, or only the metrics that are named: the server's as they were declared,
     /// those of handlers, then Jitney's own.
-    pub(crate) fn page(&self, engine: &Engine, names: Vec<&str>) -> String {
+    pub(crate) fn page(&self, engine: &Engine, names: Vec<&str>, format: PageFormat) -> Vec<u8> {
         if self.mode == MetricsMode::Log {
-            return String::new();
+            return Vec::new();
         }
         let (usage, own) = (self.own_process(), self.processes.own());
         let spans_dropped = self.tracer.as_ref().map_or(0, |tracer| tracer.dropped());
         let server = ServerSnapshot::new(engine, self.connections(), usage, own, spans_dropped);
         let snapshots = render::snapshots(engine, &*self.processes);
-        let mut page = PageRenderer::new(names, &self.hostname, snapshots, server);
+        let mut page = PageRenderer::new(names, format, &self.hostname, snapshots, server);
         for (index, family) in self.server.families.iter().enumerate() {
             match self.server.source(index) {
                 MetricSource::Traffic(read) => page.traffic(&family.declaration, read),

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use jitney_engine::model::main_group;
-use jitney_engine::{Distribution, Measures, Model, Status, WorkerView};
+use jitney_engine::{Distribution, EndpointMeasures, Measures, Model, Status, WorkerView};
 
 use super::declared::MetricKind;
-use super::page::MetricsPage;
+use super::page::{HistogramCounts, MetricsPage};
 use super::process::ProcessUsage;
 
 /// A model version and what it looked like when the page was requested.
@@ -17,6 +17,8 @@ pub(super) struct ModelSnapshot {
     pub(super) model: Arc<Model>,
     pub(super) status: Status,
     pub(super) measures: Measures,
+    /// The same by endpoint, of definitions with several.
+    pub(super) endpoints: Vec<EndpointMeasures>,
     /// What its workers use, in the order of the status; none of what is not a process.
     pub(super) usage: Vec<Option<ProcessUsage>>,
 }
@@ -34,6 +36,10 @@ enum Reading {
     Measured(fn(&ModelSnapshot) -> &Distribution, f64),
     /// Microseconds, of models of which they are known.
     Micros(fn(&ModelSnapshot) -> Option<u64>),
+    /// A number of each endpoint, of definitions with several.
+    PerEndpoint(fn(&EndpointMeasures) -> u64),
+    /// A distribution of each, and what its whole numbers are divided by.
+    EndpointSpread(fn(&EndpointMeasures) -> &Distribution, f64),
     /// A number of each worker of which it is known.
     PerWorker(fn(&WorkerView) -> Option<u64>),
     /// A number of each worker that is a process.
@@ -41,7 +47,10 @@ enum Reading {
 }
 
 use MetricKind::{Counter, Gauge, Histogram};
-use Reading::{Each, Measured, Micros, Number, PerProcess, PerWorker, Sized, Spread};
+use Reading::{
+    Each, EndpointSpread, Measured, Micros, Number, PerEndpoint, PerProcess, PerWorker, Sized,
+    Spread,
+};
 
 const MICROS: f64 = 1e6;
 const NANOS: f64 = 1e9;
@@ -132,6 +141,16 @@ const OWN: &[(&str, MetricKind, &str, Reading)] = &[
         Spread(|it| &it.measures.prediction_permille, 1000.0)),
     ("jitney_batch_fill_ratio", Histogram, "Items per batch divided by the largest batch size",
         Spread(|it| &it.measures.fill_permille, 1000.0)),
+    ("jitney_endpoint_requests_total", Counter, "Requests for an endpoint, of definitions with several",
+        PerEndpoint(|it| it.requests)),
+    ("jitney_endpoint_answered_total", Counter, "Requests for an endpoint that were answered",
+        PerEndpoint(|it| it.answered)),
+    ("jitney_endpoint_late_total", Counter, "Answers of an endpoint that came after their objective or deadline",
+        PerEndpoint(|it| it.late)),
+    ("jitney_endpoint_latency_seconds", Histogram, "Time from admission to answer, by endpoint",
+        EndpointSpread(|it| &it.latency_us, MICROS)),
+    ("jitney_endpoint_batch_items", Histogram, "Items per batch, by endpoint",
+        EndpointSpread(|it| &it.batch_items, 1.0)),
 ];
 
 /// The learned curve of the group with the most batches: size and mean in nanoseconds.
@@ -197,6 +216,20 @@ impl Reading {
                     page.sample(&labels, micros as f64 / MICROS);
                 }
             }
+            PerEndpoint(read) => {
+                let [model, version, host] = labels;
+                for endpoint in &snapshot.endpoints {
+                    let labels = [model, version, ("endpoint", &endpoint.name), host];
+                    page.sample(&labels, read(endpoint) as f64);
+                }
+            }
+            EndpointSpread(read, scale) => {
+                let [model, version, host] = labels;
+                for endpoint in &snapshot.endpoints {
+                    let labels = [model, version, ("endpoint", &endpoint.name), host];
+                    spread(page, &labels, read(endpoint), *scale);
+                }
+            }
             PerWorker(read) => {
                 let [model, version, host] = labels;
                 for worker in &snapshot.status.workers {
@@ -225,7 +258,8 @@ fn spread(
     distribution: &Distribution,
     scale: f64,
 ) {
-    let Distribution { bounds, counts, sum } = distribution;
+    let Distribution { bounds, counts, sum, fine } = distribution;
     let bounds = bounds.iter().map(|bound| *bound as f64 / scale);
-    page.histogram(labels, bounds, counts, *sum as f64 / scale);
+    let sum = *sum as f64 / scale;
+    page.histogram(labels, bounds, HistogramCounts { buckets: counts, sum, fine: fine.as_ref() });
 }

@@ -1,24 +1,54 @@
 //! Prometheus text in the form of TorchServe's library: a comma after the last label, Java's
-//! numbers, and a histogram's count before its sum.
+//! numbers, and a histogram's count before its sum. For scrapers that ask for it, protobuf.
 
 use std::fmt::{self, Display, Formatter, Write};
 
+use jitney_engine::FineCounts;
+
 use super::declared::MetricKind;
+use super::format::PageFormat;
+use super::protobuf::FamilyWriter;
 use crate::log_text::{push_number, push_thousandths};
 
 /// A page while it is written.
 pub(crate) struct MetricsPage<'a> {
-    text: String,
+    body: PageBody,
     /// MetricNames to be shown; everything if there are none.
     names: Vec<&'a str>,
+}
+
+enum PageBody {
+    Text(TextWriter),
+    Protobuf(FamilyWriter),
+}
+
+/// A page of text while it is written.
+struct TextWriter {
+    text: String,
     /// The metric at hand.
     name: String,
 }
 
+/// The counts of a histogram.
+#[derive(Clone, Copy)]
+pub(crate) struct HistogramCounts<'a> {
+    /// Of each bucket, and of the rest.
+    pub(crate) buckets: &'a [u64],
+    /// What was recorded altogether.
+    pub(crate) sum: f64,
+    /// The same in finer buckets, where they are counted so.
+    pub(crate) fine: Option<&'a FineCounts>,
+}
+
 impl<'a> MetricsPage<'a> {
     /// An empty page for these metrics, or for all if none is named.
-    pub(crate) fn new(names: Vec<&'a str>) -> Self {
-        Self { text: String::with_capacity(16 * 1024), names, name: String::new() }
+    pub(crate) fn new(names: Vec<&'a str>, format: PageFormat) -> Self {
+        let text = || TextWriter { text: String::with_capacity(16 * 1024), name: String::new() };
+        let body = match format {
+            PageFormat::Text => PageBody::Text(text()),
+            PageFormat::Protobuf => PageBody::Protobuf(FamilyWriter::default()),
+        };
+        Self { body, names }
     }
 
     /// Begins a metric; false if it is not to be shown.
@@ -26,36 +56,74 @@ impl<'a> MetricsPage<'a> {
         if !self.names.is_empty() && !self.names.contains(&name) {
             return false;
         }
-        name.clone_into(&mut self.name);
-        let _ = writeln!(self.text, "# HELP {name} {help}");
-        let _ = writeln!(self.text, "# TYPE {name} {}", kind.as_str());
+        match &mut self.body {
+            PageBody::Text(writer) => writer.begin(name, kind, help),
+            PageBody::Protobuf(writer) => writer.begin(name, kind, help),
+        }
         true
     }
 
     /// One number of the metric at hand.
     pub(crate) fn sample(&mut self, labels: &[(&str, &str)], value: f64) {
-        self.push_sample("", labels, None, value);
+        match &mut self.body {
+            PageBody::Text(writer) => writer.push_sample("", labels, None, value),
+            PageBody::Protobuf(writer) => writer.sample(labels, value),
+        }
     }
 
-    /// One histogram of the metric at hand: bounds, counts of their buckets and of the rest, sum.
+    /// One histogram of the metric at hand.
     pub(crate) fn histogram(
         &mut self,
         labels: &[(&str, &str)],
         bounds: impl Iterator<Item = f64>,
-        counts: &[u64],
+        counts: HistogramCounts<'_>,
+    ) {
+        let bounds = bounds.chain([f64::INFINITY]).zip(counts.buckets);
+        let cumulative = bounds.scan(0, |total, (bound, count)| {
+            *total += count;
+            Some((bound, *total))
+        });
+        match &mut self.body {
+            PageBody::Text(writer) => writer.histogram(labels, cumulative, counts.sum),
+            PageBody::Protobuf(writer) => {
+                writer.histogram(labels, cumulative, counts.sum, counts.fine);
+            }
+        }
+    }
+
+    /// The whole page.
+    pub(crate) fn finish(self) -> Vec<u8> {
+        match self.body {
+            PageBody::Text(writer) => writer.text.into_bytes(),
+            PageBody::Protobuf(writer) => writer.finish(),
+        }
+    }
+}
+
+impl TextWriter {
+    fn begin(&mut self, name: &str, kind: MetricKind, help: &str) {
+        name.clone_into(&mut self.name);
+        let _ = writeln!(self.text, "# HELP {name} {help}");
+        let _ = writeln!(self.text, "# TYPE {name} {}", kind.as_str());
+    }
+
+    fn histogram(
+        &mut self,
+        labels: &[(&str, &str)],
+        buckets: impl Iterator<Item = (f64, u64)>,
         sum: f64,
     ) {
-        let mut total = 0;
-        for (bound, count) in bounds.chain([f64::INFINITY]).zip(counts) {
-            total += count;
+        let mut all = 0;
+        for (bound, total) in buckets {
             self.push_sample("_bucket", labels, Some(bound), total as f64);
+            all = total;
         }
-        self.push_sample("_count", labels, None, total as f64);
+        self.push_sample("_count", labels, None, all as f64);
         self.push_sample("_sum", labels, None, sum);
     }
 
     fn push_sample(&mut self, suffix: &str, labels: &[(&str, &str)], le: Option<f64>, value: f64) {
-        let Self { text, name, .. } = self;
+        let Self { text, name } = self;
         let _ = write!(text, "{name}{suffix}");
         if !labels.is_empty() || le.is_some() {
             text.push('{');
@@ -70,11 +138,6 @@ impl<'a> MetricsPage<'a> {
             text.push('}');
         }
         let _ = writeln!(text, " {}", JavaDouble(value));
-    }
-
-    /// The whole page.
-    pub(crate) fn finish(self) -> String {
-        self.text
     }
 }
 
@@ -137,11 +200,12 @@ mod tests {
 
     #[test]
     fn the_dialect_is_the_librarys() {
-        let mut page = MetricsPage::new(Vec::new());
+        let mut page = MetricsPage::new(Vec::new(), PageFormat::Text);
         assert!(page.begin("Requests2XX", MetricKind::Counter, "help"));
         page.sample(&[("Level", "Host"), ("Hostname", "a\"b\\c\nd")], 1.0);
         assert!(page.begin("H", MetricKind::Histogram, "help"));
-        page.histogram(&[("a", "b")], [0.005, 1.0].into_iter(), &[1, 2, 3], 12_345_678.0);
+        let counts = HistogramCounts { buckets: &[1, 2, 3], sum: 12_345_678.0, fine: None };
+        page.histogram(&[("a", "b")], [0.005, 1.0].into_iter(), counts);
         assert!(page.begin("Bare", MetricKind::Gauge, "help"));
         page.sample(&[], 0.5);
         let expected = "\
@@ -159,15 +223,15 @@ H_sum{a=\"b\",} 1.2345678E7
 # TYPE Bare gauge
 Bare 0.5
 ";
-        assert_eq!(page.finish(), expected);
+        assert_eq!(String::from_utf8(page.finish()).expect("text"), expected);
     }
 
     #[test]
     fn only_named_metrics_are_shown() {
-        let mut page = MetricsPage::new(vec!["b"]);
+        let mut page = MetricsPage::new(vec!["b"], PageFormat::Text);
         assert!(!page.begin("a", MetricKind::Gauge, ""));
         assert!(page.begin("b", MetricKind::Gauge, ""));
-        assert!(page.finish().starts_with("# HELP b"));
+        assert!(page.finish().starts_with(b"# HELP b"));
     }
 
     #[test]

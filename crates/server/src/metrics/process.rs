@@ -25,7 +25,7 @@ pub struct OwnProcess {
     /// When it was started, in seconds of Unix time.
     pub started: Option<f64>,
     /// Lines of the log that were dropped because the disk or the console was too slow.
-    pub log_lines_dropped: u64,
+    pub log_dropped: u64,
 }
 
 /// Reads what processes use.

@@ -7,9 +7,10 @@ use jitney_engine::{Engine, Traffic};
 
 use super::declared::{MetricDeclaration, MetricKind};
 use super::family::{BOUNDS, MetricFamily, MetricSeries};
+use super::format::PageFormat;
 use super::handlers::is_timed;
 use super::own::{self, ModelSnapshot};
-use super::page::MetricsPage;
+use super::page::{HistogramCounts, MetricsPage};
 use super::process::ProcessReader;
 use super::whole::ServerSnapshot;
 
@@ -25,15 +26,16 @@ impl<'a> PageRenderer<'a> {
     /// An empty page for these metrics, or for all if none is named.
     pub(super) fn new(
         names: Vec<&'a str>,
+        format: PageFormat,
         hostname: &'a str,
         snapshots: Vec<ModelSnapshot>,
         server: ServerSnapshot,
     ) -> Self {
-        Self { page: MetricsPage::new(names), hostname, snapshots, server }
+        Self { page: MetricsPage::new(names, format), hostname, snapshots, server }
     }
 
     /// The page with Jitney's own metrics at its end.
-    pub(super) fn finish(mut self) -> String {
+    pub(super) fn finish(mut self) -> Vec<u8> {
         own::write(&mut self.page, &self.snapshots, self.hostname);
         self.server.write(&mut self.page, self.hostname);
         self.page.finish()
@@ -124,8 +126,9 @@ impl<'a> PageRenderer<'a> {
         match declaration.kind {
             MetricKind::Counter | MetricKind::Gauge => self.page.sample(&labels, series.value()),
             MetricKind::Histogram => {
-                let (counts, sum) = (series.counts(), series.value());
-                self.page.histogram(&labels, BOUNDS.into_iter(), &counts, sum);
+                let (buckets, sum) = (series.counts(), series.value());
+                let counts = HistogramCounts { buckets: &buckets, sum, fine: None };
+                self.page.histogram(&labels, BOUNDS.into_iter(), counts);
             }
         }
     }
@@ -155,7 +158,8 @@ pub(super) fn snapshots(engine: &Engine, processes: &dyn ProcessReader) -> Vec<M
             let (status, measures) = (model.status(), model.measures());
             let usage = |pid: Option<u32>| pid.and_then(|pid| processes.usage(Some(pid)));
             let usage = status.workers.iter().map(|worker| usage(worker.pid)).collect();
-            snapshots.push(ModelSnapshot { status, measures, usage, model });
+            let endpoints = model.endpoint_measures();
+            snapshots.push(ModelSnapshot { status, measures, endpoints, usage, model });
         }
     }
     snapshots

@@ -22,12 +22,15 @@ pub(super) struct ServerSnapshot {
     spans_dropped: u64,
 }
 
+/// How a metric is read.
+type ServerReading = fn(&ServerSnapshot) -> LabelledValues;
+
 /// Values with their own label, if there is one.
 type LabelledValues = Vec<(Option<(&'static str, &'static str)>, f64)>;
 
 /// The metrics: name, kind, help, reading.
 #[rustfmt::skip]
-const WHOLE: &[(&str, MetricKind, &str, fn(&ServerSnapshot) -> LabelledValues)] = &[
+const WHOLE: &[(&str, MetricKind, &str, ServerReading)] = &[
     ("jitney_build_info", Gauge, "Always 1; the label tells the version",
         |_| vec![(Some(("version", env!("CARGO_PKG_VERSION"))), 1.0)]),
     ("jitney_ready", Gauge, "Whether the server is ready: 1 or 0",
@@ -41,7 +44,7 @@ const WHOLE: &[(&str, MetricKind, &str, fn(&ServerSnapshot) -> LabelledValues)] 
     ("jitney_clients_cut_total", Counter, "Bodies and answers that were cut, or not let in, by reason",
         |it| CutReason::ALL.iter().map(|(reason, name)| (Some(("reason", *name)), it.admission.cut_count(*reason) as f64)).collect()),
     ("jitney_log_lines_dropped_total", Counter, "Lines of the log that were dropped because writing was too slow",
-        |it| one(it.own.log_lines_dropped as f64)),
+        |it| one(it.own.log_dropped as f64)),
     ("jitney_spans_dropped_total", Counter, "Spans of traces that were dropped because they could not be sent",
         |it| one(it.spans_dropped as f64)),
     ("process_resident_memory_bytes", Gauge, "Resident memory of the server's process, without its workers",

@@ -220,7 +220,7 @@ impl VersionTotals {
 
 impl DistributionEntry {
     fn new(distribution: &Distribution, scale: f64) -> Self {
-        let Distribution { bounds, counts, sum } = distribution;
+        let Distribution { bounds, counts, sum, fine: _ } = distribution;
         Self {
             bounds: bounds.iter().map(|bound| *bound as f64 / scale).collect(),
             counts: counts.clone(),

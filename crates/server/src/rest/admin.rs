@@ -1,21 +1,22 @@
 //! What operators read and renew: the metrics page and the keys.
 
 use bytes::Bytes;
+use http::StatusCode;
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, StatusCode};
 
 use super::context::RequestContext;
 use crate::auth::{Gate, Role};
 use crate::errors::{ErrorCode, Problem};
+use crate::metrics::PageFormat;
 use crate::respond::{self, HttpResponse, HttpResult};
 
 /// `/metrics`: the page for Prometheus, or only the metrics that `name[]` names.
 pub(super) fn metrics(context: &RequestContext<'_>) -> HttpResponse {
     let (state, query) = (context.state, context.query());
-    let text = state.config.meter.page(&state.engine, query.all("name[]").collect());
-    let mut reply = respond::plain(StatusCode::OK, Bytes::from(text));
-    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-    reply.headers_mut().insert(CONTENT_TYPE, kind);
+    let format = PageFormat::accepted(&context.parts.headers);
+    let page = state.config.meter.page(&state.engine, query.all("name[]").collect(), format);
+    let mut reply = respond::plain(StatusCode::OK, Bytes::from(page));
+    reply.headers_mut().insert(CONTENT_TYPE, format.content_type());
     reply
 }
 

@@ -31,6 +31,7 @@ use crate::connection::{ConnectionStage, HandleUpgrade, ListenerSignal, WatchedS
 use crate::dialect::Dialect;
 use crate::errors::{ErrorCode, Problem};
 use crate::handles;
+use crate::metrics::{LOAD_METRICS, LoadFormat};
 use crate::plugins::{ApiKind, GuardedOperation, Intent, PluginEndpoint, Plugins};
 use crate::request_id::XRequestId;
 use crate::respond::{self, HttpResponse, HttpResult};
@@ -203,12 +204,30 @@ pub(super) async fn dispatch(context: &RequestContext<'_>, body: RequestBody) ->
         check_browser(context, gate)?;
     }
     check_token(context, gate)?;
-    match context.state.config.plugins.as_deref().filter(|plugins| plugins.guarded()) {
-        None => call(context, route, endpoint, body).await,
-        Some(plugins) => {
+    let answered = match context.state.config.plugins.as_deref() {
+        Some(plugins) if plugins.guarded() => {
             Box::pin(call_authorized(context, plugins, gate, route, endpoint, body)).await
         }
+        Some(_) | None => call(context, route, endpoint, body).await,
+    };
+    match LoadFormat::asked(&context.parts.headers).filter(|_| gate == Gate::Inference) {
+        None => answered,
+        Some(format) => Ok(with_load(context, answered, format)),
     }
+}
+
+/// The answer with a report of how loaded the server is. Who is rejected wants it most.
+#[cold]
+fn with_load(
+    context: &RequestContext<'_>,
+    answered: HttpResult,
+    format: LoadFormat,
+) -> HttpResponse {
+    let mut reply = answered.unwrap_or_else(|problem| failure(context, &problem));
+    if let Some(report) = context.state.config.meter.load_report(&context.state.engine, format) {
+        reply.headers_mut().insert(LOAD_METRICS, report);
+    }
+    reply
 }
 
 /// Asks the operator's plugin first. For `/invocations` and embeddings the body may have to name the model,
