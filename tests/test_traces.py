@@ -17,7 +17,8 @@ import requests
 from harness.archives import Store
 from harness.client import together
 from harness.collector import Collector, facts, failed, inside
-from harness.server import FREE_ADDRESSES, Server
+from harness.package import jitney
+from harness.server import ASK_SECONDS, FREE_ADDRESSES, Server
 from harness.wait import until
 from test_grpc import INFERENCE, Stub, address
 
@@ -122,6 +123,19 @@ def test_grpc_metadata_has_ids_and_traces_too(server: Server, collector: Collect
     spans = collector.trace(trace, f"{INFERENCE}/Predictions", "queue", "compute")
     call = spans[f"{INFERENCE}/Predictions"]
     assert (call.parent_span_id.hex(), facts(call)["rpc.grpc.status_code"]) == (span, 0)
+    assert seen["traceparent"] == f"00-{trace}-{spans['compute'].span_id.hex()}-01"
+
+
+def test_a_handle_brings_headers_of_its_own(server: Server, collector: Collector) -> None:
+    trace, span = new_trace()
+    headers = {"x-request-id": "over-a-handle", **parent_of(trace, span)}
+    with jitney.connect(server.urls["inference"]) as session:
+        handle = session.model("teller", encoding="json").options(headers=headers)
+        seen = json.loads(handle.remote({}).result(ASK_SECONDS))
+    assert (seen["id"], seen["x-request-id"]) == ("over-a-handle", "over-a-handle")
+    server.logged(" request_id=over-a-handle")
+    spans = collector.trace(trace, "PYTHON /{model}/{endpoint}", "queue", "compute")
+    assert spans["PYTHON /{model}/{endpoint}"].parent_span_id.hex() == span
     assert seen["traceparent"] == f"00-{trace}-{spans['compute'].span_id.hex()}-01"
 
 
