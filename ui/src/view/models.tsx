@@ -7,7 +7,7 @@ import { count, millis, percent, rate } from "../data/format";
 import { difference, quantile } from "../data/histogram";
 import type { Recent } from "../data/history";
 import { grid, knownSeconds, rates, recent } from "../data/history";
-import type { Problem } from "../data/problems";
+import type { Problem } from "../data/problem";
 import type { Model, Overview } from "../data/types";
 import { keyOf } from "../data/types";
 import { stateWords } from "../data/words";
