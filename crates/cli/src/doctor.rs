@@ -17,6 +17,7 @@ use crate::failure::{FAILED, Failure};
 use crate::flags::ServeFlags;
 use crate::flags::doctor::DoctorFlags;
 use crate::flags::settings::{SettingFlags, flag_values, path_value};
+use crate::onnx_library;
 use crate::remote::words::counted;
 use crate::serve::{self, ServeConfig};
 use finding::{Finding, FindingLevel};
@@ -68,8 +69,9 @@ fn configuration(flags: &DoctorFlags, env: &Env) -> Result<ServeConfig, Failure>
 
 fn program() -> Finding {
     let build = if cfg!(debug_assertions) { "debug build, slow" } else { "release build" };
+    let linked = if onnx_library::IS_STATIC { ", static" } else { "" };
     let text = format!(
-        "jitney {}, {build}, for {} {}",
+        "jitney {}, {build}{linked}, for {} {}",
         env!("CARGO_PKG_VERSION"),
         std::env::consts::ARCH,
         std::env::consts::OS

@@ -121,7 +121,8 @@ fn torch(torch: Option<Torch>, python: &str, env: &Env) -> Finding {
 pub fn onnx(asked: Option<&Path>, env: &Env) -> Finding {
     let area = "ONNX";
     let python = python::find(asked, env);
-    match RuntimeStatus::look(&onnx_library::search(&python.interpreter, env)) {
+    let search = onnx_library::search(&python.interpreter, env);
+    match RuntimeStatus::look(&search) {
         Ok(Some(found)) => Finding::ok(
             area,
             format!(
@@ -134,7 +135,7 @@ pub fn onnx(asked: Option<&Path>, env: &Env) -> Finding {
         Ok(None) => Finding::note(
             area,
             "the built-in engine runs ONNX models; ONNX Runtime was not found",
-            "`jitney onnx install` fetches it: it is faster and runs every model",
+            format!("{}, which is faster and runs every model", search.remedy()),
         ),
         Err(reason) => Finding::problem(
             area,
