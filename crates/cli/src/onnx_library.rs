@@ -7,6 +7,9 @@ use serde_json::{Map, Value, json};
 
 use crate::env::Env;
 
+/// Whether this is the static build. Only this crate is compiled for it, so only here it can be seen.
+pub const IS_STATIC: bool = cfg!(target_feature = "crt-static");
+
 /// What workers are told.
 pub fn options(interpreter: &Path, env: &Env) -> Map<String, Value> {
     Map::from_iter([("search".to_owned(), json!(search(interpreter, env)))])
@@ -21,6 +24,7 @@ pub fn search(interpreter: &Path, env: &Env) -> LibrarySearch {
         prefix: program.and_then(|program| Some(program.parent()?.parent()?.to_owned())),
         python: Some(interpreter.to_owned()),
         cache: cache(env),
+        in_static_program: IS_STATIC,
     }
 }
 

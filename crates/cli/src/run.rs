@@ -13,6 +13,7 @@ mod preview;
 mod processes;
 mod reload;
 mod scratch;
+mod service_manager;
 mod signals;
 mod snapshots;
 mod system;
@@ -44,6 +45,7 @@ pub use offline::OfflineEngine;
 pub use preview::preview;
 use processes::ProcReader;
 use scratch::ScratchDirectory;
+use service_manager::ServiceManager;
 use signals::ShutdownSignals;
 pub use signals::stop_signal;
 use snapshots::SnapshotRecorder;
@@ -168,6 +170,10 @@ async fn serve_until_signal(
         tokio::spawn(reload::follow_repository(every, Arc::clone(engine)));
     }
     greeting::ready(plan, &server, engine, logs);
+    let manager = Arc::new(ServiceManager::find(env));
+    manager.ready(&server.addresses().inference.to_string());
+    // Ends with the runtime.
+    tokio::spawn(Arc::clone(&manager).keep_alive(data.handles()));
     let ended = async {
         match recorder {
             None => signals.first().await,
@@ -179,6 +185,7 @@ async fn serve_until_signal(
                 recorder.write_last();
             }
         }
+        manager.stopping();
         drain(plan.drain, engine, data).await;
         Ok(())
     };

@@ -21,9 +21,6 @@ use self::rten::{RtenEngine, RtenThreads};
 use super::tensor::Tensor;
 use jitney_engine::local::Signature;
 
-/// How to get the faster engine.
-const INSTALL: &str = "`jitney onnx install` fetches ONNX Runtime";
-
 /// Which engine is allowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -76,8 +73,8 @@ impl EngineOptions {
 
 /// A loaded model.
 pub(super) enum GraphEngine {
-    /// The built-in engine.
-    Builtin(Box<RtenEngine>),
+    /// The built-in engine, and how to get the other one.
+    Builtin(Box<RtenEngine>, &'static str),
     /// ONNX Runtime, from this library.
     OnnxRuntime(OrtEngine, PathBuf),
 }
@@ -107,6 +104,7 @@ impl GraphEngine {
                 })
             }
         };
+        let remedy = options.search.remedy();
         let named = options.choice == EngineChoice::OnnxRuntime || options.search.setting.is_some();
         match found {
             Ok(Some(library)) => {
@@ -116,23 +114,25 @@ impl GraphEngine {
                 Ok(Self::OnnxRuntime(engine, library))
             }
             Ok(None) if options.choice == EngineChoice::OnnxRuntime => {
-                Err(format!("ONNX Runtime is not installed; {INSTALL}"))
+                Err(format!("ONNX Runtime is not there; {remedy}"))
             }
             // A library that somebody named is not passed over.
             Err(reason) if named => {
-                Err(format!("ONNX Runtime cannot be loaded: {reason}; {INSTALL}"))
+                Err(format!("ONNX Runtime cannot be loaded: {reason}; {remedy}"))
             }
             Ok(None) | Err(_) => {
                 let engine = RtenEngine::load(file, path, signature);
-                engine.map(|engine| Self::Builtin(Box::new(engine))).map_err(Self::beyond_builtin)
+                engine
+                    .map(|engine| Self::Builtin(Box::new(engine), remedy))
+                    .map_err(|reason| Self::beyond_builtin(&reason, remedy))
             }
         }
     }
 
     /// What the built-in engine could not do, and the way out.
-    pub(super) fn beyond_builtin(reason: String) -> String {
+    pub(super) fn beyond_builtin(reason: &str, remedy: &str) -> String {
         format!(
-            "the built-in engine cannot run it: {reason}; {INSTALL}, which runs every ONNX model"
+            "the built-in engine cannot run it: {reason}; {remedy}, which runs every ONNX model"
         )
     }
 
@@ -143,7 +143,7 @@ impl GraphEngine {
     ) -> T {
         let with = |threads| work(&mut EngineWorker { engine: self, threads, rooms: Vec::new() });
         match self {
-            Self::Builtin(_) => RtenThreads::enter(|threads| with(Some(threads))),
+            Self::Builtin(..) => RtenThreads::enter(|threads| with(Some(threads))),
             Self::OnnxRuntime(..) => with(None),
         }
     }
@@ -153,8 +153,8 @@ impl GraphEngine {
 impl fmt::Display for GraphEngine {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Builtin(_) => {
-                write!(out, "the built-in engine; ONNX Runtime is faster: {INSTALL}")
+            Self::Builtin(_, remedy) => {
+                write!(out, "the built-in engine; ONNX Runtime is faster: {remedy}")
             }
             Self::OnnxRuntime(_, library) => {
                 let version = library::version_of(library).unwrap_or_default();
@@ -168,8 +168,8 @@ impl EngineWorker<'_> {
     /// Runs the model once on tensors in the order of its inputs.
     pub(super) fn run(&self, tensors: &[Tensor]) -> Result<Vec<Tensor>, String> {
         match (self.engine, &self.threads) {
-            (GraphEngine::Builtin(engine), Some(threads)) => engine.run(tensors, threads),
-            (GraphEngine::Builtin(_), None) => Err("the engine has no threads".to_owned()),
+            (GraphEngine::Builtin(engine, _), Some(threads)) => engine.run(tensors, threads),
+            (GraphEngine::Builtin(..), None) => Err("the engine has no threads".to_owned()),
             (GraphEngine::OnnxRuntime(engine, _), _) => engine.run(tensors),
         }
     }

@@ -47,8 +47,8 @@ pub(super) fn probed(
         Some(ran.unwrap_or_else(|_| Err("the engine panicked on it".to_owned())))
     };
     let Some(one) = run(1) else { return Ok(signature) };
-    if let (GraphEngine::Builtin(_), Err(reason)) = (engine, &one) {
-        return Err(GraphEngine::beyond_builtin(reason.clone()));
+    if let (GraphEngine::Builtin(_, remedy), Err(reason)) = (engine, &one) {
+        return Err(GraphEngine::beyond_builtin(reason, remedy));
     }
     let (true, Ok(one)) = (signature.batches(), one) else { return Ok(signature) };
     match run(2) {

@@ -11,7 +11,7 @@ import { modelPath } from "../data/api";
 import { ago, bytes, count, millis, percent, rate } from "../data/format";
 import { difference, grown, quantile, shareBetween, sizesBetween, total } from "../data/histogram";
 import type { Grid } from "../data/history";
-import { grid, means, rates, recent, within } from "../data/history";
+import { grid, knownSeconds, means, rates, recent, within } from "../data/history";
 import type { Problem } from "../data/problems";
 import type { Counts, Model, Overview, Statistics } from "../data/types";
 import { keyOf } from "../data/types";
@@ -107,7 +107,7 @@ function Charts({ model, document }: { model: Model; document: Overview }): JSX.
   const [at, set] = useState<number | null>(null);
   const hover: Hover = { at, set };
   const key = keyOf(model);
-  const span = Math.min(state.span, known(document, key));
+  const span = Math.min(state.span, knownSeconds(state.history.samples, key));
   const past = grid(state.history.samples, key, document.sample.time, span, POINTS);
   const { times } = past;
   const perSecond = (value: number | null): string => (value === null ? "–" : `${rate(value)}/s`);
@@ -184,12 +184,6 @@ function Charts({ model, document }: { model: Model; document: Overview }): JSX.
     </div>
     </>
   );
-}
-
-/** Seconds of the past of which something is known, in whole minutes: a young version fills its charts. */
-function known(document: Overview, key: string): number {
-  const first = state.history.samples.find((it) => it.models[key])?.time ?? document.sample.time;
-  return Math.max(120, Math.ceil((document.sample.time - first) / 60_000) * 60);
 }
 
 const REJECTION_COLOURS = ["s3", "s2", "s4", "s1", "s5", "s6"];

@@ -24,6 +24,10 @@ const WHEEL_BYTES_MAX: u64 = 1 << 30;
 
 /// Fetches the library, unless the wanted one is there.
 pub fn install(flags: &InstallFlags, env: &Env) -> Result<u8, Failure> {
+    if onnx_library::IS_STATIC {
+        let reason = "the static build cannot load ONNX Runtime";
+        return Err(Failure::failed(reason).hint("use the wheel or the container image"));
+    }
     let directory = flags.to.clone().or_else(|| onnx_library::cache(env));
     let directory = directory.ok_or_else(|| {
         Failure::usage("there is no home directory to install to").hint("name one with --to DIR")

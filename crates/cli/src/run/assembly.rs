@@ -39,12 +39,18 @@ pub fn engine_config(plan: &EnginePlan, scratch: &Path, env: &Env, admin: &Handl
         workflow_store: plan.workflow_store.as_ref().map(|directory| store(Some(directory))),
         repository: plan.repository.clone(),
         python: plan.python.clone(),
-        // Not its path: after an upgrade in place that is another program.
-        program: Some(PathBuf::from("/proc/self/exe")),
+        program: own_program(),
         local: Some(jitney_onnx::RUNTIME),
         local_options: onnx_library::options(&plan.python.interpreter, env),
         first_worker_id: plan.first_worker_id,
     }
+}
+
+/// This program, for its own workers. Not its path, since after an upgrade in place that is another
+/// program; only without `/proc` there is nothing better.
+fn own_program() -> Option<PathBuf> {
+    let running = PathBuf::from("/proc/self/exe");
+    if running.exists() { Some(running) } else { std::env::args_os().next().map(PathBuf::from) }
 }
 
 /// The packer of Python definitions; it imports them from the current directory, as `python` would.

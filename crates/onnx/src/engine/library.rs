@@ -20,7 +20,16 @@ pub struct LibrarySearch {
     pub python: Option<PathBuf>,
     /// The directory that `jitney onnx install` fills.
     pub cache: Option<PathBuf>,
+    /// Whether the program is static: it can load no library, so none is looked for.
+    pub in_static_program: bool,
 }
+
+/// How to get ONNX Runtime.
+const INSTALL: &str = "`jitney onnx install` fetches ONNX Runtime";
+
+/// The same for a program that can load no library.
+const STATIC_ONLY: &str = "this is the static build: the built-in engine only; \
+                           the wheel and the container image can load ONNX Runtime";
 
 /// The name of the library, before its version.
 const NAME: &str = "libonnxruntime.so";
@@ -45,6 +54,14 @@ const PACKAGES: [&str; 4] = [
 impl LibrarySearch {
     /// The library, if there is one; a sentence when there is none where the setting says.
     pub(crate) fn find(&self) -> Result<Option<PathBuf>, String> {
+        if self.in_static_program {
+            let named = self.setting.is_some();
+            return if named {
+                Err("a static program loads no library".to_owned())
+            } else {
+                Ok(None)
+            };
+        }
         if let Some(setting) = &self.setting {
             let library =
                 if setting.is_dir() { in_directory(setting) } else { Some(setting.clone()) };
@@ -60,6 +77,11 @@ impl LibrarySearch {
             .or_else(|| self.ask_python())
             .or_else(|| self.cache.as_deref().and_then(in_directory));
         Ok(found.or_else(|| SYSTEM.iter().find_map(|path| in_directory(Path::new(path)))))
+    }
+
+    /// How to get the library where it is missing.
+    pub fn remedy(&self) -> &'static str {
+        if self.in_static_program { STATIC_ONLY } else { INSTALL }
     }
 
     /// Asks the interpreter, for packages that lie elsewhere.
@@ -137,6 +159,7 @@ mod tests {
             prefix: Some(root.join("own")),
             python: Some(root.join("venv/bin/python")),
             cache: Some(root.join("cache")),
+            in_static_program: false,
         };
         for expected in [variable, own, python, cached] {
             assert_eq!(search.find(), Ok(Some(expected.clone())));
@@ -157,5 +180,18 @@ mod tests {
         let missing = LibrarySearch { setting, ..LibrarySearch::default() };
         let words = missing.find().expect_err("no such file");
         assert!(words.starts_with("there is no libonnxruntime.so at "), "{words}");
+    }
+
+    #[test]
+    fn a_static_program_looks_nowhere_and_refuses_what_is_named() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let variable = Some(place(directory.path(), "libonnxruntime.so"));
+        let search =
+            LibrarySearch { variable, in_static_program: true, ..LibrarySearch::default() };
+        assert_eq!(search.find(), Ok(None));
+        assert!(search.remedy().starts_with("this is the static build: the built-in engine only"));
+        let setting = Some(directory.path().to_owned());
+        let words = LibrarySearch { setting, ..search }.find().expect_err("nothing is loaded");
+        assert_eq!(words, "a static program loads no library");
     }
 }
