@@ -149,8 +149,8 @@ mod tests {
             (
                 seen(failed, 0, 1),
                 "failed",
-                "Loading failed: No such file or directory; it is not tried again until PUT \
-                 /models/m?min_worker=1 asks for it.",
+                "Loading failed: cannot start the worker: No such file or directory; it is not \
+                 tried again until PUT /models/m?min_worker=1 asks for it.",
             ),
         ] {
             assert_eq!((seen.state().as_str(), seen.sentence().as_str()), (word, sentence));

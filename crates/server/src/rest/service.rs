@@ -193,7 +193,7 @@ pub(super) async fn dispatch(context: &RequestContext<'_>, body: RequestBody) ->
     let (route, endpoint) = destination(context, &path);
     let gate = endpoint.map_or_else(|| Gate::of(context.apis, &route), PluginEndpoint::gate);
     if matches!(gate, Gate::Management | Gate::Renewal) {
-        check_browser(context, gate)?;
+        check_browser(context, gate, &route)?;
     }
     check_token(context, gate)?;
     let answered = match context.state.config.plugins.as_deref() {
@@ -349,12 +349,18 @@ fn destination<'a>(
 }
 
 /// Keeps web pages of other sites away from management, before the body is read. A renewal is a change
-/// although it is a GET.
-fn check_browser(context: &RequestContext<'_>, gate: Gate) -> Result<(), Problem> {
+/// although it is a GET, and a stream takes one of few places.
+fn check_browser(
+    context: &RequestContext<'_>,
+    gate: Gate,
+    route: &Route<'_>,
+) -> Result<(), Problem> {
     let Parts { method, headers, .. } = context.parts;
-    let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
+    let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method)
+        && gate != Gate::Renewal
+        && *route != Route::OverviewStream;
     let allowed = context.state.config.cors.origin.as_deref();
-    context.browsers.check(headers, !reads || gate == Gate::Renewal, allowed)
+    context.browsers.check(headers, !reads, allowed)
 }
 
 /// Checks the request's token, before its body is read.
