@@ -18,6 +18,7 @@ mod process_end;
 use std::convert::Infallible;
 use std::io;
 use std::path::Path;
+use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -40,6 +41,13 @@ pub(crate) use self::process_end::ProcessEnd;
 /// How long what a dead process has printed is still read, where a child that left its group holds the
 /// pipe open.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// An input that is at its end. Unlike `Stdio::null` it needs no `/dev/null`, which a root file system
+/// with nothing but this program lacks.
+pub(crate) fn no_input() -> io::Result<Stdio> {
+    let (input, _) = io::pipe()?;
+    Ok(input.into())
+}
 
 /// The thread that starts and reads all processes. They end with it.
 pub(crate) struct ProcessThread {
