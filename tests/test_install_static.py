@@ -39,8 +39,8 @@ class EmptyRoot:
         if not proc:
             return [*NAMESPACE, f"--root={self.path}", "--wd=/"]
         (self.path / "proc").mkdir(exist_ok=True)
-        mounted = ["--mount", "--pid", "--fork", "--kill-child=SIGTERM", f"--mount-proc={self.path}/proc"]
-        return [*NAMESPACE, *mounted, f"--root={self.path}", "--wd=/"]
+        script = f'mount --rbind /proc "{self.path}/proc" && exec chroot "{self.path}" "$0" "$@"'
+        return [*NAMESPACE, "--mount", "sh", "-c", script]
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Runs the program in it, without any variable."""
@@ -86,12 +86,12 @@ def test_a_model_is_fetched_by_the_name_of_its_host(root: EmptyRoot, inside) -> 
     with remote_files() as there:
         there.files["/single.onnx"] = single
         port = there.base.rpartition(":")[2]
-        server = inside("serve", f"http://models.example:{port}/single.onnx")
+        server = inside("serve", f"http://models.example:{port}/single.onnx", "--model-store", "/tmp")
         assert server.ready("single")
 
 
 def test_a_name_that_is_not_known_is_named(root: EmptyRoot) -> None:
-    done = root.run("serve", "http://nowhere.invalid/model.onnx")
+    done = root.run("serve", "http://nowhere.invalid/model.onnx", "--model-store", "/tmp", "--port", "0")
     assert done.returncode == 1 and "nowhere.invalid" in done.stderr, done.stderr
 
 

@@ -25,7 +25,7 @@ use crate::call::DecodedInput;
 use crate::outcome::{BatchOutcome, Cause, ItemOutcome, LaunchError, ModelFailure, WorkerExit};
 use crate::pending::{Payload, PendingRequest};
 use crate::pool::{BoxFuture, Launcher, ProgressSender, Worker, WorkerGone, WorkerMessage};
-use crate::process::{OutputSink, ProcessThread, WorkerProcess};
+use crate::process::{OutputSink, ProcessThread, WorkerProcess, no_input};
 use crate::python::{
     ConnectionError, FrameError, FrameHeader, FrameKind, HEADER_LEN, PAYLOAD_MAX, PythonWorkers,
     WorkerConnection, WorkerListener, decode_control, decode_failed, decode_reply, next_frame,
@@ -106,6 +106,7 @@ impl LocalProcesses {
         worker: Option<u32>,
     ) -> Result<LoadedProcess, LaunchError> {
         let mut expected = self.listener.expect();
+        let cannot_spawn = |error: std::io::Error| LaunchError::Spawn(error.to_string());
         let mut command = Command::new(&self.program);
         command
             .arg0("jitney")
@@ -116,7 +117,7 @@ impl LocalProcesses {
             .env("JITNEY_WORKER_SOCKET", &self.listener.path)
             .env("JITNEY_WORKER_TOKEN", &expected.token)
             .current_dir("/")
-            .stdin(Stdio::null())
+            .stdin(no_input().map_err(cannot_spawn)?)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let last_words = LastWords::default();
@@ -127,7 +128,6 @@ impl LocalProcesses {
             last_words: Arc::clone(&last_words),
         };
         let spawned = self.processes.spawn(command, output("stdout"), output("stderr")).await;
-        let cannot_spawn = |error: std::io::Error| LaunchError::Spawn(error.to_string());
         let mut process = spawned.map_err(cannot_spawn)?;
         // Connect = alive.
         let stream = tokio::select! {
@@ -394,7 +394,7 @@ fn raised(message: String) -> ModelFailure {
 /// The request's input; `None` when it was never decoded, which the intake does not let happen.
 fn decoded(request: &PendingRequest) -> Option<&Arc<dyn DecodedInput>> {
     match &request.payload {
-        Payload::Decoded(input) => Some(input),
+        Payload::Decoded(input, _) => Some(input),
         Payload::Raw(_) => None,
     }
 }

@@ -88,13 +88,15 @@ impl GroupGuard {
 }
 
 fn start(program: &Path) -> io::Result<(Child, File)> {
+    // It prints nothing, and `/dev/null` may be missing.
+    let (_, output) = io::pipe()?;
     let mut child = Command::new(program)
         .arg(COMMAND)
         .env_clear()
         .current_dir("/")
         .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
+        .stdout(output.try_clone()?)
+        .stderr(output)
         // Out of reach of a terminal's Ctrl-C.
         .process_group(0)
         .spawn()?;
