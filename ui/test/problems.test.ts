@@ -55,6 +55,12 @@ test("restarts from before the page was opened are told too", () => {
   assert.deepEqual(said(document, history), ["bad: Workers of m 1.0 have been restarted 4 times in 2 min: exit code 1"]);
 });
 
+test("all restarts of a version that has just come are told", () => {
+  const [document, history] = played(1, () => ({ model: model({ restarts: 2, lastExit: "exit status 3" }), sample: sample({ restarts: 2 }) }));
+  history.past([{ time: 996_000, models: {} }, { time: 998_000, models: { "m/1.0": sample({ restarts: 1 }) } }]);
+  assert.deepEqual(said(document, history), ["warn: Workers of m 1.0 have been restarted twice in 3 s: exit status 3"]);
+});
+
 test("memory that only grows is a leak, caches that fill once are none", () => {
   const leak = (second: number): number => 3e8 + (second * 12e6) / 60;
   const found = played(120, (second) => ({ model: model({ workers: [worker(9000), worker(9001, { memoryBytes: leak(second) })] }), sample: sample() }));

@@ -74,7 +74,7 @@ function ofModel(model: Model, document: Overview, history: History): Problem[] 
   } else if (model.state === "degraded" && model.loadFailures > 0 && error) {
     say("warn", `${name}: ${ready} of ${model.workersMin} workers ready; the last one could not load: ${error}`, "Read the log; it is tried again.");
   }
-  const restarts = restarted(model, history);
+  const restarts = restarted(model, document, history);
   if (restarts) found.push({ ...restarts, advice: (restarts.tone === "bad" && otherVersion(model, document)) || restarts.advice, model: key });
 
   const now = recent(history.samples, key, RECENT_SECONDS);
@@ -145,12 +145,15 @@ function rejectionAdvice(reason: string | null, document: Overview): string {
   }
 }
 
-function restarted(model: Model, history: History): About | null {
+function restarted(model: Model, document: Overview, history: History): About | null {
   const key = keyOf(model);
   const counted = history.samples.filter((it) => it.models[key]?.restarts !== undefined);
   const past = recent(counted, key, RESTART_SECONDS);
   const earlier = history.modelBefore(key, RESTART_SECONDS);
-  const fell = Math.max(past?.restarts ?? 0, earlier ? model.restarts - earlier.restarts : 0);
+  const first = counted[0]?.time ?? 0;
+  // A version that came within this time: all of its restarts did.
+  const young = history.samples.some((it) => it.time < first && it.time >= document.time - RESTART_SECONDS * 1000);
+  const fell = Math.max(past?.restarts ?? 0, earlier ? model.restarts - earlier.restarts : 0, young ? model.restarts : 0);
   if (fell <= 0 || model.state === "failed") return null;
   const guilty = model.workers.filter((it) => it.restarts > 0);
   const why = model.lastExit ? `: ${model.lastExit}` : model.lastError ? `: ${errorLine(model.lastError)}` : "";
