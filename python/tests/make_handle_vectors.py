@@ -20,17 +20,30 @@ def frame(kind: int, number: int, payload: bytes = b"", flags: int = 0) -> bytes
 
 def call_payload(
     body: bytes, model: str = "m", version: str = "", endpoint: str = "", kind: str = "", timeout_ms: int = 0,
-    bulk: int = 0, tenant: str = "", cost: int = 0,
+    bulk: int = 0, tenant: str = "", cost: int = 0, headers: dict[str, str] | None = None,
 ) -> bytes:  # fmt: skip
     names = [one.encode() for one in (model, version, endpoint, kind)]
     claims = bool(tenant or cost)
     claim = struct.pack("<QB", cost, len(tenant)) + tenant.encode() if claims else b""
-    return struct.pack("<IBBHHHH", timeout_ms, bulk, claims, *map(len, names)) + b"".join(names) + claim + body
+    block = b"".join(header(name.encode(), value.encode()) for name, value in (headers or {}).items())
+    parts = claims | (2 if block else 0)
+    block = struct.pack("<H", len(block)) + block if block else b""
+    return struct.pack("<IBBHHHH", timeout_ms, bulk, parts, *map(len, names)) + b"".join(names) + claim + block + body
+
+
+def header(name: bytes, value: bytes) -> bytes:
+    return struct.pack("<HI", len(name), len(value)) + name + value
+
+
+def bad_headers(name: str, block: bytes, length: int | None = None) -> dict[str, str]:
+    payload = struct.pack("<IBBHHHH", 0, 0, 2, 1, 0, 0, 0) + b"m"
+    payload += struct.pack("<H", len(block) if length is None else length) + block
+    return {"name": name, "hex": frame(CALL, 1, payload).hex(), "error": "malformed"}
 
 
 def call(name: str, number: int, body: bytes, **said: Any) -> dict[str, Any]:
     decoded = {"model": "m", "version": "", "endpoint": "", "kind": "", "timeout_ms": 0, "bulk": 0, **said}
-    decoded = {"tenant": "", "cost": 0, **decoded}
+    decoded = {"tenant": "", "cost": 0, "headers": {}, **decoded}
     data = frame(CALL, number, call_payload(body, **said))
     return {"name": name, "hex": data.hex(), "id": number, "body_hex": body.hex(), **decoded}
 
@@ -66,6 +79,7 @@ def text(word: str) -> bytes:
 
 
 ONE = b"i" + struct.pack("<q", 1)
+HEADERS = {"x-request-id": "order-17", "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
 
 VECTORS = {
     "calls": [
@@ -85,6 +99,8 @@ VECTORS = {
         ),
         call("tenant", 3, size(b"t", 1) + ONE, tenant="two words"),
         call("cost", 4, size(b"t", 1) + ONE, endpoint="price", cost=17),
+        call("headers", 9, b"x", headers=HEADERS),
+        call("headers-and-claim", 10, b"x", tenant="gold", headers={"x-request-id": "a"}),
     ],
     "cancels": [{"name": "cancel", "hex": frame(CANCEL, 7).hex(), "id": 7}],
     "words": [
@@ -139,6 +155,15 @@ VECTORS = {
             "hex": frame(CALL, 1, call_payload(b"", tenant="a\nb")).hex(),
             "error": "malformed",
         },
+        {
+            "name": "unknown-part",
+            "hex": frame(CALL, 1, struct.pack("<IBBHHHH", 0, 0, 4, 0, 0, 0, 0)).hex(),
+            "error": "malformed",
+        },
+        bad_headers("headers-break-off", header(b"a", b"1"), 9),
+        bad_headers("header-breaks-off", header(b"a", b"1")[:-1]),
+        bad_headers("header-name", header(b"a b", b"1")),
+        bad_headers("header-with-a-line", header(b"a", b"1\n")),
     ],
     "values": [
         value("none", b"N", "None"),

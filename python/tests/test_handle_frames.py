@@ -28,7 +28,9 @@ def named(which: str) -> Any:
 def test_a_call_is_written_as_the_vectors_say(vector):
     names = [vector[name] for name in ("model", "version", "endpoint", "kind")]
     timeout, priority = vector["timeout_ms"] / 1000 or None, PRIORITIES[vector["bulk"]]
-    head = frames.call_head(*names, CallOptions(timeout, priority, vector["tenant"] or None, vector["cost"] or None))
+    own = tuple(vector["headers"].items()) or None
+    options = CallOptions(timeout, priority, vector["tenant"] or None, vector["cost"] or None, own)
+    head = frames.call_head(*names, options)
     assert frames.call_frame(vector["id"], head, bytes.fromhex(vector["body_hex"])).hex() == vector["hex"]
 
 

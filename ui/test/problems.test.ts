@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { allWell, growth, problems } from "../src/data/problems";
+import { growth } from "../src/data/leak";
+import { allWell, problems } from "../src/data/problems";
 import { model, played, sample, worker } from "./make";
 
 function said(...[document, history]: ReturnType<typeof played>): string[] {

@@ -10,6 +10,10 @@ pub const USAGE_TORCHSERVE: u8 = 2;
 /// The exit code of any other wrong command line or configuration (`EX_USAGE`), always before a
 /// port is bound.
 pub const USAGE: u8 = 64;
+/// The exit code of a command whose server cannot be reached (`EX_UNAVAILABLE`).
+pub const UNREACHABLE: u8 = 69;
+/// The exit code of a command whose token the server does not take (`EX_NOPERM`).
+pub const NO_PERMISSION: u8 = 77;
 
 /// Why a command ended early.
 #[derive(Debug)]
@@ -31,6 +35,16 @@ impl Failure {
     /// The command line or the configuration is wrong.
     pub fn usage(message: impl Into<String>) -> Self {
         Self { code: USAGE, message: message.into(), hint: None }
+    }
+
+    /// The server cannot be reached.
+    pub fn unreachable(message: impl Into<String>) -> Self {
+        Self { code: UNREACHABLE, message: message.into(), hint: None }
+    }
+
+    /// The server wants a token, or another one.
+    pub fn no_permission(message: impl Into<String>) -> Self {
+        Self { code: NO_PERMISSION, message: message.into(), hint: None }
     }
 
     /// A file that cannot be read or written; `action` is the verb.

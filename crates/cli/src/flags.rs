@@ -2,9 +2,13 @@
 
 pub mod archive;
 pub mod bench;
+pub mod change;
+pub mod completions;
 pub mod config;
+pub mod doctor;
 pub mod infer;
 pub mod onnx;
+pub mod remote;
 pub mod serve;
 pub mod settings;
 pub mod study;
@@ -17,9 +21,13 @@ use clap::{Args, Parser, Subcommand};
 use crate::failure;
 use archive::{ArchiveFlags, ArchiveWorkflowFlags};
 use bench::BenchFlags;
+use change::{DefaultFlags, RegisterFlags, ScaleFlags, SetFlags, UnregisterFlags};
+use completions::CompletionsFlags;
 use config::ConfigFlags;
+use doctor::DoctorFlags;
 use infer::InferFlags;
 use onnx::OnnxFlags;
+use remote::{LogsFlags, ModelsFlags, StatusFlags, TopFlags};
 pub use serve::ServeFlags;
 use settings::SettingFlags;
 use study::{PlanFlags, SimulateFlags};
@@ -45,6 +53,9 @@ Examples:
   jitney archive --model-name m --version 1.0 --handler handler.py
   jitney bench http://127.0.0.1:8080/predictions/m --rate 500 --body-file cat.jpg
   jitney plan --curve 5+0.2b --rate 500 --p99 100ms
+  jitney top                                watch a running server; also status, models, logs
+  jitney scale resnet --workers 4           change a running server; also register, set, unregister
+  jitney doctor                             what is missing on this machine, and what to do
 
 Each command has its own --help.";
 
@@ -75,6 +86,28 @@ pub enum Command {
     Plan(PlanFlags),
     /// Say which engine runs ONNX models here, or install the faster one
     Onnx(OnnxFlags),
+    /// Say whether a running server is ready, with one line per model
+    Status(StatusFlags),
+    /// Watch a running server in the terminal: traffic, latency, queues, workers
+    Top(TopFlags),
+    /// List the models of a running server, or show one of them
+    Models(ModelsFlags),
+    /// Add a model to a running server
+    Register(Box<RegisterFlags>),
+    /// Change the number of workers of a model
+    Scale(ScaleFlags),
+    /// Change settings of a model while it runs
+    Set(SetFlags),
+    /// Make another version of a model the default
+    Default(DefaultFlags),
+    /// Remove a model or a version from a running server
+    Unregister(UnregisterFlags),
+    /// Print the last log lines of a running server, or follow its log
+    Logs(LogsFlags),
+    /// Check this machine: Python, torch, GPUs, ONNX Runtime, ports, limits; and say what to do
+    Doctor(DoctorFlags),
+    /// Print the completions of a shell
+    Completions(CompletionsFlags),
     /// Run the batches of an ONNX model; the server starts this itself
     #[command(hide = true)]
     OnnxWorker,

@@ -1,6 +1,7 @@
 //! The log. Lines are formatted by the thread that logs, and written by one writer thread behind a
 //! bounded channel. When the disk is too slow, lines are dropped and counted; requests never wait.
 
+mod filter;
 mod format;
 mod layer;
 mod rolling_file;
@@ -10,20 +11,20 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use jitney_server::LogBook;
 use jitney_server::metrics::MetricSinks;
 use jitney_settings::LogFormat;
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 pub use format::Style;
 pub use layer::BANNER;
-pub use writer::{LogTarget, LogWriter};
+pub use writer::LogTarget;
 
 use crate::failure::{Failure, cannot};
-use layer::{LogLayer, WORKER_OUTPUT};
+use layer::LogLayer;
 use rolling_file::RollingFile;
-use writer::LogFiles;
+use writer::{LogFiles, LogWriter};
 
 /// What to log, and how.
 #[derive(Clone, Debug)]
@@ -36,17 +37,33 @@ pub struct LogPlan {
     pub filter: String,
 }
 
-/// Starts the writer and sends all `tracing` events of the process to it; [`LogWriter::finish`] writes
-/// the remaining lines.
-pub fn start(plan: &LogPlan) -> Result<LogWriter, Failure> {
-    let filter = filter(&plan.filter, &plan.style)?;
+/// The log of this process.
+pub struct StartedLog {
+    /// Writes the lines.
+    pub writer: LogWriter,
+    /// Keeps the last ones.
+    pub book: Arc<LogBook>,
+}
+
+impl StartedLog {
+    /// Writes the remaining lines.
+    pub fn finish(self) {
+        self.writer.finish();
+    }
+}
+
+/// Starts the writer and sends all `tracing` events of the process to it.
+pub fn start(plan: &LogPlan) -> Result<StartedLog, Failure> {
+    let (filter, live) = filter::reloadable(&plan.filter, &plan.style).map_err(Failure::usage)?;
     let (files, warnings) = files(&plan.style);
     let writer = LogWriter::start(files, plan.format).map_err(cannot("start the log writer"))?;
+    let book = Arc::new(LogBook::new(Box::new(live)));
     let (style, format) = (plan.style.clone(), plan.format);
-    let layer = LogLayer { style, format, sender: Arc::clone(&writer.sender) };
+    let (sender, kept) = (Arc::clone(&writer.sender), Arc::clone(&book));
+    let layer = LogLayer { style, format, sender, book: kept };
     tracing_subscriber::registry().with(filter).with(layer).init();
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-    Ok(writer)
+    Ok(StartedLog { writer, book })
 }
 
 /// Where access lines go; the server has its own writer for them.
@@ -62,17 +79,6 @@ pub fn metric_sinks(style: &Style) -> io::Result<Option<MetricSinks>> {
     let Style::TorchServe { metrics, .. } = style else { return Ok(None) };
     let open = |name| RollingFile::open(metrics.join(name)).map(Box::new);
     Ok(Some(MetricSinks { server: open("ts_metrics.log")?, model: open("model_metrics.log")? }))
-}
-
-/// Lines in TorchServe's words are for its own log only.
-fn filter(text: &str, style: &Style) -> Result<EnvFilter, Failure> {
-    let words = match style {
-        Style::Human { .. } => ",jitney::torchserve=off",
-        Style::TorchServe { .. } => "",
-    };
-    EnvFilter::builder()
-        .parse(format!("{text},{WORKER_OUTPUT}=info{words}"))
-        .map_err(|error| Failure::usage(format!("invalid log filter {text:?}: {error}")))
 }
 
 /// The log files of a style. A file that cannot be opened causes a warning; the console still has
@@ -126,12 +132,5 @@ mod tests {
         std::fs::write(&blocked, "").expect("file");
         let (_, warnings) = files(&Style::TorchServe { logs: blocked.clone(), metrics: blocked });
         assert_eq!(warnings.len(), 4);
-    }
-
-    #[test]
-    fn an_invalid_filter_is_a_usage_error() {
-        let human = Style::Human { color: false };
-        assert!(filter("info,jitney_engine=debug", &human).is_ok());
-        assert_eq!(filter("info,x=loud", &human).err().map(|failure| failure.code), Some(64));
     }
 }

@@ -34,6 +34,11 @@ const MEMORY_UNKNOWN: u64 = 2 << 30;
 /// Requests may have this much, however small the machine is.
 const REQUEST_MEMORY_MIN: u64 = 64 << 20;
 
+/// Bytes of memory that this process may use.
+pub fn memory_here() -> Option<u64> {
+    memory(Path::new("/"))
+}
+
 /// Bytes of memory that this process may use: the machine's, or its control group's where that is less.
 fn memory(root: &Path) -> Option<u64> {
     let read = |path: &str| std::fs::read_to_string(root.join(path.trim_start_matches('/'))).ok();
@@ -71,6 +76,12 @@ pub struct OpenFiles {
     pub inherited: Option<u64>,
     /// From now on.
     pub now: Option<u64>,
+}
+
+/// The soft and the hard limit of open files; none means without limit.
+pub fn open_files() -> (Option<u64>, Option<u64>) {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    (current, maximum)
 }
 
 /// Raises the soft limit of open files to the hard one.

@@ -2,14 +2,16 @@
 //! all parts. A command becomes a plan, and a plan becomes a running server.
 //!
 //! Exit codes: 0 success, 1 failure, 2 wrong flags of `torchserve` or `archive`, 64 any other wrong
-//! usage, 130 interrupted.
+//! usage, 69 the server cannot be reached, 77 it does not take the token, 130 interrupted.
 
 mod address;
 mod archive;
 mod bench;
+mod completions;
 mod config;
 mod console;
 mod definition;
+mod doctor;
 mod env;
 mod failure;
 mod fetch;
@@ -24,12 +26,17 @@ mod onnx_library;
 mod onnx_worker;
 mod plan;
 mod plugins;
+mod progress;
 mod python;
+mod remote;
 mod run;
 mod serve;
 mod study;
+mod subprocess;
 mod tls;
+mod top;
 mod torchserve;
+mod traces;
 mod units;
 mod url_rule;
 
@@ -69,6 +76,17 @@ fn dispatch(command: Command, args: &[OsString], env: &Env) -> u8 {
         Command::Simulate(flags) => study::simulate(*flags),
         Command::Plan(flags) => study::plan(&flags),
         Command::Onnx(flags) => onnx::main(flags, env),
+        Command::Status(flags) => remote::status(&flags, env),
+        Command::Top(flags) => top::main(&flags, env),
+        Command::Models(flags) => remote::models(&flags, env),
+        Command::Register(flags) => remote::register(&flags, env),
+        Command::Scale(flags) => remote::scale(&flags, env),
+        Command::Set(flags) => remote::set(&flags, env),
+        Command::Default(flags) => remote::set_default(&flags, env),
+        Command::Unregister(flags) => remote::unregister(&flags, env),
+        Command::Logs(flags) => remote::logs(&flags, env),
+        Command::Doctor(flags) => doctor::main(&flags, env),
+        Command::Completions(flags) => completions::print(&flags),
         Command::OnnxWorker => onnx_worker::run(env),
         Command::GuardGroups => run::guard_groups(),
     };

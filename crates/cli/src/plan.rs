@@ -18,6 +18,7 @@ use jitney_settings::Values;
 
 use crate::logs::LogPlan;
 use crate::torchserve::snapshot::Snapshots;
+use crate::traces::TracePlan;
 use crate::url_rule::UrlRule;
 
 /// A server that is ready to be started.
@@ -44,6 +45,8 @@ pub struct ServerPlan {
     pub logs: LogPlan,
     /// The metrics; their log is opened when the server starts.
     pub metrics: MeterPlan,
+    /// Where traces of requests are sent, if anywhere.
+    pub traces: Option<TracePlan>,
     /// How often the machine is sampled, if at all.
     pub sample_every: Option<Duration>,
     /// Snapshots of the configuration, if they are kept.

@@ -82,6 +82,8 @@ pub fn check(flags: CheckFlags, env: &Env) -> Result<u8, Failure> {
 pub struct Python {
     /// An absolute path if it was found.
     pub interpreter: PathBuf,
+    /// Why this one.
+    pub why: &'static str,
     /// Why Python models will not start.
     pub remark: Option<String>,
 }
@@ -89,17 +91,22 @@ pub struct Python {
 /// Finds the interpreter: the one asked for, the one beside this program in a virtual environment,
 /// the active virtual environment's, `python3` on the path.
 pub fn find(asked: Option<&Path>, env: &Env) -> Python {
+    let because = |why: &'static str| move |found: PathBuf| (found, why);
     let found = match asked {
-        Some(asked) => resolve(asked, env),
+        Some(asked) => resolve(asked, env).map(because("it was asked for")),
         None => beside(std::env::current_exe().ok().as_deref())
-            .or_else(|| active(env))
-            .or_else(|| on_path(Path::new("python3"), env)),
+            .map(because("it is beside this program"))
+            .or_else(|| active(env).map(because("its virtual environment is active")))
+            .or_else(|| {
+                on_path(Path::new("python3"), env).map(because("it is the first on the PATH"))
+            }),
     };
     let wanted = asked.unwrap_or(Path::new("python3"));
     let remark = found.is_none().then(|| {
         format!("no Python at {}; Python models cannot be loaded (see --python)", wanted.display())
     });
-    Python { interpreter: found.unwrap_or_else(|| wanted.to_owned()), remark }
+    let (interpreter, why) = found.unwrap_or_else(|| (wanted.to_owned(), "there is no other"));
+    Python { interpreter, why, remark }
 }
 
 /// A bare name is looked up on the path; anything with a slash is a file.

@@ -34,8 +34,9 @@ use crate::env::Env;
 use crate::failure::{Failure, cannot};
 use crate::gpu::NvidiaSmi;
 use crate::key_file::KeyFile;
-use crate::logs::{self, LogWriter, Style};
+use crate::logs::{self, StartedLog, Style};
 use crate::plan::{Drain, ServerKind, ServerPlan};
+use crate::traces::SpanExporter;
 use crate::{machine, plugins};
 pub use assembly::runtime;
 use assembly::{engine_config, packer};
@@ -88,7 +89,7 @@ fn log_failure(failure: Failure) -> u8 {
     failure.code
 }
 
-fn serve(mut plan: ServerPlan, env: &Env, logs: &LogWriter) -> Result<(), Failure> {
+fn serve(mut plan: ServerPlan, env: &Env, logs: &StartedLog) -> Result<(), Failure> {
     plan.remarks.iter().for_each(|remark| tracing::warn!("{remark}"));
     let open_files = machine::raise_open_files();
     plan.server.open_files = open_files.now;
@@ -98,14 +99,20 @@ fn serve(mut plan: ServerPlan, env: &Env, logs: &LogWriter) -> Result<(), Failur
     let data = DataPlane::start(plan.io_threads).map_err(cannot("start the data plane"))?;
     let admin = runtime("start the admin plane")?;
     let config = engine_config(&plan.engine, scratch.path(), env, admin.handle());
+    let traces = plan.traces.take().map(|traces| SpanExporter::start(traces, admin.handle()));
+    let (tracer, exporter) = traces.transpose()?.unzip();
     let metrics = std::mem::take(&mut plan.metrics);
-    let metrics = MeterPlan { processes: Box::new(ProcReader::new(logs.dropped())), ..metrics };
+    let processes = Box::new(ProcReader::new(logs.writer.dropped()));
+    let metrics = MeterPlan { processes, tracer, ..metrics };
     let meter = Arc::new(meter(metrics, &plan.logs.style).map_err(cannot("log metrics"))?);
     let engine = Engine::start_observed(config, data.handles(), Arc::clone(&meter) as _)
         .map_err(cannot("start the engine"))?;
     let running = serve_until_signal(&plan, env, &engine, &meter, &data, scratch.path(), logs);
     let ended = admin.block_on(running);
     data.end();
+    if let Some(exporter) = exporter {
+        admin.block_on(exporter.finish());
+    }
     // Tasks that hold the engine end before it.
     drop(admin);
     drop(engine);
@@ -121,7 +128,7 @@ async fn serve_until_signal(
     meter: &Arc<Meter>,
     data: &DataPlane,
     scratch: &Path,
-    logs: &LogWriter,
+    logs: &StartedLog,
 ) -> Result<(), Failure> {
     let packer = Arc::new(packer(&plan.engine, engine, scratch)?);
     let mut signals = ShutdownSignals::listen(scratch).map_err(cannot("listen for signals"))?;
@@ -130,6 +137,7 @@ async fn serve_until_signal(
     }
     let mut config = plan.server.clone();
     config.access_log = access_log(plan, meter.log_time());
+    config.log_book = Some(Arc::clone(&logs.book));
     config.meter = Arc::clone(meter);
     let tokens = tokens(plan)?;
     config.plugins = tokio::select! {

@@ -34,6 +34,7 @@ use crate::failure::Failure;
 use crate::flags::{DemoFlags, ServeFlags};
 use crate::logs::{LogPlan, Style};
 use crate::plan::{Drain, EnginePlan, ServerKind, ServerPlan, Startup};
+use crate::traces::TracePlan;
 use crate::url_rule::UrlRule;
 use crate::{gpu, key_file, machine, plugins, python, tls};
 
@@ -156,6 +157,7 @@ pub fn assemble(kind: ServerKind, config: ServeConfig, env: &Env) -> Result<Serv
         drain: drain(&values),
         logs: LogPlan { style: Style::Human { color }, format, filter },
         metrics: MeterPlan::default(),
+        traces: TracePlan::read(&values, env, &mut remarks)?,
         sample_every: Some(SAMPLE_EVERY),
         snapshots: None,
         watch,

@@ -6,7 +6,7 @@
 mod capacity;
 mod curve_file;
 mod flag_values;
-mod progress;
+mod report;
 mod simulate;
 #[cfg(test)]
 mod tests;
@@ -16,7 +16,7 @@ use crate::console;
 use crate::failure::{FAILED, Failure};
 use crate::flags::study::{PlanFlags, SimulateFlags};
 pub use flag_values::arrivals;
-use progress::StudyReport;
+use report::StudyReport;
 
 /// `jitney simulate`
 pub fn simulate(flags: SimulateFlags) -> Result<u8, Failure> {

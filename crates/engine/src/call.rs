@@ -63,6 +63,22 @@ impl HeaderBlock {
         }
     }
 
+    /// Takes the headers of these names out.
+    pub fn remove(&mut self, names: &[&str]) {
+        let named = |name: &[u8]| names.iter().any(|it| name.eq_ignore_ascii_case(it.as_bytes()));
+        if !self.iter().any(|(name, _)| named(name)) {
+            return;
+        }
+        let mut kept = BytesMut::with_capacity(self.bytes.capacity());
+        for (name, value) in self.iter().filter(|(name, _)| !named(name)) {
+            kept.extend_from_slice(&(name.len() as u16).to_le_bytes());
+            kept.extend_from_slice(&(value.len() as u32).to_le_bytes());
+            kept.extend_from_slice(name);
+            kept.extend_from_slice(value);
+        }
+        self.bytes = kept;
+    }
+
     /// The block as workers read it.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
@@ -214,6 +230,10 @@ pub struct Claim {
     pub items: Option<u32>,
 }
 
+/// Something of the protocol's that goes with a request: the observer finds it again with every batch
+/// that the request was in. The engine never looks inside.
+pub type RequestMark = Arc<dyn Any + Send + Sync>;
+
 /// A request as a protocol hands it to the engine.
 #[derive(Clone, Debug)]
 pub struct Call {
@@ -227,6 +247,8 @@ pub struct Call {
     pub priority: Priority,
     /// What it says about its share.
     pub claim: Claim,
+    /// What the observer is to find again, for one that wants it.
+    pub mark: Option<RequestMark>,
 }
 
 /// A request, or a part of one, as a model in this process has decoded it.

@@ -45,11 +45,11 @@ pub use jitney_batcher::{CurvePoint, Decision, DecisionKind, DispatchReason, Pol
 pub use jitney_store as store;
 pub use model::{
     BatchStatistics, BatchTotals, BatcherReport, Counters, EndpointMeasures, EndpointView,
-    IncidentReport, Measures, Model, Objective, PastDecision, Readiness, Reconfigure,
+    IncidentReport, Measures, Model, Objective, PastDecision, REJECTIONS, Readiness, Reconfigure,
     SizeStatistics, Status, Traffic, WorkerIncident,
 };
 pub use observer::{ModelTag, Observer};
-pub use pool::{GraphMemory, LoadProgress, WorkerView};
+pub use pool::{BatchTimes, GraphMemory, LoadProgress, WorkerView};
 pub use process::guard_groups;
 pub use reply::AnswerStream;
 pub use workflow::Workflow;

@@ -7,7 +7,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jitney_batcher::DispatchReason;
+use tokio::time::Instant;
+
+use crate::call::RequestMark;
 use crate::pending::PendingRequest;
+use crate::pool::BatchTimes;
 
 /// A model version's name in metrics.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,6 +44,48 @@ impl BatchFinished<'_> {
     }
 }
 
+/// A batch that is over, answered or not, with at least one marked request.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchEnded<'a> {
+    /// Its model.
+    pub model: &'a Arc<ModelTag>,
+    /// The worker that it was sent to.
+    pub worker: u32,
+    /// Its number among those of the model.
+    pub batch: u64,
+    /// Its items.
+    pub items: u32,
+    /// The most items that a batch of the model may have.
+    pub items_max: u32,
+    /// Why it was dispatched when it was.
+    pub reason: DispatchReason,
+    /// 1 for the first try.
+    pub attempt: u8,
+    /// When it was dispatched.
+    pub dispatched: Instant,
+    /// How long it was expected to run, if that was known.
+    pub predicted: Option<Duration>,
+    /// How long the worker took; none if the worker exited meanwhile.
+    pub compute: Option<Duration>,
+    /// What the worker measured.
+    pub times: BatchTimes,
+    /// Why it failed as a whole, if it did.
+    pub error: Option<&'a str>,
+    pub(crate) requests: &'a [PendingRequest],
+}
+
+impl<'a> BatchEnded<'a> {
+    /// How many requests it had.
+    pub fn requests(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// The marks of its requests, of those that have one.
+    pub fn marks(&self) -> impl Iterator<Item = &'a RequestMark> {
+        self.requests.iter().filter_map(|request| request.mark.as_ref())
+    }
+}
+
 /// Is told what happens; ignores everything by default.
 pub trait Observer: Send + Sync + 'static {
     /// A worker has loaded its model and took so long for it.
@@ -46,6 +93,16 @@ pub trait Observer: Send + Sync + 'static {
 
     /// A batch was answered.
     fn batch_finished(&self, _batch: &BatchFinished<'_>) {}
+
+    /// Whether it wants to be told of the end of batches with marked requests. It is asked once for each
+    /// model version.
+    fn wants_marks(&self) -> bool {
+        false
+    }
+
+    /// A batch is over that had a marked request. Those of its requests that are answered get their
+    /// answers after this.
+    fn batch_ended(&self, _batch: &BatchEnded<'_>) {}
 
     /// The metrics that handlers can have by name, as workers are told at their start: lists of
     /// `{name, unit, dimensions}` by type, or nothing.

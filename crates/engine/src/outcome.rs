@@ -3,12 +3,12 @@
 
 use std::fmt;
 use std::os::unix::process::ExitStatusExt as _;
-use std::process::ExitStatus;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use crate::process::ProcessEnd;
 use crate::tensors::NamedTensor;
 
 /// What a model said about one item's request.
@@ -98,7 +98,19 @@ pub enum WorkerExit {
     },
     /// It sent something that is not in the protocol.
     BrokeProtocol,
+    /// It was killed, and the kernel counted a process that it ended because memory ran out, or does not
+    /// tell.
+    KilledForMemory {
+        /// Whether the kernel counted one.
+        certain: bool,
+        /// The bytes that it held when it was last looked at.
+        memory: Option<u64>,
+    },
 }
+
+/// What is said of a worker that the kernel killed, and of one that it may have killed.
+const KERNEL: &str = "the kernel's out-of-memory killer ended it";
+const PERHAPS: &str = "perhaps out of memory";
 
 const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
@@ -112,9 +124,15 @@ impl WorkerExit {
     pub(crate) const UNEXPLAINED: Self = Self::Ended { status: None, signal: None };
 
     /// The end of a process, if that is known.
-    pub(crate) fn of_process(status: Option<ExitStatus>) -> Self {
-        let code = status.and_then(|status| status.code());
-        Self::Ended { status: code, signal: status.and_then(|status| status.signal()) }
+    pub(crate) fn of_process(end: Option<ProcessEnd>) -> Self {
+        let Some(ProcessEnd { status, out_of_memory, memory }) = end else {
+            return Self::UNEXPLAINED;
+        };
+        match (status.signal(), out_of_memory) {
+            (Some(SIGKILL), Some(true)) => Self::KilledForMemory { certain: true, memory },
+            (Some(SIGKILL), None) => Self::KilledForMemory { certain: false, memory },
+            (signal, _) => Self::Ended { status: status.code(), signal },
+        }
     }
 
     /// The position of its kind in [`EXIT_KINDS`].
@@ -124,26 +142,35 @@ impl WorkerExit {
             Self::Ended { signal: Some(_), .. } => 1,
             Self::TimedOut { .. } => 2,
             Self::BrokeProtocol => 3,
-            Self::OutOfMemory { .. } => 4,
+            Self::KilledForMemory { certain: false, .. } => 1,
+            Self::OutOfMemory { .. } | Self::KilledForMemory { certain: true, .. } => 4,
         }
     }
 
     /// Whether it was killed as the kernel kills when memory runs out.
     pub fn is_killed(self) -> bool {
-        matches!(self, Self::Ended { signal: Some(SIGKILL), .. })
+        matches!(self, Self::Ended { signal: Some(SIGKILL), .. } | Self::KilledForMemory { .. })
     }
 
     /// Whether something else than its own code may have ended it: the kernel, an operator.
     pub(crate) fn is_from_outside(self) -> bool {
-        matches!(self, Self::Ended { signal: Some(SIGKILL | SIGTERM), .. })
+        self.is_killed() || matches!(self, Self::Ended { signal: Some(SIGTERM), .. })
     }
 }
 
 impl fmt::Display for WorkerExit {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::Ended { signal: Some(SIGKILL), .. } => {
-                write!(out, "killed by signal {SIGKILL} (out of memory?)")
+            Self::KilledForMemory { certain, memory } => {
+                write!(
+                    out,
+                    "killed by signal {SIGKILL} ({}",
+                    if certain { KERNEL } else { PERHAPS }
+                )?;
+                memory.map_or(Ok(()), |bytes| {
+                    write!(out, "; it held {} a second before", shown_bytes(bytes))
+                })?;
+                out.write_str(")")
             }
             Self::Ended { signal: Some(signal), .. } => write!(out, "killed by signal {signal}"),
             Self::Ended { status: Some(status), .. } => write!(out, "exit status {status}"),
@@ -156,6 +183,16 @@ impl fmt::Display for WorkerExit {
             }
             Self::BrokeProtocol => out.write_str("broke the protocol"),
         }
+    }
+}
+
+/// Bytes for people, such as `3.2 GiB`.
+fn shown_bytes(bytes: u64) -> String {
+    let mebibytes = bytes as f64 / f64::from(1 << 20);
+    if mebibytes >= 1024.0 {
+        format!("{:.1} GiB", mebibytes / 1024.0)
+    } else {
+        format!("{mebibytes:.0} MiB")
     }
 }
 
@@ -273,7 +310,13 @@ mod tests {
         let ended = |status, signal| WorkerExit::Ended { status, signal }.to_string();
         assert_eq!(ended(Some(3), None), "exit status 3");
         assert_eq!(ended(None, Some(11)), "killed by signal 11");
-        assert_eq!(ended(None, Some(9)), "killed by signal 9 (out of memory?)");
+        assert_eq!(ended(None, Some(9)), "killed by signal 9");
+        let killed = |certain, memory| WorkerExit::KilledForMemory { certain, memory }.to_string();
+        assert_eq!(killed(false, None), "killed by signal 9 (perhaps out of memory)");
+        assert_eq!(
+            killed(true, Some(3_435_973_837)),
+            "killed by signal 9 (the kernel's out-of-memory killer ended it; it held 3.2 GiB a second before)"
+        );
         assert_eq!(WorkerExit::UNEXPLAINED.to_string(), "ended");
         let late = WorkerExit::TimedOut { limit: Duration::from_secs(3) };
         assert_eq!(late.to_string(), "ran longer than response_timeout (3 s)");

@@ -3,6 +3,7 @@
 //! Ownership is the protocol: whoever holds a [`PendingRequest`] owes the answer, and dropping it
 //! anywhere tells the caller that the request was lost.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,7 +11,7 @@ use jitney_batcher::{Request, RequestId};
 use tokio::time::Instant;
 
 use crate::admission::Permit;
-use crate::call::{DecodedInput, Input};
+use crate::call::{DecodedInput, Input, RequestMark};
 use crate::reply::Reply;
 
 /// What a model's worker understands: made from an [`Input`] by the model's intake.
@@ -18,8 +19,8 @@ use crate::reply::Reply;
 pub(crate) enum Payload {
     /// Passed on to a Python worker as it came.
     Raw(Input),
-    /// Checked and decoded for a model that runs in this process.
-    Decoded(Arc<dyn DecodedInput>),
+    /// Checked and decoded for a model that runs in this process, with the id of its request.
+    Decoded(Arc<dyn DecodedInput>, Box<str>),
 }
 
 impl Payload {
@@ -27,7 +28,15 @@ impl Payload {
     pub(crate) fn raw(&self) -> Option<&Input> {
         match self {
             Self::Raw(input) => Some(input),
-            Self::Decoded(_) => None,
+            Self::Decoded(..) => None,
+        }
+    }
+
+    /// The id of its request.
+    pub(crate) fn id(&self) -> &str {
+        match self {
+            Self::Raw(input) => &input.id,
+            Self::Decoded(_, id) => id,
         }
     }
 }
@@ -53,6 +62,8 @@ pub(crate) struct PendingRequest {
     pub(crate) permit: Option<Permit>,
     /// How its caller learns its id.
     pub(crate) id: SharedId,
+    /// What its protocol wants to find again with its batches.
+    pub(crate) mark: Option<RequestMark>,
 }
 
 /// The number of an endpoint among those that are counted by themselves.
@@ -67,8 +78,28 @@ impl PendingRequest {
         reply: Reply,
         permit: Option<Permit>,
     ) -> Self {
-        let (beyond, endpoint, id) = (0, None, SharedId::default());
-        Self { facts, payload, beyond, endpoint, admitted, reply, permit, id }
+        let (beyond, endpoint, id, mark) = (0, None, SharedId::default(), None);
+        Self { facts, payload, beyond, endpoint, admitted, reply, permit, id, mark }
+    }
+}
+
+/// Ids that one line of the log names.
+const IDS_SHOWN: usize = 8;
+
+/// The ids of requests as the log shows them: the first ones, and how many more there are.
+pub(crate) struct ShownIds<'a>(pub(crate) &'a [PendingRequest]);
+
+impl fmt::Display for ShownIds<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut between = "";
+        for request in self.0.iter().take(IDS_SHOWN) {
+            write!(out, "{between}{}", request.payload.id())?;
+            between = ",";
+        }
+        match self.0.len().saturating_sub(IDS_SHOWN) {
+            0 => Ok(()),
+            more => write!(out, " and {more} more"),
+        }
     }
 }
 

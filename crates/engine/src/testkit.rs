@@ -225,7 +225,8 @@ pub fn call(body: &str) -> Call {
         tensors: None,
     };
     let origin = Origin { kind: OriginKind::Http, peer: 0 };
-    Call { input, deadline: None, origin, priority: Priority::Interactive, claim: Claim::default() }
+    let (priority, claim) = (Priority::Interactive, Claim::default());
+    Call { input, deadline: None, origin, priority, claim, mark: None }
 }
 
 /// An answer's body.

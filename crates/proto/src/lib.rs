@@ -5,7 +5,7 @@
 //! neither protoc nor a generator; `tests/generated.rs` makes it anew and compares. TorchServe's package
 //! `openinference` shares the messages of KServe's and Triton's `inference`: they are the same on the wire.
 
-/// Everything above as a serialized `FileDescriptorSet`, for reflection and for clients in tests.
+/// What clients may call as a serialized `FileDescriptorSet`, for reflection and for clients in tests.
 pub const DESCRIPTORS: &[u8] = include_bytes!("generated/descriptors.bin");
 
 #[rustfmt::skip]
@@ -20,6 +20,7 @@ mod generated {
     pub mod kserve;
     pub mod management;
     pub mod openinference;
+    pub mod otlp;
     pub mod prometheus;
     pub mod status;
 }
@@ -28,4 +29,4 @@ mod generated {
 pub use prost::Message;
 pub use prost_types::Any;
 
-pub use generated::{inference, kserve, management, openinference, prometheus, status};
+pub use generated::{inference, kserve, management, openinference, otlp, prometheus, status};

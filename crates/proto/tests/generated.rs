@@ -60,6 +60,7 @@ fn the_code_is_what_the_files_say() {
     check("inference.rs", generate("inference.proto", inference).as_bytes());
     check("management.rs", generate("management.proto", builder()).as_bytes());
     check("kserve.rs", generate("kserve.proto", builder()).as_bytes());
+    check("otlp.rs", generate("otlp.proto", builder()).as_bytes());
     let openinference =
         builder().extern_path(".org.pytorch.serve.grpc.openinference", "crate::kserve");
     check("openinference.rs", generate("openinference.proto", openinference).as_bytes());

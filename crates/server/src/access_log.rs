@@ -1,20 +1,25 @@
-//! The access log: one line per request, in TorchServe's form or as a JSON object.
+//! The access log: one line per request, in TorchServe's form or as a JSON object; with the request's id where
+//! the dialect is ours.
 //!
 //! The hot path only appends to a buffer in memory; a thread of its own writes it out. When the disk
 //! is stuck the buffer stays bounded: lines are dropped and counted, requests never wait.
 
 use std::fmt::Display;
 use std::io::Write;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::{Method, Version};
 use jitney_settings::LogFormat;
 use serde_json::json;
 
+use crate::dialect::Dialect;
 use crate::log_limit::LogLimit;
 use crate::log_line::{self, LogLine};
 use crate::log_text::{LogClock, escape_from, push_number};
+use crate::request_id::XRequestId;
 use crate::spool::{Spool, WriteTime};
+use crate::trace::RequestTrace;
 
 const BUFFER_BYTES_MAX: usize = 4 << 20;
 
@@ -33,10 +38,34 @@ pub struct AccessRecord<'a> {
     pub status: u16,
     /// From the request's head to the answer's.
     pub took: Duration,
+    /// By what the request is known elsewhere, where lines tell that.
+    pub names: Option<RecordNames<'a>>,
+}
+
+/// By what the request of a line is known elsewhere.
+#[derive(Clone, Copy)]
+pub struct RecordNames<'a> {
+    /// Its id.
+    pub request_id: &'a str,
+    /// The id of its trace, if it is traced.
+    pub trace_id: Option<&'a dyn Display>,
+}
+
+impl<'a> RecordNames<'a> {
+    /// What a line tells: TorchServe's lines have none of it.
+    pub(crate) fn of(
+        dialect: Dialect,
+        id: &'a XRequestId,
+        trace: Option<&'a Arc<RequestTrace>>,
+    ) -> Option<Self> {
+        let trace_id = trace.map(|trace| trace.id() as &dyn Display);
+        (dialect == Dialect::Jitney).then(|| Self { request_id: id.text(), trace_id })
+    }
 }
 
 /// One line per request, such as
-/// `2025-01-01T00:00:00,123 - /127.0.0.1:40000 "POST /predictions/noop HTTP/1.1" 200 3`.
+/// `2025-01-01T00:00:00,123 - /127.0.0.1:40000 "POST /predictions/noop HTTP/1.1" 200 3`, where it is named
+/// with ` request_id=ID` and ` trace_id=ID` behind it.
 #[derive(Debug)]
 pub struct AccessLog {
     format: LogFormat,
@@ -93,7 +122,7 @@ impl AccessBuffer {
         if text.len() >= BUFFER_BYTES_MAX {
             return 1;
         }
-        let AccessRecord { address, method, uri, version, status, took } = line;
+        let AccessRecord { address, method, uri, version, status, took, names } = line;
         let start = text.len();
         clock.push(now, text);
         text.extend_from_slice(b" - ");
@@ -110,6 +139,13 @@ impl AccessBuffer {
         push_number(text, u64::from(*status));
         text.push(b' ');
         push_number(text, took.as_millis() as u64);
+        if let Some(RecordNames { request_id, trace_id }) = names {
+            text.extend_from_slice(b" request_id=");
+            text.extend_from_slice(request_id.as_bytes());
+            if let Some(trace_id) = trace_id {
+                let _ = write!(text, " trace_id={trace_id}");
+            }
+        }
         escape_from(start, text);
         text.push(b'\n');
         0
@@ -121,7 +157,7 @@ impl AccessBuffer {
         if text.len() >= BUFFER_BYTES_MAX {
             return 1;
         }
-        let AccessRecord { address, method, uri, version, status, took } = line;
+        let AccessRecord { address, method, uri, version, status, took, names } = line;
         let uri = uri.to_string();
         let fields = [
             ("address", json!(address)),
@@ -131,12 +167,20 @@ impl AccessBuffer {
             ("status", json!(status)),
             ("ms", json!(log_line::millis(*took))),
         ];
+        let request_id = names.map(|names| ("request_id", json!(names.request_id)));
+        let trace_id = names.and_then(|names| names.trace_id);
+        let trace_id = trace_id.map(|trace_id| ("trace_id", json!(trace_id.to_string())));
+        let named = request_id.into_iter().chain(trace_id);
         let line = LogLine {
             time: UNIX_EPOCH + now,
             level: "INFO",
             target: "jitney::access",
             message: format!("{method} {uri} {status}"),
-            fields: fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect(),
+            fields: fields
+                .into_iter()
+                .chain(named)
+                .map(|(name, value)| (name.to_owned(), value))
+                .collect(),
         };
         text.extend_from_slice(line.to_json().as_bytes());
         text.push(b'\n');
@@ -159,6 +203,7 @@ mod tests {
             version: Version::HTTP_11,
             status: 200,
             took: Duration::from_micros(3_900),
+            names: None,
         }
     }
 
@@ -182,6 +227,7 @@ mod tests {
             version: Version::HTTP_2,
             status: 0,
             took: Duration::from_millis(3),
+            names: None,
         };
         buffer.push(Duration::from_millis(1_735_689_600_123), &line);
         let expected = "2025-01-01T00:00:00,123 - /127.0.0.1:40000 \
@@ -190,10 +236,25 @@ mod tests {
     }
 
     #[test]
+    fn our_lines_name_the_request() {
+        let uri = "/m".parse().unwrap();
+        let mut buffer = AccessBuffer::default();
+        let names = RecordNames { request_id: "order-17", trace_id: Some(&"4b") };
+        buffer.push(Duration::ZERO, &AccessRecord { names: Some(names), ..line(&uri) });
+        let text = String::from_utf8(buffer.text).unwrap();
+        assert!(
+            text.ends_with("\"POST /m HTTP/1.1\" 200 3 request_id=order-17 trace_id=4b\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
     fn a_json_line_has_the_facts_as_fields() {
         let uri = "/predictions/noop?mark=1".parse().unwrap();
         let mut buffer = AccessBuffer::default();
-        buffer.push_json(Duration::from_millis(1_735_689_600_123), &line(&uri));
+        let names = Some(RecordNames { request_id: "order-17", trace_id: None });
+        let line = AccessRecord { names, ..line(&uri) };
+        buffer.push_json(Duration::from_millis(1_735_689_600_123), &line);
         let read: serde_json::Value = serde_json::from_slice(&buffer.text).unwrap();
         let expected = json!({
             "time": "2025-01-01T00:00:00.123Z",
@@ -207,6 +268,7 @@ mod tests {
                 "protocol": "HTTP/1.1",
                 "status": 200,
                 "ms": 3.9,
+                "request_id": "order-17",
             },
         });
         assert_eq!(read, expected);

@@ -31,6 +31,7 @@ use crate::compression::{Coding, Decompressor};
 use crate::connection::{ConnectionStage, Peer};
 use crate::errors::Problem;
 use crate::event_stream::EventStream;
+use crate::trace::RequestTrace;
 
 /// The room of a body that comes in pieces begins with this and grows by this factor.
 const ROOM_MIN: usize = 16 << 10;
@@ -433,8 +434,8 @@ impl Buf for AnswerPiece {
 pub(crate) enum ResponseBody {
     /// All of it; nothing once it was taken. Large ones know their connection.
     Whole(Bytes, Option<Arc<Peer>>),
-    /// The first piece, and those to come.
-    Pieces(Bytes, PieceStream, Option<Busy>),
+    /// The first piece, and those to come; the request's trace ends with the last one.
+    Pieces(Bytes, PieceStream, Option<Busy>, Option<Arc<RequestTrace>>),
 }
 
 /// The pieces of an answer that are to come.
@@ -474,18 +475,18 @@ impl ResponseBody {
     pub(crate) fn new(body: Bytes, rest: Option<AnswerStream>) -> Self {
         match rest {
             None => Self::whole(body),
-            Some(rest) => Self::Pieces(body, PieceStream::Plain(rest), None),
+            Some(rest) => Self::Pieces(body, PieceStream::Plain(rest), None, None),
         }
     }
 
     /// An answer's body in events.
     pub(crate) fn events(first: Bytes, rest: EventStream) -> Self {
-        Self::Pieces(first, PieceStream::Events(Box::new(rest)), None)
+        Self::Pieces(first, PieceStream::Events(Box::new(rest)), None, None)
     }
 
     /// An answer without an end of its own: the pieces come until their source ends.
     pub(crate) fn live(first: Bytes, rest: LiveStream) -> Self {
-        Self::Pieces(first, PieceStream::Live(rest), None)
+        Self::Pieces(first, PieceStream::Live(rest), None, None)
     }
 
     /// An answer's body that is here.
@@ -500,16 +501,23 @@ impl ResponseBody {
                 *large = (body.len() > SMALL_ANSWER).then(|| Arc::clone(peer));
                 false
             }
-            Self::Pieces(_, _, busy) => {
+            Self::Pieces(_, _, busy, _) => {
                 *busy = Some(Busy(Arc::clone(peer)));
                 true
             }
         }
     }
 
+    /// Keeps a request's trace until the last piece is sent; one whose answer is here ends now.
+    pub(crate) fn keep_trace(&mut self, trace: Arc<RequestTrace>) {
+        if let Self::Pieces(_, _, _, kept) = self {
+            *kept = Some(trace);
+        }
+    }
+
     /// A piece with its share of the memory, where its connection is known.
     fn piece(&self, bytes: Bytes) -> Frame<AnswerPiece> {
-        let (Self::Whole(_, Some(peer)) | Self::Pieces(_, _, Some(Busy(peer)))) = self else {
+        let (Self::Whole(_, Some(peer)) | Self::Pieces(_, _, Some(Busy(peer)), _)) = self else {
             return Frame::data(AnswerPiece { bytes, share: None });
         };
         Frame::data(AnswerPiece::new(bytes, peer))
@@ -550,7 +558,7 @@ impl Body for ResponseBody {
         }
         let next = match &mut *self {
             Self::Whole(..) => None,
-            Self::Pieces(_, rest, _) => ready!(rest.poll_next(context)),
+            Self::Pieces(_, rest, ..) => ready!(rest.poll_next(context)),
         };
         Poll::Ready(next.map(|piece| piece.map(|bytes| self.piece(bytes))))
     }

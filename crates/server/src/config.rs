@@ -7,6 +7,7 @@ use crate::access_log::AccessLog;
 use crate::auth::Tokens;
 use crate::dialect::Dialect;
 use crate::listen::Bind;
+use crate::log_book::LogBook;
 use crate::metrics::Meter;
 use crate::plugins::Plugins;
 use crate::tls::Tls;
@@ -66,6 +67,8 @@ pub struct ServerConfig {
     pub tls: Option<Tls>,
     /// Where one line per request goes, if anywhere.
     pub access_log: Option<Arc<AccessLog>>,
+    /// The last lines of the log and what is logged, where management may see and change it.
+    pub log_book: Option<Arc<LogBook>>,
     /// The version that the API description and `/v2` tell.
     pub server_version: String,
     /// What is measured, shared with the engine.
@@ -101,6 +104,7 @@ impl Default for ServerConfig {
             plugins: None,
             tls: None,
             access_log: None,
+            log_book: None,
             server_version: "0.12.0".to_owned(),
             meter: Arc::default(),
         }

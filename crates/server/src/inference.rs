@@ -9,6 +9,7 @@ use std::sync::Arc;
 use jitney_engine::admission::HeldBytes;
 use jitney_engine::call::{
     Answer, Call, CallRoute, Claim, HeaderBlock, Input, Operation, Origin, Output, Priority,
+    RequestMark,
 };
 use jitney_engine::error::CallError;
 use jitney_engine::{Engine, Model, Workflow};
@@ -19,6 +20,7 @@ use crate::metrics::Meter;
 use crate::queue_slots::QueueSlots;
 use crate::request_options::RequestOptions;
 use crate::route::ModelRef;
+use crate::trace::{CallTrace, RequestTrace};
 
 /// One request in the terms of no protocol.
 pub(crate) struct InferenceRequest<'a> {
@@ -31,6 +33,8 @@ pub(crate) struct InferenceRequest<'a> {
     pub(crate) wait_for_queue: bool,
     /// Its memory while it waits; once it is admitted it has a permit.
     pub(crate) held: Option<HeldBytes>,
+    /// Its trace, if it is traced.
+    pub(crate) trace: Option<Arc<RequestTrace>>,
 }
 
 /// Answers requests with the engine's models.
@@ -73,19 +77,34 @@ impl InferenceService {
         model: &Arc<Model>,
         mut request: InferenceRequest<'_>,
     ) -> Result<Answer, Problem> {
-        let InferenceRequest { target, origin, wait_for_queue, .. } = request;
+        let InferenceRequest { target, origin, .. } = request;
         let version_named = target.version.is_some();
         self.meter.requested(model, version_named);
-        let failed = |error: CallError| failure(self.dialect, model, target, &error);
-        let _slot = if wait_for_queue {
-            self.queue_slots.acquire(model, request.options.deadline).await.map_err(failed)?
+        let trace = request.trace.take();
+        let trace = trace.and_then(|trace| trace.call(model.tag(), &mut request.input.headers));
+        let answered = self.call(model, request, trace.clone()).await;
+        if let Some(trace) = trace {
+            trace.end(&answered);
+        }
+        let answer = answered.map_err(|error| failure(self.dialect, model, target, &error))?;
+        self.meter.answered(model, version_named, origin.kind, &answer.timing);
+        Ok(answer)
+    }
+
+    async fn call(
+        &self,
+        model: &Arc<Model>,
+        mut request: InferenceRequest<'_>,
+        trace: Option<Arc<CallTrace>>,
+    ) -> Result<Answer, CallError> {
+        let _slot = if request.wait_for_queue {
+            self.queue_slots.acquire(model, request.options.deadline).await?
         } else {
             None
         };
         drop(request.held.take());
-        let answer = model.call(request.into_call()).await.map_err(failed)?;
-        self.meter.answered(model, version_named, origin.kind, &answer.timing);
-        Ok(answer)
+        let mark = trace.map(|trace| trace as RequestMark);
+        model.call(Call { mark, ..request.into_call() }).await
     }
 
     /// Runs the request through a workflow; the engine calls its nodes.
@@ -127,14 +146,14 @@ impl InferenceRequest<'_> {
     fn into_call(self) -> Call {
         let Self { input, origin, options, .. } = self;
         let RequestOptions { deadline, priority, claim } = options;
-        Call { input, origin, deadline, priority, claim }
+        Call { input, origin, deadline, priority, claim, mark: None }
     }
 }
 
 /// A call without options.
 pub(crate) fn plain_call(input: Input, origin: Origin) -> Call {
     let (priority, claim) = (Priority::Interactive, Claim::default());
-    Call { input, origin, deadline: None, priority, claim }
+    Call { input, origin, deadline: None, priority, claim, mark: None }
 }
 
 /// The error of a request, also of one whose answer broke off after its first piece.

@@ -26,12 +26,14 @@ mod health;
 mod http2;
 mod inference;
 pub mod listen;
+mod log_book;
 mod log_limit;
 mod log_line;
 pub mod log_text;
 mod malformed;
 mod management;
 pub mod metrics;
+mod model_watch;
 mod open_connections;
 mod open_inference;
 mod overview;
@@ -50,6 +52,7 @@ mod spool;
 mod state;
 mod timing;
 pub mod tls;
+pub mod trace;
 
 use std::future::Future;
 use std::io;
@@ -64,6 +67,7 @@ use crate::auth::BrowserRule;
 use crate::connection_limits::ConnectionLimits;
 use crate::grpc::GrpcServices;
 use crate::listen::ListenSocket;
+use crate::model_watch::ModelWatch;
 use crate::open_connections::OpenConnections;
 use crate::overview::Overview;
 use crate::route::Apis;
@@ -73,6 +77,7 @@ pub use crate::access_log::AccessLog;
 pub use crate::config::{ConnectionAge, Cors, GrpcBind, ServerConfig};
 pub use crate::dialect::Dialect;
 pub use crate::listen::Bind;
+pub use crate::log_book::{LogBook, LogFilter};
 pub use crate::log_line::LogLine;
 pub use crate::metrics::Meter;
 pub use crate::plugins::{PluginError, Plugins};
@@ -105,6 +110,7 @@ pub struct Server {
     admin: Mutex<Vec<BoundListener>>,
     admission: Arc<Admission>,
     overview: Arc<Overview>,
+    state: Arc<ServerState>,
 }
 
 /// A listener and what it offers.
@@ -156,7 +162,7 @@ impl Server {
             }
         }
         let data = data.into_iter().map(Mutex::new).collect();
-        Ok(Self { addresses, data, admin: Mutex::new(admin), admission, overview })
+        Ok(Self { addresses, data, admin: Mutex::new(admin), admission, overview, state })
     }
 
     /// The server's addresses.
@@ -181,7 +187,7 @@ impl Server {
     }
 
     /// Serves management and metrics, unless they share the inference address, samples the models for the
-    /// dashboard, and cuts clients that are too slow; can be run once.
+    /// dashboard and the log, and cuts clients that are too slow; can be run once.
     ///
     /// # Errors
     /// The sockets do not fit the runtime.
@@ -194,6 +200,7 @@ impl Server {
             served = run(take(&self.admin), closing) => served,
             () = cut_slow_clients(&self.admission) => Ok(()),
             () = self.overview.run() => Ok(()),
+            () = ModelWatch::default().run(&self.state.engine, &self.state.config.meter) => Ok(()),
         }
     }
 }

@@ -1,7 +1,16 @@
-//! The server's own name for a request: a random UUID (version 4), made without a system call. Where an id is
-//! a secret, it comes from the system's own generator.
+//! The names of requests. A client's own `x-request-id` is kept where the dialect does that; else a request
+//! gets a random UUID (version 4), made without a system call. Where an id is a secret, it comes from the
+//! system's own generator.
 
-use http::HeaderValue;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::dialect::Dialect;
+
+/// The header that has a request's id.
+pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The longest id of a client that is kept.
+const CLIENT_BYTES_MAX: usize = 128;
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 /// Where the digits of each byte are.
@@ -42,16 +51,61 @@ impl RequestUuid {
     pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
+}
+
+/// The id of a request, as its answer has it in `x-request-id`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum XRequestId {
+    /// Made here.
+    Fresh(RequestUuid),
+    /// The client's own.
+    Client(HeaderValue),
+}
+
+impl XRequestId {
+    pub(crate) fn fresh() -> Self {
+        Self::Fresh(RequestUuid::fresh())
+    }
+
+    /// The client's own id where the dialect keeps it and it is one; else a fresh one.
+    pub(crate) fn of(dialect: Dialect, headers: &HeaderMap) -> Self {
+        let own = match dialect {
+            Dialect::TorchServe => None,
+            Dialect::Jitney => headers.get(&X_REQUEST_ID),
+        };
+        match own.filter(|own| is_id(own.as_bytes())) {
+            None => Self::fresh(),
+            Some(own) => Self::Client(own.clone()),
+        }
+    }
+
+    /// As the model sees it.
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(self.bytes()).unwrap_or_default()
+    }
 
     /// Its text.
     pub(crate) fn bytes(&self) -> &[u8] {
-        &self.0
+        match self {
+            Self::Fresh(id) => &id.0,
+            Self::Client(id) => id.as_bytes(),
+        }
     }
 
     /// As the client sees it.
     pub(crate) fn header(&self) -> HeaderValue {
-        HeaderValue::from_bytes(&self.0).unwrap_or(HeaderValue::from_static(""))
+        match self {
+            Self::Fresh(id) => {
+                HeaderValue::from_bytes(&id.0).unwrap_or(HeaderValue::from_static(""))
+            }
+            Self::Client(id) => id.clone(),
+        }
     }
+}
+
+/// Whether a client's id is kept: up to 128 visible ASCII characters, so that it fits every log line.
+fn is_id(text: &[u8]) -> bool {
+    (1..=CLIENT_BYTES_MAX).contains(&text.len()) && text.iter().all(u8::is_ascii_graphic)
 }
 
 #[cfg(test)]
@@ -65,9 +119,28 @@ mod tests {
         );
         let (shape, first, second) = (shape.unwrap(), RequestUuid::fresh(), RequestUuid::fresh());
         assert!(shape.is_match(first.text()), "{}", first.text());
-        assert_eq!(first.header(), first.text());
+        assert_eq!(XRequestId::Fresh(first).header(), first.text());
         assert_ne!(first, second);
         assert!(shape.is_match(RequestUuid::secret().unwrap().text()));
+    }
+
+    #[test]
+    fn a_clients_id_is_kept_where_the_dialect_does_that_and_it_is_one() {
+        let id_of = |dialect, value: &[u8]| {
+            let value = HeaderValue::from_bytes(value).unwrap();
+            XRequestId::of(dialect, &HeaderMap::from_iter([(X_REQUEST_ID, value)]))
+        };
+        let longest = "x".repeat(128);
+        for kept in ["a", "order-17/\"b\"", &longest] {
+            let id = id_of(Dialect::Jitney, kept.as_bytes());
+            assert_eq!((id.text(), id.header().as_bytes()), (kept, kept.as_bytes()));
+            assert_ne!(id_of(Dialect::TorchServe, kept.as_bytes()).text(), kept);
+        }
+        let too_long = "x".repeat(129);
+        for other in [&b""[..], b"a b", b"a\tb", b"gr\xfcn", too_long.as_bytes()] {
+            assert_eq!(id_of(Dialect::Jitney, other).text().len(), 36, "{other:?}");
+        }
+        assert_eq!(XRequestId::of(Dialect::Jitney, &HeaderMap::new()).text().len(), 36);
     }
 
     #[test]

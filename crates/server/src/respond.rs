@@ -13,6 +13,7 @@ use std::borrow::Cow;
 use crate::body::ResponseBody;
 use crate::compression::Coding;
 use crate::errors::{ErrorCode, Problem};
+use crate::request_id::X_REQUEST_ID;
 
 /// An answer; its body is known, unless the model is still making it.
 pub(crate) type HttpResponse = Response<ResponseBody>;
@@ -28,7 +29,6 @@ pub(crate) struct OwnCaching;
 /// What an endpoint returns.
 pub(crate) type HttpResult = Result<HttpResponse, Problem>;
 
-pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const BYTES: HeaderValue = HeaderValue::from_static("application/octet-stream");
@@ -84,20 +84,29 @@ struct ErrorBody<'a> {
     /// Where clients of KServe and Triton look.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Cow<'a, str>>,
+    /// By what the log knows the request.
+    #[serde(rename = "requestId", skip_serializing_if = "Option::is_none")]
+    request_id: Option<&'a str>,
 }
 
 impl<'a> ErrorBody<'a> {
     fn of(problem: &'a Problem) -> Self {
         let (kind, reason) = (problem.code.row().kind, problem.reason.as_deref());
         let message = &problem.message;
-        Self { code: problem.status, r#type: kind, message, reason, error: None }
+        let (error, request_id) = (None, None);
+        Self { code: problem.status, r#type: kind, message, reason, error, request_id }
     }
 }
 
-/// A failure as `{code, type, message}`, with `reason` where that says more than the message, with `Retry-After` where that makes sense.
-/// Clients of KServe and Triton find the message under `error`, too.
-pub(crate) fn problem(problem: &Problem, open_inference: bool) -> HttpResponse {
-    let error = open_inference.then(|| problem.for_triton());
+/// A failure as `{code, type, message}`, with `reason` where that says more than the message, with `Retry-After` where that makes sense,
+/// and with the id of the request where one is given.
+pub(crate) fn problem(problem: &Problem, request_id: Option<&str>) -> HttpResponse {
+    problem_as(problem, &ErrorBody { request_id, ..ErrorBody::of(problem) })
+}
+
+/// The same for clients of KServe and Triton, who find the message under `error`, too.
+pub(crate) fn open_problem(problem: &Problem) -> HttpResponse {
+    let error = Some(problem.for_triton());
     problem_as(problem, &ErrorBody { error, ..ErrorBody::of(problem) })
 }
 

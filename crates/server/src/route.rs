@@ -75,6 +75,15 @@ pub enum Route<'a> {
     Overview,
     /// The same document again and again.
     OverviewStream,
+    /// The last lines of the log.
+    Logs,
+    /// The lines of the log as they come.
+    LogStream,
+    /// What is logged.
+    LogLevel {
+        /// Whether it is to be changed.
+        changes: bool,
+    },
     /// TorchServe's health.
     Ping,
     /// KServe's version 1: the server lives.
@@ -412,6 +421,10 @@ fn management<'a>(method: &Method, segments: &[&'a str]) -> Route<'a> {
         },
         ["overview"] => reads(method, Route::Overview),
         ["overview", "stream"] => reads(method, Route::OverviewStream),
+        ["logs"] => reads(method, Route::Logs),
+        ["logs", "stream"] => reads(method, Route::LogStream),
+        ["log-level"] if *method == Method::PUT => Route::LogLevel { changes: true },
+        ["log-level"] => reads(method, Route::LogLevel { changes: false }),
         ["dashboard"] => reads(method, Route::Dashboard("")),
         ["dashboard", file] => reads(method, Route::Dashboard(file)),
         ["token"] => match *method {

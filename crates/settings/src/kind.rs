@@ -29,6 +29,8 @@ pub enum SettingKind {
     Path,
     /// A part of a whole, from 0.01 to 1.
     Fraction,
+    /// A share, from 0 to 1.
+    Share,
     /// A list of whole numbers, each at least this.
     Numbers {
         /// The smallest number.
@@ -147,7 +149,8 @@ impl SettingKind {
                 }
             },
             Self::Size => size(text).map(SettingValue::Number),
-            Self::Fraction => fraction(text.parse().ok()?),
+            Self::Fraction => fraction(text.parse().ok()?, 0.01),
+            Self::Share => fraction(text.parse().ok()?, 0.0),
             Self::Flag => text.to_ascii_lowercase().parse().ok().map(SettingValue::Flag),
             Self::Choice(words) => {
                 let word = words.iter().find(|word| word.eq_ignore_ascii_case(text))?;
@@ -186,7 +189,8 @@ impl SettingKind {
                 Some(SettingValue::Number(number))
             }
             (Self::Size, Value::Number(number)) => number.as_u64().map(SettingValue::Number),
-            (Self::Fraction, Value::Number(number)) => fraction(number.as_f64()?),
+            (Self::Fraction, Value::Number(number)) => fraction(number.as_f64()?, 0.01),
+            (Self::Share, Value::Number(number)) => fraction(number.as_f64()?, 0.0),
             (Self::Time(unit), Value::Number(number)) => unit.of(number.as_f64()?),
             (Self::Flag, Value::Bool(flag)) => Some(SettingValue::Flag(*flag)),
             (Self::Numbers { min }, Value::Array(list)) => {
@@ -221,6 +225,7 @@ impl SettingKind {
             }
             Self::Size => "a size such as 64MiB, or a number of bytes".to_owned(),
             Self::Fraction => "a number from 0.01 to 1".to_owned(),
+            Self::Share => "a number from 0 to 1".to_owned(),
             Self::Flag => "true or false".to_owned(),
             Self::Choice(words) => format!("one of {}", words.join(", ")),
             Self::Text => "a text".to_owned(),
@@ -283,7 +288,7 @@ impl SettingKind {
             Self::Choice(_) => "WORD",
             Self::Text => "TEXT",
             Self::Path => "PATH",
-            Self::Fraction => "SHARE",
+            Self::Fraction | Self::Share => "SHARE",
             Self::Numbers { .. } => "N,N,...",
             Self::Weights => "NAME:N,...",
         }
@@ -291,8 +296,8 @@ impl SettingKind {
 }
 
 /// The part, if it is one.
-fn fraction(part: f64) -> Option<SettingValue> {
-    (0.01..=1.0).contains(&part).then_some(SettingValue::Fraction(part))
+fn fraction(part: f64, min: f64) -> Option<SettingValue> {
+    (min..=1.0).contains(&part).then_some(SettingValue::Fraction(part))
 }
 
 /// The list, if each number is large enough.
@@ -375,6 +380,7 @@ mod tests {
             (SettingKind::from(0), json!("ten"), "a whole number"),
             (SettingKind::Flag, json!(1), "true or false"),
             (SettingKind::Fraction, json!(1.5), "a number from 0.01 to 1"),
+            (SettingKind::Share, json!(-0.1), "a number from 0 to 1"),
             (SettingKind::Fraction, json!(0), "a number from 0.01 to 1"),
             (SettingKind::Choice(&["a", "b"]), json!("c"), "one of a, b"),
             (
@@ -399,6 +405,7 @@ mod tests {
             (SettingKind::Choice(&["adaptive"]), "adaptive"),
             (SettingKind::Size, "64"),
             (SettingKind::Fraction, "0.25"),
+            (SettingKind::Share, "0"),
         ] {
             assert_eq!(kind.parse(text).map(|value| kind.show(&value)), Ok(text.to_owned()));
         }

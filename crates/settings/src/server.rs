@@ -79,6 +79,12 @@ settings! {
     LOG_FORMAT = Setting::new("log_format", SettingKind::Choice(LogFormat::WORDS), "Form of log lines, those of requests too: text for people, json for one object per line")
         .or("text").flag("log-format", "FORMAT").property("log_format");
     ACCESS_LOG = Setting::new("access_log", SettingKind::Flag, "Write a line per request to stderr").or("false").flag("access-log", "BOOL");
+    OTLP_ENDPOINT = Setting::new("otlp_endpoint", SettingKind::Text, "Send traces of requests to this OpenTelemetry collector, as OTLP over HTTP, such as http://127.0.0.1:4318; OTEL_EXPORTER_OTLP_ENDPOINT says the same")
+        .or_else("none: requests are not traced").flag("otlp-endpoint", "URL").property("otlp_endpoint");
+    TRACE_SAMPLE_RATIO = Setting::new("trace_sample_ratio", SettingKind::Share, "Share of the requests to trace that come without a decision in their traceparent header, from 0 (none) to 1 (all)")
+        .or("1").flag("trace-sample-ratio", "SHARE").property("trace_sample_ratio");
+    SERVICE_NAME = Setting::new("service_name", SettingKind::Text, "Name of this server in traces; OTEL_SERVICE_NAME says the same")
+        .or("jitney").flag("service-name", "NAME").property("service_name");
     DEBUG_ERRORS = Setting::new("debug_errors", SettingKind::Flag, "Send the tracebacks of Python models to callers that use handles; they are in the log anyway")
         .or("false").flag("debug-errors", "BOOL").property("debug_errors");
     MAX_IMAGE_PIXELS = Setting::new("max_image_pixels", SettingKind::from(1), "Most pixels of an image that a stock handler or a parameter of type Image decodes; a larger one is rejected with 400")

@@ -17,6 +17,9 @@ CALL, CANCEL, ANSWER, FIRST, CHUNK, END, ERROR = range(1, 8)
 HEADER = struct.Struct("<IBBHQ")
 CALL_HEAD = struct.Struct("<IBBHHHH")
 CLAIM_HEAD = struct.Struct("<QB")
+HEADERS_LENGTH = struct.Struct("<H")
+HEADER_HEAD = struct.Struct("<HI")
+HAS_CLAIM, HAS_HEADERS = 1, 2
 ANSWER_HEAD = struct.Struct("<IIIIHBBHH")
 ERROR_HEAD = struct.Struct("<HHI")
 FRAME_BYTES_MAX = 1 << 31
@@ -51,8 +54,14 @@ def call_head(model: str, version: str, endpoint: str, content_type: str, option
         raise ValueError("a name is too long")
     tenant = (options.tenant or "").encode()
     claim = CLAIM_HEAD.pack(options.cost or 0, len(tenant)) + tenant if tenant or options.cost else b""
+    headers = b"".join(
+        HEADER_HEAD.pack(len(name), len(value)) + name.encode() + value.encode()
+        for name, value in options.own_headers or ()
+    )
+    more = (HAS_CLAIM if claim else 0) | (HAS_HEADERS if headers else 0)
+    block = HEADERS_LENGTH.pack(len(headers)) + headers if headers else b""
     millis, bulk = min(options.timeout_ms or 0, 0xFFFFFFFF), options.priority == "bulk"
-    return CALL_HEAD.pack(millis, bulk, bool(claim), *map(len, names)) + b"".join(names) + claim
+    return CALL_HEAD.pack(millis, bulk, more, *map(len, names)) + b"".join(names) + claim + block
 
 
 def call_frame(number: int, head: bytes, body: bytes) -> bytes:

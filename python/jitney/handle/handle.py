@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from jitney.call_options import CallOptions
@@ -61,15 +61,18 @@ class Handle:
         priority: str | None = None,
         tenant: str | None = None,
         cost: int | None = None,
+        headers: Mapping[str, str] | None = None,
         method_name: str | None = None,
     ) -> Handle:
         """The same handle with other options; those left out stay as they are.
 
         `timeout` is the deadline, in seconds from the call's arrival. A `priority` of "bulk" uses
         free capacity only. `tenant` is the name of the caller's tenant: tenants take turns. `cost` is the
-        cost of a call, where the model's batches are limited by that. `method_name` is another endpoint.
+        cost of a call, where the model's batches are limited by that. `headers` go to the server and the
+        model as over HTTP, for example `x-request-id` and `traceparent`. `method_name` is another endpoint.
         """
-        options = CallOptions(timeout, priority, tenant, cost).over(self._options)
+        own = None if headers is None else tuple(headers.items())
+        options = CallOptions(timeout, priority, tenant, cost, own).over(self._options)
         return self._like(self._names[2] if method_name is None else method_name, options)
 
     def configure(self, **options: Any) -> None:

@@ -90,7 +90,7 @@ class _ConcurrentBatches:
             if inspect.isawaitable(outputs):
                 outputs = await outputs
         except Exception as error:
-            answer: BatchAnswer = failure_from(error)
+            answer: BatchAnswer = failure_from(error, context.metas)
         else:
             answer = answer_from(outputs, frame.count, context)
         send_answer(self._writer, frame.id, frame.count, answer)

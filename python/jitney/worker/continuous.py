@@ -125,7 +125,7 @@ class _LiveJobs:
             if failure is not None:
                 logger.error("handler returned %s for a step of %d jobs", describe(outputs), len(jobs))
         except Exception as error:
-            failure = failure_from(error)
+            failure = failure_from(error, context.metas)
         if failure is not None:
             self._fail(failure)
             return
@@ -144,7 +144,7 @@ class _LiveJobs:
             more = self._goes_on(idx, output)
         except Exception as error:
             self._forget(job)
-            self._writer.send_control(FAILED, failure_from(error)._asdict(), job.batch_id)
+            self._writer.send_control(FAILED, failure_from(error, [job.meta])._asdict(), job.batch_id)
             return False
         if more is not None:
             self._context.set_response_header(idx, STREAM_NEXT, "true" if more else "false")

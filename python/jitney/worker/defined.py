@@ -349,7 +349,7 @@ class DefinedBatch:
         status = status_of(error)
         if status >= 500:
             trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-            logger.error("a request failed\n%s", trace)
+            logger.error("request %s failed\n%s", read_request_id(self._metas[at]), trace)
         cause = CAUSE_RAISED if isinstance(error, WrongLength) else CAUSE_STATED
         message = encode_failure(error, self._debug_errors) if at in self._calls else describe(error)
         return REPLY_META.pack(ITEM_FAILED, cause, status, 0, 0), message.encode(errors="replace")

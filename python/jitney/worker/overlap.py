@@ -239,7 +239,7 @@ class OverlappedBatches:
             while not query() and self._held() == 1 and now() < end:
                 time.sleep(0)  # Lets the other threads have the interpreter.
         except Exception as error:
-            held.failure = failure_from(error)
+            held.failure = failure_from(error, held.bound.metas)
 
     def _wait(self, held: HeldBatch) -> None:
         """Returns when the outputs are there, if the model has been given the batch."""
@@ -249,7 +249,7 @@ class OverlappedBatches:
         try:
             measured = wait()
         except Exception as error:
-            held.failure = failure_from(error)
+            held.failure = failure_from(error, held.bound.metas)
         else:
             held.times.got_outputs(now(), measured)
 
@@ -269,7 +269,7 @@ class OverlappedBatches:
         try:
             held.work = step(held.work, self._context)
         except Exception as error:
-            held.failure, held.work = failure_from(error), None
+            held.failure, held.work = failure_from(error, held.bound.metas), None
 
     def _answer(self, held: HeldBatch, alone: bool = False) -> None:
         times = held.times.told(self._last)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jitney.torchserve.failures import PREDICTION_FAILED, BatchFailure, check_outputs, failure_of
 from jitney.worker.batch import BatchDecoder, Row
 from jitney.worker.context import WorkerContext
+from jitney.worker.headers import read_request_id
 from jitney.worker.loader import LoadedModel
 from jitney.worker.protocol import (
     FAILED,
@@ -31,6 +32,9 @@ from jitney.worker.reply import EncodedReply, encode_reply
 from jitney.worker.writer import FrameWriter
 
 logger = logging.getLogger(__name__)
+
+IDS_SHOWN = 8
+"""Requests that one line of the log names."""
 
 Incoming = Frame | BaseException | None
 BatchAnswer = list[Bytes] | BatchFailure
@@ -59,7 +63,7 @@ def run_batch(frame: Frame, decoder: BatchDecoder, model: LoadedModel) -> BatchA
     try:
         outputs = model.entry_point(rows, context)
     except Exception as error:
-        return failure_from(error)
+        return failure_from(error, context.metas)
     return answer_from(outputs, frame.count, context)
 
 
@@ -70,11 +74,11 @@ def bind(frame: Frame, decoder: BatchDecoder, context: WorkerContext) -> list[Ro
     return rows
 
 
-def failure_from(error: Exception) -> BatchFailure:
+def failure_from(error: Exception, metas: Sequence[bytes] | None) -> BatchFailure:
     """The failure to send for a handler's exception; the log gets the traceback."""
     if isinstance(error, ProtocolError):
         raise error  # Headers are parsed when the handler reads them; broken ones are not its fault.
-    print_traceback()
+    print_traceback(f"the handler failed on {name_requests(metas or ())}\n")
     return failure_of(error)
 
 
@@ -107,7 +111,14 @@ def describe(outputs: Any) -> str:
     return f"an object of type {type(outputs).__name__}"
 
 
-def print_traceback() -> None:
+def name_requests(metas: Sequence[bytes]) -> str:
+    """The requests of these metas as the log names them: `request ID`, or the first ones of several."""
+    ids = [read_request_id(meta) for meta in metas[:IDS_SHOWN]]
+    more = f" and {len(metas) - IDS_SHOWN} more" if len(metas) > IDS_SHOWN else ""
+    return f"request{'s' if len(metas) > 1 else ''} {', '.join(ids)}{more}"
+
+
+def print_traceback(before: str = "") -> None:
     """Writes the current exception to stdout in one piece; the server's log takes it from there."""
-    sys.stdout.write(traceback.format_exc())
+    sys.stdout.write(before + traceback.format_exc())
     sys.stdout.flush()

@@ -55,6 +55,8 @@ export function TimeChart(props: Props): JSX.Element {
   const [from, to] = [times[0] ?? 0, times.at(-1) ?? 1];
   const x = (time: number): number => LEFT + ((time - from) / Math.max(1, to - from)) * inner;
   const y = (value: number): number => TOP + (1 - value / top) * (HEIGHT - TOP - BOTTOM);
+  const moments = timeTicks(from, to, Math.max(2, Math.floor(inner / 80))).filter((time) => x(time) < width - RIGHT - 24);
+  const seconds = (moments[1] ?? Infinity) - (moments[0] ?? 0) < 60_000;
   const at = hover.at !== null && hover.at < times.length ? hover.at : null;
   const shown = (values: (number | null)[]): number | null =>
     at !== null ? (values[at] ?? null) : (values.findLast((it) => it !== null) ?? null);
@@ -97,9 +99,9 @@ export function TimeChart(props: Props): JSX.Element {
               )}
             </g>
           ))}
-          {timeTicks(from, to, Math.max(2, Math.floor(inner / 70))).map((time) => (
-            <text key={time} class="tick" x={x(time)} y={HEIGHT - 4} text-anchor={anchor(x(time), width)}>
-              {clock(time, to - from < 180_000)}
+          {moments.map((time) => (
+            <text key={time} class="tick" x={x(time)} y={HEIGHT - 4} text-anchor={x(time) < LEFT + 24 ? "start" : "middle"}>
+              {clock(time, seconds)}
             </text>
           ))}
           {(known || !stacked) && series.map((it, index) =>
@@ -135,11 +137,6 @@ export function TimeChart(props: Props): JSX.Element {
       </div>
     </figure>
   );
-}
-
-function anchor(x: number, width: number): "start" | "middle" | "end" {
-  if (x < LEFT + 20) return "start";
-  return x > width - RIGHT - 20 ? "end" : "middle";
 }
 
 /** A single point is a short line, or it would not be seen. */

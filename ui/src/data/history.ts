@@ -85,6 +85,13 @@ export function grid(samples: Sample[], key: string, now: number, seconds: numbe
   return { times, stepMs, values, taken };
 }
 
+/** Seconds of the past of which something is known, in whole minutes: a young version fills its charts. */
+export function knownSeconds(samples: Sample[], key: string): number {
+  const newest = samples.at(-1)?.time ?? 0;
+  const first = samples.find((it) => it.models[key])?.time ?? newest;
+  return Math.max(120, Math.ceil((newest - first) / 60_000) * 60);
+}
+
 type Field = { [K in keyof ModelSample]: ModelSample[K] extends number ? K : never }[keyof ModelSample] & string;
 
 /** How fast a total grew, per second, at each time of the grid. A total that fell began anew. */

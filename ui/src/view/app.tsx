@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { readKey } from "../data/api";
 import { clock, duration } from "../data/format";
-import type { Problem } from "../data/problems";
+import type { Problem } from "../data/problem";
 import { allWell, problems } from "../data/problems";
 import type { Overview } from "../data/types";
 import { stateWords } from "../data/words";

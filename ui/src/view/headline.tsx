@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import type { Problem } from "../data/problems";
+import type { Problem } from "../data/problem";
 import { modelLink } from "./route";
 
 const SHOWN = 4;

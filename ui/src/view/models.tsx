@@ -6,8 +6,8 @@ import { Spark } from "../charts/spark";
 import { count, millis, percent, rate } from "../data/format";
 import { difference, quantile } from "../data/histogram";
 import type { Recent } from "../data/history";
-import { grid, rates, recent } from "../data/history";
-import type { Problem } from "../data/problems";
+import { grid, knownSeconds, rates, recent } from "../data/history";
+import type { Problem } from "../data/problem";
 import type { Model, Overview } from "../data/types";
 import { keyOf } from "../data/types";
 import { stateWords } from "../data/words";
@@ -47,7 +47,7 @@ export function Models({ document, problems }: { document: Overview; problems: P
             <tr>
               <th>Model</th>
               <th>State</th>
-              <th class="wide-only">10 minutes</th>
+              <th class="wide-only" title="Requests per second, the last ten minutes at most">Trend</th>
               <th class="n" title="Requests per second">Traffic</th>
               <th class="n" title="Answers in time per second">Goodput</th>
               <th class="n" title="99 of 100 answers were faster, last 30 seconds">p99</th>
@@ -73,7 +73,7 @@ function Row({ model, time, worst }: { model: Model; time: number; worst: number
   const key = keyOf(model);
   const words = stateWords(model.state);
   const now = recent(state.history.samples, key, RATE_SECONDS);
-  const past = grid(state.history.samples, key, time, 600, 60);
+  const past = grid(state.history.samples, key, time, Math.min(600, knownSeconds(state.history.samples, key)), 60);
   const p99 = recentQuantile(model, 0.99);
   const ready = model.workers.filter((it) => it.state === "ready").length;
   const errors = errorShare(now);
@@ -91,7 +91,7 @@ function Row({ model, time, worst }: { model: Model; time: number; worst: number
         <span aria-hidden="true">{words.mark}</span> {words.label}
       </td>
       <td class="wide-only">
-        <Spark values={rates(past, "requests")} label={`Requests of ${key} over ten minutes`} width={110} />
+        <Spark values={rates(past, "requests")} label={`Requests of ${key} over the last minutes`} width={110} />
       </td>
       <td class="n" data-label="Traffic">{rate(now ? now.requests / now.seconds : null)}<small>/s</small></td>
       <td class="n" data-label="Goodput">{rate(now ? Math.max(0, now.answered - now.late) / now.seconds : null)}<small>/s</small></td>

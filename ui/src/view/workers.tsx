@@ -39,7 +39,7 @@ export function Workers({ model, document }: { model: Model; document: Overview 
               <th class="n">Processor</th>
               {gpus && <th class="n">GPU</th>}
               <th class="n">Restarts</th>
-              <th class="n">Up for</th>
+              <th class="n" title="Since it was asked for; restarts do not count">Age</th>
             </tr>
           </thead>
           <tbody>
@@ -85,7 +85,7 @@ function WorkerRow({ worker, model, document, gpus }: { worker: Worker; model: M
         <td class="n" data-label="GPU">{worker.gpu === null ? "–" : `${worker.gpu}`}{worker.gpuMemoryBytes ? <small> {bytes(worker.gpuMemoryBytes)}</small> : null}</td>
       )}
       <td class={`n ${worker.restarts ? "warn" : ""}`} data-label="Restarts">{worker.restarts}</td>
-      <td class="n" data-label="Up for">{Number.isFinite(started) ? duration(Math.max(0, (document.time - started) / 1000)) : "–"}</td>
+      <td class="n" data-label="Age">{Number.isFinite(started) ? duration(Math.max(0, (document.time - started) / 1000)) : "–"}</td>
     </tr>
   );
 }

@@ -23,19 +23,24 @@ pub fn make(rule: Arc<UrlRule>) -> reqwest::Result<Client> {
         .user_agent(concat!("jitney/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(CONNECT_TIMEOUT)
         .redirect(Policy::custom(move |attempt| redirect(&rule, attempt)))
-        .tls_backend_preconfigured(tls_config())
+        .tls_backend_preconfigured(tls_config(trusted_certificates()))
         .build()
 }
 
 /// The certificates that this machine trusts; `SSL_CERT_FILE` names others. A machine without any
 /// can still fetch over plain http.
-fn tls_config() -> ClientConfig {
+pub fn trusted_certificates() -> RootCertStore {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     let (trusted, _) = roots.add_parsable_certificates(found.certs);
     if trusted == 0 {
         tracing::warn!("the system has no trusted certificates; https downloads will fail");
     }
+    roots
+}
+
+/// TLS with the one crypto provider of this program.
+pub fn tls_config(roots: RootCertStore) -> ClientConfig {
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
     let builder = builder.with_safe_default_protocol_versions();
     builder.expect("ring knows TLS 1.2 and 1.3").with_root_certificates(roots).with_no_client_auth()
@@ -88,4 +93,14 @@ pub fn error_chain(error: &dyn Error) -> String {
         cause = error.source();
     }
     text
+}
+
+/// The innermost cause, which is what the system said.
+pub fn root_cause(error: &dyn Error) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    let text = cause.to_string();
+    text.split(" (os error ").next().unwrap_or_default().to_lowercase()
 }

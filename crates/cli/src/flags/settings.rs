@@ -70,6 +70,41 @@ impl<const MODELS: bool> Args for SettingFlags<MODELS> {
     }
 }
 
+/// Settings that a registration may bring, given as flags.
+#[derive(Clone, Debug, Default)]
+pub struct ParameterFlags(pub Values);
+
+fn parameters() -> impl Iterator<Item = &'static Setting> {
+    model::SETTINGS.iter().copied().filter(|setting| !setting.parameter.names.is_empty())
+}
+
+impl FromArgMatches for ParameterFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut flags = Self::default();
+        flags.update_from_arg_matches(matches)?;
+        Ok(flags)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        for setting in parameters() {
+            if let Some(value) = matches.get_one::<SettingValue>(setting.name) {
+                self.0.set(setting, value.clone(), SettingSource::Registration);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Args for ParameterFlags {
+    fn augment_args(command: Command) -> Command {
+        parameters().fold(command, |command, setting| command.arg(arg(setting)))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
 /// The values of flags that commands declare by themselves: the setting, the flag, its value.
 pub fn flag_values<const N: usize>(
     given: [(&'static Setting, &str, Option<SettingValue>); N],

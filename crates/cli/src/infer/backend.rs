@@ -11,7 +11,7 @@ use crate::env::Env;
 use crate::failure::Failure;
 use crate::flags::infer::{InferFlags, InputFormat};
 use crate::flags::settings::{flag_values, path_value};
-use crate::logs::{self, LogWriter};
+use crate::logs::{self, StartedLog};
 use crate::python::PythonHelper;
 use crate::run::OfflineEngine;
 use crate::serve::{self, model};
@@ -62,7 +62,7 @@ pub struct StartedBackend {
     /// The most rows in flight.
     pub in_flight: usize,
     /// The engine of a local model, and its log.
-    pub engine: Option<(OfflineEngine, LogWriter)>,
+    pub engine: Option<(OfflineEngine, StartedLog)>,
 }
 
 /// Starts the backend that the flags name; the input is read from `start` to `end`.

@@ -5,8 +5,8 @@ use std::fmt::{Debug, Write as _};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use jitney_server::LogLine;
 use jitney_server::log_text::escape;
+use jitney_server::{LogBook, LogLine};
 use jitney_settings::LogFormat;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
@@ -30,6 +30,8 @@ pub struct LogLayer {
     pub format: LogFormat,
     /// Takes the lines.
     pub sender: Arc<LogSender>,
+    /// Keeps the last ones.
+    pub book: Arc<LogBook>,
 }
 
 impl LogLayer {
@@ -69,13 +71,15 @@ impl LogLayer {
 
 impl<S: Subscriber> Layer<S> for LogLayer {
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
-        let now = SystemTime::now();
-        let line = match self.format {
+        let (now, metadata) = (SystemTime::now(), event.metadata());
+        let line = object(now, event);
+        let text = match self.format {
             LogFormat::Text => self.text(now, event),
-            LogFormat::Json => object(now, event).to_json(),
+            LogFormat::Json => line.to_json(),
         };
-        let worker = event.metadata().target() == WORKER_OUTPUT;
-        self.sender.send(if worker { LogTarget::Model } else { LogTarget::Server }, line);
+        let worker = metadata.target() == WORKER_OUTPUT;
+        self.sender.send(if worker { LogTarget::Model } else { LogTarget::Server }, text);
+        self.book.write(*metadata.level(), line);
     }
 }
 

@@ -6,7 +6,7 @@ use jitney_server::{Bind, Server, ServerAddresses, shell_example};
 use jitney_settings::LogFormat;
 
 use crate::console;
-use crate::logs::{BANNER, LogTarget, LogWriter};
+use crate::logs::{BANNER, LogTarget, StartedLog};
 use crate::plan::{ServerKind, ServerPlan};
 
 /// The line that scripts wait for.
@@ -23,7 +23,7 @@ pub fn banner(plan: &ServerPlan) {
 }
 
 /// Printed after the ports have opened.
-pub fn ready(plan: &ServerPlan, server: &Server, engine: &Engine, logs: &LogWriter) {
+pub fn ready(plan: &ServerPlan, server: &Server, engine: &Engine, logs: &StartedLog) {
     let addresses = server.addresses();
     let token = if plan.tokens.is_some() { TOKEN } else { "" };
     let example = example(&plan.kind, token, addresses, engine);
@@ -34,7 +34,7 @@ pub fn ready(plan: &ServerPlan, server: &Server, engine: &Engine, logs: &LogWrit
             }
             tracing::info!("try: {example}");
             match plan.logs.format {
-                LogFormat::Text => logs.sender.send(LogTarget::Console, STARTED.to_owned()),
+                LogFormat::Text => logs.writer.sender.send(LogTarget::Console, STARTED.to_owned()),
                 LogFormat::Json => tracing::info!("{STARTED}"),
             }
         }

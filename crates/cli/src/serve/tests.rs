@@ -23,6 +23,17 @@ fn plan_of(line: &str, env: &Env) -> Result<ServerPlan, Failure> {
         | Command::Simulate(_)
         | Command::Plan(_)
         | Command::Onnx(_)
+        | Command::Status(_)
+        | Command::Top(_)
+        | Command::Models(_)
+        | Command::Register(_)
+        | Command::Scale(_)
+        | Command::Set(_)
+        | Command::Default(_)
+        | Command::Unregister(_)
+        | Command::Logs(_)
+        | Command::Doctor(_)
+        | Command::Completions(_)
         | Command::OnnxWorker
         | Command::GuardGroups => Err(Failure::usage("not here")),
     }

@@ -1,9 +1,11 @@
-//! `JITNEY_*` variables. Each has the name and the values of a flag.
+//! `JITNEY_*` variables. Each has the name and the values of a flag. OpenTelemetry's own variables count where
+//! ours say nothing.
 
 use jitney_settings::{Setting, SettingSource, Values, did_you_mean, model, server};
 
 use crate::env::Env;
 use crate::failure::Failure;
+use crate::traces;
 
 const PREFIX: &str = "JITNEY_";
 
@@ -24,7 +26,7 @@ pub fn read(env: &Env) -> Result<(Values, Vec<String>), Failure> {
             warnings.push(format!("the variable {name} is unknown and has no effect{hint}"));
         }
     }
-    Ok((values, warnings))
+    Ok((values.or(&traces::variables(env)), warnings))
 }
 
 fn known() -> impl Iterator<Item = &'static Setting> {
@@ -43,7 +45,7 @@ fn named(env: &Env) -> impl Iterator<Item = (&str, &str)> {
 /// Variables of other parts of the product, and those that Kubernetes sets for a service.
 fn is_other(name: &str) -> bool {
     let numbered = name.split("_PORT_").nth(1);
-    ["JITNEY_BIN", "JITNEY_CONFIG"].contains(&name)
+    ["JITNEY_BIN", "JITNEY_CONFIG", "JITNEY_URL"].contains(&name)
         || name.contains("TOKEN")
         || name.contains("_SERVICE_HOST")
         || name.contains("_SERVICE_PORT")

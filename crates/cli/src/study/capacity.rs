@@ -6,11 +6,12 @@ use jitney_sim::plan::{CapacityAnswer, CapacityPlan, CapacityQuestion, Trial};
 use jitney_sim::text_table::TextTable;
 use serde_json::{Value, json};
 
-use super::progress::{Progress, StudyReport};
+use super::report::StudyReport;
 use super::workload::{bounded, max_batch, positive, share, sizes, stages, trace};
 use super::{curve_file, flag_values};
 use crate::failure::Failure;
 use crate::flags::study::PlanFlags;
+use crate::progress::Progress;
 
 pub fn run(flags: &PlanFlags) -> Result<StudyReport, Failure> {
     let question = question(flags)?;

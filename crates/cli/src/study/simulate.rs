@@ -7,11 +7,12 @@ use jitney_sim::text_table::TextTable;
 use jitney_sim::world::Load;
 use serde_json::{Value, json};
 
-use super::progress::{Progress, StudyReport};
+use super::report::StudyReport;
 use super::workload::{Study, StudyLoad};
 use crate::console;
 use crate::failure::Failure;
 use crate::flags::study::SimulateFlags;
+use crate::progress::Progress;
 
 const POLICIES: [&str; 6] =
     ["adaptive", "eager", "torchserve:16,5", "ray:10,10", "bentoml", "triton:64,2,preferred"];

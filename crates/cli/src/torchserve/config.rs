@@ -26,6 +26,7 @@ use crate::failure::Failure;
 use crate::flags::torchserve::TorchserveFlags;
 use crate::logs::{LogPlan, Style};
 use crate::plan::{Drain, ServerKind, ServerPlan, Startup};
+use crate::traces::TracePlan;
 use crate::{gpu, machine, plugins, python, serve};
 
 /// What flags, variables and the file come to.
@@ -104,6 +105,7 @@ pub fn assemble(
         drain,
         logs,
         metrics,
+        traces: TracePlan::read(&values, env, &mut remarks)?,
         sample_every: metrics::sample_every(&values),
         snapshots,
         poll: None,

@@ -16,6 +16,7 @@ use crate::env::Env;
 use crate::failure::Failure;
 use crate::flags::settings::{flag_values, path_value};
 use crate::flags::torchserve::TorchserveFlags;
+use crate::traces;
 
 /// What the sources set, and warnings about keys that are unknown or have no effect.
 pub fn read(
@@ -37,6 +38,7 @@ pub fn read(
         let source = SettingSource::Variable("TS_OPEN_INFERENCE_PROTOCOL".to_owned());
         values.set(&TS_OPEN_INFERENCE_PROTOCOL, on, source);
     }
+    let values = values.or(&traces::variables(env));
     warnings.extend(without_effect(&values));
     Ok((values, warnings))
 }

@@ -30,4 +30,19 @@ fn help_is_as_recorded() {
     check("help-simulate", &["simulate", "--help"]);
     check("help-plan", &["plan", "--help"]);
     check("help-bench", &["bench", "--help"]);
+    for command in [
+        "status",
+        "top",
+        "models",
+        "register",
+        "scale",
+        "set",
+        "default",
+        "unregister",
+        "logs",
+        "doctor",
+        "completions",
+    ] {
+        check(&format!("help-{command}"), &[command, "--help"]);
+    }
 }

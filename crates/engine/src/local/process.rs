@@ -394,7 +394,7 @@ fn raised(message: String) -> ModelFailure {
 /// The request's input; `None` when it was never decoded, which the intake does not let happen.
 fn decoded(request: &PendingRequest) -> Option<&Arc<dyn DecodedInput>> {
     match &request.payload {
-        Payload::Decoded(input) => Some(input),
+        Payload::Decoded(input, _) => Some(input),
         Payload::Raw(_) => None,
     }
 }

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use super::Model;
 use super::allowed_sizes::AllowedSizes;
 use super::clock::ModelClock;
+use super::crash_loop::CrashLoops;
 use super::endpoint_meters::EndpointMeters;
 use super::gate::RequestGate;
 use super::identity::ModelIdentity;
@@ -83,12 +84,12 @@ impl Draft {
         let settings = self.settings;
         let config = settings.batcher();
         let task = Task {
-            label: format!("{name}_{version}"),
             inbox: requests,
             control: orders,
             workers,
             published: Arc::clone(&published),
             tag: Arc::clone(&tag),
+            marks: self.observer.wants_marks(),
             observer: self.observer,
             clock,
             batcher: Batcher::new(config.clone()),
@@ -102,6 +103,7 @@ impl Draft {
             pool: WorkerPool::new(self.launcher, plan, Arc::clone(worker_ids), events),
             warm_up,
             overload: OverloadNotice::default(),
+            crash_loops: CrashLoops::default(),
             closing: None,
             timer: None,
             rung: None,

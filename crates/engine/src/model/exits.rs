@@ -50,6 +50,7 @@ impl ExitPlan {
             WorkerExit::TimedOut { .. } => (BatchFailure::TimedOut, DownReason::TimedOut),
             WorkerExit::Ended { .. }
             | WorkerExit::OutOfMemory { .. }
+            | WorkerExit::KilledForMemory { .. }
             | WorkerExit::BrokeProtocol => (BatchFailure::Crashed, DownReason::Crashed),
         };
         let is_innocent = |batch: &WorkerBatch| known && blamed != Some(batch.id);

@@ -20,7 +20,7 @@ use super::messages::RequestMessage;
 use super::parts::{self, SplitReply};
 use super::state::{ModelState, add};
 use crate::admission::{Admission, Permit};
-use crate::call::{Call, DecodedInput};
+use crate::call::{Call, DecodedInput, RequestMark};
 use crate::error::{CallError, WaitLimit};
 use crate::pending::{Payload, PendingRequest, SharedId};
 use crate::reply::{Answer, AnswerReceiver, Reply};
@@ -34,6 +34,13 @@ pub(crate) struct RequestGate {
     pub(crate) inbox: mpsc::Sender<RequestMessage>,
     pub(crate) published: Arc<ModelState>,
     pub(crate) clock: ModelClock,
+}
+
+/// What all parts of a request are made from.
+struct WholeInput<'a> {
+    input: &'a dyn DecodedInput,
+    id: &'a str,
+    mark: Option<RequestMark>,
 }
 
 /// An admitted request, as its caller holds it.
@@ -99,7 +106,7 @@ impl RequestGate {
         }
         let settings = self.settings.load();
         let admitted = Instant::now();
-        let Call { input, deadline, origin, priority, mut claim } = call;
+        let Call { input, deadline, origin, priority, mut claim, mark } = call;
         let (bytes, value_bytes) = (input.weight(), input.value_bytes());
         let accepted = self.intake.accept(input, claim.items, settings.items_max())?;
         let AcceptedInput {
@@ -133,15 +140,16 @@ impl RequestGate {
             ..Request::new(SharedId::UNSET)
         };
         let payload = match payload {
-            Payload::Decoded(input) if splits && items > parts::size(settings.items_max()) => {
-                let reply = self.admit_parts(&*input, facts, admitted, &settings, permit)?;
+            Payload::Decoded(input, id) if splits && items > parts::size(settings.items_max()) => {
+                let whole = WholeInput { input: &*input, id: &id, mark };
+                let reply = self.admit_parts(&whole, facts, admitted, &settings, permit)?;
                 return Ok(Admitted::InParts(reply));
             }
-            whole @ (Payload::Raw(_) | Payload::Decoded(_)) => whole,
+            whole @ (Payload::Raw(_) | Payload::Decoded(..)) => whole,
         };
         let (reply, answer) = Reply::new();
         let mut request = PendingRequest::new(facts, payload, admitted, reply, Some(permit));
-        (request.beyond, request.endpoint) = (beyond, endpoint);
+        (request.beyond, request.endpoint, request.mark) = (beyond, endpoint, mark);
         let cancel_on_drop = CancelOnDrop { inbox: &self.inbox, id: Some(request.id.clone()) };
         self.send(RequestMessage::Submit(request))?;
         Ok(Admitted::Whole(answer, cancel_on_drop))
@@ -151,14 +159,14 @@ impl RequestGate {
     /// wait at a time is sent in waves.
     fn admit_parts(
         &self,
-        input: &dyn DecodedInput,
+        whole: &WholeInput<'_>,
         facts: Request,
         admitted: Instant,
         settings: &ModelSettings,
         permit: Permit,
     ) -> Result<SplitReply<'_>, CallError> {
         let size = parts::size(settings.items_max());
-        let inputs = input.split(size);
+        let inputs = whole.input.split(size);
         let count = inputs.len();
         let wave = parts::wave(facts.items, settings.items_waiting_max(), size);
         let (replies, answers) = Reply::of_parts(count, permit);
@@ -167,7 +175,10 @@ impl RequestGate {
             let cost = parts::cost(facts.cost, items, facts.items);
             let more = at + 1 < count && !(at + 1).is_multiple_of(wave);
             let facts = Request { items, cost, more, ..facts };
-            PendingRequest::new(facts, Payload::Decoded(input), admitted, reply, None)
+            let payload = Payload::Decoded(input, whole.id.into());
+            let mut part = PendingRequest::new(facts, payload, admitted, reply, None);
+            part.mark.clone_from(&whole.mark);
+            part
         };
         let parts: Vec<_> = inputs.into_iter().zip(replies).enumerate().map(part).collect();
         let deadline = (facts.deadline < u64::MAX).then(|| self.clock.instant(facts.deadline));

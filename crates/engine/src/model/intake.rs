@@ -81,9 +81,10 @@ impl Intake {
                 Ok(accepted.counting(size.items.or(claimed), batch_size))
             }
             Self::Local(model) => {
+                let id = std::mem::take(&mut input.id).into_boxed_str();
                 let Decoded { input, items, group, splits, length } =
                     model.decode(input).map_err(CallError::BadInput)?;
-                let (payload, objective) = (Payload::Decoded(input), Objective::Models);
+                let (payload, objective) = (Payload::Decoded(input, id), Objective::Models);
                 let (beyond, cost, endpoint) = (0, None, None);
                 Ok(AcceptedInput {
                     payload,

@@ -10,6 +10,7 @@ mod alarm;
 mod allowed_sizes;
 mod clock;
 mod closing;
+mod crash_loop;
 pub(crate) mod draft;
 mod endpoint_meters;
 pub(crate) mod endpoint_tensors;
@@ -167,6 +168,16 @@ impl Model {
     pub fn status(&self) -> Status {
         let queue_max = self.gate.settings.load().queue_max;
         self.gate.published.status(queue_max, self.worker_target())
+    }
+
+    /// Running totals of its requests.
+    pub fn counters(&self) -> Counters {
+        self.gate.published.counters()
+    }
+
+    /// Rejected requests so far, in the order of [`REJECTIONS`].
+    pub fn rejections(&self) -> [u64; REJECTIONS.len()] {
+        self.gate.published.meters.rejections()
     }
 
     /// What was measured about its requests and batches.

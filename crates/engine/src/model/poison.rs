@@ -115,7 +115,7 @@ impl PoisonList {
         match payload {
             Payload::Raw(input) => hash_input(input, &mut hasher),
             // What a worker makes of it depends on nothing but its data.
-            Payload::Decoded(input) => {
+            Payload::Decoded(input, _) => {
                 let mut data = BytesMut::new();
                 input.put_identity(&mut data);
                 (input.items(), &data[..]).hash(&mut hasher);

@@ -137,7 +137,7 @@ impl ModelState {
         self.workers.store(Arc::new(workers));
     }
 
-    fn counters(&self) -> Counters {
+    pub(super) fn counters(&self) -> Counters {
         let read = |counter: &AtomicU64| counter.load(Relaxed);
         Counters {
             requests: read(&self.requests),
@@ -314,6 +314,11 @@ impl Meters {
         let Some(index) = rejection(error) else { return false };
         add(&self.rejections[index], 1);
         true
+    }
+
+    /// Rejected requests, in the order of [`REJECTIONS`].
+    pub(super) fn rejections(&self) -> [u64; REJECTIONS.len()] {
+        std::array::from_fn(|index| self.rejections[index].load(Relaxed))
     }
 
     pub(super) fn read(&self) -> Measures {

@@ -23,6 +23,7 @@ use super::alarm::Alarm;
 use super::allowed_sizes::AllowedSizes;
 use super::clock::ModelClock;
 use super::closing::Closing;
+use super::crash_loop::CrashLoops;
 use super::intake::ALONE;
 use super::messages::{ControlMessage, RequestMessage};
 use super::overload::OverloadNotice;
@@ -47,14 +48,14 @@ const MESSAGES_AT_ONCE: usize = 256;
 const UNEXPLAINED_EXIT: CallError = CallError::WorkerExited { exit: WorkerExit::UNEXPLAINED };
 
 pub(crate) struct Task {
-    /// `model_version`, for the log.
-    pub(super) label: String,
     pub(super) inbox: mpsc::Receiver<RequestMessage>,
     pub(super) control: mpsc::Receiver<ControlMessage>,
     pub(super) workers: mpsc::Receiver<WorkerEvent>,
     pub(super) published: Arc<ModelState>,
     pub(super) tag: Arc<ModelTag>,
     pub(super) observer: Arc<dyn Observer>,
+    /// Whether the observer wants to be told of batches with marked requests.
+    pub(super) marks: bool,
     pub(super) clock: ModelClock,
     pub(super) batcher: Batcher,
     pub(super) sizes: AllowedSizes,
@@ -69,6 +70,7 @@ pub(crate) struct Task {
     /// For models that have a sample.
     pub(super) warm_up: Option<WarmUp>,
     pub(super) overload: OverloadNotice,
+    pub(super) crash_loops: CrashLoops,
     pub(super) closing: Option<Closing>,
     /// When the batcher wants to look again.
     pub(super) timer: Option<Instant>,
@@ -372,6 +374,7 @@ impl Task {
             predicted: dispatch.predicted.map(Duration::from_nanos),
             handoff: Some(self.rung.map_or(Duration::ZERO, |rung| dispatched - rung)),
             padding: dispatch.padding,
+            worker: dispatch.worker.0,
         };
         if let Err(batch) = self.pool.hand(dispatch.worker.0, batch) {
             // The worker has just exited and its supervisor's event is on the way; the batcher is

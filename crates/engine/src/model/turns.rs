@@ -153,7 +153,7 @@ impl SequenceTurns {
 fn raw(payload: &mut Payload) -> Option<&mut Input> {
     match payload {
         Payload::Raw(input) => Some(input),
-        Payload::Decoded(_) => None,
+        Payload::Decoded(..) => None,
     }
 }
 

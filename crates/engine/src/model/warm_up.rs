@@ -181,7 +181,7 @@ impl Sample {
         match intake {
             Intake::Local(model) => {
                 let Decoded { input, group, length, .. } = model.sample()?;
-                Some(Self { payload: Payload::Decoded(input), group, length })
+                Some(Self { payload: Payload::Decoded(input, "".into()), group, length })
             }
             // Nothing says for which endpoint the file would be.
             Intake::Defined(endpoints) if endpoints.api.endpoints.len() > 1 => None,

@@ -34,6 +34,8 @@ pub(crate) struct WorkerBatch {
     pub(crate) handoff: Option<Duration>,
     /// What it costs as it came and as it is run, for a model that pads.
     pub(crate) padding: Option<Padding>,
+    /// Whom it was sent to.
+    pub(crate) worker: u32,
 }
 
 impl WorkerBatch {
@@ -50,6 +52,7 @@ impl WorkerBatch {
             predicted: None,
             handoff: None,
             padding: None,
+            worker: 0,
         }
     }
 

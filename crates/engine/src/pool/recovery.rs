@@ -85,10 +85,21 @@ impl Recovery {
 
     /// After an exit of a worker that was loaded.
     fn restart_pause(&mut self) -> Duration {
+        let pause = self.next_restart();
+        self.restarts_until = Some(self.restarts_end(Instant::now()));
+        pause
+    }
+
+    /// The pause before the next start of a worker that was loaded and has just exited.
+    pub(crate) fn next_restart(&self) -> Duration {
         let now = Instant::now();
-        let until = self.restarts_until.map_or(now, |until| until.max(now)) + RESTART_EVERY;
-        self.restarts_until = Some(until);
-        until.duration_since(now).saturating_sub(RESTART_EVERY * RESTARTS_AT_ONCE)
+        let all = self.restarts_end(now).duration_since(now);
+        all.saturating_sub(RESTART_EVERY * RESTARTS_AT_ONCE)
+    }
+
+    /// When all its starts, with one more, would be over if they came one by one.
+    fn restarts_end(&self, now: Instant) -> Instant {
+        self.restarts_until.map_or(now, |until| until.max(now)) + RESTART_EVERY
     }
 
     /// It exited, perhaps with batches.

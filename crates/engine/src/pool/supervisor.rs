@@ -77,6 +77,8 @@ pub(crate) enum WorkerEvent {
         /// The batch to blame: the one that took too long, or the one that it was at. The others
         /// are innocent. None if that is unknown, or if it was at none.
         blamed: Option<BatchId>,
+        /// How long it takes until it is started again.
+        restart: Duration,
     },
     LaunchFailed {
         worker: u32,
@@ -331,7 +333,9 @@ impl WorkerSupervisor {
         let batches = held.running.into_batches().chain(held.next).chain(unsent);
         let batches: Vec<WorkerBatch> = batches.collect();
         self.recovery.exited(self.worker, !batches.is_empty());
-        self.tell(WorkerEvent::Exited { worker: self.worker, batches, exit, blamed }).await;
+        let (worker_id, restart) = (self.worker, self.recovery.next_restart());
+        let exited = WorkerEvent::Exited { worker: worker_id, batches, exit, blamed, restart };
+        self.tell(exited).await;
         worker.end(true).await;
         ControlFlow::Continue(())
     }

@@ -11,12 +11,14 @@
 
 mod group;
 mod guard;
+mod memory;
 mod output;
+mod process_end;
 
 use std::convert::Infallible;
 use std::io;
 use std::path::Path;
-use std::process::{ExitStatus, Stdio};
+use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -24,15 +26,17 @@ use std::time::Duration;
 use tokio::process::{ChildStderr, ChildStdout, Command};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, interval_at, timeout};
 
 use self::group::ProcessGroup;
 use self::guard::GroupGuard;
 pub use self::guard::guard_groups;
+use self::memory::OomCounter;
 pub(crate) use self::output::OutputSink;
 use self::output::read_pipe;
 #[cfg(test)]
 pub(crate) use self::output::{OUTPUT_PIECE_MAX, read_pieces};
+pub(crate) use self::process_end::ProcessEnd;
 
 /// How long what a dead process has printed is still read, where a child that left its group holds the
 /// pipe open.
@@ -52,6 +56,7 @@ pub(crate) struct ProcessThread {
     alive: Option<oneshot::Sender<Infallible>>,
     thread: Option<JoinHandle<()>>,
     guard: Arc<Mutex<GroupGuard>>,
+    kills: Arc<Mutex<OomCounter>>,
 }
 
 impl ProcessThread {
@@ -66,7 +71,8 @@ impl ProcessThread {
             drop(runtime.block_on(ended));
         })?;
         let guard = Arc::new(Mutex::new(GroupGuard::start(guard)));
-        Ok(Self { runtime: handle, alive: Some(alive), thread: Some(thread), guard })
+        let kills = Arc::new(Mutex::new(OomCounter::find()));
+        Ok(Self { runtime: handle, alive: Some(alive), thread: Some(thread), guard, kills })
     }
 
     /// Starts a process. Dropping the future, or the process, ends it.
@@ -77,9 +83,9 @@ impl ProcessThread {
         stderr: S,
     ) -> impl Future<Output = io::Result<WorkerProcess>> + Send + use<S> {
         let (started, process) = oneshot::channel();
-        let guard = Arc::clone(&self.guard);
+        let (guard, kills) = (Arc::clone(&self.guard), Arc::clone(&self.kills));
         self.runtime.spawn(async move {
-            match RunningProcess::start(command, guard) {
+            match RunningProcess::start(command, guard, kills) {
                 Err(error) => drop(started.send(Err(error))),
                 Ok((running, process)) => {
                     // One that is not wanted any more is dropped here, which ends it.
@@ -105,8 +111,8 @@ impl Drop for ProcessThread {
     }
 }
 
-fn lock(guard: &Mutex<GroupGuard>) -> std::sync::MutexGuard<'_, GroupGuard> {
-    guard.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A process as its owner sees it. Dropping it kills the process and its group.
@@ -115,9 +121,9 @@ pub(crate) struct WorkerProcess {
     id: u32,
     /// Dropping it is the signal.
     wanted: Option<oneshot::Sender<Infallible>>,
-    ended: oneshot::Receiver<ExitStatus>,
+    ended: oneshot::Receiver<ProcessEnd>,
     /// How it ended, once that is known.
-    status: Option<Option<ExitStatus>>,
+    end: Option<Option<ProcessEnd>>,
     /// Resolves when nothing more is read from its pipes.
     drained: oneshot::Receiver<Infallible>,
 }
@@ -129,10 +135,10 @@ impl WorkerProcess {
     }
 
     /// Waits until it has ended, and its group with it; none if that is not known. Cancel-safe.
-    pub(crate) async fn wait(&mut self) -> Option<ExitStatus> {
-        match self.status {
-            Some(status) => status,
-            None => *self.status.insert((&mut self.ended).await.ok()),
+    pub(crate) async fn wait(&mut self) -> Option<ProcessEnd> {
+        match self.end {
+            Some(end) => end,
+            None => *self.end.insert((&mut self.ended).await.ok()),
         }
     }
 
@@ -153,31 +159,38 @@ struct RunningProcess {
     group: ProcessGroup,
     pipes: (Option<ChildStdout>, Option<ChildStderr>),
     guard: Arc<Mutex<GroupGuard>>,
+    kills: Arc<Mutex<OomCounter>>,
     wanted: oneshot::Receiver<Infallible>,
-    ended: oneshot::Sender<ExitStatus>,
+    ended: oneshot::Sender<ProcessEnd>,
     _drained: oneshot::Sender<Infallible>,
 }
 
 impl RunningProcess {
-    fn start(command: Command, guard: Arc<Mutex<GroupGuard>>) -> io::Result<(Self, WorkerProcess)> {
+    fn start(
+        command: Command,
+        guard: Arc<Mutex<GroupGuard>>,
+        kills: Arc<Mutex<OomCounter>>,
+    ) -> io::Result<(Self, WorkerProcess)> {
         let mut group = ProcessGroup::spawn(command)?;
         lock(&guard).watch(group.leader());
         let ((wanted, unwanted), (tell_ended, ended)) = (oneshot::channel(), oneshot::channel());
         let (reading, drained) = oneshot::channel();
         let id = group.leader().as_raw_nonzero().get().unsigned_abs();
-        let process = WorkerProcess { id, wanted: Some(wanted), ended, status: None, drained };
+        let process = WorkerProcess { id, wanted: Some(wanted), ended, end: None, drained };
         let pipes = group.pipes();
-        let running =
-            Self { group, pipes, guard, wanted: unwanted, ended: tell_ended, _drained: reading };
+        let (wanted, ended, _drained) = (unwanted, tell_ended, reading);
+        let running = Self { group, pipes, guard, kills, wanted, ended, _drained };
         Ok((running, process))
     }
 
     async fn run(self, stdout: impl OutputSink, stderr: impl OutputSink) {
-        let Self { mut group, pipes, guard, mut wanted, ended, _drained } = self;
+        let Self { mut group, pipes, guard, kills, mut wanted, ended, _drained } = self;
         let reading =
             async { tokio::join!(read_pipe(pipes.0, stdout), read_pipe(pipes.1, stderr)) };
         let mut reading = std::pin::pin!(reading);
         let (mut is_wanted, mut is_read) = (true, false);
+        let first = Instant::now() + memory::LOOK_EVERY;
+        let (mut looks, mut memory) = (interval_at(first, memory::LOOK_EVERY), None);
         loop {
             tokio::select! {
                 () = group.leader_ended() => break,
@@ -186,6 +199,10 @@ impl RunningProcess {
                     is_wanted = false;
                 }
                 _ = &mut reading, if !is_read => is_read = true,
+                now = looks.tick() => {
+                    lock(&kills).age(now);
+                    memory = memory::resident(group.leader()).or(memory);
+                }
             }
         }
         // The leader is not reaped yet, so its id is still its own.
@@ -193,7 +210,7 @@ impl RunningProcess {
         lock(&guard).forget(group.leader());
         if let Some(status) = group.reap().await {
             // Nobody may wait for it.
-            let _ = ended.send(status);
+            let _ = ended.send(lock(&kills).judge(status, memory));
         }
         if !is_read {
             drop(timeout(DRAIN_TIMEOUT, reading).await);

@@ -51,11 +51,11 @@ const CHILD: &str = "sleep 1000 & echo $!;";
 async fn the_children_of_a_process_end_with_it() {
     let processes = ProcessThread::start(None).expect("a thread");
     let (mut process, child) = with_child(&processes, &format!("{CHILD} exit 3")).await;
-    assert_eq!(process.wait().await.and_then(|status| status.code()), Some(3));
+    assert_eq!(process.wait().await.and_then(|end| end.status.code()), Some(3));
     // Its child holds the pipes.
     process.drained().await;
     wait_for_end(child);
-    assert_eq!(process.wait().await.and_then(|status| status.code()), Some(3), "told again");
+    assert_eq!(process.wait().await.and_then(|end| end.status.code()), Some(3), "told again");
 }
 
 #[tokio::test]
@@ -64,7 +64,7 @@ async fn a_process_that_is_killed_or_dropped_ends_whole() {
     let hangs = format!("{CHILD} wait");
     let (mut process, child) = with_child(&processes, &hangs).await;
     process.kill();
-    assert_eq!(process.wait().await.and_then(|status| status.code()), None);
+    assert_eq!(process.wait().await.and_then(|end| end.status.code()), None);
     process.drained().await;
     wait_for_end(child);
     let (process, child) = with_child(&processes, &hangs).await;

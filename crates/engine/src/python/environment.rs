@@ -152,10 +152,10 @@ impl EnvironmentBuilder<'_> {
         let late = || format!("{what} took longer than {} s", TIMEOUT.as_secs());
         let ended = timeout(TIMEOUT, process.wait()).await.map_err(|_| late())?;
         process.drained().await;
-        if ended.is_some_and(|ended| ended.success()) {
+        if ended.is_some_and(|ended| ended.status.success()) {
             return Ok(());
         }
-        let how = || ended.map_or_else(|| "ended".to_owned(), |ended| ended.to_string());
+        let how = || ended.map_or_else(|| "ended".to_owned(), |ended| ended.status.to_string());
         let last_line = last_line.lock().unwrap_or_else(PoisonError::into_inner).take();
         Err(format!("{what}: {}", last_line.unwrap_or_else(how)))
     }

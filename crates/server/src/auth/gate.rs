@@ -65,6 +65,9 @@ impl Gate {
             | Route::RepositoryUnload(_)
             | Route::Overview
             | Route::OverviewStream
+            | Route::Logs
+            | Route::LogStream
+            | Route::LogLevel { .. }
             | Route::List
             | Route::Register
             | Route::Describe(_)

@@ -61,6 +61,7 @@ impl FailedCall<'_> {
             }
             WorkerExit::Ended { .. }
             | WorkerExit::OutOfMemory { .. }
+            | WorkerExit::KilledForMemory { .. }
             | WorkerExit::BrokeProtocol => {
                 format!("The worker ended while it ran the request ({exit}) and was restarted.")
             }

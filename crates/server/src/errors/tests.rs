@@ -382,7 +382,7 @@ fn only_what_may_succeed_later_has_retry_after() {
     let wait = |reason, after: Option<u64>| {
         let retry_after = after.map(Duration::from_millis);
         let problem = FAILED.problem(&CallError::Rejected { reason, retry_after });
-        let reply = crate::respond::problem(&problem, false);
+        let reply = crate::respond::problem(&problem, None);
         reply.headers().get(RETRY_AFTER).map(|value| value.to_str().unwrap().to_owned())
     };
     assert_eq!(wait(Rejection::QueueFull, Some(2500)).as_deref(), Some("3"));
@@ -393,7 +393,7 @@ fn only_what_may_succeed_later_has_retry_after() {
 
 #[tokio::test]
 async fn the_body_is_torchserves() {
-    let reply = crate::respond::problem(&Problem::not_found(), false);
+    let reply = crate::respond::problem(&Problem::not_found(), None);
     assert_eq!(reply.headers()["content-type"], "application/json");
     let body = reply.into_body().collect().await.unwrap().to_bytes();
     let expected = "{\n  \"code\": 404,\n  \"type\": \"ResourceNotFoundException\",\n  \

@@ -14,13 +14,14 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::Instant;
 use tonic::{Code, Status, body::Body};
 
-use crate::access_log::AccessRecord;
+use super::traced;
+use crate::access_log::{AccessRecord, RecordNames};
 use crate::body::AnswerPiece;
 use crate::connection::Peer;
-use crate::request_id::RequestUuid;
-use crate::respond::X_REQUEST_ID;
+use crate::request_id::{X_REQUEST_ID, XRequestId};
 use crate::state::ServerState;
 use crate::timing::SERVER_TIMING;
+use crate::trace::RequestTrace;
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -37,6 +38,9 @@ pub(super) struct CallLog {
     peer: Arc<Peer>,
     path: Option<PathAndQuery>,
     started: Instant,
+    id: XRequestId,
+    /// Ends with the answer.
+    trace: Option<Arc<RequestTrace>>,
     /// The code that the client got; cancelled until it gets one.
     code: i32,
 }
@@ -47,6 +51,7 @@ impl CallLog {
         peer: &Arc<Peer>,
         uri: &Uri,
         started: Instant,
+        id: XRequestId,
     ) -> Self {
         let (state, peer) = (Arc::clone(state), Arc::clone(peer));
         peer.call_began();
@@ -55,18 +60,22 @@ impl CallLog {
             peer,
             path: uri.path_and_query().cloned(),
             started,
+            id,
+            trace: None,
             code: Code::Cancelled as i32,
         }
     }
 
+    /// Lets the trace of the call end with it.
+    pub(super) fn traced(mut self, trace: Option<Arc<RequestTrace>>) -> Self {
+        self.trace = trace;
+        self
+    }
+
     /// Makes this log a part of the answer.
-    pub(super) fn attach(
-        mut self,
-        response: Response<CallBody>,
-        id: RequestUuid,
-    ) -> Response<LoggedBody> {
+    pub(super) fn attach(mut self, response: Response<CallBody>) -> Response<LoggedBody> {
         let (mut parts, body) = response.into_parts();
-        parts.headers.insert(X_REQUEST_ID, unindexed(id.header()));
+        parts.headers.insert(X_REQUEST_ID, unindexed(self.id.header()));
         self.read(&parts.headers);
         if self.code == Code::OutOfRange as i32 && is_too_large(&parts.headers) {
             self.code = Code::ResourceExhausted as i32;
@@ -98,6 +107,9 @@ fn is_too_large(headers: &HeaderMap) -> bool {
 impl Drop for CallLog {
     fn drop(&mut self) {
         self.peer.call_ended();
+        if let Some(trace) = self.trace.as_ref().filter(|_| self.code != Code::Cancelled as i32) {
+            traced::end(trace, self.code);
+        }
         let Some(log) = &self.state.config.access_log else { return };
         let Ok(method) = Method::from_bytes(b"gRPC") else { return };
         let path = self.path.as_ref().map_or("", PathAndQuery::path);
@@ -108,6 +120,7 @@ impl Drop for CallLog {
             version: Version::HTTP_2,
             status: self.code as u16,
             took: self.started.elapsed(),
+            names: RecordNames::of(self.state.config.dialect, &self.id, self.trace.as_ref()),
         });
     }
 }

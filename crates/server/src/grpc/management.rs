@@ -48,7 +48,7 @@ impl ManagementApIsService for TorchServeManagement {
         let (mut request, message) = GrpcRequest::open(request)?;
         let target = target(named(&message.model_name)?, &message.model_version);
         request.authorize(self.intent(GuardedOperation::Describe, target)).await?;
-        let caller = (request.caller.id, request.caller.origin());
+        let caller = (request.caller.id.text(), request.caller.origin());
         let caller = message.customized.then_some(caller);
         let described = management::describe(&self.state, target, caller).await?;
         text_message(respond::pretty(&described))

@@ -14,6 +14,7 @@ mod predict;
 mod request;
 mod services;
 mod status;
+mod traced;
 mod unary;
 
 pub(crate) use connection::serve;

@@ -14,28 +14,34 @@ use tokio::time::Instant;
 use tonic::{Request, Response};
 
 use super::call_log::TimingTrailer;
+use crate::dialect::Dialect;
 use crate::errors::{ErrorCode, Problem};
 use crate::inference::{InferenceRequest, InferenceService};
 use crate::plugins::{CallGuard, GuardedOperation, Intent};
-use crate::request_id::RequestUuid;
+use crate::request_id::XRequestId;
 use crate::request_options::{self, RequestOptions, set_tenant};
 use crate::route::ModelRef;
 use crate::timing;
+use crate::trace::RequestTrace;
 
 /// The caller of a request; the services find it among the request's extensions.
 #[derive(Clone)]
 pub(super) struct GrpcCaller {
-    pub(super) id: RequestUuid,
+    pub(super) id: XRequestId,
     /// When the request's head had arrived.
     pub(super) started: Instant,
     peer: u64,
+    /// Its trace, if it is traced.
+    pub(super) trace: Option<Arc<RequestTrace>>,
     /// Who authorizes its messages, if anybody does.
     pub(super) guard: Option<Arc<CallGuard>>,
 }
 
 impl GrpcCaller {
-    pub(super) fn new(peer: u64) -> Self {
-        Self { id: RequestUuid::fresh(), started: Instant::now(), peer, guard: None }
+    /// The caller of a request with this metadata.
+    pub(super) fn new(dialect: Dialect, metadata: &HeaderMap, peer: u64) -> Self {
+        let id = XRequestId::of(dialect, metadata);
+        Self { id, started: Instant::now(), peer, trace: None, guard: None }
     }
 
     pub(super) fn origin(&self) -> Origin {
@@ -82,7 +88,7 @@ impl GrpcRequest {
 
     /// One message of a stream: the stream's request with an id of its own.
     pub(super) fn of_message(&self) -> Self {
-        let caller = GrpcCaller { id: RequestUuid::fresh(), ..self.caller.clone() };
+        let caller = GrpcCaller { id: XRequestId::fresh(), ..self.caller.clone() };
         Self { caller, metadata: self.metadata.clone(), held: None }
     }
 
@@ -161,6 +167,7 @@ impl GrpcRequest {
             origin: self.caller.origin(),
             wait_for_queue: false,
             held: None,
+            trace: self.caller.trace.clone(),
         })
     }
 
@@ -295,8 +302,9 @@ mod tests {
             pairs.collect::<HeaderMap>()
         };
         let wait = |pairs| {
-            let request =
-                GrpcRequest { caller: GrpcCaller::new(1), metadata: metadata(pairs), held: None };
+            let metadata = metadata(pairs);
+            let caller = |metadata| GrpcCaller::new(Dialect::Jitney, metadata, 1);
+            let request = GrpcRequest { caller: caller(&metadata), metadata, held: None };
             let options = request.options().ok()?;
             Some(options.deadline.map(|deadline| deadline - request.caller.started))
         };

@@ -27,7 +27,7 @@ use super::call_log::{CallBody, CallLog, LoggedBody};
 use super::compression::{self, choose_answer, take_encoding};
 use super::message_body::MessageBody;
 use super::request::GrpcCaller;
-use super::{health, inference, management, oip, status, unary};
+use super::{health, inference, management, oip, status, traced, unary};
 use crate::auth::{BrowserRule, Gate};
 use crate::connection::Peer;
 use crate::errors::Problem;
@@ -168,9 +168,11 @@ impl GrpcServices {
         peer: &Arc<Peer>,
         mut request: Request<Incoming>,
     ) -> Result<Response<LoggedBody>, Infallible> {
-        let caller = GrpcCaller::new(peer.number);
-        let id = caller.id;
-        let log = CallLog::new(&self.state, peer, request.uri(), caller.started);
+        let dialect = self.state.config.dialect;
+        let mut caller = GrpcCaller::new(dialect, request.headers(), peer.number);
+        caller.trace = traced::begin(&self.state, peer, &request, &caller.id, caller.started);
+        let log = CallLog::new(&self.state, peer, request.uri(), caller.started, caller.id.clone());
+        let log = log.traced(caller.trace.clone());
         let response = match self.find(request.uri().path()) {
             None => failed(status::unknown_service(request.uri().path())),
             Some(service) => match self.admit(service, peer, caller, &mut request).await {
@@ -181,7 +183,7 @@ impl GrpcServices {
                 Err(closed) => failed(closed.into()),
             },
         };
-        Ok(log.attach(response, id))
+        Ok(log.attach(response))
     }
 
     async fn call(

@@ -16,15 +16,16 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::frame::{HandleCall, ServerFrame};
-use crate::access_log::AccessRecord;
+use crate::access_log::{AccessRecord, RecordNames};
 use crate::connection::Peer;
 use crate::errors::Problem;
 use crate::inference::{self, InferenceRequest};
 use crate::plugins::{CallGuard, GuardedOperation, Intent};
-use crate::request_id::RequestUuid;
+use crate::request_id::XRequestId;
 use crate::request_options::{RequestOptions, push_claim};
 use crate::route::ModelRef;
 use crate::state::ServerState;
+use crate::trace::{RequestFacts, RequestTrace};
 
 /// A frame about a call, on its way to the connection.
 pub(super) struct CallFrame {
@@ -41,6 +42,10 @@ pub(super) struct PendingCall {
     pub(super) model: Arc<Model>,
     pub(super) call: HandleCall,
     pub(super) started: Instant,
+    /// Its id.
+    pub(super) id: XRequestId,
+    /// Its trace, if it is traced.
+    pub(super) trace: Option<Arc<RequestTrace>>,
     /// Its memory until the model admits it.
     pub(super) held: Option<HeldBytes>,
 }
@@ -57,7 +62,7 @@ pub(super) async fn run_authorized(
     let target = ModelRef { model: &model, version: version.as_deref() };
     let found = pending.as_ref().ok().map(|pending| Arc::clone(&pending.model));
     let intent = Intent::with_model(GuardedOperation::Predict, target, found);
-    let verdict = guard.authorize(RequestUuid::fresh().text(), &intent).await;
+    let verdict = guard.authorize(XRequestId::fresh().text(), &intent).await;
     match (verdict, pending) {
         (Ok(tenant), Ok(mut pending)) => {
             let claim = &mut pending.call.claim;
@@ -74,6 +79,27 @@ pub(super) async fn fail(id: u64, problem: Problem, sender: mpsc::Sender<CallFra
     drop(sender.send(CallFrame { id, frame: ServerFrame::Failed(problem), held: None }).await);
 }
 
+/// Begins the trace of a call, if it is traced.
+pub(super) fn begin_trace(
+    state: &ServerState,
+    peer: &Peer,
+    call: &HandleCall,
+    id: &XRequestId,
+    started: Instant,
+) -> Option<Arc<RequestTrace>> {
+    let tracer = state.config.meter.tracer()?;
+    RequestTrace::begin(tracer, &call.headers, started, || {
+        let address = peer.address.trim_start_matches('/').to_owned();
+        let facts = RequestFacts::new("PYTHON /{model}/{endpoint}")
+            .with("rpc.system", "jitney")
+            .with("rpc.service", call.model.clone())
+            .with("rpc.method", call.endpoint.clone())
+            .with("client.address", address)
+            .with("jitney.request.id", id.text().to_owned());
+        Some(facts)
+    })
+}
+
 impl PendingCall {
     /// Makes the call. Frames are dropped where the connection has ended, and this task with it.
     pub(super) async fn run(mut self, sender: mpsc::Sender<CallFrame>) {
@@ -86,6 +112,7 @@ impl PendingCall {
             origin: Origin { kind: OriginKind::Python, peer: self.peer.number },
             wait_for_queue: true,
             held,
+            trace: self.trace.clone(),
         };
         let last = match self.state.inference.predict(&self.model, request).await {
             Ok(Answer { output, timing, stream: None }) => ServerFrame::Answer(output, timing),
@@ -140,6 +167,9 @@ impl PendingCall {
             | ServerFrame::Chunk(_)
             | ServerFrame::End => 200,
         };
+        if let Some(trace) = &self.trace {
+            trace.end("http.response.status_code", status.into(), status >= 500);
+        }
         let config = &self.state.config;
         config.meter.responded(StatusCode::from_u16(status).unwrap_or_default());
         let Some(log) = &config.access_log else { return };
@@ -151,6 +181,7 @@ impl PendingCall {
             version: Version::HTTP_11,
             status,
             took: self.started.elapsed(),
+            names: RecordNames::of(config.dialect, &self.id, self.trace.as_ref()),
         });
     }
 
@@ -159,6 +190,9 @@ impl PendingCall {
         let call = &mut self.call;
         let claim = std::mem::take(&mut call.claim);
         let mut headers = HeaderBlock::default();
+        for (name, value) in &call.headers {
+            headers.push(name.as_str(), value.as_bytes());
+        }
         push_claim(&claim, &mut headers);
         let route = CallRoute::to_endpoint(&call.endpoint);
         let value = std::mem::take(&mut call.body).into();
@@ -168,7 +202,7 @@ impl PendingCall {
             let content_type = std::mem::take(&mut call.content_type).into();
             Parameter { name: "body".into(), content_type, value }
         };
-        let id = RequestUuid::fresh().text().to_owned();
+        let id = self.id.text().to_owned();
         let deadline = call.timeout.and_then(|timeout| self.started.checked_add(timeout));
         let options = RequestOptions { deadline, priority: call.priority, claim };
         (Input { id, headers, route, parameters: vec![parameter], tensors: None }, options)

@@ -28,6 +28,7 @@ use crate::connection::{ConnectionStage, HandleUpgrade, ListenerSignal, Peer};
 use crate::errors::Problem;
 use crate::inference;
 use crate::plugins::CallGuard;
+use crate::request_id::XRequestId;
 use crate::route::ModelRef;
 use crate::state::ServerState;
 
@@ -321,7 +322,10 @@ impl<'a> Calls<'a> {
         let held = state.engine.admission().hold(call.body.len() as u64);
         let failed = |error| inference::failure(state.config.dialect, &model, target, &error);
         let held = Some(held.map_err(failed)?);
-        Ok(PendingCall { state, peer, model, call, started: Instant::now(), held })
+        let started = Instant::now();
+        let id = XRequestId::of(state.config.dialect, &call.headers);
+        let trace = call::begin_trace(&state, &peer, &call, &id, started);
+        Ok(PendingCall { state, peer, model, call, started, id, trace, held })
     }
 
     /// Whether the client still waits for this frame; the last one ends its call.

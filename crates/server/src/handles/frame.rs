@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use jitney_engine::call::{Claim, Output, Priority, Timing};
 
 use crate::errors::Problem;
@@ -17,8 +18,12 @@ pub(super) const HEADER: usize = 16;
 const CALL_HEAD: usize = 14;
 /// Bytes of a claim before the tenant's name.
 const CLAIM_HEAD: usize = 9;
-/// Names of a CALL may have so many bytes in all, beside the body.
-pub(super) const NAMES_MAX: u64 = 4 * u16::MAX as u64;
+/// Names and headers of a CALL may have so many bytes in all, beside the body.
+pub(super) const NAMES_MAX: u64 = 5 * u16::MAX as u64;
+/// A CALL with this bit has a claim.
+pub(super) const HAS_CLAIM: u8 = 1;
+/// A CALL with this bit has headers.
+pub(super) const HAS_HEADERS: u8 = 2;
 
 /// The kind of a frame: the first byte after the length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +90,8 @@ pub(super) struct HandleCall {
     pub(super) endpoint: String,
     /// The MIME type of a plain body; empty for the arguments of a definition.
     pub(super) content_type: String,
+    /// What a request over HTTP would have as headers.
+    pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
 }
 
@@ -138,11 +145,10 @@ fn call(id: u64, mut payload: Bytes) -> Result<HandleCall, HandleFrameError> {
         1 => Priority::Bulk,
         _ => return Err(HandleFrameError::Malformed),
     };
-    let claims = match payload.get_u8() {
-        0 => false,
-        1 => true,
-        _ => return Err(HandleFrameError::Malformed),
-    };
+    let more = payload.get_u8();
+    if more & !(HAS_CLAIM | HAS_HEADERS) != 0 {
+        return Err(HandleFrameError::Malformed);
+    }
     let lengths = [(); 4].map(|()| usize::from(payload.get_u16_le()));
     let mut name = |length: usize| text(&mut payload, length);
     let [model, version, endpoint, content_type] = lengths;
@@ -154,7 +160,8 @@ fn call(id: u64, mut payload: Bytes) -> Result<HandleCall, HandleFrameError> {
         version: Some(name(version)?).filter(|version| !version.is_empty()),
         endpoint: name(endpoint)?,
         content_type: name(content_type)?,
-        claim: if claims { claim(&mut payload)? } else { Claim::default() },
+        claim: if more & HAS_CLAIM != 0 { claim(&mut payload)? } else { Claim::default() },
+        headers: if more & HAS_HEADERS != 0 { headers(&mut payload)? } else { HeaderMap::new() },
         body: payload,
     })
 }
@@ -171,6 +178,27 @@ fn claim(payload: &mut Bytes) -> Result<Claim, HandleFrameError> {
     }
     let tenant = Some(tenant).filter(|tenant| !tenant.is_empty()).map(Into::into);
     Ok(Claim { tenant, cost: Some(cost).filter(|cost| *cost > 0), items: None })
+}
+
+/// Headers in the form of the worker protocol, all of which could come by HTTP.
+fn headers(payload: &mut Bytes) -> Result<HeaderMap, HandleFrameError> {
+    let broken = HandleFrameError::Malformed;
+    let length = payload.try_get_u16_le().map_err(|_| broken)?;
+    if payload.len() < usize::from(length) {
+        return Err(broken);
+    }
+    let mut block = payload.split_to(length.into());
+    let mut headers = HeaderMap::new();
+    while !block.is_empty() {
+        let name_len = block.try_get_u16_le().map_err(|_| broken)?;
+        let value_len = block.try_get_u32_le().map_err(|_| broken)?;
+        let name = text(&mut block, name_len.into())?;
+        let value = text(&mut block, usize::try_from(value_len).map_err(|_| broken)?)?;
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| broken)?;
+        let value = HeaderValue::from_str(&value).map_err(|_| broken)?;
+        headers.append(name, value);
+    }
+    Ok(headers)
 }
 
 fn text(payload: &mut Bytes, length: usize) -> Result<String, HandleFrameError> {

@@ -4,7 +4,7 @@
 use bytes::{BufMut, BytesMut};
 use jitney_engine::call::Priority;
 
-use super::frame::{self, ClientFrame, HEADER, HandleCall};
+use super::frame::{self, ClientFrame, HAS_CLAIM, HAS_HEADERS, HEADER, HandleCall};
 
 /// No frame may be longer.
 const LIMIT: u64 = 1 << 16;
@@ -77,7 +77,9 @@ fn write_call(call: &HandleCall, out: &mut BytesMut) {
     let claims = call.claim != jitney_engine::call::Claim::default();
     out.put_u32_le(call.timeout.map_or(0, |timeout| timeout.as_millis() as u32));
     out.put_u8(u8::from(call.priority == Priority::Bulk));
-    out.put_u8(u8::from(claims));
+    let headers = header_block(call);
+    let more = [(claims, HAS_CLAIM), (!headers.is_empty(), HAS_HEADERS)];
+    out.put_u8(more.iter().filter(|(here, _)| *here).map(|(_, bit)| bit).sum());
     names.iter().for_each(|name| out.put_u16_le(name.len() as u16));
     names.iter().for_each(|name| out.put_slice(name.as_bytes()));
     if claims {
@@ -86,7 +88,22 @@ fn write_call(call: &HandleCall, out: &mut BytesMut) {
         out.put_u8(tenant.len() as u8);
         out.put_slice(tenant.as_bytes());
     }
+    if !headers.is_empty() {
+        out.put_u16_le(headers.len() as u16);
+        out.put_slice(&headers);
+    }
     out.put_slice(&call.body);
+}
+
+fn header_block(call: &HandleCall) -> BytesMut {
+    let mut out = BytesMut::new();
+    for (name, value) in &call.headers {
+        out.put_u16_le(name.as_str().len() as u16);
+        out.put_u32_le(value.len() as u32);
+        out.put_slice(name.as_str().as_bytes());
+        out.put_slice(value.as_bytes());
+    }
+    out
 }
 
 /// A copy of the frame.
@@ -102,6 +119,7 @@ fn read_again(frame: &ClientFrame) -> ClientFrame {
             version: call.version.clone(),
             endpoint: call.endpoint.clone(),
             content_type: call.content_type.clone(),
+            headers: call.headers.clone(),
             body: call.body.clone(),
         }),
     }

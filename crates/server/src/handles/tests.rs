@@ -53,6 +53,12 @@ fn calls_are_read_as_the_vectors_say() {
         assert_eq!(call.body, hex(&vector, "body_hex"));
         assert_eq!(call.claim.tenant.as_deref().unwrap_or_default(), text("tenant"));
         assert_eq!(call.claim.cost.unwrap_or_default(), number(&vector["cost"]));
+        let header =
+            |name: &str| call.headers.get(name).map_or("", |value| value.to_str().unwrap());
+        for (name, value) in vector["headers"].as_object().unwrap() {
+            assert_eq!(header(name), value.as_str().unwrap());
+        }
+        assert_eq!(call.headers.len(), vector["headers"].as_object().unwrap().len());
         let bulk = if vector["bulk"] == 1 { Priority::Bulk } else { Priority::Interactive };
         assert_eq!(call.priority, bulk);
         let timeout = call.timeout.map_or(0, |timeout| timeout.as_millis() as u64);

@@ -14,7 +14,6 @@ use serde_json::{Map, Value, json};
 use crate::dialect::Dialect;
 use crate::errors::Problem;
 use crate::metrics::Meter;
-use crate::request_id::RequestUuid;
 use crate::route::ModelRef;
 use crate::state::ServerState;
 
@@ -23,7 +22,7 @@ use crate::state::ServerState;
 pub(crate) async fn describe(
     state: &ServerState,
     target: ModelRef<'_>,
-    customized: Option<(RequestUuid, Origin)>,
+    customized: Option<(&str, Origin)>,
 ) -> Result<Vec<Description>, Problem> {
     let (meter, dialect) = (&state.config.meter, state.config.dialect);
     if target.version == Some("all") {
@@ -37,7 +36,7 @@ pub(crate) async fn describe(
             // It has no handler to ask.
             Some(signature) => tensors_of(signature),
             None => {
-                let answer = state.inference.describe(&model, target, id.text(), origin).await?;
+                let answer = state.inference.describe(&model, target, id, origin).await?;
                 // An answer that is no object counts as none.
                 serde_json::from_slice(&answer.output.body).unwrap_or_default()
             }

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use http::{HeaderValue, StatusCode};
 use jitney_engine::call::{OriginKind, Timing};
-use jitney_engine::observer::BatchFinished;
+use jitney_engine::observer::{BatchEnded, BatchFinished};
 use jitney_engine::{Engine, Model, ModelTag, Observer};
 
 pub use self::declared::{MetricDeclaration, MetricDeclarations, MetricKind};
@@ -49,6 +49,7 @@ use self::server::{MetricSource, ServerMetrics};
 use self::whole::ServerSnapshot;
 use crate::open_connections::OpenConnections;
 use crate::spool::WriteTime;
+use crate::trace::{self, Tracer};
 
 /// Where TorchServe's metrics are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,6 +88,8 @@ pub struct MeterPlan {
     pub log_time: WriteTime,
     /// Where lines go, for the modes that have any.
     pub sinks: Option<MetricSinks>,
+    /// What traces requests, if anything does.
+    pub tracer: Option<Arc<Tracer>>,
     /// What processes use.
     pub processes: Box<dyn ProcessReader>,
 }
@@ -100,6 +103,7 @@ impl Default for MeterPlan {
             hostname: "localhost".to_owned(),
             log_time: WriteTime::default(),
             sinks: None,
+            tracer: None,
             processes: Box::new(NoProcesses),
         }
     }
@@ -118,6 +122,7 @@ pub struct Meter {
     log_time: WriteTime,
     /// The last measurement of the machine.
     machine: Mutex<SystemSample>,
+    tracer: Option<Arc<Tracer>>,
     /// Whether somebody looks at it.
     followed: AtomicBool,
     processes: Box<dyn ProcessReader>,
@@ -157,8 +162,8 @@ impl Meter {
     }
 
     fn build(plan: MeterPlan, log: Option<MetricLog>) -> Self {
-        let MeterPlan { mode, declared, auto_detect, hostname, log_time, sinks: _, processes } =
-            plan;
+        let MeterPlan { mode, declared, auto_detect, hostname, log_time, tracer, .. } = plan;
+        let processes = plan.processes;
         Self {
             mode,
             hostname,
@@ -168,11 +173,17 @@ impl Meter {
             log,
             log_time,
             machine: Mutex::default(),
+            tracer,
             followed: AtomicBool::new(false),
             processes,
             load: LoadReporter::default(),
             connections: OnceLock::new(),
         }
+    }
+
+    /// What traces requests, if anything does.
+    pub(crate) fn tracer(&self) -> Option<&Arc<Tracer>> {
+        self.tracer.as_ref()
     }
 
     /// When lines of the log are written.
@@ -303,7 +314,8 @@ impl Meter {
             return Vec::new();
         }
         let (usage, own) = (self.own_process(), self.processes.own());
-        let server = ServerSnapshot::new(engine, self.connections(), usage, own);
+        let spans_dropped = self.tracer.as_ref().map_or(0, |tracer| tracer.dropped());
+        let server = ServerSnapshot::new(engine, self.connections(), usage, own, spans_dropped);
         let snapshots = render::snapshots(engine, &*self.processes);
         let mut page = PageRenderer::new(names, format, &self.hostname, snapshots, server);
         for (index, family) in self.server.families.iter().enumerate() {
@@ -396,6 +408,16 @@ impl Observer for Meter {
             let ids: Vec<&str> = batch.request_ids().collect();
             let (model, requests) = (Arc::clone(batch.model), ids.join(","));
             log.push(MetricLogEntry::Batch { model, millis, requests });
+        }
+    }
+
+    fn wants_marks(&self) -> bool {
+        self.tracer.is_some()
+    }
+
+    fn batch_ended(&self, batch: &BatchEnded<'_>) {
+        if let Some(tracer) = &self.tracer {
+            trace::batch_ended(tracer, batch);
         }
     }
 

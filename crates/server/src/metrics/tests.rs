@@ -37,6 +37,7 @@ fn meter(mode: MetricsMode, auto_detect: bool) -> (Meter, TestSink, TestSink) {
         hostname,
         log_time: WriteTime::Soon,
         sinks: Some(sinks),
+        ..MeterPlan::default()
     };
     (Meter::new(plan).unwrap(), server, model)
 }

@@ -19,6 +19,7 @@ pub(super) struct ServerSnapshot {
     connections: [usize; 2],
     usage: Option<ProcessUsage>,
     own: OwnProcess,
+    spans_dropped: u64,
 }
 
 /// How a metric is read.
@@ -44,6 +45,8 @@ const WHOLE: &[(&str, MetricKind, &str, ServerReading)] = &[
         |it| CutReason::ALL.iter().map(|(reason, name)| (Some(("reason", *name)), it.admission.cut_count(*reason) as f64)).collect()),
     ("jitney_log_lines_dropped_total", Counter, "Lines of the log that were dropped because writing was too slow",
         |it| one(it.own.log_dropped as f64)),
+    ("jitney_spans_dropped_total", Counter, "Spans of traces that were dropped because they could not be sent",
+        |it| one(it.spans_dropped as f64)),
     ("process_resident_memory_bytes", Gauge, "Resident memory of the server's process, without its workers",
         |it| it.usage.map_or_else(Vec::new, |usage| one(usage.memory as f64))),
     ("process_cpu_seconds_total", Counter, "Processor time of the server's process, without its workers",
@@ -66,9 +69,10 @@ impl ServerSnapshot {
         connections: [usize; 2],
         usage: Option<ProcessUsage>,
         own: OwnProcess,
+        spans_dropped: u64,
     ) -> Self {
         let admission = Arc::clone(engine.admission());
-        Self { admission, ready: engine.is_ready(), connections, usage, own }
+        Self { admission, ready: engine.is_ready(), connections, usage, own, spans_dropped }
     }
 
     /// Writes them.

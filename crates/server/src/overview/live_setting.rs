@@ -30,33 +30,33 @@ impl LiveSetting {
     }
 
     fn of(setting: &'static Setting, values: &Values) -> Option<Self> {
+        let (kind, choices) = kind(setting.kind);
         Some(Self {
             name: setting.name,
             parameter: setting.parameter.names.first()?,
             value: values.show(setting).unwrap_or_default(),
             about: setting.about,
-            kind: kind(setting.kind),
-            choices: match setting.kind {
-                SettingKind::Choice(words) => words,
-                _ => &[],
-            },
+            kind,
+            choices,
             source: values.source(setting).kind(),
         })
     }
 }
 
-fn kind(kind: SettingKind) -> &'static str {
+/// The word for a kind, and the words that a choice can be.
+fn kind(kind: SettingKind) -> (&'static str, &'static [&'static str]) {
     match kind {
-        SettingKind::Whole { .. } => "whole",
-        SettingKind::Time(_) => "time",
-        SettingKind::Size => "size",
-        SettingKind::Flag => "flag",
-        SettingKind::Choice(_) => "choice",
+        SettingKind::Whole { .. } => ("whole", &[]),
+        SettingKind::Time(_) => ("time", &[]),
+        SettingKind::Size => ("size", &[]),
+        SettingKind::Flag => ("flag", &[]),
+        SettingKind::Choice(words) => ("choice", words),
         SettingKind::Text
         | SettingKind::Path
         | SettingKind::Fraction
+        | SettingKind::Share
         | SettingKind::Numbers { .. }
-        | SettingKind::Weights => "text",
+        | SettingKind::Weights => ("text", &[]),
     }
 }
 

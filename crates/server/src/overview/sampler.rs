@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use jitney_engine::{Engine, Model, ModelTag};
+use jitney_engine::{Engine, FineCounts, Model, ModelTag};
 
 use super::model_sample::{ModelSample, OverviewSample};
 use super::quantile::Quantiles;
@@ -22,7 +22,7 @@ pub(super) struct Sampler {
 struct LatencyCounts {
     /// Keeps the place from being used again.
     _tag: Arc<ModelTag>,
-    counts: Vec<u64>,
+    counts: FineCounts,
 }
 
 impl Sampler {
@@ -34,16 +34,17 @@ impl Sampler {
         before: &WorkerUsages,
     ) -> (OverviewSample, WorkerUsages) {
         let (mut usages, mut latencies) = (WorkerUsages::default(), HashMap::new());
+        let nothing = FineCounts::default();
         let versions = engine.listed_versions();
         let read = |(model, _): &(Arc<Model>, bool)| {
-            let (tag, status, measures) = (model.tag(), model.status(), model.measures());
+            let (tag, status, mut measures) = (model.tag(), model.status(), model.measures());
             let place = Arc::as_ptr(tag) as usize;
-            let known = self.latencies.get(&place).map_or(&[][..], |known| &known.counts);
-            let quantiles = Quantiles::between(known, &measures.latency_us);
+            let known = self.latencies.get(&place).map_or(&nothing, |known| &known.counts);
+            let counts = measures.latency_us.fine.take().unwrap_or_default();
+            let quantiles = Quantiles::between(known, &counts);
             let pids = status.workers.iter().filter_map(|worker| worker.pid);
             let memory = pids.filter_map(|pid| usages.look(pid, before, meter)).sum();
             let sample = ModelSample::new(&status, &measures, quantiles, memory);
-            let counts = measures.latency_us.counts;
             latencies.insert(place, LatencyCounts { _tag: Arc::clone(tag), counts });
             (Arc::clone(tag), sample)
         };

@@ -53,7 +53,7 @@ impl ServerOverview {
             state_text,
             token_needed: sources.token_needed,
             model_api: sources.model_api,
-            log_level: None,
+            log_level: sources.log_book.as_ref().map(|book| book.level()),
             request_memory_bytes: admission.bytes(),
             request_memory_limit_bytes: admission.limits().bytes,
             connections: meter.connections().iter().sum(),

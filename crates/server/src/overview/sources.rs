@@ -7,6 +7,7 @@ use jitney_engine::Engine;
 
 use crate::config::ServerConfig;
 use crate::dialect::Dialect;
+use crate::log_book::LogBook;
 use crate::metrics::Meter;
 
 /// The parts of a server that know how it is, and what never changes about it.
@@ -17,6 +18,8 @@ pub(super) struct OverviewSources {
     pub(super) started: SystemTime,
     pub(super) token_needed: bool,
     pub(super) model_api: bool,
+    /// Knows what is logged.
+    pub(super) log_book: Option<Arc<LogBook>>,
 }
 
 impl OverviewSources {
@@ -28,6 +31,7 @@ impl OverviewSources {
             started: SystemTime::now(),
             token_needed: config.tokens.is_some(),
             model_api: config.model_api,
+            log_book: config.log_book.clone(),
         }
     }
 }

@@ -149,8 +149,8 @@ mod tests {
             (
                 seen(failed, 0, 1),
                 "failed",
-                "Loading failed: No such file or directory; it is not tried again until PUT \
-                 /models/m?min_worker=1 asks for it.",
+                "Loading failed: cannot start the worker: No such file or directory; it is not \
+                 tried again until PUT /models/m?min_worker=1 asks for it.",
             ),
         ] {
             assert_eq!((seen.state().as_str(), seen.sentence().as_str()), (word, sentence));
@@ -159,8 +159,7 @@ mod tests {
         let (error, at) = (exit.to_string(), SystemTime::UNIX_EPOCH);
         let last = WorkerIncident { error, at, exit: Some(exit) };
         let lost = SeenVersion { last: Some(&last), ..seen(loading(1), 0, 1) };
-        let expected =
-            "No worker is ready; the last one was lost: killed by signal 9 (out of memory?).";
+        let expected = "No worker is ready; the last one was lost: killed by signal 9.";
         assert_eq!(lost.sentence(), expected);
         let ending = SeenVersion { draining: true, ..seen(Readiness::Ready, 1, 1) };
         assert_eq!(ending.state(), VersionState::Ending);

@@ -10,7 +10,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use super::call::{ApiKind, PluginCall, PluginRequest, call_plugin};
-use crate::request_id::RequestUuid;
+use crate::request_id::XRequestId;
 use crate::request_options::is_tenant;
 
 /// What a plugin offers.
@@ -54,7 +54,7 @@ pub(super) async fn describe(
     plugin: &Model,
     timeout: Duration,
 ) -> Result<PluginDescription, String> {
-    let (id, method, headers) = (RequestUuid::fresh(), Method::GET, HeaderMap::new());
+    let (id, method, headers) = (XRequestId::fresh(), Method::GET, HeaderMap::new());
     let request = PluginRequest {
         id: id.text(),
         method: &method,

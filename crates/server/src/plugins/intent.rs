@@ -50,6 +50,10 @@ pub(crate) enum GuardedOperation {
     RenewToken,
     /// Memory that clients share with the server: what is registered, more of it, less of it.
     ShareMemory,
+    /// The lines of the log, and what is logged.
+    ReadLog,
+    /// Something else is to be logged.
+    SetLogLevel,
     /// A path that a plugin answers.
     Endpoint,
     /// The descriptions of gRPC's services.
@@ -151,6 +155,10 @@ impl<'a> Intent<'a> {
             Route::List | Route::Overview | Route::OverviewStream | Route::RepositoryIndex => {
                 Self::plain(GuardedOperation::List)
             }
+            Route::Logs | Route::LogStream | Route::LogLevel { changes: false } => {
+                Self::plain(GuardedOperation::ReadLog)
+            }
+            Route::LogLevel { changes: true } => Self::plain(GuardedOperation::SetLogLevel),
             Route::RepositoryLoad(model) => {
                 to_model(GuardedOperation::Register, ModelRef { model, version: None })
             }

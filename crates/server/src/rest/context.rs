@@ -13,9 +13,10 @@ use crate::body::RequestBody;
 use crate::connection::{ConnectionStage, Peer};
 use crate::errors::Problem;
 use crate::query::RequestFields;
-use crate::request_id::RequestUuid;
+use crate::request_id::XRequestId;
 use crate::route::{Apis, ModelRef};
 use crate::state::ServerState;
+use crate::trace::RequestTrace;
 
 /// What all requests of a connection share.
 #[derive(Clone, Copy)]
@@ -38,7 +39,9 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) browsers: BrowserRule,
     pub(crate) peer: &'a Peer,
     pub(crate) parts: &'a Parts,
-    pub(crate) id: RequestUuid,
+    pub(crate) id: &'a XRequestId,
+    /// Its trace, if it is traced.
+    pub(crate) trace: Option<&'a Arc<RequestTrace>>,
     /// When its head had arrived.
     pub(crate) started: Instant,
     /// The model that a plugin allowed it to use.
@@ -50,11 +53,13 @@ impl<'a> RequestContext<'a> {
     pub(super) fn new(
         connection: ConnectionContext<'a>,
         parts: &'a Parts,
+        id: &'a XRequestId,
+        trace: Option<&'a Arc<RequestTrace>>,
         started: Instant,
     ) -> Self {
         let ConnectionContext { state, apis, browsers, peer } = connection;
-        let (id, authorized) = (RequestUuid::fresh(), None);
-        Self { state, apis, browsers, peer, parts, id, started, authorized }
+        let authorized = None;
+        Self { state, apis, browsers, peer, parts, id, trace, started, authorized }
     }
 }
 

@@ -41,10 +41,11 @@ pub(super) async fn call_each(
         let request = InferenceRequest {
             target: route.target,
             options: options.clone(),
-            input: input::input(context.parts, &context.id, route, vec![value]),
+            input: input::input(context.parts, context.id, route, vec![value]),
             origin: context.origin(),
             wait_for_queue: true,
             held: None,
+            trace: context.trace.cloned(),
         };
         async move { (at, context.state.inference.predict(model, request).await) }
     };

@@ -188,10 +188,11 @@ pub(super) fn request<'a>(
     Ok(InferenceRequest {
         target: route.target,
         options: RequestOptions::read(&context.parts.headers, context.started)?,
-        input: input::input(context.parts, &context.id, &route, parameters),
+        input: input::input(context.parts, context.id, &route, parameters),
         origin: context.origin(),
         wait_for_queue: false,
         held: None,
+        trace: context.trace.cloned(),
     })
 }
 

@@ -16,7 +16,7 @@ use jitney_engine::call::{
 use crate::dialect::Dialect;
 use crate::errors::{ErrorCode, Problem};
 use crate::query::{RequestFields, pairs};
-use crate::request_id::RequestUuid;
+use crate::request_id::XRequestId;
 use crate::route::PredictRoute;
 
 /// What a request gives the model beside its head.
@@ -38,7 +38,7 @@ pub(super) async fn parameters(
 #[inline]
 pub(super) fn input(
     parts: &Parts,
-    id: &RequestUuid,
+    id: &XRequestId,
     route: &PredictRoute<'_>,
     parameters: Vec<Parameter>,
 ) -> Input {

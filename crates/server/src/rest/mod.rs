@@ -14,6 +14,7 @@ mod health;
 mod http2;
 mod inference;
 mod input;
+mod logs;
 mod management;
 mod open_inference;
 mod openapi;
@@ -23,6 +24,7 @@ mod plugins;
 mod repository;
 mod service;
 mod shared_memory;
+mod traced;
 mod v1;
 
 pub(crate) use context::ConnectionContext;

@@ -25,10 +25,10 @@ use tokio::time::Instant;
 use self::head::{AnswerHead, DateText, Framing};
 use self::request::{ParsedRequest, PlainRequest};
 use super::context::{ConnectionContext, RequestContext};
-use super::{compress, http2, service};
+use super::{compress, http2, service, traced};
 use crate::body::{RequestBody, ResponseBody, SMALL_ANSWER};
 use crate::connection::{ConnectionStage, HandleUpgrade, ListenerSignal, Peer};
-use crate::request_id::RequestUuid;
+use crate::request_id::XRequestId;
 use crate::respond;
 
 /// What is read at a time. A plain request fits.
@@ -220,7 +220,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PlainConnection<'_, S> {
         let ConnectionContext { state, peer, .. } = self.context;
         peer.enter(ConnectionStage::Busy);
         let PlainRequest { parts, body, closes } = request;
-        let request = RequestContext::new(self.context, &parts, Instant::now());
+        let id = XRequestId::of(state.config.dialect, &parts.headers);
+        let started = Instant::now();
+        let trace = traced::begin(self.context, &parts, &id, started);
+        let request = RequestContext::new(self.context, &parts, &id, trace.as_ref(), started);
         let answered = {
             // Idle connections do without its memory.
             let mut answer = Box::pin(service::dispatch(&request, RequestBody::whole(body)));
@@ -242,13 +245,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PlainConnection<'_, S> {
             respond::close(&mut reply);
         }
         let now = Instant::now();
-        service::log(state, peer, &parts, reply.status(), now - request.started);
+        service::log(&request, reply.status(), now - request.started);
+        if let Some(trace) = trace {
+            reply.body_mut().keep_trace(trace);
+        }
         if !reply.body_mut().keep_busy(peer) {
             peer.enter(ConnectionStage::Idle);
         }
         let (head, body) = reply.into_parts();
         let stays = !head.headers.keys().any(|name| name == CONNECTION);
-        self.write(&head, body, request.id, now).await?;
+        self.write(&head, body, &id, now).await?;
         Ok(stays)
     }
 
@@ -273,7 +279,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PlainConnection<'_, S> {
         &mut self,
         head: &response::Parts,
         mut body: ResponseBody,
-        id: RequestUuid,
+        id: &XRequestId,
         now: Instant,
     ) -> io::Result<()> {
         let defaults = &self.context.state.default_headers;

@@ -20,21 +20,20 @@ use tokio::time::Instant;
 
 use super::context::{ConnectionContext, RequestContext};
 use super::{
-    admin, authorize, compress, dashboard, embeddings, health, inference, management,
-    open_inference, openapi, overview, plugins, repository, shared_memory, v1,
+    admin, authorize, compress, dashboard, embeddings, health, inference, logs, management,
+    open_inference, openapi, overview, plugins, repository, shared_memory, traced, v1,
 };
-use crate::access_log::AccessRecord;
+use crate::access_log::{AccessRecord, RecordNames};
 use crate::auth::Gate;
 use crate::body::{READ_BUFFER, RequestBody};
 use crate::compression::Coding;
-use crate::connection::{
-    ConnectionStage, HandleUpgrade, ListenerSignal, Peer, WatchedStream, log_end,
-};
+use crate::connection::{ConnectionStage, HandleUpgrade, ListenerSignal, WatchedStream, log_end};
 use crate::dialect::Dialect;
 use crate::errors::{ErrorCode, Problem};
 use crate::handles;
 use crate::metrics::{LOAD_METRICS, LoadFormat};
 use crate::plugins::{ApiKind, GuardedOperation, Intent, PluginEndpoint, Plugins};
+use crate::request_id::XRequestId;
 use crate::respond::{self, HttpResponse, HttpResult};
 use crate::route::{self, ModelRef, OpenInferenceRoute, Route};
 use crate::shown_uri::ShownUri;
@@ -131,8 +130,11 @@ pub(super) async fn respond(
     parts: &Parts,
     body: Result<RequestBody, Problem>,
 ) -> HttpResponse {
-    let ConnectionContext { state, peer, .. } = connection;
-    let context = RequestContext::new(connection, parts, Instant::now());
+    let state = connection.state;
+    let id = XRequestId::of(state.config.dialect, &parts.headers);
+    let started = Instant::now();
+    let trace = traced::begin(connection, parts, &id, started);
+    let context = RequestContext::new(connection, parts, &id, trace.as_ref(), started);
     let answered = match body {
         Ok(body) => dispatch(&context, body).await,
         Err(problem) => Err(problem),
@@ -142,16 +144,23 @@ pub(super) async fn respond(
     if compress::is_candidate(state, &reply) {
         Box::pin(compress::compress(&mut reply, &parts.headers)).await;
     }
-    log(state, peer, parts, reply.status(), context.started.elapsed());
+    log(&context, reply.status(), context.started.elapsed());
+    if let Some(trace) = trace {
+        reply.body_mut().keep_trace(trace);
+    }
     reply
 }
 
 /// A failure as the client's protocol names it.
 pub(super) fn failure(context: &RequestContext<'_>, problem: &Problem) -> HttpResponse {
     let path = context.parts.uri.path();
-    let open = context.state.config.dialect == Dialect::Jitney
-        && (path.starts_with("/v2/") || path.starts_with("/v1/"));
-    let mut reply = respond::problem(problem, open);
+    let mut reply = match context.state.config.dialect {
+        Dialect::TorchServe => respond::problem(problem, None),
+        Dialect::Jitney if path.starts_with("/v2/") || path.starts_with("/v1/") => {
+            respond::open_problem(problem)
+        }
+        Dialect::Jitney => respond::problem(problem, Some(context.id.text())),
+    };
     if problem.code == ErrorCode::MethodNotAllowed {
         let engine = &context.state.engine;
         let without_body = |target: ModelRef<'_>| {
@@ -164,15 +173,13 @@ pub(super) fn failure(context: &RequestContext<'_>, problem: &Problem) -> HttpRe
 }
 
 /// Counts the answer and writes its line of the access log.
-pub(super) fn log(
-    state: &ServerState,
-    peer: &Peer,
-    parts: &Parts,
-    status: StatusCode,
-    took: Duration,
-) {
+pub(super) fn log(context: &RequestContext<'_>, status: StatusCode, took: Duration) {
+    let RequestContext { state, peer, parts, id, trace, .. } = context;
     if status != StatusCode::SWITCHING_PROTOCOLS {
         state.config.meter.responded(status);
+    }
+    if let Some(trace) = trace {
+        traced::end(trace, status);
     }
     if let Some(log) = &state.config.access_log {
         log.write(&AccessRecord {
@@ -182,6 +189,7 @@ pub(super) fn log(
             version: parts.version,
             status: status.as_u16(),
             took,
+            names: RecordNames::of(state.config.dialect, id, *trace),
         });
     }
 }
@@ -193,7 +201,7 @@ pub(super) async fn dispatch(context: &RequestContext<'_>, body: RequestBody) ->
     let (route, endpoint) = destination(context, &path);
     let gate = endpoint.map_or_else(|| Gate::of(context.apis, &route), PluginEndpoint::gate);
     if matches!(gate, Gate::Management | Gate::Renewal) {
-        check_browser(context, gate)?;
+        check_browser(context, gate, &route)?;
     }
     check_token(context, gate)?;
     let answered = match context.state.config.plugins.as_deref() {
@@ -282,6 +290,9 @@ async fn call(
         Route::Dashboard(file) => dashboard::file(context, file),
         Route::Overview => Ok(overview::document(context)),
         Route::OverviewStream => overview::stream(context),
+        Route::Logs => logs::last(context),
+        Route::LogStream => logs::follow(context),
+        Route::LogLevel { changes } => Box::pin(logs::level(context, changes, body)).await,
         Route::Description => Ok(openapi::listener(context)),
         Route::PredictDescription(target) => openapi::predictions(engine, target),
         Route::ManageDescription(target) => openapi::management(engine, target),
@@ -346,12 +357,18 @@ fn destination<'a>(
 }
 
 /// Keeps web pages of other sites away from management, before the body is read. A renewal is a change
-/// although it is a GET.
-fn check_browser(context: &RequestContext<'_>, gate: Gate) -> Result<(), Problem> {
+/// although it is a GET, and a stream takes one of few places.
+fn check_browser(
+    context: &RequestContext<'_>,
+    gate: Gate,
+    route: &Route<'_>,
+) -> Result<(), Problem> {
     let Parts { method, headers, .. } = context.parts;
-    let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
+    let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method)
+        && gate != Gate::Renewal
+        && *route != Route::OverviewStream;
     let allowed = context.state.config.cors.origin.as_deref();
-    context.browsers.check(headers, !reads || gate == Gate::Renewal, allowed)
+    context.browsers.check(headers, !reads, allowed)
 }
 
 /// Checks the request's token, before its body is read.

@@ -5,12 +5,14 @@ use super::*;
 
 const NONE: Apis = Apis {
     open_health: false,
+    home: false,
     inference: false,
     management: false,
     metrics: false,
     oip: false,
     natural: false,
     sagemaker: false,
+    home: false,
 };
 const I: Apis = Apis { inference: true, ..NONE };
 const OIP: Apis = Apis { oip: true, ..I };
@@ -241,6 +243,12 @@ fn the_management_listener() {
         &[
             ("OPTIONS", "/", Route::Description),
             ("GET", "/", Route::MethodNotAllowed),
+            ("GET", "/overview", Route::Overview),
+            ("GET", "/overview/stream", Route::OverviewStream),
+            ("POST", "/overview", Route::MethodNotAllowed),
+            ("GET", "/dashboard", Route::Dashboard("")),
+            ("GET", "/dashboard/app.js", Route::Dashboard("app.js")),
+            ("GET", "/dashboard/a/b", Route::NotFound),
             ("GET", "/models", Route::List),
             ("GET", "/models/", Route::List),
             ("POST", "/models", Route::Register),
@@ -323,6 +331,9 @@ fn models_answer_under_their_own_names_where_that_is_on() {
     assert_eq!(get("/ping"), Route::Ping);
     assert_eq!(get("/metrics"), Route::Metrics);
     assert_eq!(get("/models"), Route::List);
+    assert_eq!(get("/"), Route::Alive);
+    let home = Apis { home: true, ..M };
+    assert_eq!(super::route(home, &Method::GET, "/"), Route::Home);
     assert_eq!(get("/predictions"), Route::NotFound);
     assert_eq!(get("/a/b/c"), Route::NotFound);
     assert_eq!(super::route(ALL, &Method::GET, "/adder"), Route::NotFound);

@@ -12,6 +12,7 @@ mod http2;
 mod malformed;
 mod management;
 mod metrics;
+mod overview;
 mod plain;
 mod predictions;
 mod routing;

@@ -23,7 +23,12 @@ impl Task {
         let logged = self.progress_logged;
         if step.is_last() || logged.is_none_or(|at| now.duration_since(at) >= PROGRESS_EVERY) {
             self.progress_logged = Some(now);
-            tracing::info!(model = self.label, worker, "loading: {step}");
+            tracing::info!(
+                model = self.tag.name,
+                version = self.tag.version,
+                worker,
+                "loading: {step}"
+            );
         }
         self.pool.progressed(worker, step);
         self.published.publish_workers(self.pool.views());
@@ -32,7 +37,7 @@ impl Task {
     /// Takes over what a worker found when it loaded.
     pub(super) fn learn(&mut self, worker: u32, capacity: WorkerCapacity, report: &LoadedReport) {
         for note in &report.notes {
-            tracing::info!(model = self.label, worker, "{note}");
+            tracing::info!(model = self.tag.name, version = self.tag.version, worker, "{note}");
         }
         if let Some(config) = self.sizes.report(&report.sizes) {
             self.configure(config);
@@ -78,7 +83,8 @@ impl Task {
         if let Err(failure) = scatter::checked(outcome, batch.requests.len()) {
             let error = failure.message;
             tracing::warn!(
-                model = self.label,
+                model = self.tag.name,
+                version = self.tag.version,
                 error,
                 "the model failed on its sample input at start; requests will probably fail too"
             );

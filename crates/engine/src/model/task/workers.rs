@@ -9,14 +9,15 @@ use tokio::time::Instant;
 
 use super::{Task, is_adaptive};
 use crate::error::CallError;
+use crate::model::crash_loop::again;
 use crate::model::exits::ExitPlan;
 use crate::model::poison::POISON_MEMORY;
 use crate::model::scatter;
 use crate::model::slots::SlotChange;
 use crate::model::warm_up::WarmUp;
-use crate::observer::BatchFinished;
-use crate::observer::ModelTag;
+use crate::observer::{BatchEnded, BatchFinished, ModelTag};
 use crate::outcome::{BatchOutcome, Cause, LaunchError, ModelFailure, WorkerExit};
+use crate::pending::ShownIds;
 use crate::pool::{BatchRun, WorkerBatch, WorkerEvent};
 
 /// How old the published curve may be while batches run.
@@ -27,7 +28,12 @@ impl Task {
         match event {
             WorkerEvent::Progress { worker, step } => self.on_progress(worker, step),
             WorkerEvent::Up { worker, pid, capacity, batches, took, report } => {
-                tracing::info!(model = self.label, worker, "worker is ready");
+                tracing::info!(
+                    model = self.tag.name,
+                    version = self.tag.version,
+                    worker,
+                    "worker is ready"
+                );
                 self.observer.worker_loaded(&self.tag, worker, took);
                 self.published.meters.loaded(took);
                 self.pool.up(worker, pid, capacity, batches, &report);
@@ -45,7 +51,8 @@ impl Task {
                 self.pool.holds_gpu_memory(worker, bytes);
                 self.published.publish_workers(self.pool.views());
             }
-            WorkerEvent::Exited { worker, batches, exit, blamed } => {
+            WorkerEvent::Exited { worker, batches, exit, blamed, restart } => {
+                self.log_exit(worker, &batches, exit, restart);
                 self.on_exit(worker, batches, exit, blamed);
             }
             WorkerEvent::LaunchFailed { worker, error, retry } => {
@@ -55,6 +62,9 @@ impl Task {
                     self.known_failure = text;
                 }
                 log_load_failure(&self.tag, worker, &error, retry);
+                if let Some(pause) = retry {
+                    self.log_crash_loop(worker, &self.known_failure.clone(), pause);
+                }
                 self.published.incidents.load_failed(&error, retry.is_some());
                 self.pool.launch_failed(worker, error, retry.map(|pause| Instant::now() + pause));
                 self.pool_changed();
@@ -62,6 +72,9 @@ impl Task {
             WorkerEvent::GivenUp { worker } => {
                 let seconds = self.pool.plan.retry_window.as_secs();
                 tracing::error!(
+                    model = self.tag.name,
+                    version = self.tag.version,
+                    worker,
                     "worker {worker} of {} is given up: it did not come up within \
                      max_retry_timeout ({seconds} s)",
                     self.tag.name
@@ -71,6 +84,7 @@ impl Task {
             }
             WorkerEvent::Stopped { worker } => {
                 self.warm_up.as_mut().map(|warm_up| warm_up.forget(worker));
+                self.crash_loops.forget(worker);
                 self.tell_slots(worker, SlotChange::Down(DownReason::Removed));
                 self.pool.stopped(worker);
                 self.pool_changed();
@@ -87,7 +101,8 @@ impl Task {
         let items = match scatter::checked(outcome, batch.requests.len()) {
             Ok(items) => items,
             Err(failure) => {
-                log_failure(&self.label, &batch, &failure);
+                log_failure(&self.tag, &batch, &failure);
+                self.tell_ended(&batch, Some(&run), Some(&failure.message));
                 self.give_up(batch, &CallError::Model(failure));
                 return self.step(Event::Failed { batch: id, kind: BatchFailure::Handler });
             }
@@ -113,6 +128,7 @@ impl Task {
             self.curve_published = Some(now);
             self.published.curve.store(Arc::new(self.batcher.curve().collect()));
         }
+        self.tell_ended(&batch, Some(&run), None);
         self.observer.batch_finished(&BatchFinished {
             model: &self.tag,
             compute,
@@ -120,7 +136,7 @@ impl Task {
             requests: &batch.requests,
         });
         if let Some(notice) = self.overload.after(&self.batcher.config().policy, &batch, compute) {
-            tracing::warn!(model = self.label, "{notice}");
+            tracing::warn!(model = self.tag.name, version = self.tag.version, "{notice}");
         }
         let handoff = batch.handoff.filter(|_| prepare.is_none());
         scatter::answer(batch, items, compute, self.clock, &self.published);
@@ -137,15 +153,19 @@ impl Task {
         exit: WorkerExit,
         blamed: Option<BatchId>,
     ) {
-        let requests: usize = batches.iter().map(|batch| batch.requests.len()).sum();
-        tracing::warn!(model = self.label, worker, requests, "worker exit: {exit}");
         self.published.incidents.exited(exit);
         if self.warm_up.as_mut().is_some_and(|warm_up| warm_up.forget(worker)) {
             tracing::warn!(
-                model = self.label,
+                model = self.tag.name,
+                version = self.tag.version,
+                worker,
                 "the worker exited on the model's sample input, which is not used any more"
             );
             self.warm_up = None;
+        }
+        if self.marks {
+            let error = exit.to_string();
+            batches.iter().for_each(|batch| self.tell_ended(batch, None, Some(&error)));
         }
         let plan = ExitPlan::new(exit, batches, blamed, self.pool.capacity(worker).order);
         // First of all it gets nothing more, so that no batch is sent to it meanwhile.
@@ -155,9 +175,10 @@ impl Task {
         }
         let error = match exit {
             WorkerExit::OutOfMemory { bytes } => CallError::Model(out_of_memory(bytes)),
-            WorkerExit::Ended { .. } | WorkerExit::TimedOut { .. } | WorkerExit::BrokeProtocol => {
-                CallError::WorkerExited { exit }
-            }
+            WorkerExit::Ended { .. }
+            | WorkerExit::KilledForMemory { .. }
+            | WorkerExit::TimedOut { .. }
+            | WorkerExit::BrokeProtocol => CallError::WorkerExited { exit },
         };
         self.blame(&plan.failed, exit);
         for batch in plan.failed {
@@ -174,6 +195,42 @@ impl Task {
         self.pool_changed();
     }
 
+    /// Says how a worker ended, and when it is started again.
+    fn log_exit(
+        &mut self,
+        worker: u32,
+        batches: &[WorkerBatch],
+        exit: WorkerExit,
+        restart: Duration,
+    ) {
+        let requests: usize = batches.iter().map(|batch| batch.requests.len()).sum();
+        let (model, version, again) = (&self.tag.name, &self.tag.version, again(restart));
+        tracing::warn!(
+            model,
+            version,
+            worker,
+            requests,
+            "worker exit: {exit}; it is started again {again}"
+        );
+        self.log_crash_loop(worker, &exit.to_string(), restart);
+    }
+
+    /// Says that a worker ends again and again, if it does.
+    fn log_crash_loop(&mut self, worker: u32, error: &str, pause: Duration) {
+        if let Some(ends) = self.crash_loops.ended(worker, Instant::now()) {
+            let (model, version) = (&self.tag.name, &self.tag.version);
+            tracing::error!(
+                model,
+                version,
+                worker,
+                ends,
+                "crash loop: worker {worker} of {model} has ended {ends} times within a minute; the \
+                 next start is {}; last error: {error}",
+                again(pause)
+            );
+        }
+    }
+
     /// Writes down the request that was alone with a worker which exited.
     fn blame(&self, failed: &[WorkerBatch], exit: WorkerExit) {
         let [WorkerBatch { requests, attempt, .. }] = failed else { return };
@@ -181,14 +238,36 @@ impl Task {
         if !matches!(exit, WorkerExit::TimedOut { .. })
             && self.published.poison.blame(&request.payload, *attempt, exit)
         {
-            let id = request.payload.raw().map_or("", |input| input.id.as_str());
             tracing::error!(
-                model = self.label,
-                request = id,
+                model = self.tag.name,
+                version = self.tag.version,
+                request_id = request.payload.id(),
                 "the request has made workers exit; the same request is rejected for {} minutes",
                 POISON_MEMORY.as_secs() / 60
             );
         }
+    }
+
+    /// Tells the observer of a batch that is over, if it has marked requests.
+    fn tell_ended(&self, batch: &WorkerBatch, run: Option<&BatchRun>, error: Option<&str>) {
+        if !self.marks || batch.requests.iter().all(|request| request.mark.is_none()) {
+            return;
+        }
+        self.observer.batch_ended(&BatchEnded {
+            model: &self.tag,
+            worker: batch.worker,
+            batch: batch.id.0,
+            items: batch.items,
+            items_max: batch.items_max,
+            reason: batch.reason,
+            attempt: batch.attempt,
+            dispatched: batch.dispatched,
+            predicted: batch.predicted,
+            compute: run.map(|run| run.compute),
+            times: run.map(|run| run.times).unwrap_or_default(),
+            error,
+            requests: &batch.requests,
+        });
     }
 
     /// Takes back a batch that failed. One whose answers have partly gone out is never tried
@@ -262,7 +341,13 @@ fn log_load_failure(tag: &ModelTag, worker: u32, error: &LaunchError, retry: Opt
         None => "not tried again".to_owned(),
     };
     let above = if error.traceback().is_empty() { "" } else { "; traceback above" };
-    tracing::error!("worker {worker} of {} could not load: {error} ({next}{above})", tag.name);
+    let ModelTag { name: model, version, .. } = tag;
+    tracing::error!(
+        model,
+        version,
+        worker,
+        "worker {worker} of {model} could not load: {error} ({next}{above})"
+    );
 }
 
 /// What is said of a request on which a model needed more memory than it may have.
@@ -274,13 +359,20 @@ fn out_of_memory(bytes: u64) -> ModelFailure {
     ModelFailure { cause: Cause::Memory, status: None, message }
 }
 
-fn log_failure(label: &str, batch: &WorkerBatch, failure: &ModelFailure) {
-    let (requests, attempt, error) = (batch.requests.len(), batch.attempt, &failure.message);
-    let first = batch.requests.first().and_then(|request| request.payload.raw());
-    let (request, cause) = (first.map_or("", |input| input.id.as_str()), failure.cause);
+fn log_failure(tag: &ModelTag, batch: &WorkerBatch, failure: &ModelFailure) {
+    let ModelTag { name: model, version, .. } = tag;
+    let WorkerBatch { requests, attempt, worker, .. } = batch;
+    let (count, request_id, error) = (requests.len(), ShownIds(requests), &failure.message);
+    let cause = failure.cause;
     if matches!(cause, Cause::Prediction | Cause::Stated) {
-        tracing::debug!(model = label, requests, request, attempt, error, "prediction error");
+        tracing::debug!(
+            model, version, worker, requests = count, %request_id, attempt, error,
+            "prediction error"
+        );
     } else {
-        tracing::warn!(model = label, requests, request, attempt, ?cause, error, "batch failed");
+        tracing::warn!(
+            model, version, worker, requests = count, %request_id, attempt, ?cause, error,
+            "batch failed"
+        );
     }
 }

@@ -18,7 +18,7 @@ pub(crate) fn list(context: &RequestContext<'_>) -> HttpResponse {
 /// `GET /models/{m}`.
 pub(crate) async fn describe(context: &RequestContext<'_>, target: ModelRef<'_>) -> HttpResult {
     let customized = context.query().boolean("customized", false);
-    let caller = customized.then_some((context.id, context.origin()));
+    let caller = customized.then_some((context.id.text(), context.origin()));
     let described = management::describe(context.state, target, caller).await?;
     Ok(respond::json(StatusCode::OK, &described))
 }

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use crate::body::ResponseBody;
 use crate::log_text::push_number;
-use crate::request_id::RequestUuid;
-use crate::respond::{DefaultHeaders, OwnCaching, X_REQUEST_ID, push_header};
+use crate::request_id::{X_REQUEST_ID, XRequestId};
+use crate::respond::{DefaultHeaders, OwnCaching, push_header};
 
 /// How a client knows where the body ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Framing {
 /// The head of an answer.
 pub(super) struct AnswerHead<'a> {
     pub(super) head: &'a response::Parts,
-    pub(super) id: RequestUuid,
+    pub(super) id: &'a XRequestId,
     pub(super) defaults: &'a DefaultHeaders,
     pub(super) framing: Framing,
 }
@@ -112,8 +112,8 @@ mod tests {
         let (head, body) = reply.into_parts();
         let framing = Framing::of(head.status, &body);
         let mut text = Vec::new();
-        let answer =
-            AnswerHead { head: &head, id: RequestUuid::fresh(), defaults: &defaults, framing };
+        let id = &XRequestId::fresh();
+        let answer = AnswerHead { head: &head, id, defaults: &defaults, framing };
         answer.push(&mut text, "now");
         String::from_utf8(text).unwrap()
     }

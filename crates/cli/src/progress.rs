@@ -1,5 +1,5 @@
-//! The progress of a long simulation on one line of stderr, which is removed at the end. Only on a
-//! terminal.
+//! What a command that takes long is doing, on one line of stderr, which is removed at the end. Only on
+//! a terminal.
 
 use std::io::{IsTerminal, Write};
 
@@ -33,13 +33,4 @@ impl Drop for Progress {
             let _ = write!(std::io::stderr().lock(), "\r\x1b[K");
         }
     }
-}
-
-/// The text, and whether the load can be served.
-#[derive(Debug)]
-pub struct StudyReport {
-    /// The text to print.
-    pub text: String,
-    /// Whether it is possible.
-    pub possible: bool,
 }

@@ -1,0 +1,136 @@
+//! The commands that change a running server: `jitney register`, `scale`, `set`, `default` and
+//! `unregister`.
+
+use clap::Args;
+
+use super::remote::ServerFlags;
+use super::settings::ParameterFlags;
+
+/// `jitney register`
+#[derive(Debug, Args)]
+#[command(after_help = REGISTER_EXAMPLES)]
+pub struct RegisterFlags {
+    /// The model: a file of the server's model store, or a URL that the server allows
+    #[arg(value_name = "URL_OR_FILE")]
+    pub source: String,
+    /// Name of the model [default: what the archive says, else the file's name]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Handler instead of the archive's, such as handler.py:handle
+    #[arg(long, value_name = "HANDLER")]
+    pub handler: Option<String>,
+    /// Checksum that the archive must have
+    #[arg(long, value_name = "HEX")]
+    pub sha256: Option<String>,
+    /// Do not wait until the workers are loaded
+    #[arg(long)]
+    pub no_wait: bool,
+    /// Which server.
+    #[command(flatten)]
+    pub server: ServerFlags,
+    /// How it runs.
+    #[command(flatten)]
+    pub parameters: ParameterFlags,
+}
+
+const REGISTER_EXAMPLES: &str = "\
+Examples:
+  jitney register resnet.mar
+  jitney register resnet.mar --name resnet --workers 2 --batch-size 16 --max-latency-ms 50
+  jitney register https://models.example.org/bert.mar --no-wait
+
+A model that cannot be loaded is not registered, unless --no-wait is given. Without --workers it
+has as many workers as the server gives to new models, which may be none.";
+
+/// `jitney scale`
+#[derive(Debug, Args)]
+#[command(after_help = SCALE_EXAMPLES)]
+pub struct ScaleFlags {
+    /// The model; without a version its default one
+    #[arg(value_name = "MODEL[/VERSION]")]
+    pub model: String,
+    /// Number of workers
+    #[arg(long, value_name = "N", required_unless_present_any = ["min_workers", "max_workers"], conflicts_with_all = ["min_workers", "max_workers"])]
+    pub workers: Option<u32>,
+    /// Fewest workers
+    #[arg(long, value_name = "N")]
+    pub min_workers: Option<u32>,
+    /// Most workers
+    #[arg(long, value_name = "N")]
+    pub max_workers: Option<u32>,
+    /// Do not wait until the workers are loaded
+    #[arg(long)]
+    pub no_wait: bool,
+    /// Which server.
+    #[command(flatten)]
+    pub server: ServerFlags,
+}
+
+const SCALE_EXAMPLES: &str = "\
+Examples:
+  jitney scale resnet --workers 4
+  jitney scale resnet/2.0 --workers 0
+  jitney scale resnet --min-workers 2 --max-workers 8 --no-wait";
+
+/// `jitney set`
+#[derive(Debug, Args)]
+#[command(after_help = SET_EXAMPLES)]
+pub struct SetFlags {
+    /// The model; without a version its default one
+    #[arg(value_name = "MODEL[/VERSION]")]
+    pub model: String,
+    /// Settings that may change while the model runs
+    #[arg(value_name = "SETTING=VALUE", required = true)]
+    pub changes: Vec<String>,
+    /// Only for this endpoint of a definition
+    #[arg(long, value_name = "NAME")]
+    pub endpoint: Option<String>,
+    /// Which server.
+    #[command(flatten)]
+    pub server: ServerFlags,
+}
+
+const SET_EXAMPLES: &str = "\
+Examples:
+  jitney set resnet max_latency_ms=50
+  jitney set resnet/2.0 max_batch_size=16 queue=500
+  jitney models resnet                      which settings there are, and their values";
+
+/// `jitney default`
+#[derive(Debug, Args)]
+#[command(after_help = DEFAULT_EXAMPLES)]
+pub struct DefaultFlags {
+    /// The model
+    #[arg(value_name = "MODEL")]
+    pub model: String,
+    /// The version that answers requests which name none
+    #[arg(value_name = "VERSION")]
+    pub version: String,
+    /// Which server.
+    #[command(flatten)]
+    pub server: ServerFlags,
+}
+
+const DEFAULT_EXAMPLES: &str = "\
+Examples:
+  jitney default resnet 2.0";
+
+/// `jitney unregister`
+#[derive(Debug, Args)]
+#[command(after_help = UNREGISTER_EXAMPLES)]
+pub struct UnregisterFlags {
+    /// The model; without a version its default one
+    #[arg(value_name = "MODEL[/VERSION]")]
+    pub model: String,
+    /// Do not ask; without a terminal it never asks
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Which server.
+    #[command(flatten)]
+    pub server: ServerFlags,
+}
+
+const UNREGISTER_EXAMPLES: &str = "\
+Examples:
+  jitney unregister resnet/1.0
+  jitney unregister resnet --yes";

@@ -1,0 +1,309 @@
+//! The HTTP client of all commands against a running server: where it is, which key it gets, and how
+//! its answers become sentences.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use reqwest::header::{ACCEPT, AUTHORIZATION};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Method, Response, StatusCode, Url};
+use rustls::RootCertStore;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::events::EventReader;
+use super::overview;
+use super::target::ModelTarget;
+use super::token;
+use crate::env::Env;
+use crate::failure::{Failure, cannot};
+use crate::fetch::client::{root_cause, tls_config, trusted_certificates};
+use crate::flags::remote::ServerFlags;
+
+/// Where the management API listens unless it is told otherwise.
+const DEFAULT_PORT: u16 = 8081;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// For answers that need no waiting.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A running server.
+#[derive(Clone)]
+pub struct RemoteClient {
+    client: Client,
+    base: Url,
+    socket: Option<PathBuf>,
+    token: Option<String>,
+}
+
+/// An error body of Jitney and TorchServe.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ErrorAnswer {
+    #[serde(rename = "type")]
+    kind: String,
+    message: String,
+}
+
+/// How long an answer may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// It needs no waiting.
+    Short,
+    /// The server waits for workers and has timeouts of its own.
+    Unlimited,
+}
+
+impl RemoteClient {
+    /// Makes the client that flags and environment ask for. Nothing is sent yet.
+    pub fn new(flags: &ServerFlags, env: &Env) -> Result<Self, Failure> {
+        let given = flags.url.as_deref().or_else(|| env.text("JITNEY_URL"));
+        let given = given.filter(|url| !url.is_empty()).map_or_else(|| usual(env), str::to_owned);
+        let (base, socket) = parse(&given)?;
+        let local = socket.is_some() || is_loopback(&base);
+        let mut builder = Client::builder()
+            .user_agent(concat!("jitney/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(CONNECT_TIMEOUT)
+            .redirect(Policy::none());
+        if let Some(path) = &socket {
+            builder = builder.unix_socket(path.clone());
+        }
+        if local {
+            builder = builder.no_proxy();
+        }
+        // Reading the system's certificates takes a while, and plain http needs none.
+        let secure = base.scheme() == "https";
+        let roots = if secure { trusted_certificates() } else { RootCertStore::empty() };
+        builder = builder.tls_backend_preconfigured(tls_config(roots));
+        let client = builder.build().map_err(cannot("make an HTTP client"))?;
+        Ok(Self { client, base, socket, token: token::find(flags, local, env)? })
+    }
+
+    /// The address as a user would type it.
+    pub fn address(&self) -> String {
+        match &self.socket {
+            Some(path) => format!("unix:{}", path.display()),
+            None => self.base.as_str().trim_end_matches('/').to_owned(),
+        }
+    }
+
+    /// A document, as it is.
+    pub async fn document(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Value, Failure> {
+        let response = self.send(Method::GET, path, query, Patience::Short).await?;
+        let text = self.text(response).await?;
+        serde_json::from_str(&text).map_err(|_| self.foreign())
+    }
+
+    /// A document, in its type.
+    pub async fn get<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T, Failure> {
+        let document = self.document(path, &[]).await?;
+        overview::read(document).map_err(cannot("read the server's answer"))
+    }
+
+    /// A change; the answer says what was done.
+    pub async fn change(
+        &self,
+        method: Method,
+        path: &[&str],
+        query: &[(&str, &str)],
+    ) -> Result<Value, Failure> {
+        let response = self.send(method, path, query, Patience::Unlimited).await?;
+        let text = self.text(response).await?;
+        serde_json::from_str(&text).map_err(|_| self.foreign())
+    }
+
+    /// A stream of events.
+    pub async fn events(
+        &self,
+        path: &[&str],
+        query: &[(&str, &str)],
+    ) -> Result<EventReader, Failure> {
+        let response = self.send(Method::GET, path, query, Patience::Unlimited).await?;
+        Ok(EventReader::new(response))
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &[&str],
+        query: &[(&str, &str)],
+        patience: Patience,
+    ) -> Result<Response, Failure> {
+        let mut request = self.client.request(method, self.url(path, query));
+        request = request.header(ACCEPT, "application/json, text/event-stream");
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+        }
+        if patience == Patience::Short {
+            request = request.timeout(ANSWER_TIMEOUT);
+        }
+        let response = request.send().await.map_err(|error| self.no_answer(error))?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let status = response.status();
+        let text = self.text(response).await?;
+        Err(self.failure_of(status, &text, path))
+    }
+
+    /// Names of models are put in as they are: what is special in a URL is escaped.
+    fn url(&self, path: &[&str], query: &[(&str, &str)]) -> Url {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(path);
+        }
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        url
+    }
+
+    async fn text(&self, response: Response) -> Result<String, Failure> {
+        response.text().await.map_err(|error| self.no_answer(error))
+    }
+
+    fn no_answer(&self, error: reqwest::Error) -> Failure {
+        let address = self.address();
+        let (connecting, slow) = (error.is_connect(), error.is_timeout());
+        let reason = root_cause(&error.without_url());
+        if slow {
+            return Failure::unreachable(format!("{address} does not answer in time"))
+                .hint("the machine may be overloaded, or a firewall drops the packets");
+        }
+        if !connecting {
+            return Failure::unreachable(format!("{address} ended the connection: {reason}"));
+        }
+        let hint = if reason.contains("certificate") {
+            "SSL_CERT_FILE=cert.pem makes this program trust the server's own certificate"
+        } else {
+            "is the server running? --url or JITNEY_URL names its management address \
+             (port 8081 unless --management-port says otherwise); `jitney doctor` looks for servers"
+        };
+        Failure::unreachable(format!("cannot reach {address}: {reason}")).hint(hint)
+    }
+
+    /// The server's own sentence, with the name of the error.
+    fn failure_of(&self, status: StatusCode, text: &str, path: &[&str]) -> Failure {
+        let answer: ErrorAnswer = serde_json::from_str(text).unwrap_or_default();
+        let ErrorAnswer { kind, message } = answer;
+        let code = status.as_u16();
+        let named = if kind.is_empty() { String::new() } else { format!(" {kind}") };
+        let message = if message.is_empty() { format!("{status}") } else { message };
+        if code == 401 || kind == "InvalidKeyException" {
+            let wrong =
+                if self.token.is_some() { "does not take this token" } else { "wants a token" };
+            return Failure::no_permission(format!("{} {wrong}: {message}", self.address())).hint(
+                "give the management key of the server's key_file.json: --key-file FILE, \
+                 --token KEY or JITNEY_TOKEN",
+            );
+        }
+        let route_missing =
+            matches!(path.first(), Some(&("overview" | "logs"))) && (code == 404 || code == 405);
+        if route_missing {
+            return self.foreign();
+        }
+        Failure::failed(format!("{message} ({code}{named})"))
+    }
+
+    /// Something else listens there.
+    fn foreign(&self) -> Failure {
+        Failure::unreachable(format!(
+            "{} is no management address of a Jitney server",
+            self.address()
+        ))
+        .hint("it may be the inference port (8080), another program, or an older server; the management port is 8081 unless --management-port says otherwise")
+    }
+}
+
+/// `/models/NAME[/VERSION]`.
+pub fn model_path(target: &ModelTarget) -> Vec<&str> {
+    let mut path = vec!["models", target.model.as_str()];
+    path.extend(target.version.as_deref());
+    path
+}
+
+/// This machine, at the port that a server with this environment would have.
+fn usual(env: &Env) -> String {
+    let port = env.text("JITNEY_MANAGEMENT_PORT").and_then(|port| port.parse().ok());
+    format!("http://127.0.0.1:{}", port.filter(|port| *port != 0).unwrap_or(DEFAULT_PORT))
+}
+
+/// A URL, or the path of a socket; `host:port` alone means http.
+fn parse(text: &str) -> Result<(Url, Option<PathBuf>), Failure> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        let path = path.trim_start_matches("//");
+        let base = Url::parse("http://localhost").map_err(cannot("read the address"))?;
+        return Ok((base, Some(PathBuf::from(path))));
+    }
+    let full = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+    match Url::parse(&full) {
+        Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => Ok((url, None)),
+        Ok(_) | Err(_) => Err(Failure::usage(format!("{text} is not an address of a server"))
+            .hint("use http://HOST:PORT, https://HOST:PORT or unix:/PATH")),
+    }
+}
+
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(url: &str) -> RemoteClient {
+        let flags = ServerFlags { url: Some(url.to_owned()), ..ServerFlags::default() };
+        RemoteClient::new(&flags, &Env::default()).expect("an address")
+    }
+
+    #[test]
+    fn addresses_are_read_as_people_type_them() {
+        for (given, address, loopback) in [
+            ("http://127.0.0.1:8081", "http://127.0.0.1:8081", true),
+            ("localhost:9001", "http://localhost:9001", true),
+            ("https://gpu-box:8444/", "https://gpu-box:8444", false),
+            ("http://[::1]:8081", "http://[::1]:8081", true),
+            ("unix:/run/jitney.sock", "unix:/run/jitney.sock", true),
+            ("https://ops.example.org/jitney", "https://ops.example.org/jitney", false),
+        ] {
+            let client = client(given);
+            assert_eq!(client.address(), address, "{given}");
+            assert_eq!(is_loopback(&client.base), loopback, "{given}");
+        }
+        assert!(parse("ftp://host").is_err() && parse("").is_err());
+    }
+
+    #[test]
+    fn without_an_address_the_server_of_this_environment_is_meant() {
+        let address = |env: Env| {
+            RemoteClient::new(&ServerFlags::default(), &env).expect("an address").address()
+        };
+        assert_eq!(address(Env::default()), "http://127.0.0.1:8081");
+        let port = Env::from([("JITNEY_MANAGEMENT_PORT", "9001")]);
+        assert_eq!(address(port.clone()), "http://127.0.0.1:9001");
+        assert_eq!(address(port.with("JITNEY_URL", "gpu-box:1")), "http://gpu-box:1");
+    }
+
+    #[test]
+    fn names_are_escaped_and_a_prefix_is_kept() {
+        let url = client("http://host/jitney/").url(&["models", "a/b?"], &[("url", "x y&z")]);
+        assert_eq!(url.as_str(), "http://host/jitney/models/a%2Fb%3F?url=x+y%26z");
+    }
+
+    #[test]
+    fn the_servers_sentence_is_shown_and_a_missing_token_explained() {
+        let client = client("http://host:1");
+        let body =
+            r#"{"code": 404, "type": "ModelNotFoundException", "message": "Model not found: m"}"#;
+        let failure = client.failure_of(StatusCode::NOT_FOUND, body, &["models", "m"]);
+        assert_eq!(failure.message, "Model not found: m (404 ModelNotFoundException)");
+        let body = r#"{"code": 400, "type": "InvalidKeyException", "message": "Token Authorization failed."}"#;
+        let failure = client.failure_of(StatusCode::BAD_REQUEST, body, &["models"]);
+        assert_eq!(failure.code, crate::failure::NO_PERMISSION);
+        assert!(failure.to_string().contains("--key-file"), "{failure}");
+        let failure = client.failure_of(StatusCode::NOT_FOUND, "{}", &["overview"]);
+        assert!(failure.message.contains("no management address"), "{failure}");
+    }
+}

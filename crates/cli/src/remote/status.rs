@@ -1,0 +1,111 @@
+//! One screen about a running server: its state, and one line per model.
+
+use super::overview::{RemoteModel, RemoteOverview, RemoteSample};
+use super::rates::RemoteRates;
+use super::words::{AlignedTable, bytes, counted, milliseconds, number, shortened, time};
+
+/// Rates are of this many seconds.
+pub const WINDOW_SECONDS: f64 = 60.0;
+
+/// The most characters of an error.
+const ERROR_MAX: usize = 160;
+
+/// The screen.
+pub fn render(address: &str, overview: &RemoteOverview, samples: &[RemoteSample]) -> String {
+    let mut lines = head(address, overview);
+    lines.push(String::new());
+    lines.extend(models(overview, samples));
+    lines.join("\n")
+}
+
+/// What is known of the server and its machine.
+pub fn head(address: &str, overview: &RemoteOverview) -> Vec<String> {
+    let server = &overview.server;
+    let mut lines = vec![format!(
+        "Jitney {} at {address}: {}, up {}",
+        server.version,
+        server.state,
+        time(server.uptime_seconds)
+    )];
+    if !server.state_text.is_empty() {
+        lines.push(server.state_text.clone());
+    }
+    let mut facts = Vec::new();
+    if let Some(machine) = &overview.machine {
+        facts.push(format!("CPU {:.0}%", machine.cpu_percent));
+        facts.push(format!(
+            "memory {} of {}",
+            bytes(machine.memory_used_bytes as f64),
+            bytes(machine.memory_total_bytes as f64)
+        ));
+    }
+    facts.push(format!(
+        "requests hold {} of {}",
+        bytes(server.request_memory_bytes as f64),
+        bytes(server.request_memory_limit_bytes as f64)
+    ));
+    facts.push(counted(server.connections, "connection"));
+    lines.push(facts.join(", "));
+    for gpu in &overview.gpus {
+        let busy = gpu.utilization_percent.map_or("-".to_owned(), |busy| format!("{busy:.0}%"));
+        let memory = gpu.memory_used_bytes.zip(gpu.memory_total_bytes);
+        let memory = memory
+            .map_or("-".to_owned(), |(used, total)| format!("{} of {}", bytes(used), bytes(total)));
+        lines.push(format!("GPU {}: {busy}, memory {memory}", gpu.id));
+    }
+    lines
+}
+
+/// One line per version, and its last error below it.
+pub fn models(overview: &RemoteOverview, samples: &[RemoteSample]) -> Vec<String> {
+    if overview.models.is_empty() {
+        return vec!["no model is registered".to_owned()];
+    }
+    let titles =
+        ["MODEL", "STATE", "WORKERS", "REQ/S", "REJECTED/S", "P99", "QUEUE", "REQUESTS", "FAILED"];
+    let mut table = AlignedTable::new(&titles, &[0, 1]);
+    for model in &overview.models {
+        table.row(row(model, samples, several(overview, model)));
+    }
+    let mut lines = Vec::new();
+    let mut rendered = table.render().into_iter();
+    lines.extend(rendered.next());
+    for (line, model) in rendered.zip(&overview.models) {
+        lines.push(line);
+        if !["ready", "loading"].contains(&model.state.as_str()) && !model.state_text.is_empty() {
+            lines.push(format!("  {}", shortened(&model.state_text, ERROR_MAX)));
+        }
+        let error = model.last_error.as_ref().filter(|error| !model.state_text.contains(*error));
+        if let Some(error) = error {
+            lines.push(format!("  last error: {}", shortened(error, ERROR_MAX)));
+        }
+    }
+    lines
+}
+
+/// Whether the model has other versions, so that the default one must be marked.
+pub fn several(overview: &RemoteOverview, model: &RemoteModel) -> bool {
+    overview.models.iter().filter(|other| other.name == model.name).count() > 1
+}
+
+fn row(model: &RemoteModel, samples: &[RemoteSample], several: bool) -> Vec<String> {
+    let rates = RemoteRates::of(&model.key(), samples.iter());
+    let default = if several && model.is_default { " (default)" } else { "" };
+    vec![
+        format!("{}{default}", model.key()),
+        model.state.clone(),
+        format!("{}/{}", model.workers_ready(), model.workers_min),
+        number(rates.requests),
+        number(rates.rejected),
+        milliseconds(rates.p99_ms),
+        format!("{}/{}", model.waiting, model.queue_max),
+        model.totals.requests.to_string(),
+        model.totals.failed.to_string(),
+    ]
+}
+
+/// The samples of the last minute, before this time in Unix milliseconds.
+pub fn recent(samples: Vec<RemoteSample>, now: f64) -> Vec<RemoteSample> {
+    let oldest = now - WINDOW_SECONDS * 1e3;
+    samples.into_iter().filter(|sample| sample.time >= oldest).collect()
+}

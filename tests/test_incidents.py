@@ -1,0 +1,187 @@
+"""Four incidents, one after another on one server: overload, a crash loop, a bad deploy, a leak.
+
+Each must be found from what an operator has, without reading code: a line of the dashboard, a metric that an alert
+watches, a line of the log. The lines, metrics and alerts are those that docs/operations/incidents.md names.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from harness.archives import Store
+from harness.browser import browser, open_page
+from harness.package import ROOT
+from harness.server import ASK_SECONDS, Server
+from harness.wait import until
+
+pytestmark = [
+    pytest.mark.heavy,
+    pytest.mark.skipif(find_spec("playwright") is None, reason="needs playwright and chromium: make test-browser"),
+]
+
+SLOW = """
+import time
+
+def handle(data, context):
+    time.sleep(0.1)
+    return data and ["late"] * len(data)
+"""
+CRASHING = """
+import os, pathlib, threading, time
+
+def watch():
+    while not pathlib.Path({gate!r}).exists():
+        time.sleep(0.05)
+    os._exit(3)
+
+threading.Thread(target=watch, daemon=True).start()
+
+def handle(data, context):
+    return data and ["fine"] * len(data)
+"""
+BROKEN = "import no_such_package\n"
+LEAKING = """
+kept = []
+
+def handle(data, context):
+    kept.extend(bytearray(200_000) for _ in data or [])
+    return data and ["thanks"] * len(data)
+"""
+
+
+class Desk:
+    """What an operator looks at."""
+
+    def __init__(self, server: Server, page: Any) -> None:
+        self.server, self.page = server, page
+
+    def headline(self, text: str | re.Pattern[str]) -> str:
+        """The dashboard's line about it, once it is there."""
+        line = self.page.get_by_role("region", name="What is wrong now").locator(".problem", has_text=text).first
+        line.wait_for()
+        return line.text_content()
+
+    def log(self, text: str) -> str:
+        """The log's line about it, once it is there."""
+
+        def line() -> str | None:
+            return next((one for one in self.server.stderr.splitlines() if re.search(text, one)), None)
+
+        return until(line, f"the log says {text!r}")
+
+    def grows(self, metric: str, model: str, **labels: str) -> None:
+        """Waits until a counter has counted."""
+        until(lambda: self.server.metric(metric, model, **labels) > 0, f"{metric} of {model} grows", poll=0.1)
+
+
+@pytest.fixture(scope="module")
+def desk(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    home = tmp_path_factory.mktemp("incidents")
+    store = Store(home / "store")
+    arguments = ["serve", store.mar("echo"), "--model-store", store.path]
+    server = Server(binary, home / "server", arguments, store=store).started()
+    with browser() as chromium:
+        page = open_page(chromium, server.url("/dashboard", "management")).page
+        page.get_by_text("live", exact=True).wait_for()
+        yield Desk(server, page)
+    server.end()
+
+
+@contextmanager
+def clients(server: Server, model: str, count: int) -> Iterator[None]:
+    """So many clients that ask one request after another."""
+    over = threading.Event()
+
+    def ask() -> None:
+        with requests.Session() as session:
+            while not over.is_set():
+                session.post(server.url(f"/predictions/{model}"), data=b"x", timeout=ASK_SECONDS)
+
+    threads = [threading.Thread(target=ask) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+@pytest.fixture
+def remove(desk: Desk) -> Iterator[Callable[[str], None]]:
+    """Ends a model after its incident."""
+    names: list[str] = []
+    yield names.append
+    for name in names:
+        desk.server.manage("DELETE", f"/models/{name}/all")
+        desk.server.manage("DELETE", f"/models/{name}")
+
+
+def test_overload(desk: Desk, remove: Callable[[str], None]) -> None:
+    server = desk.server
+    server.register(server.store.mar("slow", source=SLOW), batch_size=1)
+    remove("slow")
+    assert server.manage("PUT", "/models/slow", job_queue_size=3).ok
+    with clients(server, "slow", 10):
+        assert "queue is full" in desk.headline("slow 1.0: rejecting")
+        desk.grows("jitney_rejections_total", "slow", reason="queue_full")
+        desk.log(r"WARN .*rejected.*slow|WARN .*model=slow.*rejected")
+    desk.log(r"overload.*ended.*slow|slow.*overload.*ended")
+
+
+def test_a_crash_loop(desk: Desk, remove: Callable[[str], None], tmp_path: Path) -> None:
+    server, gate = desk.server, tmp_path / "crash"
+    server.register(server.store.mar("crashing", source=CRASHING.format(gate=str(gate))))
+    remove("crashing")
+    gate.touch()
+    assert re.search(r"code 3|status 3", desk.headline(re.compile("crashing 1.0 .*restarted")))
+    desk.grows("jitney_worker_exits_total", "crashing")
+    desk.grows("jitney_worker_restarts_total", "crashing")
+    desk.log(r"crashing.*exit status 3|exit status 3.*crashing|crashing.*code 3")
+    desk.log(r"crash loop")
+
+
+def test_a_bad_deploy(desk: Desk, remove: Callable[[str], None]) -> None:
+    server = desk.server
+    server.register(server.store.mar("shop", "echo", version="1.0"))
+    remove("shop")
+    archive = server.store.mar("shop", source=BROKEN, version="2.0")
+    server.manage("POST", "/models", url=archive.name, initial_workers=1, synchronous="false")
+    assert "No module named 'no_such_package'" in desk.headline("shop 2.0: could not load")
+    desk.grows("jitney_load_failures_total", "shop", model_version="2.0")
+    assert server.metric("jitney_model_ready", "shop", model_version="2.0") == 0
+    desk.log(r"of shop could not load: .*No module named 'no_such_package'")
+    assert server.predict("shop").ok, "the version before it goes on"
+
+
+def test_a_leak(desk: Desk, remove: Callable[[str], None]) -> None:
+    server = desk.server
+    server.register(server.store.mar("leaking", source=LEAKING))
+    remove("leaking")
+    before = server.metric("jitney_worker_memory_bytes", "leaking")
+    with clients(server, "leaking", 1):
+        line = desk.headline(re.compile("leaking 1.0"))
+        assert re.search(r"grow", line), line
+    assert server.metric("jitney_worker_memory_bytes", "leaking") > before + 20e6
+
+
+def test_every_incident_has_an_alert_and_a_runbook() -> None:
+    alerts = (ROOT / "deploy/prometheus/alerts.yml").read_text()
+    page = (ROOT / "docs/operations/incidents.md").read_text()
+    for metric, heading in [
+        ("jitney_rejections_total", "Overload"),
+        ("jitney_worker_restarts_total", "Crash loop"),
+        ("jitney_load_failures_total", "Bad deploy"),
+        ("jitney_worker_memory_bytes", "Memory leak"),
+    ]:
+        assert metric in alerts and metric in page and f"## {heading}" in page, metric
