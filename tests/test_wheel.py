@@ -111,7 +111,7 @@ def test_the_directory_python_builds_the_same_wheel(installed, tmp_path):
 
 def test_a_released_wheel_runs_on_old_systems(installed):
     if "JITNEY_WHEEL" in os.environ:
-        assert "-manylinux_2_17_x86_64." in installed.wheel.name
+        assert "manylinux_2_17_x86_64" in installed.wheel.name
     command = ["objdump", "--dynamic-syms", installed.bin / "jitney"]
     symbols = subprocess.run(command, check=True, capture_output=True, text=True, timeout=RUN_SECONDS).stdout
     versions = {tuple(map(int, version.split("."))) for version in re.findall(r"GLIBC_([\d.]+)", symbols)}

@@ -366,7 +366,7 @@ fn check_browser(
     let Parts { method, headers, .. } = context.parts;
     let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method)
         && gate != Gate::Renewal
-        && *route != Route::OverviewStream;
+        && !matches!(route, Route::OverviewStream | Route::LogStream);
     let allowed = context.state.config.cors.origin.as_deref();
     context.browsers.check(headers, !reads, allowed)
 }
