@@ -12,7 +12,6 @@ const NONE: Apis = Apis {
     oip: false,
     natural: false,
     sagemaker: false,
-    home: false,
 };
 const I: Apis = Apis { inference: true, ..NONE };
 const OIP: Apis = Apis { oip: true, ..I };
