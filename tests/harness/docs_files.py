@@ -157,6 +157,5 @@ FILES: dict[str, Callable[[Sandbox], None]] = {
     "reference/commands.md": shout,
     "operations/restarts.md": two_versions,
     "operations/security.md": shout,
-    "reference/commands.md": shout,
 }
 """By the name of the page below docs/."""
