@@ -69,7 +69,9 @@ impl LogFilter for LiveFilter {
 /// words are for its own log only.
 pub fn parse(text: &str, style: &Style) -> Result<EnvFilter, String> {
     check(text)?;
-    let mut all = text.to_owned();
+    // Spaces after a comma are what people write.
+    let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+    let mut all = parts.join(",");
     if !text.contains(WORKER_OUTPUT) {
         all += &format!(",{WORKER_OUTPUT}=info");
     }
