@@ -67,6 +67,7 @@ pub struct TopChoice {
 
 impl TopChoice {
     /// What a key does.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "any other key does nothing")]
     pub fn press(&mut self, key: KeyEvent, watched: &WatchedServer) {
         if key.kind == KeyEventKind::Release {
             return;

@@ -87,9 +87,8 @@ pub async fn decisions(
             return;
         }
         // Another choice is answered at once.
-        match tokio::time::timeout(WHY_EVERY, chosen.changed()).await {
-            Ok(Err(_)) => return,
-            Ok(Ok(())) | Err(_) => {}
+        if let Ok(Err(_)) = tokio::time::timeout(WHY_EVERY, chosen.changed()).await {
+            return;
         }
     }
 }

@@ -68,6 +68,7 @@ impl HandleFrameError {
 
 /// What a client sends.
 #[derive(Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "nearly every frame is a call, and is moved once")]
 pub(super) enum ClientFrame {
     /// A call to begin.
     Call(HandleCall),

@@ -77,7 +77,7 @@ fn predict_template(route: &PredictRoute<'_>, path: &str) -> &'static str {
         ("v1", _) => "/v1/models/{model}:predict",
         ("v2", false) => "/v2/models/{model}/infer",
         ("v2", true) => "/v2/models/{model}/versions/{version}/infer",
-        _ if route.url_path.is_some() => "/{model}/{endpoint}",
+        _ if route.url_path.is_some_and(|path| !path.is_empty()) => "/{model}/{endpoint}",
         _ => "/{model}",
     }
 }
