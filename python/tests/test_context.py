@@ -126,5 +126,5 @@ def test_importing_everything_needs_no_third_party_package():
     program = f"import sys, importlib; sys.path.insert(0, {wire.PYTHON_DIR!r})\n"
     program += f"for name in {modules!r}: importlib.import_module(name)\n"
     program += "assert not {'numpy', 'torch', 'yaml'} & set(sys.modules)\nimport ts; print(ts.__version__)"
-    done = subprocess.run([sys.executable, "-IS", "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-IBS", "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "0.12.0\n"
