@@ -167,16 +167,23 @@ def test_logs_are_printed_and_followed(server: Server):
     assert 1 <= len(document) <= 3 and all({"time", "level", "message"} <= json.loads(line).keys() for line in document)
     assert done(server, "logs", "--contains", "no line has this") == ""
     follow = command(server, "logs", "--follow", "--lines", "0", "--contains", "absent2.mar")
-    with subprocess.Popen(
-        follow, cwd=server.cwd, env=environment(server), stdout=subprocess.PIPE, bufsize=0
-    ) as following:
-        # The stream may begin after the first lines; sooner or later one comes.
-        os.set_blocking(following.stdout.fileno(), False)
-        until(
-            lambda: jitney(server, "register", "absent2.mar").returncode == 1 and following.stdout.readline(),
-            "a new line is followed",
-        )
-        following.send_signal(signal.SIGTERM)
+    following = subprocess.Popen(follow, cwd=server.cwd, env=environment(server), stdout=subprocess.PIPE)
+    try:
+        out = following.stdout.fileno()
+        os.set_blocking(out, False)
+
+        def followed() -> bytes:
+            """The stream may begin after the first lines; sooner or later one comes."""
+            assert jitney(server, "register", "absent2.mar").returncode == 1
+            try:
+                return os.read(out, 1 << 16)
+            except BlockingIOError:
+                return b""
+
+        assert b"absent2.mar" in until(followed, "a new line is followed")
+    finally:
+        following.kill()
+        following.communicate()
 
 
 def test_top_prints_one_frame_without_a_terminal(server: Server):
