@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import pty
-import signal
 import socket
 import subprocess
 import termios
