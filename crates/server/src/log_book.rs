@@ -73,13 +73,12 @@ impl LogBook {
             line.message.truncate(line.message.floor_char_boundary(MESSAGE_BYTES_MAX));
             line.message.push('…');
         }
-        let json = line.to_json();
-        if json.len() > LINE_BYTES_MAX {
+        let kept = KeptLine::new(level, line);
+        if kept.text_bytes() > LINE_BYTES_MAX {
             self.ring().dropped += 1;
             return;
         }
-        let model = line.fields.get("model").and_then(|model| model.as_str()).map(str::to_owned);
-        let kept = Arc::new(KeptLine { level, model, json });
+        let kept = Arc::new(kept);
         let mut ring = self.ring();
         ring.push(Arc::clone(&kept));
         // Under the lock, so that one who begins to follow misses no line and sees none twice. An error
@@ -171,7 +170,7 @@ mod tests {
 
     fn texts(book: &LogBook, filter: &LineFilter, most: usize) -> Vec<String> {
         let message = |line: &Arc<KeptLine>| {
-            let line: serde_json::Value = serde_json::from_str(&line.json).unwrap();
+            let line: serde_json::Value = serde_json::from_str(line.json()).unwrap();
             line["message"].as_str().unwrap().to_owned()
         };
         book.last(filter, most).lines.iter().map(message).collect()

@@ -29,7 +29,7 @@ impl LineFilter {
 
     pub(super) fn fits(&self, line: &KeptLine) -> bool {
         line.level <= self.level
-            && self.model.as_deref().is_none_or(|model| line.model.as_deref() == Some(model))
-            && (self.contains.is_empty() || line.json.to_lowercase().contains(&self.contains))
+            && self.model.as_deref().is_none_or(|model| line.model() == Some(model))
+            && (self.contains.is_empty() || line.json().to_lowercase().contains(&self.contains))
     }
 }

@@ -56,7 +56,7 @@ impl LogFollower {
 
 /// A line as an event.
 pub(super) fn event(line: &KeptLine) -> Bytes {
-    event_stream::event("log", line.json.as_bytes())
+    event_stream::event("log", line.json().as_bytes())
 }
 
 fn dropped(missed: u64) -> Bytes {

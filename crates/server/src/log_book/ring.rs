@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::filter::LineFilter;
 use super::kept_line::{FoundLines, KeptLine};
 
-/// What a line costs besides its text.
-const OVERHEAD: usize = 128;
+/// What a line costs besides its text, and what its JSON adds.
+const OVERHEAD: usize = 512;
 
 #[derive(Debug)]
 pub(super) struct LineRing {
@@ -44,23 +44,29 @@ impl LineRing {
 }
 
 fn weight(line: &KeptLine) -> usize {
-    line.json.len() + OVERHEAD
+    line.text_bytes() + OVERHEAD
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use tracing::Level;
 
     use super::*;
+    use crate::log_line::LogLine;
 
     #[test]
     fn the_bytes_are_bounded_too() {
         let mut ring = LineRing::new(100, 10 * (OVERHEAD + 4));
         for number in 1000..1050 {
-            let json = number.to_string();
-            ring.push(Arc::new(KeptLine { level: Level::INFO, model: None, json }));
+            let (message, fields) = (number.to_string(), serde_json::Map::new());
+            let (time, target) = (SystemTime::UNIX_EPOCH, "test");
+            let line = LogLine { time, level: "INFO", target, message, fields };
+            ring.push(Arc::new(KeptLine::new(Level::INFO, line)));
         }
         let found = ring.last(&LineFilter::default(), 100).lines;
-        assert_eq!((found.len(), found[0].json.as_str()), (10, "1040"));
+        assert_eq!(found.len(), 10);
+        assert!(found[0].json().contains("\"1040\""));
     }
 }

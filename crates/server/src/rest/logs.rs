@@ -35,7 +35,7 @@ pub(super) fn last(context: &RequestContext<'_>) -> HttpResult {
     let fields = context.query();
     let found = book(context)?.last(&filter(&fields)?, lines(&fields, LINES)?);
     let FoundLines { lines, dropped } = found;
-    let lines: Vec<&str> = lines.iter().map(|line| line.json.as_str()).collect();
+    let lines: Vec<&str> = lines.iter().map(|line| line.json()).collect();
     let body = [r#"{"lines":["#, &lines.join(",\n"), r#"],"dropped":"#, &dropped.to_string(), "}"];
     let mut reply = respond::plain(StatusCode::OK, Bytes::from(body.concat()));
     reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
