@@ -151,7 +151,7 @@ ui/node_modules/.package-lock.json: ui/package.json ui/package-lock.json
 test-browser: build test-ui $(BROWSER_VENV)/ready ## The pages in a real browser (Debian's Chromium, installed if need be)
 	chromium=$$(bash tests/chromium) && JITNEY_TEST_CHROMIUM="$$chromium" \
 	  JITNEY_BIN=$(abspath $(TARGET))/debug/jitney \
-	  $(BROWSER_VENV)/bin/python -m pytest -q tests/test_browser.py tests/test_dashboard.py --heavy
+	  $(BROWSER_VENV)/bin/python -m pytest -q tests/test_browser.py tests/test_dashboard.py tests/test_incidents.py --heavy
 
 $(BROWSER_VENV)/ready: Makefile
 	$(PYTHON) -m venv $(BROWSER_VENV)

@@ -180,7 +180,7 @@ def test_every_incident_has_an_alert_and_a_runbook() -> None:
     page = (ROOT / "docs/operations/incidents.md").read_text()
     for metric, heading in [
         ("jitney_rejections_total", "Overload"),
-        ("jitney_worker_restarts_total", "Crash loop"),
+        ("jitney_worker_exits_total", "Crash loop"),
         ("jitney_load_failures_total", "Bad deploy"),
         ("jitney_worker_memory_bytes", "Memory leak"),
     ]:
