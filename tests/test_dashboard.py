@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
@@ -16,6 +14,7 @@ import requests
 
 from harness.browser import OpenPage, browser, open_page
 from harness.server import Server
+from harness.steady import clients
 from harness.wait import until
 
 pytestmark = [
@@ -72,27 +71,6 @@ def echo(look: Callable[..., OpenPage]) -> Any:
     page = look("#/model/echo/1.0").page
     page.get_by_role("heading", name="echo 1.0").wait_for()
     return page
-
-
-@contextmanager
-def clients(server: Server, model: str, count: int) -> Iterator[None]:
-    """So many clients that ask one request after another."""
-    over = threading.Event()
-
-    def ask() -> None:
-        with requests.Session() as session:
-            while not over.is_set():
-                session.post(server.url(f"/predictions/{model}"), data=b"x", timeout=60)
-
-    threads = [threading.Thread(target=ask) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        for thread in threads:
-            thread.join()
 
 
 def confirm(page: Any, action: str) -> None:

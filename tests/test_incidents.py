@@ -7,20 +7,18 @@ watches, a line of the log. The lines, metrics and alerts are those that docs/op
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
-import requests
 
 from harness.archives import Store
 from harness.browser import browser, open_page
 from harness.package import ROOT
-from harness.server import ASK_SECONDS, Server
+from harness.server import Server
+from harness.steady import clients
 from harness.wait import until
 
 pytestmark = [
@@ -94,27 +92,6 @@ def desk(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Des
         page.get_by_text("live", exact=True).wait_for()
         yield Desk(server, page)
     server.end()
-
-
-@contextmanager
-def clients(server: Server, model: str, count: int) -> Iterator[None]:
-    """So many clients that ask one request after another."""
-    over = threading.Event()
-
-    def ask() -> None:
-        with requests.Session() as session:
-            while not over.is_set():
-                session.post(server.url(f"/predictions/{model}"), data=b"x", timeout=ASK_SECONDS)
-
-    threads = [threading.Thread(target=ask) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        for thread in threads:
-            thread.join()
 
 
 @pytest.fixture
