@@ -56,7 +56,7 @@ def handle(data, context):
 """
 
 
-class Desk:
+class OperatorView:
     """What an operator looks at."""
 
     def __init__(self, server: Server, page: Any) -> None:
@@ -82,7 +82,7 @@ class Desk:
 
 
 @pytest.fixture(scope="module")
-def desk(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+def view(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorView]:
     home = tmp_path_factory.mktemp("incidents")
     store = Store(home / "store")
     arguments = ["serve", store.mar("echo"), "--model-store", store.path]
@@ -90,64 +90,64 @@ def desk(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Des
     with browser() as chromium:
         page = open_page(chromium, server.url("/dashboard", "management")).page
         page.get_by_text("live", exact=True).wait_for()
-        yield Desk(server, page)
+        yield OperatorView(server, page)
     server.end()
 
 
 @pytest.fixture
-def remove(desk: Desk) -> Iterator[Callable[[str], None]]:
+def remove(view: OperatorView) -> Iterator[Callable[[str], None]]:
     """Ends a model after its incident."""
     names: list[str] = []
     yield names.append
     for name in names:
-        desk.server.manage("DELETE", f"/models/{name}/all")
-        desk.server.manage("DELETE", f"/models/{name}")
+        view.server.manage("DELETE", f"/models/{name}/all")
+        view.server.manage("DELETE", f"/models/{name}")
 
 
-def test_overload(desk: Desk, remove: Callable[[str], None]) -> None:
-    server = desk.server
+def test_overload(view: OperatorView, remove: Callable[[str], None]) -> None:
+    server = view.server
     server.register(server.store.mar("slow", source=SLOW), batch_size=1)
     remove("slow")
     assert server.manage("PUT", "/models/slow", job_queue_size=3).ok
     with clients(server, "slow", 10):
-        assert "queue is full" in desk.headline("slow 1.0: rejecting")
-        desk.grows("jitney_rejections_total", "slow", reason="queue_full")
-        desk.log(r"WARN .*rejected.*slow|WARN .*model=slow.*rejected")
-    desk.log(r"overload.*ended.*slow|slow.*overload.*ended")
+        assert "queue is full" in view.headline("slow 1.0: rejecting")
+        view.grows("jitney_rejections_total", "slow", reason="queue_full")
+        view.log(r"WARN .*rejected.*slow|WARN .*model=slow.*rejected")
+    view.log(r"overload.*ended.*slow|slow.*overload.*ended")
 
 
-def test_a_crash_loop(desk: Desk, remove: Callable[[str], None], tmp_path: Path) -> None:
-    server, gate = desk.server, tmp_path / "crash"
+def test_a_crash_loop(view: OperatorView, remove: Callable[[str], None], tmp_path: Path) -> None:
+    server, gate = view.server, tmp_path / "crash"
     server.register(server.store.mar("crashing", source=CRASHING.format(gate=str(gate))))
     remove("crashing")
     gate.touch()
-    assert re.search(r"code 3|status 3", desk.headline(re.compile("crashing 1.0 .*restarted")))
-    desk.grows("jitney_worker_exits_total", "crashing")
-    desk.grows("jitney_worker_restarts_total", "crashing")
-    desk.log(r"crashing.*exit status 3|exit status 3.*crashing|crashing.*code 3")
-    desk.log(r"crash loop")
+    assert re.search(r"code 3|status 3", view.headline(re.compile("crashing 1.0 .*restarted")))
+    view.grows("jitney_worker_exits_total", "crashing")
+    view.grows("jitney_worker_restarts_total", "crashing")
+    view.log(r"crashing.*exit status 3|exit status 3.*crashing|crashing.*code 3")
+    view.log(r"crash loop")
 
 
-def test_a_bad_deploy(desk: Desk, remove: Callable[[str], None]) -> None:
-    server = desk.server
+def test_a_bad_deploy(view: OperatorView, remove: Callable[[str], None]) -> None:
+    server = view.server
     server.register(server.store.mar("shop", "echo", version="1.0"))
     remove("shop")
     archive = server.store.mar("shop", source=BROKEN, version="2.0")
     server.manage("POST", "/models", url=archive.name, initial_workers=1, synchronous="false")
-    assert "No module named 'no_such_package'" in desk.headline("shop 2.0: could not load")
-    desk.grows("jitney_load_failures_total", "shop", model_version="2.0")
+    assert "No module named 'no_such_package'" in view.headline("shop 2.0: could not load")
+    view.grows("jitney_load_failures_total", "shop", model_version="2.0")
     assert server.metric("jitney_model_ready", "shop", model_version="2.0") == 0
-    desk.log(r"of shop could not load: .*No module named 'no_such_package'")
+    view.log(r"of shop could not load: .*No module named 'no_such_package'")
     assert server.predict("shop").ok, "the version before it goes on"
 
 
-def test_a_leak(desk: Desk, remove: Callable[[str], None]) -> None:
-    server = desk.server
+def test_a_leak(view: OperatorView, remove: Callable[[str], None]) -> None:
+    server = view.server
     server.register(server.store.mar("leaking", source=LEAKING))
     remove("leaking")
     before = server.metric("jitney_worker_memory_bytes", "leaking")
     with clients(server, "leaking", 1):
-        line = desk.headline(re.compile("leaking 1.0"))
+        line = view.headline(re.compile("leaking 1.0"))
         assert re.search(r"grow", line), line
     assert server.metric("jitney_worker_memory_bytes", "leaking") > before + 20e6
 
