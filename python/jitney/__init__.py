@@ -90,6 +90,11 @@ _LATER = {
 """What asks a server or runs a job, which a worker never does."""
 
 
+def __dir__() -> list[str]:
+    """The public names and nothing else, those that are imported later too."""
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module 'jitney' has no attribute {name!r}")
