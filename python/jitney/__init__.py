@@ -39,8 +39,8 @@ from jitney.streaming import END
 from jitney.tensor import Tensor
 
 if TYPE_CHECKING:
+    from jitney.asgi_model import asgi
     from jitney.client import AsyncClient, Client, Retry
-    from jitney.asgi import asgi
     from jitney.handle import Handle, Session, connect, run
     from jitney.offline import InferError, infer
 
@@ -91,7 +91,7 @@ __all__ = [
 _LATER = {
     **dict.fromkeys(("AsyncClient", "Client", "Retry"), "jitney.client"),
     **dict.fromkeys(("Handle", "Session", "connect", "run"), "jitney.handle"),
-    "asgi": "jitney.asgi",
+    "asgi": "jitney.asgi_model",
     **dict.fromkeys(("InferError", "infer"), "jitney.offline"),
 }
 """What asks a server or runs a job, which a worker never does."""

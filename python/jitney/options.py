@@ -263,7 +263,7 @@ def _paths(options: Options) -> None:
     for path, answer in (options.health_routes or {}).items():
         if not PATH.fullmatch(path) or answer not in HEALTH:
             raise DefinitionError(
-                f"health_routes is a dictionary such as {{'/livez': 'live', '/readyz': 'ready'}}, not {path!r}: {answer!r}"
+                f"health_routes has paths with 'live' or 'ready', as in {{'/livez': 'live'}}, not {path!r}: {answer!r}"
             )
 
 

@@ -149,9 +149,7 @@ def http_paths(definition: Definition) -> dict[str, Any]:
     """The paths that it answers beside those of its name."""
     raw = [one.name for one in definition.endpoints if one.raw]
     routed = [(one.name, one.options.route_methods) for one in definition.endpoints]
-    routes = [
-        {"path": found[0], "methods": found[1], "endpoint": name} for name, found in routed if found is not None
-    ]
+    routes = [{"path": found[0], "methods": found[1], "endpoint": name} for name, found in routed if found is not None]
     health = definition.options.health_routes or {}
     routes += [{"path": path, "methods": ["GET"], "answers": answer} for path, answer in health.items()]
     paths = [str(one["path"]).rstrip("/") for one in routes]
@@ -172,12 +170,12 @@ def http_paths(definition: Definition) -> dict[str, Any]:
 
 def metric_names(definition: Definition) -> dict[str, list[dict[str, Any]]]:
     """Other names of what is measured, by endpoint."""
-    named = ((one.name, one.options.metric_names or ()) for one in definition.endpoints)
-    return {
-        endpoint: [{"name": name, "labels": {key: str(value) for key, value in labels.items()}} for name, labels in all_of]
-        for endpoint, all_of in named
-        if all_of
-    }
+    found: dict[str, list[dict[str, Any]]] = {}
+    for one in definition.endpoints:
+        for name, labels in one.options.metric_names or ():
+            spelt = {key: str(value) for key, value in labels.items()}
+            found.setdefault(one.name, []).append({"name": name, "labels": spelt})
+    return found
 
 
 def openai(definition: Definition) -> dict[str, str]:

@@ -86,11 +86,7 @@ impl PathTable {
         for route in &api.http.routes {
             let methods = route.methods.iter().map(|method| method.as_str().into()).collect();
             let answers = route.answers.as_deref().map(Into::into);
-            self.add_route(PathTarget {
-                methods,
-                answers,
-                ..target(&route.endpoint, &route.path)
-            });
+            self.add_route(PathTarget { methods, answers, ..target(&route.endpoint, &route.path) });
         }
         if let Some(mount) = &api.http.mount {
             self.add_mount(target(&mount.endpoint, &mount.prefix));

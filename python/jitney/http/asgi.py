@@ -22,6 +22,9 @@ PIECES_MAX = 16
 """Pieces of an answer that wait to be sent."""
 VERSIONS = {"version": "3.0", "spec_version": "2.4"}
 
+_running: set[asyncio.Future[None]] = set()
+"""Applications that are at work, so that the event loop does not forget them."""
+
 
 class AsgiLifespan:
     """The lifespan of an application; one without it is served all the same."""
@@ -71,9 +74,6 @@ class AsgiLifespan:
 class AsgiExchange:
     """One request, and what the application sends in answer."""
 
-    _running: set[asyncio.Future[None]] = set()
-    """Applications that are at work, so that they are not forgotten."""
-
     def __init__(self, request: HttpRequest, state: dict[str, Any]) -> None:
         self._scope = scope_of(request, state)
         self._body: bytes | None = request.body
@@ -83,8 +83,8 @@ class AsgiExchange:
     async def run(self, app: Any) -> Response:
         """The application's answer: whole, or a stream that goes on."""
         task = asyncio.ensure_future(app(self._scope, self._receive, self._sent.put))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        _running.add(task)
+        task.add_done_callback(_running.discard)
         try:
             start = await self._next(task)
             if start is None or start["type"] != "http.response.start":

@@ -59,7 +59,8 @@ class HttpRequest(Request):
         id: str = "",
         endpoint: str = "",
     ) -> None:
-        super().__init__(id, HttpHeaders(headers), endpoint)
+        super().__init__(id, None, endpoint)
+        self._headers: HttpHeaders = HttpHeaders(headers)
         self.method = method
         self.root_path = root_path
         """What the path began with before the mount took it off."""
@@ -75,8 +76,7 @@ class HttpRequest(Request):
     @property
     def headers(self) -> HttpHeaders:
         """The headers the client sent."""
-        headers: Any = self._headers
-        return headers  # type: ignore[no-any-return]
+        return self._headers
 
     @cached_property
     def query(self) -> dict[str, str]:

@@ -168,8 +168,8 @@ class _Opener:
         """An item, or the items of a request in tensors, and the endpoint."""
         endpoint = self._sole or _choose(self._definition, meta)
         if endpoint.raw and CALL_PARAMETER not in row:
-            request = raw_request(row, meta, endpoint.name)
-            return endpoint, Item({endpoint.params[0].name: request}, request)
+            raw = raw_request(row, meta, endpoint.name)
+            return endpoint, Item({endpoint.params[0].name: raw}, raw)
         if isinstance(row, TensorRow):
             read = self._tensors[endpoint.name].read(row)
             return endpoint, TensorItems(endpoint, row, read, WireRequest(meta, endpoint.name))

@@ -21,8 +21,8 @@ use tokio::time::Instant;
 use super::context::{ConnectionContext, RequestContext};
 use super::mounted::ClaimedPath;
 use super::{
-    admin, authorize, compress, dashboard, embeddings, health, inference, logs, management, mounted,
-    open_inference, openapi, overview, plugins, repository, shared_memory, traced, v1,
+    admin, authorize, compress, dashboard, embeddings, health, inference, logs, management,
+    mounted, open_inference, openapi, overview, plugins, repository, shared_memory, traced, v1,
 };
 use crate::access_log::{AccessRecord, RecordNames};
 use crate::auth::Gate;

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitney.decorators import NOTE, Note, endpoint
+from jitney.decorators import NOTE, Note
 from jitney.http.asgi import AsgiExchange, AsgiLifespan
 from jitney.http.request import HttpRequest
 from jitney.http.response import Response
-from jitney.options import make_options
+from jitney.options import Options, make_options
 
 
 class AsgiModel:
@@ -30,10 +30,11 @@ class AsgiModel:
         """Ends it."""
         await self._lifespan.shutdown()
 
-    @endpoint(raw=True)
     async def http(self, request: HttpRequest) -> Response:
         """Answers one request."""
         return await AsgiExchange(request, self._lifespan.state).run(self._app)
+
+    setattr(http, NOTE, Note(Options(raw=True), "endpoint"))
 
 
 def asgi(app: Any, **options: Any) -> AsgiModel:
