@@ -143,6 +143,8 @@ class Definition:
     doc: str
     endpoints: tuple[Endpoint, ...]
     options: Options
+    bound: Any = None
+    """What its object is made with, if it was bound (`jitney.application.Bound`)."""
 
     @property
     def default(self) -> Endpoint | None:
@@ -215,6 +217,9 @@ def define(target: Any, *, name: str | None = None) -> Definition:
     """Reads a definition from a function, a class or an object that can be called. `name` is for what has none."""
     if isinstance(target, Definition):
         return target if name is None else replace(target, name=name)
+    application = None if isinstance(target, type) else getattr(target, "__jitney_application__", None)
+    if application is not None:
+        return define(application().definition, name=name)
     if not callable(target) and not _marked_methods(target) and not hasattr(target, "predict"):
         raise DefinitionError(f"{target!r} cannot be served: it is neither a function nor a class")
     marked = _marked_methods(target)
