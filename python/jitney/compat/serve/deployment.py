@@ -34,7 +34,7 @@ class Deployment:
     @property
     def max_ongoing_requests(self) -> int:
         """Calls that one replica runs at a time."""
-        return self.deployment_options.max_ongoing_requests
+        return self.deployment_options.concurrency
 
     @property
     def max_queued_requests(self) -> int:
@@ -80,6 +80,9 @@ class Application:
         from jitney.compat.serve.build import built
 
         return built(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"deployment": self.deployment, "args": self.args, "kwargs": self.kwargs}
 
     def __repr__(self) -> str:
         return f"Application({self.deployment.name})"

@@ -16,6 +16,7 @@ logger = logging.getLogger("jitney.compat.serve")
 CONCURRENCY_MAX = 255
 """Calls that one worker of ours runs at a time."""
 QUEUE_MAX = 65535
+ONGOING_DEFAULT = 5
 UNUSED = (
     "placement_group_bundles",
     "placement_group_strategy",
@@ -41,7 +42,7 @@ class DeploymentOptions:
     route_prefix: str | None = None
     ray_actor_options: Mapping[str, Any] | None = None
     user_config: Any = None
-    max_ongoing_requests: int = 5
+    max_ongoing_requests: int | None = None
     max_queued_requests: int = -1
     autoscaling_config: Any = None
     graceful_shutdown_wait_loop_s: float = 2.0
@@ -54,7 +55,7 @@ class DeploymentOptions:
         replicas = self.num_replicas
         if isinstance(replicas, bool) or (replicas is not None and replicas != "auto" and not _is_whole(replicas, 1)):
             raise ValueError(f"num_replicas must be a whole number of at least 1, or 'auto', not {replicas!r}")
-        if not _is_whole(self.max_ongoing_requests, 1):
+        if self.max_ongoing_requests is not None and not _is_whole(self.max_ongoing_requests, 1):
             raise ValueError(f"max_ongoing_requests must be at least 1, not {self.max_ongoing_requests!r}")
         if not _is_whole(self.max_queued_requests, -1) or self.max_queued_requests == 0:
             raise ValueError(f"max_queued_requests must be -1 or at least 1, not {self.max_queued_requests!r}")
@@ -98,6 +99,11 @@ class DeploymentOptions:
         return max(scaling.min_replicas, 1) if scaling is not None else 1
 
     @property
+    def concurrency(self) -> int:
+        """Calls that a replica runs at a time, as Ray counts them."""
+        return self.max_ongoing_requests or ONGOING_DEFAULT
+
+    @property
     def actor(self) -> Mapping[str, Any]:
         """What a replica needs of its machine."""
         return self.ray_actor_options or {}
@@ -111,7 +117,7 @@ class DeploymentOptions:
                 f"{name}: {what}: {self.workers} workers, its minimum, are started, and stay; "
                 "docs/operations/capacity.md says how to scale from outside"
             )
-        if self.max_ongoing_requests > CONCURRENCY_MAX:
+        if self.concurrency > CONCURRENCY_MAX:
             found.append(f"{name}: max_ongoing_requests={self.max_ongoing_requests} counts as {CONCURRENCY_MAX}")
         environment = self.actor.get("runtime_env") or {}
         found += [
