@@ -99,7 +99,7 @@ class BackendReplica:
 
     def __init__(self) -> None:
         target = self.backend.target
-        self.object = target(*self.backend.args) if inspect.isclass(target) else target
+        self.object: Any = target(*self.backend.args) if inspect.isclass(target) else target
         config = self.backend.config.user_config
         if config is not None:
             self.object.reconfigure(config)
@@ -107,15 +107,14 @@ class BackendReplica:
     def function(self, method: str) -> Callable[..., Any]:
         """The function, or a method of the object."""
         if inspect.isfunction(self.object) or method in ("", "__call__"):
-            found: Callable[..., Any] = self.object
-            return found
-        found = getattr(self.object, method)
-        return found
+            method = "__call__"
+        found: Callable[..., Any] = getattr(self.object, method)
+        return found if method != "__call__" else self.object  # type: ignore[no-any-return]
 
 
 def _web(self: BackendReplica, items: list[Any]) -> list[Any]:
     """Requests from the web; the answers as they are sent."""
-    calls = [(one.get("method_name", ""), FlaskRequest(one), {}) for one in items]
+    calls: list[Any] = [(one.get("method_name", ""), FlaskRequest(one), {}) for one in items]
     return [_sent(answer) for answer in _answers(self, calls, web=True)]
 
 

@@ -32,6 +32,7 @@ MORE = 16
 """Arguments that `*args` may have."""
 NO_LIMIT_S = 24 * 3600
 """Ray ends no call that takes long."""
+LEFT_OUT = object()
 NOT_CALLED = ("reconfigure", "check_health")
 
 
@@ -210,7 +211,7 @@ def _shown(own: list[inspect.Parameter]) -> list[inspect.Parameter]:
     for one in own:
         if one.kind is one.VAR_POSITIONAL:
             kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-            found += [inspect.Parameter(f"{one.name}_{at}", kind, default=None) for at in range(MORE)]
+            found += [inspect.Parameter(f"{one.name}_{at}", kind, default=LEFT_OUT) for at in range(MORE)]
         elif one.kind is one.POSITIONAL_ONLY:
             found.append(one.replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD))
         else:
@@ -240,7 +241,8 @@ def _call_of(own: list[inspect.Parameter], given: dict[str, Any]) -> tuple[Reque
     by_position = True
     for one in own:
         if one.kind is one.VAR_POSITIONAL:
-            args += [given.pop(name) for name in (f"{one.name}_{at}" for at in range(MORE)) if name in given]
+            more = [given.pop(f"{one.name}_{at}", LEFT_OUT) for at in range(MORE)]
+            args += [value for value in more if value is not LEFT_OUT]
         elif one.kind is one.VAR_KEYWORD:
             continue
         elif one.name not in given:

@@ -65,7 +65,7 @@ class FlaskRequest:
     @property
     def is_json(self) -> bool:
         """Whether the body says that it is JSON."""
-        kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        kind: str = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         return kind == "application/json" or kind.endswith("+json")
 
     @property

@@ -66,7 +66,11 @@ class DeploymentHandle:
         unknown = [name for name in private if not name.startswith("_")]
         if unknown:
             raise TypeError(f"DeploymentHandle.options() got an unexpected keyword argument {unknown[0]!r}")
-        given = {"method_name": method_name, "multiplexed_model_id": multiplexed_model_id, "stream": stream}
+        given: dict[str, Any] = {
+            "method_name": method_name,
+            "multiplexed_model_id": multiplexed_model_id,
+            "stream": stream,
+        }
         options = replace(self._handle_options, **{name: one for name, one in given.items() if one is not None})
         return DeploymentHandle(self.deployment_name, self.app_name, self._connect, options)
 

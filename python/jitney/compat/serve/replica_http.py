@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from jitney.asgi import AsgiModel
+from jitney.asgi_model import AsgiModel
 from jitney.compat.serve.context import enter_request, leave_request
 from jitney.compat.serve.handle import CALL
 from jitney.compat.serve.ingress import app_of

@@ -11,11 +11,17 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from typing import Any
 
-from jitney.compat.serve.exceptions import BackPressureError, DeploymentUnavailableError, RequestCancelledError
-from jitney.errors import Expired, NotFound, Overloaded, RemoteError
+from jitney.compat.serve.exceptions import (
+    BackPressureError,
+    DeploymentUnavailableError,
+    RayServeException,
+    RequestCancelledError,
+)
+from jitney.errors import BadInput, Error, Expired, NotFound, Overloaded, RemoteError
 
 Begin = Callable[[Sequence[Any], dict[str, Any]], Any]
 """Begins the call with arguments that are all there; gives a future, or a stream."""
+NO_SUCH_METHOD = 404
 
 
 class DeploymentResponse:
@@ -48,7 +54,7 @@ class DeploymentResponse:
             raise TimeoutError(f"no answer within {timeout_s} s") from None
         except (concurrent.futures.CancelledError, asyncio.CancelledError):
             raise RequestCancelledError(self.request_id) from None
-        except RemoteError as error:
+        except (RemoteError, BadInput) as error:
             raise as_serve(error) from error
 
     def _await_elsewhere(self, timeout_s: float | None) -> Any:
@@ -80,7 +86,7 @@ class DeploymentResponse:
             future = asyncio.wrap_future(future)
         try:
             return await future
-        except RemoteError as error:
+        except (RemoteError, BadInput) as error:
             raise as_serve(error) from error
         except asyncio.CancelledError:
             if self._cancelled:
@@ -124,7 +130,7 @@ class DeploymentResponseGenerator:
             raise RuntimeError("this stream was begun inside an event loop: read it with `async for`")
         try:
             return next(self._stream)
-        except RemoteError as error:
+        except (RemoteError, BadInput) as error:
             raise as_serve(error) from error
 
     def __aiter__(self) -> AsyncIterator[Any]:
@@ -138,7 +144,7 @@ class DeploymentResponseGenerator:
             return await _next_of_thread(self._stream)
         try:
             return await self._stream.__anext__()
-        except RemoteError as error:
+        except (RemoteError, BadInput) as error:
             raise as_serve(error) from error
 
     async def aclose(self) -> None:
@@ -146,8 +152,10 @@ class DeploymentResponseGenerator:
         self.cancel()
 
 
-def as_serve(error: RemoteError) -> BaseException:
+def as_serve(error: Error) -> BaseException:
     """The server's refusal under Ray Serve's name for it."""
+    if isinstance(error, BadInput):  # No such method, or arguments that do not fit it.
+        return RayServeException(str(error)) if error.status == NO_SUCH_METHOD else TypeError(str(error))
     if isinstance(error, Overloaded):
         return BackPressureError(str(error))
     if isinstance(error, Expired):
@@ -216,7 +224,10 @@ def _filled(
     args: Sequence[Any], kwargs: dict[str, Any], value: Callable[[DeploymentResponse], Any]
 ) -> tuple[list[Any], dict[str, Any]]:
     """The arguments with values in place of responses."""
-    fill = lambda one: value(one) if isinstance(one, DeploymentResponse) else one  # noqa: E731
+
+    def fill(one: Any) -> Any:
+        return value(one) if isinstance(one, DeploymentResponse) else one
+
     return [fill(one) for one in args], {name: fill(one) for name, one in kwargs.items()}
 
 
