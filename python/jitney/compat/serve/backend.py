@@ -106,10 +106,9 @@ class BackendReplica:
 
     def function(self, method: str) -> Callable[..., Any]:
         """The function, or a method of the object."""
-        if inspect.isfunction(self.object) or method in ("", "__call__"):
-            method = "__call__"
-        found: Callable[..., Any] = getattr(self.object, method)
-        return found if method != "__call__" else self.object  # type: ignore[no-any-return]
+        is_own = inspect.isfunction(self.object) or method in ("", "__call__")
+        found: Callable[..., Any] = self.object if is_own else getattr(self.object, method)
+        return found
 
 
 def _web(self: BackendReplica, items: list[Any]) -> list[Any]:
