@@ -138,7 +138,7 @@ class BatchQueue:
         chosen = set(map(id, batch))
         self._waiting = [item for item in self._waiting if id(item) not in chosen]
         self._settings = None
-        context = contextvars.copy_context()
+        context = contextvars.Context()  # What is known of one caller is not true of the others.
         context.run(self._enter, batch[0].model_id)
         run = self._run(self._function, self._arguments, batch)
         task = context.run(self.loop.create_task, run)

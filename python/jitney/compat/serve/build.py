@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, is_dataclass
 from typing import Any, get_type_hints
 
-from jitney.application import Bound
+from jitney.application import Bound, Dependency
 from jitney.compat.serve.batching import Batched
 from jitney.compat.serve.deployment import Application, Deployment
 from jitney.compat.serve.deployment_options import CONCURRENCY_MAX, QUEUE_MAX
@@ -89,11 +89,26 @@ class _Builder:
     def _argument(self, value: Any) -> Any:
         if isinstance(value, Application):
             return self.build(value)
+        if isinstance(value, DeploymentHandle):
+            return OtherDeployment(value)
         if isinstance(value, dict):
             return {key: self._argument(one) for key, one in value.items()}
         if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
             return type(value)(map(self._argument, value))
         return value
+
+
+class OtherDeployment(Dependency):
+    """A handle of another application among the arguments."""
+
+    def __init__(self, handle: DeploymentHandle) -> None:
+        super().__init__(model_name(handle.app_name, handle.deployment_name))
+        self._handle = handle
+
+    def view(self, handle: Any) -> Any:
+        """The same handle, over a connection of the worker."""
+        name, app_name = self._handle.deployment_name, self._handle.app_name
+        return DeploymentHandle(name, app_name, lambda: handle, self._handle._handle_options)
 
 
 def model_options(deployment: Deployment, route_prefix: str | None) -> Options:

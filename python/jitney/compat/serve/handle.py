@@ -114,8 +114,14 @@ def find_with(find: Find | None) -> None:
 
 
 def named_handle(name: str, app_name: str = "default", options: HandleOptions | None = None) -> DeploymentHandle:
-    """The handle of a deployment, by its name."""
-    if not _find:
-        raise RayServeException(f"nothing serves the deployment {name!r} here: call serve.run first")
-    found = _find[-1](name, app_name)
-    return found if options is None else DeploymentHandle(name, app_name, found._connect, options)
+    """The handle of a deployment, by its name; it is looked for at the first call."""
+
+    def connect() -> Any:
+        if not _find:
+            raise RayServeException(
+                f"the deployment {name!r} cannot be found by its name here: call serve.run first, and inside of "
+                "deployments pass handles by .bind(...)"
+            )
+        return _find[-1](name, app_name)._connect()
+
+    return DeploymentHandle(name, app_name, connect, options)

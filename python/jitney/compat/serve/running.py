@@ -160,7 +160,9 @@ def get_deployment_handle(
     """The handle of a deployment, by its name."""
     replica = current_replica()
     app = app_name or (replica.app_name if replica is not None else DEFAULT_APP)
-    return handles.named_handle(deployment_name, app)
+    if replica is not None:
+        return handles.named_handle(deployment_name, app)
+    return running().handle(deployment_name, app)
 
 
 def _check_not_in_worker() -> None:
