@@ -12,11 +12,27 @@ import functools
 import inspect
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+
+from jitney.compat.references import ObjectRef
 
 THREADS_MAX = 256
 """Functions that run at a time; more wait."""
+
+
+__all__ = [
+    "GetTimeoutError",
+    "ObjectRef",
+    "cancel",
+    "get",
+    "init",
+    "is_initialized",
+    "put",
+    "remote",
+    "shutdown",
+    "wait",
+]
 
 
 class RayError(Exception):
@@ -25,23 +41,6 @@ class RayError(Exception):
 
 class GetTimeoutError(RayError, TimeoutError):
     """`ray.get` waited for long enough."""
-
-
-class ObjectRef:
-    """A value to come."""
-
-    def __init__(self, future: concurrent.futures.Future[Any]) -> None:
-        self._future = future
-
-    def future(self) -> concurrent.futures.Future[Any]:
-        """The same as a future of Python's."""
-        return self._future
-
-    def __await__(self) -> Generator[Any, None, Any]:
-        return asyncio.wrap_future(self._future).__await__()
-
-    def __repr__(self) -> str:
-        return f"ObjectRef({id(self._future):x})"
 
 
 class RemoteFunction:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jitney.application import Bound, Dependency
-from jitney.compat.serve.context import RequestContext, enter_request, leave_request
+from jitney.compat.serve.context import RequestContext, enter_request, restore_request
 from jitney.compat.serve.exceptions import RayServeException
 from jitney.compat.serve.flask_request import FlaskRequest, PythonRequest, told_of
 from jitney.decorators import NOTE, Note
@@ -102,7 +102,8 @@ class BackendReplica:
         self.object: Any = target(*self.backend.args) if inspect.isclass(target) else target
         config = self.backend.config.user_config
         if config is not None:
-            self.object.reconfigure(config)
+            reconfigure: Callable[[Any], Any] = self.function("reconfigure")
+            reconfigure(config)
 
     def function(self, method: str) -> Callable[..., Any]:
         """The function, or a method of the object."""
@@ -135,7 +136,7 @@ def _answers(self: BackendReplica, calls: list[Any], web: bool) -> list[Any]:
             for at, answer in zip(places, run(function, [calls[at] for at in places])):
                 found[at] = answer
     finally:
-        leave_request(token)
+        restore_request(token)
     return found
 
 

@@ -57,13 +57,13 @@ class BatchArguments:
                 named.update({key: [call.arguments.get(name, {}).get(key) for call in calls] for key in keys})
             else:
                 column = [call.arguments.get(name, parameter.default) for call in calls]
-                if kind is inspect.Parameter.KEYWORD_ONLY or len(positional) < self._place(name):
+                if kind is inspect.Parameter.KEYWORD_ONLY or len(positional) < self._position(name):
                     named[name] = column
                 else:
                     positional.append(column)
         return positional, named
 
-    def _place(self, name: str) -> int:
+    def _position(self, name: str) -> int:
         return [one.name for one in self._parameters if one.kind in LIST_KINDS].index(name)
 
 
@@ -145,7 +145,7 @@ class StreamItem(BatchItem):
         self._over = True
         self._wake()
 
-    def leave(self) -> None:
+    def stop_reading(self) -> None:
         """The reader reads no more."""
         self._left = True
 

@@ -101,7 +101,7 @@ class Batched:
         self.settings = replace(self.settings, batch_wait_timeout_s=check_timeout(seconds))
 
     async def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        queue, arguments, rest = self._place(args)
+        queue, arguments, rest = self._queue_of(args)
         bound = arguments.bind(rest, kwargs)
         facts = (bound, arguments.first_of(bound), get_multiplexed_model_id(), queue.loop.time())
         item = UnaryItem(queue.loop.create_future(), *facts)
@@ -112,14 +112,14 @@ class Batched:
             queue.remove(item)
 
     def _stream_item(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[BatchQueue, StreamItem]:
-        queue, arguments, rest = self._place(args)
+        queue, arguments, rest = self._queue_of(args)
         bound = arguments.bind(rest, kwargs)
         facts = (bound, arguments.first_of(bound), get_multiplexed_model_id(), queue.loop.time())
         item = StreamItem(queue.loop.create_future, *facts)
         queue.put(item)
         return queue, item
 
-    def _place(self, args: tuple[Any, ...]) -> tuple[BatchQueue, BatchArguments, tuple[Any, ...]]:
+    def _queue_of(self, args: tuple[Any, ...]) -> tuple[BatchQueue, BatchArguments, tuple[Any, ...]]:
         """The queue of a call: that of the function, or of the object whose method it is."""
         if not args or not self._is_method_of(args[0]):
             queue = self._queue
@@ -154,7 +154,7 @@ async def _read(queue: BatchQueue, item: StreamItem) -> AsyncIterator[Any]:
                 return
             yield piece
     finally:
-        item.leave()
+        item.stop_reading()
         queue.remove(item)
 
 

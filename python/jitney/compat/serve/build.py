@@ -291,3 +291,6 @@ def _http_endpoint(concurrency: int) -> Any:
 
     setattr(http, NOTE, Note(Options(raw=True, concurrency=concurrency), "endpoint"))
     return http
+
+
+Application.builder = staticmethod(built)

@@ -87,7 +87,7 @@ def enter_request(context: RequestContext) -> contextvars.Token[RequestContext]:
     return _request.set(context)
 
 
-def leave_request(token: contextvars.Token[RequestContext]) -> None:
+def restore_request(token: contextvars.Token[RequestContext]) -> None:
     """And now no longer."""
     _request.reset(token)
 

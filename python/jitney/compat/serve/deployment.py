@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from jitney.compat.serve.deployment_options import DeploymentOptions
 
@@ -55,6 +55,13 @@ class Deployment:
         target = self.func_or_class
         if not inspect.isclass(target) and (args or kwargs):
             raise TypeError(f"{self.name} is a function: bind() takes no arguments")
+        if inspect.isclass(target):
+            try:
+                inspect.signature(target).bind(*args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{self.name} cannot be made with these arguments: {error}") from None
+            except ValueError:  # No readable signature; the constructor will tell.
+                pass
         return Application(self, args, kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -70,6 +77,9 @@ class Deployment:
 class Application:
     """A deployment with its constructor's arguments; the root of those among them."""
 
+    builder: ClassVar[Callable[[Any], Any] | None] = None
+    """What makes a definition of ours of it."""
+
     def __init__(self, deployment: Deployment, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.deployment = deployment
         self.args = args
@@ -77,9 +87,8 @@ class Application:
 
     def __jitney_application__(self) -> Any:
         """What `jitney serve app.py:app` serves."""
-        from jitney.compat.serve.build import built
-
-        return built(self)
+        assert Application.builder is not None
+        return Application.builder(self)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"deployment": self.deployment, "args": self.args, "kwargs": self.kwargs}

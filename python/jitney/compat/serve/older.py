@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from jitney.compat.ray import ObjectRef
+from jitney.compat.references import ObjectRef
 from jitney.compat.serve.backend import Backend, BackendConfig, EndpointRoute
 from jitney.compat.serve.exceptions import RayServeException
 from jitney.compat.serve.running import at_shutdown, running, start

@@ -22,7 +22,7 @@ from jitney.compat.serve.context import (
     ReplicaID,
     RequestContext,
     enter_request,
-    leave_request,
+    restore_request,
     set_replica,
 )
 from jitney.compat.serve.deployment import Deployment
@@ -101,7 +101,7 @@ class Replica:
         try:
             return await self.invoke(self.method(name), *args, **kwargs)
         finally:
-            leave_request(token)
+            restore_request(token)
 
     async def stream(self, name: str, request: Request, args: list[Any], kwargs: dict[str, Any]) -> AsyncIterator[Any]:
         """Calls a generator."""
@@ -110,7 +110,7 @@ class Replica:
             async for piece in self.pieces(self.method(name)(*args, **kwargs)):
                 yield piece
         finally:
-            leave_request(token)
+            restore_request(token)
 
     async def invoke(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Calls a function wherever its kind belongs."""

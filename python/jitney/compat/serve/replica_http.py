@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jitney.asgi_model import AsgiModel
-from jitney.compat.serve.context import enter_request, leave_request
+from jitney.compat.serve.context import enter_request, restore_request
 from jitney.compat.serve.handle import CALL
 from jitney.compat.serve.ingress import app_of
 from jitney.compat.serve.replica import Replica
@@ -44,7 +44,7 @@ class HttpReplica(Replica):
             logger.exception("request %s failed", request.id)
             return Response("Internal Server Error", 500, media_type="text/plain")
         finally:
-            leave_request(token)
+            restore_request(token)
 
     async def _call_app(self, scope: Any, receive: Any, send: Send) -> None:
         """`__call__` as an ASGI application."""
