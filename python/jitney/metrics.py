@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 SERIES_MAX = 1000
 """Label values that one metric may have in a worker; further ones are left out."""
+METRICS_MAX = 256
 EVERY_SECONDS = 0.2
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 BUCKETS_MAX = 64
@@ -162,19 +163,20 @@ class _Reporter:
         self._metrics: list[_Metric] = []
         self._changed = threading.Event()
         self._thread: threading.Thread | None = None
-        self._is_worker = False
-        self._stopped = False
+        self.is_worker = False
 
     def add(self, metric: _Metric) -> None:
         """Knows one more."""
         same = next((known for known in self._metrics if known.name == metric.name), None)
         if same is not None and (same.kind, same.labels) != (metric.kind, metric.labels):
             raise ValueError(f"there is a metric {metric.name} of another kind, or with other labels, already")
+        if len(self._metrics) >= METRICS_MAX:
+            raise ValueError(f"there are {METRICS_MAX} metrics already: make them once, outside of functions")
         self._metrics.append(metric)
 
     def wake(self) -> None:
         """Something has changed."""
-        if self._is_worker and not self._changed.is_set():
+        if self.is_worker and not self._changed.is_set():
             self._changed.set()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="jitney-metrics", daemon=True)
@@ -182,7 +184,7 @@ class _Reporter:
 
     def begin(self) -> None:
         """From now on there is a server to tell."""
-        self._is_worker = True
+        self.is_worker = True
         if self._metrics:
             self.wake()
 
@@ -212,5 +214,5 @@ def begin_reporting() -> None:
 
 def flush_metrics() -> None:
     """Called by workers of definitions when they end."""
-    if _reporter._is_worker:
+    if _reporter.is_worker:
         _reporter.flush()
