@@ -1,6 +1,7 @@
 //! `jitney.yaml`: settings of the server and of all models, with batching in a section of its own,
 //! and a list of models. Unknown keys and wrong values are errors with their line.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +21,10 @@ use crate::plan::Startup;
 const BATCHING: &str = "batching";
 
 /// The keys of a model's entry that are not settings.
-const ENTRY_KEYS: [&str; 6] = ["path", "url", "name", "version", "handler", "sha256"];
+const ENTRY_KEYS: [&str; 7] = ["path", "url", "name", "version", "handler", "sha256", PARTS];
+
+/// The section with the settings of an application's parts.
+const PARTS: &str = "parts";
 
 /// The file's content.
 #[derive(Clone, Debug, Default)]
@@ -163,6 +167,10 @@ impl YamlReader {
                 )?;
                 continue;
             }
+            if key.value == PARTS {
+                entry.parts = self.parts(node)?;
+                continue;
+            }
             let value = node.value.to_json();
             let wrong = |expected: &str| self.wrong(node, &key.value, expected, &value);
             let text = match SettingKind::Text.from_json(&value) {
@@ -186,6 +194,19 @@ impl YamlReader {
             )));
         }
         Ok(entry)
+    }
+
+    /// The settings of parts, by their names.
+    fn parts(&self, node: &Spanned<YamlNode>) -> Result<BTreeMap<String, Values>, Failure> {
+        let mut parts = BTreeMap::new();
+        for (name, node) in self.mapping(PARTS, node)? {
+            let mut values = Values::default();
+            for (key, node) in self.mapping(&name.value, node)? {
+                self.setting(key, node, &mut values, model::SETTINGS.to_vec(), &[])?;
+            }
+            parts.insert(name.value.clone(), values);
+        }
+        Ok(parts)
     }
 
     fn source<T>(&self, node: &Spanned<T>) -> SettingSource {
