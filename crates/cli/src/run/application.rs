@@ -151,3 +151,53 @@ pub async fn remove_version(engine: &Engine, name: &str, version: &str) {
         tracing::warn!(model = name, version, %error, "the version was not removed");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use jitney_settings::model::WORKERS;
+    use jitney_settings::{SettingSource, Values};
+
+    use super::*;
+
+    fn packed(parts: &[&str]) -> Packed {
+        let part = |name: &&str| PackedPart {
+            name: (*name).to_owned(),
+            version: "1.0".to_owned(),
+            directory: PathBuf::from(format!("/d.{name}")),
+        };
+        let parts = parts.iter().map(part).collect();
+        Packed { version: "1.0".to_owned(), sources: Vec::new(), parts, model: "/d".into() }
+    }
+
+    fn startup(part: &str) -> Startup {
+        let mut values = Values::default();
+        values.set(&WORKERS, 3_u32, SettingSource::Live);
+        let parts = [(part.to_owned(), values)].into();
+        Startup { parts, ..Startup::named("whole", "app.py:App") }
+    }
+
+    #[test]
+    fn parts_have_their_own_names_and_settings() {
+        let made = prepared(&startup("b"), packed(&["a", "b"])).unwrap();
+        assert_eq!(
+            (made.root.url.as_str(), made.root.model_name.as_deref()),
+            ("/d", Some("whole"))
+        );
+        let [(first, a), (second, b)] = &made.parts[..] else { panic!("two parts") };
+        assert_eq!((first.as_str(), second.as_str()), ("a", "b"));
+        assert_eq!(
+            (a.settings.has(&WORKERS), b.settings.show(&WORKERS).as_deref()),
+            (false, Some("3"))
+        );
+        assert_eq!((b.url.as_str(), b.model_name.as_deref(), b.at_startup), ("/d.b", None, true));
+    }
+
+    #[test]
+    fn a_part_that_is_not_there_is_an_error() {
+        let failure = prepared(&startup("c"), packed(&["a", "b"])).err().unwrap();
+        let shown = failure.to_string();
+        assert!(shown.contains("has no part `c`") && shown.contains("its parts: a, b"), "{shown}");
+    }
+}

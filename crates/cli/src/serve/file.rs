@@ -318,7 +318,8 @@ mod tests {
         let file = parsed(
             "# note\nport: 9000\nmax_request_size: 64MiB\nbatching: {policy: adaptive, max_latency_ms: 50ms}\n\
              models:\n  - path: a.mar\n    name: a\n    version: '1.10'\n    workers: 2\n    \
-             batching: {batch_size: 8, sizes: [1, 8], tenants: {gold: 4}}\n",
+             batching: {batch_size: 8, sizes: [1, 8], tenants: {gold: 4}}\n    \
+             parts: {b: {workers: 3}}\n",
         )
         .expect("reads");
         for (setting, value, line) in [
@@ -342,6 +343,7 @@ mod tests {
             assert_eq!(entry.settings.show(setting).as_deref(), Some(value));
         }
         assert_eq!(entry.settings.source(&model::WORKERS).to_string(), "file jitney.yaml:9");
+        assert_eq!(entry.parts["b"].show(&model::WORKERS).as_deref(), Some("3"));
     }
 
     #[test]
