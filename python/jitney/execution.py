@@ -21,6 +21,7 @@ from jitney.errors import ItemErrors
 from jitney.gpu.fetching import Fetching, fetched, start_fetching
 from jitney.gpu.shapes import use_shapes
 from jitney.grouping import Invocation, Item, Plan, plan
+from jitney.http.response import stream_of
 from jitney.request import Request
 from jitney.splitting import split
 from jitney.streaming import Emit, Streams
@@ -52,7 +53,11 @@ class Execution:
                 try:
                     with self._enter(again):
                         result = function(**again.arguments)
-                    self._keep(again, result)
+                        pieces = self._pieces(result)
+                        if pieces is not None:
+                            self._done.update(_stream(pieces, again, _streams(self.endpoint, again, emit)))
+                    if pieces is None:
+                        self._keep(again, result)
                 except Exception as error:
                     self._fail(again, error)
 
@@ -71,13 +76,24 @@ class Execution:
                         result = function(**again.arguments)
                         if inspect.isawaitable(result):
                             result = await result
-                    self._keep(again, result)
+                        pieces = self._pieces(result)
+                        if pieces is not None:
+                            self._done.update(await _stream_async(pieces, again, _streams(self.endpoint, again, emit)))
+                    if pieces is None:
+                        self._keep(again, result)
                 except Exception as error:
                     self._fail(again, error)
 
     def _enter(self, invocation: Invocation) -> CallContext:
         """Makes a call the current one, for as long as the function runs."""
         return CallContext(self._source, self.endpoint.name, self.endpoint.is_async, invocation.positions)
+
+    def _pieces(self, result: Any) -> Function | None:
+        """What makes the pieces of an answer, of a raw endpoint that streams this one."""
+        if not self.endpoint.raw or self.endpoint.batched:
+            return None
+        found = stream_of(result)
+        return None if found is None else lambda **_: found.pieces()
 
     @property
     def is_fetched(self) -> bool:
@@ -274,7 +290,12 @@ class Instance:
         if inspect.isawaitable(done):
             self._wait(done)
 
-    def _wait(self, awaitable: Any) -> Any:
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop in which `setup`, `async` endpoints and `teardown` run."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-        return self._loop.run_until_complete(awaitable)
+        return self._loop
+
+    def _wait(self, awaitable: Any) -> Any:
+        return self.loop.run_until_complete(awaitable)

@@ -13,6 +13,8 @@ from typing import Any
 
 HTTP, INTERACTIVE, BULK = "http", "interactive", "bulk"
 
+Facts = tuple[float | None, str, str | None, str]
+
 
 class Request:
     """One item's request."""
@@ -35,7 +37,8 @@ class Request:
         self._headers = headers or {}
         self.endpoint = endpoint
         """The endpoint that was called."""
-        self._facts = (None if deadline is None else time.monotonic() + deadline, origin, tenant, priority)
+        self.facts: Facts = (None if deadline is None else time.monotonic() + deadline, origin, tenant, priority)
+        """The moment of its deadline (of `time.monotonic`), its origin, tenant and priority."""
 
     @cached_property
     def response_headers(self) -> dict[str, str]:
@@ -61,11 +64,6 @@ class Request:
     def trace_headers(self) -> Mapping[str, Any]:
         """Headers among which are those of its trace, if it has one."""
         return self.headers
-
-    @property
-    def facts(self) -> tuple[float | None, str, str | None, str]:
-        """The moment of its deadline (of `time.monotonic`), its origin, tenant and priority."""
-        return self._facts
 
     @property
     def deadline(self) -> float | None:
