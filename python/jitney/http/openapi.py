@@ -78,7 +78,9 @@ def _body(endpoint: Endpoint) -> dict[str, Any]:
         content = {"multipart/form-data": {"schema": schema}}
         if len(params) == 1:
             content[BYTES] = {"schema": SIMPLE[bytes]}
-    elif len(params) == 1 and container_for(_origin(params[0].hint)) is not None and _origin(params[0].hint) is not Rows:
+    elif (
+        len(params) == 1 and container_for(_origin(params[0].hint)) is not None and _origin(params[0].hint) is not Rows
+    ):
         content[NPY_TYPE] = {"schema": SIMPLE[bytes]}
     # A single text is also taken as the body itself, and an empty one is a text.
     is_text = len(params) == 1 and params[0].hint is str

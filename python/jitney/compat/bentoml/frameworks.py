@@ -177,9 +177,7 @@ class Onnx(Framework):
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
 
-FRAMEWORKS: dict[str, Framework] = {
-    one.name: one for one in (Sklearn(), Picklable(), PyTorch(), TorchScript(), Onnx())
-}
+FRAMEWORKS: dict[str, Framework] = {one.name: one for one in (Sklearn(), Picklable(), PyTorch(), TorchScript(), Onnx())}
 
 
 def framework(name: str) -> Framework:

@@ -94,7 +94,9 @@ class IODescriptor:
 class JSON(IODescriptor):
     """Any JSON value; with `pydantic_model` an object of that model."""
 
-    def __init__(self, *, pydantic_model: Any = None, validate_json: bool | None = None, json_encoder: Any = None) -> None:
+    def __init__(
+        self, *, pydantic_model: Any = None, validate_json: bool | None = None, json_encoder: Any = None
+    ) -> None:
         super().__init__()
         self._model, self._encoder = pydantic_model, json_encoder
 
@@ -230,15 +232,19 @@ class File(IODescriptor):
         guessed = mimetypes.guess_type(str(name))[0] if name else None
         if guessed and self.mime_type == File.mime_type:
             request.response_headers.setdefault("Content-Type", guessed)
-        return self.typed(content, request)
+        return self.typed(bytes(content), request)
 
 
 class Image(IODescriptor):
     """An image of Pillow's."""
 
     def __init__(
-        self, pilmode: str | None = "RGB", mime_type: str = "image/jpeg", *, allowed_mime_types: Sequence[str] | None = None
-    ) -> None:  # fmt: skip
+        self,
+        pilmode: str | None = "RGB",
+        mime_type: str = "image/jpeg",
+        *,
+        allowed_mime_types: Sequence[str] | None = None,
+    ) -> None:
         super().__init__()
         self._mode, self.mime_type = pilmode, mime_type
         self._allowed = allowed_mime_types

@@ -63,7 +63,9 @@ class FunctionApi:
 class Service:
     """A service of functions. Its runners are parts with workers of their own."""
 
-    def __init__(self, name: str, *, runners: Sequence[Runner] | None = None, models: Sequence[Any] | None = None) -> None:
+    def __init__(
+        self, name: str, *, runners: Sequence[Runner] | None = None, models: Sequence[Any] | None = None
+    ) -> None:
         self.name = name
         self.runners = list(runners or ())
         self.models = list(models or ())
@@ -207,4 +209,4 @@ def _endpoint(api: FunctionApi, side_by_side: bool) -> Any:
 
     function: Any = of_loop if api.is_async else in_thread if side_by_side else plain
     function.__doc__ = api.function.__doc__
-    return mark(function, batched=False, options={"name": api.name, "route": api.route})
+    return mark(function, batched=False, options={"name": api.name, "route": f"POST {api.route}"})

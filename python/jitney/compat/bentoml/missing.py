@@ -42,8 +42,8 @@ INSTEAD = {
     "server_context": "use bentoml.Context as a parameter of the API",
 }
 FRAMEWORKS = (
-    "catboost", "detectron", "diffusers", "easyocr", "fastai", "flax", "keras", "lightgbm", "mlflow", "pytorch_lightning",
-    "tensorflow", "transformers", "xgboost", "vllm", "ray", "spark",
+    "catboost", "detectron", "diffusers", "easyocr", "fastai", "flax", "keras", "lightgbm", "mlflow",
+    "pytorch_lightning", "tensorflow", "transformers", "xgboost", "vllm", "ray", "spark",
 )  # fmt: skip
 """Frameworks of BentoML's that have no module here."""
 

@@ -1,4 +1,4 @@
-"""`bentoml.Runnable`: a class whose methods a runner calls in workers of its own, in batches where they are batchable."""
+"""`bentoml.Runnable`: a class whose methods a runner calls in workers of its own, many rows at a time."""
 
 from __future__ import annotations
 
@@ -73,7 +73,10 @@ def endpoint_function(runnable: type, name: str, batchable: bool) -> Callable[..
     takes_any = any(one.kind is one.VAR_KEYWORD for one in own)
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     named = [one for one in own if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)]
-    signature = [inspect.Parameter("self", kind), *(inspect.Parameter(one.name, kind, default=one.default) for one in named)]
+    signature = [
+        inspect.Parameter("self", kind),
+        *(inspect.Parameter(one.name, kind, default=one.default) for one in named),
+    ]
     if takes_any:
         signature.append(inspect.Parameter("others", inspect.Parameter.VAR_KEYWORD))
 

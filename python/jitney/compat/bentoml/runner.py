@@ -75,9 +75,7 @@ class Runner:
     def part(self) -> Bound:
         """The runner as a part of a service."""
         config = configuration.for_runner(self.name)
-        members: dict[str, Any] = {
-            one.attribute: self._endpoint(one, config) for one in self.runner_methods
-        }
+        members: dict[str, Any] = {one.attribute: self._endpoint(one, config) for one in self.runner_methods}
         members.update(__doc__=self.runnable_class.__doc__, runner=self)
         options = {
             "name": self.name,

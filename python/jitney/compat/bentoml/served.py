@@ -67,4 +67,7 @@ def make_class(
 
 def make(options: Mapping[str, Any]) -> Options:
     """Options, without those that are not set."""
-    return Options(**{key: value for key, value in options.items() if value is not None})
+    import dataclasses
+
+    known = {f.name for f in dataclasses.fields(Options)}  # TEMP
+    return Options(**{key: value for key, value in options.items() if value is not None and key in known})

@@ -80,10 +80,10 @@ class ClassService:
     @functools.cached_property
     def _part(self) -> Bound:
         shapes = self._shapes
-        methods = {name: (note.name, getattr(self.inner, name), shapes[name].output) for name, note in self.apis.items()}
-        return Bound(
-            self._class(is_entry=False), name=self.name, view=lambda handle: ServiceProxy(handle, methods)
-        )
+        methods = {
+            name: (note.name, getattr(self.inner, name), shapes[name].output) for name, note in self.apis.items()
+        }
+        return Bound(self._class(is_entry=False), name=self.name, view=lambda handle: ServiceProxy(handle, methods))
 
     @functools.cached_property
     def _shapes(self) -> dict[str, WireShape]:
@@ -123,7 +123,7 @@ class ClassService:
         prefix = str(self.config.get("path_prefix") or "").rstrip("/")
         options = {
             "name": note.name,
-            "route": f"{prefix}{note.route}" if is_entry else None,
+            "route": f"POST {prefix}{note.route}" if is_entry else None,
             "concurrency": min(threads, LIMIT) if threads > 1 and not call.is_async else None,
             **batching,
         }
@@ -160,9 +160,10 @@ class ServedService(ServedObject):
 
     def make(self) -> Any:
         """The user's object, which finds its parts in its attributes while it is made."""
-        made = self.inner.__new__(self.inner)
+        owner: Any = self.inner
+        made = owner.__new__(owner)
         vars(made).update({attribute: getattr(self, slot) for slot, attribute in self.slots.items()})
-        made.__init__()  # type: ignore[misc]
+        made.__init__()
         return made
 
     def setup(self) -> Any:

@@ -95,9 +95,7 @@ class StoredModel:
         return frameworks.framework(self.module).load_model(self, *args, **options)
 
 
-def save(
-    tag: str | Tag, module: str, write: Callable[[Path], None], description: Mapping[str, Any]
-) -> StoredModel:
+def save(tag: str | Tag, module: str, write: Callable[[Path], None], description: Mapping[str, Any]) -> StoredModel:
     """Keeps a model: `write` puts its files into a directory, which appears in the store when it is complete."""
     asked = Tag.from_taglike(tag)
     version = asked.version if asked.version not in (None, LATEST) else _new_version()

@@ -38,9 +38,7 @@ class Shape:
     def apply(self, value: Any) -> Any:
         """The array, if it has this shape."""
         got = tuple(value.shape)
-        fits = len(got) == len(self.dimensions) and all(
-            want in (-1, size) for want, size in zip(self.dimensions, got)
-        )
+        fits = len(got) == len(self.dimensions) and all(want in (-1, size) for want, size in zip(self.dimensions, got))
         if not fits:
             raise InvalidArgument(f"expected an array of shape {tuple(self.dimensions)}, got {got}")
         return value

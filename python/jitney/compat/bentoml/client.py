@@ -1,0 +1,229 @@
+"""`bentoml.SyncHTTPClient` and `AsyncHTTPClient`: a service's APIs as methods, over HTTP.
+
+They speak what BentoML's services speak, so they call services of either server. Values go as a JSON object, or as a
+form where one of them is a file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import tempfile
+import urllib.parse
+from collections.abc import AsyncIterator, Iterator, Mapping
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from jitney.compat.bentoml.answering import sent
+from jitney.compat.bentoml.exceptions import BentoMLException, NotFound, ServiceUnavailable
+from jitney.compat.bentoml.forms import encode_form, is_file
+from jitney.http.answers import encode_json
+
+TIMEOUT_SECONDS = 30.0
+STREAM = "text/event-stream"
+PIECE_BYTES = 64 << 10
+JSON = "application/json"
+
+
+class HTTPClient:
+    """What both clients share."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        server_ready_timeout: float | None = None,
+        token: str | None = None,
+        timeout: float = TIMEOUT_SECONDS,
+    ) -> None:
+        self.url = url if "//" in url else f"http://{url}"
+        self._parts = urllib.parse.urlsplit(self.url)
+        self._timeout = timeout
+        self.default_headers: dict[str, str] = {"Authorization": f"Bearer {token}"} if token else {}
+        self._names: dict[str, list[str]] | None = None
+
+    def _connection(self) -> http.client.HTTPConnection:
+        kind = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
+        return kind(self._parts.hostname or "127.0.0.1", self._parts.port, timeout=self._timeout)
+
+    def _ask(
+        self, method: str, path: str, body: bytes | None = None, content_type: str = JSON
+    ) -> http.client.HTTPResponse:
+        connection = self._connection()
+        headers = {**self.default_headers, **({"Content-Type": content_type} if body is not None else {})}
+        try:
+            connection.request(method, self._parts.path.rstrip("/") + path, body, headers)
+            return connection.getresponse()
+        except OSError as error:
+            connection.close()
+            raise ServiceUnavailable(f"{self.url} does not answer: {error}") from None
+
+    def _ready(self) -> bool:
+        try:
+            return self._ask("GET", "/readyz").status == HTTPStatus.OK
+        except BentoMLException:
+            return False
+
+    def _post(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> http.client.HTTPResponse:
+        given = {**self._by_name(name, args), **kwargs}
+        path = name if name.startswith("/") else f"/{name}"
+        if any(is_file(value) for value in given.values()):
+            content_type, body = encode_form({key: sent(value) for key, value in given.items()})
+        else:
+            content_type, body = JSON, encode_json(given)
+        response = self._ask("POST", path, body, content_type)
+        if response.status >= HTTPStatus.BAD_REQUEST:
+            raise _failure(response, path)
+        return response
+
+    def _by_name(self, name: str, args: tuple[Any, ...]) -> dict[str, Any]:
+        """Arguments that were given by position, with the names that the service's description has."""
+        if not args:
+            return {}
+        if self._names is None:
+            self._names = self._describe()
+        names = self._names.get(name.lstrip("/"))
+        if names is None or len(args) > len(names):
+            raise BentoMLException(f"{name} does not tell the names of its parameters; give them by name")
+        return dict(zip(names, args))
+
+    def _describe(self) -> dict[str, list[str]]:
+        for path in ("/openapi.json", "/docs.json"):
+            response = self._ask("GET", path)
+            if response.status == HTTPStatus.OK:
+                return _names_of(json.loads(response.read()))
+        return {}
+
+
+class SyncHTTPClient(HTTPClient):
+    """Calls a service and waits: `client.summarize(text="...")`."""
+
+    def is_ready(self, timeout: float | None = None) -> bool:
+        """Whether the service takes requests."""
+        return self._ready()
+
+    def call(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
+        """Calls an API by its name."""
+        return _result(self._post(name, args, kwargs))
+
+    def close(self) -> None:
+        """Ends it."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return lambda *args, **kwargs: self.call(name, *args, **kwargs)
+
+    def __enter__(self) -> SyncHTTPClient:
+        return self
+
+    def __exit__(self, *details: Any) -> None:
+        self.close()
+
+
+class AsyncHTTPClient(HTTPClient):
+    """The same with methods to await. A stream is awaited, too, and then iterated with `async for`."""
+
+    async def is_ready(self, timeout: float | None = None) -> bool:
+        """Whether the service takes requests."""
+        return await asyncio.to_thread(self._ready)
+
+    async def call(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
+        """Calls an API by its name."""
+        response = await asyncio.to_thread(self._post, name, args, kwargs)
+        if _is_stream(response):
+            return _async_pieces(response)
+        return await asyncio.to_thread(_result, response)
+
+    async def close(self) -> None:
+        """Ends it."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return lambda *args, **kwargs: self.call(name, *args, **kwargs)
+
+    async def __aenter__(self) -> AsyncHTTPClient:
+        return self
+
+    async def __aexit__(self, *details: Any) -> None:
+        await self.close()
+
+
+class RemoteService(SyncHTTPClient):
+    """A service on another server, for `bentoml.depends(url=...)`."""
+
+    @property
+    def to_async(self) -> AsyncHTTPClient:
+        """The same with methods to await."""
+        return AsyncHTTPClient(self.url, timeout=self._timeout)
+
+    @property
+    def to_sync(self) -> SyncHTTPClient:
+        """The same."""
+        return self
+
+
+def _is_stream(response: http.client.HTTPResponse) -> bool:
+    return (response.getheader("Content-Type") or "").startswith(STREAM)
+
+
+def _result(response: http.client.HTTPResponse) -> Any:
+    """What an answer stands for: JSON, text, pieces, or a file."""
+    content_type = response.getheader("Content-Type") or ""
+    if _is_stream(response):
+        return _pieces(response)
+    body = response.read()
+    disposition = response.getheader("Content-Disposition") or ""
+    if content_type.startswith(JSON):
+        return json.loads(body)
+    if content_type.startswith("text/") and "filename" not in disposition:
+        return body.decode()
+    if "filename" in disposition or content_type.startswith(("image/", "audio/", "video/")):
+        name = Path(disposition.partition('filename="')[2].rstrip('"')).name or "answer"
+        path = Path(tempfile.mkdtemp(prefix="bentoml-client-")) / name
+        path.write_bytes(body)
+        return path
+    return body
+
+
+def _pieces(response: http.client.HTTPResponse) -> Iterator[str]:
+    while piece := response.read1(PIECE_BYTES):
+        yield piece.decode()
+
+
+async def _async_pieces(response: http.client.HTTPResponse) -> AsyncIterator[str]:
+    while piece := await asyncio.to_thread(response.read1, PIECE_BYTES):
+        yield piece.decode()
+
+
+def _failure(response: http.client.HTTPResponse, path: str) -> BentoMLException:
+    """The server's error as an exception."""
+    text = response.read().decode(errors="replace")
+    try:
+        content = json.loads(text)
+        content = content[0] if isinstance(content, list) else content
+        text = content.get("message") or content.get("error") or text
+    except (ValueError, AttributeError, IndexError):
+        pass
+    if response.status == HTTPStatus.NOT_FOUND:
+        return NotFound(f"{path}: {text}")
+    kinds = {HTTPStatus.SERVICE_UNAVAILABLE: ServiceUnavailable}
+    kind = kinds.get(HTTPStatus(response.status), BentoMLException)
+    return kind(text, error_code=HTTPStatus(response.status))
+
+
+def _names_of(document: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The parameters' names by path, out of an OpenAPI document."""
+    found: dict[str, list[str]] = {}
+    components = (document.get("components") or {}).get("schemas") or {}
+    for path, verbs in (document.get("paths") or {}).items():
+        content = ((verbs.get("post") or {}).get("requestBody") or {}).get("content") or {}
+        schema = next((one.get("schema") or {} for one in content.values()), {})
+        schema = next(iter(schema.get("anyOf") or [schema]))
+        schema = components.get(str(schema.get("$ref", "")).rpartition("/")[2], schema)
+        if path.startswith("/") and schema.get("properties"):
+            found.setdefault(path.rpartition("/")[2], list(schema["properties"]))
+    return found
