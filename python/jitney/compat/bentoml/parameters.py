@@ -63,10 +63,7 @@ class WireShape:
 def wire_shape(function: Callable[..., Any], batchable: bool, skip_self: bool = True) -> WireShape:
     """Reads a method's signature."""
     parameters = list(inspect.signature(function).parameters.values())[skip_self:]
-    try:
-        hints = typing.get_type_hints(function, include_extras=True)
-    except Exception:  # A hint that cannot be read counts as absent.
-        hints = {name: one for name, one in function.__annotations__.items() if not isinstance(one, str)}
+    hints = _hints(function)
     context = next((one.name for one in parameters if _is_context(one, hints)), None)
     params = tuple(_param(one, hints.get(one.name, Any), batchable) for one in parameters if one.name != context)
     if batchable and len(params) != 1:
@@ -76,6 +73,20 @@ def wire_shape(function: Callable[..., Any], batchable: bool, skip_self: bool = 
         )
     output, notes = stripped(hints.get("return", Any))
     return WireShape(params, context, output, notes)
+
+
+def _hints(function: Any) -> dict[str, Any]:
+    """Those hints that can be read; the others count as absent."""
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except Exception:
+        known = {}
+    for name, hint in function.__annotations__.items():
+        try:
+            known[name] = eval(hint, function.__globals__) if isinstance(hint, str) else hint
+        except Exception:
+            continue
+    return known
 
 
 def stripped(hint: Any) -> tuple[Any, tuple[Any, ...]]:
