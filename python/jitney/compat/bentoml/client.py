@@ -9,22 +9,18 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
-import tempfile
 import urllib.parse
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Mapping
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any
 
 from jitney.compat.bentoml.answering import sent
-from jitney.compat.bentoml.exceptions import BentoMLException, NotFound, ServiceUnavailable
+from jitney.compat.bentoml.client_answers import JSON, async_pieces, failure_of, is_stream, names_of, result_of
+from jitney.compat.bentoml.exceptions import BentoMLException, ServiceUnavailable
 from jitney.compat.bentoml.forms import encode_form, is_file
 from jitney.http.answers import encode_json
 
 TIMEOUT_SECONDS = 30.0
-STREAM = "text/event-stream"
-PIECE_BYTES = 64 << 10
-JSON = "application/json"
 
 
 class HTTPClient:
@@ -75,7 +71,7 @@ class HTTPClient:
             content_type, body = JSON, encode_json(given)
         response = self._ask("POST", path, body, content_type)
         if response.status >= HTTPStatus.BAD_REQUEST:
-            raise _failure(response, path)
+            raise failure_of(response, path)
         return response
 
     def _by_name(self, name: str, args: tuple[Any, ...]) -> dict[str, Any]:
@@ -93,7 +89,7 @@ class HTTPClient:
         for path in ("/openapi.json", "/docs.json"):
             response = self._ask("GET", path)
             if response.status == HTTPStatus.OK:
-                return _names_of(json.loads(response.read()))
+                return names_of(json.loads(response.read()))
         return {}
 
 
@@ -106,7 +102,7 @@ class SyncHTTPClient(HTTPClient):
 
     def call(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
         """Calls an API by its name."""
-        return _result(self._post(name, args, kwargs))
+        return result_of(self._post(name, args, kwargs))
 
     def close(self) -> None:
         """Ends it."""
@@ -133,9 +129,9 @@ class AsyncHTTPClient(HTTPClient):
     async def call(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
         """Calls an API by its name."""
         response = await asyncio.to_thread(self._post, name, args, kwargs)
-        if _is_stream(response):
-            return _async_pieces(response)
-        return await asyncio.to_thread(_result, response)
+        if is_stream(response):
+            return async_pieces(response)
+        return await asyncio.to_thread(result_of, response)
 
     async def close(self) -> None:
         """Ends it."""
@@ -164,66 +160,3 @@ class RemoteService(SyncHTTPClient):
     def to_sync(self) -> SyncHTTPClient:
         """The same."""
         return self
-
-
-def _is_stream(response: http.client.HTTPResponse) -> bool:
-    return (response.getheader("Content-Type") or "").startswith(STREAM)
-
-
-def _result(response: http.client.HTTPResponse) -> Any:
-    """What an answer stands for: JSON, text, pieces, or a file."""
-    content_type = response.getheader("Content-Type") or ""
-    if _is_stream(response):
-        return _pieces(response)
-    body = response.read()
-    disposition = response.getheader("Content-Disposition") or ""
-    if content_type.startswith(JSON):
-        return json.loads(body)
-    if content_type.startswith("text/") and "filename" not in disposition:
-        return body.decode()
-    if "filename" in disposition or content_type.startswith(("image/", "audio/", "video/")):
-        name = Path(disposition.partition('filename="')[2].rstrip('"')).name or "answer"
-        path = Path(tempfile.mkdtemp(prefix="bentoml-client-")) / name
-        path.write_bytes(body)
-        return path
-    return body
-
-
-def _pieces(response: http.client.HTTPResponse) -> Iterator[str]:
-    while piece := response.read1(PIECE_BYTES):
-        yield piece.decode()
-
-
-async def _async_pieces(response: http.client.HTTPResponse) -> AsyncIterator[str]:
-    while piece := await asyncio.to_thread(response.read1, PIECE_BYTES):
-        yield piece.decode()
-
-
-def _failure(response: http.client.HTTPResponse, path: str) -> BentoMLException:
-    """The server's error as an exception."""
-    text = response.read().decode(errors="replace")
-    try:
-        content = json.loads(text)
-        content = content[0] if isinstance(content, list) else content
-        text = content.get("message") or content.get("error") or text
-    except (ValueError, AttributeError, IndexError):
-        pass
-    if response.status == HTTPStatus.NOT_FOUND:
-        return NotFound(f"{path}: {text}")
-    kinds = {HTTPStatus.SERVICE_UNAVAILABLE: ServiceUnavailable}
-    kind = kinds.get(HTTPStatus(response.status), BentoMLException)
-    return kind(text, error_code=HTTPStatus(response.status))
-
-
-def _names_of(document: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The parameters' names by path, out of an OpenAPI document."""
-    found: dict[str, list[str]] = {}
-    components = (document.get("components") or {}).get("schemas") or {}
-    for path, verbs in (document.get("paths") or {}).items():
-        content = ((verbs.get("post") or {}).get("requestBody") or {}).get("content") or {}
-        schema = next((one.get("schema") or {} for one in content.values()), {})
-        schema = next(iter(schema.get("anyOf") or [schema]))
-        schema = components.get(str(schema.get("$ref", "")).rpartition("/")[2], schema)
-        if path.startswith("/") and schema.get("properties"):
-            found.setdefault(path.rpartition("/")[2], list(schema["properties"]))
-    return found

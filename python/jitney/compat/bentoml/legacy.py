@@ -5,59 +5,21 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from jitney.application import Bound, Dependency
 from jitney.compat.bentoml import configuration
 from jitney.compat.bentoml.context import Context
+from jitney.compat.bentoml.descriptor import IODescriptor
 from jitney.compat.bentoml.exceptions import BentoMLConfigException, NotSupported
+from jitney.compat.bentoml.function_api import FunctionApi, endpoint
 from jitney.compat.bentoml.hooks import run_hooks
-from jitney.compat.bentoml.io import IODescriptor, Multipart, Posted
-from jitney.compat.bentoml.parameters import CONTEXT_NAMES
 from jitney.compat.bentoml.runner import Runner
-from jitney.compat.bentoml.served import HEALTH, ServedObject, make_class, mark
-from jitney.request import Request
+from jitney.compat.bentoml.served import HEALTH, ServedObject, make_class
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 SLOT = "bentoml_runner_"
-
-
-@dataclass(frozen=True)
-class FunctionApi:
-    """One function of a service."""
-
-    name: str
-    route: str
-    function: Callable[..., Any]
-    input: IODescriptor
-    output: IODescriptor
-
-    @functools.cached_property
-    def context(self) -> str | None:
-        """The parameter that gets the context."""
-        parameters = inspect.signature(self.function).parameters.values()
-        named = (one.name for one in parameters if one.name in CONTEXT_NAMES or one.annotation is Context)
-        return next(named, None)
-
-    @property
-    def is_async(self) -> bool:
-        """Whether the function is to be awaited."""
-        return inspect.iscoroutinefunction(self.function)
-
-    def arguments(self, posted: Posted, context: Context) -> tuple[list[Any], dict[str, Any]]:
-        """What the function is called with."""
-        value = self.input.read(posted)
-        named = dict(value) if isinstance(self.input, Multipart) else {}
-        if self.context is not None:
-            named[self.context] = context
-        places = [] if isinstance(self.input, Multipart) or not self._takes_input else [value]
-        return places, named
-
-    @functools.cached_property
-    def _takes_input(self) -> bool:
-        return any(name != self.context for name in inspect.signature(self.function).parameters)
 
 
 class Service:
@@ -72,6 +34,7 @@ class Service:
         self.apis: dict[str, FunctionApi] = {}
         self._startup: list[Callable[..., Any]] = []
         self._shutdown: list[Callable[..., Any]] = []
+        self._deployment: list[Callable[..., Any]] = []
         names = [runner.name for runner in self.runners]
         twice = next((one for one in names if names.count(one) > 1), None)
         if twice is not None:
@@ -113,10 +76,6 @@ class Service:
         self._deployment.append(func)
         return func
 
-    @functools.cached_property
-    def _deployment(self) -> list[Callable[..., Any]]:
-        return []
-
     def mount_asgi_app(self, app: Any, path: str = "/", name: str | None = None) -> None:
         """Is not here."""
         raise NotSupported("svc.mount_asgi_app is not in jitney.compat: serve the application with jitney.asgi(app)")
@@ -134,7 +93,7 @@ class Service:
         slots = {f"{SLOT}{at}": runner for at, runner in enumerate(self.runners)}
         parts = {slot: Dependency(runner.part) for slot, runner in slots.items()}
         side_by_side = any(one.is_async for one in self.apis.values())
-        members: dict[str, Any] = {f"api_{name}": _endpoint(one, side_by_side) for name, one in self.apis.items()}
+        members: dict[str, Any] = {f"api_{name}": endpoint(one, side_by_side) for name, one in self.apis.items()}
         members.update(service=self, slots=slots, threads=4, __jitney_deployment__=staticmethod(self.deploy))
         options = {
             "name": self.name,
@@ -180,33 +139,3 @@ class ServedFunctions(ServedObject):
 
 def _with_context(hook: Callable[..., Any]) -> Callable[[], Any]:
     return functools.partial(hook, Context()) if inspect.signature(hook).parameters else hook
-
-
-def _endpoint(api: FunctionApi, side_by_side: bool) -> Any:
-    """The function of the endpoint; those that are not `async` run in threads beside those that are."""
-
-    def run(given: dict[str, Any], request: Request) -> Any:
-        context = Context(request)
-        try:
-            places, named = api.arguments(Posted(given, request), context)
-            return api.output.write(api.function(*places, **named), request)
-        finally:
-            context.close()
-
-    async def of_loop(self: Any, bentoml_request: Request, body: Any = None, **fields: Any) -> Any:
-        context = Context(bentoml_request)
-        try:
-            places, named = api.arguments(Posted({"body": body, **fields}, bentoml_request), context)
-            return api.output.write(await api.function(*places, **named), bentoml_request)
-        finally:
-            context.close()
-
-    async def in_thread(self: Any, bentoml_request: Request, body: Any = None, **fields: Any) -> Any:
-        return await self.in_pool(run, {"body": body, **fields}, bentoml_request)
-
-    def plain(self: Any, bentoml_request: Request, body: Any = None, **fields: Any) -> Any:
-        return run({"body": body, **fields}, bentoml_request)
-
-    function: Any = of_loop if api.is_async else in_thread if side_by_side else plain
-    function.__doc__ = api.function.__doc__
-    return mark(function, batched=False, options={"name": api.name, "route": f"POST {api.route}"})

@@ -22,6 +22,8 @@ from jitney.compat.bentoml.exceptions import InvalidArgument, NotFound
 
 HOME = "JITNEY_BENTOML_HOME"
 DESCRIPTION, LATEST = "model.json", "latest"
+FRAMEWORKS: dict[str, Any] = {}
+"""What saved a model also loads and runs it; they are in `jitney.compat.bentoml.frameworks`."""
 NAME = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?")
 
 
@@ -81,18 +83,14 @@ class StoredModel:
         method_configs: Any = None, embedded: bool = False,
     ) -> Any:  # fmt: skip
         """A runner of its methods, as the signatures say."""
-        from jitney.compat.bentoml import frameworks
-
-        return frameworks.runner_of(
+        return FRAMEWORKS[self.module].runner_of(
             self, name or self.tag.name, max_batch_size=max_batch_size, max_latency_ms=max_latency_ms,
             method_configs=method_configs,
         )  # fmt: skip
 
     def load_model(self, *args: Any, **options: Any) -> Any:
         """The model itself."""
-        from jitney.compat.bentoml import frameworks
-
-        return frameworks.framework(self.module).load_model(self, *args, **options)
+        return FRAMEWORKS[self.module].load_model(self, *args, **options)
 
 
 def save(tag: str | Tag, module: str, write: Callable[[Path], None], description: Mapping[str, Any]) -> StoredModel:
