@@ -13,7 +13,6 @@ from jitney.compat.bentoml.runnable import Runnable
 from jitney.compat.bentoml.runner import Runner
 from jitney.compat.bentoml.store import StoredModel, Tag
 
-CUSTOM_OBJECTS = "custom_objects.pkl"
 SIGNATURE_KEYS = ("batchable", "batch_dim", "input_spec", "output_spec")
 
 
@@ -45,7 +44,7 @@ class Framework:
         def write(directory: Path) -> None:
             self.write(model, directory / self.file)
             if custom_objects:
-                (directory / CUSTOM_OBJECTS).write_bytes(dumps(dict(custom_objects)))
+                (directory / store.CUSTOM_OBJECTS).write_bytes(dumps(dict(custom_objects)))
 
         description = {
             "signatures": told, "labels": dict(labels or {}), "metadata": dict(metadata or {}), "options": options,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import pickle
 import re
 import secrets
 import shutil
@@ -22,6 +23,7 @@ from jitney.compat.bentoml.exceptions import InvalidArgument, NotFound
 
 HOME = "JITNEY_BENTOML_HOME"
 DESCRIPTION, LATEST = "model.json", "latest"
+CUSTOM_OBJECTS = "custom_objects.pkl"
 FRAMEWORKS: dict[str, Any] = {}
 """What saved a model also loads and runs it; they are in `jitney.compat.bentoml.frameworks`."""
 NAME = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?")
@@ -66,13 +68,19 @@ class StoredModel:
     labels: Mapping[str, str] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
-    custom_objects: Mapping[str, Any] = field(default_factory=dict)
     creation_time: str = ""
 
     @property
     def info(self) -> StoredModel:
         """What is known of it."""
         return self
+
+    @property
+    def custom_objects(self) -> Mapping[str, Any]:
+        """What was saved beside it."""
+        file = Path(self.path) / CUSTOM_OBJECTS
+        found: Mapping[str, Any] = pickle.loads(file.read_bytes()) if file.is_file() else {}
+        return found
 
     def path_of(self, item: str) -> str:
         """The path of one of its files."""
