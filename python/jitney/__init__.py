@@ -32,11 +32,14 @@ from jitney.errors import (
 from jitney.gpu.device import Device, device
 from jitney.gpu.graphed import graphs
 from jitney.gpu.padding import Padded, pad
+from jitney.http.request import HttpRequest
+from jitney.http.response import Response
 from jitney.request import Request
 from jitney.streaming import END
 from jitney.tensor import Tensor
 
 if TYPE_CHECKING:
+    from jitney.asgi_model import asgi
     from jitney.client import AsyncClient, Client, Retry
     from jitney.handle import Handle, Session, connect, run
     from jitney.offline import InferError, infer
@@ -57,6 +60,7 @@ __all__ = [
     "Error",
     "Expired",
     "Handle",
+    "HttpRequest",
     "InferError",
     "ItemErrors",
     "NotFound",
@@ -64,10 +68,12 @@ __all__ = [
     "Padded",
     "RemoteError",
     "Request",
+    "Response",
     "Retry",
     "Session",
     "Tensor",
     "WrongLength",
+    "asgi",
     "batch",
     "bind",
     "connect",
@@ -85,6 +91,7 @@ __all__ = [
 _LATER = {
     **dict.fromkeys(("AsyncClient", "Client", "Retry"), "jitney.client"),
     **dict.fromkeys(("Handle", "Session", "connect", "run"), "jitney.handle"),
+    "asgi": "jitney.asgi_model",
     **dict.fromkeys(("InferError", "infer"), "jitney.offline"),
 }
 """What asks a server or runs a job, which a worker never does."""

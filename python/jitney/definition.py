@@ -38,6 +38,8 @@ CLASS_ONLY = (
     "device_ids",
     "gpu_memory_fraction",
     "gpu_turns",
+    "mount",
+    "health_routes",
 )
 """Options that belong to a model and not to one of its endpoints."""
 
@@ -60,6 +62,16 @@ class Endpoint:
     shape: Shape
     doc: str
     tensors: Signature
+
+    @property
+    def raw(self) -> bool:
+        """Whether it takes requests as they came."""
+        return bool(self.options.raw)
+
+    @property
+    def may_stream(self) -> bool:
+        """Whether an answer may come in pieces; of a raw endpoint the answer decides."""
+        return self.streams or self.raw
 
     @cached_property
     def lists(self) -> frozenset[str]:
@@ -266,6 +278,8 @@ def _endpoint(
     if not batched and (note.options.max_batch_size or 1) > 1:
         raise DefinitionError(f"{name}: max_batch_size needs @jitney.batch; it takes one item at a time")
     shape = hints.read(function, batched, streams, skip_self)
+    if note.options.raw:
+        shape = _raw(name, shape, batched)
     inputs, outputs = _declared(shape, note.options)
     shape = _with_arrays(shape, inputs)
     if batched and not any(not param.is_request for param in shape.params) and not shape.takes_any:
@@ -277,6 +291,13 @@ def _endpoint(
             forms.check(name, option, given, shape.params)
     tensors = signature(name, batched, shape, inputs, outputs, options.dims[0])
     return Endpoint(name, attribute, batched, is_async, streams, options, shape, doc, tensors)
+
+
+def _raw(name: str, shape: Shape, batched: bool) -> Shape:
+    """A raw endpoint has one parameter, which takes whatever comes."""
+    if len(shape.params) != 1 or shape.takes_any:
+        raise DefinitionError(f"{name}: a raw endpoint has one parameter, the jitney.HttpRequest")
+    return replace(shape, params=(replace(shape.params[0], hint=Any, is_request=False, is_list=batched),))
 
 
 def _declared(shape: Shape, options: Options) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

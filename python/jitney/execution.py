@@ -20,6 +20,7 @@ from jitney.errors import ItemErrors
 from jitney.gpu.fetching import Fetching, fetched, start_fetching
 from jitney.gpu.shapes import use_shapes
 from jitney.grouping import Invocation, Item, Plan, plan
+from jitney.http.response import stream_of
 from jitney.splitting import split
 from jitney.streaming import Emit, Streams
 
@@ -46,7 +47,12 @@ class Execution:
                 continue
             for again in self._tries(invocation):
                 try:
-                    self._keep(again, function(**again.arguments))
+                    result = function(**again.arguments)
+                    pieces = self._pieces(result)
+                    if pieces is None:
+                        self._keep(again, result)
+                    else:
+                        self._done.update(_stream(pieces, again, _streams(self.endpoint, again, emit)))
                 except Exception as error:
                     self._fail(again, error)
 
@@ -62,9 +68,20 @@ class Execution:
                     result = function(**again.arguments)
                     if inspect.isawaitable(result):
                         result = await result
-                    self._keep(again, result)
+                    pieces = self._pieces(result)
+                    if pieces is None:
+                        self._keep(again, result)
+                    else:
+                        self._done.update(await _stream_async(pieces, again, _streams(self.endpoint, again, emit)))
                 except Exception as error:
                     self._fail(again, error)
+
+    def _pieces(self, result: Any) -> Function | None:
+        """What makes the pieces of an answer, of a raw endpoint that streams this one."""
+        if not self.endpoint.raw or self.endpoint.batched:
+            return None
+        found = stream_of(result)
+        return None if found is None else lambda **_: found.pieces()
 
     @property
     def is_fetched(self) -> bool:
@@ -243,7 +260,12 @@ class Instance:
         if inspect.isawaitable(done):
             self._wait(done)
 
-    def _wait(self, awaitable: Any) -> Any:
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop in which `setup`, `async` endpoints and `teardown` run."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-        return self._loop.run_until_complete(awaitable)
+        return self._loop
+
+    def _wait(self, awaitable: Any) -> Any:
+        return self.loop.run_until_complete(awaitable)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -48,12 +49,17 @@ def serve(bin_directory: Path, home: Path, target: str, env: dict[str, str]) -> 
         assert process.poll() is None, (home / "bentoml.log").read_text()[-4000:]
         yield url
     finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        try:
+        _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ends it and all that it started."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(30)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            return
 
 
 def _is_ready(url: str) -> bool:

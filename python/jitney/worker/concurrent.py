@@ -12,6 +12,7 @@ import contextlib
 import copy
 import inspect
 import threading
+from typing import Any
 
 from jitney.worker.batch import BatchDecoder
 from jitney.worker.loader import LoadedModel
@@ -24,19 +25,22 @@ CANCEL_SECONDS = 1.0
 
 def run_concurrently(writer: FrameWriter, reader: FrameReader, model: LoadedModel) -> None:
     """Answers batches until the server stops, when all are finished, or is gone."""
-    loop = asyncio.new_event_loop()
+    own = getattr(model.service, "loop", None)  # A definition has one, in which its `setup` ran.
+    loop = own or asyncio.new_event_loop()
+    spared = asyncio.all_tasks(loop)
     try:
         loop.run_until_complete(_ConcurrentBatches(writer, model).run(reader))
     finally:
         # A blocked read keeps the socket open even after it was closed; the server must see the end.
         writer.shut_down()
-        _abandon(loop)
-        loop.close()
+        _abandon(loop, spared)
+        if own is None:
+            loop.close()
 
 
-def _abandon(loop: asyncio.AbstractEventLoop) -> None:
-    """Cancels what is unfinished; a task that resists is left behind."""
-    tasks = asyncio.all_tasks(loop)
+def _abandon(loop: asyncio.AbstractEventLoop, spared: set[asyncio.Task[Any]]) -> None:
+    """Cancels what is unfinished, except what `setup` began and `teardown` ends; a task that resists is left behind."""
+    tasks = asyncio.all_tasks(loop) - spared
     for task in tasks:
         task.cancel()
     if tasks:

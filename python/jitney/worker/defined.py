@@ -7,6 +7,7 @@ through a handle differs from an HTTP request in how its arguments, answer and f
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import traceback
@@ -22,6 +23,7 @@ from jitney.gpu.device import choose_device, loaded_torch
 from jitney.gpu.report import WarmUpReport
 from jitney.grouping import Item
 from jitney.http import answers, arguments, tensors
+from jitney.http.response import Response
 from jitney.locate import locate
 from jitney.request import Request
 from jitney.streaming import STREAMED
@@ -33,6 +35,7 @@ from jitney.worker.context import WorkerContext
 from jitney.worker.headers import read_headers, read_request_id
 from jitney.worker.items import assemble, assemble_all, assemble_parts, encode_fields
 from jitney.worker.protocol import POSITION, REPLY_META, Bytes
+from jitney.worker.raw_requests import raw_request
 from jitney.worker.reply import ITEM_FAILED, EncodedReply
 from jitney.worker.tensor_items import TensorItems
 
@@ -95,6 +98,11 @@ class DefinedModel:
         shaped = part.definition.reshaped(spec.get("sizes") or (), spec.get("lengths") or ())
         return cls(shaped, spec.get("debug_errors", False))
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Where its coroutines run."""
+        return self.instance.loop
+
     def warm_up(self, progress: Progress) -> WarmUpReport:
         """Runs the samples before there are requests."""
         return warm_up(self.instance, progress)
@@ -108,7 +116,7 @@ class DefinedModel:
     def batches_at_a_time(self) -> int:
         """How many batches a worker may hold, so that the next one is read and the last one written while the
         function runs. That pays where the function waits for a GPU and not for the interpreter."""
-        if self._concurrent or any(one.streams or one.is_async for one in self.definition.endpoints):
+        if self._concurrent or any(one.streams or one.is_async or one.raw for one in self.definition.endpoints):
             return 1
         return self.definition.options.overlap or (OVERLAP if loaded_torch() is not None else 1)
 
@@ -122,7 +130,7 @@ class DefinedModel:
         """Calls the functions; what they return may be on its way from the GPU still."""
         for places, execution in batch.executions:
             try:
-                self.instance.run(execution, batch.emitter(places) if execution.endpoint.streams else None)
+                self.instance.run(execution, batch.emitter(places) if execution.endpoint.may_stream else None)
             except Exception as error:
                 batch.fail(places, error)
         return batch
@@ -159,6 +167,9 @@ class _Opener:
     def open(self, row: Row, meta: bytes) -> tuple[Endpoint, Item | TensorItems]:
         """An item, or the items of a request in tensors, and the endpoint."""
         endpoint = self._sole or _choose(self._definition, meta)
+        if endpoint.raw and CALL_PARAMETER not in row:
+            raw = raw_request(row, meta, endpoint.name)
+            return endpoint, Item({endpoint.params[0].name: raw}, raw)
         if isinstance(row, TensorRow):
             read = self._tensors[endpoint.name].read(row)
             return endpoint, TensorItems(endpoint, row, read, WireRequest(meta, endpoint.name))
@@ -300,8 +311,11 @@ class DefinedBatch:
             if at in self._tensors:
                 self._tensors[at].add_piece(position - positions.index(at), piece)
                 return
-            content_type, body = self._spell(at, piece, whole=False)
-            head = b"" if at in self._streamed else self._head(at, content_type)
+            if at in self._calls and isinstance(piece, Response) and piece.body == b"":
+                return  # A head, which handles do not show.
+            head, body = self._piece(at, piece)
+            if at in self._streamed and not body:
+                return  # Nothing more to tell.
             self._streamed.add(at)
             writer = self._context.frame_writer
             if writer is None:
@@ -341,10 +355,30 @@ class DefinedBatch:
             empty = b"" if at in self._streamed else self._head(at, nothing)
             return empty, b""
         try:
+            if isinstance(outcome, Response):
+                return self._respond(at, outcome)
             content_type, body = self._spell(at, outcome)
             return self._head(at, content_type), body
         except Exception as error:
             return self._failed(at, error)
+
+    def _piece(self, at: int, piece: Any) -> tuple[bytes, Bytes]:
+        """A piece of an answer, with the head of the answer if it is the first."""
+        begun = at in self._streamed
+        if isinstance(piece, Response):
+            head, body = self._respond(at, piece, whole=False)
+            return (b"" if begun else head), body
+        content_type, body = self._spell(at, piece, whole=False)
+        return (b"" if begun else self._head(at, content_type)), body
+
+    def _respond(self, at: int, response: Response, whole: bool = True) -> tuple[bytes, Bytes]:
+        """An answer with a status and headers of its own; callers of handles get its body."""
+        content_type, body = self._spell(at, response.body, whole)
+        if at in self._calls:
+            return self._head(at, content_type), body
+        request = self.items[at].request
+        others = () if request is _UNSEEN or request.is_untouched else request.response_headers.items()
+        return encode_fields(response.status, "", [*response.head(content_type), *others]), body
 
     def _failed(self, at: int, error: BaseException) -> tuple[bytes, Bytes]:
         """An item that failed alone. Mistakes of clients are not logged."""

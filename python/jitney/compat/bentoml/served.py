@@ -67,7 +67,4 @@ def make_class(
 
 def make(options: Mapping[str, Any]) -> Options:
     """Options, without those that are not set."""
-    import dataclasses
-
-    known = {f.name for f in dataclasses.fields(Options)}  # TEMP
-    return Options(**{key: value for key, value in options.items() if value is not None and key in known})
+    return Options(**{key: value for key, value in options.items() if value is not None})
