@@ -23,6 +23,8 @@ PYTHON_CODE := python tests tools bench models examples fuzz
 TORCH_VENV := .venv-torch
 NEW_TORCH_VENV := .venv-torch-new
 RAY_VENV := .venv-ray
+BENTOML_VENV := .venv-bentoml
+OLD_BENTOML_VENV := .venv-bentoml-old
 CLOUD_VENV := .venv-clouds
 BROWSER_VENV := .venv-browser
 KSERVE_VENV := .venv-kserve
@@ -127,6 +129,24 @@ test-all: test test-docs test-onnx test-ray test-clouds test-browser test-kserve
 test-ray: build $(RAY_VENV)/ready ## Offline jobs on a Ray cluster of two nodes on this machine
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney RAY_USAGE_STATS_ENABLED=0 \
 	  $(RAY_VENV)/bin/python -m pytest -q tests/test_infer_ray.py --heavy
+
+.PHONY: test-compat
+test-all: test-compat
+test-compat: build torch $(VENV)/ready $(BENTOML_VENV)/ready $(OLD_BENTOML_VENV)/ready ## Moved applications of BentoML's beside the originals
+	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney COMPAT_TORCH_PYTHON=$(abspath $(TORCH_VENV))/bin/python \
+	  COMPAT_BENTOML=$(abspath $(BENTOML_VENV))/bin COMPAT_BENTOML_OLD=$(abspath $(OLD_BENTOML_VENV))/bin \
+	  $(VENV)/bin/python -m pytest -q tests/test_compat_bentoml.py --heavy
+
+$(BENTOML_VENV)/ready: Makefile
+	$(PYTHON) -m venv $(BENTOML_VENV)
+	$(BENTOML_VENV)/bin/python -m pip install --quiet "bentoml>=1.4,<1.5" numpy pillow
+	@touch $@
+
+# The last one with runners and services of functions; setuptools is what it needs and does not name.
+$(OLD_BENTOML_VENV)/ready: Makefile
+	$(PYTHON) -m venv $(OLD_BENTOML_VENV)
+	$(OLD_BENTOML_VENV)/bin/python -m pip install --quiet bentoml==1.1.11 "setuptools<80" pydantic numpy pandas scikit-learn
+	@touch $@
 
 test-clouds: build $(CLOUD_VENV)/ready ## Models from buckets of moto (S3) and Azurite (Azure; needs npm)
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney CLOUDS_MOTO=$(abspath $(CLOUD_VENV))/bin/moto_server \

@@ -57,13 +57,13 @@ class Missing:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # Python itself looks for some of these.
             raise AttributeError(name)
-        raise refusal(f"{self._name}.{name}")
+        raise not_supported(f"{self._name}.{name}")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise refusal(self._name)
+        raise not_supported(self._name)
 
 
-def refusal(name: str) -> NotSupported:
+def not_supported(name: str) -> NotSupported:
     """The exception for a name that is not there."""
     first = name.partition(".")[0]
     if first in FRAMEWORKS:

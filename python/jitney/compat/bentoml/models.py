@@ -27,7 +27,7 @@ def __getattr__(name: str) -> Any:
     if name not in INSTEAD:
         raise AttributeError(f"module 'bentoml.models' has no attribute {name!r}")
 
-    def refuse(*args: Any, **kwargs: Any) -> Any:
+    def raise_it(*args: Any, **kwargs: Any) -> Any:
         raise NotSupported(f"bentoml.models.{name} is not in jitney.compat: {INSTEAD[name]}")
 
-    return refuse
+    return raise_it
