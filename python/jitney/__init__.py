@@ -15,6 +15,7 @@ if sys.version_info < (3, 10):  # noqa: UP036 - pip checks it, but workers may r
     raise ImportError(f"jitney needs Python 3.10 or newer; this is {sys.version.split()[0]} ({sys.executable})")
 
 from jitney.application import Bound, bind, depends
+from jitney.context import CallContext, context
 from jitney.decorators import batch, endpoint, model
 from jitney.definition import Definition, Endpoint, define
 from jitney.errors import (
@@ -51,6 +52,7 @@ __all__ = [
     "AsyncClient",
     "BadInput",
     "Bound",
+    "CallContext",
     "Client",
     "Definition",
     "DefinitionError",
@@ -77,6 +79,7 @@ __all__ = [
     "batch",
     "bind",
     "connect",
+    "context",
     "define",
     "depends",
     "device",

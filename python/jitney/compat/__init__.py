@@ -1,5 +1,5 @@
-"""Other servers' Python surfaces, ours underneath: an application moves by its import line.
+"""Python APIs of other products over this package: `from jitney.compat import bentoml`, or `serve` for Ray Serve.
 
-`from jitney.compat import bentoml` stands for `import bentoml`. What a surface does not have fails when it is first
-used, with a sentence that says what to do instead. Nothing here is imported by the rest of the package.
+Each is written from the documented behaviour of the original, and is a layer over definitions and handles. What an
+original has and a layer has not fails at its first use, with a sentence that says what to do.
 """
