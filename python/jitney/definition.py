@@ -44,6 +44,8 @@ CLASS_ONLY = (
 """Options that belong to a model and not to one of its endpoints."""
 
 RETURN = "return"
+SCALARS = (int, float, str, bool, bytes, dict)
+"""Types of single values, which no parameter of a batch function has."""
 HANDLE_NAMES = ("close", "configure", "management_url", "options", "remote", "stream", "url")
 """What `handle.NAME` is on a handle itself; no endpoint of such a name can be reached that way."""
 
@@ -88,6 +90,20 @@ class Endpoint:
     def is_plain(self) -> bool:
         """Whether all items can share a call: it takes lists, and items cost the same."""
         return self.takes_lists and self.options.cost is None
+
+    def mistakes(self) -> list[str]:
+        """What cannot be meant, as far as its hints tell."""
+        if not self.batched:
+            return []
+        scalars = {param.name: param.hint for param in self.params if not param.is_list and param.hint in SCALARS}
+        found = [
+            f"parameter {name!r} is annotated {hint.__name__}, but arrives as a list: write list[{hint.__name__}]"
+            for name, hint in scalars.items()
+        ]
+        if self.shape.gives_scalar:
+            kind = self.shape.output.__name__
+            found.append(f"it is annotated to return {kind}, but must return one output per item: write list[{kind}]")
+        return found
 
     @property
     def params(self) -> tuple[Param, ...]:
@@ -176,11 +192,21 @@ class Definition:
     def remarks(self) -> list[str]:
         """Warnings about legal but surprising choices."""
         hidden = (one.name for one in self.endpoints if one.name in HANDLE_NAMES)
-        return [
+        found = [
             f"handle.{name} is something else on every handle; call this endpoint with "
             f'handle.options(method_name="{name}").remote(...), or give it another name with name='
             for name in hidden
         ]
+        if inspect.isroutine(self.target) and note_of(self.target) is None:
+            found.append(
+                "it has no decorator of jitney, so that it is called with one item at a time, as with "
+                "@jitney.endpoint; @jitney.batch is for functions that take lists"
+            )
+        return found
+
+    def mistakes(self) -> list[str]:
+        """What cannot be meant, as far as reading tells."""
+        return [f"{one.name}: {mistake}" for one in self.endpoints for mistake in one.mistakes()]
 
     @property
     def most_items(self) -> int:

@@ -47,7 +47,7 @@ def pack_part(
 ) -> None:
     """Writes one model directory."""
     definition = part.definition
-    for remark in definition.remarks():
+    for remark in (*definition.remarks(), *definition.mistakes()):
         print(f"warning: {definition.name}: {remark}", file=sys.stderr)
     deployed = getattr(definition.target, "__jitney_deployment__", None)
     if deployed is not None:
