@@ -103,7 +103,8 @@ def endpoint_function(runnable: type, name: str, batchable: bool) -> Callable[..
     elif inspect.iscoroutinefunction(bare):
         made = call_async
     made.__signature__ = inspect.Signature(signature)
-    made.__annotations__ = {one.name: AnyRows for one in named} if batchable else {}
+    rows = {one.name: AnyRows for one in named} if batchable else {}
+    made.__annotations__ = {**rows, **({"others": Any} if takes_any else {})}
     return made  # type: ignore[no-any-return]
 
 
