@@ -6,6 +6,7 @@ one per process, since a worker runs one replica.
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 from dataclasses import dataclass, field
 from typing import Any
@@ -89,7 +90,8 @@ def enter_request(context: RequestContext) -> contextvars.Token[RequestContext]:
 
 def restore_request(token: contextvars.Token[RequestContext]) -> None:
     """And now no longer."""
-    _request.reset(token)
+    with contextlib.suppress(ValueError):  # A stream that is closed by another task; nothing of it goes on there.
+        _request.reset(token)
 
 
 def get_multiplexed_model_id() -> str:

@@ -14,6 +14,7 @@ from jitney.compat.serve.responses import DeploymentResponse, DeploymentResponse
 __all__ = ["DeploymentHandle", "DeploymentResponse", "DeploymentResponseGenerator"]
 
 MODEL_ID_HEADER = "serve_multiplexed_model_id"
+REQUEST_ID_HEADER = "x-request-id"
 CALL = "__call__"
 CALL_ENDPOINT = "call"
 
@@ -56,12 +57,15 @@ class DeploymentHandle:
         multiplexed_model_id: str | None = None,
         stream: bool | None = None,
         use_new_handle_api: bool | None = None,
+        session_id: str | None = None,
+        request_serialization: str | None = None,
+        response_serialization: str | None = None,
         **private: Any,
     ) -> DeploymentHandle:
         """The same handle with other options; those left out stay as they are.
 
         `stream` is for methods that are generators. `multiplexed_model_id` is the model that the calls ask for.
-        `use_new_handle_api` and Ray's private options have no effect.
+        The others have no effect: values are encoded in one way, and all replicas share one queue.
         """
         unknown = [name for name in private if not name.startswith("_")]
         if unknown:
@@ -77,15 +81,17 @@ class DeploymentHandle:
     def remote(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the deployment: a DeploymentResponse, or with `stream=True` a DeploymentResponseGenerator."""
         options = self._handle_options
-        request_id = str(uuid.uuid4())
+        context = request_context()
+        request_id = context.request_id or str(uuid.uuid4())
+        headers = {} if context.request_id else {REQUEST_ID_HEADER: request_id}  # A caller's own travels along.
+        if options.multiplexed_model_id:
+            headers[MODEL_ID_HEADER] = options.multiplexed_model_id
         kind = DeploymentResponseGenerator if options.stream else DeploymentResponse
-        return kind(lambda *given: self._begin(options, *given), args, kwargs, request_id)
+        return kind(lambda *given: self._begin(options, headers, *given), args, kwargs, request_id)
 
-    def _begin(self, options: HandleOptions, args: Any, kwargs: dict[str, Any]) -> Any:
-        model_id = options.multiplexed_model_id or request_context().multiplexed_model_id
+    def _begin(self, options: HandleOptions, headers: dict[str, str], args: Any, kwargs: dict[str, Any]) -> Any:
         endpoint = CALL_ENDPOINT if options.method_name == CALL else options.method_name
-        headers = {MODEL_ID_HEADER: model_id} if model_id else None
-        handle = self._connect().options(method_name=endpoint, headers=headers)
+        handle = self._connect().options(method_name=endpoint, headers=headers or None)
         return handle.stream(*args, **kwargs) if options.stream else handle.remote(*args, **kwargs)
 
     def __getattr__(self, name: str) -> DeploymentHandle:
