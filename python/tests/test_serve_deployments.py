@@ -316,3 +316,35 @@ def test_remote_functions_run_in_threads_and_references_are_arguments():
         ray.remote(type("Actor", (), {}))
     ray.shutdown()
     assert not ray.is_initialized()
+
+
+@serve.deployment
+class Chain:
+    def __init__(self, downs):
+        self.first, self.second = downs["first"], downs["second"]
+
+    async def twice(self, x):
+        return await self.second.remote(self.first.remote(x))  # A response is an argument before it is there.
+
+    async def together(self, count):
+        return await asyncio.gather(*(self.first.remote(x) for x in range(count)))
+
+    def plain(self, x):
+        return self.first.remote(x).result(timeout_s=60)
+
+    async def failing(self):
+        try:
+            await self.first.remote("text")
+        except TypeError as error:
+            return "str" in str(error)
+
+
+def test_deployments_call_each_other():
+    import jitney.testing
+
+    chain = Chain.bind({"first": Down.bind(), "second": Down.options(name="Second").bind()})
+    with jitney.testing.load(chain) as model:
+        assert model.call(endpoint="twice", x=1) == 3
+        assert model.call(endpoint="together", count=3) == [1, 2, 3]
+        assert model.call(endpoint="plain", x=5) == 6
+        assert model.call(endpoint="failing") is True
