@@ -10,7 +10,7 @@ from jitney.application import graph
 from jitney.compat import ray, serve
 from jitney.compat.serve.build import Routed, remarks
 from jitney.compat.serve.config import AutoscalingConfig
-from jitney.compat.serve.context import RequestContext, enter_request
+from jitney.compat.serve.context import ServeRequestContext, enter_request
 from jitney.compat.serve.exceptions import RayServeException
 from jitney.compat.serve.health import FAILURES_MAX, HealthCheck
 from jitney.compat.serve.web_request import WebRequest
@@ -268,7 +268,7 @@ def test_multiplexed_keeps_the_latest_used_and_loads_each_once():
         await host.get("a")
         await host.get("c")
         assert host.loads == ("a", "b", "c") and ended[:1] == ["b"]
-        enter_request(RequestContext(multiplexed_model_id="a"))
+        enter_request(ServeRequestContext(multiplexed_model_id="a"))
         assert (await host.get()).name == "a"
         with pytest.raises(ValueError, match="names no model"):
             await host.get("")

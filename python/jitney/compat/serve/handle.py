@@ -7,13 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from jitney.compat.serve.context import DeploymentID, request_context
+from jitney.compat.serve.context import MODEL_ID_HEADER, DeploymentID, request_context
 from jitney.compat.serve.exceptions import RayServeException
 from jitney.compat.serve.responses import DeploymentResponse, DeploymentResponseGenerator
 
 __all__ = ["DeploymentHandle", "DeploymentResponse", "DeploymentResponseGenerator"]
 
-MODEL_ID_HEADER = "serve_multiplexed_model_id"
 REQUEST_ID_HEADER = "x-request-id"
 CALL = "__call__"
 CALL_ENDPOINT = "call"
@@ -39,6 +38,8 @@ class DeploymentHandle:
         self._connect = connect
         """Gives the handle of Jitney's; called at the first call, so that making a handle costs nothing."""
         self._handle_options = options or HandleOptions()
+        self._plain: Any = None
+        """The handle of this method for calls without headers of their own, once it was made."""
 
     @property
     def deployment_id(self) -> DeploymentID:
@@ -90,14 +91,21 @@ class DeploymentHandle:
         return kind(lambda *given: self._begin(options, headers, *given), args, kwargs, request_id)
 
     def _begin(self, options: HandleOptions, headers: dict[str, str], args: Any, kwargs: dict[str, Any]) -> Any:
-        endpoint = CALL_ENDPOINT if options.method_name == CALL else options.method_name
-        handle = self._connect().options(method_name=endpoint, headers=headers or None)
+        if not headers and self._plain is not None:
+            handle = self._plain
+        else:
+            endpoint = CALL_ENDPOINT if options.method_name == CALL else options.method_name
+            handle = self._connect().options(method_name=endpoint, headers=headers or None)
+            if not headers:
+                self._plain = handle
         return handle.stream(*args, **kwargs) if options.stream else handle.remote(*args, **kwargs)
 
     def __getattr__(self, name: str) -> DeploymentHandle:
         if name.startswith("_"):
             raise AttributeError(name)
-        return self.options(method_name=name)
+        handle = self.options(method_name=name)
+        self.__dict__[name] = handle  # The next look costs nothing.
+        return handle
 
     def __repr__(self) -> str:
         return f"DeploymentHandle(deployment={self.deployment_name!r})"
