@@ -86,7 +86,7 @@ class PartHandle(Handle):
         if call is None and self._inherited is None:
             return super().remote(*arguments, **keywords)
         inherited, head = self._head_for(call)
-        future = self._send(call, Call, AsyncCall, head, self._body(arguments, keywords))
+        future: AsyncCall | Call = self._send(call, Call, AsyncCall, head, self._body(arguments, keywords))
         if call is not None and inherited.expires is not None:
             call.watch(self._callee, future)
         return future
