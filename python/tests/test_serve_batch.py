@@ -424,3 +424,35 @@ def test_a_batch_has_calls_of_one_model():
         assert seen == [("a", [0, 2, 3]), ("b", [1, 4, 5])]
 
     run(main())
+
+
+def test_a_batch_belongs_to_all_of_its_calls():
+    import jitney
+    from jitney.context import CURRENT, CallContext
+
+    class Source:
+        model, reserves = "m", None
+
+        def __init__(self, request):
+            self.request = request
+
+        def request_at(self, position):
+            return self.request
+
+    async def main():
+        seen = []
+
+        @serve.batch(max_batch_size=2, batch_wait_timeout_s=FOREVER)
+        async def predict(items):
+            context = jitney.context()
+            seen.append(([one.id for one in context.requests], context.inherited.tenant))
+            return items
+
+        async def call(number, tenant):
+            CURRENT.set(CallContext(Source(jitney.Request(str(number), tenant=tenant)), "call", True, [0]))
+            return await predict(number)
+
+        await asyncio.gather(call(1, "gold"), call(2, "gold"), call(3, "gold"), call(4, "lead"))
+        assert seen == [(["1", "2"], "gold"), (["3", "4"], None)]
+
+    run(main())

@@ -40,7 +40,7 @@ class BatchQueue:
         arguments: BatchArguments,
         streams: bool,
         settings: Callable[[], BatchSettings],
-        enter: Callable[[str], None],
+        enter: Callable[[Sequence[BatchItem]], None],
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self._function = function
@@ -139,7 +139,7 @@ class BatchQueue:
         self._waiting = [item for item in self._waiting if id(item) not in chosen]
         self._settings = None
         context = contextvars.Context()  # What is known of one caller is not true of the others.
-        context.run(self._enter, batch[0].model_id)
+        context.run(self._enter, batch)
         run = self._run(self._function, self._arguments, batch)
         task = context.run(self.loop.create_task, run)
         self._running.add(task)

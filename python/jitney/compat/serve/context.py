@@ -92,11 +92,6 @@ def restore_request(token: contextvars.Token[RequestContext]) -> None:
     _request.reset(token)
 
 
-def enter_batch(model_id: str) -> None:
-    """A batch belongs to no single request; its calls have the model in common."""
-    _request.set(RequestContext(multiplexed_model_id=model_id))
-
-
 def get_multiplexed_model_id() -> str:
     """The model that the request asks for; empty if it asks for none."""
     return _request.get().multiplexed_model_id

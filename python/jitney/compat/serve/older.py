@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import dataclasses
 import random
 import re
@@ -51,8 +53,10 @@ class RayServeHandle:
 
 def _in_thread(handle: Any, item: dict[str, Any]) -> Any:
     """The future of a call, which any thread may wait for, whether or not this one runs an event loop."""
-    import concurrent.futures
-
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return handle.remote(item)
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         return pool.submit(handle.remote, item).result()
 
