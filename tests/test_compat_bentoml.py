@@ -101,7 +101,7 @@ FLOWERS = {"flowers": [{"sepal": [5.1, 3.5], "petal": [1.4, 0.2]}, {"sepal": [6.
 OLD = [
     ("iris_service.py", "svc", [
         Ask("/classify", [[5.1, 3.5, 1.4, 0.2], [6.7, 3.0, 5.2, 2.3]]),
-        Ask("/v2/classify", FLOWERS),
+        Ask("/named/classify", FLOWERS),
         Ask("/classify_one", FLOWERS["flowers"][1]),
         Ask("/classify_one", {"sepal": [1]}),
         Ask("/classify_frame", [{"a": 5.1, "b": 3.5, "c": 1.4, "d": 0.2}]),

@@ -306,7 +306,7 @@ def test_a_service_of_functions_has_its_runners_as_parts(application):
     assert [part.name for part in parts.parts] == ["iris_clf", "iris_classifier"]
     assert parts.part("iris_clf").definition.endpoints[0].batched
     routes = {one.name: one.options.route for one in parts.root.definition.endpoints}
-    assert routes["classify_named"] == "POST /v2/classify" and routes["classify"] == "POST /classify"
+    assert routes["classify_named"] == "POST /named/classify" and routes["classify"] == "POST /classify"
     with testing.load(parts.part("iris_clf").bound) as model:
         assert model.call(endpoint="predict", x=np.array([[5.1, 3.5, 1.4, 0.2]])).tolist() == [0]
     with testing.load(module.svc) as model:
