@@ -405,7 +405,7 @@ def test_a_stream_that_is_given_up_stops_when_nobody_reads():
 
 
 def test_a_batch_has_calls_of_one_model():
-    from jitney.compat.serve.context import RequestContext, enter_request
+    from jitney.compat.serve.context import ServeRequestContext, enter_request
 
     async def main():
         seen = []
@@ -416,7 +416,7 @@ def test_a_batch_has_calls_of_one_model():
             return items
 
         async def call(model_id, item):
-            enter_request(RequestContext(multiplexed_model_id=model_id))
+            enter_request(ServeRequestContext(multiplexed_model_id=model_id))
             return await predict(item)
 
         calls = [asyncio.ensure_future(call(model, at)) for at, model in enumerate("abaabb")]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jitney.application import Bound, Dependency
-from jitney.compat.serve.context import RequestContext, enter_request, restore_request
+from jitney.compat.serve.context import ServeRequestContext, enter_request, restore_request
 from jitney.compat.serve.exceptions import RayServeException
 from jitney.compat.serve.flask_request import FlaskRequest, PythonRequest, told_of
 from jitney.decorators import NOTE, Note
@@ -127,7 +127,7 @@ def _call(self: BackendReplica, items: list[Any]) -> list[Any]:
 def _answers(self: BackendReplica, calls: list[Any], web: bool) -> list[Any]:
     """One answer per call; calls of different methods run apart."""
     found: list[Any] = [None] * len(calls)
-    token = enter_request(RequestContext(web=web))
+    token = enter_request(ServeRequestContext(web=web))
     try:
         for method in dict.fromkeys(method for method, _, _ in calls):
             places = [at for at, call in enumerate(calls) if call[0] == method]

@@ -20,6 +20,10 @@ class DeploymentUnavailableError(RayServeException):
     """The deployment does not run."""
 
 
+class ReplicaUnavailableError(RayServeException):
+    """The replica does not run; a call goes to another one here."""
+
+
 class RequestCancelledError(RayServeException):
     """The request was cancelled."""
 

@@ -117,10 +117,14 @@ class Server:
 
     def delete(self, name: str) -> None:
         """Ends an application."""
-        deployed = self.applications.pop(name, None)
+        deployed = self.applications.get(name)
         if deployed is None:
             raise RayServeException(f"Application {name!r} does not exist.")
-        self._end(deployed)
+        try:
+            self._end(deployed)
+        except RemoteError as error:  # Another application calls it.
+            raise RayServeException(f"the application {name!r} stays: {error}") from None
+        del self.applications[name]
 
     def _end(self, deployed: Deployed) -> None:
         """Drains the models of an application, those that call others first."""
