@@ -26,6 +26,8 @@ from jitney.options import Options
 logger = logging.getLogger("jitney.compat.serve")
 
 DEFAULT_APP = "default"
+HEALTH = {"/-/healthz": "ready"}
+"""Where probes of Ray Serve ask."""
 NO_LIMIT_S = 24 * 3600
 """Ray ends no call that takes long."""
 
@@ -74,7 +76,7 @@ class _Builder:
                 tuple(map(self._argument, application.args)),
                 {key: self._argument(value) for key, value in application.kwargs.items()},
                 name=model_name(app_name, name),
-                options=model_options(deployment, self._routed.route_prefix if is_root else None),
+                options=model_options(deployment, self._routed if is_root else None),
                 view=lambda handle: DeploymentHandle(name, app_name, lambda: handle),
                 numbered=True,
             )
@@ -105,8 +107,9 @@ class OtherDeployment(Dependency):
         return DeploymentHandle(name, app_name, lambda: handle, self._handle._handle_options)
 
 
-def model_options(deployment: Deployment, route_prefix: str | None) -> Options:
-    """A deployment's options as those of a model."""
+def model_options(deployment: Deployment, routed: Routed | None) -> Options:
+    """A deployment's options as those of a model; `routed` is the application of a root."""
+    prefix = None if routed is None else routed.route_prefix
     options = deployment.deployment_options
     gpus = options.actor.get("num_gpus") or 0
     queue = options.max_queued_requests
@@ -116,7 +119,8 @@ def model_options(deployment: Deployment, route_prefix: str | None) -> Options:
         "device": "gpu" if gpus else "cpu",
         "response_timeout_s": NO_LIMIT_S,
         "startup_timeout_s": NO_LIMIT_S,
-        "mount": route_prefix,
+        "mount": prefix,
+        "health_routes": HEALTH if routed is not None and prefix and routed.name == DEFAULT_APP else None,
     }
     return Options(**{name: value for name, value in found.items() if value is not None})
 
