@@ -214,7 +214,7 @@ def _flags(workers: int | None, device: str | Sequence[int] | None, ray: str | b
     elif device is not None:
         flags += ["--device-type", "gpu", "--device-ids", ",".join(map(str, device))]
     if ray not in (None, False):
-        flags += ["--ray", "auto" if ray is True else str(ray)]
+        flags.append(f"--ray={'auto' if ray is True else ray}")
     return flags
 
 
