@@ -7,12 +7,14 @@ be right to reject a guess.
 from __future__ import annotations
 
 import math
+import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from jitney.definition import Endpoint
 from jitney.hints import Param
+from jitney.rows import Rows
 from jitney.sample_values import Unknown, value_of
 from jitney.signature import array_type
 from jitney.tensor import BYTES, Tensor, nest
@@ -56,7 +58,7 @@ def samples(endpoint: Endpoint, given: Sequence[Mapping[str, Any]] = ()) -> Samp
 def _is_guessed(endpoint: Endpoint) -> bool:
     """Whether the hints do not tell the shape of an array."""
     declared = {one.name for one in endpoint.tensors.inputs if one.declared}
-    return any(array_type(param.hint) is not None and param.name not in declared for param in _wanted(endpoint))
+    return any(_is_array(param) and param.name not in declared for param in _wanted(endpoint))
 
 
 def _wanted(endpoint: Endpoint) -> list[Param]:
@@ -69,17 +71,28 @@ def _item(endpoint: Endpoint, seed: int, guess: tuple[int, ...]) -> dict[str, An
     item: dict[str, Any] = {}
     for param in _wanted(endpoint):
         told = tensors.get(param.name)
-        is_array = array_type(param.hint) is not None
         if told is not None and told.declared:
             item[param.name] = _tensor(told.tensor, seed, _batch_dim(endpoint, param), drops=param.is_list)
-        elif is_array:
+        elif _is_array(param):
             item[param.name] = _array(endpoint, param, seed, guess)
         else:
-            item[param.name] = value_of(param.hint, seed)
+            row = _row_type(param)
+            item[param.name] = value_of(param.hint, seed) if row is None else [value_of(row, seed)]
     if not endpoint.params and endpoint.tensors.inputs:  # `**arrays` that were declared.
         for one in endpoint.tensors.inputs:
             item[one.name] = _tensor(one.tensor, seed, endpoint.options.dims[0], drops=False)
     return item
+
+
+def _is_array(param: Param) -> bool:
+    """Whether a value is an array, and not rows of something else."""
+    return array_type(param.hint) is not None and _row_type(param) is None
+
+
+def _row_type(param: Param) -> Any:
+    """What a parameter that takes rows has in each, if it does."""
+    args = typing.get_args(param.hint)
+    return (args[0] if args else Any) if (typing.get_origin(param.hint) or param.hint) is Rows else None
 
 
 def _batch_dim(endpoint: Endpoint, param: Param) -> int | None:
