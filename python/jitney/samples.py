@@ -7,14 +7,13 @@ be right to reject a guess.
 from __future__ import annotations
 
 import math
-import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from jitney.definition import Endpoint
 from jitney.hints import Param
-from jitney.rows import Rows
+from jitney.rows import AnyRows, Rows
 from jitney.sample_values import Unknown, value_of
 from jitney.signature import array_type
 from jitney.tensor import BYTES, Tensor, nest
@@ -58,7 +57,8 @@ def samples(endpoint: Endpoint, given: Sequence[Mapping[str, Any]] = ()) -> Samp
 def _is_guessed(endpoint: Endpoint) -> bool:
     """Whether the hints do not tell the shape of an array."""
     declared = {one.name for one in endpoint.tensors.inputs if one.declared}
-    return any(_is_array(param) and param.name not in declared for param in _wanted(endpoint))
+    kinds = {param.name: array_type(param.hint) for param in _wanted(endpoint)}
+    return any(kind not in (None, Rows) and name not in declared for name, kind in kinds.items())
 
 
 def _wanted(endpoint: Endpoint) -> list[Param]:
@@ -71,28 +71,19 @@ def _item(endpoint: Endpoint, seed: int, guess: tuple[int, ...]) -> dict[str, An
     item: dict[str, Any] = {}
     for param in _wanted(endpoint):
         told = tensors.get(param.name)
+        kind = array_type(param.hint)
         if told is not None and told.declared:
             item[param.name] = _tensor(told.tensor, seed, _batch_dim(endpoint, param), drops=param.is_list)
-        elif _is_array(param):
+        elif kind is Rows:
+            item[param.name] = _rows(param.hint, seed)
+        elif kind is not None:
             item[param.name] = _array(endpoint, param, seed, guess)
         else:
-            row = _row_type(param)
-            item[param.name] = value_of(param.hint, seed) if row is None else [value_of(row, seed)]
+            item[param.name] = value_of(param.hint, seed)
     if not endpoint.params and endpoint.tensors.inputs:  # `**arrays` that were declared.
         for one in endpoint.tensors.inputs:
             item[one.name] = _tensor(one.tensor, seed, endpoint.options.dims[0], drops=False)
     return item
-
-
-def _is_array(param: Param) -> bool:
-    """Whether a value is an array, and not rows of something else."""
-    return array_type(param.hint) is not None and _row_type(param) is None
-
-
-def _row_type(param: Param) -> Any:
-    """What a parameter that takes rows has in each, if it does."""
-    args = typing.get_args(param.hint)
-    return (args[0] if args else Any) if (typing.get_origin(param.hint) or param.hint) is Rows else None
 
 
 def _batch_dim(endpoint: Endpoint, param: Param) -> int | None:
@@ -109,8 +100,16 @@ def _tensor(tensor: Tensor, seed: int, batch_dim: int | None, *, drops: bool) ->
     return _numbers(sizes, seed, tensor.datatype)
 
 
+def _rows(hint: Any, seed: int) -> list[Any]:
+    """A list of rows."""
+    (of,) = get_args(hint) or (Any,)
+    return [value_of(of, seed + at) for at in range(ROWS)]
+
+
 def _array(endpoint: Endpoint, param: Param, seed: int, guess: tuple[int, ...]) -> Any:
     kind = array_type(param.hint)
+    if kind is AnyRows:
+        raise Unknown(param.hint)
     if kind.__module__.startswith("pandas") and kind.__name__ == "DataFrame":
         raise Unknown(param.hint)  # Nobody knows its columns.
     dim = _batch_dim(endpoint, param)
