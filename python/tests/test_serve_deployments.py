@@ -161,6 +161,25 @@ def test_generators_stream_over_http():
     assert answer_of(Stream.bind(), HttpRequest("GET", "/"))[2] == b"ab"
 
 
+def test_a_batched_call_gets_requests_over_http():
+    @serve.deployment
+    class Whole:
+        @serve.batch(max_batch_size=1)
+        async def __call__(self, requests):
+            return [request.query_params["x"] for request in requests]
+
+    @serve.deployment
+    class Pieces:
+        @serve.batch(max_batch_size=1)
+        async def __call__(self, requests):
+            for at in range(2):
+                yield [f"{request.query_params['x']}{at} " for request in requests]
+
+    request = HttpRequest("GET", "/", query_string="x=a")
+    assert answer_of(Whole.bind(), request)[2] == b"a"
+    assert answer_of(Pieces.bind(), request)[2] == b"a0 a1 "
+
+
 def test_the_small_request_reads_like_starlette_s():
     async def receive():
         return {"type": "http.request", "body": b'{"a": 1}', "more_body": False}
