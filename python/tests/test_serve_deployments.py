@@ -64,6 +64,7 @@ def test_a_deployment_is_a_part_with_its_options_and_methods():
     options = definition.options
     assert (options.workers, options.queue, options.device, options.mount) == (3, 9, "gpu", "/")
     assert definition.concurrency == 7 and definition.doc == "The top."
+    assert options.health_routes == {"/-/healthz": "ready"}
     down = application.parts[0].definition
     assert [one.name for one in down.endpoints] == ["call"] and down.options.mount is None
 
