@@ -64,7 +64,9 @@ class ClassService:
         return self.inner(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["inner"], name)
+        if "inner" not in self.__dict__:  # While it is unpickled.
+            raise AttributeError(name)
+        return getattr(self.inner, name)
 
     def __jitney_application__(self) -> Bound:
         return self._entry
