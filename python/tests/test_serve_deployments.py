@@ -64,6 +64,7 @@ def test_a_deployment_is_a_part_with_its_options_and_methods():
     options = definition.options
     assert (options.workers, options.queue, options.device, options.mount) == (3, 9, "gpu", "/")
     assert definition.concurrency == 7 and definition.doc == "The top."
+    assert options.health_routes == {"/-/healthz": "ready"}
     down = application.parts[0].definition
     assert [one.name for one in down.endpoints] == ["call"] and down.options.mount is None
 
@@ -158,6 +159,25 @@ def test_generators_stream_over_http():
                 yield word
 
     assert answer_of(Stream.bind(), HttpRequest("GET", "/"))[2] == b"ab"
+
+
+def test_a_batched_call_gets_requests_over_http():
+    @serve.deployment
+    class Whole:
+        @serve.batch(max_batch_size=1)
+        async def __call__(self, requests):
+            return [request.query_params["x"] for request in requests]
+
+    @serve.deployment
+    class Pieces:
+        @serve.batch(max_batch_size=1)
+        async def __call__(self, requests):
+            for at in range(2):
+                yield [f"{request.query_params['x']}{at} " for request in requests]
+
+    request = HttpRequest("GET", "/", query_string="x=a")
+    assert answer_of(Whole.bind(), request)[2] == b"a"
+    assert answer_of(Pieces.bind(), request)[2] == b"a0 a1 "
 
 
 def test_the_small_request_reads_like_starlette_s():

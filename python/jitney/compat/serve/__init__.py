@@ -27,6 +27,7 @@ from jitney.compat.serve.older import (
     list_backends,
     list_endpoints,
     set_traffic,
+    start,
     update_backend_config,
 )
 from jitney.compat.serve.running import (
@@ -37,7 +38,6 @@ from jitney.compat.serve.running import (
     run_many,
     shutdown,
     shutdown_async,
-    start,
     status,
 )
 
