@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import logging
+import pickle
 
 import pytest
 
@@ -296,6 +297,23 @@ def test_multiplexed_keeps_the_latest_used_and_loads_each_once():
     asyncio.run(main())
     with pytest.raises(TypeError, match="async def"):
         serve.multiplexed(lambda model_id: None)
+
+
+def test_metrics_are_jitney_s_with_ray_s_tags():
+    from jitney.compat.serve.metrics import Counter, Gauge, Histogram
+
+    words = Counter("test_words", "Words seen", tag_keys=("lang",)).set_default_tags({"lang": "en"})
+    words.inc()
+    words.inc(2, tags={"lang": "fr"})
+    labels = words._labels(None)
+    assert words._metric().value(**labels) == 1 and words._metric().value(**{**labels, "lang": "fr"}) == 2
+    with pytest.raises(ValueError, match="no tag"):
+        words.inc(1, {"colour": "red"})
+    level, sizes = Gauge("test_level"), Histogram("test_sizes", boundaries=[1, 10])
+    level.set(3)
+    sizes.observe(5)
+    assert level._metric().value(**level._labels(None)) == 3
+    assert pickle.loads(pickle.dumps(words)).name == "test_words"
 
 
 def test_a_replica_that_is_unwell_three_times_in_a_row_ends(caplog):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitney.compat.serve import config, exceptions, handle, schema
+from jitney.compat.serve import config, exceptions, handle, metrics, schema
 from jitney.compat.serve.backend import BackendConfig, accept_batch
 from jitney.compat.serve.batching import batch
 from jitney.compat.serve.config import AutoscalingConfig, HTTPOptions, ProxyLocation, gRPCOptions
@@ -71,6 +71,7 @@ __all__ = [
     "init",
     "list_backends",
     "list_endpoints",
+    "metrics",
     "multiplexed",
     "run",
     "run_many",
