@@ -89,6 +89,8 @@ _ABSENT = {
     "grpc_util": "Jitney's own gRPC protocols are always on",
     "task_consumer": "call the deployment by handle instead",
     "RayServegRPCContext": "Jitney's own gRPC protocols are always on",
+    "get_deployment_actor": "make it a deployment, and pass its handle by .bind",
+    "get_trace_context": "the request's traceparent travels along by itself; jitney.context().request has it",
     "get_deployment": "this name was removed from Ray in 2.10; use serve.get_deployment_handle",
     "list_deployments": "this name was removed from Ray in 2.10; use serve.status",
 }
