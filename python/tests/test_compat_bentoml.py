@@ -65,6 +65,7 @@ def test_an_api_is_an_endpoint_with_its_path(application):
     service = application("summarization").Summarization
     definition = graph(service).root.definition
     routes = {one.name: one.options.route for one in definition.endpoints}
+    assert routes.pop("bentoml_schema") == "GET /schema.json"  # For BentoML's own clients.
     assert routes == {"summarize": "POST /summarize", "keywords": "POST /v1/keywords", "status": "POST /status"}
     assert definition.name == "Summarization"
     assert definition.options.response_timeout_s == 30
@@ -262,6 +263,14 @@ def test_batch_sizes_have_bentomls_name(application):
 
     names = [name for name, _ in bentoml.Runner(Old, name="iris").part().definition.endpoints[0].options.metric_names]
     assert names == ["bentoml_runner_adaptive_batch_size", "BENTOML_iris_predict_adaptive_batch_size"]
+
+
+def test_clients_of_bentoml_are_told_what_there_is(application):
+    described = json.loads(wire(application("embeddings").SentenceEmbedding, "bentoml_schema", {}).body)
+    routes = {one["name"]: one for one in described["routes"]}
+    assert routes["encode"]["input"]["properties"]["sentences"]["items"] == {"type": "string"}
+    assert routes["encode"]["output"] == {"type": "tensor", "format": "numpy-array"}
+    assert routes["column_sums"]["batchable"] and routes["count"]["input"]["properties"] == {}
 
 
 # Runners, and the services of BentoML 1.0
