@@ -149,6 +149,10 @@ async fn serve_until_signal(
         .map_err(|error| cannot_bind(&error))?;
     let server = Arc::new(server);
     greeting::banner(plan);
+    tokio::select! {
+        joined = engine.cluster_joined() => joined.map_err(Failure::usage)?,
+        () = signals.first() => return Ok(()),
+    }
     let cpu = CpuUsage::new();
     let definitions = tokio::select! {
         loaded = loading::load(plan, engine, &packer) => loaded?,

@@ -48,6 +48,11 @@ impl WorkerListener {
         Ok(listener)
     }
 
+    /// Lets a connection say who it is that came another way than over the socket.
+    pub(super) async fn introduce(&self, stream: UnixStream) {
+        greet(stream, Arc::clone(&self.expected)).await;
+    }
+
     /// Makes a token for one worker; the receiver gets its connection.
     pub(crate) fn expect(&self) -> ExpectedWorker {
         let token = token();
