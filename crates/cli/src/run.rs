@@ -148,6 +148,7 @@ async fn serve_until_signal(
     let server = Server::bind(config, Arc::clone(engine), plan.io_threads)
         .map_err(|error| cannot_bind(&error))?;
     let server = Arc::new(server);
+    server.serve_workers(&data.handles());
     greeting::banner(plan);
     tokio::select! {
         joined = engine.cluster_joined() => joined.map_err(Failure::usage)?,
