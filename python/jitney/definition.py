@@ -38,6 +38,7 @@ CLASS_ONLY = (
     "device_ids",
     "gpu_memory_fraction",
     "gpu_turns",
+    "ray",
 )
 """Options that belong to a model and not to one of its endpoints."""
 

@@ -71,7 +71,7 @@ def why_not(address: str, error: Exception) -> str:
     if isinstance(error, ImportError):
         return f"--ray needs Ray in the server's Python ({error}): {sys.executable} -m pip install 'ray[default]'"
     text = str(error)
-    if "Version mismatch" in text or "version" in text.lower() and "Python" in text:
+    if "Version mismatch" in text or ("version" in text.lower() and "Python" in text):
         return (
             f"the cluster at {address} has another version of Ray or Python than {sys.executable} "
             f"(Python {platform.python_version()}): choose a fitting one with --python. Ray says: {text}"
@@ -144,13 +144,12 @@ class SideCar:
         ).remote()
         placed = running = None
         try:
-            placed = asyncio.ensure_future(as_future(actor.place.remote()))
+            placed = asyncio.ensure_future(as_future(actor.node.remote()))
             wait = PENDING_FIRST_SECONDS
             while not (await asyncio.wait((placed,), timeout=wait))[0]:
                 tell(self._events, event="pending", id=number, why=await self._lacking(wanted))
                 wait = PENDING_EVERY_SECONDS
-            node = await placed
-            tell(self._events, event="placed", id=number, node=node)
+            tell(self._events, event="placed", id=number, node=await placed)
             # The files in a list: otherwise Ray would bring them even where they are already.
             running = asyncio.ensure_future(as_future(actor.hold.remote(order["server"], order["token"], [files])))
             await running
@@ -215,7 +214,7 @@ def make_actor() -> type:
     class Actor:
         """Holds one worker."""
 
-        def place(self) -> str:
+        def node(self) -> str:
             """The address of the node."""
             import ray
 
@@ -224,22 +223,20 @@ def make_actor() -> type:
         def hold(self, server: dict[str, Any], token: str, files: list[dict[str, tuple[str, Any]]]) -> None:
             """Runs the worker; returns when it has ended, and the actor with it."""
             import io as io_
-            import os as os_
             import sys as sys_
             import tarfile as tarfile_
             import tempfile as tempfile_
 
             import ray
 
-            digest, packages = files[0]["packages"]
+            _, packages = files[0]["packages"]
             first = tempfile_.mkdtemp(prefix="jitney-ray-start-")
-            tarfile_.open(fileobj=io_.BytesIO(ray.get(packages))).extractall(first)
+            with tarfile_.open(fileobj=io_.BytesIO(ray.get(packages))) as archive:
+                archive.extractall(first)
             sys_.path.insert(0, first)
             from jitney import ray_files, ray_node
 
             held = ray_files.NodeFiles()
-            if "OMP_NUM_THREADS" in os_.environ and not os_.environ["OMP_NUM_THREADS"]:
-                del os_.environ["OMP_NUM_THREADS"]
 
             def unpack() -> dict[str, str]:
                 return {
@@ -248,7 +245,7 @@ def make_actor() -> type:
 
             try:
                 address = ray_node.ServerAddress(server["host"], server["port"], server["certificate"])
-                ray_node.run(address, token, self.place(), unpack)
+                ray_node.run(address, token, self.node(), unpack)
             finally:
                 held.close()
                 import shutil as shutil_

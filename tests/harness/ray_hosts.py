@@ -1,4 +1,4 @@
-"""A Ray cluster of several hosts on one machine: network namespaces with addresses and files of their own, a node in each.
+"""A Ray cluster of several hosts on one machine: namespaces with addresses and files of their own, a node in each.
 
 The head has no processors and runs in the machine's own namespace, beside the server under test. A host can be killed
 (all its processes at once) or cut off (its link goes down, and nobody is told), and a new one can take its place.
@@ -155,7 +155,8 @@ class RayHosts:
     def alive(self) -> list[dict[str, Any]]:
         """The nodes that the cluster knows."""
         code = (
-            "import json, ray, sys; from ray._private.state import GlobalState; from ray._raylet import GcsClientOptions;"
+            "import json, ray, sys; from ray._private.state import GlobalState;"
+            "from ray._raylet import GcsClientOptions;"
             "state = GlobalState(); state._initialize_global_state(GcsClientOptions.create(sys.argv[1], None,"
             " allow_cluster_id_nil=True, fetch_cluster_id_if_nil=False));"
             "print(json.dumps([one['NodeManagerAddress'] for one in state.node_table() if one['Alive']]))"

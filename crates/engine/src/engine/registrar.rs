@@ -31,9 +31,7 @@ use crate::observer::Observer;
 use crate::outcome::LaunchError;
 use crate::pool::Launcher;
 use crate::process::ProcessThread;
-use crate::python::{
-    Environment, LoadCommand, PythonConfig, PythonLauncher, PythonWorkers, RemoteModel,
-};
+use crate::python::{Environment, LoadCommand, PythonConfig, PythonLauncher, PythonWorkers};
 use crate::registry::Registry;
 use crate::resolve;
 use crate::settings::{ModelDefaults, ModelSettings, PolicyName, RegisterOptions};
@@ -371,7 +369,7 @@ impl Registrar {
             LoadCommand::of(&identity, &package, &settings, config, metrics, compile_cache)
                 .with_metric_ids(self.observer.wants_metric_ids());
         let observer = Arc::clone(&self.observer);
-        let remote = RemoteModel::of(python, &command, &settings.values);
+        let remote = command.placed(python, &settings);
         let launcher = PythonLauncher::new(python, command, environment, gpus, observer);
         let launcher = launcher.placed(remote);
         let intake = match package.api {

@@ -17,7 +17,7 @@ use super::frame::{FrameError, FrameKind, decode_control};
 use super::gpus::GpuAssignment;
 use super::listener::ExpectedWorker;
 use super::output::{OutputSource, WorkerStream};
-use super::remote_model::{RemoteModel, StartedProcess};
+use super::placed_model::{PlacedModel, StartedProcess};
 use super::remote_process::NodePaths;
 use super::worker::{PythonWorker, next_frame, reaped};
 use super::workers::{PythonConfig, PythonWorkers};
@@ -110,6 +110,16 @@ impl LoadCommand {
         Self { model, version, dir, message, mode, gpu_turns, calls, sequence_headers }
     }
 
+    /// The model with this load command on a cluster, if there is one.
+    pub(crate) fn placed(
+        &self,
+        python: &PythonWorkers,
+        settings: &ModelSettings,
+    ) -> Option<PlacedModel> {
+        let name = format!("{} {}", self.model, self.version);
+        PlacedModel::of(python, name, (&self.dir, &self.message), &settings.values)
+    }
+
     /// Says whether handlers' metrics are wanted with the ids of their requests.
     pub(crate) fn with_metric_ids(mut self, wanted: bool) -> Self {
         self.message["metric_ids"] = wanted.into();
@@ -124,7 +134,7 @@ pub(crate) struct PythonLauncher {
     environment: Environment,
     gpus: GpuAssignment,
     /// Where its workers are placed, if not on this machine.
-    remote: Option<Arc<RemoteModel>>,
+    remote: Option<Arc<PlacedModel>>,
     /// The workers the model was last scaled to; 0 before that.
     workers: AtomicU32,
     /// Receives the metrics that workers print.
@@ -220,7 +230,7 @@ impl PythonLauncher {
     }
 
     /// Workers that a cluster places.
-    pub(crate) fn placed(mut self, remote: Option<RemoteModel>) -> Self {
+    pub(crate) fn placed(mut self, remote: Option<PlacedModel>) -> Self {
         self.remote = remote.map(Arc::new);
         self
     }
@@ -240,7 +250,9 @@ impl PythonLauncher {
         });
         let output = ["stdout", "stderr"].map(|stream| WorkerStream::new(&source, stream));
         let started = match self.remote.clone() {
-            Some(remote) => remote.place(worker, expected.token.clone(), output, progress),
+            Some(remote) => {
+                remote.start(worker, expected.token.text().to_owned(), output, progress)
+            }
             None => self.spawn_here(expected, output),
         };
         (started, source)

@@ -84,7 +84,7 @@ impl WorkerListener {
 
     /// Lets a connection say who it is that came another way than over the socket.
     pub(super) async fn introduce(&self, stream: UnixStream) {
-        greet(stream, Arc::clone(&self.expected)).await;
+        greet(stream, Arc::clone(&self.guests)).await;
     }
 
     /// Makes a token for one worker; the receiver gets its connection.

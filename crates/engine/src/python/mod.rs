@@ -15,8 +15,8 @@ mod gpus;
 mod launcher;
 mod listener;
 mod output;
+mod placed_model;
 mod placement;
-mod remote_model;
 mod remote_process;
 mod secure_listener;
 mod side_car;
@@ -38,7 +38,6 @@ pub(crate) use self::frame::{
 pub(crate) use self::launcher::{LoadCommand, PythonLauncher};
 pub(crate) use self::listener::{PROTOCOL, WorkerListener};
 pub use self::placement::RayConfig;
-pub(crate) use self::remote_model::RemoteModel;
 pub(crate) use self::worker::next_frame;
 pub(crate) use self::workers::PythonWorkers;
 pub use self::workers::{PythonConfig, unpack_packages};

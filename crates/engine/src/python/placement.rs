@@ -134,7 +134,7 @@ impl Placement {
     }
 
     /// There is no cluster (any more). Workers that run do not need it; those that start are told.
-    pub(super) fn leave(&self, why: &str) {
+    pub(super) fn lose_cluster(&self, why: &str) {
         self.cluster.send_replace(Cluster::Joining(Some(why.to_owned())));
         for start in self.starts().values() {
             drop(start.try_send(PlacementNews::Ended(why.to_owned())));
@@ -157,7 +157,7 @@ impl Placement {
     }
 
     /// Finds a place for a worker and starts its process there, with this token.
-    pub(crate) async fn place(
+    pub(crate) async fn start(
         self: Arc<Self>,
         order: PlacementOrder,
         token: String,
@@ -174,7 +174,7 @@ impl Placement {
             "name": order.name,
             "resources": order.resources,
             "files": order.files,
-            "token": expected.token,
+            "token": expected.token.text(),
             "server": {
                 "host": server.address.ip(),
                 "port": server.address.port(),
@@ -252,3 +252,6 @@ impl Drop for PlacedActor {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -85,7 +85,7 @@ fn lost_early() -> io::Error {
 }
 
 struct ActorConnection {
-    lines: BufReader<OwnedReadHalf>,
+    reader: BufReader<OwnedReadHalf>,
     /// Open as long as the process is wanted.
     _writer: tokio::net::unix::OwnedWriteHalf,
     stdout: WorkerStream,
@@ -105,8 +105,8 @@ impl ActorConnection {
         let (reader, mut writer) = UnixStream::from_std(stream)?.into_split();
         writer.write_all(format!("{go}\n").as_bytes()).await?;
         let [stdout, stderr] = output;
-        let lines = BufReader::new(reader);
-        Ok(Self { lines, _writer: writer, stdout, stderr, line: Vec::new() })
+        let reader = BufReader::new(reader);
+        Ok(Self { reader, _writer: writer, stdout, stderr, line: Vec::new() })
     }
 
     async fn run(mut self, mut tell: Tell, lost: impl Future<Output = ()>) -> io::Result<()> {
@@ -163,7 +163,7 @@ impl ActorConnection {
     /// The next line; what was printed is passed on too. Cancel-safe.
     async fn next(&mut self) -> io::Result<ActorLine> {
         let room = LINE_BYTES_MAX.saturating_sub(self.line.len() as u64);
-        let read = (&mut self.lines).take(room).read_until(b'\n', &mut self.line).await?;
+        let read = (&mut self.reader).take(room).read_until(b'\n', &mut self.line).await?;
         if read == 0 || self.line.last() != Some(&b'\n') {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

@@ -50,7 +50,7 @@ impl SideCar {
         loop {
             let ended = self.one_life().await;
             let Some((why, joined)) = ended else { return };
-            self.placement.leave(&why);
+            self.placement.lose_cluster(&why);
             tracing::error!("Ray: {why}; workers that run go on, new ones wait");
             pause = if joined { PAUSE } else { (2 * pause).min(PAUSE_MAX) };
             sleep(pause).await;

@@ -8,7 +8,6 @@ use jitney_settings::Values;
 use jitney_settings::model::{DEVICE_TYPE, NUM_CPUS, NUM_GPUS, PARALLEL_LEVEL, RESOURCES, SHIP};
 use serde_json::{Map, Value, json};
 
-use super::launcher::LoadCommand;
 use super::output::WorkerStream;
 use super::placement::{Placement, PlacementOrder};
 use super::remote_process::NodePaths;
@@ -22,7 +21,7 @@ pub(super) type StartedProcess =
     BoxFuture<'static, Result<(WorkerProcess, NodePaths), LaunchError>>;
 
 /// A model whose workers run in actors.
-pub(crate) struct RemoteModel {
+pub(crate) struct PlacedModel {
     placement: Arc<Placement>,
     name: String,
     resources: Value,
@@ -32,9 +31,14 @@ pub(crate) struct RemoteModel {
     code: Option<DefinitionCode>,
 }
 
-impl RemoteModel {
+impl PlacedModel {
     /// None where workers are processes of this machine.
-    pub(crate) fn of(python: &PythonWorkers, load: &LoadCommand, values: &Values) -> Option<Self> {
+    pub(crate) fn of(
+        python: &PythonWorkers,
+        name: String,
+        (dir, load): (&Path, &Value),
+        values: &Values,
+    ) -> Option<Self> {
         let placement = Arc::clone(python.placement.as_ref()?);
         let wants_gpu = values.read(&DEVICE_TYPE).is_some_and(|it: String| it == "gpu");
         let level = values.read(&PARALLEL_LEVEL).unwrap_or(0_u32);
@@ -43,17 +47,17 @@ impl RemoteModel {
         let custom: Vec<(String, f64)> = values.read(&RESOURCES).unwrap_or_default();
         let custom: Map<String, Value> =
             custom.into_iter().map(|(name, amount)| (name, json!(amount))).collect();
-        let code = DefinitionCode::of(&load.message["model_yaml_config"]["jitney"]);
+        let code = DefinitionCode::of(&load["model_yaml_config"]["jitney"]);
         let mut files = json!({ "packages": python.packages });
         if values.read(&SHIP).unwrap_or(true) {
-            files["model"] = json!(load.dir);
+            files["model"] = json!(dir);
             if let Some(code) = &code {
                 files["code"] = json!(code.root);
             }
         }
         Some(Self {
             placement,
-            name: format!("{} {}", load.model, load.version),
+            name,
             resources: json!({
                 "num_cpus": values.read(&NUM_CPUS).unwrap_or(1.0),
                 "num_gpus": gpus,
@@ -71,7 +75,7 @@ impl RemoteModel {
     }
 
     /// Starts a worker somewhere.
-    pub(super) fn place(
+    pub(super) fn start(
         self: Arc<Self>,
         worker: u32,
         token: String,
@@ -84,7 +88,7 @@ impl RemoteModel {
             files: self.files.clone(),
         };
         let placement = Arc::clone(&self.placement);
-        Box::pin(async move { placement.place(order, token, output, &progress).await })
+        Box::pin(async move { placement.start(order, token, output, &progress).await })
     }
 
     /// Makes the load command one of the node: other directories, and nothing that is only here.
