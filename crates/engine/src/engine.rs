@@ -24,10 +24,12 @@ use self::workflows::Workflows;
 use crate::admission::Admission;
 use crate::call::SequenceHeaders;
 use crate::changes::ChangeRecorder;
+use crate::dependencies;
 use crate::error::{LookupError, RegisterError, ScaleError, UnregisterError};
 use crate::local::LoadedModel;
 use crate::model::Model;
 use crate::observer::Observer;
+use crate::paths::PathTable;
 use crate::python::CallConnection;
 use crate::resolve;
 use crate::settings::{ModelSettings, RegisterOptions};
@@ -103,6 +105,12 @@ impl Engine {
         self.models.registry.find(name, version)
     }
 
+    /// The paths that models answer beside those of their names, if there are any.
+    #[inline]
+    pub fn paths(&self) -> Option<Arc<PathTable>> {
+        self.models.registry.paths()
+    }
+
     /// Every version of a model.
     pub fn versions(&self, name: &str) -> Result<Vec<Arc<Model>>, LookupError> {
         self.models.registry.versions(name)
@@ -118,6 +126,11 @@ impl Engine {
         self.models.registry.listed()
     }
 
+    /// The applications that a model is a part of.
+    pub fn applications_of(&self, model: &Arc<Model>) -> Vec<Arc<Model>> {
+        dependencies::roots(&self.models.registry.all(), model)
+    }
+
     /// How requests and answers name their sequences.
     pub fn sequence_headers(&self) -> &SequenceHeaders {
         &self.models.defaults.sequence_headers
@@ -125,7 +138,10 @@ impl Engine {
 
     /// The model to take when a request names none: the only one loaded at start-up.
     pub fn sole_startup_model(&self) -> Option<Arc<Model>> {
-        let mut loaded = self.models().into_iter().filter(|model| model.identity().at_startup);
+        let models = self.models();
+        let is_part = |model: &Arc<Model>| dependencies::callers(&models, model).next().is_some();
+        let mut loaded =
+            models.iter().filter(|model| model.identity().at_startup && !is_part(model)).cloned();
         match (loaded.next(), loaded.next()) {
             (Some(model), None) => Some(model),
             _ => None,
@@ -273,13 +289,15 @@ impl Engine {
         self.models.rejecting.store(true, Ordering::Relaxed);
         let started = tokio::time::Instant::now();
         self.workflows.finish(grace).await;
-        let grace_left = grace.saturating_sub(started.elapsed());
         let models = self.models.registry.all().into_iter().chain(self.plugins.take());
-        let closing: Vec<_> = models
-            .map(|model| tokio::spawn(async move { model.close(grace_left).await }))
-            .collect();
-        for task in closing {
-            drop(task.await);
+        for group in dependencies::closing_order(models.collect()) {
+            let grace_left = grace.saturating_sub(started.elapsed());
+            let close = |model: Arc<Model>| async move { model.close(grace_left).await };
+            let closing: Vec<_> =
+                group.into_iter().map(|model| tokio::spawn(close(model))).collect();
+            for task in closing {
+                drop(task.await);
+            }
         }
         started.elapsed() < grace
     }

@@ -184,6 +184,19 @@ pub enum RegisterError {
         /// The version.
         version: String,
     },
+    /// A path that the model wants to answer belongs to another model.
+    #[error(
+        "Model {model} wants to answer {path}, which model {owner} does: give one of them another \
+         mount or route"
+    )]
+    PathTaken {
+        /// The model.
+        model: String,
+        /// The path, or the prefix of a mount.
+        path: String,
+        /// The model that has it.
+        owner: String,
+    },
     /// The file is no model that can run in this process.
     #[error("{0}")]
     NotLoadable(String),
@@ -209,6 +222,16 @@ pub enum UnregisterError {
     /// There is no such model or version.
     #[error(transparent)]
     Lookup(#[from] LookupError),
+    /// An application that is registered calls it.
+    #[error("Model {model} version {version} is needed by {caller}: unregister {caller} first.")]
+    Needed {
+        /// The model.
+        model: String,
+        /// The version.
+        version: String,
+        /// Who calls it.
+        caller: String,
+    },
     /// The default version stays while there are others.
     #[error("Cannot remove default version for model {model}")]
     DefaultVersion {

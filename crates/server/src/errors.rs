@@ -246,7 +246,7 @@ impl From<RegisterError> for Problem {
             RegisterError::NoName | RegisterError::NotLoadable(_) => ErrorCode::InvalidModel,
             RegisterError::BadRuntime(_) | RegisterError::BadSettings(_) => ErrorCode::BadRequest,
             RegisterError::Pip { .. } | RegisterError::Venv { .. } => ErrorCode::Unequipped,
-            RegisterError::Conflict { .. } => ErrorCode::Conflict,
+            RegisterError::Conflict { .. } | RegisterError::PathTaken { .. } => ErrorCode::Conflict,
             RegisterError::Draining => ErrorCode::Ending,
         };
         Self::new(code, error.to_string())
@@ -267,6 +267,7 @@ impl From<UnregisterError> for Problem {
     fn from(error: UnregisterError) -> Self {
         match &error {
             UnregisterError::Lookup(error) => error.into(),
+            UnregisterError::Needed { .. } => Self::new(ErrorCode::Conflict, error.to_string()),
             UnregisterError::DefaultVersion { .. } => {
                 Self::new(ErrorCode::DefaultVersion, error.to_string())
             }
