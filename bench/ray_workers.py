@@ -26,10 +26,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-from harness.answers import checking_clients
-from harness.ray_hosts import RayHosts, missing, ray_hosts
-from harness.server import Server
-from harness.wait import until
+from harness.answers import checking_clients  # noqa: E402
+from harness.ray_hosts import RayHosts, missing, ray_hosts  # noqa: E402
+from harness.server import Server  # noqa: E402
+from harness.wait import until  # noqa: E402
 
 WORKERS = 4
 RATIO_MIN = 0.9

@@ -17,7 +17,7 @@ from harness.wait import until
 
 pytestmark = pytest.mark.heavy
 
-APP = '''
+APP = """
 import os
 import socket
 import time
@@ -26,14 +26,14 @@ import jitney
 from beside import FACTOR
 
 
-@jitney.model(max_batch_size=32, workers=2)
+@jitney.model(workers=2)
 class Doubler:
     def __init__(self):
         print("here is", os.getpid(), flush=True)
         with open(os.path.join(os.path.dirname(__file__), "weights.txt")) as file:
             self.factor = FACTOR * int(file.read())
 
-    @jitney.batch
+    @jitney.batch(max_batch_size=32)
     def predict(self, number: list[int]) -> list[int]:
         time.sleep(0.005 + 0.0002 * len(number))
         return [self.factor * one for one in number]
@@ -55,7 +55,7 @@ class Elsewhere:
 @jitney.endpoint(ray={"num_gpus": 1}, startup_timeout_s=600)
 def accelerated(number: int) -> int:
     return number
-'''
+"""
 
 reason = "asked for by --heavy" if find_spec("ray") is None else missing()
 needs_hosts = pytest.mark.skipif(reason is not None, reason=str(reason))
@@ -100,7 +100,9 @@ def test_code_and_files_reach_the_nodes_and_nothing_is_left_there(start: Start, 
     assert directory != str(app) and token is None
     server.logged("here is")
     workers = server.describe("Doubler")["workers"]
-    assert all("pid" not in one or one["pid"] is None for one in workers), "process ids of other hosts mean nothing here"
+    assert all("pid" not in one or one["pid"] is None for one in workers), (
+        "process ids of other hosts mean nothing here"
+    )
     server.terminate()
     assert server.wait() == 0
     until(lambda: not worker_processes(hosts), "no worker is left on any host")
