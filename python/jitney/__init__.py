@@ -38,6 +38,7 @@ from jitney.http.response import Response
 from jitney.request import Request
 from jitney.streaming import END
 from jitney.tensor import Tensor
+from jitney.typed import default
 
 if TYPE_CHECKING:
     from jitney.asgi_model import asgi
@@ -80,6 +81,7 @@ __all__ = [
     "bind",
     "connect",
     "context",
+    "default",
     "define",
     "depends",
     "device",

@@ -224,17 +224,27 @@ def test_models_of_pydantic_have_their_fields_within_bounds():
     assert value_of(Order, 0)["code"] == "x-1"
 
 
-def test_parts_that_call_others_are_read_and_not_run():
-    class Root:
-        other = jitney.depends(right)
+class Chain:
+    """Calls a part, and a model of the server that nothing serves here."""
 
-        @jitney.endpoint
-        async def __call__(self, x: int) -> int:
-            return await self.other.remote(x)
+    other = jitney.depends(right)
+    elsewhere = jitney.depends("resnet", encoding="json")
 
-    other, root = check(application.graph(Root))
+    @jitney.endpoint
+    async def near(self, x: int) -> int:
+        return await self.other.remote(x)
+
+    @jitney.endpoint
+    async def far(self, x: int) -> int:
+        return await self.elsewhere.remote(x)
+
+
+def test_parts_call_each_other_in_the_same_process():
+    other, root = check(application.graph(Chain))
     assert (other.model, other.endpoints[0].ran) == ("right", True)
-    assert "not run: it calls right" in root.endpoints[0].remarks[0]
+    near, far = root.endpoints
+    assert (near.ran, near.mistakes, far.ran, far.mistakes) == (True, [], False, [])
+    assert "not run: resnet is no part of this application" in far.remarks[0]
 
 
 APP = """
