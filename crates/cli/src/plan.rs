@@ -53,6 +53,8 @@ pub struct ServerPlan {
     pub snapshots: Option<Snapshots>,
     /// How often the served repositories are looked into, if at all.
     pub poll: Option<Duration>,
+    /// The shared list that models come from, if there is one.
+    pub registrations: Option<RegistrationsPlan>,
     /// Whether definitions are loaded again when their code changes.
     pub watch: bool,
     /// Whether the end of standard input ends the server, as a signal does.
@@ -96,6 +98,19 @@ pub struct EnginePlan {
     pub python: PythonConfig,
     /// The id of the first worker.
     pub first_worker_id: u32,
+}
+
+/// A list of models that several servers share.
+#[derive(Clone, Debug)]
+pub struct RegistrationsPlan {
+    /// A file, a directory or a URL.
+    pub source: String,
+    /// How often it is read.
+    pub every: Duration,
+    /// Settings of models that win over those of the list: flags and variables.
+    pub above: Values,
+    /// Settings of models that the list wins over: those of the configuration.
+    pub below: Values,
 }
 
 /// How the server ends.

@@ -11,6 +11,7 @@ mod loading;
 mod offline;
 mod preview;
 mod processes;
+mod registrations;
 mod reload;
 mod scratch;
 mod service_manager;
@@ -159,6 +160,8 @@ async fn serve_until_signal(
     if let Some(tokens) = tokens {
         tokens.issue().map_err(cannot("write the key file"))?;
     }
+    // Before the ports open, so that readiness is right from the first probe on.
+    registrations::follow(plan, env, engine, &packer);
     data.open(&server);
     let admin = server.run_admin(data.closing());
     watch_system(plan, env, engine, meter, cpu);

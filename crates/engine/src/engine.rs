@@ -3,6 +3,7 @@
 
 mod plugins;
 mod registrar;
+mod registrations;
 mod repository;
 mod workflows;
 
@@ -12,12 +13,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use tokio::runtime::Handle;
 
 pub use self::plugins::PluginPlan;
 use self::plugins::RunningPlugins;
 use self::registrar::Registrar;
 pub use self::registrar::{EngineConfig, Registered, RepositoryConfig, ServedDirectory};
+pub use self::registrations::{ListedModel, ListedState, RegistrationsReport};
 pub use self::repository::{IndexEntry, IndexState, Repository};
 use self::workflows::Workflows;
 use crate::admission::Admission;
@@ -38,6 +41,8 @@ pub struct Engine {
     workflows: Workflows,
     repository: Repository,
     plugins: RunningPlugins,
+    /// The shared list that models come from, if they come from one.
+    registrations: ArcSwapOption<RegistrationsReport>,
     /// Every model of the start has been ready.
     started: AtomicBool,
     /// The server is no longer ready; requests are still served.
@@ -65,6 +70,7 @@ impl Engine {
             repository: Repository::new(Arc::clone(&models), repository),
             plugins: RunningPlugins::new(Arc::clone(&models)),
             models,
+            registrations: ArcSwapOption::empty(),
             started: AtomicBool::new(false),
             draining: AtomicBool::new(false),
         }))
@@ -115,8 +121,12 @@ impl Engine {
     }
 
     /// Whether the server should be sent requests: every model of the start has been ready once, some
-    /// model can serve or none is meant to, and the server does not drain.
+    /// model can serve or none is meant to, and the server does not drain. Models of a shared list count
+    /// as models of the start until all of it was loaded once.
     pub fn is_ready(&self) -> bool {
+        if self.registrations.load().as_ref().is_some_and(|report| !report.settled) {
+            return false;
+        }
         let models = self.models();
         let at_startup = |model: &&Arc<Model>| model.identity().at_startup;
         let started = self.started.load(Ordering::Relaxed)
@@ -185,6 +195,66 @@ impl Engine {
         version: Option<&str>,
     ) -> Result<(), UnregisterError> {
         self.models.unregister(name, version).await
+    }
+
+    /// Starts a model that nobody finds yet, without workers: [`Engine::exchange`] lets it be found.
+    pub async fn start_beside(
+        &self,
+        options: &RegisterOptions,
+    ) -> Result<Registered, RegisterError> {
+        if self.draining() {
+            return Err(RegisterError::Draining);
+        }
+        self.models.start_unlisted(options).await
+    }
+
+    /// Lets a model be found in the place of another of its name, which answers what it has admitted and
+    /// ends in the background. All other versions stay.
+    ///
+    /// # Errors
+    /// Somebody else registered this version; nothing has changed.
+    pub fn exchange(
+        &self,
+        old: Option<&Arc<Model>>,
+        new: &Arc<Model>,
+    ) -> Result<(), RegisterError> {
+        self.models.registry.exchange(old, new)?;
+        self.models.changes.note();
+        if let Some(old) = old {
+            self.end_in_background(Arc::clone(old));
+        }
+        Ok(())
+    }
+
+    /// Removes exactly this model, found or not: it answers what it has admitted and ends in the background.
+    pub fn withdraw(&self, model: &Arc<Model>) {
+        if self.models.registry.withdraw(model) {
+            self.models.changes.note();
+        }
+        self.end_in_background(Arc::clone(model));
+    }
+
+    /// Whether requests find this very model.
+    pub fn holds(&self, model: &Arc<Model>) -> bool {
+        self.models.registry.holds(model)
+    }
+
+    fn end_in_background(&self, model: Arc<Model>) {
+        let registrar = Arc::clone(&self.models);
+        tokio::spawn(async move {
+            registrar.end(&model).await;
+            tracing::info!(model = model.name(), version = model.version(), "model unregistered");
+        });
+    }
+
+    /// What became of the shared list that models come from; none if there is no such list.
+    pub fn registrations(&self) -> Option<Arc<RegistrationsReport>> {
+        self.registrations.load_full()
+    }
+
+    /// Whoever follows the list tells what became of it.
+    pub fn report_registrations(&self, report: RegistrationsReport) {
+        self.registrations.store(Some(Arc::new(report)));
     }
 
     /// For whoever keeps a record of all changes of models, workers and batching.

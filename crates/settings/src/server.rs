@@ -41,6 +41,10 @@ settings! {
         .or_else("none").flag("model-store", "DIR").property("model_store");
     POLL = Setting::new("poll", SECONDS, "Look into the served repositories this often, and load what is new or changed there; 0 means never, without a value it is 15 s")
         .or("0s").flag("poll", "TIME").bare("15s");
+    REGISTRATIONS = Setting::new("registrations", SettingKind::Text, "Serve the models that this YAML document lists, and follow its changes: a file, a directory of .yaml files (a mounted ConfigMap), http(s)://, s3://, gs:// or az://")
+        .or_else("none").flag("registrations", "FILE|URL");
+    REGISTRATIONS_EVERY = Setting::new("registrations_every", SECONDS, "Read the list of --registrations this often")
+        .or("10s").flag("registrations-every", "TIME");
     MAX_REQUEST_SIZE = Setting::new("max_request_size", SettingKind::Size, "Largest request body, such as 64MiB; at most 960MiB")
         .or("6553500").flag("max-request-size", "SIZE").property("max_request_size");
     MAX_REQUEST_MEMORY = Setting::new("max_request_memory", SettingKind::Size, "Most memory for request bodies on their way in, requests that wait or run, and answers that are not yet read; when it is full the slowest clients are cut first, and new requests get 503")
