@@ -29,6 +29,8 @@ pub struct ServerPlan {
     pub server: ServerConfig,
     /// How long tokens are valid; `None` if no token is needed.
     pub tokens: Option<Duration>,
+    /// Where the keys are that the operator gives; without it they are made.
+    pub key_file: Option<PathBuf>,
     /// Whether every request is logged.
     pub access_log: bool,
     /// The engine.

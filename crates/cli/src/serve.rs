@@ -20,7 +20,7 @@ use jitney_server::{Dialect, ServerConfig, Tls};
 use jitney_settings::server::{
     ACCESS_LOG, ALLOW_CLIENT_SHARED_MEMORY, BODY_TIMEOUT, COMPRESS_ANSWERS, DEBUG_ERRORS,
     DECOMPRESS_REQUESTS, DRAIN_DELAY, DRAIN_TIMEOUT, GRPC_MANAGEMENT_PORT, GRPC_PORT, HOST,
-    IDLE_TIMEOUT, INFERENCE_PORT, INSTALL_REQUIREMENTS, IO_THREADS, LOG_FORMAT, LOG_LEVEL,
+    IDLE_TIMEOUT, INFERENCE_PORT, INSTALL_REQUIREMENTS, IO_THREADS, KEY_FILE, LOG_FORMAT, LOG_LEVEL,
     MANAGEMENT_HOST, MANAGEMENT_PORT, MAX_CONNECTIONS, MAX_DOWNLOAD_SIZE, MAX_IMAGE_PIXELS,
     MAX_REQUEST_MEMORY, MAX_REQUEST_SIZE, MAX_UNPACKED_FILES, MAX_UNPACKED_SIZE,
     MAX_WORKERS_PER_MODEL, METRICS_PORT, MIN_BODY_RATE, MODEL_STORE, POLL, PYTHON, REGISTRATIONS,
@@ -152,6 +152,11 @@ fn effective(
     let source = values.source(&PYTHON);
     values.set(&PYTHON, python.interpreter.to_string_lossy().into_owned(), source);
     bound_request_size(&mut values, &mut remarks);
+    // Who gives keys wants them to be asked for.
+    if values.has(&KEY_FILE) && !values.has(&TOKEN_AUTH) {
+        let source = values.source(&KEY_FILE);
+        values.set(&TOKEN_AUTH, true, source);
+    }
     let limit = machine::workers_limit(&values);
     let values = values.or(&machine::defaults()).or(&limit).or_defaults(server::SETTINGS);
     ServeConfig {
@@ -179,6 +184,7 @@ pub fn assemble(kind: ServerKind, config: ServeConfig, env: &Env) -> Result<Serv
     Ok(ServerPlan {
         kind,
         server: server(&values, &mut remarks)?,
+        key_file: values.read(&KEY_FILE),
         tokens: values.flag(&TOKEN_AUTH).then_some(key_file::LIFETIME),
         access_log: values.flag(&ACCESS_LOG),
         engine: engine(&values, &models, repositories, registrations.as_ref(), env)?,

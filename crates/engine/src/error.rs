@@ -105,6 +105,9 @@ pub enum SequenceRejection {
     /// Its sequence was silent for too long, or lasted too long, and is over.
     #[error("this sequence is over")]
     Expired,
+    /// Its sequence is not held here: another server began it, or this one before it was started again.
+    #[error("this sequence is not held here")]
+    Unknown,
 }
 
 /// Why a model of the repository was not loaded or unloaded.

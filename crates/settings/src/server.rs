@@ -35,6 +35,8 @@ settings! {
     GRPC_MANAGEMENT_PORT = Setting::new("grpc_management_port", PORT, "Port for management over gRPC").or("7071").flag("grpc-management-port", "PORT").property("grpc_management_port");
     TOKEN_AUTH = Setting::new("token_auth", SettingKind::Flag, "Ask clients for a token; the keys are written to key_file.json in the current directory")
         .or("false").flag("token-auth", "BOOL");
+    KEY_FILE = Setting::new("key_file", SettingKind::Path, "Take the keys from this file, in the form of key_file.json, instead of making them, and ask clients for them; it is read again when it changes, and several servers can share it")
+        .or_else("none").flag("key-file", "FILE");
     TLS_CERT = Setting::new("tls_cert", SettingKind::Path, "Speak HTTPS with this certificate, PEM, with its chain if it has one").or_else("none").flag("tls-cert", "FILE");
     TLS_KEY = Setting::new("tls_key", SettingKind::Path, "The certificate's private key, PEM").or_else("none").flag("tls-key", "FILE");
     MODEL_STORE = Setting::new("model_store", SettingKind::Path, "Directory in which the management API finds archives by file name; paths elsewhere have to be named on the command line")

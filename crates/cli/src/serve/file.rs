@@ -43,8 +43,8 @@ pub fn read(path: &Path) -> Result<JitneyYaml, Failure> {
     for entry in file.models.iter_mut().filter(|entry| !entry.url.contains("://")) {
         entry.url = base.join(&entry.url).to_string_lossy().into_owned();
     }
-    let paths = [&server::MODEL_STORE, &server::TLS_CERT, &server::TLS_KEY, &server::REGISTRATIONS];
-    for setting in paths {
+    let (keys, list) = (&server::KEY_FILE, &server::REGISTRATIONS);
+    for setting in [&server::MODEL_STORE, &server::TLS_CERT, &server::TLS_KEY, keys, list] {
         let named = file.settings.read::<String>(setting);
         if let Some(named) = named.filter(|named| !named.contains("://")) {
             let named = base.join(named).to_string_lossy().into_owned();
