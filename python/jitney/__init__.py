@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if sys.version_info < (3, 10):  # noqa: UP036 - pip checks it, but workers may run in any Python that is named to them.
     raise ImportError(f"jitney needs Python 3.10 or newer; this is {sys.version.split()[0]} ({sys.executable})")
 
+from jitney.application import Bound, bind, depends
 from jitney.decorators import batch, endpoint, model
 from jitney.definition import Definition, Endpoint, define
 from jitney.errors import (
@@ -46,6 +47,7 @@ __all__ = [
     "END",
     "AsyncClient",
     "BadInput",
+    "Bound",
     "Client",
     "Definition",
     "DefinitionError",
@@ -67,8 +69,10 @@ __all__ = [
     "Tensor",
     "WrongLength",
     "batch",
+    "bind",
     "connect",
     "define",
+    "depends",
     "device",
     "endpoint",
     "graphs",
@@ -84,6 +88,11 @@ _LATER = {
     **dict.fromkeys(("InferError", "infer"), "jitney.offline"),
 }
 """What asks a server or runs a job, which a worker never does."""
+
+
+def __dir__() -> list[str]:
+    """The public names and nothing else, those that are imported later too."""
+    return __all__
 
 
 def __getattr__(name: str) -> Any:

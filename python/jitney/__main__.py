@@ -14,8 +14,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from jitney.application import Application, graph
 from jitney.check import check
-from jitney.definition import Definition, define
 from jitney.errors import DefinitionError
 from jitney.locate import locate
 from jitney.pack import pack
@@ -27,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs one command."""
     flags = parser().parse_args(arguments)
     try:
-        definition = load(flags.object, flags.directory)
+        application = load(flags.object, flags.directory)
     except DefinitionError as error:
         print(f"error: {flags.object}: {error}", file=sys.stderr)
         return FAILED
@@ -36,14 +36,14 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {flags.object} raised {type(error).__name__} while it was imported", file=sys.stderr)
         return FAILED
     if flags.command == "pack":
-        print(json.dumps(pack(definition, flags.object, flags.directory, Path(flags.out), flags.version)))
+        print(json.dumps(pack(application, flags.object, flags.directory, Path(flags.out), flags.version)))
         return 0
     try:
         samples = [read_sample(text) for text in flags.sample]
     except ValueError as error:
         print(f"error: --sample must be a JSON object of one item's arguments: {error}", file=sys.stderr)
         return USAGE
-    return check(definition, samples)
+    return check(application.root.definition, samples)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -70,10 +70,10 @@ def read_sample(text: str) -> dict[str, Any]:
     return sample
 
 
-def load(spec: str, directory: str) -> Definition:
-    """The definition that a `module:object` names. What its modules print goes to stderr."""
+def load(spec: str, directory: str) -> Application:
+    """The definition with all its parts that a `module:object` names. What its modules print goes to stderr."""
     with contextlib.redirect_stdout(sys.stderr):
-        return define(locate(spec, os.path.abspath(directory)))
+        return graph(locate(spec, os.path.abspath(directory)))
 
 
 if __name__ == "__main__":

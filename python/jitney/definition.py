@@ -143,6 +143,8 @@ class Definition:
     doc: str
     endpoints: tuple[Endpoint, ...]
     options: Options
+    bound: Any = None
+    """What its object is made with, if it was bound (`jitney.application.Bound`)."""
 
     @property
     def default(self) -> Endpoint | None:
@@ -211,10 +213,13 @@ def _together(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
     return tuple(sorted({one for each in shapes for one in each})) if all(shapes) else ()
 
 
-def define(target: Any) -> Definition:
-    """Reads a definition from a function, a class or an object that can be called."""
+def define(target: Any, *, name: str | None = None) -> Definition:
+    """Reads a definition from a function, a class or an object that can be called. `name` is for what has none."""
     if isinstance(target, Definition):
-        return target
+        return target if name is None else replace(target, name=name)
+    application = None if isinstance(target, type) else getattr(target, "__jitney_application__", None)
+    if application is not None:
+        return define(application().definition, name=name)
     if not callable(target) and not _marked_methods(target) and not hasattr(target, "predict"):
         raise DefinitionError(f"{target!r} cannot be served: it is neither a function nor a class")
     marked = _marked_methods(target)
@@ -225,7 +230,7 @@ def define(target: Any) -> Definition:
         endpoints = tuple(_method(target, name, note) for name in marked)
     else:
         endpoints = (_method(target, _main_method(target), note),)
-    name = note.options.name or _name_of(target)
+    name = name or note.options.name or _name_of(target)
     doc = inspect.getdoc(target) or ""
     return Definition(target, name, note.options.version or "1.0", doc, endpoints, note.options)
 
@@ -314,5 +319,6 @@ def _main_method(target: Any) -> str:
 def _name_of(target: Any) -> str:
     name = getattr(target, "__name__", None) or type(target).__name__
     if not NAME.fullmatch(name):
-        raise DefinitionError(f"{name!r} cannot name a model; set name= in the decorator")
+        what = "a lambda has no name for its model" if name == "<lambda>" else f"{name!r} cannot name a model"
+        raise DefinitionError(f"{what}; set name= in the decorator or in jitney.run")
     return name

@@ -78,6 +78,10 @@ class Disconnected(RemoteError, ConnectionError):
     """The connection ended before the answer; whether the model ran is not known."""
 
 
+class InferError(Exception):
+    """The job itself ended: the model did not load, or the input cannot be read."""
+
+
 class WrongLength(Exception):
     """The function did not return one output per item; no item of the batch gets an output."""
 

@@ -13,6 +13,7 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from jitney.construction import Resolve, make
 from jitney.containers import container_of
 from jitney.definition import Definition, Endpoint
 from jitney.errors import ItemErrors
@@ -194,12 +195,11 @@ class Instance:
     """The object behind a definition's endpoints, made once and closed once. `async` endpoints run on
     its own loop unless the caller has one (`call_async`)."""
 
-    def __init__(self, definition: Definition) -> None:
+    def __init__(self, definition: Definition, resolve: Resolve | None = None) -> None:
         self.definition = definition
         self._loop: asyncio.AbstractEventLoop | None = None
         use_shapes(definition.shapes)
-        target = definition.target
-        self._object = target() if isinstance(target, type) else target
+        self._object = make(definition, resolve)
         self._hook("setup")
 
     def function(self, endpoint: Endpoint) -> Callable[..., Any]:

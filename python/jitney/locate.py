@@ -13,6 +13,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from jitney.application import Bound, graph
 from jitney.decorators import note_of
 from jitney.errors import DefinitionError
 
@@ -58,17 +59,43 @@ def _walk(module: ModuleType, path: str) -> Any:
 
 
 def definitions(module: ModuleType) -> list[str]:
-    """The names of what a module defines with a decorator."""
+    """The names of what a module defines with a decorator, and of what it binds."""
     return [
         name
         for name, value in vars(module).items()
-        if not name.startswith("_") and callable(value) and note_of(value) and value.__module__ == module.__name__
+        if not name.startswith("_") and (_is_decorated(value, module) or _is_application(value))
     ]
 
 
+def _is_decorated(value: Any, module: ModuleType) -> bool:
+    return callable(value) and note_of(value) is not None and value.__module__ == module.__name__
+
+
+def _is_application(value: Any) -> bool:
+    """Whether it is bound, or something that a layer over this package serves."""
+    return not isinstance(value, type) and hasattr(value, "__jitney_application__")
+
+
 def _only_definition(module: ModuleType) -> Any:
-    found = definitions(module)
+    """The definition that a module has, or the one whose parts the others are."""
+    found = _roots(module, definitions(module))
     if len(found) != 1:
         names = ", ".join(f"{module.__name__}:{name}" for name in found) or "none with a decorator of jitney"
         raise DefinitionError(f"name the object to serve as {module.__name__}:object; there are: {names}")
     return getattr(module, found[0])
+
+
+def _roots(module: ModuleType, names: list[str]) -> list[str]:
+    """Those that are no part of another."""
+    if len(names) < 2:
+        return names
+    applications = {name: graph(getattr(module, name)) for name in names}
+    roots = {name: one.root.bound for name, one in applications.items()}
+    called = {
+        id(part.definition.target)
+        for name, one in applications.items()
+        for part in one.parts
+        if part is not one.root or roots[name] is getattr(module, name)
+    }
+    bound = [name for name in names if isinstance(getattr(module, name), Bound)]
+    return [name for name in names if name in bound or id(roots[name].definition.target) not in called]

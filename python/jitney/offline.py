@@ -13,23 +13,26 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Generator, Iterable, Iterator
 from typing import IO, Any
 
-from jitney.errors import BadInput, Error
-from jitney.http.answers import JSON, encode
+from jitney import by_value, frame_columns
+from jitney.definition import Definition
+from jitney.errors import BadInput, Error, InferError
+from jitney.http.answers import encode_json
+from jitney.outputs import Outputs
 from jitney.program import find_program
+from jitney.progress_bar import ProgressBar
+from jitney.row_source import read_rows
+
+__all__ = ["InferError", "Outputs", "infer", "infer_lines"]
 
 Rows = str | os.PathLike[str] | Iterable[Any]
-
-
-class InferError(Exception):
-    """The job itself ended: the model did not load, or the input cannot be read."""
 
 
 def infer(
@@ -41,26 +44,43 @@ def infer(
     batch_size: int | None = None,
     in_flight: int | None = None,
     numbers: bool = False,
+    progress: bool | None = None,
     program: str | os.PathLike[str] | None = None,
-) -> Iterator[Any]:
+) -> Outputs:
     """Yields one output per row, in order; for a row that failed, its `jitney.Error`.
+
+    All outputs at once are `list(...)`, or a table: `.to_pandas()`, `.to_arrow()`.
 
     Args:
         model: what `jitney serve` takes, as text or path, the address of a served model, or a
-            decorated function or class that can be imported.
-        rows: a file or folder as `jitney infer` takes it, or an iterable of JSON values: a
+            decorated function or class. One that cannot be imported (of a notebook's cell) needs
+            `pip install 'jitney[notebook]'`.
+        rows: a file or folder as `jitney infer` takes it; a pandas or polars DataFrame or an Arrow
+            table, whose columns are the arguments by name; or an iterable of JSON values: a
             dictionary is one item's arguments by name.
         endpoint: of a model that has several.
         workers: processes, or threads of ONNX models.
         batch_size: most rows in a batch.
         in_flight: rows under way at a time.
         numbers: cells of a CSV file that are numbers become numbers.
+        progress: a bar that tells how far it is; by default on a terminal and in a notebook.
         program: the `jitney` program, if not the one beside this Python or on the path.
     """
-    source, fed = (os.fspath(rows), None) if isinstance(rows, (str, os.PathLike)) else ("-", map(_line, rows))
+    source = read_rows(rows)
+    if source.columns is not None and not isinstance(model, (str, os.PathLike)):
+        frame_columns.check(source.columns, model, endpoint)
+    fed = None if source.rows is None else map(_line, source.rows)
     flags = {"endpoint": endpoint, "workers": workers, "batch-size": batch_size, "in-flight": in_flight}
-    lines = infer_lines(model, source, fed, program=program, numbers=numbers or None, **flags)
-    return (_outcome(json.loads(line)) for line in lines)
+    lines = infer_lines(model, source.path or "-", fed, program=program, numbers=numbers or None, **flags)
+    return Outputs(_outcomes(lines, ProgressBar(source.count, progress)), source.index)
+
+
+def _outcomes(lines: Generator[bytes, None, None], bar: ProgressBar) -> Generator[Any, None, None]:
+    with contextlib.closing(lines), bar:
+        for line in lines:
+            outcome = _outcome(json.loads(line))
+            bar.count(isinstance(outcome, Error))
+            yield outcome
 
 
 def infer_lines(
@@ -70,15 +90,16 @@ def infer_lines(
     *,
     program: str | os.PathLike[str] | None = None,
     **flags: Any,
-) -> Iterator[bytes]:
+) -> Generator[bytes, None, None]:
     """The output lines of `jitney infer MODEL SOURCE`; `lines`, if given, are written to its stdin meanwhile."""
-    command = [find_program(program), "infer", _name(model), source, "-o", "-", "--python", sys.executable]
+    name, directory = _name(model)
+    command = [find_program(program), "infer", name, source, "-o", "-", "--python", sys.executable]
     for flag, value in flags.items():
         command += [] if value is None else [f"--{flag}"] if value is True else [f"--{flag}", str(value)]
-    return _run(command, lines)
+    return _run(command, lines, directory)
 
 
-def _run(command: list[str], lines: Iterator[bytes] | None) -> Iterator[bytes]:
+def _run(command: list[str], lines: Iterator[bytes] | None, directory: str | None) -> Generator[bytes, None, None]:
     stdin = subprocess.DEVNULL if lines is None else subprocess.PIPE
     with tempfile.TemporaryFile() as stderr:
         process = subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, env=_environment())
@@ -89,6 +110,8 @@ def _run(command: list[str], lines: Iterator[bytes] | None) -> Iterator[bytes]:
             status = process.wait()
         finally:
             _end(process)
+            if directory is not None:
+                shutil.rmtree(directory, ignore_errors=True)
         if feeder.error is not None:
             raise feeder.error
         if status != 0:
@@ -121,12 +144,9 @@ class _Feeder:
 
 def _line(row: Any) -> bytes:
     """One row as a line of JSON; text becomes a JSON string, unlike in answers."""
-    if isinstance(row, str):
-        return json.dumps(row).encode() + b"\n"
-    kind, body = encode(row)
-    if kind != JSON:
+    if isinstance(row, (bytes, bytearray, memoryview)):
         raise BadInput(f"a row must be a JSON value, not {type(row).__name__}")
-    return bytes(body) + b"\n"
+    return encode_json(row) + b"\n"
 
 
 def _outcome(line: dict[str, Any]) -> Any:
@@ -164,16 +184,18 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path}
 
 
-def _name(model: Any) -> str:
-    """A model as the program understands it."""
+def _name(model: Any) -> tuple[str, str | None]:
+    """A model as the program understands it, and the directory that was made for it, if there is one."""
     if isinstance(model, (str, os.PathLike)):
-        return os.fspath(model)
-    name, module = getattr(model, "__qualname__", ""), getattr(model, "__module__", "")
-    if not name or "<locals>" in name:
-        raise ValueError(f"{model!r} cannot be imported by a worker: define it at the top of a module")
-    if module == "__main__":
-        file = getattr(sys.modules["__main__"], "__file__", None)
-        if file is None:
-            raise ValueError(f"{name} is defined in a console, where no worker can import it; put it into a file")
-        module = Path(file).stem  # Its directory is on the path that workers get.
-    return f"{module}:{name}"
+        return os.fspath(model), None
+    model = model.target if isinstance(model, Definition) else model
+    source = by_value.importable(model)
+    if source is not None:
+        is_file = source.spec.partition(":")[0].endswith(".py")  # Modules are on the path that workers get.
+        return os.path.join(source.directory, source.spec) if is_file else source.spec, None
+    directory = tempfile.mkdtemp(prefix="jitney-infer-")
+    try:
+        return by_value.write(model, directory).spec, directory
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise

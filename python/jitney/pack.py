@@ -1,6 +1,6 @@
-"""A definition as a model directory, which is what the server loads.
+"""A definition as a model directory, which is what the server loads; an application as one for each part.
 
-The directory holds no code: a manifest with name and version, the options as the model's own
+A directory holds no code: a manifest with name and version, the options as the model's own
 settings, where to import the object from, and its API description. Everything the server does
 with models (queues, versions, scaling, draining) is then the same for a definition.
 """
@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from jitney.application import Application, Part
 from jitney.definition import Definition
 from jitney.errors import DefinitionError
 from jitney.http import openapi
@@ -26,11 +27,31 @@ QUEUE_DEFAULT, QUEUE_MAX = 100, 65535
 """The server's own queue, and the longest that a large batch asks for."""
 
 
-def pack(definition: Definition, spec: str, directory: str, out: Path, version: str | None = None) -> dict[str, Any]:
-    """Writes the model directory; returns its name, version and source files."""
-    version = version or definition.version
+def pack(application: Application, spec: str, directory: str, out: Path, version: str | None = None) -> dict[str, Any]:
+    """Writes the model directories, that of the application's root to `out` and those of its other parts beside it;
+    returns names, version and source files. All parts have the version of the root."""
+    root = application.root
+    version = version or root.definition.version
+    parts = [
+        {"name": part.name, "version": version, "directory": os.path.abspath(f"{out}.part{number}")}
+        for number, part in enumerate(application.parts[:-1], 1)
+    ]
+    for part, told in zip(application.parts, parts):
+        pack_part(part, spec, directory, Path(told["directory"]), version, part.name)
+    pack_part(root, spec, directory, out, version)
+    return {"name": root.name, "version": version, "sources": sources(directory, spec), "parts": parts}
+
+
+def pack_part(
+    part: Part, spec: str, directory: str, out: Path, version: str, name_in_application: str | None = None
+) -> None:
+    """Writes one model directory."""
+    definition = part.definition
     for remark in definition.remarks():
         print(f"warning: {definition.name}: {remark}", file=sys.stderr)
+    deployed = getattr(definition.target, "__jitney_deployment__", None)
+    if deployed is not None:
+        deployed()
     manifest = {
         "createdOn": "",
         "runtime": "python",
@@ -43,13 +64,23 @@ def pack(definition: Definition, spec: str, directory: str, out: Path, version: 
         "archiverVersion": "0.12.0",
     }
     write(out / "MAR-INF" / "MANIFEST.json", manifest)
-    write(out / "model-config.yaml", settings(definition, spec, directory))  # JSON is YAML.
-    write(out / API_FILE, api(definition))
-    return {"name": definition.name, "version": version, "sources": sources(directory, spec)}
+    write(out / "model-config.yaml", settings(definition, spec, directory, name_in_application))  # JSON is YAML.
+    write(out / API_FILE, {**api(definition), **links(part, version)})
 
 
-def settings(definition: Definition, spec: str, directory: str) -> dict[str, Any]:
-    """The options as the server's settings."""
+def links(part: Part, version: str) -> dict[str, Any]:
+    """What a part calls: the other parts in this version, models of the server in the one that was named, if any."""
+    if not part.links:
+        return {}
+    told = []
+    for link in part.links:
+        called = version if link.is_part else link.version
+        told.append({"slot": link.slot, "model": link.model, **({"version": called} if called else {})})
+    return {"depends": told}
+
+
+def settings(definition: Definition, spec: str, directory: str, part: str | None = None) -> dict[str, Any]:
+    """The options as the server's settings, and where workers find the definition."""
     options = definition.options
     first = definition.endpoints[0].options
     delay = _least_delay(definition)
@@ -76,7 +107,7 @@ def settings(definition: Definition, spec: str, directory: str) -> dict[str, Any
         "gpu_memory_fraction": options.gpu_memory_fraction,
         "gpu_turns": options.gpu_turns,
         "batching": {key: value for key, value in batching.items() if value is not None},
-        "jitney": {"object": spec, "directory": directory},
+        "jitney": {"object": spec, "directory": directory, **({"part": part} if part else {})},
     }
     return {key: value for key, value in found.items() if value is not None}
 

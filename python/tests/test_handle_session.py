@@ -232,7 +232,7 @@ def test_invalid_options_are_rejected_at_once(options, words):
         jitney.connect("http://h:1").model("m").options(**options)
 
 
-def test_a_definition_is_found_where_workers_can_import_it():
+def test_a_definition_is_found_where_workers_can_import_it(monkeypatch):
     spec, directory = launch.locate_source(jitney.define(importable))
     assert spec == f"{__name__}:importable"
     assert directory in __file__
@@ -240,7 +240,8 @@ def test_a_definition_is_found_where_workers_can_import_it():
     def hidden(x: int) -> int:
         return x
 
-    with pytest.raises(jitney.DefinitionError, match="inside a function"):
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)
+    with pytest.raises(jitney.DefinitionError, match=r"inside a function.*pip install 'jitney\[notebook\]'"):
         jitney.run(hidden)
 
 

@@ -149,6 +149,7 @@ async fn serve_until_signal(
     let server = Server::bind(config, Arc::clone(engine), plan.io_threads)
         .map_err(|error| cannot_bind(&error))?;
     let server = Arc::new(server);
+    server.serve_workers(&data.handles());
     greeting::banner(plan);
     let cpu = CpuUsage::new();
     let definitions = tokio::select! {

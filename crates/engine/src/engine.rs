@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use tokio::runtime::Handle;
+use tokio::sync::mpsc;
 
 pub use self::plugins::PluginPlan;
 use self::plugins::RunningPlugins;
@@ -30,6 +31,7 @@ use crate::error::{LookupError, RegisterError, ScaleError, UnregisterError};
 use crate::local::LoadedModel;
 use crate::model::Model;
 use crate::observer::Observer;
+use crate::python::CallConnection;
 use crate::resolve;
 use crate::settings::{ModelSettings, RegisterOptions};
 use crate::store::Store;
@@ -79,6 +81,11 @@ impl Engine {
     /// Where our own Python packages lie, for whoever runs Python beside the workers.
     pub fn python_packages(&self) -> &Path {
         &self.models.python.packages
+    }
+
+    /// The connections on which workers call models themselves; whoever serves them takes this once.
+    pub fn take_calls(&self) -> Option<mpsc::Receiver<CallConnection>> {
+        self.models.python.listener.take_calls()
     }
 
     /// What is under way in the whole server.

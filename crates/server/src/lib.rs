@@ -61,6 +61,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use jitney_engine::Engine;
 use jitney_engine::admission::Admission;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use crate::accept::{Listener, ListenerProtocol};
@@ -166,6 +167,12 @@ impl Server {
         Ok(Self { addresses, data, admin: Mutex::new(admin), admission, overview, state })
     }
 
+    /// Serves the calls of workers on these runtimes of the data plane, from now until the runtimes end;
+    /// can be done once.
+    pub fn serve_workers(&self, runtimes: &[Handle]) {
+        handles::serve_workers(&self.state, runtimes);
+    }
+
     /// The server's addresses.
     pub fn addresses(&self) -> &ServerAddresses {
         &self.addresses
@@ -204,6 +211,13 @@ impl Server {
             () = ModelWatch::default().run(&self.state.engine, &self.state.config.meter) => Ok(()),
         }
     }
+}
+
+/// Serves the calls of workers on these runtimes, for an engine that listens on no port.
+pub fn serve_workers(config: ServerConfig, engine: &Arc<Engine>, runtimes: &[Handle]) {
+    let overview = Arc::new(Overview::new(&config, Arc::clone(engine), 0));
+    let state = Arc::new(ServerState::new(config, Arc::clone(engine), overview));
+    handles::serve_workers(&state, runtimes);
 }
 
 impl Drop for Server {

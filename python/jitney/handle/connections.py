@@ -12,6 +12,7 @@ from jitney.address import Address
 from jitney.client import Client
 from jitney.handle.background import Background
 from jitney.handle.connection import Connection
+from jitney.interactive import is_interactive
 
 
 class Manager(NamedTuple):
@@ -32,6 +33,9 @@ class Connections:
         self._connections: weakref.WeakKeyDictionary[Any, Connection] = weakref.WeakKeyDictionary()
         self._background: Background | None = None
         self._closed = False
+        self.prefers_background = is_interactive()
+        """Whether calls inside an event loop use the background too. The loop of a notebook runs in the thread of its
+        cells, so that a cell which waits for an answer would wait for itself."""
 
     def configure(self, model: str, version: str, **options: Any) -> None:
         """Changes the batching of a model."""

@@ -43,7 +43,10 @@ class AsyncCall(Pieces, asyncio.Future[Any]):
     def result(self, timeout: float | None = None) -> Any:
         """The answer of a finished call. A loop cannot wait inside a function, so await it instead."""
         if not self.done():
-            raise RuntimeError("this call was made inside an event loop: `await` it instead of .result()")
+            raise RuntimeError(
+                "this call was made inside an event loop, which cannot wait here: write `await call` instead of "
+                "call.result(); a function that is not async can be run by `await asyncio.to_thread(function)`"
+            )
         return super().result()
 
     def cancel(self, msg: Any = None) -> bool:
@@ -67,6 +70,7 @@ class AsyncCall(Pieces, asyncio.Future[Any]):
         """There is no answer."""
         if not self.done():
             self.set_exception(error)
+            self._log_traceback = False  # Whoever gave the call up does not want to read about it.
 
 
 class Call(Pieces, concurrent.futures.Future[Any]):
@@ -75,6 +79,14 @@ class Call(Pieces, concurrent.futures.Future[Any]):
     def __init__(self, cancel: Callable[[Call], None]) -> None:
         super().__init__()
         self._on_cancel = cancel
+
+    def __repr__(self) -> str:
+        if not self.done():
+            return "<jitney.Call: under way; .result() waits for it>"
+        if self.cancelled():
+            return "<jitney.Call: cancelled>"
+        error = self.exception()
+        return f"<jitney.Call: {self.result()!r}>" if error is None else f"<jitney.Call: failed with {error!r}>"
 
     def __await__(self) -> Generator[Any, None, Any]:
         return asyncio.wrap_future(self).__await__()

@@ -38,12 +38,15 @@ class Handle:
         *,
         encoding: str = "value",
         options: CallOptions | None = None,
+        endpoints: Mapping[str, str] | None = None,
     ) -> None:
         if encoding not in ENCODINGS:
             raise ValueError(f"encoding must be one of {', '.join(ENCODINGS)}, not {encoding!r}")
         self._connections = connections
         self._names = (model, version, endpoint)
         self._encoding, self._options = encoding, options or CallOptions()
+        self._endpoints = endpoints or {}
+        """The model's endpoints, if they are known, and how each is called."""
         self._head = call_head(model, version, endpoint, ENCODINGS[encoding], self._options)
 
     def remote(self, *arguments: Any, **keywords: Any) -> AsyncCall | Call:
@@ -85,13 +88,27 @@ class Handle:
         model, version, endpoint = self._names
         self._connections.configure(model, version, endpoint=endpoint or None, **options)
 
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Calls the model and waits for its answer, outside of event loops."""
+        if _running_loop() is not None and not self._connections.prefers_background:
+            raise TypeError("inside an event loop write `await handle.remote(...)`")
+        return self.remote(*arguments, **keywords).result()
+
     def __getattr__(self, name: str) -> Handle:
         """Another endpoint of the model."""
         if name.startswith("_"):
             raise AttributeError(name)
+        if self._endpoints and name not in self._endpoints:
+            known = ", ".join(self._endpoints)
+            raise AttributeError(f"{self._names[0]} has no endpoint {name!r}; it has: {known}")
         handle = self._like(name, self._options)
         self.__dict__[name] = handle  # The next look costs nothing.
         return handle
+
+    def __dir__(self) -> list[str]:
+        """What completion shows: the public names, and the endpoints where they are known."""
+        public = [name for name in (*type.__dir__(type(self)), *vars(self)) if not name.startswith("_")]
+        return sorted({*public, *self._endpoints})
 
     def __repr__(self) -> str:
         model, version, endpoint = self._names
@@ -102,7 +119,7 @@ class Handle:
     ) -> S | A:
         """Sends a call; what its caller holds meanwhile is made for a thread or for the running loop."""
         loop = _running_loop()
-        if loop is None:
+        if loop is None or self._connections.prefers_background:
             background = self._connections.background()
             held = of_threads(background.cancel)
             background.send(held, self._head, body)
@@ -114,7 +131,10 @@ class Handle:
 
     def _like(self, endpoint: str, options: CallOptions) -> Handle:
         model, version, _ = self._names
-        return Handle(self._connections, model, version, endpoint, encoding=self._encoding, options=options)
+        connections, endpoints = self._connections, self._endpoints
+        return Handle(
+            connections, model, version, endpoint, encoding=self._encoding, options=options, endpoints=endpoints
+        )
 
     def _body(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bytes:
         if self._encoding == "value":

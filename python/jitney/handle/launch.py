@@ -7,85 +7,136 @@ this machine only, and ends with this process, however that ends: it holds the o
 from __future__ import annotations
 
 import atexit
+import json
 import os
-import re
-import subprocess
+import shutil
 import sys
-import threading
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import Any
 
+from jitney import by_value
 from jitney.address import read_url
 from jitney.client import Client
-from jitney.definition import Definition, define
+from jitney.definition import Definition, Endpoint, define
 from jitney.errors import DefinitionError, RemoteError
 from jitney.handle.connections import Manager
 from jitney.handle.handle import Handle
+from jitney.handle.server_process import ServerProcess
 from jitney.handle.session import Session
+from jitney.interactive import is_interactive
+from jitney.options import DEVICES, NAME
 from jitney.program import find_program
 
-FLAGS = ("port", "management-port", "metrics-port", "grpc-port", "grpc-management-port")
-ADDRESS = re.compile(r"^(Inference|Management) +(\S+)$")
-READY = "Try: "
-END_SECONDS = 30.0
+PORTS = ("port", "management-port", "metrics-port", "grpc-port", "grpc-management-port")
 LOAD_SECONDS = 24 * 3600.0
 """Longer than the server's own start-up timeout, which ends the wait first."""
 WORKER_PACKAGES = ("jitney", "jitney.worker")
+QUIET = "warning"
+"""The log level where cells run."""
+NO_PRINTS = "jitney::worker_output=off"
+
+_typed: dict[str, RunningModel] = {}
+"""The models that cells started, by name: whoever runs the cell again means the same one."""
 
 
-def run(target: Any, *, port: int = 0, program: str | os.PathLike[str] | None = None) -> RunningModel:
+def run(
+    target: Any,
+    *,
+    name: str | None = None,
+    workers: int | None = None,
+    device: str | Sequence[int] | None = None,
+    python: str | os.PathLike[str] | None = None,
+    log_level: str | None = None,
+    prints: bool = True,
+    ray: str | bool | None = None,
+    port: int = 0,
+    program: str | os.PathLike[str] | None = None,
+    config: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+) -> RunningModel:
     """Serves a definition beside this program and returns a handle of it, once its workers are loaded.
 
-    It must be importable, since workers are processes of their own: define it in a file, and start
-    it below `if __name__ == "__main__":` if that is the file which runs. `port` is the one for HTTP
-    (a free one by default; see `url`); `program` is the `jitney` program to use.
+    Workers are processes of their own. They import the definition: define it in a file, and start it
+    below `if __name__ == "__main__":` if that is the file which runs. What cannot be imported (a function
+    of a notebook's cell, one made inside another function) is sent to them with cloudpickle:
+    `pip install 'jitney[notebook]'`.
+
+    Args:
+        target: a function, a class, or a definition of another form.
+        name: the model's name; a lambda needs one.
+        workers: processes that run it.
+        device: "cpu", "gpu", "cuda:1", or numbers of GPUs as in [0, 1].
+        python: the interpreter of the workers; this one by default.
+        log_level: "error", "warning", "info", "debug", or any other filter of `jitney serve --log-level`. In a
+            notebook it is "warning" by default, else "info".
+        prints: whether to show what workers print.
+        ray: the address of a Ray cluster that workers run on.
+        port: the one for HTTP; a free one by default, see `url`.
+        program: the `jitney` program, if not the one beside this Python or on the path.
+        config: further settings: a `jitney.yaml`, or a dictionary of what stands in one.
+
+    In a notebook the model that the same name had before is closed first, since cells are run again.
     """
     _check_not_in_worker()
-    definition = define(target)
-    spec, directory = locate_source(definition)
-    command = [find_program(program), "serve", spec, "--python", sys.executable, "--until-eof", "--debug-errors"]
-    for flag in FLAGS:
-        command += [f"--{flag}", str(port if flag == "port" else 0)]
-    process = subprocess.Popen(command, cwd=directory, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    addresses = _addresses(process.stdout)
-    if "Inference" not in addresses:
-        code = process.wait()
-        raise RuntimeError(f"the server did not start (status {code}); see its output above")
-    running = RunningModel(definition.name, process, addresses)
+    target = target.target if isinstance(target, Definition) else target
+    definition = define(target, name=_checked_name(name))
+    source = by_value.importable(target)
+    written = source is None or isinstance(config, Mapping)
+    directory = tempfile.mkdtemp(prefix="jitney-run-") if written else ""
+    try:
+        source = source or by_value.write(
+            target, directory, name=name if name and not _has_name(target) else "", own_python=python is None
+        )
+        command = [find_program(program), "serve", f"{name}={source.spec}" if name else source.spec]
+        command += ["--python", os.fspath(python or sys.executable), "--until-eof", "--debug-errors"]
+        for flag in PORTS:
+            command += [f"--{flag}", str(port if flag == "port" else 0)]
+        command += _flags(workers, device, ray) + _log_flags(log_level, prints) + _config_flags(config, directory)
+        if is_interactive() and definition.name in _typed:
+            _typed.pop(definition.name).close()
+        server = ServerProcess(command, source.directory, directory, of_cells=is_interactive())
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    running = RunningModel(definition, server)
     try:
         _await_workers(definition.name, running.management_url)
+    except RemoteError as error:
+        running.close()
+        raise RuntimeError(f"{definition.name} did not load; see the server's output above ({error})") from None
     except BaseException:
         running.close()
         raise
+    if is_interactive():
+        _typed[definition.name] = running
     return running
 
 
 class RunningModel(Handle):
     """A handle whose server belongs to it. Close it, or use it in a `with`; it ends with the process."""
 
-    def __init__(self, name: str, process: subprocess.Popen[str], addresses: dict[str, str]) -> None:
-        session = Session(read_url(addresses["Inference"]), Manager(addresses["Management"]))
-        super().__init__(session, name)
-        self.url = addresses["Inference"]
+    def __init__(self, definition: Definition, server: ServerProcess) -> None:
+        self.url = server.addresses["Inference"]
         """The address of the model over HTTP."""
-        self.management_url = addresses["Management"]
+        self.management_url = server.addresses["Management"]
         """The address of the management API."""
-        self._process = process
+        session = Session(read_url(self.url), Manager(self.management_url))
+        super().__init__(session, definition.name, endpoints={one.name: _written(one) for one in definition.endpoints})
+        self._server = server
         atexit.register(self.close)
 
     def close(self) -> None:
         """Ends the server after it has answered what it has accepted."""
         atexit.unregister(self.close)
-        if self._process.stdin is not None and not self._process.stdin.closed:
-            self._process.stdin.close()
-        try:
-            self._process.wait(END_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        if _typed.get(self._names[0]) is self:
+            del _typed[self._names[0]]
+        self._server.close()
         self._connections.close()
+
+    def __repr__(self) -> str:
+        return f"<jitney.RunningModel {self._names[0]} at {self.url}: {', '.join(self._endpoints.values())}>"
 
     def __enter__(self) -> RunningModel:
         return self
@@ -98,23 +149,58 @@ class RunningModel(Handle):
 
 def locate_source(definition: Definition) -> tuple[str, str]:
     """`module:object` of a definition and the directory to import it from."""
-    target = definition.target
-    named = target if hasattr(target, "__qualname__") else None
-    if named is None:
-        raise DefinitionError(f"{target!r} has no name to import it by; give jitney.run a function or a class")
-    module_name, path = named.__module__, named.__qualname__
-    if "<" in path:
-        raise DefinitionError(f"{path} is defined inside a function; workers can import it only from a module")
-    file = getattr(sys.modules.get(module_name), "__file__", None)
-    if file is None:
-        raise DefinitionError(
-            f"{path} is defined in a notebook or console, where workers cannot import it; put it into a file"
-        )
-    source = Path(file).resolve()
-    if module_name == "__main__":
-        return f"{source.name}:{path}", str(source.parent)
-    depth = module_name.count(".") + (source.name == "__init__.py")
-    return f"{module_name}:{path}", str(source.parents[depth])
+    source = by_value.importable(definition.target)
+    if source is None:
+        raise DefinitionError(f"{by_value.why_not(definition.target)}; put it into a file")
+    return source
+
+
+def _written(endpoint: Endpoint) -> str:
+    """How an endpoint is called."""
+    return f"{endpoint.name}({', '.join(param.name for param in endpoint.params if not param.is_request)})"
+
+
+def _checked_name(name: str | None) -> str | None:
+    if name is not None and not NAME.fullmatch(name):
+        raise ValueError(f"name must be letters, digits, '_', '-' and '.', not {name!r}")
+    return name
+
+
+def _has_name(target: Any) -> bool:
+    return bool(NAME.fullmatch(getattr(target, "__name__", None) or type(target).__name__))
+
+
+def _flags(workers: int | None, device: str | Sequence[int] | None, ray: str | bool | None) -> list[str]:
+    """What the command line says about workers."""
+    flags = [] if workers is None else ["--workers", str(workers)]
+    if isinstance(device, str):
+        kind, _, number = device.partition(":")
+        if kind not in DEVICES or (number and (not number.isdigit() or kind == "cpu")):
+            raise ValueError(f'device must be "cpu", "gpu", "cuda:1" or numbers of GPUs as in [0, 1], not {device!r}')
+        flags += ["--device-type", DEVICES[kind], *(["--device-ids", number] if number else [])]
+    elif device is not None:
+        flags += ["--device-type", "gpu", "--device-ids", ",".join(map(str, device))]
+    if ray not in (None, False):
+        flags += ["--ray", "auto" if ray is True else str(ray)]
+    return flags
+
+
+def _log_flags(level: str | None, prints: bool) -> list[str]:
+    level = level or (QUIET if is_interactive() else None)
+    level = {"warning": "warn", "critical": "error"}.get(level.lower(), level) if level else None
+    if prints:
+        return ["--log-level", level] if level else []
+    return ["--log-level", f"{level or 'info'},{NO_PRINTS}"]
+
+
+def _config_flags(config: str | os.PathLike[str] | Mapping[str, Any] | None, directory: str) -> list[str]:
+    if config is None:
+        return []
+    if isinstance(config, Mapping):
+        file = Path(directory, "jitney.yaml")
+        file.write_text(json.dumps(config))  # JSON is YAML.
+        return ["--config", str(file)]
+    return ["--config", os.path.abspath(config)]
 
 
 def _check_not_in_worker() -> None:
@@ -128,27 +214,4 @@ def _await_workers(name: str, management_url: str) -> None:
     """Waits until the workers are loaded; an earlier call would spend its deadline waiting."""
     with Client(management_url, timeout=LOAD_SECONDS) as client:
         model = client.describe(name)[0]
-        try:
-            client.scale(name, min_worker=model["minWorkers"], max_worker=model["maxWorkers"], synchronous=True)
-        except RemoteError as error:
-            raise RuntimeError(f"{name} did not load; see the server's output above ({error})") from None
-
-
-def _addresses(lines: IO[str]) -> dict[str, str]:
-    """The server's addresses, once it is ready; its later output is discarded."""
-    found: dict[str, str] = {}
-    for line in lines:
-        match = ADDRESS.match(line.rstrip())
-        if match:
-            found[match[1]] = match[2]
-        if line.startswith(READY):
-            break
-    else:
-        return {}
-    threading.Thread(target=_discard, args=(lines,), name="jitney-output", daemon=True).start()
-    return found
-
-
-def _discard(lines: IO[str]) -> None:
-    for _ in lines:
-        pass
+        client.scale(name, min_worker=model["minWorkers"], max_worker=model["maxWorkers"], synchronous=True)

@@ -7,6 +7,7 @@ only, as on the server. `cancel` ends an answer early.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue
 from collections import deque
 from collections.abc import Callable
@@ -108,13 +109,14 @@ class AsyncStream(_Receiver):
 
 
 class Stream(_Receiver):
-    """The pieces of an answer, for `for`."""
+    """The pieces of an answer, for `for`; for `async for` too, in a loop that runs in the same thread."""
 
     def __init__(self, cancel: Callable[[Stream], None]) -> None:
         self._on_cancel = cancel
         self._pieces: queue.Queue[tuple[str, Any]] = queue.Queue()
         """Pieces and the end of the stream; bounded by `piece`, since a loop must never wait."""
         self._over = False
+        self._reader: asyncio.Future[None] | None = None
 
     def __iter__(self) -> Stream:
         return self
@@ -127,6 +129,23 @@ class Stream(_Receiver):
             return value
         self._over = True
         raise value or StopIteration
+
+    def __aiter__(self) -> Stream:
+        return self
+
+    async def __anext__(self) -> Any:
+        while not self._over:
+            self._reader = asyncio.get_running_loop().create_future()  # Before the look: what comes after it wakes.
+            try:
+                kind, value = self._pieces.get_nowait()
+            except queue.Empty:
+                await self._reader
+                continue
+            if kind == "piece":
+                return value
+            self._over = True
+            raise value or StopAsyncIteration
+        raise StopAsyncIteration
 
     def cancel(self) -> None:
         """Cancels the rest."""
@@ -142,8 +161,20 @@ class Stream(_Receiver):
             self._finish(_outpaced())
             return False
         self.timing = timing or self.timing
-        self._pieces.put(("piece", value))
+        self._put("piece", value)
         return True
 
     def _finish(self, error: BaseException | None) -> None:
-        self._pieces.put(("end", error))
+        self._put("end", error)
+
+    def _put(self, kind: str, value: Any) -> None:
+        self._pieces.put((kind, value))
+        reader = self._reader
+        if reader is not None:
+            with contextlib.suppress(RuntimeError):  # The reader's loop has ended.
+                reader.get_loop().call_soon_threadsafe(_wake, reader)
+
+
+def _wake(reader: asyncio.Future[None]) -> None:
+    if not reader.done():
+        reader.set_result(None)

@@ -13,8 +13,9 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
+from jitney.application import graph
 from jitney.calls import CALL_PARAMETER, STREAM_TYPE, VALUE_TYPE, encode_failure
-from jitney.definition import Definition, Endpoint, define
+from jitney.definition import Definition, Endpoint
 from jitney.errors import BadInput, WrongLength, describe, status_of
 from jitney.execution import Execution, Instance
 from jitney.gpu.device import choose_device, loaded_torch
@@ -88,9 +89,10 @@ class DefinedModel:
         section = spec["model_yaml_config"][SECTION]
         directory = section["directory"]
         os.chdir(directory)
-        definition = define(locate(section["object"], directory))
+        application = graph(locate(section["object"], directory))
+        part = application.part(section["part"]) if "part" in section else application.root
         choose_device()
-        shaped = definition.reshaped(spec.get("sizes") or (), spec.get("lengths") or ())
+        shaped = part.definition.reshaped(spec.get("sizes") or (), spec.get("lengths") or ())
         return cls(shaped, spec.get("debug_errors", False))
 
     def warm_up(self, progress: Progress) -> WarmUpReport:

@@ -58,6 +58,8 @@ export interface Model {
   maxBatchDelayMs: number | null;
   /** Of definitions: what each endpoint has of its own. */
   endpoints?: Record<string, { maxBatchSize: number | null; maxLatencyMs: number | null }>;
+  /** The models that this one calls; a version of null is the default one. */
+  dependsOn?: { model: string; version: string | null }[];
   liveSettings: LiveSetting[];
   workersMin: number;
   workersMax: number;

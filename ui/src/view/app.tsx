@@ -3,12 +3,14 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { readKey } from "../data/api";
+import { applications } from "../data/applications";
 import { clock, duration } from "../data/format";
 import type { Problem } from "../data/problem";
 import { allWell, problems } from "../data/problems";
 import type { Overview } from "../data/types";
 import { stateWords } from "../data/words";
 import { state, useChanges } from "../state";
+import { ApplicationGraph } from "./applications";
 import { Headline } from "./headline";
 import { Logs } from "./logs";
 import { MachinePanel } from "./machine";
@@ -44,6 +46,7 @@ export function App(): JSX.Element {
               <>
                 <Headline problems={found} well={allWell(shown, state.history)} />
                 <Models document={shown} problems={found} />
+                {applications(shown.models).map((it) => <Card key={it.root} title={`Parts of ${it.root}`}><ApplicationGraph application={it} /></Card>)}
                 <MachinePanel document={shown} />
               </>
             )}

@@ -1,6 +1,7 @@
 // One version of a model: how it is now, then its past, its batches, its workers, its decisions.
 
 import type { ComponentChildren, JSX } from "preact";
+import { applicationOf } from "../data/applications";
 import { ago, count, millis, percent, rate } from "../data/format";
 import { recent } from "../data/history";
 import type { Problem } from "../data/problem";
@@ -8,6 +9,7 @@ import type { Model, Overview } from "../data/types";
 import { keyOf } from "../data/types";
 import { stateWords } from "../data/words";
 import { state } from "../state";
+import { ApplicationGraph } from "./applications";
 import { Batching } from "./batching";
 import { ModelControls } from "./controls";
 import { Headline } from "./headline";
@@ -22,6 +24,7 @@ export function ModelPage({ model, document, problems }: { model: Model; documen
   const key = keyOf(model);
   const words = stateWords(model.state);
   const own = problems.filter((it) => it.model === key);
+  const application = applicationOf(key, document.models);
   const siblings = document.models.filter((it) => it.name === model.name && it.version !== model.version);
   return (
     <>
@@ -46,6 +49,7 @@ export function ModelPage({ model, document, problems }: { model: Model; documen
         </details>
       )}
       <Numbers model={model} />
+      {application && <Card title={`Parts of ${application.root}`}><ApplicationGraph application={application} shown={key} /></Card>}
       <Charts model={model} document={document} />
       <Batching model={model} />
       <Card title="Workers"><Workers model={model} document={document} /></Card>

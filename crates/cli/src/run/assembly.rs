@@ -88,6 +88,7 @@ impl EngineWithoutPorts {
         let data = DataPlane::start(threads).map_err(cannot(what))?;
         let config = engine_config(&plan.engine, scratch.path(), env, &Handle::current());
         let engine = Engine::start(config, data.handles()).map_err(cannot(what))?;
+        jitney_server::serve_workers(plan.server.clone(), &engine, &data.handles());
         let packer = packer(&plan.engine, &engine, scratch.path())?;
         Ok(Self { engine, packer, data, _scratch: scratch })
     }

@@ -109,6 +109,7 @@ impl RunningPlugins {
 fn command(plan: &PluginPlan) -> LoadCommand {
     let dir: &Path = &plan.dir;
     LoadCommand {
+        calls: false,
         model: plan.name.clone(),
         version: "plugin".to_owned(),
         dir: dir.to_owned(),

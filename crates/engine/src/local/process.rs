@@ -115,7 +115,7 @@ impl LocalProcesses {
             .envs(self.env.iter().map(|(name, value)| (name, value)))
             .envs(WORKER_ENV)
             .env("JITNEY_WORKER_SOCKET", &self.listener.path)
-            .env("JITNEY_WORKER_TOKEN", &expected.token)
+            .env("JITNEY_WORKER_TOKEN", expected.token.text())
             .current_dir("/")
             .stdin(no_input().map_err(cannot_spawn)?)
             .stdout(Stdio::piped())

@@ -56,9 +56,11 @@ impl WorkerConnection {
         Ok(Self { socket, read, frames, write, outgoing: Segments::default() })
     }
 
-    /// The bare connection; nothing may be buffered, as after a hello.
-    pub(crate) fn into_std(self) -> UnixStream {
-        self.socket.into_std()
+    /// The bare connection, and what was read of it and is no frame that was received.
+    pub(crate) fn into_std(self) -> (UnixStream, Bytes) {
+        // One of them is empty.
+        let ahead = if self.frames.is_empty() { self.read.into() } else { self.frames };
+        (self.socket.into_std(), ahead)
     }
 
     pub(crate) async fn send_control(

@@ -10,6 +10,7 @@ use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
+use super::caller::Caller;
 use super::connection::WorkerConnection;
 use super::environment::Environment;
 use super::frame::{FrameError, FrameKind, decode_control};
@@ -48,6 +49,8 @@ pub(crate) struct LoadCommand {
     pub(crate) mode: WorkerMode,
     /// Whether its workers take turns with those of other models on their GPU.
     pub(crate) gpu_turns: bool,
+    /// Whether its workers may call models.
+    pub(crate) calls: bool,
     /// The headers in which its handler reads about sequences.
     pub(crate) sequence_headers: Arc<SequenceHeaders>,
 }
@@ -101,7 +104,8 @@ impl LoadCommand {
         let dir = package.dir.path().to_owned();
         let sequence_headers = Arc::clone(&settings.sequence_headers);
         let (model, version) = (name.clone(), version.clone());
-        Self { model, version, dir, message, mode, gpu_turns, sequence_headers }
+        let calls = package.api.is_some();
+        Self { model, version, dir, message, mode, gpu_turns, calls, sequence_headers }
     }
 
     /// Says whether handlers' metrics are wanted with the ids of their requests.
@@ -144,6 +148,13 @@ impl Launcher for PythonLauncher {
         if gpus.len() > 1 {
             message["gpu_ids"] = gpus.into();
         }
+        let calls = self.load.calls.then(|| {
+            let (model, version) = (self.load.model.clone(), self.load.version.clone());
+            self.python.listener.expect_calls(Caller { model, version, worker })
+        });
+        if let Some(calls) = &calls {
+            message["calls"] = json!({ "token": calls.token.text() });
+        }
         let response_bytes_max = self.python.config.response_bytes_max;
         let (mode, sequence_headers) = (self.load.mode, Arc::clone(&self.load.sequence_headers));
         Box::pin(async move {
@@ -167,6 +178,7 @@ impl Launcher for PythonLauncher {
                 sequence_headers,
                 response_bytes_max,
                 too_long: Vec::new(),
+                _calls: calls,
                 broken: None,
             };
             Ok(Box::new(worker) as Box<dyn Worker>)
@@ -212,7 +224,7 @@ impl PythonLauncher {
             .args(["-u", "-m", "jitney.worker"])
             .env("PYTHONPATH", environment.python_path(packages, config, dir))
             .env("JITNEY_WORKER_SOCKET", &listener.path)
-            .env("JITNEY_WORKER_TOKEN", &expected.token)
+            .env("JITNEY_WORKER_TOKEN", expected.token.text())
             .env("JITNEY_WORKER_PARENT", std::process::id().to_string());
         let source = Arc::new(OutputSource {
             model: self.load.model.clone(),

@@ -1,41 +1,74 @@
 //! The Unix socket that workers connect to, and the tokens that distinguish them.
 //!
-//! A connection without a token of this server, or with one that was used already, is closed. The
-//! socket lies in a private directory.
+//! A connection without a token of this server is closed, and so is one whose token was made for another
+//! role or was used already. The socket lies in a private directory.
 
 use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
+use super::caller::{CallConnection, Caller, CallerEnded};
 use super::connection::{ConnectionError, WorkerConnection};
 use super::frame::{FrameError, FrameKind, decode_control};
 
-/// How long a fresh connection may take to send its token.
+/// How long a fresh connection may take to send its token, and to be taken by who serves it.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Connections for calls that wait to be served.
+const CALLS_WAITING: usize = 64;
 
 /// The version of the frames.
 pub(crate) const PROTOCOL: u32 = 2;
 
-type Expected = Arc<Mutex<HashMap<String, oneshot::Sender<std::os::unix::net::UnixStream>>>>;
-
-/// The socket and the workers that are expected on it.
+/// The socket and the connections that are expected on it.
 #[derive(Debug)]
 pub(crate) struct WorkerListener {
     pub(crate) path: PathBuf,
-    expected: Expected,
+    guests: Arc<Guests>,
+    /// The connections for calls, until somebody serves them.
+    calls: Mutex<Option<mpsc::Receiver<CallConnection>>>,
+}
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Role {
+    /// It gets batches and answers them.
+    #[default]
+    Worker,
+    /// It calls other models.
+    Calls,
 }
 
 #[derive(serde::Deserialize)]
 struct Hello {
     protocol: u32,
     token: String,
+    #[serde(default)]
+    role: Role,
+}
+
+/// Who may connect, by token.
+#[derive(Debug)]
+struct Guests {
+    tokens: Mutex<HashMap<String, Guest>>,
+    calls: mpsc::Sender<CallConnection>,
+}
+
+#[derive(Debug)]
+enum Guest {
+    /// A worker, once.
+    Worker(oneshot::Sender<std::os::unix::net::UnixStream>),
+    /// The calls of a worker, any number of times while it lives.
+    Calls(Arc<Caller>, CallerEnded),
 }
 
 impl WorkerListener {
@@ -43,51 +76,98 @@ impl WorkerListener {
     pub(crate) fn listen(path: PathBuf, runtime: &Handle) -> io::Result<Arc<Self>> {
         let _context = runtime.enter();
         let socket = UnixListener::bind(&path)?;
-        let listener = Arc::new(Self { path, expected: Expected::default() });
-        runtime.spawn(accept(socket, Arc::clone(&listener.expected)));
-        Ok(listener)
+        let (calls, waiting) = mpsc::channel(CALLS_WAITING);
+        let guests = Arc::new(Guests { tokens: Mutex::default(), calls });
+        runtime.spawn(accept(socket, Arc::clone(&guests)));
+        Ok(Arc::new(Self { path, guests, calls: Mutex::new(Some(waiting)) }))
     }
 
     /// Makes a token for one worker; the receiver gets its connection.
     pub(crate) fn expect(&self) -> ExpectedWorker {
-        let token = token();
         let (sender, connection) = oneshot::channel();
-        lock(&self.expected).insert(token.clone(), sender);
-        ExpectedWorker { token, connection, expected: Arc::clone(&self.expected) }
+        ExpectedWorker { token: self.guests.invite(Guest::Worker(sender)), connection }
+    }
+
+    /// Makes a token for the calls of one worker. They end when it is dropped.
+    pub(crate) fn expect_calls(&self, caller: Caller) -> CallsToken {
+        let (alive, ended) = watch::channel(());
+        let token = self.guests.invite(Guest::Calls(Arc::new(caller), CallerEnded(ended)));
+        CallsToken { token, _alive: alive }
+    }
+
+    /// The connections on which workers call models; who serves them takes this once.
+    pub(crate) fn take_calls(&self) -> Option<mpsc::Receiver<CallConnection>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 /// A worker that may connect once. Forgotten when dropped.
 pub(crate) struct ExpectedWorker {
-    pub(crate) token: String,
+    pub(crate) token: Token,
     pub(crate) connection: oneshot::Receiver<std::os::unix::net::UnixStream>,
-    expected: Expected,
 }
 
-impl Drop for ExpectedWorker {
-    fn drop(&mut self) {
-        lock(&self.expected).remove(&self.token);
+/// The right of one worker to call models.
+pub(crate) struct CallsToken {
+    pub(crate) token: Token,
+    /// Its connections end with this.
+    _alive: watch::Sender<()>,
+}
+
+/// What a guest says to be let in. Worth nothing once it is dropped.
+pub(crate) struct Token {
+    text: String,
+    guests: Arc<Guests>,
+}
+
+impl Token {
+    pub(crate) fn text(&self) -> &str {
+        &self.text
     }
 }
 
-fn lock(
-    expected: &Expected,
-) -> std::sync::MutexGuard<'_, HashMap<String, oneshot::Sender<std::os::unix::net::UnixStream>>> {
-    expected.lock().unwrap_or_else(PoisonError::into_inner)
+impl Drop for Token {
+    fn drop(&mut self) {
+        self.guests.tokens().remove(&self.text);
+    }
+}
+
+impl Guests {
+    fn invite(self: &Arc<Self>, guest: Guest) -> Token {
+        let text = random_text();
+        self.tokens().insert(text.clone(), guest);
+        Token { text, guests: Arc::clone(self) }
+    }
+
+    fn tokens(&self) -> MutexGuard<'_, HashMap<String, Guest>> {
+        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who has this token for this role.
+    fn find(&self, hello: &Hello) -> Option<Guest> {
+        let mut tokens = self.tokens();
+        match (tokens.get(&hello.token)?, hello.role) {
+            (Guest::Worker(_), Role::Worker) => tokens.remove(&hello.token),
+            (Guest::Calls(caller, ended), Role::Calls) => {
+                Some(Guest::Calls(Arc::clone(caller), ended.clone()))
+            }
+            (Guest::Worker(_), Role::Calls) | (Guest::Calls(..), Role::Worker) => None,
+        }
+    }
 }
 
 /// 128 bits that cannot be guessed: the standard library's hasher keys come from the system.
-fn token() -> String {
+fn random_text() -> String {
     use std::hash::{BuildHasher, RandomState};
     let half = || RandomState::new().hash_one(std::process::id());
     format!("{:016x}{:016x}", half(), half())
 }
 
-async fn accept(listener: UnixListener, expected: Expected) {
+async fn accept(listener: UnixListener, guests: Arc<Guests>) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                tokio::spawn(greet(stream, Arc::clone(&expected)));
+                tokio::spawn(greet(stream, Arc::clone(&guests)));
             }
             Err(error) => {
                 // Out of descriptors, most likely: wait for some to be given back.
@@ -98,11 +178,17 @@ async fn accept(listener: UnixListener, expected: Expected) {
     }
 }
 
-async fn greet(stream: UnixStream, expected: Expected) {
+async fn greet(stream: UnixStream, guests: Arc<Guests>) {
     match timeout(HELLO_TIMEOUT, identify(stream)).await {
-        Ok(Ok((token, stream))) => match lock(&expected).remove(&token) {
+        Ok(Ok((hello, stream, ahead))) => match guests.find(&hello) {
             // The worker's launcher may have given up in this very moment.
-            Some(waiting) => drop(waiting.send(stream)),
+            Some(Guest::Worker(waiting)) => drop(waiting.send(stream)),
+            Some(Guest::Calls(caller, ended)) => {
+                let connection = CallConnection { stream, ahead, caller, ended };
+                if guests.calls.send_timeout(connection, HELLO_TIMEOUT).await.is_err() {
+                    tracing::warn!("closed a worker's connection for calls: nobody serves it");
+                }
+            }
             None => tracing::warn!("closed a connection with an unknown worker token"),
         },
         Ok(Err(error)) => tracing::warn!(%error, "closed a connection that is no worker"),
@@ -110,10 +196,11 @@ async fn greet(stream: UnixStream, expected: Expected) {
     }
 }
 
-/// Reads the hello and hands the bare connection on, since its owner may live on another runtime.
+/// Reads the hello and hands the bare connection on, since its owner may live on another runtime; with
+/// what has come behind the hello, which only callers may send at once.
 async fn identify(
     stream: UnixStream,
-) -> Result<(String, std::os::unix::net::UnixStream), ConnectionError> {
+) -> Result<(Hello, std::os::unix::net::UnixStream, Bytes), ConnectionError> {
     let mut connection = WorkerConnection::new(stream.into_std()?)?;
     let (header, payload) = connection.receive().await?;
     if header.kind != FrameKind::Hello {
@@ -124,5 +211,69 @@ async fn identify(
         let message = format!("protocol {} is not {PROTOCOL}", hello.protocol);
         return Err(FrameError::BadControl(message).into());
     }
-    Ok((hello.token, connection.into_std()))
+    let (stream, ahead) = connection.into_std();
+    Ok((hello, stream, ahead))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::path::Path;
+
+    use bytes::BytesMut;
+    use serde_json::{Value, json};
+
+    use super::super::frame::encode_control;
+    use super::*;
+
+    fn connect(path: &Path, hello: &Value, behind: &[u8]) -> std::os::unix::net::UnixStream {
+        let mut stream = std::os::unix::net::UnixStream::connect(path).unwrap();
+        let mut bytes = BytesMut::new();
+        encode_control(FrameKind::Hello, hello, &mut bytes);
+        bytes.extend_from_slice(behind);
+        stream.write_all(&bytes).unwrap();
+        stream
+    }
+
+    #[tokio::test]
+    async fn the_calls_of_a_worker_are_let_in_while_it_lives() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("workers.sock");
+        let listener = WorkerListener::listen(path.clone(), &Handle::current()).unwrap();
+        let mut calls = listener.take_calls().unwrap();
+        assert!(listener.take_calls().is_none());
+        let caller = Caller { model: "m".to_owned(), version: "1.0".to_owned(), worker: 7 };
+        let token = listener.expect_calls(caller.clone());
+        let hello = json!({ "protocol": 2, "token": token.token.text(), "role": "calls" });
+        let _first = connect(&path, &hello, b"CALL");
+        let mut connection = calls.recv().await.unwrap();
+        assert_eq!((&*connection.caller, &connection.ahead[..]), (&caller, &b"CALL"[..]));
+        let _second = connect(&path, &hello, b"");
+        assert!(calls.recv().await.is_some_and(|second| second.ahead.is_empty()));
+        drop(token);
+        connection.ended.wait().await;
+        let refused = connect(&path, &hello, b"");
+        assert_closed(refused).await;
+    }
+
+    #[tokio::test]
+    async fn a_token_is_good_for_its_own_role_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("workers.sock");
+        let listener = WorkerListener::listen(path.clone(), &Handle::current()).unwrap();
+        let caller = Caller { model: "m".to_owned(), version: "1.0".to_owned(), worker: 7 };
+        let (calls, mut worker) = (listener.expect_calls(caller), listener.expect());
+        for (token, role) in [(calls.token.text(), "worker"), (worker.token.text(), "calls")] {
+            let hello = json!({ "protocol": 2, "token": token, "role": role });
+            assert_closed(connect(&path, &hello, b"")).await;
+        }
+        let hello = json!({ "protocol": 2, "token": worker.token.text() });
+        let _connected = connect(&path, &hello, b"");
+        assert!((&mut worker.connection).await.is_ok(), "the token was not used up");
+    }
+
+    async fn assert_closed(mut stream: std::os::unix::net::UnixStream) {
+        let read = tokio::task::spawn_blocking(move || stream.read(&mut [0; 1]));
+        assert!(matches!(read.await.unwrap(), Ok(0) | Err(_)));
+    }
 }

@@ -4,6 +4,7 @@
 //! one-time token to the process it starts; the frames are those of `protocol/spec.md`, and this
 //! folder and the workers of `local` are the only ones that know them. It never looks into a request's values.
 
+mod caller;
 mod connection;
 mod environment;
 mod frame;
@@ -21,6 +22,7 @@ mod workers;
 #[cfg(test)]
 mod tests;
 
+pub use self::caller::{CallConnection, Caller, CallerEnded};
 pub(crate) use self::connection::{ConnectionError, WorkerConnection};
 pub(crate) use self::environment::Environment;
 pub(crate) use self::frame::{

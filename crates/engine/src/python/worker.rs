@@ -14,6 +14,7 @@ use super::frame::{
     BatchFrame, FrameError, FrameHeader, FrameKind, decode_chunk, decode_failed, decode_reply,
     decode_times,
 };
+use super::listener::CallsToken;
 use crate::call::{Input, SequenceHeaders};
 use crate::outcome::{BatchOutcome, Cause, ItemOutcome, ModelFailure, WorkerExit};
 use crate::pending::PendingRequest;
@@ -42,6 +43,8 @@ pub(crate) struct PythonWorker {
     pub(super) response_bytes_max: Option<u64>,
     /// Batches that no frame has room for; they come back at once, to be run in halves.
     pub(super) too_long: Vec<u64>,
+    /// Its right to call models, which ends with it.
+    pub(super) _calls: Option<CallsToken>,
     /// Why it was found lost.
     pub(super) broken: Option<ConnectionError>,
 }

@@ -13,10 +13,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use jitney_engine::admission::{CutReason, TransferShare};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
@@ -55,17 +54,28 @@ pub(crate) async fn serve(
     peer.enter(ConnectionStage::Busy);
     let HandleUpgrade { connection, guard } = upgrade;
     let Ok(stream) = connection.await else { return };
+    serve_stream(TokioIo::new(stream), guard, peer, state, &mut signals).await;
+}
+
+/// Serves the frames of a connection that speaks nothing else, or nothing else any more.
+pub(super) async fn serve_stream(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    guard: Option<Arc<CallGuard>>,
+    peer: &Arc<Peer>,
+    state: &Arc<ServerState>,
+    signals: &mut watch::Receiver<ListenerSignal>,
+) {
     let (sender, mut receiver) = mpsc::channel(FRAMES_MAX);
     let mut calls = Calls::new(state, peer, guard, sender);
     let mut stream = FrameStream::new(stream);
-    let ended = serve_calls(&mut stream, &mut calls, &mut receiver, &mut signals).await;
+    let ended = serve_calls(&mut stream, &mut calls, &mut receiver, signals).await;
     if let Err(error) = ended {
         tracing::debug!(peer = peer.address, %error, "handle ended");
     }
 }
 
 async fn serve_calls(
-    stream: &mut FrameStream,
+    stream: &mut FrameStream<impl AsyncRead + AsyncWrite + Unpin>,
     calls: &mut Calls<'_>,
     receiver: &mut mpsc::Receiver<CallFrame>,
     signals: &mut watch::Receiver<ListenerSignal>,
@@ -95,15 +105,15 @@ async fn serve_calls(
 }
 
 /// The bytes of a connection.
-struct FrameStream {
-    stream: TokioIo<Upgraded>,
+struct FrameStream<S> {
+    stream: S,
     input: BytesMut,
     output: BytesMut,
 }
 
-impl FrameStream {
-    fn new(stream: Upgraded) -> Self {
-        Self { stream: TokioIo::new(stream), input: BytesMut::new(), output: BytesMut::new() }
+impl<S: AsyncRead + AsyncWrite + Unpin> FrameStream<S> {
+    fn new(stream: S) -> Self {
+        Self { stream, input: BytesMut::new(), output: BytesMut::new() }
     }
 
     /// May be dropped while it waits.

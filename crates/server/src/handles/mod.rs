@@ -12,6 +12,7 @@ pub(crate) mod fuzzing;
 
 #[cfg(test)]
 mod tests;
+mod worker_calls;
 
 use std::sync::Arc;
 
@@ -26,6 +27,7 @@ use crate::plugins::CallGuard;
 use crate::respond::{self, HttpResult};
 
 pub(crate) use self::connection::serve;
+pub(crate) use self::worker_calls::serve_workers;
 
 /// What the `Upgrade` header must say.
 const PROTOCOL: &str = "jitney-handle/1";
