@@ -17,7 +17,9 @@ use serde_json::Value;
 
 use crate::error::RegisterError;
 use crate::local::LocalModel;
-use crate::settings::{ModelDefaults, ModelSettings, Precedence, RegisterOptions, UnknownSequences};
+use crate::settings::{
+    ModelDefaults, ModelSettings, Precedence, RegisterOptions, UnknownSequences,
+};
 use crate::store::{Package, Runtime, Sha256, ShownUrl, stays_inside};
 
 /// Items in a batch of a model whose batch dimension is open, unless a source sets another number.

@@ -93,8 +93,12 @@ impl AuthKeys {
         let json: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let key = |name: &str| match json[name]["key"].as_str() {
             None => Ok(None),
-            Some(text) if text.len() < GIVEN_MIN || !text.bytes().all(|it| it.is_ascii_graphic()) => {
-                Err(format!("the key {name} must have at least {GIVEN_MIN} visible ASCII characters"))
+            Some(text)
+                if text.len() < GIVEN_MIN || !text.bytes().all(|it| it.is_ascii_graphic()) =>
+            {
+                Err(format!(
+                    "the key {name} must have at least {GIVEN_MIN} visible ASCII characters"
+                ))
             }
             Some(text) => Ok(Some(AuthKey { text: text.to_owned(), expires: None })),
         };

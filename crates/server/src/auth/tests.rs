@@ -148,8 +148,10 @@ fn keys_that_are_given_never_end_and_are_replaced_only_by_others() {
         steady: Box::new(|| Duration::from_secs(1 << 40)),
     };
     let text = |one: &str| {
-        let key = |role: &str| serde_json::json!({ "key": format!("{one}-{role}-{}", "x".repeat(16)) });
-        serde_json::json!({ "management": key("m"), "inference": key("i"), "API": key("a") }).to_string()
+        let key =
+            |role: &str| serde_json::json!({ "key": format!("{one}-{role}-{}", "x".repeat(16)) });
+        serde_json::json!({ "management": key("m"), "inference": key("i"), "API": key("a") })
+            .to_string()
     };
     let tokens = Tokens::given(&text("one"), clock).unwrap();
     let admits = |key: &str| {

@@ -72,7 +72,10 @@ impl FailedCall<'_> {
             SequenceRejection::Unknown => {
                 let lost = " does not hold this sequence: it began at another server, or before this one was \
                             started. Begin another one";
-                return Problem::new(ErrorCode::SequenceLost, self.message(lost, "sequence_unknown"));
+                return Problem::new(
+                    ErrorCode::SequenceLost,
+                    self.message(lost, "sequence_unknown"),
+                );
             }
         };
         with_retry(ErrorCode::Busy, message, None)

@@ -7,8 +7,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use jitney_engine::{Engine, ListedState, RegistrationsReport};
 use jitney_engine::admission::{Admission, CutReason};
+use jitney_engine::{Engine, ListedState, RegistrationsReport};
 
 use super::declared::MetricKind::{self, Counter, Gauge};
 use super::page::MetricsPage;

@@ -11,7 +11,7 @@ use super::document::ListDocument;
 use crate::fetch::RemoteFetcher;
 
 /// Between two readings of a file that changed.
-const STILL: Duration = Duration::from_millis(200);
+const STILL: Duration = Duration::from_millis(100);
 /// Readings of a file that goes on changing.
 const READINGS_MAX: usize = 20;
 /// The longest list.
@@ -158,7 +158,7 @@ mod tests {
     }
 
     /// What the kubelet does: the files are links through `..data`, which it swaps.
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_config_map_that_is_swapped_has_changed() {
         let directory = tempfile::tempdir().expect("directory");
         let root = directory.path();

@@ -7,7 +7,14 @@ use super::*;
 const SECOND: Duration = Duration::from_secs(1);
 
 fn limits() -> SequenceLimits {
-    SequenceLimits { idle: 10 * SECOND, life: Duration::ZERO, sequences: 4, queue: 2, abreast: 1, unknown: UnknownSequences::Begin }
+    SequenceLimits {
+        idle: 10 * SECOND,
+        life: Duration::ZERO,
+        sequences: 4,
+        queue: 2,
+        abreast: 1,
+        unknown: UnknownSequences::Begin,
+    }
 }
 
 struct Play {
@@ -28,8 +35,12 @@ impl Play {
 
     fn arrive(&mut self, at: u32, id: &str, what: &'static str) -> Option<SequenceRejection> {
         let now = self.at(at);
-        let name =
-            SequenceName { id: id.to_owned(), chosen: !id.starts_with("ts-seq-"), starts: false, made: false };
+        let name = SequenceName {
+            id: id.to_owned(),
+            chosen: !id.starts_with("ts-seq-"),
+            starts: false,
+            made: false,
+        };
         match self.sequences.find_room(now, &name) {
             Ok(key) => self.sequences.join(now, key, None, what),
             Err(rejection) => return Some(rejection),
@@ -107,7 +118,8 @@ fn a_sequence_that_no_client_has_named_gives_way_when_it_is_idle() {
     play.sequences.answered(play.at(2), keys[1]);
     play.sequences.answered(play.at(3), keys[0]);
     assert_eq!(play.arrive(4, "a", "3"), None);
-    let named = SequenceName { id: "ts-seq-1".to_owned(), chosen: true, starts: false, made: false };
+    let named =
+        SequenceName { id: "ts-seq-1".to_owned(), chosen: true, starts: false, made: false };
     let key = play.sequences.find_room(play.at(4), &named);
     assert_eq!(key, Ok(keys[0]), "it was the younger one");
     play.sequences.join(play.at(4), keys[0], None, "4");
