@@ -23,6 +23,8 @@ PYTHON_CODE := python tests tools bench models examples fuzz
 TORCH_VENV := .venv-torch
 NEW_TORCH_VENV := .venv-torch-new
 RAY_VENV := .venv-ray
+OLD_RAY_VENV := .venv-ray-0.8
+PYTHON_38 ?= $(firstword $(shell command -v python3.8 2>/dev/null) $(wildcard $(HOME)/.pyenv/versions/3.8*/bin/python3.8))
 CLOUD_VENV := .venv-clouds
 BROWSER_VENV := .venv-browser
 KSERVE_VENV := .venv-kserve
@@ -38,7 +40,7 @@ TORCH_TESTS := tests/test_torch_stock.py tests/test_torch_formats.py \
   tests/test_device_images.py tests/test_host_images.py tests/test_nvjpeg.py tests/test_torch_handlers.py tests/test_process_group.py tests/test_containers.py \
   tests/test_torch_texts.py tests/test_torch_graphs.py tests/test_torch_warm_up.py tests/test_gpu.py
 
-.PHONY: help build release demo dist test test-rust test-python test-blackbox test-torch test-ray test-clouds ui test-ui test-browser test-kserve test-prometheus test-install test-deploy test-replicas test-onnx test-gpu test-all soak torch models lint deny advisories fuzz instructions \
+.PHONY: help build release demo dist test test-rust test-python test-blackbox test-torch test-ray test-compat test-clouds ui test-ui test-browser test-kserve test-prometheus test-install test-deploy test-replicas test-onnx test-gpu test-all soak torch models lint deny advisories fuzz instructions \
   record-instructions build-instructions fmt bench bench-peers clean
 
 help: ## List the verbs
@@ -114,7 +116,7 @@ test-python: $(VENV)/ready ## Tests of the Python packages
 test-blackbox: $(VENV)/ready build ## Real clients against the real binary
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests
 
-test-all: test test-docs test-onnx test-ray test-clouds test-browser test-kserve test-prometheus test-install test-deploy test-replicas $(NEW_TORCH_VENV)/ready ## Everything, with the heavy suites, Ray, clouds, a browser, KServe's client and the newest torch too
+test-all: test test-docs test-onnx test-ray test-compat test-clouds test-browser test-kserve test-prometheus test-install test-deploy test-replicas $(NEW_TORCH_VENV)/ready ## Everything, with the heavy suites, Ray, clouds, a browser, KServe's client and the newest torch too
 	$(CARGO) test --locked --release -p jitney-sim -p jitney-lab -- --ignored
 	$(MAKE) deny advisories instructions
 	$(MAKE) fuzz FUZZ_SECONDS=10
@@ -127,6 +129,10 @@ test-all: test test-docs test-onnx test-ray test-clouds test-browser test-kserve
 test-ray: build $(RAY_VENV)/ready ## Offline jobs on a Ray cluster of two nodes on this machine
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney RAY_USAGE_STATS_ENABLED=0 \
 	  $(RAY_VENV)/bin/python -m pytest -q tests/test_infer_ray.py --heavy
+
+test-compat: build $(RAY_VENV)/ready $(if $(PYTHON_38),$(OLD_RAY_VENV)/ready) ## Applications of Ray Serve with Ray and with Jitney
+	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney JITNEY_TEST_OLD_RAY=$(if $(PYTHON_38),$(abspath $(OLD_RAY_VENV))/bin/python) \
+	  $(RAY_VENV)/bin/python -m pytest -q tests/test_compat_serve.py --heavy
 
 test-clouds: build $(CLOUD_VENV)/ready ## Models from buckets of moto (S3) and Azurite (Azure; needs npm)
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney CLOUDS_MOTO=$(abspath $(CLOUD_VENV))/bin/moto_server \
@@ -226,7 +232,14 @@ $(KSERVE_VENV)/ready: Makefile
 
 $(RAY_VENV)/ready: Makefile
 	$(PYTHON) -m venv $(RAY_VENV)
-	$(RAY_VENV)/bin/python -m pip install --quiet $(CLIENTS) pyarrow "ray[data]"
+	$(RAY_VENV)/bin/python -m pip install --quiet $(CLIENTS) pyarrow cloudpickle "ray[data,serve]"
+	@touch $@
+
+# The Ray of the older API, whose dependencies have moved on since.
+$(OLD_RAY_VENV)/ready: Makefile
+	$(PYTHON_38) -m venv $(OLD_RAY_VENV)
+	$(OLD_RAY_VENV)/bin/python -m pip install --quiet "ray[serve]==0.8.7" "protobuf<3.21" "redis<4" "werkzeug<2.1" \
+	  "flask<2.1" "jinja2<3.1" "itsdangerous<2.1" "markupsafe<2.1" "aiohttp<3.8" "click<8.1" requests numpy
 	@touch $@
 
 test-onnx: build torch $(ONNX_VENV)/ready ## ONNX files of many origins beside bare ONNX Runtime
@@ -304,4 +317,4 @@ bench-peers: release ## Measure Jitney beside other servers, and write docs/refe
 clean: ## Remove what was built
 	$(CARGO) clean
 	rm -rf fuzz/target fuzz/found dist
-	rm -rf $(VENV) $(TORCH_VENV) $(NEW_TORCH_VENV) $(RAY_VENV) $(CLOUD_VENV) $(BROWSER_VENV) $(NOTEBOOK_VENV) $(DOCS_VENV) $(MODELS) .tools
+	rm -rf $(VENV) $(TORCH_VENV) $(NEW_TORCH_VENV) $(RAY_VENV) $(OLD_RAY_VENV) $(CLOUD_VENV) $(BROWSER_VENV) $(NOTEBOOK_VENV) $(DOCS_VENV) $(MODELS) .tools

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, ClassVar
 
 import requests
 
@@ -65,7 +65,9 @@ def test_a_list_is_followed(start: Start, tmp_path: Path) -> None:
     told = {model["name"]: model for model in registrations(server)["models"]}
     assert told["one"]["state"] == "loaded" and "nowhere.onnx" in told["lost"]["reason"]
     assert ready(server) and answer(server, "lost") == 404
-    assert 'jitney_registrations_models{state="failed"' in requests.get(server.url("/metrics", "metrics"), timeout=9).text
+    assert (
+        'jitney_registrations_models{state="failed"' in requests.get(server.url("/metrics", "metrics"), timeout=9).text
+    )
 
     # A list that cannot be read changes nothing either.
     revision = registrations(server)["revision"]
@@ -86,7 +88,7 @@ def test_a_list_is_followed(start: Start, tmp_path: Path) -> None:
 class ListServer(BaseHTTPRequestHandler):
     """A web server with a list and its models; it counts who has the list already."""
 
-    files: dict[str, bytes] = {}
+    files: ClassVar[dict[str, bytes]] = {}
     unchanged = 0
 
     def do_GET(self) -> None:

@@ -15,6 +15,7 @@ if sys.version_info < (3, 10):  # noqa: UP036 - pip checks it, but workers may r
     raise ImportError(f"jitney needs Python 3.10 or newer; this is {sys.version.split()[0]} ({sys.executable})")
 
 from jitney.application import Bound, bind, depends
+from jitney.context import CallContext, context
 from jitney.decorators import batch, endpoint, model
 from jitney.definition import Definition, Endpoint, define
 from jitney.errors import (
@@ -32,11 +33,14 @@ from jitney.errors import (
 from jitney.gpu.device import Device, device
 from jitney.gpu.graphed import graphs
 from jitney.gpu.padding import Padded, pad
+from jitney.http.request import HttpRequest
+from jitney.http.response import Response
 from jitney.request import Request
 from jitney.streaming import END
 from jitney.tensor import Tensor
 
 if TYPE_CHECKING:
+    from jitney.asgi_model import asgi
     from jitney.client import AsyncClient, Client, Retry
     from jitney.handle import Handle, Session, connect, run
     from jitney.offline import InferError, infer
@@ -48,6 +52,7 @@ __all__ = [
     "AsyncClient",
     "BadInput",
     "Bound",
+    "CallContext",
     "Client",
     "Definition",
     "DefinitionError",
@@ -57,6 +62,7 @@ __all__ = [
     "Error",
     "Expired",
     "Handle",
+    "HttpRequest",
     "InferError",
     "ItemErrors",
     "NotFound",
@@ -64,13 +70,16 @@ __all__ = [
     "Padded",
     "RemoteError",
     "Request",
+    "Response",
     "Retry",
     "Session",
     "Tensor",
     "WrongLength",
+    "asgi",
     "batch",
     "bind",
     "connect",
+    "context",
     "define",
     "depends",
     "device",
@@ -85,6 +94,7 @@ __all__ = [
 _LATER = {
     **dict.fromkeys(("AsyncClient", "Client", "Retry"), "jitney.client"),
     **dict.fromkeys(("Handle", "Session", "connect", "run"), "jitney.handle"),
+    "asgi": "jitney.asgi_model",
     **dict.fromkeys(("InferError", "infer"), "jitney.offline"),
 }
 """What asks a server or runs a job, which a worker never does."""

@@ -14,6 +14,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from jitney import check_report
 from jitney.application import Application, graph
 from jitney.check import check
 from jitney.errors import DefinitionError
@@ -29,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         application = load(flags.object, flags.directory)
     except DefinitionError as error:
-        print(f"error: {flags.object}: {error}", file=sys.stderr)
+        print(f"error: {flags.object}: {error}{where_raised(error)}", file=sys.stderr)
         return FAILED
     except Exception as error:
         traceback.print_exc()
@@ -43,7 +44,24 @@ def main(arguments: list[str] | None = None) -> int:
     except ValueError as error:
         print(f"error: --sample must be a JSON object of one item's arguments: {error}", file=sys.stderr)
         return USAGE
-    return check(application.root.definition, samples)
+    return print_check(application, samples, flags)
+
+
+def print_check(application: Application, samples: list[dict[str, Any]], flags: argparse.Namespace) -> int:
+    """Prints what is found; what the user's code prints meanwhile goes to stderr."""
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            found = check(application, samples, flags.endpoint)
+    except LookupError as error:
+        print(f"error: {flags.object}: {error}", file=sys.stderr)
+        return USAGE
+    except Exception as error:
+        traceback.print_exc()
+        print(f"error: {flags.object} raised {type(error).__name__} in its constructor or setup", file=sys.stderr)
+        return FAILED
+    text, status = check_report.write(found, flags.json)
+    print(text)
+    return status
 
 
 def parser() -> argparse.ArgumentParser:
@@ -59,7 +77,17 @@ def parser() -> argparse.ArgumentParser:
             one.add_argument("--version", help="the version to serve it as")
         else:
             one.add_argument("--sample", action="append", default=[], help="one item's arguments as a JSON object")
+            one.add_argument("--endpoint", default="", help="examine this endpoint alone")
+            one.add_argument("--json", action="store_true", help="print one JSON document")
     return top
+
+
+def where_raised(error: BaseException) -> str:
+    """Where in the user's code a definition went wrong, if it was there."""
+    own = os.path.dirname(os.path.abspath(__file__))
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if os.path.isfile(one.filename)]
+    theirs = [one for one in frames if not one.filename.startswith((own, os.path.dirname(os.__file__)))]
+    return f" ({os.path.basename(theirs[-1].filename)}, line {theirs[-1].lineno})" if theirs else ""
 
 
 def read_sample(text: str) -> dict[str, Any]:

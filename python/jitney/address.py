@@ -17,6 +17,10 @@ class Address(NamedTuple):
     unix_path: str | None = None
     tls: ssl.SSLContext | None = None
     token: str | None = None
+    greeting: bytes | None = None
+    """What begins a connection that has no HTTP before its frames: that of a worker."""
+    server_name: str | None = None
+    """The name in the server's certificate, if it is not the host."""
 
     def __str__(self) -> str:
         return self.unix_path or f"{self.host}:{self.port}"

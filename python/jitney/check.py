@@ -7,28 +7,22 @@ with example items: those given, those of the decorator, or ones made up from th
 
 from __future__ import annotations
 
-import math
 import random
-import sys
-import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jitney.containers import container_of
+from jitney.application import Application, Part
 from jitney.definition import Definition, Endpoint
-from jitney.errors import WrongLength, describe
+from jitney.errors import Error, WrongLength, describe
 from jitney.execution import Instance
 from jitney.grouping import Item
 from jitney.http import answers, arguments
-from jitney.http.convert import UNIONS
+from jitney.same_answer import same
+from jitney.samples import samples
 
 PERMUTATIONS = 3
-SAMPLES = 5
-"""Enough for permutations to matter."""
-RELATIVE, ABSOLUTE = 1e-3, 1e-5
-"""Batched arithmetic sums in another order; a wrong row differs by far more."""
-SCALARS = (int, float, str, bool, bytes, dict)
+GIVE = "give --sample '{...}' or examples=[...] in the decorator"
 
 
 @dataclass
@@ -39,41 +33,63 @@ class Report:
     passed: list[str] = field(default_factory=list)
     mistakes: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    ran: bool = False
+    """Whether its function was called and returned."""
 
 
-def check(definition: Definition, given: Sequence[dict[str, Any]] = ()) -> int:
-    """Prints a report; 1 if there are mistakes."""
-    for remark in definition.remarks():
-        print(f"{definition.name}: {remark}")
-    reports = examine(definition, given)
-    for report in reports:
-        print(f"{definition.name}/{report.endpoint}")
-        for mark, lines in (("ok", report.passed), ("note", report.remarks), ("WRONG", report.mistakes)):
-            for line in lines:
-                print(f"  {mark:<6}{line}")
-    sys.stdout.flush()
-    return 1 if any(report.mistakes for report in reports) else 0
+@dataclass
+class PartReport:
+    """What was found about one part of an application."""
+
+    model: str
+    remarks: list[str]
+    endpoints: list[Report]
 
 
-def examine(definition: Definition, given: Sequence[dict[str, Any]] = ()) -> list[Report]:
-    """One report per endpoint."""
+def check(application: Application, given: Sequence[dict[str, Any]] = (), endpoint: str = "") -> list[PartReport]:
+    """Examines all parts; examples are for the one that was asked for, and so is an endpoint's name."""
+    if endpoint:
+        root = application.root
+        root.definition.endpoint(endpoint)  # Raises a LookupError with the names that there are.
+        return [PartReport(root.name, root.definition.remarks(), _examine(root, given, endpoint))]
+    return [
+        PartReport(part.name, part.definition.remarks(), _examine(part, given if part is application.root else (), ""))
+        for part in application.parts
+    ]
+
+
+def _examine(part: Part, given: Sequence[dict[str, Any]], endpoint: str) -> list[Report]:
+    wanted = [one for one in part.definition.endpoints if not endpoint or one.name == endpoint]
+    if not part.links:
+        return examine(part.definition, given, endpoint)
+    called = ", ".join(dict.fromkeys(link.model for link in part.links))
+    remark = f"not run: it calls {called}, which nothing serves here; test it with jitney.testing.load"
+    return [Report(one.name, [], one.mistakes(), [remark]) for one in wanted]
+
+
+def examine(definition: Definition, given: Sequence[dict[str, Any]] = (), endpoint: str = "") -> list[Report]:
+    """One report per endpoint, or that of one."""
     instance = Instance(definition)
     try:
         return [
-            _Examination(instance, one, _meant_for(one, definition, given)).report() for one in definition.endpoints
+            _Examination(instance, one, _meant_for(one, definition, given, endpoint)).report()
+            for one in definition.endpoints
+            if not endpoint or one.name == endpoint
         ]
     finally:
         instance.close()
 
 
-def _meant_for(endpoint: Endpoint, definition: Definition, given: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _meant_for(
+    endpoint: Endpoint, definition: Definition, given: Sequence[dict[str, Any]], asked: str
+) -> list[dict[str, Any]]:
     """The examples with an endpoint's parameters; one that fits no endpoint is given to all, which then report it."""
 
     def fits(one: Endpoint, sample: dict[str, Any]) -> bool:
         return one.shape.takes_any or sample.keys() <= {param.name for param in one.params}
 
     known = definition.endpoints
-    if len(known) == 1:
+    if len(known) == 1 or asked:
         return list(given)
     return [sample for sample in given if fits(endpoint, sample) or not any(fits(one, sample) for one in known)]
 
@@ -82,54 +98,62 @@ class _Examination:
     def __init__(self, instance: Instance, endpoint: Endpoint, given: Sequence[dict[str, Any]]) -> None:
         self._instance = instance
         self._endpoint = endpoint
-        self._given = given
+        self._samples = samples(endpoint, given)
         self._report = Report(endpoint.name)
 
     def report(self) -> Report:
         """Runs every test that applies."""
-        endpoint, report = self._endpoint, self._report
-        self._check_hints()
-        items = self._items()
-        if items is None or endpoint.streams:
+        report = self._report
+        report.mistakes += self._endpoint.mistakes()
+        if not self._samples.tries:
+            report.remarks.append(f"not run: no example could be made up; {GIVE}")
             return report
-        alone = [self._run([item]) for item in items]
-        alone_outcomes = [outcome[0] for outcome in alone if outcome is not None]
-        if len(alone_outcomes) < len(items):
+        for last, raw in enumerate(self._samples.tries, 1 - len(self._samples.tries)):
+            items = self._items(raw)
+            if items is None:
+                return report
+            alone = [self._run([item]) for item in items]
+            outcomes = [outcome[0] for outcome in alone if outcome is not None]
+            if last < 0 and any(isinstance(one, BaseException) for one in outcomes):
+                continue  # The function may be right to reject a guess; there are others.
+            self._judge(items, outcomes)
             return report
-        self._check_outputs(alone_outcomes)
-        if endpoint.batched:
-            self._compare_with_batch(items, alone_outcomes)
         return report
 
-    def _items(self) -> list[Item] | None:
-        raw = samples(self._endpoint, self._given)
-        if raw is None:
-            self._report.remarks.append(
-                "not run: no example could be made up; give --sample '{...}' or examples=[...] in the decorator"
-            )
-            return None
+    def _judge(self, items: list[Item], alone: list[Any]) -> None:
+        """Looks at what the items gave one by one, and compares it with what they give together."""
+        report = self._report
+        if len(alone) < len(items):
+            return
+        self._check_outputs(alone)
+        if not report.ran:
+            return
+        if self._endpoint.batched:
+            self._compare_with_batch(items, alone)
+        elif not report.mistakes:
+            what = "streams" if self._endpoint.streams else "answers"
+            report.passed.append(f"{what} {len(items)} items one by one")
+
+    def _items(self, raw: list[dict[str, Any]]) -> list[Item] | None:
         try:
             return [Item(arguments.read(self._endpoint, {"body": one})) for one in raw]
         except Exception as error:
             self._report.mistakes.append(f"an example is not accepted: {describe(error)}")
             return None
 
-    def _check_hints(self) -> None:
-        for param in self._endpoint.params:
-            if self._endpoint.batched and not param.is_list and param.hint in SCALARS:
-                kind = param.hint.__name__
-                self._report.mistakes.append(
-                    f"parameter {param.name!r} is annotated {kind}, but arrives as a list: write list[{kind}]"
-                )
-
     def _run(self, items: Sequence[Item]) -> list[Any] | None:
-        """The outcomes, or None after noting why there are none."""
+        """The outcomes, or None after noting why there are none. That of a stream is the list of its pieces."""
+        pieces: list[list[Any]] = [[] for _ in items]
         try:
-            return self._instance.call(self._endpoint, items)
+            outcomes = self._instance.call(self._endpoint, items, lambda at, piece: pieces[at].append(piece))
         except WrongLength as error:
             self._note(f"{error} (each item must get exactly one output)")
         except Exception as error:
             self._note(f"a batch of {len(items)} raised {describe(error)}")
+        else:
+            if not self._endpoint.streams:
+                return outcomes
+            return [one if isinstance(one, BaseException) else got for one, got in zip(outcomes, pieces)]
         return None
 
     def _note(self, mistake: str) -> None:
@@ -137,13 +161,20 @@ class _Examination:
             self._report.mistakes.append(mistake)
 
     def _check_outputs(self, outcomes: Sequence[Any]) -> None:
+        made_up, guessed, rejected = self._samples.made_up, self._samples.guessed, set()
         for outcome in outcomes:
             if isinstance(outcome, WrongLength):
                 self._note(f"{outcome} (each item must get exactly one output)")
+            elif (made_up and isinstance(outcome, Error)) or (guessed and isinstance(outcome, Exception)):
+                rejected.add(f"it rejects a made-up item ({describe(outcome)}); {GIVE}")
             elif isinstance(outcome, BaseException):
-                self._note(f"an example item alone raised {describe(outcome)}")
+                hint = f" (a made-up item: {GIVE} if it makes no sense)" if made_up else ""
+                self._note(f"an example item alone raised {describe(outcome)}{hint}")
             else:
-                self._encodes(outcome)
+                self._report.ran = True
+                for piece in outcome if self._endpoint.streams else [outcome]:
+                    self._encodes(piece)
+        self._report.remarks += sorted(rejected)[:1]
 
     def _encodes(self, outcome: Any) -> None:
         try:
@@ -177,67 +208,3 @@ class _Examination:
 
 def _listed(positions: Sequence[int]) -> str:
     return ", ".join(map(str, positions[:5])) + (" ..." if len(positions) > 5 else "")
-
-
-def samples(endpoint: Endpoint, given: Sequence[Mapping[str, Any]] = ()) -> list[dict[str, Any]] | None:
-    """At least a few items' arguments, or None if the type hints do not tell what an item is."""
-    known = [dict(one) for one in (given or endpoint.options.examples or endpoint.options.warm_up or ())]
-    if known:
-        return (known * SAMPLES)[: max(SAMPLES, len(known))]
-    try:
-        return [_item(endpoint, seed) for seed in range(SAMPLES)]
-    except LookupError:
-        return None
-
-
-def _item(endpoint: Endpoint, seed: int) -> dict[str, Any]:
-    wanted = [param for param in endpoint.params if param.required]
-    return {param.name: _value(param.hint, seed) for param in wanted}
-
-
-def _value(hint: Any, seed: int) -> Any:
-    plain = {int: seed, float: seed + 0.5, str: f"example {seed}", bool: seed % 2 == 0, dict: {"example": seed}}
-    if hint in plain:
-        return plain[hint]
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if origin in UNIONS or origin is typing.Annotated:
-        return _value(args[0], seed)
-    if origin is typing.Literal:
-        return args[seed % len(args)]
-    if origin is list and args:
-        return [_value(args[0], seed), _value(args[0], seed + 1)]
-    if origin is dict and args:
-        return {"example": _value(args[1], seed)}
-    raise LookupError(hint)
-
-
-def same(one: Any, other: Any) -> bool:
-    """Whether both are the same answer."""
-    if container_of(one) is not None or container_of(other) is not None:
-        return _same_arrays(one, other)
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
-        return _same_numbers(one, other)
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
-        return len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, BaseException) and isinstance(other, BaseException):
-        return type(one) is type(other) and str(one) == str(other)
-    return bool(one == other)
-
-
-def _same_numbers(one: float, other: float) -> bool:
-    both_nan = math.isnan(one) and math.isnan(other)
-    return both_nan or math.isclose(one, other, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
-
-
-def _same_arrays(one: Any, other: Any) -> bool:
-    if type(one) is not type(other) or tuple(one.shape) != tuple(other.shape):
-        return False
-    return same(_plain(one), _plain(other))
-
-
-def _plain(value: Any) -> Any:
-    return value.to_numpy().tolist() if hasattr(value, "to_numpy") else value.tolist()

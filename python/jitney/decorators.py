@@ -72,6 +72,11 @@ def batch(
     gpu_memory_fraction: float | None = None,
     gpu_turns: bool | None = None,
     openai: str | None = None,
+    raw: bool | None = None,
+    route: str | None = None,
+    mount: str | None = None,
+    health_routes: Mapping[str, str] | None = None,
+    metric_names: Sequence[tuple[str, Mapping[str, str]]] | None = None,
     examples: Sequence[Mapping[str, Any]] | None = None,
     warm_up: Sequence[Mapping[str, Any]] | None = None,
     inputs: Mapping[str, Tensor] | None = None,
@@ -101,8 +106,9 @@ def batch(target: Any = None, **options: Any) -> Any:
     `device` ("cpu", "gpu"), `device_ids`, `gpu_memory_fraction` and `gpu_turns` say which GPUs the workers get and
     how they share them; `jitney.device()` is what a worker got.
     `concurrency` lets one worker run several batches of an `async` function at a time. `openai="embeddings"` makes a
-    function that turns texts into vectors answer OpenAI's clients under `/v1/embeddings`. `examples` are
-    arguments of single items, for `jitney check` and for the API's page.
+    function that turns texts into vectors answer OpenAI's clients under `/v1/embeddings`. `route` is one more path of
+    the endpoint; with `raw` it takes `jitney.HttpRequest`, and `mount` sends it everything below a prefix.
+    `examples` are arguments of single items, for `jitney check` and for the API's page.
     """
     return _decorate(target, "batch", options)
 

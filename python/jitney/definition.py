@@ -38,10 +38,14 @@ CLASS_ONLY = (
     "device_ids",
     "gpu_memory_fraction",
     "gpu_turns",
+    "mount",
+    "health_routes",
 )
 """Options that belong to a model and not to one of its endpoints."""
 
 RETURN = "return"
+SCALARS = (int, float, str, bool, bytes, dict)
+"""Types of single values, which no parameter of a batch function has."""
 HANDLE_NAMES = ("close", "configure", "management_url", "options", "remote", "stream", "url")
 """What `handle.NAME` is on a handle itself; no endpoint of such a name can be reached that way."""
 
@@ -61,6 +65,16 @@ class Endpoint:
     doc: str
     tensors: Signature
 
+    @property
+    def raw(self) -> bool:
+        """Whether it takes requests as they came."""
+        return bool(self.options.raw)
+
+    @property
+    def may_stream(self) -> bool:
+        """Whether an answer may come in pieces; of a raw endpoint the answer decides."""
+        return self.streams or self.raw
+
     @cached_property
     def lists(self) -> frozenset[str]:
         """Parameters annotated as lists; arrays in them are not joined."""
@@ -76,6 +90,20 @@ class Endpoint:
     def is_plain(self) -> bool:
         """Whether all items can share a call: it takes lists, and items cost the same."""
         return self.takes_lists and self.options.cost is None
+
+    def mistakes(self) -> list[str]:
+        """What cannot be meant, as far as its hints tell."""
+        if not self.batched:
+            return []
+        scalars = {param.name: param.hint for param in self.params if not param.is_list and param.hint in SCALARS}
+        found = [
+            f"parameter {name!r} is annotated {hint.__name__}, but arrives as a list: write list[{hint.__name__}]"
+            for name, hint in scalars.items()
+        ]
+        if self.shape.gives_scalar:
+            kind = self.shape.output.__name__
+            found.append(f"it is annotated to return {kind}, but must return one output per item: write list[{kind}]")
+        return found
 
     @property
     def params(self) -> tuple[Param, ...]:
@@ -164,11 +192,21 @@ class Definition:
     def remarks(self) -> list[str]:
         """Warnings about legal but surprising choices."""
         hidden = (one.name for one in self.endpoints if one.name in HANDLE_NAMES)
-        return [
+        found = [
             f"handle.{name} is something else on every handle; call this endpoint with "
             f'handle.options(method_name="{name}").remote(...), or give it another name with name='
             for name in hidden
         ]
+        if inspect.isroutine(self.target) and note_of(self.target) is None:
+            found.append(
+                "it has no decorator of jitney, so that it is called with one item at a time, as with "
+                "@jitney.endpoint; @jitney.batch is for functions that take lists"
+            )
+        return found
+
+    def mistakes(self) -> list[str]:
+        """What cannot be meant, as far as reading tells."""
+        return [f"{one.name}: {mistake}" for one in self.endpoints for mistake in one.mistakes()]
 
     @property
     def most_items(self) -> int:
@@ -266,6 +304,8 @@ def _endpoint(
     if not batched and (note.options.max_batch_size or 1) > 1:
         raise DefinitionError(f"{name}: max_batch_size needs @jitney.batch; it takes one item at a time")
     shape = hints.read(function, batched, streams, skip_self)
+    if note.options.raw:
+        shape = _raw(name, shape, batched)
     inputs, outputs = _declared(shape, note.options)
     shape = _with_arrays(shape, inputs)
     if batched and not any(not param.is_request for param in shape.params) and not shape.takes_any:
@@ -277,6 +317,13 @@ def _endpoint(
             forms.check(name, option, given, shape.params)
     tensors = signature(name, batched, shape, inputs, outputs, options.dims[0])
     return Endpoint(name, attribute, batched, is_async, streams, options, shape, doc, tensors)
+
+
+def _raw(name: str, shape: Shape, batched: bool) -> Shape:
+    """A raw endpoint has one parameter, which takes whatever comes."""
+    if len(shape.params) != 1 or shape.takes_any:
+        raise DefinitionError(f"{name}: a raw endpoint has one parameter, the jitney.HttpRequest")
+    return replace(shape, params=(replace(shape.params[0], hint=Any, is_request=False, is_list=batched),))
 
 
 def _declared(shape: Shape, options: Options) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

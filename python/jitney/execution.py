@@ -15,11 +15,14 @@ from typing import Any
 
 from jitney.construction import Resolve, make
 from jitney.containers import container_of
+from jitney.context import CallContext, ContextSource
 from jitney.definition import Definition, Endpoint
 from jitney.errors import ItemErrors
 from jitney.gpu.fetching import Fetching, fetched, start_fetching
 from jitney.gpu.shapes import use_shapes
 from jitney.grouping import Invocation, Item, Plan, plan
+from jitney.http.response import stream_of
+from jitney.request import Request
 from jitney.splitting import split
 from jitney.streaming import Emit, Streams
 
@@ -29,9 +32,10 @@ Function = Callable[..., Any]
 class Execution:
     """A batch of one endpoint: arranged when it is made, then run once, then split once."""
 
-    def __init__(self, endpoint: Endpoint, items: Sequence[Item]) -> None:
+    def __init__(self, endpoint: Endpoint, items: Sequence[Item], source: ContextSource | None = None) -> None:
         self.endpoint = endpoint
         self._items = items
+        self._source: ContextSource = source or _OfItems("", items)
         self._plan: Plan = plan(endpoint, items)
         self._done: dict[int, Any] = dict(self._plan.failed)
         self._returned: list[tuple[Invocation, Any]] = []
@@ -42,11 +46,18 @@ class Execution:
         use_shapes(self.endpoint.shapes)
         for invocation in self._plan.invocations:
             if self.endpoint.streams:
-                self._done.update(_stream(function, invocation, _streams(self.endpoint, invocation, emit)))
+                with self._enter(invocation):
+                    self._done.update(_stream(function, invocation, _streams(self.endpoint, invocation, emit)))
                 continue
             for again in self._tries(invocation):
                 try:
-                    self._keep(again, function(**again.arguments))
+                    with self._enter(again):
+                        result = function(**again.arguments)
+                        pieces = self._pieces(result)
+                        if pieces is not None:
+                            self._done.update(_stream(pieces, again, _streams(self.endpoint, again, emit)))
+                    if pieces is None:
+                        self._keep(again, result)
                 except Exception as error:
                     self._fail(again, error)
 
@@ -55,16 +66,34 @@ class Execution:
         use_shapes(self.endpoint.shapes)
         for invocation in self._plan.invocations:
             if self.endpoint.streams:
-                self._done.update(await _stream_async(function, invocation, _streams(self.endpoint, invocation, emit)))
+                streams = _streams(self.endpoint, invocation, emit)
+                with self._enter(invocation):
+                    self._done.update(await _stream_async(function, invocation, streams))
                 continue
             for again in self._tries(invocation):
                 try:
-                    result = function(**again.arguments)
-                    if inspect.isawaitable(result):
-                        result = await result
-                    self._keep(again, result)
+                    with self._enter(again):
+                        result = function(**again.arguments)
+                        if inspect.isawaitable(result):
+                            result = await result
+                        pieces = self._pieces(result)
+                        if pieces is not None:
+                            self._done.update(await _stream_async(pieces, again, _streams(self.endpoint, again, emit)))
+                    if pieces is None:
+                        self._keep(again, result)
                 except Exception as error:
                     self._fail(again, error)
+
+    def _enter(self, invocation: Invocation) -> CallContext:
+        """Makes a call the current one, for as long as the function runs."""
+        return CallContext(self._source, self.endpoint.name, self.endpoint.is_async, invocation.positions)
+
+    def _pieces(self, result: Any) -> Function | None:
+        """What makes the pieces of an answer, of a raw endpoint that streams this one."""
+        if not self.endpoint.raw or self.endpoint.batched:
+            return None
+        found = stream_of(result)
+        return None if found is None else lambda **_: found.pieces()
 
     @property
     def is_fetched(self) -> bool:
@@ -191,6 +220,20 @@ def _broken_off(invocation: Invocation, streams: Streams, error: Exception) -> d
     return streams.finish(error)
 
 
+class _OfItems:
+    """The requests of items that know them."""
+
+    reserves = None
+
+    def __init__(self, model: str, items: Sequence[Item]) -> None:
+        self.model = model
+        self._items = items
+
+    def request_at(self, position: int) -> Request:
+        """The request of the item at this position."""
+        return self._items[position].request
+
+
 class Instance:
     """The object behind a definition's endpoints, made once and closed once. `async` endpoints run on
     its own loop unless the caller has one (`call_async`)."""
@@ -208,9 +251,13 @@ class Instance:
         function: Callable[..., Any] = target
         return function
 
+    def arrange(self, endpoint: Endpoint, items: Sequence[Item]) -> Execution:
+        """A batch of items that know their requests."""
+        return Execution(endpoint, items, _OfItems(self.definition.name, items))
+
     def call(self, endpoint: Endpoint, items: Sequence[Item], emit: Emit | None = None) -> list[Any]:
         """One outcome per item."""
-        execution = Execution(endpoint, items)
+        execution = self.arrange(endpoint, items)
         self.run(execution, emit)
         return execution.outcomes()
 
@@ -243,7 +290,12 @@ class Instance:
         if inspect.isawaitable(done):
             self._wait(done)
 
-    def _wait(self, awaitable: Any) -> Any:
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop in which `setup`, `async` endpoints and `teardown` run."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-        return self._loop.run_until_complete(awaitable)
+        return self._loop
+
+    def _wait(self, awaitable: Any) -> Any:
+        return self.loop.run_until_complete(awaitable)

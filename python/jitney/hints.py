@@ -59,6 +59,8 @@ class Shape:
     """What one item's answer, or one piece of a stream, is."""
     gives_columns: bool = False
     """A batch function that returns a dictionary of columns."""
+    gives_scalar: bool = False
+    """A batch function whose hint says that it returns a single value."""
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
     """The tensors that its hints declare with `Annotated`, by parameter; its answer's under `return`."""
 
@@ -76,8 +78,9 @@ def read(function: Callable[..., Any], batched: bool, streams: bool, skip_self: 
     if streams:
         output = _inside(output, STREAMS, 0)
     columns = batched and _strip(output) in MAPPINGS
+    scalar = batched and not streams and output in (int, float, str, bool, bytes)
     output = _inside(output, LISTS, 0) if batched else output
-    return Shape(tuple(named), takes_any, output, columns, _declared(function))
+    return Shape(tuple(named), takes_any, output, columns, scalar, _declared(function))
 
 
 def _plain(function: Callable[..., Any], parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:

@@ -188,7 +188,7 @@ def _name(model: Any) -> tuple[str, str | None]:
     """A model as the program understands it, and the directory that was made for it, if there is one."""
     if isinstance(model, (str, os.PathLike)):
         return os.fspath(model), None
-    model = model.target if isinstance(model, Definition) else model
+    model = (model.bound or model.target) if isinstance(model, Definition) else model
     source = by_value.importable(model)
     if source is not None:
         is_file = source.spec.partition(":")[0].endswith(".py")  # Modules are on the path that workers get.

@@ -35,6 +35,10 @@ DEVICES = {"cpu": "cpu", "gpu": "gpu", "cuda": "gpu"}
 """Where workers run, as the server calls it."""
 GPUS_MAX = 1024
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+PATH = re.compile(r"/[^\s?#]*")
+METRIC = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
+HEALTH = ("live", "ready")
+"""What paths of `health_routes` answer: whether the server lives, or is ready."""
 
 
 class UnknownOption(DefinitionError, TypeError):
@@ -69,6 +73,11 @@ class Options:
     gpu_memory_fraction: float | None = None
     gpu_turns: bool | None = None
     openai: str | None = None
+    raw: bool | None = None
+    route: str | None = None
+    mount: str | None = None
+    health_routes: Mapping[str, str] | None = None
+    metric_names: Sequence[tuple[str, Mapping[str, str]]] | None = None
     examples: Sequence[Mapping[str, Any]] | None = None
     warm_up: Sequence[Mapping[str, Any]] | None = None
     inputs: Mapping[str, Tensor] | None = None
@@ -90,7 +99,7 @@ class Options:
             _measure(self, name)
         for name in ("sizes", "lengths"):
             _ascending(self, name)
-        for name in ("padded", "gpu_turns"):
+        for name in ("padded", "gpu_turns", "raw"):
             _truth(self, name)
         if self.lengths is not None and self.padded is None:
             object.__setattr__(self, "padded", True)
@@ -100,6 +109,8 @@ class Options:
             what = "padded" if self.lengths is None else "lengths"
             raise DefinitionError(f"{what} needs cost: the length of an item, as a function or an expression")
         _gpu(self)
+        _paths(self)
+        _metric_names(self.metric_names)
         for name in ("name", "version"):
             text = getattr(self, name)
             if text is not None and not (isinstance(text, str) and NAME.fullmatch(text)):
@@ -111,6 +122,12 @@ class Options:
         for name in ("inputs", "outputs"):
             _tensors(name, getattr(self, name))
         _ = self.dims
+
+    @property
+    def route_methods(self) -> tuple[str, list[str]] | None:
+        """The path of `route` and its methods; no methods for those of every prediction."""
+        methods, _, path = (self.route or "").rpartition(" ")
+        return (path, [one.strip().upper() for one in methods.split(",") if one.strip()]) if self.route else None
 
     @property
     def dims(self) -> tuple[int, int]:
@@ -234,6 +251,31 @@ def _gpu(options: Options) -> None:
             raise DefinitionError("device_ids are GPUs, and device='cpu' wants none")
     if share is not None and (isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1):
         raise DefinitionError(f"gpu_memory_fraction must be a number above 0 and up to 1, not {share!r}")
+
+
+def _paths(options: Options) -> None:
+    """The paths that a model answers beside those of its name."""
+    routed = options.route_methods
+    if options.route is not None and (routed is None or not PATH.fullmatch(routed[0]) or not _methods(routed[1])):
+        raise DefinitionError(f"route is a path such as '/summarize' or 'POST /summarize', not {options.route!r}")
+    if options.mount is not None and not PATH.fullmatch(options.mount):
+        raise DefinitionError(f"mount is the beginning of paths, such as '/' or '/shop', not {options.mount!r}")
+    for path, answer in (options.health_routes or {}).items():
+        if not PATH.fullmatch(path) or answer not in HEALTH:
+            raise DefinitionError(
+                f"health_routes has paths with 'live' or 'ready', as in {{'/livez': 'live'}}, not {path!r}: {answer!r}"
+            )
+
+
+def _methods(names: Sequence[str]) -> bool:
+    return all(name.isalpha() for name in names)
+
+
+def _metric_names(names: Any) -> None:
+    for one in names or ():
+        pair = isinstance(one, (tuple, list)) and len(one) == 2
+        if not pair or not METRIC.fullmatch(str(one[0])) or not isinstance(one[1], Mapping):
+            raise DefinitionError(f"metric_names has pairs of a metric's name and its labels, not {one!r}")
 
 
 def _time(options: Options, name: str) -> None:

@@ -47,7 +47,7 @@ def pack_part(
 ) -> None:
     """Writes one model directory."""
     definition = part.definition
-    for remark in definition.remarks():
+    for remark in (*definition.remarks(), *definition.mistakes()):
         print(f"warning: {definition.name}: {remark}", file=sys.stderr)
     deployed = getattr(definition.target, "__jitney_deployment__", None)
     if deployed is not None:
@@ -139,8 +139,43 @@ def api(definition: Definition) -> dict[str, Any]:
             one.name: describe(one.tensors, one.shape.takes_any, one.options.dims[0]) for one in definition.endpoints
         },
         "openai": openai(definition),
+        "http": http_paths(definition),
+        "metrics": metric_names(definition),
         "paths": openapi.paths(definition),
     }
+
+
+def http_paths(definition: Definition) -> dict[str, Any]:
+    """The paths that it answers beside those of its name."""
+    raw = [one.name for one in definition.endpoints if one.raw]
+    routed = [(one.name, one.options.route_methods) for one in definition.endpoints]
+    routes = [{"path": found[0], "methods": found[1], "endpoint": name} for name, found in routed if found is not None]
+    health = definition.options.health_routes or {}
+    routes += [{"path": path, "methods": ["GET"], "answers": answer} for path, answer in health.items()]
+    paths = [str(one["path"]).rstrip("/") for one in routes]
+    twice = next((path for path in paths if paths.count(path) > 1), None)
+    if twice is not None:
+        raise DefinitionError(f"{definition.name}: {twice or '/'} is the route of two endpoints")
+    mount = definition.options.mount
+    if mount is None:
+        return {"raw": raw, "routes": routes}
+    if len(raw) != 1 and "http" not in raw:
+        raise DefinitionError(
+            f"{definition.name}: mount={mount!r} needs an endpoint with raw=True to send requests to; of several it is "
+            "the one that is named http. For one path of an endpoint that is not raw there is route="
+        )
+    target = raw[0] if len(raw) == 1 else "http"
+    return {"raw": raw, "routes": routes, "mount": {"prefix": mount, "endpoint": target}}
+
+
+def metric_names(definition: Definition) -> dict[str, list[dict[str, Any]]]:
+    """Other names of what is measured, by endpoint."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for one in definition.endpoints:
+        for name, labels in one.options.metric_names or ():
+            spelt = {key: str(value) for key, value in labels.items()}
+            found.setdefault(one.name, []).append({"name": name, "labels": spelt})
+    return found
 
 
 def openai(definition: Definition) -> dict[str, str]:

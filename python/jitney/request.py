@@ -1,14 +1,19 @@
 """What a model can read about one item's request, and set about its answer.
 
 A function gets it by annotating a parameter with `jitney.Request` (`list[jitney.Request]` in a
-batch). It belongs to one item: nothing in it is ever another request's.
+batch), or by `jitney.context()`. It belongs to one item: nothing in it is ever another request's.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
+
+HTTP, INTERACTIVE, BULK = "http", "interactive", "bulk"
+
+Facts = tuple[float | None, str, str | None, str]
 
 
 class Request:
@@ -17,11 +22,23 @@ class Request:
     status: int | None = None
     """Set it to answer with another status than 200."""
 
-    def __init__(self, id: str = "", headers: Mapping[str, Any] | None = None, endpoint: str = "") -> None:
+    def __init__(
+        self,
+        id: str = "",
+        headers: Mapping[str, Any] | None = None,
+        endpoint: str = "",
+        *,
+        deadline: float | None = None,
+        origin: str = HTTP,
+        tenant: str | None = None,
+        priority: str = INTERACTIVE,
+    ) -> None:
         self._id = id
         self._headers = headers or {}
         self.endpoint = endpoint
         """The endpoint that was called."""
+        self.facts: Facts = (None if deadline is None else time.monotonic() + deadline, origin, tenant, priority)
+        """The moment of its deadline (of `time.monotonic`), its origin, tenant and priority."""
 
     @cached_property
     def response_headers(self) -> dict[str, str]:
@@ -42,6 +59,32 @@ class Request:
     def headers(self) -> Mapping[str, Any]:
         """The headers the client sent; names are found in any case."""
         return self._headers
+
+    @property
+    def trace_headers(self) -> Mapping[str, Any]:
+        """Headers among which are those of its trace, if it has one."""
+        return self.headers
+
+    @property
+    def deadline(self) -> float | None:
+        """Seconds that are left for the answer, below 0 when it is too late; None if there is no deadline."""
+        expires = self.facts[0]
+        return None if expires is None else expires - time.monotonic()
+
+    @property
+    def origin(self) -> str:
+        """Where it came from: "http", "grpc" or "python" (a handle, also that of another model)."""
+        return self.facts[1]
+
+    @property
+    def tenant(self) -> str | None:
+        """The tenant that the caller named, if any."""
+        return self.facts[2]
+
+    @property
+    def priority(self) -> str:
+        """ "interactive" or "bulk"."""
+        return self.facts[3]
 
     def __repr__(self) -> str:
         return f"Request({self.id!r})"

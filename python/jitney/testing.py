@@ -4,7 +4,8 @@
         assert model.batch([{"number": 1}, {"number": 2}]) == [2, 3]
         assert model.sizes == [2]
 
-An item that fails has its exception in the list, as its caller would get it.
+An item that fails has its exception in the list, as its caller would get it. The parts of an application run in the
+same process; `model.parts` has them by name.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from jitney.definition import Definition, Endpoint, define
+from jitney.application import graph
+from jitney.construction import Resolve
+from jitney.definition import Definition, Endpoint
 from jitney.errors import describe, status_of
 from jitney.execution import Instance
 from jitney.grouping import Item
@@ -24,9 +27,22 @@ from jitney.request import Request
 class Model:
     """A definition under test."""
 
-    def __init__(self, target: Any) -> None:
-        self.definition: Definition = define(target)
-        self._instance = _Counting(self.definition)
+    def __init__(self, target: Any, models: Mapping[str, Any] | None = None) -> None:
+        application = graph(target)
+        self.definition: Definition = application.root.definition
+        self._local: Any = None
+        resolve: Resolve | None = None
+        if application.root.links:
+            from jitney.local_parts import LocalParts
+
+            self._local = LocalParts(application, _Counting, models)
+            resolve = self._local.resolver(application.root)
+        self._instance = _Counting(self.definition, resolve)
+
+    @property
+    def parts(self) -> dict[str, _Counting]:
+        """The other parts of an application; `sizes` of each says how its function was called."""
+        return {} if self._local is None else self._local.instances
 
     @property
     def sizes(self) -> list[int]:
@@ -83,6 +99,8 @@ class Model:
     def close(self) -> None:
         """Ends it; `teardown` is called."""
         self._instance.close()
+        if self._local is not None:
+            self._local.close()
 
     def __enter__(self) -> Model:
         return self
@@ -105,9 +123,9 @@ class Answer:
 class _Counting(Instance):
     """An instance that notes how its functions are called."""
 
-    def __init__(self, definition: Definition) -> None:
+    def __init__(self, definition: Definition, resolve: Resolve | None = None) -> None:
         self.sizes: list[int] = []
-        super().__init__(definition)
+        super().__init__(definition, resolve)
 
     def function(self, endpoint: Endpoint) -> Any:
         function = super().function(endpoint)
@@ -131,6 +149,7 @@ def _size(endpoint: Endpoint, arguments: Mapping[str, Any]) -> int:
     return int(first.shape[dim]) if hasattr(first, "shape") else len(first)
 
 
-def load(target: Any) -> Model:
-    """Loads a definition for a test."""
-    return Model(target)
+def load(target: Any, *, models: Mapping[str, Any] | None = None) -> Model:
+    """Loads a definition, or an application with its parts, for a test. `models` are definitions that stand for models
+    of the server which it names."""
+    return Model(target, models)

@@ -107,3 +107,22 @@ def test_a_coroutine_function_is_initialised_too(worker):
     )
     ask(one, b"x", 1)
     assert answer(one) == (wire.REPLY, 1, b"[1]")
+
+
+def test_a_cancelled_batch_ends_its_coroutine_and_is_answered_with_nothing(worker):
+    one = start(worker)
+    ask(one, b"wait a", 1)
+    ask(one, b"wait a", 2)
+    one.send(wire.control(wire.CANCEL, frame_id=1))
+    assert answer(one) == (wire.REPLY, 1, b"")
+    one.send(wire.control(wire.CANCEL, frame_id=7))  # It was answered long ago.
+    ask(one, b"open a", 3)
+    assert {answer(one), answer(one)} == {(wire.REPLY, 3, b"open a r3"), (wire.REPLY, 2, b"wait a r2")}
+
+
+def test_a_coroutine_that_is_cancelled_by_its_own_code_has_failed(worker):
+    one = worker(HANDLER.replace("raise ValueError", "raise asyncio.CancelledError"), mode="concurrent")
+    ask(one, b"raise", 1)
+    assert answer(one)[:2] == (wire.FAILED, 1)
+    ask(one, b"next", 2)
+    assert answer(one) == (wire.REPLY, 2, b"next r2")

@@ -153,3 +153,60 @@ def test_streams_and_coroutines_do_not_overlap(raw_worker, model, tmp_path, sour
     code = f"import jitney\n@jitney.endpoint(overlap=3, concurrency=None)\n{source}\n"
     one.load(model(code, "other_app.py"), "other_app:call", model_yaml_config=settings)
     assert "slots" not in one.read_control(wire.LOADED)
+
+
+ASKING = """
+import jitney
+
+@jitney.endpoint
+def about() -> list:
+    request = jitney.context().request
+    left = request.deadline
+    return [request.id, request.origin, request.tenant, request.priority, left if left is None else round(left)]
+"""
+
+
+def test_the_server_says_what_it_knows_of_a_request(worker, model, tmp_path):
+    settings = {"jitney": {"object": "asking_app:about", "directory": str(tmp_path)}}
+    model(ASKING, "asking_app.py")
+    one = worker("", "asking_app:about", model_yaml_config=settings)
+
+    def told(*headers: tuple[str, str]) -> list[object]:
+        (reply,) = one.ask([wire.item([("body", "", b"")], headers, request_id="r7")])
+        return json.loads(reply["body"])
+
+    assert told() == ["r7", "http", None, "interactive", None]
+    assert told(("jitney deadline", "60000.5"), ("jitney priority", "bulk")) == ["r7", "http", None, "bulk", 60]
+    assert told(("jitney origin", "grpc"), ("x-jitney-tenant", "gold")) == ["r7", "grpc", "gold", "interactive", None]
+
+
+CALLING = """
+import jitney
+
+class Other:
+    @jitney.endpoint
+    def call(self, x: int) -> int:
+        return x
+
+class Caller:
+    other = jitney.depends(Other)
+
+    @jitney.endpoint
+    async def call(self, x: int) -> str:
+        return repr(self.other)
+"""
+
+
+def test_a_worker_runs_one_part_of_an_application(worker, model, tmp_path):
+    settings = {"jitney": {"object": "calling_app:Caller", "directory": str(tmp_path), "part": "Other"}}
+    model(CALLING, "calling_app.py")
+    one = worker("", "calling_app:Caller", model_yaml_config=settings)
+    (reply,) = one.ask([wire.item([("body", "application/json", b"3")])])
+    assert reply["body"] == b"3"
+
+
+def test_a_part_that_calls_others_needs_a_server_that_takes_calls(raw_worker, model, tmp_path):
+    settings = {"jitney": {"object": "calling_app:Caller", "directory": str(tmp_path)}}
+    one = raw_worker()
+    one.load(model(CALLING, "calling_app.py"), "calling_app:Caller", model_yaml_config=settings)
+    assert "takes no calls from its workers" in one.read_control(wire.LOAD_FAILED)["message"]

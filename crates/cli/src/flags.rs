@@ -126,6 +126,12 @@ pub struct CheckFlags {
     /// Arguments of one item as a JSON object; may be given several times
     #[arg(long, value_name = "JSON")]
     pub sample: Vec<String>,
+    /// Examine this endpoint alone [default: all]
+    #[arg(long, value_name = "NAME")]
+    pub endpoint: Option<String>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
     /// Python to run it with [default: as for jitney serve]
     #[arg(long, value_name = "PATH")]
     pub python: Option<std::path::PathBuf>,
@@ -134,7 +140,10 @@ pub struct CheckFlags {
 const CHECK_EXAMPLES: &str = "\
 Examples:
   jitney check app:adder
-  jitney check app:Iris --sample '{\"x\": [[5.1, 3.5, 1.4, 0.2]]}'";
+  jitney check app:Iris --sample '{\"x\": [[5.1, 3.5, 1.4, 0.2]]}'
+  jitney check app:Shop --endpoint price --json
+
+The status is 1 if there is a mistake, and if no endpoint could be run.";
 
 /// `jitney demo`
 #[derive(Debug, Args)]

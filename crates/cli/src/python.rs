@@ -73,6 +73,8 @@ pub fn check(flags: CheckFlags, env: &Env) -> Result<u8, Failure> {
         .command("jitney")?
         .args(["check", &flags.object])
         .args(flags.sample.iter().flat_map(|sample| ["--sample", sample]))
+        .args(flags.endpoint.iter().flat_map(|name| ["--endpoint", name]))
+        .args(flags.json.then_some("--json"))
         .status()
         .map_err(cannot("run Python"))?;
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))

@@ -31,6 +31,7 @@ use crate::error::{LookupError, RegisterError, ScaleError, UnregisterError};
 use crate::local::LoadedModel;
 use crate::model::Model;
 use crate::observer::Observer;
+use crate::paths::PathTable;
 use crate::python::CallConnection;
 use crate::resolve;
 use crate::settings::{ModelSettings, RegisterOptions};
@@ -96,6 +97,12 @@ impl Engine {
     /// The model of this name, and version if one is asked for.
     pub fn model(&self, name: &str, version: Option<&str>) -> Result<Arc<Model>, LookupError> {
         self.models.registry.find(name, version)
+    }
+
+    /// The paths that models answer beside those of their names, if there are any.
+    #[inline]
+    pub fn paths(&self) -> Option<Arc<PathTable>> {
+        self.models.registry.paths()
     }
 
     /// Every version of a model.

@@ -187,6 +187,19 @@ pub enum RegisterError {
         /// The version.
         version: String,
     },
+    /// A path that the model wants to answer belongs to another model.
+    #[error(
+        "Model {model} wants to answer {path}, which model {owner} does: give one of them another \
+         mount or route"
+    )]
+    PathTaken {
+        /// The model.
+        model: String,
+        /// The path, or the prefix of a mount.
+        path: String,
+        /// The model that has it.
+        owner: String,
+    },
     /// The file is no model that can run in this process.
     #[error("{0}")]
     NotLoadable(String),

@@ -17,6 +17,7 @@ pub mod local;
 pub mod model;
 pub mod observer;
 pub mod outcome;
+mod paths;
 mod pending;
 mod pool;
 mod process;
@@ -49,6 +50,7 @@ pub use model::{
     SizeStatistics, Status, Traffic, WorkerIncident,
 };
 pub use observer::{ModelTag, Observer};
+pub use paths::{PathTable, PathTarget};
 pub use pool::{BatchTimes, GraphMemory, LoadProgress, WorkerView};
 pub use process::guard_groups;
 pub use reply::AnswerStream;

@@ -4,12 +4,15 @@
 //! are rare, take turns, and publish a new table.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 
 use crate::error::{LookupError, RegisterError, UnregisterError};
 use crate::model::Model;
+use crate::paths::PathTable;
+use crate::store::HttpPaths;
 
 #[derive(Clone)]
 struct ModelVersions {
@@ -23,6 +26,10 @@ type ModelTable = HashMap<String, ModelVersions>;
 #[derive(Default)]
 pub(crate) struct Registry {
     table: ArcSwap<ModelTable>,
+    /// The paths that default versions answer beside those of their names.
+    paths: ArcSwap<PathTable>,
+    /// Whether there are any, so that servers without them do not look.
+    has_paths: AtomicBool,
     writers: Mutex<()>,
 }
 
@@ -86,6 +93,12 @@ impl Registry {
         self.table.load().get(name).is_some_and(|entry| entry.versions.contains_key(version))
     }
 
+    /// The paths that models answer beside those of their names, if there are any.
+    #[inline]
+    pub(crate) fn paths(&self) -> Option<Arc<PathTable>> {
+        self.has_paths.load(Ordering::Relaxed).then(|| self.paths.load_full())
+    }
+
     /// Adds a model; the first version of a name becomes its default.
     pub(crate) fn insert(&self, model: Arc<Model>) -> Result<(), RegisterError> {
         let _lock = self.lock();
@@ -93,6 +106,7 @@ impl Registry {
         if self.taken(&name, &version) {
             return Err(RegisterError::Conflict { model: name, version });
         }
+        self.check_paths(&model)?;
         self.change(|table| {
             let entry = table.entry(name).or_insert_with(|| ModelVersions {
                 default: version.clone(),
@@ -169,6 +183,7 @@ impl Registry {
             let (model, version) = (name.to_owned(), version.to_owned());
             return Err(RegisterError::Conflict { model, version });
         }
+        self.check_paths(new)?;
         self.change(|table| {
             let entry = table.entry(name.to_owned()).or_insert_with(|| ModelVersions {
                 default: version.to_owned(),
@@ -213,6 +228,22 @@ impl Registry {
         found.is_ok_and(|found| Arc::ptr_eq(&found, model))
     }
 
+    /// Whether no other model, in any version, answers a path that this one wants.
+    fn check_paths(&self, model: &Model) -> Result<(), RegisterError> {
+        let Some(api) = model.api().filter(|api| api.http != HttpPaths::default()) else {
+            return Ok(());
+        };
+        let wanted = PathTable::of([(model.name(), api)]);
+        for other in self.all().iter().filter(|other| other.name() != model.name()) {
+            let Some(api) = other.api() else { continue };
+            if let Some(path) = wanted.shared_with(&PathTable::of([(other.name(), api)])) {
+                let (model, owner) = (model.name().to_owned(), other.name().to_owned());
+                return Err(RegisterError::PathTaken { model, path: path.to_owned(), owner });
+            }
+        }
+        Ok(())
+    }
+
     fn lock(&self) -> MutexGuard<'_, ()> {
         // The lock guards no data, so a panic of another writer leaves nothing half done.
         self.writers.lock().unwrap_or_else(PoisonError::into_inner)
@@ -221,6 +252,11 @@ impl Registry {
     fn change(&self, edit: impl FnOnce(&mut ModelTable)) {
         let mut table = ModelTable::clone(&self.table.load());
         edit(&mut table);
+        let defaults = table.values().filter_map(|entry| entry.versions.get(&entry.default));
+        let described = defaults.filter_map(|model| Some((model.name(), model.api()?)));
+        let paths = PathTable::of(described);
+        self.has_paths.store(!paths.is_empty(), Ordering::Relaxed);
+        self.paths.store(Arc::new(paths));
         self.table.store(Arc::new(table));
     }
 }

@@ -246,7 +246,7 @@ impl From<RegisterError> for Problem {
             RegisterError::NoName | RegisterError::NotLoadable(_) => ErrorCode::InvalidModel,
             RegisterError::BadRuntime(_) | RegisterError::BadSettings(_) => ErrorCode::BadRequest,
             RegisterError::Pip { .. } | RegisterError::Venv { .. } => ErrorCode::Unequipped,
-            RegisterError::Conflict { .. } => ErrorCode::Conflict,
+            RegisterError::Conflict { .. } | RegisterError::PathTaken { .. } => ErrorCode::Conflict,
             RegisterError::Draining => ErrorCode::Ending,
         };
         Self::new(code, error.to_string())

@@ -3,11 +3,13 @@
 //! TorchServe decodes the path before it splits it, ignores a trailing slash and takes any method
 //! for predictions, which no off-the-shelf router does. Nothing here touches a model or a body.
 
+mod claimed;
 mod model_ref;
 mod open_inference;
 
 use std::borrow::Cow;
 
+pub use self::claimed::{MountedRoute, is_fixed};
 pub use self::model_ref::ModelRef;
 pub use self::open_inference::{OpenInferenceRoute, SharedMemoryAction, SharedMemoryRoute};
 
@@ -90,6 +92,8 @@ pub enum Route<'a> {
     Alive,
     /// A prediction.
     Predict(PredictRoute<'a>),
+    /// A request that goes to a model's endpoint as it came.
+    Mounted(MountedRoute<'a>),
     /// KServe's version 1: a prediction for each of the instances that the body lists.
     Instances(PredictRoute<'a>),
     /// OpenAI's embeddings; the body names the model.

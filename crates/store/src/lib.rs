@@ -20,6 +20,7 @@ mod error;
 mod fetch;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+mod http_paths;
 mod jail;
 mod locate;
 mod manifest;
@@ -42,6 +43,7 @@ pub use self::{
     download::{Download, DownloadError, DownloadFuture, DownloadRequest, Downloader, ResumeFrom},
     error::{Breach, Excess, StoreError},
     fetch::FetchedFile,
+    http_paths::{HttpMount, HttpPaths, HttpRoute, MetricName},
     jail::stays_inside,
     locate::{ModelSource, is_remote},
     manifest::{Manifest, Runtime},

@@ -17,6 +17,7 @@ use super::{
     dir::{MANIFEST_DIRECTORY, ModelDir},
     error::StoreError,
     fetch::FetchedFile,
+    http_paths::{HttpPaths, MetricName},
     manifest::Manifest,
     request_sizes::RequestSizes,
     shown_url::ShownUrl,
@@ -167,6 +168,10 @@ pub struct Api {
     pub tensors: BTreeMap<String, PackedTensors>,
     /// The endpoints that answer as OpenAI's do, by the name of the latter: `embeddings`.
     pub openai: BTreeMap<String, String>,
+    /// The paths that it answers beside those of its name.
+    pub http: HttpPaths,
+    /// Other names under which the items per batch of an endpoint are shown, by endpoint.
+    pub metrics: BTreeMap<String, Vec<MetricName>>,
     /// OpenAPI path items by path.
     pub paths: Map<String, Value>,
 }

@@ -6,7 +6,7 @@ Pure functions over bytes. What an answer's body means is decided by its content
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from jitney.call_options import CallOptions
@@ -52,16 +52,20 @@ def call_head(model: str, version: str, endpoint: str, content_type: str, option
     names = [name.encode() for name in (model, version, endpoint, content_type)]
     if max(map(len, names)) > 0xFFFF:
         raise ValueError("a name is too long")
-    tenant = (options.tenant or "").encode()
-    claim = CLAIM_HEAD.pack(options.cost or 0, len(tenant)) + tenant if tenant or options.cost else b""
+    more, tail = call_tail(options.tenant, options.cost, options.own_headers or ())
+    millis, bulk = min(options.timeout_ms or 0, 0xFFFFFFFF), options.priority == "bulk"
+    return CALL_HEAD.pack(millis, bulk, more, *map(len, names)) + b"".join(names) + tail
+
+
+def call_tail(tenant: str | None, cost: int | None, own_headers: Sequence[tuple[str, str]]) -> tuple[int, bytes]:
+    """The claim and the headers of a CALL, and the bits that say whether it has them."""
+    name = (tenant or "").encode()
+    claim = CLAIM_HEAD.pack(cost or 0, len(name)) + name if name or cost else b""
     headers = b"".join(
-        HEADER_HEAD.pack(len(name), len(value)) + name.encode() + value.encode()
-        for name, value in options.own_headers or ()
+        HEADER_HEAD.pack(len(name), len(value)) + name.encode() + value.encode() for name, value in own_headers
     )
     more = (HAS_CLAIM if claim else 0) | (HAS_HEADERS if headers else 0)
-    block = HEADERS_LENGTH.pack(len(headers)) + headers if headers else b""
-    millis, bulk = min(options.timeout_ms or 0, 0xFFFFFFFF), options.priority == "bulk"
-    return CALL_HEAD.pack(millis, bulk, more, *map(len, names)) + b"".join(names) + claim + block
+    return more, claim + (HEADERS_LENGTH.pack(len(headers)) + headers if headers else b"")
 
 
 def call_frame(number: int, head: bytes, body: bytes) -> bytes:

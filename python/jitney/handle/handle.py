@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from jitney.call_options import CallOptions
 from jitney.calls import encode_call
+from jitney.context import Inherited, inherit
 from jitney.handle.connection import Connection, ResultReceiver
 from jitney.handle.connections import Connections
 from jitney.handle.frames import call_head
 from jitney.handle.futures import AsyncCall, Call
 from jitney.handle.streams import AsyncStream, Stream
+from jitney.request import BULK, Request
+from jitney.reserve import timeout_of
 
 S = TypeVar("S", bound=ResultReceiver)
 A = TypeVar("A", bound=ResultReceiver)
@@ -66,6 +70,7 @@ class Handle:
         cost: int | None = None,
         headers: Mapping[str, str] | None = None,
         method_name: str | None = None,
+        request: Request | None = None,
     ) -> Handle:
         """The same handle with other options; those left out stay as they are.
 
@@ -73,9 +78,12 @@ class Handle:
         free capacity only. `tenant` is the name of the caller's tenant: tenants take turns. `cost` is the
         cost of a call, where the model's batches are limited by that. `headers` go to the server and the
         model as over HTTP, for example `x-request-id` and `traceparent`. `method_name` is another endpoint.
+        `request` is the one for which the calls are made: its deadline, priority, tenant, id and trace hold for them.
         """
         own = None if headers is None else tuple(headers.items())
         options = CallOptions(timeout, priority, tenant, cost, own).over(self._options)
+        if request is not None:
+            options = options.over(options_of(inherit([request])))
         return self._like(self._names[2] if method_name is None else method_name, options)
 
     def configure(self, **options: Any) -> None:
@@ -90,7 +98,7 @@ class Handle:
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Calls the model and waits for its answer, outside of event loops."""
-        if _running_loop() is not None and not self._connections.prefers_background:
+        if running_loop() is not None and not self._connections.prefers_background:
             raise TypeError("inside an event loop write `await handle.remote(...)`")
         return self.remote(*arguments, **keywords).result()
 
@@ -118,7 +126,7 @@ class Handle:
         self, of_threads: Callable[[Callable[[Any], None]], S], of_loops: Callable[[Connection], A], body: bytes
     ) -> S | A:
         """Sends a call; what its caller holds meanwhile is made for a thread or for the running loop."""
-        loop = _running_loop()
+        loop = running_loop()
         if loop is None or self._connections.prefers_background:
             background = self._connections.background()
             held = of_threads(background.cancel)
@@ -144,7 +152,14 @@ class Handle:
         return json.dumps(arguments[0]).encode() if self._encoding == "json" else bytes(arguments[0])
 
 
-def _running_loop() -> asyncio.AbstractEventLoop | None:
+def options_of(inherited: Inherited) -> CallOptions:
+    """What calls for a request have from it, as options."""
+    timeout = None if inherited.expires is None else timeout_of(inherited.expires, time.monotonic(), 0.0)
+    return CallOptions(timeout, BULK if inherited.is_bulk else None, inherited.tenant, None, inherited.headers or None)
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop that runs in this thread, if one does."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

@@ -80,7 +80,7 @@ def run(
     In a notebook the model that the same name had before is closed first, since cells are run again.
     """
     _check_not_in_worker()
-    target = target.target if isinstance(target, Definition) else target
+    target = (target.bound or target.target) if isinstance(target, Definition) else target
     definition = define(target, name=_checked_name(name))
     source = by_value.importable(target)
     written = source is None or isinstance(config, Mapping)

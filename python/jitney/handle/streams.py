@@ -30,6 +30,12 @@ class _Receiver(Timed):
     """What both kinds of streams do with the frames of their call."""
 
     number = 0
+    _over = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no piece is to come."""
+        return self._over
 
     def piece(self, value: Any, size: int, timing: Timing | None) -> bool:
         """One more; False if it cannot be kept and the call is over."""

@@ -53,12 +53,13 @@ class Wire(asyncio.Protocol):
 
     async def open(self, loop: asyncio.AbstractEventLoop) -> None:
         """Connects; the listener gets the outcome."""
-        host, port, path, tls, _ = self._address
+        host, port, path, tls = self._address[:4]
         try:
             if path is not None:
                 coming: Any = loop.create_unix_connection(lambda: self, path)
             else:
-                coming = loop.create_connection(lambda: self, host, port, ssl=tls)
+                name = self._address.server_name if tls is not None else None
+                coming = loop.create_connection(lambda: self, host, port, ssl=tls, server_hostname=name)
             await asyncio.wait_for(coming, CONNECT_SECONDS)
         except (OSError, asyncio.TimeoutError) as error:
             reason = str(error) or type(error).__name__
@@ -83,12 +84,16 @@ class Wire(asyncio.Protocol):
     # -- callbacks of asyncio -------------------------------------------------------------------
 
     def connection_made(self, transport: Any) -> None:
-        """Requests the upgrade to frames."""
+        """Requests the upgrade to frames, unless the address says how else to begin."""
         self._transport = transport
         if self._listener is None:
             transport.abort()
             return
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        if self._address.greeting is not None:
+            transport.write(self._address.greeting)
+            self._begin_frames()
+            return
         host, token = self._address.host, self._address.token
         lines = [f"GET {PATH} HTTP/1.1", f"Host: {host}", "Connection: upgrade", "Upgrade: jitney-handle/1"]
         lines += [f"Authorization: Bearer {token}"] if token else []
@@ -129,11 +134,14 @@ class Wire(asyncio.Protocol):
             if len(rest) >= _body_bytes(head):
                 self._upgrade_failed(head, rest)
             return
+        self._begin_frames()
+        if rest:
+            self._read_frames(rest)
+
+    def _begin_frames(self) -> None:
         self._head, self.may_write = None, True
         if self._listener is not None:
             self._listener.ready()
-        if rest:
-            self._read_frames(rest)
 
     def _upgrade_failed(self, head: bytes, body: bytes) -> None:
         """A wrong token or path: every call fails with the server's message."""

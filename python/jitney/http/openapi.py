@@ -32,16 +32,23 @@ SIMPLE: dict[Any, dict[str, Any]] = {
 
 
 def paths(definition: Definition) -> dict[str, Any]:
-    """One path per endpoint; the default one also under the model's own name."""
+    """One path per endpoint; the default one also under the model's own name. Raw endpoints take what they like."""
     described: dict[str, Any] = {}
     default = definition.default
-    if default is not None:
+    if default is not None and not default.raw:
         described[f"/{definition.name}"] = {"post": _operation(definition, default, definition.name)}
     if len(definition.endpoints) > 1:
         for one in definition.endpoints:
-            described[f"/{definition.name}/{one.name}"] = {
-                "post": _operation(definition, one, f"{definition.name}_{one.name}")
-            }
+            if not one.raw:
+                described[f"/{definition.name}/{one.name}"] = {
+                    "post": _operation(definition, one, f"{definition.name}_{one.name}")
+                }
+    for one in definition.endpoints:
+        routed = one.options.route_methods
+        if routed is not None and not one.raw:
+            method = routed[1][0].lower() if routed[1] else "post"
+            operation = _operation(definition, one, f"{definition.name}_{one.name}_route")
+            described.setdefault(routed[0], {})[method] = operation
     return described
 
 

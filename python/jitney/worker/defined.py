@@ -7,14 +7,17 @@ through a handle differs from an HTTP request in how its arguments, answer and f
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
+import time
 import traceback
 from collections.abc import Sequence
 from typing import Any
 
-from jitney.application import graph
+from jitney.application import Part, graph
 from jitney.calls import CALL_PARAMETER, STREAM_TYPE, VALUE_TYPE, encode_failure
+from jitney.construction import Resolve
 from jitney.definition import Definition, Endpoint
 from jitney.errors import BadInput, WrongLength, describe, status_of
 from jitney.execution import Execution, Instance
@@ -22,8 +25,10 @@ from jitney.gpu.device import choose_device, loaded_torch
 from jitney.gpu.report import WarmUpReport
 from jitney.grouping import Item
 from jitney.http import answers, arguments, tensors
+from jitney.http.response import Response
 from jitney.locate import locate
 from jitney.request import Request
+from jitney.reserve import Reserves
 from jitney.streaming import STREAMED
 from jitney.tensor_arguments import TensorReader
 from jitney.values import encode as encode_value
@@ -32,9 +37,11 @@ from jitney.worker.batch import Row, TensorRow
 from jitney.worker.context import WorkerContext
 from jitney.worker.headers import read_headers, read_request_id
 from jitney.worker.items import assemble, assemble_all, assemble_parts, encode_fields
-from jitney.worker.protocol import POSITION, REPLY_META, Bytes
+from jitney.worker.protocol import HEADER, HELLO, POSITION, PROTOCOL_VERSION, REPLY_META, Bytes, encode_control
+from jitney.worker.raw_requests import raw_request
 from jitney.worker.reply import ITEM_FAILED, EncodedReply
 from jitney.worker.tensor_items import TensorItems
+from jitney.worker.wire_request import WireRequest, read_facts
 
 logger = logging.getLogger(__name__)
 
@@ -56,30 +63,32 @@ _PLAIN_HEADS = {
 """What nearly every answer begins with."""
 
 
-class WireRequest(Request):
-    """A request whose id and headers stay unread until the model asks for them."""
+def resolver(part: Part, spec: dict[str, Any]) -> Resolve | None:
+    """What stands for the parts that this one calls. Models without any never load what calls need."""
+    if not part.links:
+        return None
+    calls = spec.get("calls")
+    if not calls:
+        raise RuntimeError("this server takes no calls from its workers, and the definition depends on others")
+    from jitney.calling import part_handles
 
-    def __init__(self, meta: bytes, endpoint: str) -> None:
-        self._meta = meta
-        self.endpoint = endpoint
-
-    @property
-    def id(self) -> str:
-        return read_request_id(self._meta)
-
-    @property
-    def headers(self) -> Any:
-        return read_headers(self._meta)
+    payload = encode_control({"protocol": PROTOCOL_VERSION, "token": calls["token"], "role": "calls"})
+    greeting = HEADER.pack(len(payload), HELLO, 0, 0, 0) + payload
+    version = str(((spec.get("manifest") or {}).get("model") or {}).get("modelVersion", ""))
+    return part_handles(part, version, calls["socket"], greeting)
 
 
 class DefinedModel:
     """What a worker that runs a definition calls: `handle`, or its three steps side by side."""
 
-    def __init__(self, definition: Definition, debug_errors: bool = False) -> None:
+    def __init__(self, definition: Definition, debug_errors: bool = False, resolve: Resolve | None = None) -> None:
         self._debug_errors = debug_errors
         self.definition = definition
-        self.instance = Instance(self.definition)
-        self._concurrent = self.definition.concurrency > 1
+        self.reserves = Reserves()
+        self.instance = Instance(self.definition, resolve)
+        self.awaits_others = resolve is not None and all(one.is_async for one in definition.endpoints)
+        """Whether its batches run on a loop, also if it takes one at a time, so that the server can cancel them."""
+        self._concurrent = self.awaits_others or self.definition.concurrency > 1
         self._opener = _Opener(self.definition)
         self._sizes = _Sizes()
 
@@ -93,7 +102,12 @@ class DefinedModel:
         part = application.part(section["part"]) if "part" in section else application.root
         choose_device()
         shaped = part.definition.reshaped(spec.get("sizes") or (), spec.get("lengths") or ())
-        return cls(shaped, spec.get("debug_errors", False))
+        return cls(shaped, spec.get("debug_errors", False), resolver(part, spec))
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Where its coroutines run."""
+        return self.instance.loop
 
     def warm_up(self, progress: Progress) -> WarmUpReport:
         """Runs the samples before there are requests."""
@@ -108,13 +122,13 @@ class DefinedModel:
     def batches_at_a_time(self) -> int:
         """How many batches a worker may hold, so that the next one is read and the last one written while the
         function runs. That pays where the function waits for a GPU and not for the interpreter."""
-        if self._concurrent or any(one.streams or one.is_async for one in self.definition.endpoints):
+        if self._concurrent or any(one.streams or one.is_async or one.raw for one in self.definition.endpoints):
             return 1
         return self.definition.options.overlap or (OVERLAP if loaded_torch() is not None else 1)
 
     def begin(self, rows: list[Row], context: WorkerContext) -> DefinedBatch:
         """Reads the arguments of a batch."""
-        batch = DefinedBatch(self._opener, rows, context, self._sizes, self._debug_errors)
+        batch = DefinedBatch(self, self._opener, rows, context, self._sizes, self._debug_errors)
         batch.arrange()
         return batch
 
@@ -122,7 +136,7 @@ class DefinedModel:
         """Calls the functions; what they return may be on its way from the GPU still."""
         for places, execution in batch.executions:
             try:
-                self.instance.run(execution, batch.emitter(places) if execution.endpoint.streams else None)
+                self.instance.run(execution, batch.emitter(places) if execution.endpoint.may_stream else None)
             except Exception as error:
                 batch.fail(places, error)
         return batch
@@ -156,17 +170,21 @@ class _Opener:
         self._tensors = {one.name: TensorReader(one) for one in definition.endpoints}
         self._asking = {one.name for one in definition.endpoints if any(param.is_request for param in one.params)}
 
-    def open(self, row: Row, meta: bytes) -> tuple[Endpoint, Item | TensorItems]:
+    def open(self, row: Row, meta: bytes, received: float) -> tuple[Endpoint, Item | TensorItems]:
         """An item, or the items of a request in tensors, and the endpoint."""
         endpoint = self._sole or _choose(self._definition, meta)
+        if endpoint.raw and CALL_PARAMETER not in row:
+            raw = raw_request(row, meta, endpoint.name)
+            raw.facts = read_facts(meta, received)
+            return endpoint, Item({endpoint.params[0].name: raw}, raw)
         if isinstance(row, TensorRow):
             read = self._tensors[endpoint.name].read(row)
-            return endpoint, TensorItems(endpoint, row, read, WireRequest(meta, endpoint.name))
+            return endpoint, TensorItems(endpoint, row, read, WireRequest(meta, endpoint.name, received))
         if CALL_PARAMETER in row:
             named = arguments.read_call(endpoint, row[CALL_PARAMETER])
         else:
             named = self._readers[endpoint.name].read(row)
-        request = WireRequest(meta, endpoint.name) if endpoint.name in self._asking else _UNSEEN
+        request = WireRequest(meta, endpoint.name, received) if endpoint.name in self._asking else _UNSEEN
         return endpoint, Item(named, request)
 
 
@@ -185,11 +203,29 @@ class _Sizes:
         return now
 
 
+class _Requests:
+    """The requests of the items of one endpoint in a batch."""
+
+    __slots__ = ("_batch", "_endpoint", "_items", "model", "reserves")
+
+    def __init__(self, batch: DefinedBatch, endpoint: str, items: Sequence[int]) -> None:
+        self._batch = batch
+        self._endpoint = endpoint
+        self._items = items
+        self.model = batch.model
+        self.reserves = batch.reserves
+
+    def request_at(self, position: int) -> Request:
+        """The request of the item at this position."""
+        return self._batch.request_at(self._items[position], self._endpoint)
+
+
 class DefinedBatch:
     """A batch on its way through the model: opened and arranged, run by the model, split and encoded."""
 
     def __init__(
         self,
+        model: DefinedModel,
         opener: _Opener,
         rows: list[Row],
         context: WorkerContext,
@@ -197,6 +233,9 @@ class DefinedBatch:
         debug_errors: bool,
     ) -> None:
         self._context = context
+        self.model = model.definition.name
+        self.reserves = model.reserves
+        self._received = time.monotonic()
         self._debug_errors = debug_errors
         self._sizes = sizes
         self._outcomes: list[Any] = [None] * len(rows)
@@ -214,7 +253,7 @@ class DefinedBatch:
         self._metas = metas = context.metas
         for at, (row, meta) in enumerate(zip(rows, metas)):
             try:
-                endpoint, opened = opener.open(row, meta)
+                endpoint, opened = opener.open(row, meta, self._received)
             except Exception as error:
                 self._outcomes[at] = error
                 continue
@@ -234,7 +273,17 @@ class DefinedBatch:
             now = self._resized(endpoint, places[-1])
             repeated = self._repeated(places) if self._tensors else places
             if repeated:
-                self.executions.append((repeated, Execution(now, self._items_of(repeated))))
+                execution = Execution(now, self._items_of(repeated), _Requests(self, endpoint.name, repeated))
+                self.executions.append((repeated, execution))
+
+    def request_at(self, at: int, endpoint: str) -> Request:
+        """The request of an item, made now if its function did not ask for it."""
+        if at in self._tensors:
+            return self._tensors[at].request
+        item = self.items[at]
+        if item.request is _UNSEEN:
+            item.request = WireRequest(self._metas[at], endpoint, self._received)
+        return item.request
 
     @property
     def done(self) -> bool | None:
@@ -300,8 +349,11 @@ class DefinedBatch:
             if at in self._tensors:
                 self._tensors[at].add_piece(position - positions.index(at), piece)
                 return
-            content_type, body = self._spell(at, piece, whole=False)
-            head = b"" if at in self._streamed else self._head(at, content_type)
+            if at in self._calls and isinstance(piece, Response) and piece.body == b"":
+                return  # A head, which handles do not show.
+            head, body = self._piece(at, piece)
+            if at in self._streamed and not body:
+                return  # Nothing more to tell.
             self._streamed.add(at)
             writer = self._context.frame_writer
             if writer is None:
@@ -341,10 +393,30 @@ class DefinedBatch:
             empty = b"" if at in self._streamed else self._head(at, nothing)
             return empty, b""
         try:
+            if isinstance(outcome, Response):
+                return self._respond(at, outcome)
             content_type, body = self._spell(at, outcome)
             return self._head(at, content_type), body
         except Exception as error:
             return self._failed(at, error)
+
+    def _piece(self, at: int, piece: Any) -> tuple[bytes, Bytes]:
+        """A piece of an answer, with the head of the answer if it is the first."""
+        begun = at in self._streamed
+        if isinstance(piece, Response):
+            head, body = self._respond(at, piece, whole=False)
+            return (b"" if begun else head), body
+        content_type, body = self._spell(at, piece, whole=False)
+        return (b"" if begun else self._head(at, content_type)), body
+
+    def _respond(self, at: int, response: Response, whole: bool = True) -> tuple[bytes, Bytes]:
+        """An answer with a status and headers of its own; callers of handles get its body."""
+        content_type, body = self._spell(at, response.body, whole)
+        if at in self._calls:
+            return self._head(at, content_type), body
+        request = self.items[at].request
+        others = () if request is _UNSEEN or request.is_untouched else request.response_headers.items()
+        return encode_fields(response.status, "", [*response.head(content_type), *others]), body
 
     def _failed(self, at: int, error: BaseException) -> tuple[bytes, Bytes]:
         """An item that failed alone. Mistakes of clients are not logged."""

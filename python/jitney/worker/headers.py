@@ -66,6 +66,21 @@ def read_headers(meta: bytes) -> Headers:
     return headers
 
 
+def read_pairs(meta: bytes) -> list[tuple[str, str]]:
+    """All headers of an item, those of one name side by side."""
+    id_len, _, _, headers_len = ITEM_META.unpack_from(meta)
+    at, end = ITEM_META.size + id_len, ITEM_META.size + id_len + headers_len
+    pairs: list[tuple[str, str]] = []
+    while at < end:
+        name_len, value_len = unpack_field(meta, at)
+        value_at = at + FIELD.size + name_len
+        pairs.append((read_text(meta[at + FIELD.size : value_at]), read_text(meta[value_at : value_at + value_len])))
+        at = value_at + value_len
+    if at != end:
+        raise Malformed("a header reaches past its block")
+    return pairs
+
+
 def _read_fields(block: bytes, headers: Headers) -> None:
     """Adds the headers of a block; all of them are cut from one string if that is plain ASCII."""
     text = str(block, "latin-1")

@@ -18,7 +18,7 @@ from typing import Any
 from jitney.torchserve.failures import BatchFailure
 from jitney.worker.batch import BatchDecoder, Row
 from jitney.worker.context import BoundBatch
-from jitney.worker.protocol import BATCH, STOP, FrameReader, ProtocolError
+from jitney.worker.protocol import BATCH, CANCEL, STOP, FrameReader, ProtocolError
 from jitney.worker.step_times import StepTimes, now
 
 END_SECONDS = 5.0
@@ -128,6 +128,8 @@ class Intake:
 
     def _read(self) -> HeldBatch | None:
         frame = self._reader.read()
+        while frame is not None and frame.kind == CANCEL:
+            frame = self._reader.read()  # A batch that is under way is finished.
         if frame is None or frame.kind == STOP:
             return None
         if frame.kind != BATCH:

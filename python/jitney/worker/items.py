@@ -60,7 +60,7 @@ def encode_meta(processor: RequestProcessor) -> bytes:
     return _pack(int(status), phrase, headers)
 
 
-def encode_fields(status: int, phrase: str, headers: Mapping[str, str]) -> bytes:
+def encode_fields(status: int, phrase: str, headers: Mapping[str, str] | Sequence[tuple[str, str]]) -> bytes:
     """The meta of an answered item from its parts."""
     return _pack(status, phrase.encode(), headers)
 
@@ -75,9 +75,11 @@ def encode_tensors(status: int, headers: Mapping[str, str], tensors: Sequence[tu
     return b"".join(parts)
 
 
-def _pack(status: int, phrase: bytes, headers: Mapping[str, str], outcome: int = ANSWERED) -> bytes:
+def _pack(
+    status: int, phrase: bytes, headers: Mapping[str, str] | Sequence[tuple[str, str]], outcome: int = ANSWERED
+) -> bytes:
     parts = [REPLY_META.pack(outcome, 0, status, len(phrase), len(headers)), phrase]
-    for name, value in headers.items():
+    for name, value in headers.items() if isinstance(headers, Mapping) else headers:
         name_bytes, value_bytes = str(name).encode(), str(value).encode()
         parts += FIELD.pack(len(name_bytes), len(value_bytes)), name_bytes, value_bytes
     return b"".join(parts)

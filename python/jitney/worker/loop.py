@@ -26,6 +26,7 @@ from jitney.worker.overlap import run_overlapped, stages_of
 from jitney.worker.process_group import ProcessGroup
 from jitney.worker.protocol import (
     BATCH,
+    CANCEL,
     HELLO,
     LOAD,
     LOAD_FAILED,
@@ -62,6 +63,8 @@ def run_worker(sock: socket.socket, token: str) -> int:
     if frame.kind != LOAD:
         raise ProtocolError(f"expected LOAD, got a frame of kind {frame.kind}")
     spec = select_gpus(decode_control(frame.payload))
+    if isinstance(spec.get("calls"), dict):
+        spec["calls"]["socket"] = sock  # Calls to other models go to the same address.
     with contextlib.closing(ProcessGroup(spec)) as group:
         model = load(writer, spec, group)
         if model is None:
@@ -83,7 +86,12 @@ def run_model(writer: FrameWriter, reader: FrameReader, model: LoadedModel) -> N
     if stages is not None:
         run_overlapped(writer, reader, model, stages)
     else:
-        MODES[model.mode](writer, reader, model)
+        MODES[mode_of(model)](writer, reader, model)
+
+
+def mode_of(model: LoadedModel) -> str:
+    """How the model takes its batches: as the server says, unless it awaits others and must hear when to stop."""
+    return "concurrent" if getattr(model.service, "awaits_others", False) is True else model.mode
 
 
 def takes_views(service: Any) -> bool:
@@ -145,6 +153,8 @@ def run_batches(writer: FrameWriter, reader: FrameReader, model: LoadedModel) ->
         frame = reader.read()
         if frame is None or frame.kind == STOP:
             return
+        if frame.kind == CANCEL:
+            continue  # It was read after its batch was answered.
         if frame.kind != BATCH:
             raise ProtocolError(f"expected BATCH or STOP, got a frame of kind {frame.kind}")
         answer = run_batch(frame, decoder, model)

@@ -143,7 +143,7 @@ class RankProcess:
 
     def load(self, spec: dict[str, Any]) -> None:
         """Sends it what to load; does not wait."""
-        own = {"rank": self.rank, "gpu_id": gpu_of_rank(spec, self.rank), "gpu_ids": None}
+        own = {"rank": self.rank, "gpu_id": gpu_of_rank(spec, self.rank), "gpu_ids": None, "calls": None}
         send_frame(self.sock, LOAD, 0, 0, (encode_control({**spec, **own}),))
 
     def wait_until_loaded(self) -> None:

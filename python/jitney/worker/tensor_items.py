@@ -24,7 +24,7 @@ class TensorItems:
         arguments, self._together = read
         self._endpoint = endpoint
         self._asked = row.outputs
-        self._request = request
+        self.request = request
         self.items = [Item(one, request, len(arguments) > 1) for one in arguments]
         self._outcomes: list[Any] = []
         self._pieces: dict[int, list[Any]] = {}
@@ -51,7 +51,7 @@ class TensorItems:
         value = self._outcomes if self._together else self._outcomes[0]
         columns = self._endpoint.shape.gives_columns
         answer = named(self._endpoint.tensors, columns, value, self._together, self._asked)
-        meta = encode_tensors(self._request.status or 200, self._request.response_headers, answer)
+        meta = encode_tensors(self.request.status or 200, self.request.response_headers, answer)
         return meta, [tensor.data for _, tensor in answer]
 
 

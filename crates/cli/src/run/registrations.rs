@@ -19,7 +19,7 @@ use crate::definition::Packer;
 use crate::env::Env;
 use crate::fetch::RemoteFetcher;
 use crate::plan::ServerPlan;
-use follower::Follower;
+use follower::ListFollower;
 use loader::Loader;
 use source::DocumentSource;
 
@@ -31,6 +31,6 @@ pub fn follow(plan: &ServerPlan, env: &Env, engine: &Arc<Engine>, packer: &Arc<P
     let fetcher = RemoteFetcher::new(Arc::clone(&urls), env, Handle::current());
     let source = DocumentSource::new(&registrations.source, fetcher);
     let loader = Loader { engine: Arc::clone(engine), packer: Arc::clone(packer) };
-    let follower = Follower::new(registrations, source, loader, urls);
+    let follower = ListFollower::new(registrations, source, loader, urls);
     tokio::spawn(follower.run());
 }

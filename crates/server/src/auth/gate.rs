@@ -49,6 +49,7 @@ impl Gate {
             Route::Ping
             | Route::Alive
             | Route::Predict(_)
+            | Route::Mounted(_)
             | Route::Instances(_)
             | Route::Embeddings
             | Route::ModelNames

@@ -65,6 +65,7 @@ fn note(error: &RegisterError) {
         | RegisterError::BadRuntime(_)
         | RegisterError::BadSettings(_)
         | RegisterError::Conflict { .. }
+        | RegisterError::PathTaken { .. }
         | RegisterError::NotLoadable(_)
         | RegisterError::Draining => None,
     };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jitney_engine::{Engine, Model};
 use serde::Serialize;
 
-use crate::route::{ModelRef, OpenInferenceRoute, PredictRoute, Route};
+use crate::route::{ModelRef, MountedRoute, OpenInferenceRoute, PredictRoute, Route};
 
 /// What can be done with the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -110,7 +110,8 @@ impl<'a> Intent<'a> {
                 to_model(GuardedOperation::Explain, target)
             }
             Route::Predict(PredictRoute { target, .. })
-            | Route::Instances(PredictRoute { target, .. }) => {
+            | Route::Instances(PredictRoute { target, .. })
+            | Route::Mounted(MountedRoute { target, .. }) => {
                 to_model(GuardedOperation::Predict, target)
             }
             Route::Invocations | Route::Embeddings => Self::plain(GuardedOperation::Predict),

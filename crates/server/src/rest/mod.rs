@@ -16,6 +16,7 @@ mod inference;
 mod input;
 mod logs;
 mod management;
+mod mounted;
 mod open_inference;
 mod openapi;
 mod overview;

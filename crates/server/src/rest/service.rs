@@ -19,9 +19,10 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::context::{ConnectionContext, RequestContext};
+use super::mounted::ClaimedPath;
 use super::{
     admin, authorize, compress, dashboard, embeddings, health, inference, logs, management,
-    open_inference, openapi, overview, plugins, repository, shared_memory, traced, v1,
+    mounted, open_inference, openapi, overview, plugins, repository, shared_memory, traced, v1,
 };
 use crate::access_log::{AccessRecord, RecordNames};
 use crate::auth::Gate;
@@ -167,7 +168,11 @@ pub(super) fn failure(context: &RequestContext<'_>, problem: &Problem) -> HttpRe
         let without_body = |target: ModelRef<'_>| {
             engine.model(target.model, target.version).is_ok_and(|model| model.tag().python)
         };
-        let methods = route::allowed(context.apis, &route::decode(path), without_body);
+        let path = route::decode(path);
+        let methods = match mounted::find(context, &path) {
+            Some(claimed) => claimed.allowed(),
+            None => route::allowed(context.apis, &path, without_body),
+        };
         respond::allow(&mut reply, &methods);
     }
     reply
@@ -199,7 +204,8 @@ pub(super) fn log(context: &RequestContext<'_>, status: StatusCode, took: Durati
 pub(super) async fn dispatch(context: &RequestContext<'_>, body: RequestBody) -> HttpResult {
     check_host(context.parts)?;
     let path: Cow<'_, str> = route::decode(context.parts.uri.path());
-    let (route, endpoint) = destination(context, &path);
+    let claimed = mounted::find(context, &path);
+    let (route, endpoint) = destination(context, &path, claimed.as_ref());
     let gate = endpoint.map_or_else(|| Gate::of(context.apis, &route), PluginEndpoint::gate);
     if matches!(gate, Gate::Management | Gate::Renewal) {
         check_browser(context, gate, &route)?;
@@ -272,6 +278,7 @@ async fn call(
             Box::pin(open_inference::predict(context, body, route)).await
         }
         Route::Predict(route) => inference::predict(context, body, route).await,
+        Route::Mounted(route) => Box::pin(mounted::call(context, body, route)).await,
         Route::Instances(route) => Box::pin(v1::predict(context, body, route)).await,
         Route::Embeddings => Box::pin(embeddings::create(context, None, body)).await,
         Route::Invocations => Box::pin(inference::invoke(context, None, body)).await,
@@ -343,17 +350,18 @@ fn invalid_head(message: &str) -> Problem {
 }
 
 /// Where a path leads: to a route, or to a plugin that answers it. A plugin's path goes before a model's
-/// bare name.
+/// bare name, and so does what models claim for themselves.
 fn destination<'a>(
     context: &RequestContext<'a>,
     path: &'a str,
+    claimed: Option<&'a ClaimedPath>,
 ) -> (Route<'a>, Option<&'a PluginEndpoint>) {
     let route = route::route(context.apis, &context.parts.method, path);
     let plugins = context.state.config.plugins.as_ref();
     let plugins = plugins.filter(|_| route == Route::NotFound || context.apis.natural);
     match plugins.and_then(|plugins| plugins.endpoint(context.apis, path)) {
         Some(endpoint) => (Route::NotFound, Some(endpoint)),
-        None => (route, None),
+        None => (claimed.map_or(route, ClaimedPath::route), None),
     }
 }
 

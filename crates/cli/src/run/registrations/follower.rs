@@ -9,28 +9,28 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
-use super::loader::{Loaded, Loader, NotLoaded};
-use super::reconcile::{Listing, Step, new_leaders, next_attempt, reconcile};
+use super::loader::{LoadOutcome, Loader, NotLoaded};
+use super::reconcile::{Listing, ReconcileStep, new_leaders, next_attempt, reconcile};
 use super::source::DocumentSource;
 use crate::plan::{RegistrationsPlan, Startup};
 use crate::serve::model::from_entry;
 use crate::url_rule::UrlRule;
 
 /// Follows a list.
-pub struct Follower {
+pub struct ListFollower {
     plan: RegistrationsPlan,
     source: DocumentSource,
     loader: Loader,
     urls: Arc<UrlRule>,
     wanted: Vec<Startup>,
     held: Vec<HeldModel>,
-    loads: JoinSet<Loaded>,
+    loads: JoinSet<LoadOutcome>,
     /// Models so far: each has a number that no other has.
     count: u64,
     /// Why the last look could not read the list.
     unreadable: Option<String>,
     /// What is wrong with the list that was read last.
-    refused: Option<String>,
+    mistake: Option<String>,
     report: RegistrationsReport,
 }
 
@@ -43,7 +43,7 @@ struct HeldModel {
     cancel: Option<oneshot::Sender<()>>,
 }
 
-impl Follower {
+impl ListFollower {
     /// From now on the server is not ready until the list was loaded.
     pub fn new(
         plan: RegistrationsPlan,
@@ -63,7 +63,7 @@ impl Follower {
             loads: JoinSet::new(),
             count: 0,
             unreadable: None,
-            refused: None,
+            mistake: None,
             report,
         }
     }
@@ -107,23 +107,23 @@ impl Follower {
         match document.models(&self.plan) {
             Err(failure) => {
                 self.report.read_failures += 1;
-                tracing::error!("the registrations are refused, nothing changes: {failure}");
-                self.refused = Some(failure.to_string());
+                tracing::error!("the registrations have a mistake, nothing changes: {failure}");
+                self.mistake = Some(failure.to_string());
             }
             Ok(models) => {
                 let revision = document.revision();
                 tracing::info!(revision, models = models.len(), "registrations read");
-                (self.refused, self.report.revision) = (None, Some(revision));
+                (self.mistake, self.report.revision) = (None, Some(revision));
                 let before = std::mem::replace(&mut self.wanted, models);
                 for leader in new_leaders(&self.wanted, &before) {
-                    self.lead(leader);
+                    self.make_default(leader);
                 }
             }
         }
     }
 
     /// Lets the running model that was loaded for this entry answer by default.
-    fn lead(&self, entry: &Startup) {
+    fn make_default(&self, entry: &Startup) {
         let loaded = |held: &&HeldModel| {
             held.listing.applied.as_ref().is_some_and(|applied| {
                 applied.name == entry.name && applied.version == entry.version
@@ -146,8 +146,8 @@ impl Follower {
         let mut gone = Vec::new();
         for step in steps {
             match step {
-                Step::Load { wanted, held } => self.load(wanted, held),
-                Step::Change { wanted, held, settings } => {
+                ReconcileStep::Load { wanted, held } => self.load(wanted, held),
+                ReconcileStep::Change { wanted, held, settings } => {
                     let (entry, held) = (self.wanted[wanted].clone(), &mut self.held[held]);
                     let Some(model) = held.model.clone() else { continue };
                     held.listing.loading = Some(entry.clone());
@@ -155,16 +155,16 @@ impl Follower {
                     let loader = self.loader.clone();
                     self.loads.spawn(loader.change(held.id, entry, model, settings, cancelled));
                 }
-                Step::Keep { held } => {
+                ReconcileStep::Keep { held } => {
                     let held = &mut self.held[held];
                     held.cancel();
                     held.listing.failed = None;
                 }
                 // What is being loaded for it ends first.
-                Step::Remove { held } if self.held[held].listing.loading.is_some() => {
+                ReconcileStep::Remove { held } if self.held[held].listing.loading.is_some() => {
                     self.held[held].cancel();
                 }
-                Step::Remove { held } => gone.push(held),
+                ReconcileStep::Remove { held } => gone.push(held),
             }
         }
         for held in gone.into_iter().rev() {
@@ -195,7 +195,7 @@ impl Follower {
     }
 
     /// Takes over what became of a model.
-    fn ended(&mut self, Loaded { id, wanted, outcome }: Loaded) {
+    fn ended(&mut self, LoadOutcome { id, wanted, outcome }: LoadOutcome) {
         let Some(held) = self.held.iter_mut().find(|held| held.id == id) else { return };
         held.listing.loading = None;
         let name = wanted.name.as_deref().unwrap_or_default();
@@ -208,7 +208,7 @@ impl Follower {
                 let is_new = other.is_none_or(|other| !Arc::ptr_eq(&other, &model));
                 let first = self.wanted.iter().find(|entry| entry.name == wanted.name);
                 if is_new && first.is_some_and(|first| first.version == wanted.version) {
-                    self.lead(&wanted);
+                    self.make_default(&wanted);
                 }
             }
             Err(NotLoaded::Cancelled) => {}
@@ -231,7 +231,7 @@ impl Follower {
         let loaded = models.iter().all(|model| model.state == ListedState::Loaded);
         self.report.settled |= self.report.revision.is_some() && loaded;
         self.report.models = models;
-        self.report.error = self.unreadable.clone().or_else(|| self.refused.clone());
+        self.report.error = self.unreadable.clone().or_else(|| self.mistake.clone());
         self.loader.engine.report_registrations(self.report.clone());
     }
 

@@ -24,7 +24,7 @@ pub struct Loader {
 }
 
 /// How loading ended.
-pub struct Loaded {
+pub struct LoadOutcome {
     /// Whose it was.
     pub id: u64,
     /// What was asked for.
@@ -49,7 +49,7 @@ impl Loader {
         wanted: Startup,
         old: Option<Arc<Model>>,
         cancelled: oneshot::Receiver<()>,
-    ) -> Loaded {
+    ) -> LoadOutcome {
         let mut begun = None;
         let attempt = tokio::select! {
             outcome = self.attempt(&wanted, old.as_ref(), &mut begun) => Some(outcome),
@@ -68,7 +68,7 @@ impl Loader {
                 })
             }
         };
-        Loaded { id, wanted, outcome }
+        LoadOutcome { id, wanted, outcome }
     }
 
     async fn attempt(
@@ -105,14 +105,14 @@ impl Loader {
         model: Arc<Model>,
         settings: Values,
         cancelled: oneshot::Receiver<()>,
-    ) -> Loaded {
+    ) -> LoadOutcome {
         let outcome = tokio::select! {
             outcome = changed(&self.engine, &model, settings) => {
                 outcome.map_err(|reason| NotLoaded::Failed(reason, None))
             }
             _ = cancelled => Err(NotLoaded::Cancelled),
         };
-        Loaded { id, wanted, outcome: outcome.map(|()| model) }
+        LoadOutcome { id, wanted, outcome: outcome.map(|()| model) }
     }
 }
 

@@ -42,7 +42,7 @@ pub struct FailedLoad {
 
 /// What is to be done. Numbers count in the list, and in what became of it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Step {
+pub enum ReconcileStep {
     /// Load it, in the place of the other one if there is one.
     Load { wanted: usize, held: Option<usize> },
     /// Change settings of the running one.
@@ -73,18 +73,18 @@ impl Listing {
 }
 
 /// What has to be done so that what runs is what the list says.
-pub fn reconcile(now: Instant, wanted: &[Startup], held: &[Listing]) -> Vec<Step> {
+pub fn reconcile(now: Instant, wanted: &[Startup], held: &[Listing]) -> Vec<ReconcileStep> {
     let pairs = pairs(wanted, held);
     let mut steps = Vec::new();
     for (place, entry) in wanted.iter().enumerate() {
         let step = match pairs[place] {
-            None => Some(Step::Load { wanted: place, held: None }),
+            None => Some(ReconcileStep::Load { wanted: place, held: None }),
             Some(other) => step(now, place, entry, other, &held[other]),
         };
         steps.extend(step);
     }
     let gone = (0..held.len()).filter(|other| !pairs.contains(&Some(*other)));
-    steps.extend(gone.map(|held| Step::Remove { held }));
+    steps.extend(gone.map(|held| ReconcileStep::Remove { held }));
     steps
 }
 
@@ -114,8 +114,8 @@ fn step(
     entry: &Startup,
     held: usize,
     listing: &Listing,
-) -> Option<Step> {
-    let load = Some(Step::Load { wanted: place, held: Some(held) });
+) -> Option<ReconcileStep> {
+    let load = Some(ReconcileStep::Load { wanted: place, held: Some(held) });
     if listing.loading.as_ref().is_some_and(|loading| is_same(loading, entry)) {
         return None;
     }
@@ -126,13 +126,13 @@ fn step(
     let Some(applied) = &listing.applied else { return load };
     if is_same(applied, entry) {
         let settled = idle && listing.failed.is_none();
-        return (!settled).then_some(Step::Keep { held });
+        return (!settled).then_some(ReconcileStep::Keep { held });
     }
     if !idle {
         return load;
     }
     match live_change(applied, entry) {
-        Some(settings) => Some(Step::Change { wanted: place, held, settings }),
+        Some(settings) => Some(ReconcileStep::Change { wanted: place, held, settings }),
         None => load,
     }
 }

@@ -21,12 +21,12 @@ const REMOTE_TIME: Duration = Duration::from_secs(30);
 
 /// Where the list is.
 pub struct DocumentSource {
-    place: ListPlace,
+    address: ListAddress,
     /// What was read last.
     last: Option<ListDocument>,
 }
 
-enum ListPlace {
+enum ListAddress {
     Path(PathBuf),
     Url {
         url: String,
@@ -39,19 +39,19 @@ enum ListPlace {
 impl DocumentSource {
     /// A path, or a URL.
     pub fn new(text: &str, fetcher: RemoteFetcher) -> Self {
-        let place = if text.contains("://") {
-            ListPlace::Url { url: text.to_owned(), fetcher, tag: None }
+        let address = if text.contains("://") {
+            ListAddress::Url { url: text.to_owned(), fetcher, tag: None }
         } else {
-            ListPlace::Path(PathBuf::from(text))
+            ListAddress::Path(PathBuf::from(text))
         };
-        Self { place, last: None }
+        Self { address, last: None }
     }
 
     /// As it may be shown.
     pub fn shown(&self) -> String {
-        match &self.place {
-            ListPlace::Path(path) => path.display().to_string(),
-            ListPlace::Url { url, .. } => ShownUrl::of(url).to_string(),
+        match &self.address {
+            ListAddress::Path(path) => path.display().to_string(),
+            ListAddress::Url { url, .. } => ShownUrl::of(url).to_string(),
         }
     }
 
@@ -60,9 +60,9 @@ impl DocumentSource {
     /// # Errors
     /// Why it cannot be read.
     pub async fn read(&mut self) -> Result<Option<ListDocument>, String> {
-        let read = match &mut self.place {
-            ListPlace::Path(path) => Some(still(path.clone(), self.last.as_ref()).await?),
-            ListPlace::Url { url, fetcher, tag } => {
+        let read = match &mut self.address {
+            ListAddress::Path(path) => Some(still(path.clone(), self.last.as_ref()).await?),
+            ListAddress::Url { url, fetcher, tag } => {
                 let asked = fetcher.document(url, tag.as_deref(), BYTES_MAX);
                 let silent = |_| format!("no answer within {} s", REMOTE_TIME.as_secs());
                 let answer = tokio::time::timeout(REMOTE_TIME, asked).await.map_err(silent)?;

@@ -1,0 +1,101 @@
+"""Ray Serve's API: `from jitney.compat import serve` in place of `from ray import serve`.
+
+Deployments become definitions, replicas workers, and handles are Jitney's handles. docs/coming-from/ray-serve.md has a
+table of what works; any other name of Ray Serve fails when it is first used, with a sentence.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitney.compat.serve import config, exceptions, handle, schema
+from jitney.compat.serve.backend import BackendConfig, accept_batch
+from jitney.compat.serve.batching import batch
+from jitney.compat.serve.config import AutoscalingConfig, HTTPOptions, ProxyLocation, gRPCOptions
+from jitney.compat.serve.context import context, get_multiplexed_model_id, get_replica_context
+from jitney.compat.serve.deployment import Application, Deployment, deployment
+from jitney.compat.serve.ingress import ingress
+from jitney.compat.serve.multiplex import multiplexed
+from jitney.compat.serve.older import (
+    create_backend,
+    create_endpoint,
+    delete_backend,
+    delete_endpoint,
+    get_backend_config,
+    get_handle,
+    init,
+    list_backends,
+    list_endpoints,
+    set_traffic,
+    update_backend_config,
+)
+from jitney.compat.serve.running import (
+    delete,
+    get_app_handle,
+    get_deployment_handle,
+    run,
+    run_many,
+    shutdown,
+    shutdown_async,
+    start,
+    status,
+)
+
+__all__ = [
+    "Application",
+    "AutoscalingConfig",
+    "BackendConfig",
+    "Deployment",
+    "HTTPOptions",
+    "ProxyLocation",
+    "accept_batch",
+    "batch",
+    "config",
+    "context",
+    "create_backend",
+    "create_endpoint",
+    "delete",
+    "delete_backend",
+    "delete_endpoint",
+    "deployment",
+    "exceptions",
+    "gRPCOptions",
+    "get_app_handle",
+    "get_backend_config",
+    "get_deployment_handle",
+    "get_handle",
+    "get_multiplexed_model_id",
+    "get_replica_context",
+    "handle",
+    "ingress",
+    "init",
+    "list_backends",
+    "list_endpoints",
+    "multiplexed",
+    "run",
+    "run_many",
+    "schema",
+    "set_traffic",
+    "shutdown",
+    "shutdown_async",
+    "start",
+    "status",
+    "update_backend_config",
+]
+
+_ABSENT = {
+    "llm": "serve the model with its own engine, or as a definition",
+    "build": "`jitney serve app.py:app` needs no configuration file",
+    "grpc_util": "Jitney's own gRPC protocols are always on",
+    "task_consumer": "call the deployment by handle instead",
+    "RayServegRPCContext": "Jitney's own gRPC protocols are always on",
+    "get_deployment": "this name was removed from Ray in 2.10; use serve.get_deployment_handle",
+    "list_deployments": "this name was removed from Ray in 2.10; use serve.status",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    instead = _ABSENT.get(name, "docs/coming-from/ray-serve.md says what is there, and what to use instead")
+    raise AttributeError(f"serve.{name} is not there in Jitney's layer: {instead}")

@@ -1,0 +1,296 @@
+"""An application of Ray Serve as one of ours: every deployment becomes a definition, and a part.
+
+A deployment's class gets a class of its own below `Replica`, whose endpoints are the methods. The root has another for
+HTTP. `bind`ed applications among the arguments become parts, in whose place the constructor gets handles.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, is_dataclass
+from typing import Any, get_type_hints
+
+from jitney.application import Bound, Dependency
+from jitney.compat.serve.batching import Batched
+from jitney.compat.serve.deployment import Application, Deployment
+from jitney.compat.serve.deployment_options import CONCURRENCY_MAX, QUEUE_MAX
+from jitney.compat.serve.handle import CALL, CALL_ENDPOINT, DeploymentHandle
+from jitney.compat.serve.replica import Replica
+from jitney.compat.serve.replica_http import HttpReplica
+from jitney.decorators import NOTE, Note
+from jitney.options import Options
+from jitney.request import Request
+
+logger = logging.getLogger("jitney.compat.serve")
+
+DEFAULT_APP = "default"
+REQUEST = "jitney_request"
+MORE = 16
+"""Arguments that `*args` may have."""
+NO_LIMIT_S = 24 * 3600
+"""Ray ends no call that takes long."""
+LEFT_OUT = object()
+NOT_CALLED = ("reconfigure", "check_health")
+
+
+@dataclass(frozen=True)
+class Routed:
+    """An application with its name and where it answers over HTTP; None for nowhere."""
+
+    application: Application
+    name: str = DEFAULT_APP
+    route_prefix: str | None = "/"
+
+    def __jitney_application__(self) -> Bound:
+        return _Builder(self).build(self.application, is_root=True)
+
+
+def built(application: Application) -> Bound:
+    """What `jitney serve app.py:app` serves; the same for the same application."""
+    known: Bound | None = vars(application).get("_bound")
+    if known is None:
+        prefix = application.deployment.deployment_options.route_prefix or "/"
+        known = vars(application)["_bound"] = Routed(application, route_prefix=prefix).__jitney_application__()
+    return known
+
+
+def model_name(app_name: str, deployment: str) -> str:
+    """The name of a deployment among the models of the server."""
+    return deployment if app_name == DEFAULT_APP else f"{app_name}.{deployment}"
+
+
+class _Builder:
+    """Makes the parts of one application, each once."""
+
+    def __init__(self, routed: Routed) -> None:
+        self._routed = routed
+        self._made: dict[int, Bound] = {}
+
+    def build(self, application: Application, is_root: bool = False) -> Bound:
+        """The part of an application, with those among its arguments."""
+        made = self._made.get(id(application))
+        if made is None:
+            deployment, app_name = application.deployment, self._routed.name
+            name = deployment.name
+            made = self._made[id(application)] = Bound(
+                replica_class(deployment, self._routed, is_root),
+                tuple(map(self._argument, application.args)),
+                {key: self._argument(value) for key, value in application.kwargs.items()},
+                name=model_name(app_name, name),
+                options=model_options(deployment, self._routed.route_prefix if is_root else None),
+                view=lambda handle: DeploymentHandle(name, app_name, lambda: handle),
+                numbered=True,
+            )
+        return made
+
+    def _argument(self, value: Any) -> Any:
+        if isinstance(value, Application):
+            return self.build(value)
+        if isinstance(value, DeploymentHandle):
+            return OtherDeployment(value)
+        if isinstance(value, dict):
+            return {key: self._argument(one) for key, one in value.items()}
+        if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+            return type(value)(map(self._argument, value))
+        return value
+
+
+class OtherDeployment(Dependency):
+    """A handle of another application among the arguments."""
+
+    def __init__(self, handle: DeploymentHandle) -> None:
+        super().__init__(model_name(handle.app_name, handle.deployment_name))
+        self._handle = handle
+
+    def view(self, handle: Any) -> Any:
+        """The same handle, over a connection of the worker."""
+        name, app_name = self._handle.deployment_name, self._handle.app_name
+        return DeploymentHandle(name, app_name, lambda: handle, self._handle._handle_options)
+
+
+def model_options(deployment: Deployment, route_prefix: str | None) -> Options:
+    """A deployment's options as those of a model."""
+    options = deployment.deployment_options
+    gpus = options.actor.get("num_gpus") or 0
+    queue = options.max_queued_requests
+    found: dict[str, Any] = {
+        "workers": options.workers,
+        "queue": min(queue, QUEUE_MAX) if queue > 0 else QUEUE_MAX,
+        "device": "gpu" if gpus else "cpu",
+        "response_timeout_s": NO_LIMIT_S,
+        "startup_timeout_s": NO_LIMIT_S,
+        "mount": route_prefix,
+    }
+    return Options(**{name: value for name, value in found.items() if value is not None})
+
+
+def replica_class(deployment: Deployment, routed: Routed, is_root: bool) -> type[Replica]:
+    """The class of a deployment's replicas."""
+    concurrency = min(_concurrency(deployment), CONCURRENCY_MAX)
+    body: dict[str, Any] = {
+        "deployment": deployment,
+        "app_name": routed.name,
+        "route_prefix": routed.route_prefix or "",
+        "__doc__": inspect.getdoc(deployment.func_or_class) or "",
+        NOTE: Note(Options(), "model"),
+    }
+    for name, function in methods(deployment.func_or_class):
+        endpoint = _endpoint(name, function)
+        options = Options(name=CALL_ENDPOINT if name == CALL else name, concurrency=concurrency)
+        setattr(endpoint, NOTE, Note(options, "endpoint"))
+        body[f"endpoint_{name.strip('_')}"] = endpoint
+    if is_root and routed.route_prefix is not None:
+        body["http"] = _http_endpoint(concurrency)
+    base = HttpReplica if is_root else Replica
+    return type(deployment.name, (base,), body)
+
+
+def methods(target: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """What can be called of a deployment: its public methods and `__call__`."""
+    if not inspect.isclass(target):
+        yield CALL, target
+        return
+    names = dict.fromkeys(name for one in reversed(target.__mro__[:-1]) for name in vars(one))
+    for name in names:
+        found = getattr(target, name, None)
+        if inspect.isroutine(found) and (name == CALL or not name.startswith("_")) and name not in NOT_CALLED:
+            yield name, found
+
+
+def remarks(deployment: Deployment) -> list[str]:
+    """What was asked for and is not done, and limits that make each other useless."""
+    options = deployment.deployment_options
+    found = options.remarks(deployment.name)
+    wanted = _batched_at_a_time(deployment)
+    if options.max_ongoing_requests is not None and wanted > options.max_ongoing_requests:
+        found.append(
+            f"{deployment.name}: batches of @serve.batch can never be full, since max_ongoing_requests="
+            f"{options.max_ongoing_requests} calls run at a time and {wanted} would be needed"
+        )
+    return found
+
+
+def _concurrency(deployment: Deployment) -> int:
+    """Calls at a time: as many as were said, else Ray's five, or enough to fill the batches."""
+    options = deployment.deployment_options
+    if options.max_ongoing_requests is not None:
+        return options.max_ongoing_requests
+    return max(options.concurrency, _batched_at_a_time(deployment))
+
+
+def _batched_at_a_time(deployment: Deployment) -> int:
+    found = (getattr(function, "serve_batch", None) for _, function in _all_functions(deployment.func_or_class))
+    settings = [one.settings for one in found if isinstance(one, Batched)]
+    return max((one.max_batch_size * one.max_concurrent_batches for one in settings), default=0)
+
+
+def _all_functions(target: Any) -> Iterator[tuple[str, Any]]:
+    if inspect.isclass(target):
+        for one in reversed(target.__mro__[:-1]):
+            yield from vars(one).items()
+
+
+def _endpoint(name: str, function: Callable[..., Any]) -> Any:
+    """A method as an endpoint: the same parameters, and the request of the call."""
+    parameters = list(inspect.signature(function).parameters.values())
+    takes_self = bool(parameters) and parameters[0].name == "self"
+    own = parameters[takes_self:]
+    endpoint: Any
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(inspect.unwrap(function)):
+
+        async def endpoint(self: Replica, **given: Any) -> Any:
+            request, args, kwargs = _call_of(own, given)
+            async for piece in self.stream(name, request, args, kwargs):
+                yield piece
+
+    else:
+
+        async def endpoint(self: Replica, **given: Any) -> Any:
+            request, args, kwargs = _call_of(own, given)
+            return await self.call(name, request, args, kwargs)
+
+    shown = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD), *_shown(own)]
+    endpoint.__signature__ = inspect.Signature(shown)
+    endpoint.__annotations__ = {**_hints(function), REQUEST: Request}
+    endpoint.__name__ = endpoint.__qualname__ = name
+    endpoint.__doc__ = inspect.getdoc(function)
+    return endpoint
+
+
+def _shown(own: list[inspect.Parameter]) -> list[inspect.Parameter]:
+    """Parameters that can be given by name: `*args` as so many that may be left out."""
+    found = []
+    for one in own:
+        if one.kind is one.VAR_POSITIONAL:
+            kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+            found += [inspect.Parameter(f"{one.name}_{at}", kind, default=LEFT_OUT) for at in range(MORE)]
+        elif one.kind is one.POSITIONAL_ONLY:
+            found.append(one.replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD))
+        else:
+            found.append(one)
+    request = inspect.Parameter(REQUEST, inspect.Parameter.KEYWORD_ONLY, annotation=Request)
+    at = next((at for at, one in enumerate(found) if one.kind is one.VAR_KEYWORD), len(found))
+    bare = [one.replace(annotation=inspect.Parameter.empty) for one in found]
+    return _ordered([*bare[:at], request, *bare[at:]])
+
+
+def _ordered(parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
+    """A parameter without a default cannot come behind one with: Python's own rule."""
+    seen_default, found = False, []
+    for one in parameters:
+        if one.kind is one.POSITIONAL_OR_KEYWORD:
+            seen_default = seen_default or one.default is not one.empty
+            one = one.replace(default=None) if seen_default and one.default is one.empty else one
+        found.append(one)
+    return found
+
+
+def _call_of(own: list[inspect.Parameter], given: dict[str, Any]) -> tuple[Request, list[Any], dict[str, Any]]:
+    """The arguments of the method itself."""
+    request = given.pop(REQUEST)
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    by_position = True
+    for one in own:
+        if one.kind is one.VAR_POSITIONAL:
+            more = [given.pop(f"{one.name}_{at}", LEFT_OUT) for at in range(MORE)]
+            args += [value for value in more if value is not LEFT_OUT]
+        elif one.kind is one.VAR_KEYWORD:
+            continue
+        elif one.name not in given:
+            by_position = False
+        elif by_position and one.kind is not one.KEYWORD_ONLY:
+            args.append(given.pop(one.name))
+        else:
+            kwargs[one.name] = given.pop(one.name)
+    return request, args, {**kwargs, **given}
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """Hints that make an object whole again which travels as its fields; others are not enforced, as in Ray."""
+    try:
+        hints = get_type_hints(function)
+    except Exception:  # A name that cannot be found counts for nothing.
+        return {}
+    return {name: hint for name, hint in hints.items() if name != "return" and _is_made_of_fields(hint)}
+
+
+def _is_made_of_fields(hint: Any) -> bool:
+    return isinstance(hint, type) and (
+        is_dataclass(hint) or issubclass(hint, enum.Enum) or hasattr(hint, "model_validate")
+    )
+
+
+def _http_endpoint(concurrency: int) -> Any:
+    async def http(self: Any, request: Any) -> Any:
+        """Requests over HTTP, below the route prefix."""
+        return await self.answer(request)
+
+    setattr(http, NOTE, Note(Options(raw=True, concurrency=concurrency), "endpoint"))
+    return http
+
+
+Application.builder = staticmethod(built)

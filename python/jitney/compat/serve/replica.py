@@ -1,0 +1,166 @@
+"""One replica: the object of a deployment in a worker, and how its methods are called.
+
+Methods that are `async` run on the worker's event loop, as many at a time as `max_ongoing_requests` says; others run in
+threads, so that they may wait for other deployments with `.result()`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextvars
+import functools
+import inspect
+import os
+import uuid
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from jitney.compat.serve.context import (
+    DeploymentID,
+    ReplicaContext,
+    ReplicaID,
+    RequestContext,
+    enter_request,
+    restore_request,
+    set_replica,
+)
+from jitney.compat.serve.deployment import Deployment
+from jitney.compat.serve.exceptions import RayServeException
+from jitney.compat.serve.handle import MODEL_ID_HEADER
+from jitney.compat.serve.health import HealthCheck
+from jitney.request import Request
+
+MODEL_ID_HEADERS = (MODEL_ID_HEADER, MODEL_ID_HEADER.replace("_", "-"))
+
+
+class Replica:
+    """The object of a deployment; a subclass for each deployment has its endpoints."""
+
+    deployment: Deployment
+    app_name = "default"
+    route_prefix = "/"
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        options = self.deployment.deployment_options
+        for name, value in ((options.actor.get("runtime_env") or {}).get("env_vars") or {}).items():
+            os.environ[name] = str(value)
+        identity = ReplicaID(uuid.uuid4().hex[:8], DeploymentID(self.deployment.name, self.app_name))
+        set_replica(ReplicaContext(identity, None, options))
+        self._threads: concurrent.futures.ThreadPoolExecutor | None = None
+        self._health: HealthCheck | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.object = self._make(args, kwargs)
+        set_replica(ReplicaContext(identity, self.object, options))
+
+    def _make(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        target = self.deployment.func_or_class
+        if not inspect.isclass(target):
+            return target
+        if not inspect.iscoroutinefunction(target.__init__):
+            return target(*args, **kwargs)
+        made = target.__new__(target)
+        asyncio.run(target.__init__(made, *args, **kwargs))
+        return made
+
+    async def setup(self) -> None:
+        """Gives the object its configuration before it serves."""
+        options = self.deployment.deployment_options
+        if options.user_config is not None:
+            reconfigure = getattr(self.object, "reconfigure", None)
+            if reconfigure is None:
+                raise RayServeException(
+                    f"{self.deployment.name} has a user_config, and no method reconfigure to take it"
+                )
+            await _settled(reconfigure(options.user_config))
+        check = None if inspect.isfunction(self.object) else getattr(self.object, "check_health", None)
+        if check is not None:
+            self._health = HealthCheck(check, options.health_check_period_s, options.health_check_timeout_s)
+
+    async def teardown(self) -> None:
+        """Ends the object."""
+        if self._health is not None:
+            self._health.stop()
+        if inspect.isfunction(self.object):
+            return
+        end = getattr(self.object, "__del__", None)
+        if end is not None:
+            await _settled(end())
+            type(self.object).__del__ = lambda _: None  # Once is enough.
+
+    def method(self, name: str) -> Callable[..., Any]:
+        """A method of the object, or the function itself."""
+        if inspect.isfunction(self.object):
+            return self.object
+        found: Callable[..., Any] = getattr(self.object, name)
+        return found
+
+    async def call(self, name: str, request: Request, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """Calls a method for a caller who waits for one answer."""
+        token = enter_request(self.context_of(request, web=False))
+        try:
+            return await self.invoke(self.method(name), *args, **kwargs)
+        finally:
+            restore_request(token)
+
+    async def stream(self, name: str, request: Request, args: list[Any], kwargs: dict[str, Any]) -> AsyncIterator[Any]:
+        """Calls a generator."""
+        token = enter_request(self.context_of(request, web=False))
+        try:
+            async for piece in self.pieces(self.method(name)(*args, **kwargs)):
+                yield piece
+        finally:
+            restore_request(token)
+
+    async def invoke(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Calls a function wherever its kind belongs."""
+        if is_async(function):
+            return await function(*args, **kwargs)
+        result = await self.in_thread(functools.partial(function, *args, **kwargs))
+        return await result if inspect.isawaitable(result) else result
+
+    async def in_thread(self, function: Callable[[], Any]) -> Any:
+        """Calls a function in a thread, in this request's context."""
+        loop = self._loop = asyncio.get_running_loop()
+        if self._health is not None:
+            self._health.loop = loop
+        if self._threads is None:
+            most = self.deployment.deployment_options.concurrency
+            self._threads = concurrent.futures.ThreadPoolExecutor(most, "replica")
+        return await loop.run_in_executor(self._threads, contextvars.copy_context().run, function)
+
+    async def pieces(self, generator: Any) -> AsyncIterator[Any]:
+        """The pieces of any generator."""
+        if inspect.isawaitable(generator):
+            generator = await generator
+        if hasattr(generator, "__aiter__"):
+            try:
+                async for piece in generator:
+                    yield piece
+            finally:
+                close = getattr(generator, "aclose", None)
+                if close is not None:
+                    await close()
+            return
+        end = object()
+        try:
+            while (piece := await self.in_thread(functools.partial(next, generator, end))) is not end:
+                yield piece
+        finally:
+            getattr(generator, "close", lambda: None)()
+
+    def context_of(self, request: Request, web: bool) -> RequestContext:
+        """What the code may ask about a request."""
+        headers = request.headers
+        model_id = next((str(headers[name]) for name in MODEL_ID_HEADERS if name in headers), "")
+        return RequestContext(request.id, self.route_prefix if web else "", self.app_name, model_id, web)
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether a function, method or callable object is `async`."""
+    bare = function.func if isinstance(function, functools.partial) else function
+    return inspect.iscoroutinefunction(bare) or inspect.iscoroutinefunction(getattr(bare, "__call__", None))  # noqa: B004
+
+
+async def _settled(result: Any) -> Any:
+    return await result if inspect.isawaitable(result) else result

@@ -1,0 +1,179 @@
+"""`serve.run` and the functions beside it: what the driver program does with its server."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from jitney.compat.serve import handle as handles
+from jitney.compat.serve.build import DEFAULT_APP
+from jitney.compat.serve.config import HTTPOptions, made_of
+from jitney.compat.serve.context import current_replica
+from jitney.compat.serve.deployment import Application, Deployment
+from jitney.compat.serve.exceptions import NotSupported, RayServeException
+from jitney.compat.serve.handle import DeploymentHandle
+from jitney.compat.serve.schema import (
+    ApplicationStatus,
+    ApplicationStatusOverview,
+    DeploymentStatus,
+    DeploymentStatusOverview,
+    ServeStatus,
+)
+from jitney.compat.serve.server import Server, routed
+
+_server: Server | None = None
+_lock = threading.Lock()
+_at_shutdown: list[Callable[[], None]] = []
+WORKER_PACKAGES = ("jitney", "jitney.worker")
+UNSET: Any = object()
+
+
+def start(
+    detached: bool = False,
+    proxy_location: Any = None,
+    http_options: Any = None,
+    http_host: str | None = None,
+    http_port: int | None = None,
+    **others: Any,
+) -> None:
+    """Starts the server, if it does not run already. It ends with this program, and with `serve.shutdown`."""
+    options = made_of(HTTPOptions, http_options) or HTTPOptions()
+    options.host = http_host or options.host
+    options.port = http_port if http_port is not None else options.port
+    server(options)
+
+
+def server(options: HTTPOptions | None = None) -> Server:
+    """The server; starts it first if need be."""
+    global _server
+    _check_not_in_worker()
+    with _lock:
+        if _server is None:
+            _server = Server(options or HTTPOptions())
+            handles.find_with(_server.handle)
+        return _server
+
+
+def running() -> Server:
+    """The server, which must run."""
+    if _server is None:
+        raise RayServeException("nothing is served here: call serve.run or serve.start first")
+    return _server
+
+
+def run(
+    target: Any,
+    *,
+    blocking: bool = False,
+    name: str = DEFAULT_APP,
+    route_prefix: Any = UNSET,
+    logging_config: Any = None,
+    **private: Any,
+) -> DeploymentHandle:
+    """Serves an application and returns the handle of its root, once all its workers are loaded.
+
+    A second one of the same name takes the place of the first without a gap. `blocking` waits until the program is
+    interrupted.
+    """
+    if isinstance(target, Deployment):
+        raise TypeError("serve.run takes an application: write serve.run(Deployment.bind(...))")
+    if not isinstance(target, Application):
+        raise TypeError(f"serve.run takes an application made by .bind(), not {target!r}")
+    own = target.deployment.deployment_options.route_prefix
+    prefix = (own or "/") if route_prefix is UNSET else route_prefix
+    deployed = server().deploy(routed(target, name, prefix), name, prefix)
+    handle = running().handle(deployed.root, name)
+    if blocking:
+        _wait()
+    return handle
+
+
+def run_many(*args: Any, **kwargs: Any) -> Any:
+    """Not here."""
+    raise NotSupported("serve.run_many is not there in Jitney's layer: call serve.run for each application")
+
+
+def delete(name: str, _blocking: bool = True) -> None:
+    """Ends an application after what it has accepted is answered."""
+    running().delete(name)
+
+
+def shutdown() -> None:
+    """Ends the server."""
+    global _server
+    with _lock:
+        ended, _server = _server, None
+        if ended is not None:
+            handles.find_with(None)
+            for forget in _at_shutdown:
+                forget()
+            ended.close()
+
+
+def at_shutdown(forget: Callable[[], None]) -> None:
+    """Calls this when the server ends."""
+    _at_shutdown.append(forget)
+
+
+async def shutdown_async() -> None:
+    """The same, inside an event loop."""
+    import asyncio
+
+    await asyncio.get_running_loop().run_in_executor(None, shutdown)
+
+
+def status() -> ServeStatus:
+    """The state of all applications."""
+    if _server is None:
+        return ServeStatus()
+    found = ServeStatus({"jitney": "HEALTHY"})
+    for name, deployed in _server.applications.items():
+        parts = {}
+        for deployment, model in deployed.models.items():
+            states = [one.get("status", "") for one in _server.workers(model, deployed.version)]
+            ready = states.count("READY")
+            is_well = bool(states) and ready == len(states)
+            state = DeploymentStatus.HEALTHY if is_well else DeploymentStatus.UPDATING
+            counts = {"RUNNING": ready, "STARTING": len(states) - ready}
+            parts[deployment] = DeploymentStatusOverview(state, {key: one for key, one in counts.items() if one})
+        well = all(one.status is DeploymentStatus.HEALTHY for one in parts.values())
+        state_of_all = ApplicationStatus.RUNNING if well else ApplicationStatus.DEPLOYING
+        found.applications[name] = ApplicationStatusOverview(state_of_all, "", deployed.since, parts)
+    return found
+
+
+def get_app_handle(name: str = DEFAULT_APP) -> DeploymentHandle:
+    """The handle of an application's root."""
+    if current_replica() is not None and _server is None:
+        raise NotSupported("inside a deployment, pass handles by .bind() instead of serve.get_app_handle")
+    deployed = running().applications.get(name)
+    if deployed is None:
+        raise RayServeException(f"Application {name!r} does not exist.")
+    return running().handle(deployed.root, name)
+
+
+def get_deployment_handle(
+    deployment_name: str, app_name: str | None = None, _check_exists: bool = True, **private: Any
+) -> DeploymentHandle:
+    """The handle of a deployment, by its name."""
+    replica = current_replica()
+    app = app_name or (replica.app_name if replica is not None else DEFAULT_APP)
+    if replica is not None:
+        return handles.named_handle(deployment_name, app)
+    return running().handle(deployment_name, app)
+
+
+def _check_not_in_worker() -> None:
+    """Raises inside a worker: it imports the file of the application, and would start a server of its own."""
+    main = sys.modules.get("__main__")
+    if current_replica() is not None or getattr(main, "__package__", None) in WORKER_PACKAGES:
+        raise RuntimeError('put serve.run below `if __name__ == "__main__":`, since workers import this file')
+
+
+def _wait() -> None:
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        shutdown()

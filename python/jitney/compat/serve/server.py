@@ -1,0 +1,165 @@
+"""The server of `serve.run`: one process for all applications, which come and go while it runs.
+
+An application is packed into model directories of the server's own store and registered there, its parts first. A new
+one of the same name is a new version: it serves once it is loaded, and the old one is drained then.
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jitney import by_value
+from jitney.address import read_url
+from jitney.application import graph
+from jitney.client import Client
+from jitney.compat.serve.build import Routed, remarks
+from jitney.compat.serve.config import HTTPOptions
+from jitney.compat.serve.deployment_options import logger
+from jitney.compat.serve.exceptions import RayServeException
+from jitney.compat.serve.handle import DeploymentHandle
+from jitney.compat.serve.replica import Replica
+from jitney.errors import RemoteError
+from jitney.handle.server_process import ServerProcess
+from jitney.handle.session import Session
+from jitney.interactive import is_interactive
+from jitney.pack import pack
+from jitney.program import find_program
+
+PORTS = ("management-port", "metrics-port", "grpc-port", "grpc-management-port")
+LOAD_SECONDS = 24 * 3600.0
+
+
+@dataclass
+class Deployed:
+    """An application that is served."""
+
+    name: str
+    route_prefix: str | None
+    version: str
+    models: dict[str, str]
+    """The models, by the names of their deployments; the root is the last one."""
+    since: float = field(default_factory=time.time)
+
+    @property
+    def root(self) -> str:
+        """The deployment that requests come to."""
+        return list(self.models)[-1]
+
+
+class Server:
+    """A running server and what it serves."""
+
+    def __init__(self, http: HTTPOptions) -> None:
+        directory = tempfile.mkdtemp(prefix="jitney-serve-")
+        self._store = Path(directory, "models")
+        self._store.mkdir()
+        self._directory = directory
+        self.applications: dict[str, Deployed] = {}
+        self._versions = 0
+        try:
+            self._process = ServerProcess(self._command(http), ".", directory, of_cells=is_interactive())
+        except BaseException:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
+        self.url, management = self._process.addresses["Inference"], self._process.addresses["Management"]
+        self.session = Session(read_url(self.url))
+        self._client = Client(management, timeout=LOAD_SECONDS)
+        atexit.register(self.close)
+
+    def _command(self, http: HTTPOptions) -> list[str]:
+        command = [find_program(None), "serve", "--model-store", str(self._store), "--until-eof", "--debug-errors"]
+        command += ["--python", sys.executable, "--port", str(http.port), "--host", http.host or "127.0.0.1"]
+        command += ["--management-host", "127.0.0.1"]
+        for flag in PORTS:
+            command += [f"--{flag}", "0"]
+        if http.ssl_certfile and http.ssl_keyfile:
+            command += ["--tls-cert", http.ssl_certfile, "--tls-key", http.ssl_keyfile]
+        return command
+
+    def deploy(self, routed: Any, name: str, route_prefix: str | None) -> Deployed:
+        """Serves an application, in place of the one that had its name."""
+        application = graph(routed)
+        for part in application.parts:
+            if isinstance(part.definition.target, type) and issubclass(part.definition.target, Replica):
+                for remark in remarks(part.definition.target.deployment):
+                    logger.warning("%s", remark)
+        self._versions += 1
+        version = f"{self._versions}.0"
+        source = by_value.write(routed, self._directory)
+        out = self._store / f"{self._versions}"
+        told = pack(application, source.spec, source.directory, out, version)
+        models = {_shown_name(part, name): part.name for part in application.parts}
+        deployed = Deployed(name, route_prefix, version, models)
+        registered: list[str] = []
+        try:
+            for part, directory in zip(application.parts, [*(one["directory"] for one in told["parts"]), str(out)]):
+                workers = part.definition.options.workers or 1
+                self._client.register(Path(directory).name, initial_workers=workers, synchronous="true")
+                registered.append(part.name)
+        except RemoteError as error:
+            for model in reversed(registered):
+                self._client.unregister(model, version)
+            raise RayServeException(f"the application {name!r} did not start: {error}; see the server's log") from None
+        old = self.applications.get(name)
+        for model in registered:
+            self._client.set_default(model, version)
+        self.applications[name] = deployed
+        if old is not None:
+            self._end(old)
+        return deployed
+
+    def delete(self, name: str) -> None:
+        """Ends an application."""
+        deployed = self.applications.pop(name, None)
+        if deployed is None:
+            raise RayServeException(f"Application {name!r} does not exist.")
+        self._end(deployed)
+
+    def _end(self, deployed: Deployed) -> None:
+        """Drains the models of an application, those that call others first."""
+        for model in reversed(list(deployed.models.values())):
+            self._client.unregister(model, deployed.version)
+
+    def workers(self, model: str, version: str) -> list[dict[str, Any]]:
+        """The workers of a model."""
+        found: list[dict[str, Any]] = self._client.describe(model, version)[0].get("workers", [])
+        return found
+
+    def handle(self, deployment: str, app_name: str) -> DeploymentHandle:
+        """The handle of a deployment."""
+        deployed = self.applications.get(app_name)
+        if deployed is None:
+            raise RayServeException(f"Application {app_name!r} does not exist.")
+        model = deployed.models.get(deployment)
+        if model is None:
+            known = ", ".join(deployed.models)
+            raise RayServeException(f"the application {app_name!r} has no deployment {deployment!r}; it has: {known}")
+        return DeploymentHandle(deployment, app_name, lambda: self.session.model(model))
+
+    def close(self) -> None:
+        """Ends the server after it has answered what it has accepted."""
+        atexit.unregister(self.close)
+        self._client.close()
+        self.session.close()
+        self._process.close()
+
+
+def routed(application: Any, name: str, route_prefix: str | None) -> Routed:
+    """An application with its name and prefix, checked."""
+    if route_prefix is not None and not route_prefix.startswith("/"):
+        raise ValueError(f"route_prefix must begin with /, not {route_prefix!r}")
+    if not name:
+        raise RayServeException("the application's name cannot be empty")
+    return Routed(application, name, route_prefix)
+
+
+def _shown_name(part: Any, app_name: str) -> str:
+    """The deployment's own name, with its number if there are several."""
+    return str(part.name.removeprefix(f"{app_name}."))

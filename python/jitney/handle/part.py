@@ -1,0 +1,171 @@
+"""Handles of the parts that a definition calls: what is known of the current call travels along.
+
+The timeout of a call is what is left of the caller's deadline, less what the caller is known to need afterwards; its
+priority, tenant, request id and trace are the caller's, unless `options` says otherwise. A function that is not `async`
+can wait for `.result()`, also where an event loop runs it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from jitney.call_options import CallOptions
+from jitney.context import CURRENT, CallContext, Inherited, inherit
+from jitney.handle.connection import Connection, ResultReceiver
+from jitney.handle.connections import Connections
+from jitney.handle.frames import CALL_HEAD, call_head, call_tail
+from jitney.handle.futures import AsyncCall, Call
+from jitney.handle.handle import ENCODINGS, Handle, running_loop
+from jitney.handle.streams import AsyncStream, Stream
+from jitney.request import BULK, Request
+
+S = TypeVar("S", bound=ResultReceiver)
+A = TypeVar("A", bound=ResultReceiver)
+
+TIMEOUT_MS_MAX = 0xFFFFFFFF
+KEPT = (
+    "_connections",
+    "_names",
+    "_encoding",
+    "_options",
+    "_endpoints",
+    "_head",
+    "_callee",
+    "_own",
+    "_is_plain",
+    "_texts",
+    "_lengths",
+)
+"""What a handle for one request has from the one that it was made of."""
+
+
+class PartHandle(Handle):
+    """One endpoint of a part, or of another model of the server that runs the calling code."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        model: str,
+        version: str = "",
+        endpoint: str = "",
+        *,
+        encoding: str = "value",
+        options: CallOptions | None = None,
+        endpoints: Mapping[str, str] | None = None,
+        inherited: Inherited | None = None,
+    ) -> None:
+        super().__init__(connections, model, version, endpoint, encoding=encoding, options=options, endpoints=endpoints)
+        self._callee = f"{model}/{endpoint}"
+        self._inherited = inherited
+        """What calls have from the request that they belong to; None if they belong to the current call."""
+        self._own = self._options
+        self._is_plain = self._own == CallOptions()
+        texts = [name.encode() for name in (model, version, endpoint, ENCODINGS[encoding])]
+        self._texts = b"".join(texts)
+        self._lengths = tuple(map(len, texts))
+
+    def options(self, *, request: Request | None = None, **given: Any) -> Handle:
+        """The same handle with other options; see `Handle.options`. Calls with `request` belong to that request of a
+        batch: without it they belong to all of them."""
+        handle: Handle = self if not given else super().options(**given)
+        return handle._for(request) if request is not None and isinstance(handle, PartHandle) else handle
+
+    def _for(self, request: Request) -> PartHandle:
+        """The same for one request; made anew as cheaply as possible, since a batch makes one for every item."""
+        handle = PartHandle.__new__(PartHandle)
+        own = self.__dict__
+        handle.__dict__ = {name: own[name] for name in KEPT}
+        handle._inherited = inherit([request])
+        return handle
+
+    def remote(self, *arguments: Any, **keywords: Any) -> AsyncCall | Call:
+        """Calls the part with one item's arguments, and returns a future of its answer at once."""
+        call = CURRENT.get()
+        if call is None and self._inherited is None:
+            return super().remote(*arguments, **keywords)
+        inherited, head = self._head_for(call)
+        future = self._send(call, Call, AsyncCall, head, self._body(arguments, keywords))
+        if call is not None and inherited.expires is not None:
+            call.watch(self._callee, future)
+        return future
+
+    def stream(self, *arguments: Any, **keywords: Any) -> AsyncStream | Stream:
+        """Calls a part that streams. The stream ends at the latest when the calling function does."""
+        call = CURRENT.get()
+        if call is None and self._inherited is None:
+            return super().stream(*arguments, **keywords)
+        _, head = self._head_for(call, streams=True)
+        stream = self._send(call, Stream, AsyncStream, head, self._body(arguments, keywords))
+        if call is not None:
+            call.keep(stream)
+        return stream
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Calls the part and waits for its answer, in a function that is not `async`."""
+        call = CURRENT.get()
+        if call is not None and not call.is_async:
+            return self.remote(*arguments, **keywords).result()
+        return super().__call__(*arguments, **keywords)
+
+    def _send(
+        self,
+        call: CallContext | None,
+        of_threads: Callable[[Callable[[Any], None]], S],
+        of_loops: Callable[[Connection], A],
+        head: bytes,
+        body: bytes,
+    ) -> S | A:
+        """Sends a call. A function that is not `async` waits in its thread, where a loop may be running: its calls
+        are on the connection of threads."""
+        loop = running_loop() if call is None or call.is_async else None
+        if loop is None:
+            background = self._connections.background()
+            held = of_threads(background.cancel)
+            background.send(held, head, body)
+            return held
+        connection = self._connections.connection(loop)
+        future = of_loops(connection)
+        connection.send(future, head, body)
+        return future
+
+    def _head_for(self, call: CallContext | None, streams: bool = False) -> tuple[Inherited, bytes]:
+        """The head of a call that is made now. Where pieces are passed on as they come the caller needs no reserve."""
+        inherited = self._inherited or (Inherited() if call is None else call.inherited)
+        timeout = None
+        if inherited.expires is not None:
+            callee = "" if streams else self._callee
+            now = time.monotonic()
+            timeout = call.timeout(inherited, callee, now) if call is not None else inherited.expires - now
+        if not self._is_plain:
+            return inherited, self._head_with_options(inherited, timeout)
+        tail = inherited.encoded
+        if tail is None:
+            tail = inherited.encoded = call_tail(inherited.tenant, None, inherited.headers)
+        millis = 0 if timeout is None else min(max(round(timeout * 1000), 1), TIMEOUT_MS_MAX)
+        return inherited, CALL_HEAD.pack(millis, inherited.is_bulk, tail[0], *self._lengths) + self._texts + tail[1]
+
+    def _head_with_options(self, inherited: Inherited, timeout: float | None) -> bytes:
+        """The same where `options` set some of it. Own headers replace inherited ones of the same name."""
+        own = self._own
+        named = {name.lower() for name, _ in own.own_headers or ()}
+        headers = (*(one for one in inherited.headers if one[0] not in named), *(own.own_headers or ()))
+        priority = BULK if inherited.is_bulk else None
+        lower = CallOptions(None if timeout is None else max(timeout, 0.001), priority, inherited.tenant)
+        merged = CallOptions(own.timeout, own.priority, own.tenant, own.cost, headers or None).over(lower)
+        model, version, endpoint = self._names
+        return call_head(model, version, endpoint, ENCODINGS[self._encoding], merged)
+
+    def _like(self, endpoint: str, options: CallOptions) -> Handle:
+        model, version, _ = self._names
+        return PartHandle(
+            self._connections,
+            model,
+            version,
+            endpoint,
+            encoding=self._encoding,
+            options=options,
+            endpoints=self._endpoints,
+            inherited=self._inherited,
+        )

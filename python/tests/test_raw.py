@@ -1,0 +1,146 @@
+"""Raw endpoints: what they are told, what they may answer, and where they are found."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import wire
+
+import jitney
+from jitney.calls import encode_call
+from jitney.pack import api
+from jitney.values import decode
+
+SOURCE = """
+import jitney
+
+class Model:
+    @jitney.endpoint(raw=True)
+    async def http(self, request):
+        if isinstance(request, str):
+            return request.upper()
+        if request.path == "/stream":
+            async def pieces():
+                yield "a"
+                yield ""
+                yield b"b"
+            return jitney.Response(pieces(), 201, [("Set-Cookie", "a=1"), ("Set-Cookie", "b=2")], "text/x")
+        if request.path == "/none":
+            return jitney.Response(status=204)
+        if request.path == "/head":
+            return jitney.Response({"a": 1}, 404, {"X-One": "1"})
+        return [request.method, request.path, request.root_path, request.raw_path, request.query, request.text(),
+                request.headers.get_all("x-a"), request.client, request.id]
+
+    @jitney.batch(raw=True)
+    def several(self, requests):
+        return [len(requests)] * len(requests)
+
+    @jitney.endpoint(raw=True)
+    def counts(self, request: jitney.HttpRequest):
+        yield jitney.Response("0", 202, media_type="text/plain")
+        yield "1"
+"""
+
+
+@pytest.fixture
+def raw(worker, model, tmp_path):
+    settings = {"jitney": {"object": "raw_app:Model", "directory": str(tmp_path)}}
+    model(SOURCE, "raw_app.py")
+    return worker("", "raw_app:Model", model_yaml_config=settings, mode="concurrent")
+
+
+def item(endpoint: str, path: str, body: bytes = b"", **told: str) -> tuple[bytes, bytes]:
+    facts = {"method": "GET", "path": path, "mount": "", "query": "", "client": "127.0.0.1:7", **told}
+    headers = [
+        ("x-a", "1"),
+        ("X-A", "2"),
+        ("url_path", endpoint),
+        *((f"jitney {name}", it) for name, it in facts.items()),
+    ]
+    return wire.item([("body", "", body)], headers)
+
+
+def pieces_of(raw, one: tuple[bytes, bytes], count: int) -> list[dict]:
+    raw.send(wire.batch([one]))
+    pieces = []
+    for _ in range(count):
+        kind, number, _, payload = raw.read()
+        assert kind == wire.CHUNK
+        pieces += wire.decode_chunk(payload, number)
+    assert raw.read()[0] == wire.REPLY
+    return pieces
+
+
+def test_it_is_told_all_about_a_request(raw):
+    (answer,) = raw.ask([item("http", "/m/a%20b/", b"hi", method="PUT", mount="/m", query="q=1&e=")])
+    assert answer["headers"] == [["Content-Type", "application/json"]]
+    *told, identity = json.loads(answer["body"])
+    assert told == ["PUT", "/a b/", "/m", "/m/a%20b/", {"q": "1", "e": ""}, "hi", ["1", "2"], ["127.0.0.1", 7]]
+    assert identity
+
+
+def test_an_answer_has_a_status_and_headers_of_its_own(raw):
+    (head,), (none,) = raw.ask([item("http", "/head")]), raw.ask([item("http", "/none")])
+    assert (head["status"], head["body"]) == (404, b'{"a":1}')
+    assert head["headers"] == [["Content-Type", "application/json"], ["X-One", "1"]]
+    assert (none["status"], none["headers"], none["body"]) == (204, [], b"")
+
+
+def test_answers_may_come_in_pieces_or_whole(raw):
+    pieces = pieces_of(raw, item("http", "/stream"), 3)
+    assert [piece["body"] for piece in pieces] == [b"", b"a", b"b"]
+    assert pieces[0]["status"] == 201
+    assert pieces[0]["headers"] == [["Content-Type", "text/x"], ["Set-Cookie", "a=1"], ["Set-Cookie", "b=2"]]
+    pieces = pieces_of(raw, item("counts", "/"), 2)
+    assert [piece["body"] for piece in pieces] == [b"0", b"1"]
+    assert (pieces[0]["status"], pieces[0]["headers"]) == (202, [["Content-Type", "text/plain"]])
+
+
+def test_several_may_share_a_call_and_handles_bring_what_they_like(raw):
+    answers = raw.ask([item("several", "/"), item("several", "/x")])
+    assert [answer["body"] for answer in answers] == [b"2", b"2"]
+    call = wire.item([("jitney-call", "", bytes(encode_call(("me",), {})))], [("url_path", "http")])
+    (answer,) = raw.ask([call])
+    assert decode(answer["body"]) == "ME"
+
+
+def test_other_ways_to_it_lead_nowhere(raw):
+    (answer,) = raw.ask([wire.item([("body", "application/json", b"1")], [("url_path", "http")])])
+    assert (answer["status"], b"where it is mounted" in answer["body"]) == (404, True)
+
+
+def test_paths_are_written_down_for_the_server():
+    @jitney.model(mount="/shop", health_routes={"/livez": "live"})
+    class Shop:
+        @jitney.endpoint(raw=True)
+        def http(self, request): ...
+
+        @jitney.batch(route="post /sum", metric_names=[("sizes", {"of": "shop"})])
+        def sum(self, x: list[float]) -> list[float]:
+            return x
+
+    told = api(jitney.define(Shop))
+    assert told["http"] == {
+        "raw": ["http"],
+        "routes": [
+            {"path": "/sum", "methods": ["POST"], "endpoint": "sum"},
+            {"path": "/livez", "methods": ["GET"], "answers": "live"},
+        ],
+        "mount": {"prefix": "/shop", "endpoint": "http"},
+    }
+    assert told["metrics"] == {"sum": [{"name": "sizes", "labels": {"of": "shop"}}]}
+    assert sorted(told["paths"]) == ["/Shop/sum", "/sum"]
+
+
+def test_what_cannot_be_meant_is_refused():
+    with pytest.raises(jitney.DefinitionError, match="one parameter"):
+        jitney.define(jitney.endpoint(raw=True)(lambda a, b: a))
+    with pytest.raises(jitney.DefinitionError, match="needs an endpoint with raw=True"):
+        api(jitney.define(jitney.model(mount="/x")(type("M", (), {"predict": lambda self, x: x}))))
+    for wrong in ({"route": "sum"}, {"mount": "x"}, {"health_routes": {"/a": "fine"}}, {"metric_names": ["a"]}):
+        with pytest.raises(jitney.DefinitionError):
+            jitney.endpoint(**wrong)
+    with pytest.raises(ValueError, match="status"):
+        jitney.Response(status=99)
