@@ -23,6 +23,8 @@ PYTHON_CODE := python tests tools bench models examples fuzz
 TORCH_VENV := .venv-torch
 NEW_TORCH_VENV := .venv-torch-new
 RAY_VENV := .venv-ray
+BENTOML_VENV := .venv-bentoml
+OLD_BENTOML_VENV := .venv-bentoml-old
 OLD_RAY_VENV := .venv-ray-0.8
 PYTHON_38 ?= $(firstword $(shell command -v python3.8 2>/dev/null) $(wildcard $(HOME)/.pyenv/versions/3.8*/bin/python3.8))
 CLOUD_VENV := .venv-clouds
@@ -130,7 +132,25 @@ test-ray: build $(RAY_VENV)/ready ## Offline jobs on a Ray cluster of two nodes 
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney RAY_USAGE_STATS_ENABLED=0 \
 	  $(RAY_VENV)/bin/python -m pytest -q tests/test_infer_ray.py --heavy
 
-test-compat: build $(RAY_VENV)/ready $(if $(PYTHON_38),$(OLD_RAY_VENV)/ready) ## Applications of Ray Serve with Ray and with Jitney
+.PHONY: test-bentoml
+test-compat: test-bentoml
+test-bentoml: build torch $(VENV)/ready $(BENTOML_VENV)/ready $(OLD_BENTOML_VENV)/ready ## Moved applications of BentoML's beside the originals
+	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney COMPAT_TORCH_PYTHON=$(abspath $(TORCH_VENV))/bin/python \
+	  COMPAT_BENTOML=$(abspath $(BENTOML_VENV))/bin COMPAT_BENTOML_OLD=$(abspath $(OLD_BENTOML_VENV))/bin \
+	  $(VENV)/bin/python -m pytest -q tests/test_compat_bentoml.py --heavy
+
+$(BENTOML_VENV)/ready: Makefile
+	$(PYTHON) -m venv $(BENTOML_VENV)
+	$(BENTOML_VENV)/bin/python -m pip install --quiet "bentoml>=1.4,<1.5" numpy pillow
+	@touch $@
+
+# The last one with runners and services of functions; setuptools is what it needs and does not name.
+$(OLD_BENTOML_VENV)/ready: Makefile
+	$(PYTHON) -m venv $(OLD_BENTOML_VENV)
+	$(OLD_BENTOML_VENV)/bin/python -m pip install --quiet bentoml==1.1.11 "setuptools<80" pydantic numpy pandas scikit-learn
+	@touch $@
+
+test-compat: build $(RAY_VENV)/ready $(if $(PYTHON_38),$(OLD_RAY_VENV)/ready) ## Applications of BentoML and Ray Serve, with the originals and with Jitney
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney JITNEY_TEST_OLD_RAY=$(if $(PYTHON_38),$(abspath $(OLD_RAY_VENV))/bin/python) \
 	  $(RAY_VENV)/bin/python -m pytest -q tests/test_compat_serve.py --heavy
 

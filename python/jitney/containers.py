@@ -1,6 +1,6 @@
 """Joining values of several items into one and splitting the answer again, by type.
 
-numpy arrays, torch tensors and pandas frames have a container; anything else has none and
+numpy arrays, torch tensors, pandas frames and `Rows` have a container; anything else has none and
 travels in a list. The libraries are looked up among the loaded modules and never imported: a
 value of a type whose library is not loaded cannot exist.
 """
@@ -10,6 +10,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Hashable, Sequence
 from typing import Any
+
+from jitney.rows import AnyRows, Rows
 
 KNOWN_TYPES_LIMIT = 1024
 
@@ -103,14 +105,37 @@ class Frames(Container):
         return one.to_dict() if hasattr(one, "to_dict") else one
 
 
-_ARRAYS, _TENSORS, _FRAMES = Arrays(), Tensors(), Frames()
+class Lists(Container):
+    """`Rows`, which are lists."""
+
+    name = "rows"
+
+    def rows(self, value: Any, dim: int) -> int:
+        if dim != 0:
+            raise ValueError("lists are batched along dimension 0 only")
+        return len(value)
+
+    def signature(self, value: Any, dim: int) -> Hashable:
+        return self.name
+
+    def join(self, values: Sequence[Any], dim: int) -> Any:
+        return [row for value in values for row in value]
+
+    def cut(self, value: Any, start: int, end: int, dim: int) -> Any:
+        return list(value[start:end])
+
+    def take(self, value: Any, row: int, dim: int) -> Any:
+        return value[row]
+
+
+_ARRAYS, _TENSORS, _FRAMES, _LISTS = Arrays(), Tensors(), Frames(), Lists()
 _KINDS: tuple[tuple[str, str, Container], ...] = (
     ("numpy", "ndarray", _ARRAYS),
     ("torch", "Tensor", _TENSORS),
     ("pandas", "DataFrame", _FRAMES),
     ("pandas", "Series", _FRAMES),
 )
-_known: dict[type, Container | None] = {}
+_known: dict[type, Container | None] = {Rows: _LISTS, AnyRows: _LISTS}
 
 
 def container_of(value: Any) -> Container | None:
@@ -133,6 +158,8 @@ def container_for(kind: Any) -> Container | None:
 
 
 def _look_up(kind: type) -> Container | None:
+    if issubclass(kind, (Rows, AnyRows)):
+        return _LISTS
     for module, name, container in _KINDS:
         known = getattr(sys.modules.get(module), name, None)
         if isinstance(known, type) and issubclass(kind, known):

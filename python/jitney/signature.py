@@ -19,6 +19,7 @@ from jitney.errors import DefinitionError
 from jitney.hints import LISTS, MISSING, Param, Shape
 from jitney.http.convert import UNIONS
 from jitney.http.tensors import dtype_of
+from jitney.rows import Rows
 from jitney.tensor import BYTES, FORMATS, Tensor
 
 ROWS, ELEMENTS, WHOLE = "rows", "elements", "whole"
@@ -104,7 +105,7 @@ def rank_of(hint: Any) -> int:
     """The dimensions of one item's value."""
     hint = _bare(hint)
     args = typing.get_args(hint)
-    is_list = _origin(hint) in (*LISTS, tuple, set, frozenset)
+    is_list = _origin(hint) in (*LISTS, Rows, tuple, set, frozenset)
     return 1 + rank_of(args[0]) if is_list and args and len(set(args) - {Ellipsis}) == 1 else 0
 
 
@@ -130,8 +131,10 @@ def _outputs(shape: Shape, items: str) -> dict[str, Tensor]:
 
 def _tensor_of(hint: Any, leading: bool) -> Tensor:
     hint = _bare(hint)
-    if array_type(hint) is not None:
+    of_rows = _origin(hint) is Rows
+    if array_type(hint) is not None and not of_rows:
         return Tensor(_array_datatype(hint), UNKNOWN_ARRAY.shape)
+    leading = leading and not of_rows
     leaf = hint
     for _ in range(rank_of(hint)):
         leaf = _bare(typing.get_args(leaf)[0])

@@ -9,6 +9,7 @@ from jitney.definition import Endpoint
 from jitney.errors import BadInput
 from jitney.hints import Param
 from jitney.http.convert import convert, converter_for
+from jitney.rows import Rows
 from jitney.signature import ELEMENTS, array_type, rank_of
 from jitney.tensor import BYTES, FORMATS, BrokenTensor, RawTensor, Tensor
 
@@ -49,6 +50,8 @@ class TensorReader:
         """The value of a request that is one item."""
         param = self._param(name)
         kind = array_type(param.hint)
+        if kind is Rows:
+            return convert(name, tensor.nested(), param.hint)
         if kind is not None:
             return self._array(name, tensor, kind)
         if name not in self._params and tensor.datatype != BYTES:

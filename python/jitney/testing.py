@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, get_origin
 
 from jitney.application import graph
 from jitney.construction import Resolve
@@ -22,6 +22,7 @@ from jitney.execution import Instance
 from jitney.grouping import Item
 from jitney.http import answers, arguments
 from jitney.request import Request
+from jitney.rows import AnyRows, Rows, rows_or_array
 
 
 class Model:
@@ -58,7 +59,7 @@ class Model:
     ) -> list[Any]:
         """Runs the items as one batch of the server's; one output or exception per item."""
         one = self.definition.endpoint(endpoint)
-        made = [Item(dict(arguments)) for arguments in items]
+        made = [Item(_with_rows(one, arguments)) for arguments in items]
         for item, request in zip(made, requests or ()):
             item.request = request
         return self._run(one, made)
@@ -135,6 +136,13 @@ class _Counting(Instance):
             return function(**arguments)
 
         return counted
+
+
+def _with_rows(endpoint: Endpoint, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """One item's arguments; lists for parameters that take rows are made rows."""
+    hints = {param.name: param.hint for param in endpoint.params}
+    taken = {name for name, hint in hints.items() if (get_origin(hint) or hint) in (Rows, AnyRows)}
+    return {name: rows_or_array(value) if name in taken else value for name, value in arguments.items()}
 
 
 def _size(endpoint: Endpoint, arguments: Mapping[str, Any]) -> int:

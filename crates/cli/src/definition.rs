@@ -55,9 +55,23 @@ pub struct Packed {
     pub version: String,
     /// The user's own files that were imported.
     pub sources: Vec<PathBuf>,
+    /// The parts that it is made of, in the order in which they start; it is not among them itself.
+    #[serde(default)]
+    pub parts: Vec<PackedPart>,
     /// The model directory.
     #[serde(skip)]
     pub model: PathBuf,
+}
+
+/// A part of an application that was packed.
+#[derive(Clone, Debug, Deserialize)]
+pub struct PackedPart {
+    /// The name it will be served under.
+    pub name: String,
+    /// The version it will be served as.
+    pub version: String,
+    /// The model directory.
+    pub directory: PathBuf,
 }
 
 impl Packer {

@@ -153,6 +153,8 @@ pub struct Startup {
     pub sha256: Option<Sha256>,
     /// What single endpoints of a definition take.
     pub endpoints: BTreeMap<String, EndpointOptions>,
+    /// Settings of the parts of an application, by their names.
+    pub parts: BTreeMap<String, Values>,
     /// Whether this version answers when none is named; else the first one loaded does.
     pub default: bool,
 }

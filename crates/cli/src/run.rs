@@ -4,6 +4,7 @@
 //! The data plane has its own threads, each with its own runtime. The main thread is the admin plane,
 //! so that management and metrics answer while the data plane is overloaded.
 
+mod application;
 mod assembly;
 mod data_plane;
 mod greeting;

@@ -27,6 +27,7 @@ use self::workflows::Workflows;
 use crate::admission::Admission;
 use crate::call::SequenceHeaders;
 use crate::changes::ChangeRecorder;
+use crate::dependencies;
 use crate::error::{LookupError, RegisterError, ScaleError, UnregisterError};
 use crate::local::LoadedModel;
 use crate::model::Model;
@@ -120,6 +121,11 @@ impl Engine {
         self.models.registry.listed()
     }
 
+    /// The applications that a model is a part of.
+    pub fn applications_of(&self, model: &Arc<Model>) -> Vec<Arc<Model>> {
+        dependencies::roots(&self.models.registry.all(), model)
+    }
+
     /// How requests and answers name their sequences.
     pub fn sequence_headers(&self) -> &SequenceHeaders {
         &self.models.defaults.sequence_headers
@@ -127,7 +133,10 @@ impl Engine {
 
     /// The model to take when a request names none: the only one loaded at start-up.
     pub fn sole_startup_model(&self) -> Option<Arc<Model>> {
-        let mut loaded = self.models().into_iter().filter(|model| model.identity().at_startup);
+        let models = self.models();
+        let is_part = |model: &Arc<Model>| dependencies::callers(&models, model).next().is_some();
+        let mut loaded =
+            models.iter().filter(|model| model.identity().at_startup && !is_part(model)).cloned();
         match (loaded.next(), loaded.next()) {
             (Some(model), None) => Some(model),
             _ => None,
@@ -222,8 +231,8 @@ impl Engine {
         self.models.start_unlisted(options).await
     }
 
-    /// Lets a model be found in the place of another of its name, which answers what it has admitted and
-    /// ends in the background. All other versions stay.
+    /// Lets a model be found in the place of another of its name, which is not ended: see
+    /// [`Engine::retire`]. All other versions stay.
     ///
     /// # Errors
     /// Somebody else registered this version; nothing has changed.
@@ -234,31 +243,32 @@ impl Engine {
     ) -> Result<(), RegisterError> {
         self.models.registry.exchange(old, new)?;
         self.models.changes.note();
-        if let Some(old) = old {
-            self.end_in_background(Arc::clone(old));
-        }
         Ok(())
     }
 
-    /// Removes exactly this model, found or not: it answers what it has admitted and ends in the background.
-    pub fn withdraw(&self, model: &Arc<Model>) {
-        if self.models.registry.withdraw(model) {
-            self.models.changes.note();
-        }
-        self.end_in_background(Arc::clone(model));
+    /// Ends exactly these models in the background, one after the other: new requests do not find them, and
+    /// admitted ones are answered. Those that come later are found until then, for whoever calls them.
+    pub fn retire(&self, models: Vec<Arc<Model>>) {
+        let registrar = Arc::clone(&self.models);
+        let take_out = move |registrar: &Registrar, model: &Arc<Model>| {
+            if registrar.registry.withdraw(model) {
+                registrar.changes.note();
+            }
+        };
+        models.first().iter().for_each(|model| take_out(&registrar, model));
+        tokio::spawn(async move {
+            for model in models {
+                take_out(&registrar, &model);
+                registrar.end(&model).await;
+                let (name, version) = (model.name(), model.version());
+                tracing::info!(model = name, version, "model unregistered");
+            }
+        });
     }
 
     /// Whether requests find this very model.
     pub fn holds(&self, model: &Arc<Model>) -> bool {
         self.models.registry.holds(model)
-    }
-
-    fn end_in_background(&self, model: Arc<Model>) {
-        let registrar = Arc::clone(&self.models);
-        tokio::spawn(async move {
-            registrar.end(&model).await;
-            tracing::info!(model = model.name(), version = model.version(), "model unregistered");
-        });
     }
 
     /// What became of the shared list that models come from; none if there is no such list.
@@ -339,13 +349,15 @@ impl Engine {
         self.models.rejecting.store(true, Ordering::Relaxed);
         let started = tokio::time::Instant::now();
         self.workflows.finish(grace).await;
-        let grace_left = grace.saturating_sub(started.elapsed());
         let models = self.models.registry.all().into_iter().chain(self.plugins.take());
-        let closing: Vec<_> = models
-            .map(|model| tokio::spawn(async move { model.close(grace_left).await }))
-            .collect();
-        for task in closing {
-            drop(task.await);
+        for group in dependencies::closing_order(models.collect()) {
+            let grace_left = grace.saturating_sub(started.elapsed());
+            let close = |model: Arc<Model>| async move { model.close(grace_left).await };
+            let closing: Vec<_> =
+                group.into_iter().map(|model| tokio::spawn(close(model))).collect();
+            for task in closing {
+                drop(task.await);
+            }
         }
         started.elapsed() < grace
     }

@@ -225,6 +225,16 @@ pub enum UnregisterError {
     /// There is no such model or version.
     #[error(transparent)]
     Lookup(#[from] LookupError),
+    /// An application that is registered calls it.
+    #[error("Model {model} version {version} is needed by {caller}: unregister {caller} first.")]
+    Needed {
+        /// The model.
+        model: String,
+        /// The version.
+        version: String,
+        /// Who calls it.
+        caller: String,
+    },
     /// The default version stays while there are others.
     #[error("Cannot remove default version for model {model}")]
     DefaultVersion {

@@ -10,6 +10,7 @@
 pub mod admission;
 pub mod call;
 mod changes;
+mod dependencies;
 mod engine;
 pub mod error;
 mod histogram;

@@ -53,6 +53,8 @@ pub(crate) struct PendingRequest {
     pub(crate) beyond: u32,
     /// Where the requests of its endpoint are counted, for models with several.
     pub(crate) endpoint: Option<EndpointIndex>,
+    /// When its answer comes too late, if ever.
+    pub(crate) deadline: Option<Instant>,
     /// When it was admitted.
     pub(crate) admitted: Instant,
     /// The way back.
@@ -78,8 +80,8 @@ impl PendingRequest {
         reply: Reply,
         permit: Option<Permit>,
     ) -> Self {
-        let (beyond, endpoint, id, mark) = (0, None, SharedId::default(), None);
-        Self { facts, payload, beyond, endpoint, admitted, reply, permit, id, mark }
+        let (beyond, endpoint, deadline, id, mark) = (0, None, None, SharedId::default(), None);
+        Self { facts, payload, beyond, endpoint, deadline, admitted, reply, permit, id, mark }
     }
 }
 

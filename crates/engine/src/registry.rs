@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 
+use crate::dependencies;
 use crate::error::{LookupError, RegisterError, UnregisterError};
 use crate::model::Model;
 use crate::paths::PathTable;
@@ -141,6 +142,7 @@ impl Registry {
         if is_default && self.versions(name)?.len() > 1 {
             return Err(UnregisterError::DefaultVersion { model: name.to_owned() });
         }
+        self.check_unneeded(&model)?;
         self.change(|table| {
             if let Some(entry) = table.get_mut(name) {
                 entry.versions.remove(model.version());
@@ -148,6 +150,25 @@ impl Registry {
             table.retain(|_, entry| !entry.versions.is_empty());
         });
         Ok(model)
+    }
+
+    /// A model stays while another calls it, unless that can call another version as well.
+    fn check_unneeded(&self, model: &Arc<Model>) -> Result<(), UnregisterError> {
+        let is_last = self.versions(model.name())?.len() == 1;
+        let needs = |caller: &&Arc<Model>| {
+            let mut needed = caller.depends_on().iter();
+            needed
+                .any(|it| it.is(model.name(), model.version()) && (is_last || it.version.is_some()))
+        };
+        let models = self.all();
+        match dependencies::callers(&models, model).find(needs) {
+            None => Ok(()),
+            Some(caller) => Err(UnregisterError::Needed {
+                model: model.name().to_owned(),
+                version: model.version().to_owned(),
+                caller: caller.name().to_owned(),
+            }),
+        }
     }
 
     /// Lets exactly these versions of a name be found, the last of them by default, and returns those that

@@ -65,6 +65,8 @@ pub(crate) struct Peer {
     pub(crate) number: u64,
     /// Its address as the access log writes it.
     pub(crate) address: String,
+    /// Whether it is a worker of this server, which calls for a request that was admitted.
+    pub(crate) is_worker: bool,
     /// Its entry among the open connections.
     pub(crate) open: Arc<OpenConnection>,
     stage: AtomicU8,
@@ -100,12 +102,18 @@ impl Peer {
             is_blocked: AtomicBool::new(false),
             number,
             address,
+            is_worker: false,
             open,
             stage: AtomicU8::new(ConnectionStage::Head as u8),
             marks: AtomicU32::new(0),
             calls: AtomicU32::new(0),
             upgrade: OnceLock::new(),
         }
+    }
+
+    /// The same for a worker of this server.
+    pub(crate) fn of_worker(self) -> Self {
+        Self { is_worker: true, ..self }
     }
 
     /// Notes that the last request upgraded the connection.

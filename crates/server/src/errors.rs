@@ -267,6 +267,7 @@ impl From<UnregisterError> for Problem {
     fn from(error: UnregisterError) -> Self {
         match &error {
             UnregisterError::Lookup(error) => error.into(),
+            UnregisterError::Needed { .. } => Self::new(ErrorCode::Conflict, error.to_string()),
             UnregisterError::DefaultVersion { .. } => {
                 Self::new(ErrorCode::DefaultVersion, error.to_string())
             }

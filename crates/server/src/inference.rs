@@ -31,6 +31,8 @@ pub(crate) struct InferenceRequest<'a> {
     pub(crate) options: RequestOptions,
     /// Whether to wait for space in a full queue; otherwise the request is rejected.
     pub(crate) wait_for_queue: bool,
+    /// Whether it belongs to a request that was admitted before: it goes on while the server drains.
+    pub(crate) admitted: bool,
     /// Its memory while it waits; once it is admitted it has a permit.
     pub(crate) held: Option<HeldBytes>,
     /// Its trace, if it is traced.
@@ -103,8 +105,9 @@ impl InferenceService {
             None
         };
         drop(request.held.take());
-        let mark = trace.map(|trace| trace as RequestMark);
-        model.call(Call { mark, ..request.into_call() }).await
+        let (mark, admitted) = (trace.map(|trace| trace as RequestMark), request.admitted);
+        let call = Call { mark, ..request.into_call() };
+        if admitted { model.call_admitted(call).await } else { model.call(call).await }
     }
 
     /// Runs the request through a workflow; the engine calls its nodes.

@@ -48,7 +48,7 @@ pub use self::{
     locate::{ModelSource, is_remote},
     manifest::{Manifest, Runtime},
     model_url::serialised,
-    package::{Api, Package, parse_yaml, read_text},
+    package::{Api, Dependency, Package, parse_yaml, read_text},
     repository::{
         DeclaredTensor, DeclaredTensors, FileStamp, RepositoryContent, RepositoryModel,
         RepositoryVersion, is_repository, model_named, models_of,

@@ -174,6 +174,28 @@ pub struct Api {
     pub metrics: BTreeMap<String, Vec<MetricName>>,
     /// OpenAPI path items by path.
     pub paths: Map<String, Value>,
+    /// The models that it calls.
+    pub depends: Vec<Dependency>,
+}
+
+/// A model that another one calls.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Dependency {
+    /// What the caller calls it.
+    #[serde(default)]
+    pub slot: String,
+    /// Its name.
+    pub model: String,
+    /// Its version; none for whichever answers by default.
+    #[serde(default)]
+    pub version: Option<String>,
+}
+
+impl Dependency {
+    /// Whether this is the model, in one of the versions that may answer.
+    pub fn is(&self, model: &str, version: &str) -> bool {
+        self.model == model && self.version.as_deref().is_none_or(|called| called == version)
+    }
 }
 
 impl Api {
@@ -197,9 +219,11 @@ mod tests {
         let dir = tempfile::tempdir().expect("directory");
         assert_eq!(Api::read(dir.path()), None);
         let file = dir.path().join(API_FILE);
-        std::fs::write(&file, r#"{"endpoints": ["a"], "paths": {"/m": {}}}"#).expect("file");
+        std::fs::write(&file, r#"{"endpoints": ["a"], "paths": {"/m": {}}, "depends": [{"slot": "s", "model": "n"}]}"#).expect("file");
         let api = Api::read(dir.path()).expect("reads");
         assert_eq!((api.endpoints, api.paths.len()), (vec!["a".to_owned()], 1));
+        let [called] = &api.depends[..] else { panic!("{:?}", api.depends) };
+        assert!(called.is("n", "1") && !called.is("m", "1"));
         std::fs::write(&file, "{").expect("file");
         assert_eq!(Api::read(dir.path()), None);
     }

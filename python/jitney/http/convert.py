@@ -21,6 +21,7 @@ from jitney.containers import container_for
 from jitney.errors import BadInput
 from jitney.http import tensors
 from jitney.images import TooManyPixels, open_image
+from jitney.rows import AnyRows, Rows, rows_or_array
 
 UNIONS = (Union, getattr(types, "UnionType", Union))
 Converter = Callable[[Any], Any]
@@ -53,6 +54,11 @@ def converter_for(hint: Any) -> Converter:
     if hint is Any or hint is None or isinstance(hint, (str, typing.TypeVar)):
         return _untyped
     origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Rows or hint is Rows:
+        one = converter_for(args[0] if args else Any)
+        return lambda value: Rows(map(one, _sequence(value)))
+    if hint is AnyRows:
+        return lambda value: rows_or_array(_untyped(value))
     if container_for(origin or hint) is not None:
         return lambda value: tensors.read(value, hint)
     if origin in UNIONS:

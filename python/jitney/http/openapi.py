@@ -16,6 +16,7 @@ from jitney.hints import MISSING, Param
 from jitney.http.answers import BYTES, JSON, TEXT
 from jitney.http.convert import UNIONS
 from jitney.http.tensors import NPY_TYPE
+from jitney.rows import Rows
 
 SIMPLE: dict[Any, dict[str, Any]] = {
     int: {"type": "integer"},
@@ -84,7 +85,9 @@ def _body(endpoint: Endpoint) -> dict[str, Any]:
         content = {"multipart/form-data": {"schema": schema}}
         if len(params) == 1:
             content[BYTES] = {"schema": SIMPLE[bytes]}
-    elif len(params) == 1 and container_for(_origin(params[0].hint)) is not None:
+    elif (
+        len(params) == 1 and container_for(_origin(params[0].hint)) is not None and _origin(params[0].hint) is not Rows
+    ):
         content[NPY_TYPE] = {"schema": SIMPLE[bytes]}
     # A single text is also taken as the body itself, and an empty one is a text.
     is_text = len(params) == 1 and params[0].hint is str
@@ -125,7 +128,7 @@ def schema_of(hint: Any) -> dict[str, Any]:
         return {}
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if container_for(_origin(hint)) is not None:
-        return {"type": "array", "items": {}}
+        return {"type": "array", "items": schema_of(args[0]) if origin is Rows else {}}
     if origin in UNIONS:
         return _union(args)
     if origin is typing.Literal:

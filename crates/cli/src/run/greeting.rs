@@ -1,6 +1,8 @@
 //! What the server prints when it is ready: its addresses and an example request. `jitney torchserve`
 //! prints TorchServe's banner and the line that scripts wait for.
 
+use std::collections::BTreeMap;
+
 use jitney_engine::Engine;
 use jitney_server::{Bind, Server, ServerAddresses, shell_example};
 use jitney_settings::LogFormat;
@@ -45,9 +47,23 @@ pub fn ready(plan: &ServerPlan, server: &Server, engine: &Engine, logs: &Started
             if let Some(dashboard) = dashboard(&addresses.management) {
                 console::out(format!("{:<15} {dashboard}", "Dashboard"));
             }
+            for (application, parts) in applications(engine) {
+                console::out(format!("{:<15} {} of {application}", "Parts", parts.join(", ")));
+            }
             console::out(format!("\nTry: {example}"));
         }
     }
+}
+
+/// The applications, with the names of their parts.
+fn applications(engine: &Engine) -> BTreeMap<String, Vec<String>> {
+    let mut applications: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for model in engine.models() {
+        for root in engine.applications_of(&model) {
+            applications.entry(root.name().to_owned()).or_default().push(model.name().to_owned());
+        }
+    }
+    applications
 }
 
 fn named(addresses: &ServerAddresses) -> Vec<(&'static str, String)> {
@@ -79,7 +95,10 @@ fn dial(bind: &Bind) -> String {
 fn example(kind: &ServerKind, token: &str, addresses: &ServerAddresses, engine: &Engine) -> String {
     let (socket, base) = reach(&addresses.inference);
     let socket = format!("{token}{socket}");
-    match (kind, engine.models().first()) {
+    let models = engine.models();
+    // Whoever is nobody's part is what was asked for.
+    let asked = models.iter().find(|model| engine.applications_of(model).is_empty());
+    match (kind, asked.or(models.first())) {
         (ServerKind::Demo, _) => {
             format!("curl {socket}-T {} {base}/predictions/magika", any_file())
         }

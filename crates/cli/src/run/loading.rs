@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jitney_engine::settings::RegisterOptions;
 use jitney_engine::{Engine, Registered};
 
+use super::application::{RegisteredParts, prepare, register};
 use crate::definition::{Packed, Packer};
 use crate::failure::{Failure, cannot};
 use crate::plan::{ServerKind, ServerPlan, Startup};
@@ -34,56 +35,30 @@ pub async fn load(
         start_workers(embedded(engine).await?);
     }
     for startup in &plan.models {
-        let (options, packed) = prepare(startup, packer).await?;
-        let again = options.clone();
-        let registered = match register(engine, startup, options).await {
-            Ok(registered) => registered,
-            Err(failure) if matches!(plan.kind, ServerKind::TorchServe { .. }) => {
-                tracing::error!("{}", failure.message);
-                continue;
-            }
-            Err(failure) => return Err(failure),
-        };
+        let prepared = prepare(startup, packer).await?;
+        let again = prepared.root.clone();
+        let (RegisteredParts { parts, root }, packed) =
+            match register(engine, startup, prepared).await {
+                Ok(registered) => registered,
+                Err(failure) if matches!(plan.kind, ServerKind::TorchServe { .. }) => {
+                    tracing::error!("{}", failure.message);
+                    continue;
+                }
+                Err(failure) => return Err(failure),
+            };
         if let Some(packed) = packed {
-            let (name, version) = (registered.model.name(), registered.model.version());
+            let (name, version) = (root.model.name(), root.model.version());
             let (name, version) = (name.to_owned(), version.to_owned());
             definitions.push(ServedDefinition { startup: startup.clone(), packed, name, version });
         }
-        engine.repository().remember(&registered.model, again);
-        apply_startup(engine, startup, registered);
+        engine.repository().remember(&root.model, again);
+        parts.into_iter().for_each(start_workers);
+        apply_startup(engine, startup, root);
     }
     for registered in engine.repository().start().await {
         start_workers(registered);
     }
     Ok(definitions)
-}
-
-/// The registration of a model; a Python definition is packed first.
-pub async fn prepare(
-    startup: &Startup,
-    packer: &Packer,
-) -> Result<(RegisterOptions, Option<Packed>), Failure> {
-    let Some(object) = &startup.definition else { return Ok((startup.options(), None)) };
-    let packed = packer.pack(object, startup.version.as_deref()).await?;
-    Ok((options_of(startup, &packed), Some(packed)))
-}
-
-/// The registration of a packed definition.
-pub fn options_of(startup: &Startup, packed: &Packed) -> RegisterOptions {
-    let url = packed.model.to_string_lossy().into_owned();
-    RegisterOptions { url, version: None, ..startup.options() }
-}
-
-/// Registers a model.
-pub async fn register(
-    engine: &Engine,
-    startup: &Startup,
-    options: RegisterOptions,
-) -> Result<Registered, Failure> {
-    engine
-        .register(options)
-        .await
-        .map_err(|error| Failure::failed(format!("cannot load {}: {error}", startup.shown())))
 }
 
 async fn embedded(engine: &Engine) -> Result<Registered, Failure> {

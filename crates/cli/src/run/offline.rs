@@ -9,8 +9,8 @@ use jitney_engine::{Model, Registered};
 use jitney_settings::SettingSource;
 use jitney_settings::model::{MAX_BATCH_DELAY, MAX_LATENCY_MS, POLICY, QUEUE};
 
+use super::application::{prepare, register};
 use super::assembly::EngineWithoutPorts;
-use super::loading::{prepare, register};
 use crate::env::Env;
 use crate::failure::Failure;
 use crate::plan::{ServerPlan, Startup};
@@ -42,9 +42,15 @@ impl OfflineEngine {
         let startup = plan.models.pop().ok_or_else(|| Failure::usage("no model to run"))?;
         plan.engine.defaults.startup_workers = default_workers(&plan);
         let engine = EngineWithoutPorts::start(&plan, env, plan.io_threads, "start the engine")?;
-        let (options, _) = prepare(&startup, &engine.packer).await?;
-        let registered = register(&engine.engine, &startup, for_throughput(options, queue)).await?;
-        let (model, workers) = start_workers(registered, workers, &startup).await?;
+        let mut prepared = prepare(&startup, &engine.packer).await?;
+        prepared.root = for_throughput(prepared.root, queue);
+        let part = |(name, options)| (name, for_throughput(options, queue));
+        prepared.parts = prepared.parts.into_iter().map(part).collect();
+        let (registered, _) = register(&engine.engine, &startup, prepared).await?;
+        for part in registered.parts {
+            start_workers(part, None, &startup).await?;
+        }
+        let (model, workers) = start_workers(registered.root, workers, &startup).await?;
         Ok(Self { engine, model, workers })
     }
 
@@ -82,7 +88,8 @@ async fn start_workers(
     let Registered { model, workers_min, .. } = registered;
     let workers = workers.unwrap_or(workers_min).max(1);
     model.scale(workers, workers).await.map_err(|error| {
-        Failure::failed(format!("cannot run {}: {error}", startup.shown()))
+        let shown = startup.shown();
+        Failure::failed(format!("cannot run {shown}: model {}: {error}", model.name()))
             .hint("--log-level info shows what its workers print")
     })?;
     Ok((model, workers))

@@ -5,8 +5,8 @@ use jitney_engine::Engine;
 use jitney_engine::settings::{ModelSettings, RegisterOptions};
 use jitney_settings::SettingSource;
 
+use super::application::{Prepared, prepare};
 use super::assembly::{EngineWithoutPorts, runtime};
-use super::loading::prepare;
 use crate::env::Env;
 use crate::failure::Failure;
 use crate::plan::{ServerPlan, Startup};
@@ -20,10 +20,15 @@ pub fn preview(plan: &ServerPlan, env: &Env) -> Result<Vec<Previewed>, Failure> 
         let started = EngineWithoutPorts::start(plan, env, 1, "read the models")?;
         let mut models = Vec::new();
         for startup in &plan.models {
-            models.push(match prepare(startup, &started.packer).await {
-                Ok((options, _)) => open(&started.engine, startup, options).await,
-                Err(failure) => Err(failure),
-            });
+            match prepare(startup, &started.packer).await {
+                Ok(Prepared { parts, root, .. }) => {
+                    models.push(open(&started.engine, startup, root).await);
+                    for (_, part) in parts {
+                        models.push(open(&started.engine, startup, part).await);
+                    }
+                }
+                Err(failure) => models.push(Err(failure)),
+            }
         }
         started.end().await;
         Ok(models)

@@ -1,14 +1,16 @@
 //! `--watch`: a definition whose files change is loaded again beside the old version. When the new
-//! workers are ready, requests go to the new version and the old one drains, so no request is lost.
+//! workers are ready, requests go to the new version and the old one drains, so no request is lost. The parts
+//! of an application are loaded again with it, and the old ones go after it, since what it was at calls them.
 //! If the new code does not load, the old version stays and the error is logged.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use jitney_engine::{Engine, Registered};
+use jitney_engine::Engine;
 
-use super::loading::{ServedDefinition, options_of};
+use super::application::{prepared, register, remove_version};
+use super::loading::ServedDefinition;
 use crate::definition::{Packed, Packer};
 
 /// How often the files are checked. Editors write in steps, so files have changed only when they are
@@ -53,26 +55,24 @@ async fn reload(
 ) -> Result<Packed, String> {
     let object = definition.startup.definition.as_deref().unwrap_or_default();
     let packed = packer.pack(object, Some(version)).await.map_err(|error| error.to_string())?;
-    let options = options_of(&definition.startup, &packed);
-    let registered = engine.register(options).await.map_err(|error| error.to_string())?;
-    let Registered { model, workers_min, workers_max } = registered;
-    let name = model.name().to_owned();
-    let ready = async {
-        model.scale(workers_min, workers_max).await.map_err(|error| error.to_string())?;
-        engine.set_default(&name, version).map_err(|error| error.to_string())
-    };
-    if let Err(reason) = ready.await {
+    let new = prepared(&definition.startup, packed).map_err(|error| error.to_string())?;
+    let registered = register(engine, &definition.startup, new).await;
+    let (new, packed) = registered.map_err(|error| error.to_string())?;
+    let started = new.start().await.and_then(|()| new.set_default(engine));
+    if let Err(reason) = started {
         // The new version has answered no request yet.
-        drop(engine.unregister(&name, Some(version)).await);
+        new.remove(engine).await;
         return Err(reason);
     }
-    let (engine, old) = (Arc::clone(engine), definition.version.clone());
+    let (engine, name) = (Arc::clone(engine), definition.name.clone());
+    let (old, parts) = (definition.version.clone(), definition.packed.parts.clone());
     tokio::spawn(async move {
-        if let Err(error) = engine.unregister(&name, Some(&old)).await {
-            tracing::warn!(model = name, version = old, %error, "the old version was not removed");
+        remove_version(&engine, &name, &old).await;
+        for part in parts.iter().rev() {
+            remove_version(&engine, &part.name, &part.version).await;
         }
     });
-    Ok(packed)
+    packed.ok_or_else(|| "it is no definition".to_owned())
 }
 
 /// Waits until the files have changed and are stable.

@@ -1,6 +1,7 @@
 //! `jitney.yaml`: settings of the server and of all models, with batching in a section of its own,
 //! and a list of models. Unknown keys and wrong values are errors with their line.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +24,10 @@ const BATCHING: &str = "batching";
 const MODELS: &str = "models";
 
 /// The keys of a model's entry that are not settings.
-const ENTRY_KEYS: [&str; 6] = ["path", "url", "name", "version", "handler", "sha256"];
+const ENTRY_KEYS: [&str; 7] = ["path", "url", "name", "version", "handler", "sha256", PARTS];
+
+/// The section with the settings of an application's parts.
+const PARTS: &str = "parts";
 
 /// The file's content.
 #[derive(Clone, Debug, Default)]
@@ -190,6 +194,10 @@ impl YamlReader {
                 )?;
                 continue;
             }
+            if key.value == PARTS {
+                entry.parts = self.parts(node)?;
+                continue;
+            }
             let value = node.value.to_json();
             let wrong = |expected: &str| self.wrong(node, &key.value, expected, &value);
             let text = match SettingKind::Text.from_json(&value) {
@@ -213,6 +221,19 @@ impl YamlReader {
             )));
         }
         Ok(entry)
+    }
+
+    /// The settings of parts, by their names.
+    fn parts(&self, node: &Spanned<YamlNode>) -> Result<BTreeMap<String, Values>, Failure> {
+        let mut parts = BTreeMap::new();
+        for (name, node) in self.mapping(PARTS, node)? {
+            let mut values = Values::default();
+            for (key, node) in self.mapping(&name.value, node)? {
+                self.setting(key, node, &mut values, model::SETTINGS.to_vec(), &[])?;
+            }
+            parts.insert(name.value.clone(), values);
+        }
+        Ok(parts)
     }
 
     fn source<T>(&self, node: &Spanned<T>) -> SettingSource {
@@ -324,7 +345,8 @@ mod tests {
         let file = parsed(
             "# note\nport: 9000\nmax_request_size: 64MiB\nbatching: {policy: adaptive, max_latency_ms: 50ms}\n\
              models:\n  - path: a.mar\n    name: a\n    version: '1.10'\n    workers: 2\n    \
-             batching: {batch_size: 8, sizes: [1, 8], tenants: {gold: 4}}\n",
+             batching: {batch_size: 8, sizes: [1, 8], tenants: {gold: 4}}\n    \
+             parts: {b: {workers: 3}}\n",
         )
         .expect("reads");
         for (setting, value, line) in [
@@ -348,6 +370,7 @@ mod tests {
             assert_eq!(entry.settings.show(setting).as_deref(), Some(value));
         }
         assert_eq!(entry.settings.source(&model::WORKERS).to_string(), "file jitney.yaml:9");
+        assert_eq!(entry.parts["b"].show(&model::WORKERS).as_deref(), Some("3"));
     }
 
     #[test]

@@ -129,8 +129,9 @@ impl RequestGate {
         let permit = self.admission.admit(u64::from(items) + u64::from(beyond), bytes)?;
         claim.cost = cost.or(claim.cost);
         let weight = settings.shares.weigh(&claim, length, items, value_bytes);
+        let deadline = earliest(deadline, objective, &settings, admitted);
         let facts = Request {
-            deadline: self.clock.deadline(earliest(deadline, objective, &settings, admitted)),
+            deadline: self.clock.deadline(deadline),
             items,
             cost: weight.cost,
             tenant: weight.tenant,
@@ -150,6 +151,7 @@ impl RequestGate {
         let (reply, answer) = Reply::new();
         let mut request = PendingRequest::new(facts, payload, admitted, reply, Some(permit));
         (request.beyond, request.endpoint, request.mark) = (beyond, endpoint, mark);
+        request.deadline = deadline;
         let cancel_on_drop = CancelOnDrop { inbox: &self.inbox, id: Some(request.id.clone()) };
         self.send(RequestMessage::Submit(request))?;
         Ok(Admitted::Whole(answer, cancel_on_drop))

@@ -71,7 +71,7 @@ use crate::local::{BodyKind, Signature};
 use crate::observer::ModelTag;
 use crate::reply::Answer;
 use crate::settings::ModelSettings;
-use crate::store::{Api, FetchedFile, ModelDir};
+use crate::store::{Api, Dependency, FetchedFile, ModelDir};
 
 /// One version of a model.
 pub struct Model {
@@ -151,6 +151,11 @@ impl Model {
     /// Its description of its own API: definitions in Python have one.
     pub fn api(&self) -> Option<&Api> {
         self.gate.intake.api()
+    }
+
+    /// The models that it calls.
+    pub fn depends_on(&self) -> &[Dependency] {
+        self.api().map_or(&[], |api| &api.depends)
     }
 
     /// Its effective settings.
@@ -245,7 +250,7 @@ impl Model {
     }
 
     /// Like [`Model::call`], for what was admitted before: it goes on while the server drains.
-    pub(crate) async fn call_admitted(&self, call: Call) -> Result<Answer, CallError> {
+    pub async fn call_admitted(&self, call: Call) -> Result<Answer, CallError> {
         self.gate.call(call).await
     }
 

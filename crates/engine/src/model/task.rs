@@ -138,7 +138,10 @@ impl Task {
         match message {
             RequestMessage::Submit(request) => self.on_request(request),
             RequestMessage::SubmitParts(parts) => self.on_parts(parts),
-            RequestMessage::Cancel(id) => self.step(Event::Cancel { id }),
+            RequestMessage::Cancel(id) => {
+                self.step(Event::Cancel { id });
+                self.pool.caller_left();
+            }
             RequestMessage::CancelParts(ids) => {
                 let ids = ids.iter().filter_map(SharedId::get);
                 ids.for_each(|id| self.step(Event::Cancel { id }));

@@ -122,6 +122,14 @@ struct SentBatch {
 }
 
 impl SentBatch {
+    /// Whether all callers have left it; true once.
+    fn is_deserted(&mut self) -> bool {
+        let left = || self.batch.requests.iter().all(|request| request.reply.is_closed());
+        let deserted = !self.cancelled && left();
+        self.cancelled |= deserted;
+        deserted
+    }
+
     /// How long it was with the worker until now.
     fn compute(&self, order: BatchOrder, now: Instant) -> Duration {
         match order {
@@ -200,11 +208,17 @@ impl SentBatches {
 
     /// Whether all callers have left this batch; true once.
     pub(crate) fn is_deserted(&mut self, id: u64) -> bool {
-        let Some(it) = self.batches.iter_mut().find(|it| it.batch.id.0 == id) else {
-            return false;
-        };
-        let left = it.batch.requests.iter().all(|request| request.reply.is_closed());
-        left && !std::mem::replace(&mut it.cancelled, true)
+        let found = self.batches.iter_mut().find(|it| it.batch.id.0 == id);
+        found.is_some_and(SentBatch::is_deserted)
+    }
+
+    /// The batches that all their callers have left; each is named once.
+    pub(crate) fn deserted(&mut self) -> Vec<u64> {
+        let deserted = self.batches.iter_mut().filter_map(|it| {
+            let id = it.batch.id.0;
+            it.is_deserted().then_some(id)
+        });
+        deserted.collect()
     }
 
     /// Takes a finished batch out, with the time it took; none if the worker was never given it.

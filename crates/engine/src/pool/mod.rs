@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::SystemTime;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -61,6 +61,8 @@ struct PoolWorker {
     retire: Option<oneshot::Sender<()>>,
     /// The way to the worker since it was last started.
     batches: Option<mpsc::Sender<WorkerBatch>>,
+    /// Tells its supervisor that a caller went away.
+    left: Arc<Notify>,
     task: JoinHandle<()>,
     started: SystemTime,
     state: PoolWorkerState,
@@ -158,6 +160,11 @@ impl WorkerPool {
             return Err(batch);
         };
         batches.try_send(batch).map_err(|unsent| unsent.into_inner())
+    }
+
+    /// A caller went away: workers that can had better not go on for it.
+    pub(crate) fn caller_left(&self) {
+        self.workers.values().for_each(|worker| worker.left.notify_one());
     }
 
     pub(crate) fn up(
@@ -319,12 +326,13 @@ impl WorkerPool {
 
     fn add_worker(&mut self) -> u32 {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let (retire, retired) = oneshot::channel();
+        let ((retire, retired), left) = (oneshot::channel(), Arc::new(Notify::new()));
         let supervisor =
-            WorkerSupervisor::new(id, &self.launcher, &self.plan, retired, &self.events);
+            WorkerSupervisor::new(id, &self.launcher, &self.plan, retired, &left, &self.events);
         let entry = PoolWorker {
             retire: Some(retire),
             batches: None,
+            left,
             task: tokio::spawn(supervisor.run()),
             started: SystemTime::now(),
             state: PoolWorkerState::Starting,

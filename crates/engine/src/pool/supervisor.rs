@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jitney_batcher::BatchId;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
@@ -130,8 +130,15 @@ pub(crate) struct WorkerSupervisor {
     plan: WorkerPlan,
     /// Resolves when the worker is asked to stop, or when the pool is gone.
     retire: oneshot::Receiver<()>,
+    /// Told when a caller went away.
+    left: Arc<Notify>,
     events: mpsc::Sender<WorkerEvent>,
     recovery: Recovery,
+}
+
+/// Made only where it is awaited.
+async fn notified(left: &Notify) {
+    left.notified().await;
 }
 
 impl WorkerSupervisor {
@@ -140,11 +147,13 @@ impl WorkerSupervisor {
         launcher: &Arc<dyn Launcher>,
         plan: &WorkerPlan,
         retire: oneshot::Receiver<()>,
+        left: &Arc<Notify>,
         events: &mpsc::Sender<WorkerEvent>,
     ) -> Self {
         let (launcher, events) = (Arc::clone(launcher), events.clone());
         let recovery = Recovery::new(plan.retry_window);
-        Self { worker, launcher, plan: *plan, retire, events, recovery }
+        let left = Arc::clone(left);
+        Self { worker, launcher, plan: *plan, retire, left, events, recovery }
     }
 
     /// Runs until the worker is asked to stop.
@@ -204,6 +213,7 @@ impl WorkerSupervisor {
         mut held: HeldBatches,
         inbox: &mut mpsc::Receiver<WorkerBatch>,
     ) -> ControlFlow<()> {
+        let cancels = worker.cancels();
         // Looked at when it fires, not moved with every message: it may fire for nothing.
         let mut alarm = std::pin::pin!(sleep(self.plan.response_timeout));
         loop {
@@ -214,6 +224,9 @@ impl WorkerSupervisor {
                 }
                 Some(batch) = inbox.recv(), if held.has_room() => {
                     self.take(&mut *worker, &mut held, batch).await
+                }
+                () = notified(&self.left), if cancels && !held.running.is_empty() => {
+                    self.cancel_deserted(&mut *worker, &mut held.running).await
                 }
                 () = alarm.as_mut(), if !held.running.is_empty() => {
                     self.look(&held.running, alarm.as_mut())
@@ -284,6 +297,18 @@ impl WorkerSupervisor {
             return Ok(());
         }
         self.give(worker, &mut held.running, batch).await
+    }
+
+    /// A caller went away: no other may wait for its batch.
+    async fn cancel_deserted(
+        &self,
+        worker: &mut dyn Worker,
+        running: &mut SentBatches,
+    ) -> Result<(), ExitReport> {
+        for batch in running.deserted() {
+            self.cancel(worker, batch).await?;
+        }
+        Ok(())
     }
 
     /// No caller waits for this batch any more.

@@ -108,6 +108,11 @@ pub trait Worker: Send + 'static {
         requests: &'a [PendingRequest],
     ) -> BoxFuture<'a, Result<(), WorkerGone>>;
 
+    /// Whether it drops a batch that no caller waits for any more.
+    fn cancels(&self) -> bool {
+        false
+    }
+
     /// Tells the worker that no caller waits for this batch any more. It still says when the batch is
     /// over, sooner if it can; most cannot.
     fn cancel(&mut self, _batch: u64) -> BoxFuture<'_, Result<(), WorkerGone>> {

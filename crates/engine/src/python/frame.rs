@@ -6,6 +6,7 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
+use super::call_facts::{BatchItem, CallFacts};
 use super::tensor_entries;
 use crate::call::{
     DESCRIBE_HEADER, ENDPOINT_HEADER, EXPLAIN_HEADER, FRAME_BYTES_MAX, Input, Operation, Output,
@@ -144,21 +145,27 @@ const SIZE_HEADER: &str = "jitney batch size";
 /// values where copying would cost more. Both give the same bytes.
 pub(crate) struct BatchFrame<'a> {
     id: u64,
-    inputs: Vec<&'a Input>,
+    items: Vec<BatchItem<'a>>,
     names: &'a SequenceHeaders,
 }
 
 impl<'a> BatchFrame<'a> {
     /// `names` are those under which handlers read about sequences.
     pub(crate) fn new(id: u64, inputs: Vec<&'a Input>, names: &'a SequenceHeaders) -> Self {
-        Self { id, inputs, names }
+        let item = |input| BatchItem { input, facts: CallFacts::default() };
+        Self::of_items(id, inputs.into_iter().map(item).collect(), names)
+    }
+
+    /// The same with what definitions are told of their calls.
+    pub(crate) fn of_items(id: u64, items: Vec<BatchItem<'a>>, names: &'a SequenceHeaders) -> Self {
+        Self { id, items, names }
     }
 
     /// Bytes after the header.
     pub(crate) fn payload_len(&self) -> usize {
-        self.inputs
+        self.items
             .iter()
-            .map(|input| 8 + self.meta_len(input) + input.value_bytes() as usize)
+            .map(|item| 8 + self.meta_len(item) + item.input.value_bytes() as usize)
             .sum()
     }
 
@@ -169,11 +176,11 @@ impl<'a> BatchFrame<'a> {
 
     /// Writes header and table.
     pub(crate) fn encode_head(&self, out: &mut BytesMut) {
-        let (length, count) = (self.payload_len() as u32, self.inputs.len() as u16);
+        let (length, count) = (self.payload_len() as u32, self.items.len() as u16);
         FrameHeader { length, kind: FrameKind::Batch, count, id: self.id }.encode(out);
-        for input in &self.inputs {
-            out.put_u32_le(self.meta_len(input) as u32);
-            out.put_u32_le(input.value_bytes() as u32);
+        for item in &self.items {
+            out.put_u32_le(self.meta_len(item) as u32);
+            out.put_u32_le(item.input.value_bytes() as u32);
         }
     }
 
@@ -181,9 +188,9 @@ impl<'a> BatchFrame<'a> {
     pub(crate) fn encode(&self, out: &mut BytesMut) {
         out.reserve(HEADER_LEN + self.payload_len());
         self.encode_head(out);
-        for input in &self.inputs {
-            self.encode_meta(input, out);
-            values(input).for_each(|piece| out.put_slice(piece));
+        for item in &self.items {
+            self.encode_meta(item, out);
+            values(item.input).for_each(|piece| out.put_slice(piece));
         }
     }
 
@@ -191,38 +198,40 @@ impl<'a> BatchFrame<'a> {
     pub(crate) fn segments(&self) -> Vec<Bytes> {
         let mut head = BytesMut::new();
         self.encode_head(&mut head);
-        let mut segments = Vec::with_capacity(2 * self.inputs.len());
-        for input in &self.inputs {
-            self.encode_meta(input, &mut head);
+        let mut segments = Vec::with_capacity(2 * self.items.len());
+        for item in &self.items {
+            self.encode_meta(item, &mut head);
             segments.push(head.split().freeze());
-            segments.extend(values(input).cloned());
+            segments.extend(values(item.input).cloned());
         }
         segments
     }
 
-    fn meta_len(&self, input: &Input) -> usize {
+    fn meta_len(&self, item: &BatchItem<'_>) -> usize {
+        let input = item.input;
         let parameter = |it: &Parameter| 8 + it.name.len() + it.content_type.len();
         let parameters: usize = input.parameters.iter().map(parameter).sum();
         let tensors = input.tensors.as_deref().map_or(0, tensor_entries::length);
-        8 + input.id.len() + self.headers_len(input) + parameters + tensors
+        8 + input.id.len() + self.headers_len(item) + parameters + tensors
     }
 
-    fn headers_len(&self, input: &Input) -> usize {
-        let mut length = input.headers.as_bytes().len();
-        self.route_headers(input, |name, value| length += 6 + name.len() + value.len());
+    fn headers_len(&self, item: &BatchItem<'_>) -> usize {
+        let mut length = item.input.headers.as_bytes().len();
+        self.route_headers(item, |name, value| length += 6 + name.len() + value.len());
         length
     }
 
-    fn encode_meta(&self, input: &Input, out: &mut BytesMut) {
+    fn encode_meta(&self, item: &BatchItem<'_>, out: &mut BytesMut) {
+        let input = item.input;
         out.put_u8(input.id.len() as u8);
         let tensors = input.tensors.as_deref();
         let entries = input.parameters.len() + tensors.map_or(0, tensor_entries::count);
         out.put_u8(entries as u8);
         out.put_u16_le(u16::from(tensors.is_some()));
-        out.put_u32_le(self.headers_len(input) as u32);
+        out.put_u32_le(self.headers_len(item) as u32);
         out.put_slice(input.id.as_bytes());
         out.put_slice(input.headers.as_bytes());
-        self.route_headers(input, |name, value| put_header(out, name, value));
+        self.route_headers(item, |name, value| put_header(out, name, value));
         for parameter in &input.parameters {
             out.put_u16_le(parameter.name.len() as u16);
             out.put_u16_le(parameter.content_type.len() as u16);
@@ -235,8 +244,9 @@ impl<'a> BatchFrame<'a> {
 
     /// What handlers read in headers although the route says it. It follows the client's headers,
     /// and of several headers of one name the last counts.
-    fn route_headers(&self, input: &Input, mut header: impl FnMut(&str, &[u8])) {
-        let route = &input.route;
+    fn route_headers(&self, item: &BatchItem<'_>, mut header: impl FnMut(&str, &[u8])) {
+        item.facts.headers(&mut header);
+        let route = &item.input.route;
         if let Some(endpoint) = &route.endpoint {
             header(ENDPOINT_HEADER, endpoint.as_bytes());
         }

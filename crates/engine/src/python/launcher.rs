@@ -178,7 +178,7 @@ impl Launcher for PythonLauncher {
                 sequence_headers,
                 response_bytes_max,
                 too_long: Vec::new(),
-                _calls: calls,
+                calls,
                 broken: None,
             };
             Ok(Box::new(worker) as Box<dyn Worker>)

@@ -40,7 +40,7 @@ pub(crate) struct WorkerListener {
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Role {
+enum ConnectionRole {
     /// It gets batches and answers them.
     #[default]
     Worker,
@@ -53,7 +53,7 @@ struct Hello {
     protocol: u32,
     token: String,
     #[serde(default)]
-    role: Role,
+    role: ConnectionRole,
 }
 
 /// Who may connect, by token.
@@ -147,11 +147,12 @@ impl Guests {
     fn find(&self, hello: &Hello) -> Option<Guest> {
         let mut tokens = self.tokens();
         match (tokens.get(&hello.token)?, hello.role) {
-            (Guest::Worker(_), Role::Worker) => tokens.remove(&hello.token),
-            (Guest::Calls(caller, ended), Role::Calls) => {
+            (Guest::Worker(_), ConnectionRole::Worker) => tokens.remove(&hello.token),
+            (Guest::Calls(caller, ended), ConnectionRole::Calls) => {
                 Some(Guest::Calls(Arc::clone(caller), ended.clone()))
             }
-            (Guest::Worker(_), Role::Calls) | (Guest::Calls(..), Role::Worker) => None,
+            (Guest::Worker(_), ConnectionRole::Calls)
+            | (Guest::Calls(..), ConnectionRole::Worker) => None,
         }
     }
 }

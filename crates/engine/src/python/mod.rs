@@ -4,6 +4,7 @@
 //! one-time token to the process it starts; the frames are those of `protocol/spec.md`, and this
 //! folder and the workers of `local` are the only ones that know them. It never looks into a request's values.
 
+mod call_facts;
 mod caller;
 mod connection;
 mod environment;

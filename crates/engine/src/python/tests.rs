@@ -7,13 +7,16 @@ use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
 use serde_json::Value;
 
+use super::call_facts::BatchItem;
 use super::frame::{
     BatchFrame, FrameError, FrameHeader, FrameKind, HEADER_LEN, decode_chunk, decode_control,
     decode_failed, decode_reply, decode_times, encode_cancel, encode_control,
 };
 use crate::call::{CallRoute, HeaderBlock, Input, Parameter, SequenceHeaders, SequenceRef};
 use crate::outcome::{Cause, ItemOutcome};
+use crate::pending::{Payload, PendingRequest, SharedId};
 use crate::pool::{LoadedFields, LoadedReport};
+use crate::reply::Reply;
 use crate::tensors::{Datatype, NamedTensor, TensorRequest};
 
 fn vectors(which: &str) -> Vec<Value> {
@@ -315,4 +318,38 @@ fn a_batch_that_no_frame_has_room_for_does_not_fit_however_large() {
     assert!(fits(1));
     assert!(!fits(2));
     assert!(!fits(5), "the sum of their lengths has more than 32 bits");
+}
+
+#[tokio::test(start_paused = true)]
+async fn definitions_are_told_what_their_own_calls_need() {
+    let told = |change: fn(&mut PendingRequest), tells: bool| {
+        let input = Input {
+            id: "i".to_owned(),
+            headers: HeaderBlock::new(),
+            route: CallRoute::default(),
+            parameters: Vec::new(),
+            tensors: None,
+        };
+        let (payload, reply) = (Payload::Raw(input), Reply::new().0);
+        let facts = jitney_batcher::Request::new(SharedId::UNSET);
+        let mut request =
+            PendingRequest::new(facts, payload, tokio::time::Instant::now(), reply, None);
+        change(&mut request);
+        let names = SequenceHeaders::default();
+        let items = BatchItem::of(&request, tells).into_iter().collect();
+        let mut frame = BytesMut::new();
+        BatchFrame::of_items(1, items, &names).encode(&mut frame);
+        String::from_utf8_lossy(&frame).into_owned()
+    };
+    let hurried: fn(&mut PendingRequest) = |request| {
+        request.deadline = Some(tokio::time::Instant::now() + Duration::from_millis(1500));
+        request.facts.origin.kind = jitney_batcher::OriginKind::Grpc;
+        request.facts.priority = jitney_batcher::Priority::Bulk;
+    };
+    let text = told(hurried, true);
+    for header in ["jitney deadline1500", "jitney origingrpc", "jitney prioritybulk"] {
+        assert!(text.contains(header), "{text:?}");
+    }
+    assert!(!told(hurried, false).contains("jitney"), "handlers of archives get what clients sent");
+    assert!(!told(|_| (), true).contains("jitney"), "what is usual costs nothing");
 }

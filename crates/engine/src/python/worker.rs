@@ -9,13 +9,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::timeout;
 
+use super::call_facts::BatchItem;
 use super::connection::{ConnectionError, WorkerConnection};
 use super::frame::{
     BatchFrame, FrameError, FrameHeader, FrameKind, decode_chunk, decode_failed, decode_reply,
     decode_times,
 };
 use super::listener::CallsToken;
-use crate::call::{Input, SequenceHeaders};
+use crate::call::SequenceHeaders;
 use crate::outcome::{BatchOutcome, Cause, ItemOutcome, ModelFailure, WorkerExit};
 use crate::pending::PendingRequest;
 use crate::pool::{BoxFuture, LoadedReport, Worker, WorkerGone, WorkerMessage};
@@ -43,8 +44,8 @@ pub(crate) struct PythonWorker {
     pub(super) response_bytes_max: Option<u64>,
     /// Batches that no frame has room for; they come back at once, to be run in halves.
     pub(super) too_long: Vec<u64>,
-    /// Its right to call models, which ends with it.
-    pub(super) _calls: Option<CallsToken>,
+    /// The right of a definition to call models, which ends with it.
+    pub(super) calls: Option<CallsToken>,
     /// Why it was found lost.
     pub(super) broken: Option<ConnectionError>,
 }
@@ -60,10 +61,11 @@ impl PythonWorker {
         batch: u64,
         requests: &[PendingRequest],
     ) -> Result<(), ConnectionError> {
-        let inputs: Vec<&Input> =
-            requests.iter().filter_map(|request| request.payload.raw()).collect();
-        assert_eq!(inputs.len(), requests.len(), "a Python model is given raw inputs only");
-        let frame = BatchFrame::new(batch, inputs, &self.sequence_headers);
+        let tells = self.calls.is_some();
+        let item = |request| BatchItem::of(request, tells);
+        let items: Vec<BatchItem<'_>> = requests.iter().filter_map(item).collect();
+        assert_eq!(items.len(), requests.len(), "a Python model is given raw inputs only");
+        let frame = BatchFrame::of_items(batch, items, &self.sequence_headers);
         if !frame.fits() {
             self.too_long.push(batch);
             return Ok(());
@@ -174,10 +176,18 @@ impl Worker for PythonWorker {
         })
     }
 
+    fn cancels(&self) -> bool {
+        match self.mode {
+            WorkerMode::Single => false,
+            // A handler of an archive is not asked to be cancelled.
+            WorkerMode::Concurrent => self.calls.is_some(),
+            WorkerMode::Continuous => true,
+        }
+    }
+
     fn cancel(&mut self, batch: u64) -> BoxFuture<'_, Result<(), WorkerGone>> {
         Box::pin(async move {
-            // No other can drop a batch whose requests were all cancelled.
-            if self.mode != WorkerMode::Continuous {
+            if !self.cancels() {
                 return Ok(());
             }
             let sent = self.connection.send_cancel(batch).await;

@@ -43,6 +43,8 @@ pub enum Kind {
     /// So many, as they say themselves: they prepare one, which takes [`PREPARE`], while another runs, and
     /// measure both.
     Overlapping(u8),
+    /// It drops batches that nobody waits for, and is told at once.
+    Cancelling,
 }
 
 impl Launcher for ScriptedLauncher {
@@ -138,7 +140,7 @@ impl Worker for ScriptedWorker {
         let play = async move {
             // They stand in line in the order in which they were given.
             let _turn = match kind {
-                Kind::Plain => None,
+                Kind::Plain | Kind::Cancelling => None,
                 Kind::Queueing => Some(turn.lock().await),
                 Kind::Overlapping(_) => {
                     {
@@ -154,6 +156,10 @@ impl Worker for ScriptedWorker {
         };
         self.plays.push((batch, self.stages.spawn(play)));
         Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn cancels(&self) -> bool {
+        self.kind == Kind::Cancelling
     }
 
     /// Drops the play and says an empty answer, as continuous workers do.

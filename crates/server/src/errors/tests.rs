@@ -263,6 +263,13 @@ fn unknown_names() {
     assert_eq!(parts(&Problem::from(&version)), (404, kind, message));
     let message = "Model version 9 does not exist for model x";
     assert_eq!(parts(&Problem::set_default(&version)), (404, kind, message));
+    let needed = UnregisterError::Needed {
+        model: model(),
+        version: "1.0".to_owned(),
+        caller: "app".to_owned(),
+    };
+    let message = "Model x version 1.0 is needed by app: unregister app first.";
+    check_problem(needed, 409, "ConflictStatusException", message);
     let default = UnregisterError::DefaultVersion { model: model() };
     assert_eq!(
         parts(&Problem::from(default)),

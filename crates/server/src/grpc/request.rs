@@ -166,6 +166,7 @@ impl GrpcRequest {
             options: self.options()?,
             origin: self.caller.origin(),
             wait_for_queue: false,
+            admitted: false,
             held: None,
             trace: self.caller.trace.clone(),
         })

@@ -111,6 +111,7 @@ impl PendingCall {
             options,
             origin: Origin { kind: OriginKind::Python, peer: self.peer.number },
             wait_for_queue: true,
+            admitted: self.peer.is_worker,
             held,
             trace: self.trace.clone(),
         };

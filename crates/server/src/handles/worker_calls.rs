@@ -63,7 +63,8 @@ async fn serve(
 ) -> std::io::Result<()> {
     let CallConnection { stream, ahead, caller, mut ended } = connection;
     let (open, admission) = (Arc::clone(&listed.open), Arc::clone(state.engine.admission()));
-    let peer = Arc::new(Peer::new(number, address(&caller), open, admission));
+    let peer = Peer::new(number, address(&caller), open, admission);
+    let peer = Arc::new(peer.of_worker());
     peer.enter(ConnectionStage::Busy);
     let stream = TokioIo::new(UnixStream::from_std(stream)?);
     let stream = TokioIo::new(WatchedStream::new(stream, ahead, Arc::clone(&peer)));

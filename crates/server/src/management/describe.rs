@@ -1,6 +1,7 @@
 //! A model's settings and workers, and its handler's own description.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jitney_engine::call::Origin;
 use jitney_engine::local::{Signature, TensorSpec};
@@ -11,6 +12,7 @@ use jitney_engine::{
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::model_links::ModelLinks;
 use crate::dialect::Dialect;
 use crate::errors::Problem;
 use crate::metrics::Meter;
@@ -24,13 +26,12 @@ pub(crate) async fn describe(
     target: ModelRef<'_>,
     customized: Option<(&str, Origin)>,
 ) -> Result<Vec<Description>, Problem> {
-    let (meter, dialect) = (&state.config.meter, state.config.dialect);
     if target.version == Some("all") {
         let versions = state.engine.versions(target.model)?;
-        return Ok(versions.iter().map(|model| Description::new(model, meter, dialect)).collect());
+        return Ok(versions.iter().map(|model| Description::of(state, model)).collect());
     }
     let model = state.inference.model(target)?;
-    let mut description = Description::new(&model, meter, dialect);
+    let mut description = Description::of(state, &model);
     if let Some((id, origin)) = customized {
         let metadata = match model.signature().filter(|_| !model.tag().python) {
             // It has no handler to ask.
@@ -104,6 +105,9 @@ pub(crate) struct Description {
     /// The same.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     batches: Option<BatchFacts>,
+    /// The same.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    links: Option<ModelLinks>,
 }
 
 /// At which sizes the model runs, and what its workers measured; only what there is to say.
@@ -245,6 +249,12 @@ struct DescribedModel<'a> {
 }
 
 impl Description {
+    fn of(state: &ServerState, model: &Arc<Model>) -> Self {
+        let dialect = state.config.dialect;
+        let links = (dialect == Dialect::Jitney).then(|| ModelLinks::of(&state.engine, model));
+        Self { links, ..Self::new(model, &state.config.meter, dialect) }
+    }
+
     fn new(model: &Model, meter: &Meter, dialect: Dialect) -> Self {
         let name = DescribedModel {
             model: model.name(),
@@ -311,6 +321,7 @@ impl Description {
             customized_metadata: None,
             health: None,
             batches: None,
+            links: None,
         }
     }
 }

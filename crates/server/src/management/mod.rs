@@ -6,6 +6,7 @@
 mod batching;
 mod describe;
 mod list;
+mod model_links;
 mod register;
 mod scale;
 mod statistics;
@@ -21,6 +22,7 @@ use crate::route::ModelRef;
 pub(crate) use batching::{batching, millis, own_latency, policy_times};
 pub(crate) use describe::describe;
 pub(crate) use list::list;
+pub(crate) use model_links::{ModelLink, called_models};
 pub(crate) use register::register;
 pub(crate) use scale::{Scaling, range, scale};
 pub(crate) use statistics::{counted, statistics};

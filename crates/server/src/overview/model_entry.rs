@@ -12,7 +12,7 @@ use super::timestamp::rfc3339;
 use super::version_state::VersionState;
 use super::worker_entry::WorkerOverview;
 use super::worker_usage::WorkerUsages;
-use crate::management::{counted, millis, policy_times};
+use crate::management::{ModelLink, called_models, counted, millis, policy_times};
 
 const MICROS: f64 = 1e6;
 const PERMILLE: f64 = 1e3;
@@ -41,6 +41,9 @@ pub(super) struct ModelOverview {
     max_batch_delay_ms: Option<f64>,
     /// Of definitions.
     endpoints: BTreeMap<String, EndpointOverview>,
+    /// The models that it calls.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    depends_on: Vec<ModelLink>,
     live_settings: Vec<LiveSetting>,
     workers_min: u32,
     workers_max: u32,
@@ -142,6 +145,7 @@ impl ModelOverview {
             max_latency_ms,
             max_batch_delay_ms: delay.map(millis),
             endpoints: endpoints.into_iter().map(endpoint).collect(),
+            depends_on: called_models(model),
             live_settings: LiveSetting::all(&settings.values),
             workers_min: status.workers_min,
             workers_max: status.workers_max,

@@ -44,6 +44,7 @@ pub(super) async fn call_each(
             input: input::input(context.parts, context.id, route, vec![value]),
             origin: context.origin(),
             wait_for_queue: true,
+            admitted: false,
             held: None,
             trace: context.trace.cloned(),
         };

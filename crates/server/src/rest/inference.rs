@@ -191,6 +191,7 @@ pub(super) fn request<'a>(
         input: input::input(context.parts, context.id, &route, parameters),
         origin: context.origin(),
         wait_for_queue: false,
+        admitted: false,
         held: None,
         trace: context.trace.cloned(),
     })

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use jitney_engine::{ListedModel, ListedState, Model, RegistrationsReport};
+use jitney_engine::{ListedModel, ListedState, RegistrationsReport};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
-use super::loader::{LoadOutcome, Loader, NotLoaded};
+use super::loader::{ListedRun, LoadOutcome, Loader, NotLoaded};
 use super::reconcile::{Listing, ReconcileStep, new_leaders, next_attempt, reconcile};
 use super::source::DocumentSource;
 use crate::plan::{RegistrationsPlan, Startup};
@@ -38,7 +38,7 @@ pub struct ListFollower {
 struct HeldModel {
     id: u64,
     listing: Listing,
-    model: Option<Arc<Model>>,
+    run: Option<ListedRun>,
     /// Ends what is being loaded; gone once it was used.
     cancel: Option<oneshot::Sender<()>>,
 }
@@ -129,8 +129,10 @@ impl ListFollower {
                 applied.name == entry.name && applied.version == entry.version
             })
         };
-        let model = self.held.iter().find(loaded).and_then(|held| held.model.as_ref());
-        if let Some(model) = model.filter(|model| self.loader.engine.holds(model)) {
+        let run = self.held.iter().find(loaded).and_then(|held| held.run.as_ref());
+        if let Some(model) =
+            run.map(|run| &run.model).filter(|model| self.loader.engine.holds(model))
+        {
             // It is there.
             let _ = self.loader.engine.set_default(model.name(), model.version());
         }
@@ -149,11 +151,11 @@ impl ListFollower {
                 ReconcileStep::Load { wanted, held } => self.load(wanted, held),
                 ReconcileStep::Change { wanted, held, settings } => {
                     let (entry, held) = (self.wanted[wanted].clone(), &mut self.held[held]);
-                    let Some(model) = held.model.clone() else { continue };
+                    let Some(run) = held.run.clone() else { continue };
                     held.listing.loading = Some(entry.clone());
                     let cancelled = held.cancellation();
                     let loader = self.loader.clone();
-                    self.loads.spawn(loader.change(held.id, entry, model, settings, cancelled));
+                    self.loads.spawn(loader.change(held.id, entry, run, settings, cancelled));
                 }
                 ReconcileStep::Keep { held } => {
                     let held = &mut self.held[held];
@@ -168,10 +170,10 @@ impl ListFollower {
             }
         }
         for held in gone.into_iter().rev() {
-            let HeldModel { model, listing, .. } = self.held.remove(held);
+            let HeldModel { run, listing, .. } = self.held.remove(held);
             let name = listing.applied.and_then(|entry| entry.name);
             tracing::info!(model = name, "not listed any more");
-            model.iter().for_each(|model| self.loader.engine.withdraw(model));
+            run.iter().for_each(|run| run.retire(&self.loader.engine));
         }
     }
 
@@ -180,7 +182,7 @@ impl ListFollower {
         let at = held.unwrap_or_else(|| {
             self.count += 1;
             let (id, listing) = (self.count, Listing::default());
-            self.held.push(HeldModel { id, listing, model: None, cancel: None });
+            self.held.push(HeldModel { id, listing, run: None, cancel: None });
             self.held.len() - 1
         });
         let held = &mut self.held[at];
@@ -191,7 +193,7 @@ impl ListFollower {
         held.listing.loading = Some(entry.clone());
         let cancelled = held.cancellation();
         let loader = self.loader.clone();
-        self.loads.spawn(loader.load(held.id, entry, held.model.clone(), cancelled));
+        self.loads.spawn(loader.load(held.id, entry, held.run.clone(), cancelled));
     }
 
     /// Takes over what became of a model.
@@ -200,24 +202,26 @@ impl ListFollower {
         held.listing.loading = None;
         let name = wanted.name.as_deref().unwrap_or_default();
         match outcome {
-            Ok(model) => {
-                tracing::info!(model = name, version = model.version(), "as the registrations say");
+            Ok(run) => {
+                let version = run.model.version();
+                tracing::info!(model = name, version, "as the registrations say");
                 held.listing.applied = Some(wanted.clone());
                 held.listing.failed = None;
-                let other = held.model.replace(Arc::clone(&model));
-                let is_new = other.is_none_or(|other| !Arc::ptr_eq(&other, &model));
+                let model = Arc::clone(&run.model);
+                let other = held.run.replace(run);
+                let is_new = other.is_none_or(|other| !Arc::ptr_eq(&other.model, &model));
                 let first = self.wanted.iter().find(|entry| entry.name == wanted.name);
                 if is_new && first.is_some_and(|first| first.version == wanted.version) {
                     self.make_default(&wanted);
                 }
             }
             Err(NotLoaded::Cancelled) => {}
-            Err(NotLoaded::Failed(reason, model)) => {
+            Err(NotLoaded::Failed(reason, run)) => {
                 let kept = match &held.listing.applied {
                     Some(_) => "; what was served stays",
                     None => "",
                 };
-                held.model = model.or_else(|| held.model.take());
+                held.run = run.or_else(|| held.run.take());
                 let pause = held.listing.fail(Instant::now(), wanted.clone(), reason.clone());
                 let again_s = pause.as_secs();
                 tracing::error!(model = name, again_s, "not loaded{kept}: {reason}");
@@ -261,7 +265,7 @@ impl HeldModel {
             (Some(loading), None) => (ListedState::Loading, Some(loading)),
             (None, None) => (ListedState::Loaded, applied.as_ref()),
         };
-        let running = self.model.as_ref().map(|model| model.version().to_owned());
+        let running = self.run.as_ref().map(|run| run.model.version().to_owned());
         ListedModel {
             name: wanted.and_then(|wanted| wanted.name.clone()).unwrap_or_default(),
             version: running.or_else(|| wanted.and_then(|wanted| wanted.version.clone())),

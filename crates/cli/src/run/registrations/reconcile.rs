@@ -3,6 +3,7 @@
 //! It compares the list with what was asked for before, not with what runs: what somebody changed by hand
 //! holds until the list changes it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jitney_settings::model::{MAX_WORKERS, POLICY, SETTINGS, WORKERS};
@@ -163,8 +164,16 @@ fn is_same(one: &Startup, other: &Startup) -> bool {
 }
 
 fn is_same_model(one: &Startup, other: &Startup) -> bool {
-    let bare = |entry: &Startup| Startup { settings: Values::default(), ..entry.clone() };
-    bare(one) == bare(other)
+    let bare = |entry: &Startup| Startup {
+        settings: Values::default(),
+        parts: BTreeMap::default(),
+        ..entry.clone()
+    };
+    let parts = one.parts.iter().zip(&other.parts);
+    let mut same_parts = parts.map(|((name, settings), (other_name, others))| {
+        name == other_name && SETTINGS.iter().all(|it| settings.get(it) == others.get(it))
+    });
+    bare(one) == bare(other) && one.parts.len() == other.parts.len() && same_parts.all(|same| same)
 }
 
 fn is_equal(one: &Startup, other: &Startup, setting: &Setting) -> bool {

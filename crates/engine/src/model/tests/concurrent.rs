@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::error::CallError;
 use crate::settings::ModelSettings;
-use crate::testkit::{Act, Kit, call, settings, text};
+use crate::testkit::{Act, Kind, Kit, call, settings, text};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -78,4 +78,22 @@ async fn one_deadly_request_among_many_fails_alone() {
     let answers = kit.call_all(&["a"; 8]).await;
     assert!(answers.iter().all(Result::is_ok));
     assert_eq!(start.elapsed().as_secs(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_all_callers_have_left_is_cancelled_while_it_runs() {
+    let script = |batch: &crate::testkit::ScriptedBatch| match batch.bodies[0].as_str() {
+        "slow" => patient(Act::Echo),
+        _ => Act::Echo,
+    };
+    for (kind, seconds) in [(Kind::Cancelling, 0), (Kind::Plain, 1)] {
+        let kit = Kit::of(kind, 1, concurrent(1), script).await;
+        let leaves = kit.start(call("slow"));
+        super::settle().await;
+        assert_eq!(kit.batches().len(), 1);
+        let start = Instant::now();
+        leaves.abort();
+        assert_eq!(text(&kit.call("next").await.unwrap()), "next");
+        assert_eq!(start.elapsed().as_secs(), seconds);
+    }
 }

@@ -1,0 +1,78 @@
+"""What BentoML has and this surface has not, with what to do instead. It fails when it is first used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitney.compat.bentoml.exceptions import NotSupported
+
+OWN_IMAGE = "put the file, its packages and the `jitney` binary into an image of your own (docs/operations)"
+INSTEAD = {
+    "build": f"there are no bundles: {OWN_IMAGE}",
+    "bentos": f"there are no bundles: {OWN_IMAGE}",
+    "container": OWN_IMAGE,
+    "containerize": OWN_IMAGE,
+    "images": f"`jitney serve` runs in the Python that you give it, and makes no images: {OWN_IMAGE}",
+    "deployment": "there is no cloud: run `jitney serve` on your own machines, with --ray on a cluster of them",
+    "cloud": "there is no cloud: run `jitney serve` on your own machines, with --ray on a cluster of them",
+    "api_token": "there is no cloud, and so no token of one; `jitney serve --api-keys` protects a server",
+    "secret": "there is no cloud; give secrets to the server in its environment",
+    "task": "there are no stored tasks: use @bentoml.api and a client that waits, or `jitney infer` for files",
+    "batch": "run the service over a file with `jitney infer service.py:Name INPUT -o OUTPUT`",
+    "monitor": "log what you need with `logging`, and count it with `jitney.Counter` and `jitney.Histogram`",
+    "metrics": "use `jitney.Counter`, `jitney.Gauge` and `jitney.Histogram`; they are shown under /metrics",
+    "serve": "run `jitney serve service.py:Name --port 3000`, or `jitney.run(Name)` beside your program",
+    "runner_service": "use bentoml.Runner, or a service with bentoml.depends",
+    "gradio": "run Gradio as a program of its own that calls the server with bentoml.SyncHTTPClient",
+    "mount_asgi_app": "mount an ASGI application with `jitney.asgi(app)`",
+    "asgi_app": "mount an ASGI application with `jitney.asgi(app)`",
+    "use_arguments": "read the environment: `os.environ`",
+    "arguments": "read the environment: `os.environ`",
+    "legacy": "the names of BentoML 1.0 are in `bentoml` itself: Service, Runner, Runnable, io",
+    "HTTPServer": "run `jitney serve service.py:Name --port 3000`, or `jitney.run(Name)` beside your program",
+    "GrpcServer": "every service answers gRPC by the Open Inference Protocol, on --grpc-port",
+    "get": f"there are no bundles: {OWN_IMAGE}; models are in bentoml.models",
+    "list": f"there are no bundles: {OWN_IMAGE}; models are in bentoml.models",
+    "delete": f"there are no bundles: {OWN_IMAGE}; models are in bentoml.models",
+    "export_bento": f"there are no bundles: {OWN_IMAGE}",
+    "import_bento": f"there are no bundles: {OWN_IMAGE}",
+    "push": "there is no cloud; copy the model store's directory",
+    "pull": "there is no cloud; copy the model store's directory",
+    "load": "import the service, as in `from service import Name`",
+    "server_context": "use bentoml.Context as a parameter of the API",
+}
+FRAMEWORKS = (
+    "catboost", "detectron", "diffusers", "easyocr", "fastai", "flax", "keras", "lightgbm", "mlflow",
+    "pytorch_lightning", "tensorflow", "transformers", "xgboost", "vllm", "ray", "spark",
+)  # fmt: skip
+"""Frameworks of BentoML's that have no module here."""
+
+
+class Missing:
+    """Stands for a name, so that it can be imported; using it says what to do."""
+
+    def __init__(self, name: str) -> None:
+        self.__dict__["_name"] = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # Python itself looks for some of these.
+            raise AttributeError(name)
+        raise not_supported(f"{self._name}.{name}")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise not_supported(self._name)
+
+
+def not_supported(name: str) -> NotSupported:
+    """The exception for a name that is not there."""
+    first = name.partition(".")[0]
+    if first in FRAMEWORKS:
+        instead = "use bentoml.picklable_model, or load the model in the service's __init__"
+    else:
+        instead = INSTEAD.get(name) or INSTEAD[first]
+    return NotSupported(f"bentoml.{name} is not in jitney.compat: {instead}")
+
+
+def missing(name: str) -> Missing | None:
+    """What stands for a name of BentoML's that is not here; None for a name that is not BentoML's."""
+    return Missing(name) if name in INSTEAD or name in FRAMEWORKS else None

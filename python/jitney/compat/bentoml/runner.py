@@ -1,0 +1,169 @@
+"""`bentoml.Runner`: a runnable in workers of its own, which the service's functions call.
+
+A service tells its runners which part they are; until then, or after `init_local`, the runnable runs in this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jitney.application import Bound
+from jitney.compat.bentoml import configuration
+from jitney.compat.bentoml.dependencies import outside_loop
+from jitney.compat.bentoml.exceptions import StateException
+from jitney.compat.bentoml.runnable import RunnableMethod, endpoint_function, methods_of, positions_of
+from jitney.compat.bentoml.served import ServedObject, make_class, mark
+
+METRIC, FIRST_METRIC = "bentoml_runner_adaptive_batch_size", "BENTOML_{runner}_{method}_adaptive_batch_size"
+"""The histogram's name, and the one that it had at first."""
+MAX_BATCH_SIZE = 100
+MAIN = "__call__"
+
+
+class Runner:
+    """Runs a runnable. `run` and `async_run` call its `__call__`, or its only method; others are attributes."""
+
+    def __init__(
+        self,
+        runnable_class: type,
+        *,
+        runnable_init_params: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        scheduling_strategy: Any = None,
+        models: Sequence[Any] | None = None,
+        max_batch_size: int | None = None,
+        max_latency_ms: float | None = None,
+        method_configs: Mapping[str, Mapping[str, Any]] | None = None,
+        embedded: bool = False,
+    ) -> None:
+        self.runnable_class = runnable_class
+        self.runnable_init_params = dict(runnable_init_params or {})
+        self.name = (name or runnable_class.__name__).lower()
+        self.models = list(models or ())
+        self._sizes = max_batch_size, max_latency_ms
+        self._method_configs = dict(method_configs or {})
+        self._handle: Any = None
+        self._local: Any = None
+        noted = methods_of(runnable_class)
+        if not noted:
+            raise StateException(f"{runnable_class.__name__} has no method; decorate one with @bentoml.Runnable.method")
+        self.runner_methods = [RunnerMethod(self, method, note) for method, note in noted.items()]
+        by_name = {one.name: one for one in self.runner_methods}
+        for method, one in by_name.items():
+            if method != MAIN:
+                setattr(self, method, one)
+        main = by_name.get(MAIN) or (self.runner_methods[0] if len(by_name) == 1 else None)
+        if main is not None:
+            self.run, self.async_run, self.async_stream = main.run, main.async_run, main.async_stream
+
+    def init_local(self, quiet: bool = False) -> None:
+        """Makes the runnable in this process, for tests."""
+        self._local = self.runnable_class(**self.runnable_init_params)
+
+    def destroy(self) -> None:
+        """Forgets what `init_local` made."""
+        self._local = None
+
+    def connect(self, handle: Any) -> None:
+        """Calls go to this part from now on."""
+        self._handle = handle
+
+    @functools.cached_property
+    def part(self) -> Bound:
+        """The runner as a part of a service."""
+        config = configuration.for_runner(self.name)
+        members: dict[str, Any] = {one.attribute: self._endpoint(one, config) for one in self.runner_methods}
+        members.update(__doc__=self.runnable_class.__doc__, runner=self)
+        options = {
+            "name": self.name,
+            "workers": configuration.workers_of(config),
+            "response_timeout_s": configuration.seconds_of(config),
+            "mix_origins": True,
+        }
+        return Bound(make_class(self.runnable_class.__name__, ServedRunner, members, {}, options), name=self.name)
+
+    def _endpoint(self, method: RunnerMethod, config: Mapping[str, Any]) -> Any:
+        told = configuration.batching_of(config)
+        own = self._method_configs.get(method.name, {})
+        size = told.get("max_batch_size") or own.get("max_batch_size") or self._sizes[0] or MAX_BATCH_SIZE
+        batching = {
+            "max_batch_size": size if told.get("enabled", True) else 1,
+            "max_latency_ms": told.get("max_latency_ms") or own.get("max_latency_ms") or self._sizes[1],
+            "batch_dim": method.note.batch_dim,
+            "metric_names": self._metrics(method),
+        }  # fmt: skip
+        function = endpoint_function(self.runnable_class, method.name, method.note.batchable)
+        options = {"name": method.endpoint, **(batching if method.note.batchable else {})}
+        return mark(function, batched=method.note.batchable, options=options)
+
+    def _metrics(self, method: RunnerMethod) -> tuple[tuple[str, dict[str, str]], ...]:
+        labels = {"method_name": method.name, "runner_name": self.name, "worker_index": "1"}
+        first = FIRST_METRIC.format(runner=self.name, method=method.name).replace("-", "_").replace(".", "_")
+        return (METRIC, labels), (first, {})
+
+
+class RunnerMethod:
+    """One method of a runner."""
+
+    def __init__(self, runner: Runner, name: str, note: RunnableMethod) -> None:
+        self._runner, self.name, self.note = runner, name, note
+        self.endpoint = name.strip("_")
+        self.attribute = f"run_{self.endpoint}"
+        """Of the made class, where nothing else has this name."""
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls it and waits."""
+        if self._runner._local is not None:
+            return getattr(self._runner._local, self.name)(*args, **kwargs)
+        handle, alone, args, kwargs = self._prepared(args, kwargs)
+        result = outside_loop(lambda: handle.remote(*args, **kwargs).result())
+        return result[0] if alone else result
+
+    async def async_run(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls it, to be awaited."""
+        if self._runner._local is not None:
+            return await asyncio.to_thread(getattr(self._runner._local, self.name), *args, **kwargs)
+        handle, alone, args, kwargs = self._prepared(args, kwargs)
+        result = await handle.remote(*args, **kwargs)
+        return result[0] if alone else result
+
+    def async_stream(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls a method that is a generator: `async for` over its pieces."""
+        if self._runner._local is not None:
+            return getattr(self._runner._local, self.name)(*args, **kwargs)
+        return self._connected().stream(*args, **kwargs)
+
+    def _prepared(self, args: Any, kwargs: Any) -> tuple[Any, bool, Any, Any]:
+        """The handle, whether the call is one value that is no rows, and the arguments as rows."""
+        handle = self._connected()
+        if not self.note.batchable:
+            return handle, False, args, kwargs
+        names = positions_of(self._runner.runnable_class, self.name)
+        named = {**dict(zip(names, args)), **kwargs}
+        alone = bool(named) and not any(_is_rows(value) for value in named.values())
+        return handle, alone, (), {name: [value] if alone else value for name, value in named.items()}
+
+    def _connected(self) -> Any:
+        if self._runner._handle is None:
+            raise StateException(
+                f"runner {self._runner.name!r} is not running: serve the service it belongs to with `jitney serve`, "
+                "or call runner.init_local() in a test"
+            )
+        return self._runner._handle.options(method_name=self.endpoint)
+
+
+class ServedRunner(ServedObject):
+    """The object that a worker runs for a runner."""
+
+    runner: Runner
+
+    def make(self) -> Any:
+        """The runnable."""
+        return self.runner.runnable_class(**self.runner.runnable_init_params)
+
+
+def _is_rows(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) or hasattr(value, "shape")

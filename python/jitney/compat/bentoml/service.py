@@ -1,0 +1,185 @@
+"""`@bentoml.service`: a class whose APIs are served. The server gets an application of it and of what it depends on."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jitney.application import Bound, Dependency
+from jitney.compat.bentoml import configuration
+from jitney.compat.bentoml.api import ApiNote, api_note
+from jitney.compat.bentoml.calling import ApiCall
+from jitney.compat.bentoml.dependencies import ServiceDependency, ServiceProxy
+from jitney.compat.bentoml.exceptions import BentoMLConfigException
+from jitney.compat.bentoml.hooks import DEPLOYMENT, SHUTDOWN, STARTUP, hooks_of, run_hooks
+from jitney.compat.bentoml.parameters import WireShape, wire_shape
+from jitney.compat.bentoml.served import HEALTH, ServedObject, make_class, mark
+
+SLOT = "bentoml_part_"
+"""What the made class calls its parts, before the name of the attribute."""
+WITHOUT_EFFECT = ("cmd", "envs", "extra_ports", "image", "service_class")
+"""What belongs to bundles and the cloud."""
+METRIC = "bentoml_service_adaptive_batch_size"
+LIMIT = 255
+"""The most calls that one worker has under way."""
+
+
+class ClassService:
+    """What the decorator makes of a class. Called, it makes an object of the class, for tests and programs."""
+
+    def __init__(self, inner: type, config: Mapping[str, Any]) -> None:
+        configuration.check_keys("@bentoml.service", config, configuration.SERVICE_KEYS)
+        self.inner = inner
+        self.name = str(config.get("name") or inner.__name__)
+        self._given = {key: value for key, value in config.items() if key != "name"}
+        functools.update_wrapper(self, inner, updated=())
+        for key in (key for key in WITHOUT_EFFECT if config.get(key)):
+            warnings.warn(f"@bentoml.service({key}=...) has no effect in jitney.compat", stacklevel=3)
+        if not self.apis:
+            raise BentoMLConfigException(f"{inner.__name__} has no API; decorate a method with @bentoml.api")
+
+    @functools.cached_property
+    def config(self) -> dict[str, Any]:
+        """What the decorator and the configuration file say."""
+        return configuration.for_service(self.name, self._given)
+
+    @functools.cached_property
+    def apis(self) -> dict[str, ApiNote]:
+        """Its APIs, by attribute."""
+        names = {name: None for one in reversed(self.inner.__mro__) for name in vars(one)}
+        noted = ((name, api_note(inspect.getattr_static(self.inner, name, None))) for name in names)
+        return {name: note for name, note in noted if note is not None}
+
+    @functools.cached_property
+    def dependencies(self) -> dict[str, ServiceDependency]:
+        """The services it depends on, by attribute."""
+        names = {name: None for one in reversed(self.inner.__mro__) for name in vars(one)}
+        found = ((name, inspect.getattr_static(self.inner, name, None)) for name in names)
+        return {name: one for name, one in found if isinstance(one, ServiceDependency)}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.inner(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["inner"], name)
+
+    def __jitney_application__(self) -> Bound:
+        return self._entry
+
+    def inner_part(self) -> Bound:
+        """The same as a part of another service: without paths of its own at the root."""
+        return self._part
+
+    @functools.cached_property
+    def _entry(self) -> Bound:
+        return Bound(self._class(is_entry=True), name=self.name)
+
+    @functools.cached_property
+    def _part(self) -> Bound:
+        shapes = self._shapes
+        methods = {
+            name: (note.name, getattr(self.inner, name), shapes[name].output) for name, note in self.apis.items()
+        }
+        return Bound(self._class(is_entry=False), name=self.name, view=lambda handle: ServiceProxy(handle, methods))
+
+    @functools.cached_property
+    def _shapes(self) -> dict[str, WireShape]:
+        return {name: wire_shape(getattr(self.inner, name), note.batchable) for name, note in self.apis.items()}
+
+    def _class(self, is_entry: bool) -> type[ServedObject]:
+        config = self.config
+        traffic = config.get("traffic") or {}
+        threads = int(config.get("threads") or 1)
+        calls = {
+            name: ApiCall(self._shapes[name], getattr(self.inner, name), note.batchable)
+            for name, note in self.apis.items()
+        }
+        side_by_side = threads > 1 or any(call.is_async for call in calls.values())
+        members: dict[str, Any] = {
+            name: self._endpoint(name, calls[name], threads if side_by_side else 0, is_entry) for name in calls
+        }
+        slots = {f"{SLOT}{name}": name for name, one in self.dependencies.items() if one.url is None}
+        parts = {slot: Dependency(self.dependencies[name].service.inner_part()) for slot, name in slots.items()}
+        members.update(
+            __doc__=self.inner.__doc__, threads=threads, inner=self.inner, slots=slots,
+            __jitney_deployment__=staticmethod(self.deploy),
+        )  # fmt: skip
+        options = {
+            "name": self.name,
+            "workers": configuration.workers_of(config),
+            "response_timeout_s": configuration.seconds_of(config),
+            "queue": traffic.get("max_concurrency"),
+            "mix_origins": True,
+            "health_routes": HEALTH if is_entry else None,
+        }
+        return make_class(self.inner.__name__, ServedService, members, parts, options)
+
+    def _endpoint(self, name: str, call: ApiCall, threads: int, is_entry: bool) -> Any:
+        note = self.apis[name]
+        batching = {} if not note.batchable else self._batching(note)
+        prefix = str(self.config.get("path_prefix") or "").rstrip("/")
+        options = {
+            "name": note.name,
+            "route": f"POST {prefix}{note.route}" if is_entry else None,
+            "concurrency": min(threads, LIMIT) if threads > 1 and not call.is_async else None,
+            **batching,
+        }
+        function = call.function(lambda served: getattr(served.made, name), threaded=threads > 0)
+        return mark(function, batched=note.batchable, options=options)
+
+    def _batching(self, note: ApiNote) -> dict[str, Any]:
+        told = configuration.batching_of(self.config)
+        size = told.get("max_batch_size", note.max_batch_size)
+        labels = {
+            "method_name": note.name, "runner_name": self.name, "service_name": self.name,
+            "service_version": "not available", "worker_index": "1",
+        }  # fmt: skip
+        return {
+            "max_batch_size": size if told.get("enabled", True) else 1,
+            "max_latency_ms": told.get("max_latency_ms", note.max_latency_ms),
+            "batch_dim": note.batch_dim,
+            "metric_names": ((METRIC, labels),),
+        }
+
+    def deploy(self) -> None:
+        """Runs the hooks of a deployment, once before any worker starts."""
+        for name in hooks_of(self.inner, DEPLOYMENT):
+            hook = inspect.getattr_static(self.inner, name)
+            bare = getattr(hook, "__func__", hook)
+            bare(*([self.inner] if isinstance(hook, classmethod) or _takes_self(bare) else []))
+
+
+class ServedService(ServedObject):
+    """The object that a worker runs for a service."""
+
+    inner: type
+    slots: Mapping[str, str]
+
+    def make(self) -> Any:
+        """The user's object, which finds its parts in its attributes while it is made."""
+        owner: Any = self.inner
+        made = owner.__new__(owner)
+        vars(made).update({attribute: getattr(self, slot) for slot, attribute in self.slots.items()})
+        made.__init__()
+        return made
+
+    def setup(self) -> Any:
+        """Runs the hooks of the start."""
+        return run_hooks([getattr(self.made, name) for name in hooks_of(self.inner, STARTUP)])
+
+    def teardown(self) -> Any:
+        """Runs the hooks of the end."""
+        self.close_pool()
+        return run_hooks([getattr(self.made, name) for name in hooks_of(self.inner, SHUTDOWN)])
+
+
+def _takes_self(function: Callable[..., Any]) -> bool:
+    return bool(inspect.signature(function).parameters)
+
+
+def service(inner: type | None = None, /, **config: Any) -> Any:
+    """Makes a class a service. `workers`, `threads`, `traffic`, `resources` and the like say how it is served."""
+    return ClassService(inner, config) if inner is not None else lambda found: ClassService(found, config)
