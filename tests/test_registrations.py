@@ -116,6 +116,7 @@ def test_a_list_on_a_web_server_brings_its_models_along(start: Start, tmp_path: 
         server = start("serve", *arguments, wait_for_workers=False)
         until(lambda: registrations(server)["error"], "it is told that the list is not there")
         assert not ready(server), "without a list it is not ready"
+        assert answer(server, "m") == 503, "a load balancer may ask another one"
         # Two files of one name, from two folders.
         for add in (1, 2):
             ListServer.files[f"/shared/{add}/m.onnx"] = adder(tmp_path / f"{add}.onnx", add).read_bytes()

@@ -53,8 +53,8 @@ class Replicas:
     def start(self, port: int = 0) -> Server:
         """One more; ready when it returns."""
         followed = ("--registrations", self.list, "--registrations-every", "0.2s")
-        draining = ("--drain-delay", "1s", "--drain-timeout", "60s")
-        arguments = ("serve", *followed, *draining)
+        behind_a_balancer = ("--startup-wait", "0s", "--drain-delay", "1s", "--drain-timeout", "60s")
+        arguments = ("serve", *followed, *behind_a_balancer)
         home = self.home / f"replica-{len(self.servers)}"
         server = Server(self.binary, home, arguments, wait_for_workers=False)
         server.arguments[server.arguments.index("--port") + 1] = str(port)

@@ -97,7 +97,10 @@ impl Engine {
 
     /// The model of this name, and version if one is asked for.
     pub fn model(&self, name: &str, version: Option<&str>) -> Result<Arc<Model>, LookupError> {
-        self.models.registry.find(name, version)
+        self.models.registry.find(name, version).map_err(|error| match self.awaits_list() {
+            true => LookupError::NotYet { model: name.to_owned() },
+            false => error,
+        })
     }
 
     /// The paths that models answer beside those of their names, if there are any.
@@ -147,7 +150,7 @@ impl Engine {
     /// model can serve or none is meant to, and the server does not drain. Models of a shared list count
     /// as models of the start until all of it was loaded once.
     pub fn is_ready(&self) -> bool {
-        if self.registrations.load().as_ref().is_some_and(|report| !report.settled) {
+        if self.awaits_list() {
             return false;
         }
         let models = self.models();
@@ -274,6 +277,11 @@ impl Engine {
     /// What became of the shared list that models come from; none if there is no such list.
     pub fn registrations(&self) -> Option<Arc<RegistrationsReport>> {
         self.registrations.load_full()
+    }
+
+    /// Whether not all models of the shared list have been loaded once.
+    fn awaits_list(&self) -> bool {
+        self.registrations.load().as_ref().is_some_and(|report| !report.settled)
     }
 
     /// Whoever follows the list tells what became of it.

@@ -146,6 +146,15 @@ pub enum LookupError {
         /// The version that was asked for.
         version: String,
     },
+    /// No model of this name or version yet: the server has not loaded all models of its list.
+    #[error(
+        "The server has not loaded its list of models yet, and so not \"{model}\". Try again later. \
+         [reason: loading]"
+    )]
+    NotYet {
+        /// The name that was asked for.
+        model: String,
+    },
 }
 
 /// Why a model was not registered.
