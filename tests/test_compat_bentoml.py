@@ -140,7 +140,8 @@ def serve(binary: Path, moved: Path, tmp_path_factory: pytest.TempPathFactory) -
 
 
 def test_a_moved_application_answers_at_bentomls_paths(serve: Callable[..., Server]) -> None:
-    url = serve("shop.py:Shop").urls["inference"]
+    server = serve("shop.py:Shop")
+    url = server.urls["inference"]
     assert Ask("/total", {"baskets": [["tea", "milk"], ["milk"], []]}).send(url).json() == [3.5, 1.5, 0]
     assert Ask("/sync_total", {"basket": ["tea", "sand"]}).send(url).json() == 2.0
     streamed = Ask("/receipt", {"basket": ["tea", "milk"]}).send(url)
@@ -151,6 +152,8 @@ def test_a_moved_application_answers_at_bentomls_paths(serve: Callable[..., Serv
     for path in ("/livez", "/readyz", "/healthz"):
         assert requests.get(url + path, timeout=ASK_SECONDS).status_code == 200
     assert requests.post(f"{url}/look_up", json={"items": []}, timeout=ASK_SECONDS).status_code == 404
+    metrics = requests.get(f"{server.urls['metrics']}/metrics", timeout=ASK_SECONDS).text
+    assert "bentoml_service_adaptive_batch_size_bucket{" in metrics and 'service_name="Prices"' in metrics
     with bentoml.SyncHTTPClient(url) as client:
         assert client.is_ready()
         assert client.sync_total(["tea"]) == client.sync_total(basket=["tea"]) == 2.0

@@ -243,7 +243,7 @@ runners:
         def predict(self, xs):
             return xs
 
-    endpoint = bentoml.Runner(Slow).part.definition.endpoints[0]
+    endpoint = bentoml.Runner(Slow).part().definition.endpoints[0]
     assert (endpoint.max_batch_size, endpoint.options.max_latency_ms) == (1, 9)
     with pytest.raises(bentoml.exceptions.BentoMLException, match="did you mean traffic"):
         bentoml.service(trafic={})(Named.inner)
@@ -260,7 +260,7 @@ def test_batch_sizes_have_bentomls_name(application):
         def predict(self, xs):
             return xs
 
-    names = [name for name, _ in bentoml.Runner(Old, name="iris").part.definition.endpoints[0].options.metric_names]
+    names = [name for name, _ in bentoml.Runner(Old, name="iris").part().definition.endpoints[0].options.metric_names]
     assert names == ["bentoml_runner_adaptive_batch_size", "BENTOML_iris_predict_adaptive_batch_size"]
 
 
@@ -283,7 +283,7 @@ def test_a_runner_takes_rows_of_any_kind():
 
     runner = bentoml.Runner(Doubler, name="Doubler")
     assert runner.name == "doubler"
-    with testing.load(runner.part) as model:
+    with testing.load(runner.part()) as model:
         assert model.sizes == []
         one, two = model.batch([{"values": np.arange(2)}, {"values": np.arange(3)}], endpoint="double")
         assert one.tolist() == [0, 2] and two.tolist() == [0, 2, 4]

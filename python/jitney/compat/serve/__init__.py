@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitney.compat.serve import config, exceptions, handle, schema
+from jitney.compat.serve import config, exceptions, handle, metrics, schema
 from jitney.compat.serve.backend import BackendConfig, accept_batch
 from jitney.compat.serve.batching import batch
 from jitney.compat.serve.config import AutoscalingConfig, HTTPOptions, ProxyLocation, gRPCOptions
@@ -27,6 +27,7 @@ from jitney.compat.serve.older import (
     list_backends,
     list_endpoints,
     set_traffic,
+    start,
     update_backend_config,
 )
 from jitney.compat.serve.running import (
@@ -37,7 +38,6 @@ from jitney.compat.serve.running import (
     run_many,
     shutdown,
     shutdown_async,
-    start,
     status,
 )
 
@@ -71,6 +71,7 @@ __all__ = [
     "init",
     "list_backends",
     "list_endpoints",
+    "metrics",
     "multiplexed",
     "run",
     "run_many",

@@ -7,6 +7,10 @@ class RayServeException(Exception):
     """What goes wrong in this layer, and not in the user's code."""
 
 
+class ItemTooLarge(RayServeException, RuntimeError):
+    """One item is larger than a whole batch may be."""
+
+
 class BackPressureError(RayServeException):
     """Too many requests wait for the deployment."""
 

@@ -97,6 +97,7 @@ class Server:
         told = pack(application, source.spec, source.directory, out, version)
         models = {_shown_name(part, name): part.name for part in application.parts}
         deployed = Deployed(name, route_prefix, version, models)
+        self._make_room(deployed)
         registered: list[str] = []
         try:
             for part, directory in zip(application.parts, [*(one["directory"] for one in told["parts"]), str(out)]):
@@ -114,6 +115,13 @@ class Server:
         if old is not None:
             self._end(old)
         return deployed
+
+    def _make_room(self, new: Deployed) -> None:
+        """Ends the application of this name first where both want the same paths. One whose root has the same name
+        is replaced without a gap instead, since its models are new versions."""
+        old = self.applications.get(new.name)
+        if old is not None and old.route_prefix is not None and old.models[old.root] != new.models[new.root]:
+            self.delete(new.name)
 
     def delete(self, name: str) -> None:
         """Ends an application."""
