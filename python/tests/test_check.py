@@ -17,6 +17,7 @@ import jitney.testing
 from jitney import __main__ as command
 from jitney import application
 from jitney.check import check, examine
+from jitney.http import openapi
 from jitney.sample_values import value_of
 
 
@@ -299,3 +300,14 @@ def test_an_unknown_option_is_one_sentence(app, capsys, tmp_path):
     assert capsys.readouterr().err == (
         "error: typo.py: @jitney.model has no option 'max_batchsize'; did you mean max_batch_size? (typo.py, line 3)\n"
     )
+
+
+def test_the_example_of_the_api_page_has_arrays_unless_they_are_large():
+    paths = json.dumps(openapi.paths(jitney.define(Everything)))
+    assert '"example": {"x": [[0.0, 0.1, 0.2]]}' in paths
+
+    @jitney.batch(inputs={"x": jitney.Tensor("FP32", [-1, 3, 224, 224])})
+    def large(x: numpy.ndarray) -> numpy.ndarray:
+        return x
+
+    assert "example" not in json.dumps(openapi.paths(jitney.define(large)))

@@ -6,7 +6,7 @@ import pytest
 from virtual_time import run, settle
 
 from jitney.compat import serve
-from jitney.compat.serve.exceptions import RayServeException
+from jitney.compat.serve.exceptions import ItemTooLarge, RayServeException
 
 FOREVER = 1e9
 
@@ -319,7 +319,7 @@ def test_an_item_that_is_too_large_or_cannot_be_measured_fails_alone():
     async def main():
         echo, _ = sized(10)
         results = await asyncio.gather(echo(6), echo(12), echo("six"), echo(4), return_exceptions=True)
-        assert [type(one) for one in results] == [int, RayServeException, TypeError, int]
+        assert [type(one) for one in results] == [int, ItemTooLarge, TypeError, int]
         assert await echo(3) == 3
 
     run(main())
@@ -405,7 +405,7 @@ def test_a_stream_that_is_given_up_stops_when_nobody_reads():
 
 
 def test_a_batch_has_calls_of_one_model():
-    from jitney.compat.serve.context import RequestContext, enter_request
+    from jitney.compat.serve.context import ServeRequestContext, enter_request
 
     async def main():
         seen = []
@@ -416,7 +416,7 @@ def test_a_batch_has_calls_of_one_model():
             return items
 
         async def call(model_id, item):
-            enter_request(RequestContext(multiplexed_model_id=model_id))
+            enter_request(ServeRequestContext(multiplexed_model_id=model_id))
             return await predict(item)
 
         calls = [asyncio.ensure_future(call(model, at)) for at, model in enumerate("abaabb")]

@@ -16,7 +16,7 @@ from jitney.compat.bentoml.dependencies import ServiceDependency, ServiceProxy
 from jitney.compat.bentoml.exceptions import BentoMLConfigException
 from jitney.compat.bentoml.hooks import DEPLOYMENT, SHUTDOWN, STARTUP, hooks_of, run_hooks
 from jitney.compat.bentoml.parameters import WireShape, wire_shape
-from jitney.compat.bentoml.served import HEALTH, ServedObject, make_class, mark
+from jitney.compat.bentoml.served import HEALTH, VERSION, ServedObject, make_class, mark
 
 SLOT = "bentoml_part_"
 """What the made class calls its parts, before the name of the attribute."""
@@ -64,7 +64,9 @@ class ClassService:
         return self.inner(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["inner"], name)
+        if "inner" not in self.__dict__:  # While it is unpickled.
+            raise AttributeError(name)
+        return getattr(self.inner, name)
 
     def __jitney_application__(self) -> Bound:
         return self._entry
@@ -106,6 +108,7 @@ class ClassService:
         members.update(
             __doc__=self.inner.__doc__, threads=threads, inner=self.inner, slots=slots,
             __jitney_deployment__=staticmethod(self.deploy),
+            __jitney_origin__=self.inner,
         )  # fmt: skip
         options = {
             "name": self.name,
@@ -135,7 +138,7 @@ class ClassService:
         size = told.get("max_batch_size", note.max_batch_size)
         labels = {
             "method_name": note.name, "runner_name": self.name, "service_name": self.name,
-            "service_version": "not available", "worker_index": "1",
+            "service_version": VERSION, "worker_index": "1",
         }  # fmt: skip
         return {
             "max_batch_size": size if told.get("enabled", True) else 1,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jitney.compat.serve.batch_items import BatchItem
-from jitney.compat.serve.context import RequestContext, enter_request
+from jitney.compat.serve.context import ServeRequestContext, enter_request
 from jitney.context import CURRENT, CallContext
 from jitney.request import Request
 
@@ -30,7 +30,7 @@ class BatchSource:
 
 def enter_batch(batch: Sequence[BatchItem]) -> None:
     """The calling code runs for this batch from now on."""
-    enter_request(RequestContext(multiplexed_model_id=batch[0].model_id))
+    enter_request(ServeRequestContext(multiplexed_model_id=batch[0].model_id))
     calls = [item.call for item in batch if item.call is not None]
     if calls and len(calls) == len(batch):
         source = BatchSource(calls[0].model, [call.request for call in calls])

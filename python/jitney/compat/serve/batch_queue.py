@@ -16,7 +16,7 @@ from typing import Any
 
 from jitney.compat.serve.batch_items import BatchArguments, BatchItem
 from jitney.compat.serve.batch_run import run_stream, run_unary
-from jitney.compat.serve.exceptions import RayServeException
+from jitney.compat.serve.exceptions import ItemTooLarge
 
 Runner = Callable[[Callable[..., Any], BatchArguments, Sequence[BatchItem]], Coroutine[Any, Any, None]]
 
@@ -116,7 +116,7 @@ class BatchQueue:
             try:
                 size = self._size([*batch, item], settings)
                 if not batch and size > settings.max_batch_size:
-                    raise RayServeException(
+                    raise ItemTooLarge(
                         f"an item of size {size} is larger than max_batch_size={settings.max_batch_size}"
                     )
             except Exception as error:  # The fault of this item, and of no other.
