@@ -1,6 +1,6 @@
 """`python -m jitney.ray_placement ADDRESS`: the process beside the server that knows Ray.
 
-It takes orders from standard input and tells events on standard output, a JSON object on each line (ADR 0025). An order
+It takes orders from standard input and tells events on standard output, a JSON object on each line (ADR 0026). An order
 starts an actor somewhere in the cluster, which holds one worker (`jitney.ray_node`), or ends one. Actors are detached:
 they outlive this process, and end with the server, to which they are connected.
 """
@@ -24,6 +24,8 @@ PENDING_FIRST_SECONDS, PENDING_EVERY_SECONDS = 2.0, 10.0
 CONNECT_SECONDS = 10.0
 END_SECONDS = 3.0
 """How long an actor whose connection was closed may take to end by itself."""
+UNUSED_SECONDS = 20.0
+FETCH_SECONDS = 600.0
 WHY_CHARS = 600
 ORDERS_MAX = 1024
 KEPT_MAX = 64
@@ -237,6 +239,15 @@ def make_actor() -> type:
     class Actor:
         """Holds one worker."""
 
+        def __init__(self) -> None:
+            import os as os_
+            import threading as threading_
+
+            # Whoever asked for it may be gone: it must not keep its place for nothing.
+            self._unused = threading_.Timer(UNUSED_SECONDS, os_._exit, (0,))
+            self._unused.daemon = True
+            self._unused.start()
+
         def node(self) -> str:
             """The address of the node."""
             import ray
@@ -258,9 +269,10 @@ def make_actor() -> type:
 
             import ray
 
+            self._unused.cancel()
             _, packages = files[0]["packages"]
             first = tempfile_.mkdtemp(prefix="jitney-ray-start-")
-            with tarfile_.open(fileobj=io_.BytesIO(ray.get(packages))) as archive:
+            with tarfile_.open(fileobj=io_.BytesIO(ray.get(packages, timeout=FETCH_SECONDS))) as archive:
                 archive.extractall(first)
             sys_.path.insert(0, first)
             from jitney import ray_files, ray_node
@@ -269,7 +281,8 @@ def make_actor() -> type:
 
             def unpack() -> dict[str, str]:
                 return {
-                    name: held.unpack(digest, lambda one=one: ray.get(one)) for name, (digest, one) in files[0].items()
+                    name: held.unpack(digest, lambda one=one: ray.get(one, timeout=FETCH_SECONDS))
+                    for name, (digest, one) in files[0].items()
                 }
 
             try:
