@@ -117,8 +117,9 @@ def rate(flags: argparse.Namespace, one: Server) -> float:
     done = subprocess.run(
         [flags.program, "bench", url, *words, '{"number": 1}'], capture_output=True, text=True, check=True
     )
-    said = json.loads(done.stdout[done.stdout.index("{") :])
-    return float(said["requests_per_second"] if "requests_per_second" in said else said["results"][0]["rate"])
+    said = json.loads(done.stdout[done.stdout.index("{") :])["total"]
+    assert said["lost"] == said["rejected"] == said["expired"] == 0, said
+    return float(said["good_per_s"])
 
 
 def kills(flags: argparse.Namespace, hosts: RayHosts, app: Path, home: Path) -> dict[str, object]:

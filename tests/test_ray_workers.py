@@ -43,7 +43,7 @@ class Doubler:
         return [os.getpid(), os.path.dirname(__file__), os.environ.get("JITNEY_WORKER_TOKEN")]
 
 
-@jitney.model(workers=1, ray={"num_cpus": 0.1, "resources": {"host2": 0.5}})
+@jitney.model(workers=1, ray={"num_cpus": 0, "resources": {"host2": 0.5}})
 class Elsewhere:
     doubler = jitney.depends(Doubler)
 

@@ -58,6 +58,15 @@ def pack(directory: str, files_max: int = FILES_MAX, bytes_max: int = BYTES_MAX)
     return hashlib.sha256(packed).hexdigest()[:32], packed
 
 
+def fingerprint(directory: str) -> str:
+    """What changes with the files of a directory, found without reading them."""
+    seen = hashlib.sha256(directory.encode())
+    for path, name in walk(directory):
+        found = os.stat(path)
+        seen.update(f"{name}\0{found.st_mode}\0{found.st_size}\0{found.st_mtime_ns}\0".encode())
+    return seen.hexdigest()
+
+
 def walk(directory: str) -> Iterator[tuple[str, str]]:
     """Every file and directory below one, sorted, with its name from there; links are what they lead to."""
     for root, directories, files in os.walk(directory, followlinks=True):
@@ -89,19 +98,15 @@ class NodeFiles:
     def unpack(self, digest: str, packed: Any) -> str:
         """The path of the directory with this hash; `packed()` brings its bytes where it is not there yet."""
         place = os.path.join(home(), digest)
-        lock = open(place + ".lock", "a")  # noqa: SIM115 - held until the worker ends
-        self._held.append(lock)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        try:
-            if not os.path.isdir(place):
-                self._unpack(place, packed())
-            os.utime(lock.name)
-        finally:
-            fcntl.flock(lock, fcntl.LOCK_SH)
+        self._held.append(lock_shared(place + ".lock"))
+        if not os.path.isdir(place):
+            self._unpack(place, packed())
+        os.utime(place + ".lock")
         return place
 
     @staticmethod
     def _unpack(place: str, packed: bytes) -> None:
+        """Another worker may do the same at the same time: whoever is first wins."""
         fresh = tempfile.mkdtemp(prefix=".new-", dir=os.path.dirname(place))
         try:
             with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
@@ -112,7 +117,8 @@ class NodeFiles:
             os.rename(fresh, place)
         except BaseException:
             shutil.rmtree(fresh, ignore_errors=True)
-            raise
+            if not os.path.isdir(place):
+                raise
 
     def close(self) -> None:
         """Lets go of the directories, and removes those that nobody has used for longest."""
@@ -121,6 +127,17 @@ class NodeFiles:
         self._held.clear()
         with contextlib.suppress(OSError):
             sweep()
+
+
+def lock_shared(path: str) -> Any:
+    """An open file that keeps a directory from being removed; any number of workers may hold it."""
+    while True:
+        lock = open(path, "a")  # noqa: SIM115 - held until the worker ends
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(lock.fileno()), os.stat(path)):
+                return lock
+        lock.close()  # It was removed in this very moment.
 
 
 def sweep(kept: int = UNUSED_KEPT) -> None:

@@ -1,6 +1,6 @@
 """`python -m jitney.ray_placement ADDRESS`: the process beside the server that knows Ray.
 
-It takes orders from standard input and tells events on standard output, a JSON object on each line (ADR 0025). An order
+It takes orders from standard input and tells events on standard output, a JSON object on each line (ADR 0026). An order
 starts an actor somewhere in the cluster, which holds one worker (`jitney.ray_node`), or ends one. Actors are detached:
 they outlive this process, and end with the server, to which they are connected.
 """
@@ -17,15 +17,19 @@ import threading
 import uuid
 from typing import Any, TextIO
 
-from jitney.ray_files import TooLarge, pack
+from jitney.ray_files import TooLarge, fingerprint, pack
 
 NAMESPACE = "jitney"
 PENDING_FIRST_SECONDS, PENDING_EVERY_SECONDS = 2.0, 10.0
 CONNECT_SECONDS = 10.0
 END_SECONDS = 3.0
 """How long an actor whose connection was closed may take to end by itself."""
+UNUSED_SECONDS = 20.0
+FETCH_SECONDS = 600.0
 WHY_CHARS = 600
 ORDERS_MAX = 1024
+KEPT_MAX = 64
+"""Directories that stay in the cluster's memory for the next worker."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -84,6 +88,10 @@ def why_not(address: str, error: Exception) -> str:
     )
 
 
+class NodeTrouble(Exception):
+    """A node could not run a worker."""
+
+
 class SideCar:
     """Starts and ends actors."""
 
@@ -91,6 +99,7 @@ class SideCar:
         self._events = events
         self._actors: dict[int, asyncio.Task[None]] = {}
         self._files: dict[str, tuple[str, Any]] = {}
+        self._seen: dict[str, str] = {}
         self._packing = asyncio.Lock()
         self._run = uuid.uuid4().hex[:12]
 
@@ -152,7 +161,9 @@ class SideCar:
             tell(self._events, event="placed", id=number, node=await placed)
             # The files in a list: otherwise Ray would bring them even where they are already.
             running = asyncio.ensure_future(as_future(actor.hold.remote(order["server"], order["token"], [files])))
-            await running
+            trouble = await running
+            if trouble:
+                raise NodeTrouble(trouble)
         finally:
             await asyncio.shield(self._end(actor, running))
 
@@ -170,11 +181,19 @@ class SideCar:
         import ray
 
         async with self._packing:
-            digest, packed = await asyncio.get_running_loop().run_in_executor(None, pack, directory)
-            if digest not in self._files:
-                while len(self._files) >= 64:
-                    self._files.pop(next(iter(self._files)))
-                self._files[digest] = (digest, ray.put(packed))
+            loop = asyncio.get_running_loop()
+            seen = await loop.run_in_executor(None, fingerprint, directory)
+            if seen not in self._seen:
+                digest, packed = await loop.run_in_executor(None, pack, directory)
+                forget_oldest(self._seen)
+                self._seen[seen] = digest
+                if digest not in self._files:
+                    forget_oldest(self._files)
+                    self._files[digest] = (digest, ray.put(packed))
+            digest = self._seen[seen]
+            if digest not in self._files:  # Forgotten meanwhile.
+                del self._seen[seen]
+                raise NodeTrouble(f"{directory} was not kept in the cluster's memory; it is sent again")
             return self._files[digest]
 
     async def _lacking(self, wanted: dict[str, Any]) -> str:
@@ -196,11 +215,17 @@ class SideCar:
     def _explain(error: Exception) -> str:
         import ray
 
-        if isinstance(error, TooLarge):
+        if isinstance(error, (TooLarge, NodeTrouble)):
             return str(error)
         if isinstance(error, ray.exceptions.RayActorError):
             return f"its actor or node was lost: {error}"
         return f"{type(error).__name__}: {error}"
+
+
+def forget_oldest(kept: dict[str, Any]) -> None:
+    """Makes room for one more."""
+    while len(kept) >= KEPT_MAX:
+        kept.pop(next(iter(kept)))
 
 
 async def as_future(reference: Any) -> Any:
@@ -214,24 +239,40 @@ def make_actor() -> type:
     class Actor:
         """Holds one worker."""
 
+        def __init__(self) -> None:
+            import os as os_
+            import threading as threading_
+
+            # Whoever asked for it may be gone: it must not keep its place for nothing.
+            self._unused = threading_.Timer(UNUSED_SECONDS, os_._exit, (0,))
+            self._unused.daemon = True
+            self._unused.start()
+
         def node(self) -> str:
             """The address of the node."""
             import ray
 
             return str(ray.util.get_node_ip_address())
 
-        def hold(self, server: dict[str, Any], token: str, files: list[dict[str, tuple[str, Any]]]) -> None:
-            """Runs the worker; returns when it has ended, and the actor with it."""
+        def hold(self, server: dict[str, Any], token: str, files: list[dict[str, tuple[str, Any]]]) -> str:
+            """Runs the worker until it has ended; returns why that did not work, if it did not.
+
+            The actor ends soon after, also where nobody is left to end it.
+            """
             import io as io_
+            import os as os_
+            import shutil as shutil_
             import sys as sys_
             import tarfile as tarfile_
             import tempfile as tempfile_
+            import threading as threading_
 
             import ray
 
+            self._unused.cancel()
             _, packages = files[0]["packages"]
             first = tempfile_.mkdtemp(prefix="jitney-ray-start-")
-            with tarfile_.open(fileobj=io_.BytesIO(ray.get(packages))) as archive:
+            with tarfile_.open(fileobj=io_.BytesIO(ray.get(packages, timeout=FETCH_SECONDS))) as archive:
                 archive.extractall(first)
             sys_.path.insert(0, first)
             from jitney import ray_files, ray_node
@@ -240,18 +281,23 @@ def make_actor() -> type:
 
             def unpack() -> dict[str, str]:
                 return {
-                    name: held.unpack(digest, lambda one=one: ray.get(one)) for name, (digest, one) in files[0].items()
+                    name: held.unpack(digest, lambda one=one: ray.get(one, timeout=FETCH_SECONDS))
+                    for name, (digest, one) in files[0].items()
                 }
 
             try:
                 address = ray_node.ServerAddress(server["host"], server["port"], server["certificate"])
                 ray_node.run(address, token, self.node(), unpack)
+            except OSError as error:
+                return (
+                    f"node {self.node()} has no connection to the server at {server['host']}:{server['port']} "
+                    f"({error!r}); worker_host names another address of the server"
+                )
             finally:
                 held.close()
-                import shutil as shutil_
-
                 shutil_.rmtree(first, ignore_errors=True)
-                ray.actor.exit_actor()
+                threading_.Timer(END_SECONDS, os_._exit, (0,)).start()
+            return ""
 
     return Actor
 

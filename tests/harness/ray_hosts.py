@@ -8,6 +8,7 @@ Needs root, `ip` and Ray; `missing()` says what is not there.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -106,8 +107,9 @@ class RayHosts:
     """The cluster: a head without processors, and hosts."""
 
     def __init__(self) -> None:
-        self.prefix = f"jr{os.getpid() % 10000}"
-        self.network = f"10.{64 + os.getpid() % 64}.{os.getpid() // 64 % 256}"
+        number = os.getpid() + 1000 * next(CLUSTERS)
+        self.prefix = f"jr{number % 10000}"
+        self.network = f"10.{64 + number % 64}.{number // 64 % 256}"
         self.bridge = f"{self.prefix}b"
         self.head_address = f"{self.network}.1"
         self.directory = tempfile.mkdtemp(prefix="jr-")
@@ -182,6 +184,7 @@ class RayHosts:
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
+CLUSTERS = itertools.count()
 FAST = {"RAY_health_check_period_ms": "1000", "RAY_health_check_failure_threshold": "3"}
 """The cluster notices lost hosts sooner than by default."""
 

@@ -15,6 +15,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
 
 use super::listener::WorkerListener;
 use super::output::WorkerStream;
@@ -26,6 +27,8 @@ use crate::process::WorkerProcess;
 
 /// Orders that may wait for the side-car.
 const ORDERS_MAX: usize = 1024;
+/// How often a start is told that there is no cluster.
+const TELL_EVERY: Duration = Duration::from_secs(10);
 /// How long after the side-car has called an actor lost its connection is still listened to.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Messages that may wait for one worker's start; what comes beside them is out of date anyway.
@@ -219,8 +222,10 @@ impl Placement {
                     progress.send(LoadProgress { what, ..LoadProgress::default() }).await;
                 }
             }
-            let changed = cluster.changed().await;
-            changed.map_err(|_| LaunchError::Spawn("the server is ending".to_owned()))?;
+            // Told again and again: a worker's time to load must not run out meanwhile.
+            if let Ok(Err(_)) = timeout(TELL_EVERY, cluster.changed()).await {
+                return Err(LaunchError::Spawn("the server is ending".to_owned()));
+            }
         }
     }
 

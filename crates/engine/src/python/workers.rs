@@ -4,7 +4,7 @@
 //! The packages (`jitney`, `ts`) are carried inside the binary and unpacked at start, so that the server
 //! is one file and every worker finds the runtime that fits it.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -166,11 +166,14 @@ fn side_car_command(
     directory: &Path,
 ) -> impl Fn() -> Command + Send + Sync + use<> {
     let (config, address) = (config.clone(), ray.address.clone());
-    let (packages, directory) = (packages.to_owned(), directory.to_owned());
+    let operators = config.env.iter().find(|(name, _)| name == "PYTHONPATH");
+    let parts = [Some(packages.as_os_str()), operators.map(|(_, path)| path.as_os_str())];
+    let path = parts.into_iter().flatten().collect::<Vec<_>>().join(OsStr::new(":"));
+    let directory = directory.to_owned();
     move || {
         let mut command = config.command(&config.interpreter, &directory);
         command.args(["-u", "-m", "jitney.ray_placement", &address]);
-        command.env("PYTHONPATH", &packages).env("RAY_USAGE_STATS_ENABLED", "0");
+        command.env("PYTHONPATH", &path).env("RAY_USAGE_STATS_ENABLED", "0");
         command
     }
 }
