@@ -152,7 +152,7 @@ $(OLD_BENTOML_VENV)/ready: Makefile
 
 test-compat: build $(RAY_VENV)/ready $(if $(PYTHON_38),$(OLD_RAY_VENV)/ready) ## Applications of BentoML and Ray Serve, with the originals and with Jitney
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney JITNEY_TEST_OLD_RAY=$(if $(PYTHON_38),$(abspath $(OLD_RAY_VENV))/bin/python) \
-	  $(RAY_VENV)/bin/python -m pytest -q tests/test_compat_serve.py --heavy
+	  $(RAY_VENV)/bin/python -m pytest -q tests/test_compat_serve.py tests/test_asgi_apps.py --heavy
 
 test-clouds: build $(CLOUD_VENV)/ready ## Models from buckets of moto (S3) and Azurite (Azure; needs npm)
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney CLOUDS_MOTO=$(abspath $(CLOUD_VENV))/bin/moto_server \

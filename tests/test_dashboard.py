@@ -287,6 +287,41 @@ def test_log_lines_are_shown_and_found(look, shared):
     shared.manage("DELETE", "/models/chatty")
 
 
+APPLICATION = """
+import jitney
+
+
+@jitney.batch
+def lengths(word: list[str]) -> list[int]:
+    return [len(one) for one in word]
+
+
+class Letters:
+    lengths = jitney.depends(lengths)
+
+    @jitney.endpoint
+    async def predict(self, text: str) -> int:
+        return await self.lengths.remote(text)
+"""
+
+
+@pytest.mark.parametrize("width", [1280, PHONE])
+def test_the_parts_of_an_application_are_drawn(chromium, start, tmp_path, width):
+    (tmp_path / "letters.py").write_text(APPLICATION)
+    server = start("serve", "letters.py:Letters", cwd=tmp_path)
+    seen = open_page(chromium, server.url("/dashboard", "management"), width=width)
+    graph = seen.page.get_by_role("group", name="The parts of Letters/1.0: Letters calls lengths")
+    graph.get_by_role("link", name=re.compile("lengths.*ready")).wait_for()
+    assert len(graph.locator("path.call").all()) == 1
+    assert seen.fits()
+    graph.get_by_role("link", name=re.compile("^lengths")).click()
+    seen.page.get_by_role("heading", name="lengths 1.0").wait_for()
+    current = seen.page.get_by_role("region", name="Parts of Letters/1.0").locator("[aria-current=true]")
+    assert "lengths" in current.text_content()
+    assert seen.complaints == []
+    seen.page.close()
+
+
 # -- how it behaves ------------------------------------------------------------------------------
 
 

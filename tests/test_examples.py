@@ -132,3 +132,18 @@ def test_the_adder_answers_both_origins_and_never_mixes_them(binary: Path):
     command = [sys.executable, "both_origins.py"]
     done = subprocess.run(command, cwd=EXAMPLES, env=env, capture_output=True, text=True, timeout=120)
     assert done.stdout.splitlines() == ["handle: [1, 2, 3, 4, 5]", "HTTP: [101, 102, 103, 104, 105]"], done.stderr
+
+
+def test_the_sentences_of_all_reviews_share_the_batches_of_one_part(example):
+    server = example("reviews:Reviews")
+    text = "The room was lovely. The breakfast was late. A sunny, great day!"
+
+    def ask(number: int) -> dict[str, object]:
+        return requests.post(server.url("/Reviews/sum_up"), json={"text": text}, timeout=ASK_SECONDS).json()
+
+    expected = {"The room was lovely": 1.0, "The breakfast was late": -1.0, "A sunny, great day": 1.0}
+    answers = together([partial(ask, number) for number in range(20)])
+    assert answers == [{"sentences": expected, "sum": 1.0}] * 20
+    lines = requests.post(server.url("/Reviews/follow"), json={"text": text}, timeout=ASK_SECONDS).text
+    assert lines.splitlines() == [f"{score:+g} {sentence}" for sentence, score in expected.items()]
+    assert server.describe("Mood")["minWorkers"] == 2

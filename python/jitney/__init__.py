@@ -38,11 +38,13 @@ from jitney.http.response import Response
 from jitney.request import Request
 from jitney.streaming import END
 from jitney.tensor import Tensor
+from jitney.typed import default
 
 if TYPE_CHECKING:
     from jitney.asgi_model import asgi
     from jitney.client import AsyncClient, Client, Retry
     from jitney.handle import Handle, Session, connect, run
+    from jitney.metrics import Counter, Gauge, Histogram
     from jitney.offline import InferError, infer
 
 __version__ = "0.1.0"
@@ -54,6 +56,7 @@ __all__ = [
     "Bound",
     "CallContext",
     "Client",
+    "Counter",
     "Definition",
     "DefinitionError",
     "Device",
@@ -61,7 +64,9 @@ __all__ = [
     "Endpoint",
     "Error",
     "Expired",
+    "Gauge",
     "Handle",
+    "Histogram",
     "HttpRequest",
     "InferError",
     "ItemErrors",
@@ -80,6 +85,7 @@ __all__ = [
     "bind",
     "connect",
     "context",
+    "default",
     "define",
     "depends",
     "device",
@@ -95,6 +101,7 @@ _LATER = {
     **dict.fromkeys(("AsyncClient", "Client", "Retry"), "jitney.client"),
     **dict.fromkeys(("Handle", "Session", "connect", "run"), "jitney.handle"),
     "asgi": "jitney.asgi_model",
+    **dict.fromkeys(("Counter", "Gauge", "Histogram"), "jitney.metrics"),
     **dict.fromkeys(("InferError", "infer"), "jitney.offline"),
 }
 """What asks a server or runs a job, which a worker never does."""

@@ -7,15 +7,19 @@ like any other. Only this program's own files are ever read back.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
 import sysconfig
 import tempfile
+import typing
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
+from jitney.application import graph
 from jitney.errors import DefinitionError
 from jitney.interactive import is_interactive
 
@@ -84,7 +88,8 @@ def write(target: Any, directory: str, *, name: str = "", own_python: bool = Tru
     except ImportError:
         raise DefinitionError(f"{why_not(target)}; {INSTALL} and it is sent as it is, or put it into a file") from None
     try:
-        pickled = cloudpickle.dumps(target)
+        with _readable_hints(target):
+            pickled = cloudpickle.dumps(target)
     except Exception as error:
         raise DefinitionError(f"{_shown(target)} cannot be written for the workers: {error}") from error
     made = Path(tempfile.mkdtemp(prefix="cell_", dir=directory))
@@ -95,6 +100,34 @@ def write(target: Any, directory: str, *, name: str = "", own_python: bool = Tru
     text = MODULE.format(version=version, path=path, install=INSTALL, pickle=PICKLE, object=OBJECT)
     module.write_text(text + (NAMED.format(object=OBJECT, name=name) if name else ""), encoding="utf-8")
     return Source(f"{module}:{OBJECT}", os.getcwd())
+
+
+@contextlib.contextmanager
+def _readable_hints(target: Any) -> Iterator[None]:
+    """Hints that are texts (`from __future__ import annotations`) as the types that they name, for as long as it
+    lasts: the names in them do not go along with a function."""
+    changed = []
+    for function in _functions(target):
+        own = function.__annotations__
+        if not any(isinstance(hint, str) for hint in own.values()):
+            continue
+        with contextlib.suppress(Exception):  # A name that is not defined; the hint counts as absent then.
+            function.__annotations__ = typing.get_type_hints(function, include_extras=True)
+            changed.append((function, own))
+    try:
+        yield
+    finally:
+        for function, own in changed:
+            function.__annotations__ = own
+
+
+def _functions(target: Any) -> Iterator[FunctionType]:
+    """The functions of a definition, or of all parts of an application, that would go along."""
+    for part in graph(target).parts if hasattr(target, "__jitney_application__") else ():
+        yield from _functions(part.definition.target)
+    owner = target if isinstance(target, type) else type(target)
+    found = [target, *(member for one in owner.__mro__ for member in vars(one).values())]
+    yield from (one for one in found if isinstance(one, FunctionType))
 
 
 def why_not(target: Any) -> str:

@@ -13,7 +13,7 @@ import traceback
 from typing import Any, NamedTuple
 
 from jitney.errors import Error, RemoteError, describe
-from jitney.values import Raw, decode, encode
+from jitney.values import Raw, decode, encode, encode_one
 
 CALL_PARAMETER = "jitney-call"
 """Under this name the worker finds the arguments; no Python parameter can have it."""
@@ -32,6 +32,8 @@ PLAIN = (type(None), bool, int, float, str)
 
 def encode_call(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bytes:
     """The arguments of one call."""
+    if not keywords and len(arguments) == 1:
+        return encode_one(arguments[0])
     return encode((arguments, keywords) if keywords or _is_whole(arguments) else arguments)
 
 

@@ -7,14 +7,15 @@ with example items: those given, those of the decorator, or ones made up from th
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jitney.application import Application, Part
+from jitney.application import Application
 from jitney.definition import Definition, Endpoint
-from jitney.errors import Error, WrongLength, describe
+from jitney.errors import Error, NotFound, WrongLength, describe
 from jitney.execution import Instance
 from jitney.grouping import Item
 from jitney.http import answers, arguments
@@ -48,36 +49,48 @@ class PartReport:
 
 def check(application: Application, given: Sequence[dict[str, Any]] = (), endpoint: str = "") -> list[PartReport]:
     """Examines all parts; examples are for the one that was asked for, and so is an endpoint's name."""
+    root = application.root
     if endpoint:
-        root = application.root
         root.definition.endpoint(endpoint)  # Raises a LookupError with the names that there are.
-        return [PartReport(root.name, root.definition.remarks(), _examine(root, given, endpoint))]
-    return [
-        PartReport(part.name, part.definition.remarks(), _examine(part, given if part is application.root else (), ""))
-        for part in application.parts
-    ]
+    with contextlib.ExitStack() as ends:
+        instances = _instances(application, ends)
+        reports = []
+        for part in (root,) if endpoint else application.parts:
+            found = _examine(instances[part.name], given if part is root else (), endpoint)
+            reports.append(PartReport(part.name, part.definition.remarks(), found))
+        return reports
 
 
-def _examine(part: Part, given: Sequence[dict[str, Any]], endpoint: str) -> list[Report]:
-    wanted = [one for one in part.definition.endpoints if not endpoint or one.name == endpoint]
-    if not part.links:
-        return examine(part.definition, given, endpoint)
-    called = ", ".join(dict.fromkeys(link.model for link in part.links))
-    remark = f"not run: it calls {called}, which nothing serves here; test it with jitney.testing.load"
-    return [Report(one.name, [], one.mistakes(), [remark]) for one in wanted]
+def _instances(application: Application, ends: contextlib.ExitStack) -> dict[str, Instance]:
+    """The objects of all parts; the calls of each go to the others in this process."""
+    root, instances, resolve = application.root, {}, None
+    if root.links:
+        from jitney.local_parts import LocalParts
+
+        local = LocalParts(application, Instance)
+        ends.callback(local.close)
+        instances, resolve = dict(local.instances), local.resolver(root)
+    instance = Instance(root.definition, resolve)
+    ends.callback(instance.close)
+    return {**instances, root.name: instance}
 
 
-def examine(definition: Definition, given: Sequence[dict[str, Any]] = (), endpoint: str = "") -> list[Report]:
-    """One report per endpoint, or that of one."""
+def examine(definition: Definition, given: Sequence[dict[str, Any]] = ()) -> list[Report]:
+    """One report per endpoint of a definition that calls no others."""
     instance = Instance(definition)
     try:
-        return [
-            _Examination(instance, one, _meant_for(one, definition, given, endpoint)).report()
-            for one in definition.endpoints
-            if not endpoint or one.name == endpoint
-        ]
+        return _examine(instance, given, "")
     finally:
         instance.close()
+
+
+def _examine(instance: Instance, given: Sequence[dict[str, Any]], endpoint: str) -> list[Report]:
+    definition = instance.definition
+    return [
+        _Examination(instance, one, _meant_for(one, definition, given, endpoint)).report()
+        for one in definition.endpoints
+        if not endpoint or one.name == endpoint
+    ]
 
 
 def _meant_for(
@@ -165,6 +178,8 @@ class _Examination:
         for outcome in outcomes:
             if isinstance(outcome, WrongLength):
                 self._note(f"{outcome} (each item must get exactly one output)")
+            elif isinstance(outcome, NotFound):
+                rejected.add(f"not run: {outcome}")
             elif (made_up and isinstance(outcome, Error)) or (guessed and isinstance(outcome, Exception)):
                 rejected.add(f"it rejects a made-up item ({describe(outcome)}); {GIVE}")
             elif isinstance(outcome, BaseException):

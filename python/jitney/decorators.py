@@ -4,16 +4,17 @@ decorated function is called, tested and debugged like any other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, overload
 
-from jitney.options import Dims, Options, make_options
-from jitney.tensor import Tensor
+from jitney.options import Options, make_options
+from jitney.typed import BatchDecorator, BatchFunction, DecoratorOptions, F, P, R
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 NOTE = "__jitney__"
-
-T = TypeVar("T", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -31,10 +32,10 @@ def note_of(target: Any) -> Note | None:
     return note if isinstance(note, Note) else None
 
 
-def _decorate(target: T | None, kind: str, given: Mapping[str, Any]) -> Any:
+def _decorate(target: F | None, kind: str, given: Mapping[str, Any]) -> Any:
     options = make_options(kind, given)
 
-    def attach(target: T) -> T:
+    def attach(target: F) -> F:
         setattr(target, NOTE, Note(options, kind))
         return target
 
@@ -42,48 +43,17 @@ def _decorate(target: T | None, kind: str, given: Mapping[str, Any]) -> Any:
 
 
 @overload
-def batch(target: T) -> T: ...
-
-
+def batch(target: Callable[P, list[R]]) -> BatchFunction[P, list[R], R]: ...
 @overload
 def batch(
-    *,
-    max_batch_size: int | None = None,
-    max_latency_ms: float | None = None,
-    max_batch_delay_ms: float | None = None,
-    policy: str | None = None,
-    batch_dim: Dims | None = None,
-    cost: Callable[..., float] | str | None = None,
-    padded: bool | None = None,
-    sizes: Sequence[int] | None = None,
-    lengths: Sequence[int] | None = None,
-    bucket: Callable[..., Any] | str | None = None,
-    concurrency: int | None = None,
-    workers: int | None = None,
-    name: str | None = None,
-    version: str | None = None,
-    queue: int | None = None,
-    response_timeout_s: int | None = None,
-    startup_timeout_s: int | None = None,
-    mix_origins: bool | None = None,
-    overlap: int | None = None,
-    device: str | None = None,
-    device_ids: Sequence[int] | None = None,
-    gpu_memory_fraction: float | None = None,
-    gpu_turns: bool | None = None,
-    openai: str | None = None,
-    raw: bool | None = None,
-    route: str | None = None,
-    mount: str | None = None,
-    health_routes: Mapping[str, str] | None = None,
-    metric_names: Sequence[tuple[str, Mapping[str, str]]] | None = None,
-    examples: Sequence[Mapping[str, Any]] | None = None,
-    warm_up: Sequence[Mapping[str, Any]] | None = None,
-    inputs: Mapping[str, Tensor] | None = None,
-    outputs: Mapping[str, Tensor] | None = None,
-) -> Callable[[T], T]: ...
-
-
+    target: Callable[P, Coroutine[Any, Any, list[R]]],
+) -> BatchFunction[P, Coroutine[object, object, list[R]], R]: ...
+@overload
+def batch(target: Callable[P, Sequence[R]]) -> BatchFunction[P, Sequence[R], R]: ...
+@overload
+def batch(target: F) -> F: ...
+@overload
+def batch(**options: Unpack[DecoratorOptions]) -> BatchDecorator: ...
 def batch(target: Any = None, **options: Any) -> Any:
     """Marks a function, a method or a callable class that takes many items at a time.
 
@@ -113,12 +83,20 @@ def batch(target: Any = None, **options: Any) -> Any:
     return _decorate(target, "batch", options)
 
 
+@overload
+def endpoint(target: F) -> F: ...
+@overload
+def endpoint(**options: Unpack[DecoratorOptions]) -> Callable[[F], F]: ...
 def endpoint(target: Any = None, **options: Any) -> Any:
     """Marks a function or method that takes one item at a time. Options are those of `batch`
     without the ones about batches."""
     return _decorate(target, "endpoint", options)
 
 
+@overload
+def model(target: F) -> F: ...
+@overload
+def model(**options: Unpack[DecoratorOptions]) -> Callable[[F], F]: ...
 def model(target: Any = None, **options: Any) -> Any:
     """Marks a class with several endpoints: its methods that carry `batch` or `endpoint`.
 

@@ -17,9 +17,9 @@ from jitney.decorators import Note, note_of
 from jitney.errors import DefinitionError
 from jitney.expressions import Expression
 from jitney.gpu.shapes import AllowedShapes
-from jitney.hints import Param, Shape
+from jitney.hints import MISSING, Param, Shape
 from jitney.options import BATCH_SIZE_DEFAULT, NAME, Options
-from jitney.signature import OUTPUT, Signature, signature
+from jitney.signature import OUTPUT, Signature, array_type, signature
 from jitney.tensor import Tensor
 
 SINGLE_ASYNC_CONCURRENCY = 100
@@ -307,7 +307,7 @@ def _endpoint(
     if note.options.raw:
         shape = _raw(name, shape, batched)
     inputs, outputs = _declared(shape, note.options)
-    shape = _with_arrays(shape, inputs)
+    shape = _with_rest(name, _with_arrays(shape, inputs), inputs, batched)
     if batched and not any(not param.is_request for param in shape.params) and not shape.takes_any:
         raise DefinitionError(f"{name}: a batch function needs a parameter that arrives as a list")
     first = next((param.name for param in shape.params if not param.is_request), "")
@@ -342,6 +342,26 @@ def _with_arrays(shape: Shape, inputs: Mapping[str, Tensor]) -> Shape:
 
     params = (replace(param, hint=numpy.ndarray) if param.name in bare else param for param in shape.params)
     return replace(shape, params=tuple(params))
+
+
+def _with_rest(name: str, shape: Shape, inputs: Mapping[str, Tensor], batched: bool) -> Shape:
+    """The same with a parameter for each array of `**batch` that is declared."""
+    known = {param.name for param in shape.params}
+    declared = [one for one in inputs if one not in known]
+    if not shape.takes_any or (not declared and (shape.any_hint is not MISSING or known or not batched)):
+        return shape
+    if not declared:
+        raise DefinitionError(
+            f"{name}: nothing says what **kwargs brings: write **batch: np.ndarray (or torch.Tensor) for arrays of any "
+            "name, declare them with inputs={'x': jitney.Tensor('FP32', [-1, 3])}, or name the parameters"
+        )
+    hint = shape.any_hint if array_type(shape.any_hint) is not None else None
+    if hint is None:
+        import numpy
+
+        hint = numpy.ndarray
+    params = (*shape.params, *(Param(one, hint, MISSING) for one in declared))
+    return replace(shape, params=params, takes_any=False)
 
 
 def _marked_methods(target: Any) -> list[str]:

@@ -55,6 +55,8 @@ class Shape:
     params: tuple[Param, ...]
     takes_any: bool
     """It has `**kwargs`, so every name is welcome."""
+    any_hint: Any
+    """The type of one item's value of a name that it does not list; MISSING without a hint."""
     output: Any
     """What one item's answer, or one piece of a stream, is."""
     gives_columns: bool = False
@@ -73,14 +75,16 @@ def read(function: Callable[..., Any], batched: bool, streams: bool, skip_self: 
         raise DefinitionError(f"{function!r} has no readable signature: {error}") from None
     hints = _hints(function)
     named = [_param(parameter, hints, batched) for parameter in _plain(function, parameters[skip_self:])]
-    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    rest = next((parameter.name for parameter in parameters if parameter.kind is parameter.VAR_KEYWORD), None)
+    any_hint = hints.get(rest, MISSING) if rest is not None else MISSING
+    any_hint = _inside(any_hint, LISTS, 0) if batched else any_hint
     output = hints.get("return", Any)
     if streams:
         output = _inside(output, STREAMS, 0)
     columns = batched and _strip(output) in MAPPINGS
     scalar = batched and not streams and output in (int, float, str, bool, bytes)
     output = _inside(output, LISTS, 0) if batched else output
-    return Shape(tuple(named), takes_any, output, columns, scalar, _declared(function))
+    return Shape(tuple(named), rest is not None, any_hint, output, columns, scalar, _declared(function))
 
 
 def _plain(function: Callable[..., Any], parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:

@@ -92,10 +92,15 @@ def _roots(module: ModuleType, names: list[str]) -> list[str]:
     applications = {name: graph(getattr(module, name)) for name in names}
     roots = {name: one.root.bound for name, one in applications.items()}
     called = {
-        id(part.definition.target)
+        id(_written(part.definition.target))
         for name, one in applications.items()
         for part in one.parts
         if part is not one.root or roots[name] is getattr(module, name)
     }
     bound = [name for name in names if isinstance(getattr(module, name), Bound)]
-    return [name for name in names if name in bound or id(roots[name].definition.target) not in called]
+    return [name for name in names if name in bound or id(_written(roots[name].definition.target)) not in called]
+
+
+def _written(target: Any) -> Any:
+    """What the user wrote, where a layer over this package has made a class of it."""
+    return getattr(target, "__jitney_origin__", target)

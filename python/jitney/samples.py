@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from jitney.definition import Endpoint
 from jitney.hints import Param
+from jitney.rows import AnyRows, Rows
 from jitney.sample_values import Unknown, value_of
 from jitney.signature import array_type
 from jitney.tensor import BYTES, Tensor, nest
@@ -56,7 +57,8 @@ def samples(endpoint: Endpoint, given: Sequence[Mapping[str, Any]] = ()) -> Samp
 def _is_guessed(endpoint: Endpoint) -> bool:
     """Whether the hints do not tell the shape of an array."""
     declared = {one.name for one in endpoint.tensors.inputs if one.declared}
-    return any(array_type(param.hint) is not None and param.name not in declared for param in _wanted(endpoint))
+    kinds = {param.name: array_type(param.hint) for param in _wanted(endpoint)}
+    return any(kind not in (None, Rows) and name not in declared for name, kind in kinds.items())
 
 
 def _wanted(endpoint: Endpoint) -> list[Param]:
@@ -69,10 +71,12 @@ def _item(endpoint: Endpoint, seed: int, guess: tuple[int, ...]) -> dict[str, An
     item: dict[str, Any] = {}
     for param in _wanted(endpoint):
         told = tensors.get(param.name)
-        is_array = array_type(param.hint) is not None
+        kind = array_type(param.hint)
         if told is not None and told.declared:
             item[param.name] = _tensor(told.tensor, seed, _batch_dim(endpoint, param), drops=param.is_list)
-        elif is_array:
+        elif kind is Rows:
+            item[param.name] = _rows(param.hint, seed)
+        elif kind is not None:
             item[param.name] = _array(endpoint, param, seed, guess)
         else:
             item[param.name] = value_of(param.hint, seed)
@@ -96,8 +100,16 @@ def _tensor(tensor: Tensor, seed: int, batch_dim: int | None, *, drops: bool) ->
     return _numbers(sizes, seed, tensor.datatype)
 
 
+def _rows(hint: Any, seed: int) -> list[Any]:
+    """A list of rows."""
+    (of,) = get_args(hint) or (Any,)
+    return [value_of(of, seed + at) for at in range(ROWS)]
+
+
 def _array(endpoint: Endpoint, param: Param, seed: int, guess: tuple[int, ...]) -> Any:
     kind = array_type(param.hint)
+    if kind is AnyRows:
+        raise Unknown(param.hint)
     if kind.__module__.startswith("pandas") and kind.__name__ == "DataFrame":
         raise Unknown(param.hint)  # Nobody knows its columns.
     dim = _batch_dim(endpoint, param)

@@ -66,7 +66,8 @@ def signature(
     for unknown in (one for one in inputs if one not in known and frame is None and not shape.takes_any):
         raise DefinitionError(f"{name}: inputs has {unknown!r}, and there is no such parameter")
     arrays = [param for param in params if array_type(param.hint) is not None and not param.is_list]
-    items = ELEMENTS if not arrays else ROWS if batched else WHOLE
+    takes_arrays = bool(arrays) or (shape.takes_any and array_type(shape.any_hint) is not None)
+    items = ELEMENTS if not takes_arrays else ROWS if batched else WHOLE
     found = [_input(param, inputs.get(param.name), items) for param in params]
     found += [TensorInput(one, tensor, True, True, True) for one, tensor in inputs.items() if one not in known]
     if frame is not None and any(one not in known for one in inputs):

@@ -7,7 +7,7 @@ from typing import Any
 
 from jitney.definition import Endpoint
 from jitney.errors import BadInput
-from jitney.hints import Param
+from jitney.hints import MISSING, Param
 from jitney.http.convert import convert, converter_for
 from jitney.rows import Rows
 from jitney.signature import ELEMENTS, array_type, rank_of
@@ -44,7 +44,8 @@ class TensorReader:
         if not self._endpoint.shape.takes_any:
             known = ", ".join(map(repr, self._params))
             raise BadInput(f"there is no input {name!r}; {self._endpoint.name} takes {known or 'none'}")
-        return Param(name, Any, None)
+        known = self._endpoint.shape.any_hint
+        return Param(name, Any if known is MISSING else known, None)
 
     def _whole(self, name: str, tensor: RawTensor) -> Any:
         """The value of a request that is one item."""

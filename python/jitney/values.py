@@ -47,6 +47,16 @@ def encode(value: Any) -> bytes:
     return b"".join(parts)
 
 
+_PUT_ONE = _pack_size(TUPLE, 1)
+
+
+def encode_one(value: Any) -> bytes:
+    """A tuple of one value as bytes: nearly every call has one argument."""
+    parts: list[Any] = [_PUT_ONE]
+    _put(value, parts.append, 1)
+    return b"".join(parts)
+
+
 def decode(raw: Raw, imports: bool = True) -> Any:
     """The value that bytes stand for; all of them. Without `imports` its libraries must be loaded already."""
     view = memoryview(raw)

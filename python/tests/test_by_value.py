@@ -57,6 +57,14 @@ def test_a_function_that_was_made_is_read_again_with_its_options_and_variables(t
     assert read_elsewhere(source, code).strip() == "times 3 [7, 14]"
 
 
+def test_hints_that_are_texts_keep_their_meaning(tmp_path):
+    space: dict[str, Any] = {"__name__": "__main__", "jitney": jitney, "Words": list[str]}
+    exec("from __future__ import annotations\n\ndef shout(word: Words) -> Words:\n    return word", space)
+    source = by_value.write(space["shout"], str(tmp_path))
+    assert read_elsewhere(source, "print(found.__annotations__['word'])").strip() == "list[str]"
+    assert space["shout"].__annotations__["word"] == "Words"
+
+
 def test_a_lambda_is_served_under_the_name_that_it_is_given(tmp_path):
     double = lambda x: 2 * x  # noqa: E731
     with pytest.raises(jitney.DefinitionError, match=r"a lambda has no name .* jitney\.run"):

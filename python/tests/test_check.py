@@ -17,6 +17,7 @@ import jitney.testing
 from jitney import __main__ as command
 from jitney import application
 from jitney.check import check, examine
+from jitney.http import openapi
 from jitney.sample_values import value_of
 
 
@@ -224,17 +225,27 @@ def test_models_of_pydantic_have_their_fields_within_bounds():
     assert value_of(Order, 0)["code"] == "x-1"
 
 
-def test_parts_that_call_others_are_read_and_not_run():
-    class Root:
-        other = jitney.depends(right)
+class Chain:
+    """Calls a part, and a model of the server that nothing serves here."""
 
-        @jitney.endpoint
-        async def __call__(self, x: int) -> int:
-            return await self.other.remote(x)
+    other = jitney.depends(right)
+    elsewhere = jitney.depends("resnet", encoding="json")
 
-    other, root = check(application.graph(Root))
+    @jitney.endpoint
+    async def near(self, x: int) -> int:
+        return await self.other.remote(x)
+
+    @jitney.endpoint
+    async def far(self, x: int) -> int:
+        return await self.elsewhere.remote(x)
+
+
+def test_parts_call_each_other_in_the_same_process():
+    other, root = check(application.graph(Chain))
     assert (other.model, other.endpoints[0].ran) == ("right", True)
-    assert "not run: it calls right" in root.endpoints[0].remarks[0]
+    near, far = root.endpoints
+    assert (near.ran, near.mistakes, far.ran, far.mistakes) == (True, [], False, [])
+    assert "not run: resnet is no part of this application" in far.remarks[0]
 
 
 APP = """
@@ -289,3 +300,14 @@ def test_an_unknown_option_is_one_sentence(app, capsys, tmp_path):
     assert capsys.readouterr().err == (
         "error: typo.py: @jitney.model has no option 'max_batchsize'; did you mean max_batch_size? (typo.py, line 3)\n"
     )
+
+
+def test_the_example_of_the_api_page_has_arrays_unless_they_are_large():
+    paths = json.dumps(openapi.paths(jitney.define(Everything)))
+    assert '"example": {"x": [[0.0, 0.1, 0.2]]}' in paths
+
+    @jitney.batch(inputs={"x": jitney.Tensor("FP32", [-1, 3, 224, 224])})
+    def large(x: numpy.ndarray) -> numpy.ndarray:
+        return x
+
+    assert "example" not in json.dumps(openapi.paths(jitney.define(large)))

@@ -173,6 +173,11 @@ def test_services_depend_on_services(application):
     assert [part.name for part in parts.parts] == ["Tokenizer", "Scorer", "Judge", "Pipeline"]
     assert parts.part("Scorer").definition.options.workers == 2
     assert all(one.options.route is None for one in parts.part("Scorer").definition.endpoints)
+    with testing.load(module.Pipeline) as model:
+        assert json.loads(model.post({"texts": ["good", "bad"]}, endpoint="compare").body) == [1.0, 0.0]
+        assert json.loads(model.post({"table": [[3, 4]]}, endpoint="norms").body) == [5.0]
+        assert model.stream([{"text": "a b"}], endpoint="stream") == [["A;", "B;"]]
+        assert json.loads(model.post({"text": "good"}, endpoint="classify").body) == {"label": "positive", "score": 1.0}
     verdict = asyncio.run(module.Pipeline().classify("a good day"))
     assert (verdict.label, verdict.score) == ("positive", 1 / 3)
     assert asyncio.run(module.Pipeline().compare(["good", "bad"])) == [1.0, 0.0]
@@ -301,9 +306,16 @@ def test_a_service_of_functions_has_its_runners_as_parts(application):
     assert [part.name for part in parts.parts] == ["iris_clf", "iris_classifier"]
     assert parts.part("iris_clf").definition.endpoints[0].batched
     routes = {one.name: one.options.route for one in parts.root.definition.endpoints}
-    assert routes["classify_named"] == "POST /v2/classify" and routes["classify"] == "POST /classify"
+    assert routes["classify_named"] == "POST /named/classify" and routes["classify"] == "POST /classify"
     with testing.load(parts.part("iris_clf").bound) as model:
         assert model.call(endpoint="predict", x=np.array([[5.1, 3.5, 1.4, 0.2]])).tolist() == [0]
+    with testing.load(module.svc) as model:
+        assert model.post([[5.1, 3.5, 1.4, 0.2], [6.7, 3.0, 5.2, 2.3]], endpoint="classify").body == b"[0,2]"
+        one = {"sepal": [5.1, 3.5], "petal": [1.4, 0.2]}
+        assert json.loads(model.post({"flowers": [one]}, endpoint="classify_named").body) == {"classes": [0]}
+        assert json.loads(model.post(one, endpoint="classify_one").body) == {"class": 0}
+        assert model.post({"sepal": []}, endpoint="classify_one").status == 400
+        assert model.post(b"hello", endpoint="shout").body == b"HELLO!"
 
 
 def test_input_and_output_are_described():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 import jitney
@@ -9,6 +11,7 @@ from jitney.definition import HANDLE_NAMES
 from jitney.handle import RunningModel
 from jitney.options import Options
 from jitney.pack import api, handler_name, queue_size, settings
+from jitney.typed import DecoratorOptions
 
 
 def test_a_decorated_function_is_still_the_function():
@@ -332,3 +335,7 @@ def test_cost_and_bucket_are_called_by_name_or_in_order_if_they_know_no_names():
 )
 def test_the_manifest_names_no_file_outside_of_the_model(spec, name):
     assert handler_name(spec) == name
+
+
+def test_type_checkers_know_the_options_that_there_are():
+    assert set(DecoratorOptions.__annotations__) == {field.name for field in dataclasses.fields(Options)}

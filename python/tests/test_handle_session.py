@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import struct
 import sys
 from collections.abc import Awaitable, Callable
@@ -222,6 +223,57 @@ def test_addresses_are_read():
     assert read_url("http://h")[:2] == ("h", 80)
     assert read_url("unix:/a/b").unix_path == "/a/b"
     assert read_url("https://h").tls is not None
+
+
+def test_where_cells_run_a_call_inside_the_loop_can_be_waited_for():
+    """The notebook's loop runs in the thread of its cells: calls use the background there, streams both ways."""
+
+    async def server(peer: Peer) -> None:
+        await peer.upgrade()
+        for number in (1, 2):
+            assert await peer.frame() == (frames.CALL, number)
+            peer.writer.write(answer(number, number))
+        assert await peer.frame() == (frames.CALL, 3)
+        peer.writer.write(answer(3, "a", frames.FIRST) + word(frames.CHUNK, 3, values.encode("b")))
+        peer.writer.write(word(frames.END, 3))
+        await peer._reader.read()
+
+    async def cells(port: int) -> list[Any]:
+        with jitney.connect(f"http://127.0.0.1:{port}") as session:
+            session.prefers_background = True
+            handle = session.model("m")
+            return [handle("x"), await handle.remote("y"), [piece async for piece in handle.stream("z")]]
+
+    async def main() -> list[Any]:
+        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await server(Peer(reader, writer))
+            writer.close()
+
+        listener = await asyncio.start_server(accept, "127.0.0.1", 0)
+        port = listener.sockets[0].getsockname()[1]
+        async with listener:
+            return await asyncio.to_thread(lambda: asyncio.run(cells(port)))
+
+    assert asyncio.run(main()) == [1, 2, ["a", "b"]]
+
+
+def test_a_handle_that_is_called_inside_a_loop_says_what_to_write():
+    async def main() -> None:
+        with pytest.raises(TypeError, match=r"await handle\.remote"):
+            jitney.connect("http://127.0.0.1:1").model("m")("x")
+
+    asyncio.run(main())
+
+
+def test_a_call_that_was_given_up_prints_nothing(caplog):
+    async def main() -> None:
+        session = jitney.connect("http://127.0.0.1:1")
+        call = session.model("m").remote("x")
+        await asyncio.wait([call])  # It has failed, and nobody looks at it.
+
+    asyncio.run(main())
+    gc.collect()
+    assert caplog.messages == []
 
 
 @pytest.mark.parametrize(

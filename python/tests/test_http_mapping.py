@@ -12,7 +12,11 @@ import pytest
 
 import jitney
 from jitney.definition import define
+from jitney.grouping import Item
 from jitney.http import arguments, openapi
+from jitney.http.arguments import read
+from jitney.pack import api
+from jitney.repeated import RepeatedRow
 from jitney.testing import load
 
 np = pytest.importorskip("numpy")
@@ -290,3 +294,51 @@ def test_a_reader_made_once_reads_every_row_as_one_made_for_it(function):
 
     for row in ROWS:
         assert result(reader.read, dict(row)) == result(arguments.read, endpoint, dict(row)), row
+
+
+def test_several_files_of_one_name_are_a_list():
+    row = RepeatedRow()
+    for content in (b"a", b"b"):
+        row.add("f", bytearray(content))
+
+    @jitney.endpoint
+    def files(f: list[bytes]): ...
+
+    @jitney.endpoint
+    def last(f: bytes): ...
+
+    assert read(jitney.define(files).endpoints[0], row) == {"f": [b"a", b"b"]}
+    assert read(jitney.define(last).endpoints[0], row) == {"f": b"b"}
+    one = jitney.define(files).endpoints[0]
+    assert read(one, {"f": bytearray(b"{one}")}) == {"f": [b"{one}"]}
+    assert read(one, {"f": bytearray(b"[not json")}) == {"f": [b"[not json"]}
+    assert read(one, {"body": ["x", "y"]}) == {"f": [b"x", b"y"]}
+
+
+def test_arrays_of_any_name_are_joined_or_refused_at_the_start():
+    @jitney.batch
+    def hinted(**batch: np.ndarray):
+        assert all(isinstance(one, np.ndarray) for one in batch.values())
+        return batch["a"] + batch["b"]
+
+    @jitney.batch(inputs={"a": jitney.Tensor("FP32", [-1]), "b": jitney.Tensor("FP32", [-1])})
+    def declared(**batch):
+        return hinted(**batch)
+
+    items = [{"a": [1.0], "b": [2.0]}, {"a": [3.0, 4.0], "b": [5.0, 6.0]}]
+    for function in (hinted, declared):
+        with load(function) as model:
+            made = [Item(read(model.definition.endpoints[0], {"body": one})) for one in items]
+            answers = model._run(model.definition.endpoints[0], made)
+            assert [list(one) for one in answers] == [[3.0], [8.0, 10.0]]
+            assert model.sizes == [3]
+    told = api(jitney.define(declared))
+    assert [one["name"] for one in told["sizes"]["call"]["params"] if one["rows"]] == ["a", "b"]
+    with pytest.raises(jitney.BadInput, match="no parameter 'c'"):
+        read(jitney.define(declared).endpoints[0], {"body": {"a": [1], "b": [2], "c": [3]}})
+
+    @jitney.batch
+    def bare(**batch): ...
+
+    with pytest.raises(jitney.DefinitionError, match="declare them with inputs"):
+        jitney.define(bare)

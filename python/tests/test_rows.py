@@ -10,6 +10,7 @@ from jitney import sizes, testing
 from jitney.definition import define
 from jitney.http.convert import convert
 from jitney.rows import AnyRows, Rows
+from jitney.samples import samples
 
 
 @jitney.batch(max_batch_size=3)
@@ -46,6 +47,12 @@ def test_rows_are_converted_one_by_one():
     assert type(convert("x", [1], AnyRows)) is Rows
     array = np.ones(2)
     assert convert("x", array, AnyRows) is array
+
+
+def test_items_of_rows_can_be_made_up():
+    made = samples(define(lengths).endpoints[0])
+    assert not made.guessed
+    assert all(isinstance(text, str) for item in made.tries[0] for text in item["texts"])
 
 
 def test_tensors_are_rows_too():

@@ -6,7 +6,7 @@ import pytest
 from virtual_time import run, settle
 
 from jitney.compat import serve
-from jitney.compat.serve.exceptions import RayServeException
+from jitney.compat.serve.exceptions import ItemTooLarge, RayServeException
 
 FOREVER = 1e9
 
@@ -319,7 +319,7 @@ def test_an_item_that_is_too_large_or_cannot_be_measured_fails_alone():
     async def main():
         echo, _ = sized(10)
         results = await asyncio.gather(echo(6), echo(12), echo("six"), echo(4), return_exceptions=True)
-        assert [type(one) for one in results] == [int, RayServeException, TypeError, int]
+        assert [type(one) for one in results] == [int, ItemTooLarge, TypeError, int]
         assert await echo(3) == 3
 
     run(main())
@@ -405,7 +405,7 @@ def test_a_stream_that_is_given_up_stops_when_nobody_reads():
 
 
 def test_a_batch_has_calls_of_one_model():
-    from jitney.compat.serve.context import RequestContext, enter_request
+    from jitney.compat.serve.context import ServeRequestContext, enter_request
 
     async def main():
         seen = []
@@ -416,11 +416,43 @@ def test_a_batch_has_calls_of_one_model():
             return items
 
         async def call(model_id, item):
-            enter_request(RequestContext(multiplexed_model_id=model_id))
+            enter_request(ServeRequestContext(multiplexed_model_id=model_id))
             return await predict(item)
 
         calls = [asyncio.ensure_future(call(model, at)) for at, model in enumerate("abaabb")]
         assert await asyncio.gather(*calls) == list(range(6))
         assert seen == [("a", [0, 2, 3]), ("b", [1, 4, 5])]
+
+    run(main())
+
+
+def test_a_batch_belongs_to_all_of_its_calls():
+    import jitney
+    from jitney.context import CURRENT, CallContext
+
+    class Source:
+        model, reserves = "m", None
+
+        def __init__(self, request):
+            self.request = request
+
+        def request_at(self, position):
+            return self.request
+
+    async def main():
+        seen = []
+
+        @serve.batch(max_batch_size=2, batch_wait_timeout_s=FOREVER)
+        async def predict(items):
+            context = jitney.context()
+            seen.append(([one.id for one in context.requests], context.inherited.tenant))
+            return items
+
+        async def call(number, tenant):
+            CURRENT.set(CallContext(Source(jitney.Request(str(number), tenant=tenant)), "call", True, [0]))
+            return await predict(number)
+
+        await asyncio.gather(call(1, "gold"), call(2, "gold"), call(3, "gold"), call(4, "lead"))
+        assert seen == [(["1", "2"], "gold"), (["3", "4"], None)]
 
     run(main())

@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import logging
+import pickle
 
 import pytest
 
@@ -10,7 +11,7 @@ from jitney.application import graph
 from jitney.compat import ray, serve
 from jitney.compat.serve.build import Routed, remarks
 from jitney.compat.serve.config import AutoscalingConfig
-from jitney.compat.serve.context import RequestContext, enter_request
+from jitney.compat.serve.context import ServeRequestContext, enter_request
 from jitney.compat.serve.exceptions import RayServeException
 from jitney.compat.serve.health import FAILURES_MAX, HealthCheck
 from jitney.compat.serve.web_request import WebRequest
@@ -64,6 +65,7 @@ def test_a_deployment_is_a_part_with_its_options_and_methods():
     options = definition.options
     assert (options.workers, options.queue, options.device, options.mount) == (3, 9, "gpu", "/")
     assert definition.concurrency == 7 and definition.doc == "The top."
+    assert options.health_routes == {"/-/healthz": "ready"}
     down = application.parts[0].definition
     assert [one.name for one in down.endpoints] == ["call"] and down.options.mount is None
 
@@ -158,6 +160,25 @@ def test_generators_stream_over_http():
                 yield word
 
     assert answer_of(Stream.bind(), HttpRequest("GET", "/"))[2] == b"ab"
+
+
+def test_a_batched_call_gets_requests_over_http():
+    @serve.deployment
+    class Whole:
+        @serve.batch(max_batch_size=1)
+        async def __call__(self, requests):
+            return [request.query_params["x"] for request in requests]
+
+    @serve.deployment
+    class Pieces:
+        @serve.batch(max_batch_size=1)
+        async def __call__(self, requests):
+            for at in range(2):
+                yield [f"{request.query_params['x']}{at} " for request in requests]
+
+    request = HttpRequest("GET", "/", query_string="x=a")
+    assert answer_of(Whole.bind(), request)[2] == b"a"
+    assert answer_of(Pieces.bind(), request)[2] == b"a0 a1 "
 
 
 def test_the_small_request_reads_like_starlette_s():
@@ -268,7 +289,7 @@ def test_multiplexed_keeps_the_latest_used_and_loads_each_once():
         await host.get("a")
         await host.get("c")
         assert host.loads == ("a", "b", "c") and ended[:1] == ["b"]
-        enter_request(RequestContext(multiplexed_model_id="a"))
+        enter_request(ServeRequestContext(multiplexed_model_id="a"))
         assert (await host.get()).name == "a"
         with pytest.raises(ValueError, match="names no model"):
             await host.get("")
@@ -276,6 +297,23 @@ def test_multiplexed_keeps_the_latest_used_and_loads_each_once():
     asyncio.run(main())
     with pytest.raises(TypeError, match="async def"):
         serve.multiplexed(lambda model_id: None)
+
+
+def test_metrics_are_jitney_s_with_ray_s_tags():
+    from jitney.compat.serve.metrics import Counter, Gauge, Histogram
+
+    words = Counter("test_words", "Words seen", tag_keys=("lang",)).set_default_tags({"lang": "en"})
+    words.inc()
+    words.inc(2, tags={"lang": "fr"})
+    labels = words._labels(None)
+    assert words._metric().value(**labels) == 1 and words._metric().value(**{**labels, "lang": "fr"}) == 2
+    with pytest.raises(ValueError, match="no tag"):
+        words.inc(1, {"colour": "red"})
+    level, sizes = Gauge("test_level"), Histogram("test_sizes", boundaries=[1, 10])
+    level.set(3)
+    sizes.observe(5)
+    assert level._metric().value(**level._labels(None)) == 3
+    assert pickle.loads(pickle.dumps(words)).name == "test_words"
 
 
 def test_a_replica_that_is_unwell_three_times_in_a_row_ends(caplog):
@@ -316,3 +354,35 @@ def test_remote_functions_run_in_threads_and_references_are_arguments():
         ray.remote(type("Actor", (), {}))
     ray.shutdown()
     assert not ray.is_initialized()
+
+
+@serve.deployment
+class Chain:
+    def __init__(self, downs):
+        self.first, self.second = downs["first"], downs["second"]
+
+    async def twice(self, x):
+        return await self.second.remote(self.first.remote(x))  # A response is an argument before it is there.
+
+    async def together(self, count):
+        return await asyncio.gather(*(self.first.remote(x) for x in range(count)))
+
+    def plain(self, x):
+        return self.first.remote(x).result(timeout_s=60)
+
+    async def failing(self):
+        try:
+            await self.first.remote("text")
+        except TypeError as error:
+            return "str" in str(error)
+
+
+def test_deployments_call_each_other():
+    import jitney.testing
+
+    chain = Chain.bind({"first": Down.bind(), "second": Down.options(name="Second").bind()})
+    with jitney.testing.load(chain) as model:
+        assert model.call(endpoint="twice", x=1) == 3
+        assert model.call(endpoint="together", count=3) == [1, 2, 3]
+        assert model.call(endpoint="plain", x=5) == 6
+        assert model.call(endpoint="failing") is True

@@ -32,6 +32,9 @@ pub enum CallError {
     /// The request does not fit the model; it never met a batch.
     #[error("{0}")]
     BadInput(String),
+    /// The model has no endpoint of the name that the request asks for.
+    #[error("{0}")]
+    UnknownEndpoint(String),
     /// The model's own code failed on this request.
     #[error("{}", .0.message)]
     Model(ModelFailure),

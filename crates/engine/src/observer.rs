@@ -116,6 +116,9 @@ pub trait Observer: Send + Sync + 'static {
         false
     }
 
+    /// A worker of a definition printed what one of its own metrics has changed by, as JSON.
+    fn own_metric_printed(&self, _model: &str, _version: &str, _line: &str) {}
+
     /// A worker printed a metric: a line of its stdout, without the `[METRICS]` at its beginning.
     fn metric_printed(&self, _line: &str) {}
 }

@@ -171,6 +171,9 @@ impl FailedCall<'_> {
             CallError::ServerFull { what } => self.server_full(what),
             CallError::Sequence(rejection) => self.sequence(*rejection),
             CallError::BadInput(message) => Problem::bad_request(message),
+            CallError::UnknownEndpoint(message) => {
+                Problem::new(ErrorCode::ResourceNotFound, message.as_str())
+            }
             CallError::Model(failure) => model_failure(failure),
             CallError::NotLoaded(failure) => self.not_loaded(failure),
             CallError::Loading(wait) => self.loading(*wait),

@@ -19,7 +19,7 @@ mod words;
 pub use kind::{SettingKind, SettingValue, TimeUnit};
 pub use model::{Cost, Isolation, OnnxEngine, PolicyName};
 pub use nearest::{did_you_mean, nearest};
-pub use read::{Batching, from_archive, from_parameters, from_record, to_record};
+pub use read::{Batching, check_parameters, from_archive, from_parameters, from_record, to_record};
 pub use reference::page;
 pub use server::LogFormat;
 pub use setting::{LooseKeys, PropertyEffect, Setting};

@@ -218,6 +218,29 @@ pub fn from_parameters<'a>(
     Ok(values)
 }
 
+/// Whether the numbers among the parameters can be read. TorchServe takes what it cannot read as not set; who
+/// need not do as it does says so instead.
+///
+/// # Errors
+/// A sentence for the client.
+pub fn check_parameters<'a>(
+    parameter: impl Fn(&str) -> Option<&'a str>,
+    live: bool,
+) -> Result<(), String> {
+    let numbers = SETTINGS.iter().filter(|setting| {
+        let number = matches!(setting.kind, SettingKind::Whole { .. } | SettingKind::Time(_));
+        number && (setting.live || !live)
+    });
+    let keys = numbers.flat_map(|setting| setting.parameter.names.iter().copied());
+    let unread = |text: &&str| text.parse::<i32>().is_err();
+    for key in keys.chain(["min_worker", "max_worker"].into_iter().filter(|_| live)) {
+        if let Some(text) = parameter(key).filter(unread) {
+            return Err(format!("{key} must be a whole number, not {text:?}"));
+        }
+    }
+    Ok(())
+}
+
 /// A number of 32 bits in the setting's unit. Fewer workers than none are none.
 fn number(setting: &Setting, text: &str) -> Option<SettingValue> {
     let number = text.parse::<i32>().ok()?;
@@ -349,6 +372,10 @@ mod tests {
                 .unwrap();
         assert!(!live.has(&WORKERS) && live.read(&MAX_LATENCY_MS) == Some(Duration::ZERO));
         assert_eq!(live.read(&SIZES), Some(vec![1_u32, 2]));
+        let none = |key: &str| (key == "batch_size").then_some("none");
+        let sentence = "batch_size must be a whole number, not \"none\"";
+        assert_eq!(check_parameters(none, true), Err(sentence.to_owned()));
+        assert_eq!(check_parameters(|key| (key == "batch_size").then_some("-1"), true), Ok(()));
         assert_eq!(
             read(&[("policy", "magic")], false),
             Err("policy must be one of adaptive, window, opportunistic, not \"magic\"".to_owned())

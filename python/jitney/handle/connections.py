@@ -31,6 +31,8 @@ class Connections:
         self._manager = manager
         self._lock = threading.Lock()
         self._connections: weakref.WeakKeyDictionary[Any, Connection] = weakref.WeakKeyDictionary()
+        self._latest: Connection | None = None
+        """The one that was used last: most programs have one loop."""
         self._background: Background | None = None
         self._closed = False
         self.prefers_background = is_interactive()
@@ -49,11 +51,15 @@ class Connections:
 
     def connection(self, loop: asyncio.AbstractEventLoop) -> Connection:
         """The connection of a loop, which is the running one."""
+        latest = self._latest
+        if latest is not None and latest.loop is loop:
+            return latest
         connection = self._connections.get(loop)
         if connection is None:
             with self._lock:
                 self._check_open()
                 connection = self._connections[loop] = Connection(self._address, loop)
+        self._latest = connection
         return connection
 
     def background(self) -> Background:
@@ -69,6 +75,7 @@ class Connections:
         """Ends every connection; calls under way fail."""
         with self._lock:
             self._closed = True
+            self._latest = None
             background, self._background = self._background, None
             connections = list(self._connections.values())
             self._connections.clear()

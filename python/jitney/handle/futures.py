@@ -16,6 +16,7 @@ from typing import Any
 from jitney.calls import NO_PIECES
 from jitney.handle.connection import Connection
 from jitney.handle.frames import Timed, Timing
+from jitney.typed import R
 
 
 class Pieces(Timed):
@@ -33,14 +34,14 @@ class Pieces(Timed):
         return True
 
 
-class AsyncCall(Pieces, asyncio.Future[Any]):
+class AsyncCall(Pieces, asyncio.Future[R]):
     """A call made inside an event loop: await it. Cancelling removes it from the model's queue."""
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(loop=connection.loop)
         self._connection = connection
 
-    def result(self, timeout: float | None = None) -> Any:
+    def result(self, timeout: float | None = None) -> R:
         """The answer of a finished call. A loop cannot wait inside a function, so await it instead."""
         if not self.done():
             raise RuntimeError(
@@ -64,7 +65,8 @@ class AsyncCall(Pieces, asyncio.Future[Any]):
     def ended(self) -> None:
         """The last piece was received."""
         if not self.done():
-            self.set_result(self._pieces or [])
+            pieces: Any = self._pieces or []
+            self.set_result(pieces)
 
     def failed(self, error: BaseException) -> None:
         """There is no answer."""
@@ -73,10 +75,10 @@ class AsyncCall(Pieces, asyncio.Future[Any]):
             self._log_traceback = False  # Whoever gave the call up does not want to read about it.
 
 
-class Call(Pieces, concurrent.futures.Future[Any]):
+class Call(Pieces, concurrent.futures.Future[R]):
     """A call made outside of event loops: `result(timeout)` waits for it, from any thread."""
 
-    def __init__(self, cancel: Callable[[Call], None]) -> None:
+    def __init__(self, cancel: Callable[[Any], None]) -> None:
         super().__init__()
         self._on_cancel = cancel
 
@@ -88,7 +90,7 @@ class Call(Pieces, concurrent.futures.Future[Any]):
         error = self.exception()
         return f"<jitney.Call: {self.result()!r}>" if error is None else f"<jitney.Call: failed with {error!r}>"
 
-    def __await__(self) -> Generator[Any, None, Any]:
+    def __await__(self) -> Generator[Any, None, R]:
         return asyncio.wrap_future(self).__await__()
 
     def cancel(self) -> bool:

@@ -11,7 +11,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, overload
 
 from jitney.call_options import CallOptions
 from jitney.calls import encode_call
@@ -23,15 +23,31 @@ from jitney.handle.futures import AsyncCall, Call
 from jitney.handle.streams import AsyncStream, Stream
 from jitney.request import BULK, Request
 from jitney.reserve import timeout_of
+from jitney.typed import P, R
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 S = TypeVar("S", bound=ResultReceiver)
-A = TypeVar("A", bound=ResultReceiver)
+L = TypeVar("L", bound=ResultReceiver)
 
 ENCODINGS = {"value": "", "json": "application/json", "bytes": "application/octet-stream"}
 
 
-class Handle:
-    """One endpoint of a model on a server."""
+class OptionsOfCalls(TypedDict, total=False):
+    """What `Handle.options` takes besides another endpoint."""
+
+    timeout: float | None
+    priority: str | None
+    tenant: str | None
+    cost: int | None
+    headers: Mapping[str, str] | None
+    request: Request | None
+
+
+class Handle(Generic[P, R]):
+    """One endpoint of a model on a server. To type checkers `Handle[[str, int], float]` is one that is called with a
+    text and a number and answers with a float."""
 
     def __init__(
         self,
@@ -53,14 +69,18 @@ class Handle:
         """The model's endpoints, if they are known, and how each is called."""
         self._head = call_head(model, version, endpoint, ENCODINGS[encoding], self._options)
 
-    def remote(self, *arguments: Any, **keywords: Any) -> AsyncCall | Call:
+    def remote(self, *arguments: P.args, **keywords: P.kwargs) -> AsyncCall[R] | Call[R]:
         """Calls the model with one item's arguments, and returns a future of its answer at once."""
         return self._begin(Call, AsyncCall, self._body(arguments, keywords))
 
-    def stream(self, *arguments: Any, **keywords: Any) -> AsyncStream | Stream:
+    def stream(self, *arguments: P.args, **keywords: P.kwargs) -> AsyncStream | Stream:
         """Calls a model that streams; the answer's pieces are there as soon as they are made."""
         return self._begin(Stream, AsyncStream, self._body(arguments, keywords))
 
+    @overload
+    def options(self, *, method_name: None = None, **options: Unpack[OptionsOfCalls]) -> Handle[P, R]: ...
+    @overload
+    def options(self, *, method_name: str, **options: Unpack[OptionsOfCalls]) -> Handle[..., Any]: ...
     def options(
         self,
         *,
@@ -71,7 +91,7 @@ class Handle:
         headers: Mapping[str, str] | None = None,
         method_name: str | None = None,
         request: Request | None = None,
-    ) -> Handle:
+    ) -> Handle[..., Any]:
         """The same handle with other options; those left out stay as they are.
 
         `timeout` is the deadline, in seconds from the call's arrival. A `priority` of "bulk" uses
@@ -96,13 +116,13 @@ class Handle:
         model, version, endpoint = self._names
         self._connections.configure(model, version, endpoint=endpoint or None, **options)
 
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+    def __call__(self, *arguments: P.args, **keywords: P.kwargs) -> R:
         """Calls the model and waits for its answer, outside of event loops."""
         if running_loop() is not None and not self._connections.prefers_background:
             raise TypeError("inside an event loop write `await handle.remote(...)`")
         return self.remote(*arguments, **keywords).result()
 
-    def __getattr__(self, name: str) -> Handle:
+    def __getattr__(self, name: str) -> Handle[..., Any]:
         """Another endpoint of the model."""
         if name.startswith("_"):
             raise AttributeError(name)
@@ -123,8 +143,8 @@ class Handle:
         return f"<jitney.Handle {model}{f'/{version}' if version else ''}{f'.{endpoint}' if endpoint else ''}>"
 
     def _begin(
-        self, of_threads: Callable[[Callable[[Any], None]], S], of_loops: Callable[[Connection], A], body: bytes
-    ) -> S | A:
+        self, of_threads: Callable[[Callable[[Any], None]], S], of_loops: Callable[[Connection], L], body: bytes
+    ) -> S | L:
         """Sends a call; what its caller holds meanwhile is made for a thread or for the running loop."""
         loop = running_loop()
         if loop is None or self._connections.prefers_background:
@@ -137,7 +157,7 @@ class Handle:
         connection.send(future, self._head, body)
         return future
 
-    def _like(self, endpoint: str, options: CallOptions) -> Handle:
+    def _like(self, endpoint: str, options: CallOptions) -> Handle[..., Any]:
         model, version, _ = self._names
         connections, endpoints = self._connections, self._endpoints
         return Handle(

@@ -12,10 +12,10 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict, overload
 
 from jitney import by_value
 from jitney.address import read_url
@@ -29,6 +29,10 @@ from jitney.handle.session import Session
 from jitney.interactive import is_interactive
 from jitney.options import DEVICES, NAME
 from jitney.program import find_program
+from jitney.typed import BatchFunction, P, R
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 PORTS = ("port", "management-port", "metrics-port", "grpc-port", "grpc-management-port")
 LOAD_SECONDS = 24 * 3600.0
@@ -38,10 +42,39 @@ QUIET = "warning"
 """The log level where cells run."""
 NO_PRINTS = "jitney::worker_output=off"
 
-_typed: dict[str, RunningModel] = {}
+_of_cells: dict[str, RunningModel[..., Any]] = {}
 """The models that cells started, by name: whoever runs the cell again means the same one."""
 
 
+class RunOptions(TypedDict, total=False):
+    """What `jitney.run` takes besides the target."""
+
+    name: str | None
+    workers: int | None
+    device: str | Sequence[int] | None
+    python: str | os.PathLike[str] | None
+    log_level: str | None
+    prints: bool
+    ray: str | bool | None
+    port: int
+    program: str | os.PathLike[str] | None
+    config: str | os.PathLike[str] | Mapping[str, Any] | None
+
+
+@overload
+def run(target: BatchFunction[..., Any, R], **options: Unpack[RunOptions]) -> RunningModel[..., R]: ...
+@overload
+def run(target: type[Any], **options: Unpack[RunOptions]) -> RunningModel[..., Any]: ...
+@overload
+def run(target: Callable[P, Iterator[R]], **options: Unpack[RunOptions]) -> RunningModel[P, list[R]]: ...
+@overload
+def run(target: Callable[P, AsyncIterator[R]], **options: Unpack[RunOptions]) -> RunningModel[P, list[R]]: ...
+@overload
+def run(target: Callable[P, Coroutine[Any, Any, R]], **options: Unpack[RunOptions]) -> RunningModel[P, R]: ...
+@overload
+def run(target: Callable[P, R], **options: Unpack[RunOptions]) -> RunningModel[P, R]: ...
+@overload
+def run(target: Any, **options: Unpack[RunOptions]) -> RunningModel[..., Any]: ...
 def run(
     target: Any,
     *,
@@ -55,7 +88,7 @@ def run(
     port: int = 0,
     program: str | os.PathLike[str] | None = None,
     config: str | os.PathLike[str] | Mapping[str, Any] | None = None,
-) -> RunningModel:
+) -> RunningModel[..., Any]:
     """Serves a definition beside this program and returns a handle of it, once its workers are loaded.
 
     Workers are processes of their own. They import the definition: define it in a file, and start it
@@ -94,13 +127,13 @@ def run(
         for flag in PORTS:
             command += [f"--{flag}", str(port if flag == "port" else 0)]
         command += _flags(workers, device, ray) + _log_flags(log_level, prints) + _config_flags(config, directory)
-        if is_interactive() and definition.name in _typed:
-            _typed.pop(definition.name).close()
+        if is_interactive() and definition.name in _of_cells:
+            _of_cells.pop(definition.name).close()
         server = ServerProcess(command, source.directory, directory, of_cells=is_interactive())
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
         raise
-    running = RunningModel(definition, server)
+    running: RunningModel[..., Any] = RunningModel(definition, server)
     try:
         _await_workers(definition.name, running.management_url)
     except RemoteError as error:
@@ -110,11 +143,11 @@ def run(
         running.close()
         raise
     if is_interactive():
-        _typed[definition.name] = running
+        _of_cells[definition.name] = running
     return running
 
 
-class RunningModel(Handle):
+class RunningModel(Handle[P, R]):
     """A handle whose server belongs to it. Close it, or use it in a `with`; it ends with the process."""
 
     def __init__(self, definition: Definition, server: ServerProcess) -> None:
@@ -130,15 +163,15 @@ class RunningModel(Handle):
     def close(self) -> None:
         """Ends the server after it has answered what it has accepted."""
         atexit.unregister(self.close)
-        if _typed.get(self._names[0]) is self:
-            del _typed[self._names[0]]
+        if _of_cells.get(self._names[0]) is self:
+            del _of_cells[self._names[0]]
         self._server.close()
         self._connections.close()
 
     def __repr__(self) -> str:
         return f"<jitney.RunningModel {self._names[0]} at {self.url}: {', '.join(self._endpoints.values())}>"
 
-    def __enter__(self) -> RunningModel:
+    def __enter__(self) -> RunningModel[P, R]:
         return self
 
     def __exit__(
@@ -181,7 +214,7 @@ def _flags(workers: int | None, device: str | Sequence[int] | None, ray: str | b
     elif device is not None:
         flags += ["--device-type", "gpu", "--device-ids", ",".join(map(str, device))]
     if ray not in (None, False):
-        flags += ["--ray", "auto" if ray is True else str(ray)]
+        flags.append(f"--ray={'auto' if ray is True else ray}")
     return flags
 
 

@@ -86,7 +86,7 @@ class PartHandle(Handle):
         if call is None and self._inherited is None:
             return super().remote(*arguments, **keywords)
         inherited, head = self._head_for(call)
-        future = self._send(call, Call, AsyncCall, head, self._body(arguments, keywords))
+        future: AsyncCall | Call = self._send(call, Call, AsyncCall, head, self._body(arguments, keywords))
         if call is not None and inherited.expires is not None:
             call.watch(self._callee, future)
         return future
@@ -133,6 +133,9 @@ class PartHandle(Handle):
     def _head_for(self, call: CallContext | None, streams: bool = False) -> tuple[Inherited, bytes]:
         """The head of a call that is made now. Where pieces are passed on as they come the caller needs no reserve."""
         inherited = self._inherited or (Inherited() if call is None else call.inherited)
+        tail = inherited.encoded
+        if inherited.expires is None and tail is not None and self._is_plain:  # Nearly always.
+            return inherited, CALL_HEAD.pack(0, inherited.is_bulk, tail[0], *self._lengths) + self._texts + tail[1]
         timeout = None
         if inherited.expires is not None:
             callee = "" if streams else self._callee
@@ -140,7 +143,6 @@ class PartHandle(Handle):
             timeout = call.timeout(inherited, callee, now) if call is not None else inherited.expires - now
         if not self._is_plain:
             return inherited, self._head_with_options(inherited, timeout)
-        tail = inherited.encoded
         if tail is None:
             tail = inherited.encoded = call_tail(inherited.tenant, None, inherited.headers)
         millis = 0 if timeout is None else min(max(round(timeout * 1000), 1), TIMEOUT_MS_MAX)

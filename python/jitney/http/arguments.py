@@ -12,9 +12,10 @@ from typing import Any, get_origin
 from jitney.calls import decode_call
 from jitney.definition import Endpoint
 from jitney.errors import BadInput
-from jitney.hints import Param
+from jitney.hints import LISTS, MISSING, Param
 from jitney.http import tensors
 from jitney.http.convert import convert, converter_for
+from jitney.repeated import RepeatedRow
 
 BODY = "body"
 SOLE_TYPES = (list, str, int, float, bool, type(None))
@@ -59,9 +60,18 @@ def read(endpoint: Endpoint, row: dict[str, Any]) -> dict[str, Any]:
     """One item's arguments."""
     params = [param for param in endpoint.params if not param.is_request]
     named = dict(row)
+    if isinstance(row, RepeatedRow):
+        _gather(params, row, named)
     if BODY in named and not any(param.name == BODY for param in params):
         _open_body(endpoint, params, named)
     return {name: _one(endpoint, params, name, value) for name, value in named.items()}
+
+
+def _gather(params: list[Param], row: RepeatedRow, named: dict[str, Any]) -> None:
+    """Several files or fields of one name are a list where the parameter is one; of others the last counts."""
+    for param in params:
+        if param.name in row.every and (get_origin(param.hint) or param.hint) in LISTS:
+            named[param.name] = row.every[param.name]
 
 
 def read_call(endpoint: Endpoint, raw: bytes) -> dict[str, Any]:
@@ -134,7 +144,8 @@ def _one(endpoint: Endpoint, params: list[Param], name: str, value: Any) -> Any:
             return convert(name, value, param.hint)
     if not endpoint.shape.takes_any:
         raise BadInput(f"there is no parameter {name!r}; {endpoint.name} takes {_list(params) or 'none'}")
-    return convert(name, value, Any)
+    hint = endpoint.shape.any_hint
+    return convert(name, value, Any if hint is MISSING else hint)
 
 
 def _is_empty(body: Any) -> bool:

@@ -213,8 +213,22 @@ def _generic(origin: Any, args: tuple[Any, ...]) -> Converter:
         one, made = converter_for(args[0]), origin if origin in (set, frozenset, tuple) else list
         if made is list and args[0] in EXACT:
             return lambda value: _list_of(_sequence(value), {args[0]}, one)
+        if made is list and args[0] in (bytes, bytearray, io.BytesIO):
+            return lambda value: list(map(one, _files(value)))
         return lambda value: made(map(one, _sequence(value)))
     return _untyped
+
+
+def _files(value: Any) -> Any:
+    """A list of files; a single one is a list, too, unless it is JSON's."""
+    if isinstance(value, (bytes, bytearray, memoryview)) and bytes(value[:1]) != b"[":
+        return [value]
+    try:
+        return _sequence(value)
+    except Mismatch:
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return [value]
+        raise
 
 
 def _list_of(values: list[Any], exact: set[type], one: Converter) -> list[Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+from jitney.repeated import RepeatedRow
 from jitney.tensor import BrokenTensor, RawTensor
 from jitney.torchserve.inputs import Raw, Reader, reader_for
 from jitney.worker.headers import read_text
@@ -101,7 +102,7 @@ class BatchDecoder:
 
         Slices past an end are harmless: the lengths are checked last.
         """
-        row: Row = {}
+        row = RepeatedRow()
         for _ in range(param_count):
             name_len, type_len, value_len = unpack_param(meta, meta_at)
             names_at = meta_at + 8
@@ -109,11 +110,11 @@ class BatchDecoder:
             key = (name_len, meta[names_at:meta_at])
             known = self._known.get(key) or self._learn(key)
             value_end = at + value_len
-            row[known[0]] = known[1](payload[at:value_end])
+            row.add(known[0], known[1](payload[at:value_end]))
             at = value_end
         if meta_at != len(meta) or at != end:
             raise Malformed("an item's parameters do not add up to its lengths")
-        return row
+        return row if row.every else dict(row)
 
     def _read_tensors(self, meta: bytes, meta_at: int, count: int, values: memoryview) -> TensorRow:
         """Tensors by name, in the memory where they are, and the outputs that are asked for."""

@@ -1,8 +1,7 @@
 """Many batches at a time, for handlers that are coroutines (`asyncCommunication`).
 
-A thread reads frames for as long as the worker lives, so the server never waits for a handler to
-be handed a batch; an event loop runs one task per batch, each with a context of its own. Answers
-leave in the order in which they are ready.
+An event loop reads frames whenever there are some and runs one task per batch, each with a context of its own. Answers
+leave in the order in which they are ready, those of one turn of the loop in one write.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from jitney.worker.items import assemble
 from jitney.worker.loader import LoadedModel
 from jitney.worker.protocol import BATCH, CANCEL, REPLY, STOP, Frame, FrameReader, ProtocolError
 from jitney.worker.run import BatchAnswer, Incoming, answer_from, bind, failure_from, read_frames, send_answer
+from jitney.worker.turn_writer import TurnWriter
 from jitney.worker.writer import FrameWriter
 
 CANCEL_SECONDS = 1.0
@@ -55,10 +55,9 @@ class _ConcurrentBatches:
     """The batches of one worker that are under way."""
 
     def __init__(self, writer: FrameWriter, model: LoadedModel) -> None:
-        self._writer = writer
+        self._writer = TurnWriter(writer)
         self._model = model
         self._decoder = BatchDecoder(model.decode_input)
-        self._incoming: asyncio.Queue[Incoming] = asyncio.Queue()
         self._tasks: dict[int, asyncio.Task[None]] = {}
         """By the id of their batch."""
         self._cancelled: set[int] = set()
@@ -66,24 +65,77 @@ class _ConcurrentBatches:
         self._ended = False
 
     async def run(self, reader: FrameReader) -> None:
-        loop = asyncio.get_running_loop()
-        threading.Thread(target=self._read, args=(reader, loop), daemon=True).start()
-        while True:
-            received = await self._incoming.get()
-            if received is None:
-                return  # The server is gone; unfinished work has no receiver.
+        """Answers batches until STOP or the end of the stream."""
+        self._loop = asyncio.get_running_loop()
+        self._over: asyncio.Future[bool] = self._loop.create_future()
+        """Whether there is somebody to answer to, once no more batches come."""
+        self._writer.begin(self._loop)
+        if reader.can_poll:
+            self._loop.add_reader(reader.fileno(), self._readable, reader)
+            self._readable(reader)  # Something may be buffered already.
+        else:
+            threading.Thread(target=self._read, args=(reader,), daemon=True).start()
+        try:
+            if await self._over:
+                await self._finish_all()
+        finally:
+            if reader.can_poll:
+                self._loop.remove_reader(reader.fileno())
+
+    async def _finish_all(self) -> None:
+        """Waits for all batches, and sends their answers."""
+        done = await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await asyncio.sleep(0)  # Cancelled ones are answered only after their task has ended.
+        self._writer.flush()
+        for error in done:
+            if isinstance(error, Exception):
+                raise error
+
+    def _readable(self, reader: FrameReader) -> None:
+        """Takes all frames that are there."""
+        try:
+            for frame in reader.poll():
+                self._take(frame)
+                if self._over.done():
+                    break
+        except Exception as error:
+            self._fail(error)
+
+    def _read(self, reader: FrameReader) -> None:
+        """The reading thread, for connections that cannot be polled."""
+        with contextlib.suppress(RuntimeError):  # The loop is closed when the worker ends.
+            read_frames(reader, lambda received: self._loop.call_soon_threadsafe(self._received, received))
+
+    def _received(self, received: Incoming) -> None:
+        try:
             if isinstance(received, BaseException):
                 raise received
-            if received.kind == STOP:
-                await asyncio.gather(*self._tasks.values())
-                return
-            if received.kind == CANCEL:
-                self._cancel(received.id)
-                continue
-            if received.kind != BATCH:
-                raise ProtocolError(f"expected BATCH or STOP, got a frame of kind {received.kind}")
-            self._tasks[received.id] = task = loop.create_task(self._answer(received))
-            task.add_done_callback(partial(self._finished, received.id, received.count))
+            self._take(received)
+        except Exception as error:
+            self._fail(error)
+
+    def _take(self, frame: Frame | None) -> None:
+        """Begins a batch, or does what another frame says."""
+        if frame is None:
+            self._stop(False)  # The server is gone; unfinished work has no receiver.
+        elif frame.kind == BATCH:
+            self._tasks[frame.id] = task = self._loop.create_task(self._answer(frame))
+            task.add_done_callback(partial(self._finished, frame.id, frame.count))
+        elif frame.kind == CANCEL:
+            self._cancel(frame.id)
+        elif frame.kind != STOP:
+            raise ProtocolError(f"expected BATCH or STOP, got a frame of kind {frame.kind}")
+        else:
+            self._stop(True)
+
+    def _stop(self, answers: bool) -> None:
+        if not self._over.done():
+            self._over.set_result(answers)
+
+    def _fail(self, error: BaseException) -> None:
+        """Ends the worker."""
+        if not self._over.done():
+            self._over.set_exception(error)
 
     def end(self) -> None:
         """Nothing more is answered."""
@@ -96,11 +148,6 @@ class _ConcurrentBatches:
             self._cancelled.add(batch_id)
             task.cancel()
 
-    def _read(self, reader: FrameReader, loop: asyncio.AbstractEventLoop) -> None:
-        """The reading thread."""
-        with contextlib.suppress(RuntimeError):  # The loop is closed when the worker ends.
-            read_frames(reader, lambda received: loop.call_soon_threadsafe(self._incoming.put_nowait, received))
-
     def _finished(self, batch_id: int, count: int, task: asyncio.Task[None]) -> None:
         """An exception here is not the handler's, whose errors were answered: it ends the worker. A cancelled batch is
         answered with nothing, since every batch has an answer."""
@@ -109,8 +156,8 @@ class _ConcurrentBatches:
         if task.cancelled():
             if not self._ended:
                 self._writer.send(REPLY, count, batch_id, assemble({}, [b""] * count))
-        elif task.exception() is not None:
-            self._incoming.put_nowait(task.exception())
+        elif (error := task.exception()) is not None:
+            self._fail(error)
 
     async def _answer(self, frame: Frame) -> None:
         context = copy.copy(self._model.context)

@@ -68,6 +68,12 @@ class WorkerContext(Context):
         self._threads: _BatchOfThread | None = None
         super().__init__(*args, **kwargs)
 
+    def __copy__(self) -> WorkerContext:
+        """What batches at a time have one of each."""
+        twin = type(self).__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        return twin
+
     def bind_batch(self, metas: list[bytes], batch_id: int = 0) -> None:
         """Makes `metas` the current batch; nothing of the one before survives."""
         self._bound = BoundBatch(metas, batch_id)

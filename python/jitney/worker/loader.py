@@ -82,10 +82,17 @@ def is_defined(settings: dict[str, Any]) -> bool:
 
 def load_definition(spec: dict[str, Any], context: WorkerContext) -> LoadedModel:
     """Loads a definition. Imported only here: handlers need none of it."""
+    from jitney import metrics
     from jitney.worker.defined import DefinedModel
 
     model = DefinedModel.load(spec)
-    return LoadedModel(model.handle, context, True, spec.get("mode", "single"), model.instance.close)
+    metrics.begin_reporting()
+
+    def close() -> None:
+        model.instance.close()
+        metrics.flush_metrics()
+
+    return LoadedModel(model.handle, context, True, spec.get("mode", "single"), close)
 
 
 def make_context(spec: dict[str, Any]) -> WorkerContext:

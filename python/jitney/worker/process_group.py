@@ -186,6 +186,11 @@ class ForwardingReader(FrameReader):
         """As the reader behind this one."""
         return self._inner.buffered
 
+    @property
+    def can_poll(self) -> bool:
+        """Frames are forwarded one by one."""
+        return False
+
     def give_views(self) -> None:
         """As the reader behind this one."""
         self._inner.give_views()

@@ -12,7 +12,7 @@ import json
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from jitney.worker.buffers import BatchBuffers, BodyBuffers
@@ -135,6 +135,34 @@ class FrameReader:
     def buffered(self) -> bool:
         """Whether something was received that was not read yet."""
         return self._start < self._end
+
+    @property
+    def can_poll(self) -> bool:
+        """Whether `poll` works: a socket with a layer of its own, as TLS, may hold bytes that nobody can wait for."""
+        return type(self._sock) is socket.socket
+
+    def poll(self) -> Iterator[Frame | None]:
+        """The frames that have arrived, without waiting for more; None at the end of the stream. Of a large frame of
+        which a part is there the rest is waited for."""
+        if self._end == len(self._buffer):
+            self._make_room(self._end - self._start + 1)
+        try:
+            received = self._sock.recv_into(self._view[self._end :], 0, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            received = -1
+        if received == 0:
+            if self._start != self._end:
+                raise Truncated("stream ended inside a frame")
+            yield None
+            return
+        self._end += max(received, 0)
+        while self._end - self._start >= HEADER.size:
+            length, kind, count, _ = parse_header(self._buffer, self._start, self._limit)
+            is_large = length > LARGE_FRAME_BYTES or (kind == BATCH and length > LARGE_ITEM_BYTES * count)
+            if not is_large and self._end - self._start < HEADER.size + length:
+                self._make_room(HEADER.size + length)
+                return
+            yield self.read()
 
     def give_views(self) -> None:
         """From now on large bodies of a batch are views of one buffer, which costs less than a buffer for each."""

@@ -28,6 +28,11 @@ class FrameWriter:
         with self._lock:
             send_frame(self._sock, kind, count, frame_id, parts, before)
 
+    def send_joined(self, frames: bytes) -> None:
+        """Sends whole frames."""
+        with self._lock:
+            self._sock.sendall(frames)
+
     def send_control(self, kind: int, value: dict[str, Any], frame_id: int = 0) -> None:
         """Sends a control frame."""
         self.send(kind, 0, frame_id, (encode_control(value),))

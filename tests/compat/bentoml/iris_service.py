@@ -19,7 +19,7 @@ def classify(input_series: np.ndarray) -> np.ndarray:
     return iris_clf_runner.predict.run(input_series)
 
 
-@svc.api(input=bentoml.io.JSON(), output=bentoml.io.JSON(), route="v2/classify")
+@svc.api(input=bentoml.io.JSON(), output=bentoml.io.JSON(), route="named/classify")
 async def classify_named(flowers: dict) -> dict:
     rows = np.array([[*one["sepal"], *one["petal"]] for one in flowers["flowers"]])
     found = await iris_clf_runner.predict.async_run(rows)

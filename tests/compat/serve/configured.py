@@ -37,7 +37,7 @@ class Settings:
             "nothing": None,
             "object": {"a": [1, 2.5, None], "ü": True},
             "tuple": (1, 2),
-            "response": Response("teapot", status_code=418, headers={"x-kind": "pot"}),
+            "response": Response("teapot", 418, media_type="text/plain", headers={"x-kind": "pot"}),
             "json": JSONResponse({"status": "made"}, 201),
             "request": [request.method, request.url.path, (await request.body()).decode(), request.headers.get("x-a")],
             "context": [serve.get_replica_context().deployment, serve.get_replica_context().app_name],

@@ -10,7 +10,7 @@ import { state } from "../state";
 import { RATE_SECONDS, recentQuantile } from "./models";
 import { modelLink } from "./route";
 
-const BOX = { width: 190, height: 64 };
+const BOX = { width: 230, height: 60 };
 const GAP = { x: 70, y: 18 };
 
 export function ApplicationGraph({ application, shown }: { application: Application; shown?: string }): JSX.Element {

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use jitney_engine::error::RegisterError;
 use jitney_engine::settings::RegisterOptions;
 use jitney_engine::{Engine, Model, Registered};
 use tokio::task::JoinSet;
@@ -85,7 +86,10 @@ pub async fn register(
                 remove(engine, parts.iter().map(|part| &part.model)).await;
                 let shown = startup.shown();
                 let failed = format!("cannot load {shown}: its part {name}: {error}");
-                return Err(Failure::failed(failed));
+                let hint = "a part of another application has this name; jitney.bind(…, name=\"…\") \
+                            gives it another";
+                let taken = matches!(error, RegisterError::Conflict { .. });
+                return Err(Failure::failed(failed).maybe_hint(taken.then(|| hint.to_owned())));
             }
         }
     }

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use crate::histogram::{AtomicHistogram, Distribution, ITEMS};
+use crate::histogram::{AtomicHistogram, Distribution, ITEMS, TIME_US};
 use crate::pending::EndpointIndex;
 use crate::time_histogram::TimeHistogram;
 
@@ -32,6 +32,10 @@ pub struct EndpointMeasures {
     pub late: u64,
     /// Microseconds from admission to answer.
     pub latency_us: Distribution,
+    /// Microseconds that answered requests waited.
+    pub queue_us: Distribution,
+    /// Microseconds that answered batches ran.
+    pub compute_us: Distribution,
     /// Items of dispatched batches.
     pub batch_items: Distribution,
 }
@@ -43,6 +47,8 @@ struct EndpointMeter {
     answered: AtomicU64,
     late: AtomicU64,
     latency_us: TimeHistogram,
+    queue_us: AtomicHistogram,
+    compute_us: AtomicHistogram,
     batch_items: AtomicHistogram,
 }
 
@@ -63,6 +69,8 @@ impl EndpointMeters {
             answered: AtomicU64::new(0),
             late: AtomicU64::new(0),
             latency_us: TimeHistogram::default(),
+            queue_us: AtomicHistogram::new(TIME_US),
+            compute_us: AtomicHistogram::new(TIME_US),
             batch_items: AtomicHistogram::new(ITEMS),
         };
         Self(names.map(meter).collect())
@@ -82,6 +90,16 @@ impl EndpointMeters {
         }
     }
 
+    /// A request for it waited so long; the first of its batch says how long that ran.
+    pub(super) fn ran(&self, index: EndpointIndex, queue: Duration, compute: Option<Duration>) {
+        if let Some(meter) = self.0.get(usize::from(index.0)) {
+            meter.queue_us.record(queue.as_micros() as u64);
+            if let Some(compute) = compute {
+                meter.compute_us.record(compute.as_micros() as u64);
+            }
+        }
+    }
+
     /// A request for it was answered.
     pub(super) fn answered(&self, index: EndpointIndex, latency: Duration, is_late: bool) {
         if let Some(meter) = self.0.get(usize::from(index.0)) {
@@ -98,6 +116,8 @@ impl EndpointMeters {
             answered: meter.answered.load(Relaxed),
             late: meter.late.load(Relaxed),
             latency_us: meter.latency_us.read(),
+            queue_us: meter.queue_us.read(),
+            compute_us: meter.compute_us.read(),
             batch_items: meter.batch_items.read(),
         };
         self.0.iter().map(read).collect()

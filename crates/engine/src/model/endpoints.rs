@@ -123,13 +123,24 @@ impl Endpoints {
         views.collect()
     }
 
-    /// The index of the endpoint that a request asks for.
-    pub(crate) fn index(&self, route: &CallRoute) -> Option<usize> {
-        if self.told.len() == 1 {
-            return Some(0);
+    /// The index of the endpoint that a request asks for; none if it names none, unless there is only one.
+    ///
+    /// # Errors
+    /// A sentence about an endpoint that is not there.
+    pub(crate) fn index(&self, route: &CallRoute) -> Result<Option<usize>, String> {
+        let Some(asked) = route.endpoint.as_deref().filter(|asked| !asked.is_empty()) else {
+            return Ok((self.told.len() == 1).then_some(0));
+        };
+        match self.api.endpoints.iter().position(|endpoint| endpoint == asked) {
+            None => Err(self.no_endpoint(asked)),
+            found => Ok(found),
         }
-        let asked = route.endpoint.as_deref()?;
-        self.api.endpoints.iter().position(|endpoint| endpoint == asked)
+    }
+
+    #[cold]
+    fn no_endpoint(&self, asked: &str) -> String {
+        let known = self.api.endpoints.join(", ");
+        format!("{} has no endpoint '{asked}'; it has: {known}", self.model)
     }
 
     /// Where a request for the endpoint with this index is counted; nowhere for a model with only one.

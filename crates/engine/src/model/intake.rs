@@ -67,7 +67,7 @@ impl Intake {
             }
             Self::Defined(endpoints) => {
                 endpoints.direct(&mut input);
-                let place = endpoints.index(&input.route);
+                let place = endpoints.index(&input.route).map_err(CallError::UnknownEndpoint)?;
                 endpoints.check(place, &input).map_err(CallError::BadInput)?;
                 let objective = endpoints.complete(place, &mut input.route);
                 let size = endpoints.size_of(place, &input);

@@ -64,6 +64,8 @@ pub(super) fn answer(
                 }
                 if let Some(endpoint) = request.endpoint {
                     published.endpoints.answered(endpoint, latency, is_late);
+                    let ran = (position == 0).then_some(timing.compute);
+                    published.endpoints.ran(endpoint, timing.queue, ran);
                 }
                 end(request, Ok(Answer { output, timing, stream: None }), published);
             }

@@ -359,7 +359,7 @@ fn rejection(error: &CallError) -> Option<usize> {
         },
         CallError::Sequence(_) => Some(0),
         CallError::ServerFull { .. } => Some(8),
-        CallError::BadInput(_) => Some(9),
+        CallError::BadInput(_) | CallError::UnknownEndpoint(_) => Some(9),
         CallError::Poisonous => Some(10),
         CallError::NotLoaded(_) => Some(11),
         CallError::Loading(_) => Some(12),

@@ -56,7 +56,15 @@ impl OutputSink for WorkerStream {
             self.metric = self.stream == "stdout" && piece.starts_with(METRIC);
         }
         match (self.metric, begins) {
-            (true, true) => self.source.observer.metric_printed(&text(&piece[METRIC.len()..])),
+            (true, true) => {
+                let (line, source) = (text(&piece[METRIC.len()..]), &self.source);
+                match line.starts_with('{') {
+                    true => {
+                        source.observer.own_metric_printed(&source.model, &source.version, &line);
+                    }
+                    false => source.observer.metric_printed(&line),
+                }
+            }
             (true, false) => {}
             (false, _) => log_line(&text(piece), &self.source, self.stream),
         }

@@ -209,6 +209,7 @@ fn attempt_error(error: CallError, context: &Call) -> AttemptError {
         | CallError::Loading(_)
         | CallError::ServerFull { .. }
         | CallError::BadInput(_)
+        | CallError::UnknownEndpoint(_)
         | CallError::Sequence(_)
         | CallError::Poisonous
         | CallError::SlowReader

@@ -4,12 +4,14 @@
 //! costs a few atomic operations and, where metrics are logged, one short entry; labels are never
 //! formatted there. It reads no file: the cli brings the machine's state and the configuration.
 
+mod custom;
 mod declared;
 mod family;
 mod format;
 mod handlers;
 mod load_report;
 mod log;
+mod named;
 mod own;
 mod page;
 mod printed;
@@ -36,6 +38,7 @@ pub use self::log::MetricSinks;
 pub use self::process::{OwnProcess, ProcessReader, ProcessUsage};
 pub use self::system::{GpuSample, SystemSample};
 
+use self::custom::CustomMetrics;
 use self::family::MetricFamily;
 use self::handlers::{HandlerMetrics, is_timed};
 use self::load_report::LoadReporter;
@@ -116,6 +119,8 @@ pub struct Meter {
     hostname: String,
     server: ServerMetrics,
     handlers: HandlerMetrics,
+    /// What definitions count for themselves.
+    custom: CustomMetrics,
     /// Answers by class of status: good, the client's fault, anything else.
     answers: [AtomicU64; 3],
     log: Option<MetricLog>,
@@ -169,6 +174,7 @@ impl Meter {
             hostname,
             server: ServerMetrics::new(declared.server),
             handlers: HandlerMetrics::new(declared.model, auto_detect),
+            custom: CustomMetrics::default(),
             answers: Default::default(),
             log,
             log_time,
@@ -332,6 +338,7 @@ impl Meter {
         if self.mode == MetricsMode::Prometheus {
             self.handlers.families().iter().for_each(|family| page.handler_family(family));
         }
+        page.models(&self.custom);
         page.finish()
     }
 
@@ -428,6 +435,13 @@ impl Observer for Meter {
     /// Only lines of the log name requests.
     fn wants_metric_ids(&self) -> bool {
         self.mode != MetricsMode::Prometheus && self.log.is_some()
+    }
+
+    /// Adds what a definition counts for itself.
+    fn own_metric_printed(&self, model: &str, version: &str, line: &str) {
+        if let Err(why) = self.custom.update(model, version, line) {
+            tracing::debug!(model, version, why, "a metric was not taken");
+        }
     }
 
     /// Records a metric that a worker printed, if it is declared or detected.

@@ -149,6 +149,10 @@ const OWN: &[(&str, MetricKind, &str, Reading)] = &[
         PerEndpoint(|it| it.late)),
     ("jitney_endpoint_latency_seconds", Histogram, "Time from admission to answer, by endpoint",
         EndpointSpread(|it| &it.latency_us, MICROS)),
+    ("jitney_endpoint_queue_seconds", Histogram, "Time that answered requests waited, by endpoint",
+        EndpointSpread(|it| &it.queue_us, MICROS)),
+    ("jitney_endpoint_compute_seconds", Histogram, "Time that answered batches ran, by endpoint",
+        EndpointSpread(|it| &it.compute_us, MICROS)),
     ("jitney_endpoint_batch_items", Histogram, "Items per batch, by endpoint",
         EndpointSpread(|it| &it.batch_items, 1.0)),
 ];

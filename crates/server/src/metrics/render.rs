@@ -5,10 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use jitney_engine::{Engine, Traffic};
 
+use super::custom::CustomMetrics;
 use super::declared::{MetricDeclaration, MetricKind};
 use super::family::{BOUNDS, MetricFamily, MetricSeries};
 use super::format::PageFormat;
 use super::handlers::is_timed;
+use super::named;
 use super::own::{self, ModelSnapshot};
 use super::page::{HistogramCounts, MetricsPage};
 use super::process::ProcessReader;
@@ -32,6 +34,12 @@ impl<'a> PageRenderer<'a> {
         server: ServerSnapshot,
     ) -> Self {
         Self { page: MetricsPage::new(names, format), hostname, snapshots, server }
+    }
+
+    /// What models count for themselves, and what is known by other names.
+    pub(super) fn models(&mut self, custom: &CustomMetrics) {
+        custom.write(&mut self.page, &self.snapshots, self.hostname);
+        named::write(&mut self.page, &self.snapshots);
     }
 
     /// The page with Jitney's own metrics at its end.

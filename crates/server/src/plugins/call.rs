@@ -133,7 +133,9 @@ fn failure(error: &CallError) -> PluginFailure {
         CallError::Rejected { reason: jitney_engine::Rejection::Expired, .. } => {
             PluginFailure::Late
         }
-        CallError::Model(_) | CallError::BadInput(_) => PluginFailure::Failed,
+        CallError::Model(_) | CallError::BadInput(_) | CallError::UnknownEndpoint(_) => {
+            PluginFailure::Failed
+        }
         CallError::Rejected { .. }
         | CallError::NotLoaded(_)
         | CallError::Loading(_)

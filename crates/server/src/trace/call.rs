@@ -166,7 +166,7 @@ impl CallFailure {
             CallError::Rejected { reason, .. } => Some(reason_word(*reason)),
             CallError::ServerFull { .. } => Some("crowded"),
             CallError::Sequence(_) => Some("sequence"),
-            CallError::BadInput(_) => Some("bad_input"),
+            CallError::BadInput(_) | CallError::UnknownEndpoint(_) => Some("bad_input"),
             CallError::NotLoaded(_) => Some("not_loaded"),
             CallError::Loading(_) => Some("loading"),
             CallError::Poisonous => Some("poison"),

@@ -15,6 +15,8 @@ from jitney.request import Request
 
 EVENT_STREAM = "text/event-stream; charset=utf-8"
 """The media type of BentoML's streams."""
+SHOWN = ("image/", "audio/", "video/")
+"""What a browser shows and does not save."""
 IMAGE_FORMAT = "PNG"
 """For images that do not know which file they came from."""
 
@@ -76,7 +78,8 @@ def _file(path: Path, request: Request, content_type: str | None) -> bytes:
     headers = request.response_headers
     guessed = content_type or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     headers.setdefault("Content-Type", f"{guessed}; charset=utf-8" if guessed.startswith("text/") else guessed)
-    headers.setdefault("Content-Disposition", f'attachment; filename="{path.name}"')
+    shown = "inline" if guessed.startswith(SHOWN) else "attachment"
+    headers.setdefault("Content-Disposition", f'{shown}; filename="{path.name}"')
     return path.read_bytes()
 
 

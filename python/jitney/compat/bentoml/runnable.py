@@ -14,6 +14,7 @@ from jitney.rows import AnyRows
 F = TypeVar("F", bound=Callable[..., Any])
 
 NOTE = "__bentoml_runnable_method__"
+OTHERS = "others"
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def endpoint_function(runnable: type, name: str, batchable: bool) -> Callable[..
         *(inspect.Parameter(one.name, kind, default=one.default) for one in named),
     ]
     if takes_any:
-        signature.append(inspect.Parameter("others", inspect.Parameter.VAR_KEYWORD))
+        signature.append(inspect.Parameter(OTHERS, inspect.Parameter.VAR_KEYWORD))
 
     def call(self: Any, **given: Any) -> Any:
         others = {key: _as_array(value) for key, value in given.items()} if takes_any and batchable else given
@@ -103,7 +104,8 @@ def endpoint_function(runnable: type, name: str, batchable: bool) -> Callable[..
     elif inspect.iscoroutinefunction(bare):
         made = call_async
     made.__signature__ = inspect.Signature(signature)
-    made.__annotations__ = {one.name: AnyRows for one in named} if batchable else {}
+    rest = {OTHERS} if takes_any else set()
+    made.__annotations__ = dict.fromkeys({one.name for one in named} | rest, AnyRows) if batchable else {}
     return made  # type: ignore[no-any-return]
 
 

@@ -106,6 +106,7 @@ class ClassService:
         members.update(
             __doc__=self.inner.__doc__, threads=threads, inner=self.inner, slots=slots,
             __jitney_deployment__=staticmethod(self.deploy),
+            __jitney_origin__=self.inner,
         )  # fmt: skip
         options = {
             "name": self.name,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitney.compat.serve import config, exceptions, handle, schema
+from jitney.compat.serve import config, exceptions, handle, metrics, schema
 from jitney.compat.serve.backend import BackendConfig, accept_batch
 from jitney.compat.serve.batching import batch
 from jitney.compat.serve.config import AutoscalingConfig, HTTPOptions, ProxyLocation, gRPCOptions
@@ -27,6 +27,7 @@ from jitney.compat.serve.older import (
     list_backends,
     list_endpoints,
     set_traffic,
+    start,
     update_backend_config,
 )
 from jitney.compat.serve.running import (
@@ -37,7 +38,6 @@ from jitney.compat.serve.running import (
     run_many,
     shutdown,
     shutdown_async,
-    start,
     status,
 )
 
@@ -71,6 +71,7 @@ __all__ = [
     "init",
     "list_backends",
     "list_endpoints",
+    "metrics",
     "multiplexed",
     "run",
     "run_many",
@@ -89,6 +90,8 @@ _ABSENT = {
     "grpc_util": "Jitney's own gRPC protocols are always on",
     "task_consumer": "call the deployment by handle instead",
     "RayServegRPCContext": "Jitney's own gRPC protocols are always on",
+    "get_deployment_actor": "make it a deployment, and pass its handle by .bind",
+    "get_trace_context": "the request's traceparent travels along by itself; jitney.context().request has it",
     "get_deployment": "this name was removed from Ray in 2.10; use serve.get_deployment_handle",
     "list_deployments": "this name was removed from Ray in 2.10; use serve.status",
 }

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jitney.compat.serve.exceptions import RayServeException
+from jitney.context import CURRENT
 
 PIECES_MAX = 4096
 """Pieces of a stream that may wait for their reader."""
@@ -75,6 +76,8 @@ class BatchItem:
         self.first = first
         self.model_id = model_id
         self.arrived = arrived
+        self.call = CURRENT.get()
+        """The call of the replica that it is made for."""
 
     @property
     def is_gone(self) -> bool:

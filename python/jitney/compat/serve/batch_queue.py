@@ -16,7 +16,7 @@ from typing import Any
 
 from jitney.compat.serve.batch_items import BatchArguments, BatchItem
 from jitney.compat.serve.batch_run import run_stream, run_unary
-from jitney.compat.serve.exceptions import RayServeException
+from jitney.compat.serve.exceptions import ItemTooLarge
 
 Runner = Callable[[Callable[..., Any], BatchArguments, Sequence[BatchItem]], Coroutine[Any, Any, None]]
 
@@ -40,7 +40,7 @@ class BatchQueue:
         arguments: BatchArguments,
         streams: bool,
         settings: Callable[[], BatchSettings],
-        enter: Callable[[str], None],
+        enter: Callable[[Sequence[BatchItem]], None],
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self._function = function
@@ -116,7 +116,7 @@ class BatchQueue:
             try:
                 size = self._size([*batch, item], settings)
                 if not batch and size > settings.max_batch_size:
-                    raise RayServeException(
+                    raise ItemTooLarge(
                         f"an item of size {size} is larger than max_batch_size={settings.max_batch_size}"
                     )
             except Exception as error:  # The fault of this item, and of no other.
@@ -139,7 +139,7 @@ class BatchQueue:
         self._waiting = [item for item in self._waiting if id(item) not in chosen]
         self._settings = None
         context = contextvars.Context()  # What is known of one caller is not true of the others.
-        context.run(self._enter, batch[0].model_id)
+        context.run(self._enter, batch)
         run = self._run(self._function, self._arguments, batch)
         task = context.run(self.loop.create_task, run)
         self._running.add(task)

@@ -13,9 +13,10 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
 
+from jitney.compat.serve.batch_context import enter_batch
 from jitney.compat.serve.batch_items import BatchArguments, StreamItem, UnaryItem
 from jitney.compat.serve.batch_queue import BatchQueue, BatchSettings
-from jitney.compat.serve.context import enter_batch, get_multiplexed_model_id
+from jitney.compat.serve.context import get_multiplexed_model_id
 
 QUEUES = "__serve_batch_queues__"
 """Where an object keeps the queues of its methods."""

@@ -6,34 +6,30 @@ HTTP. `bind`ed applications among the arguments become parts, in whose place the
 
 from __future__ import annotations
 
-import enum
 import inspect
 import logging
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, is_dataclass
-from typing import Any, get_type_hints
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 from jitney.application import Bound, Dependency
 from jitney.compat.serve.batching import Batched
 from jitney.compat.serve.deployment import Application, Deployment
 from jitney.compat.serve.deployment_options import CONCURRENCY_MAX, QUEUE_MAX
-from jitney.compat.serve.handle import CALL, CALL_ENDPOINT, DeploymentHandle
+from jitney.compat.serve.endpoints import http_endpoint, method_endpoint, methods
+from jitney.compat.serve.handle import DeploymentHandle
 from jitney.compat.serve.replica import Replica
 from jitney.compat.serve.replica_http import HttpReplica
 from jitney.decorators import NOTE, Note
 from jitney.options import Options
-from jitney.request import Request
 
 logger = logging.getLogger("jitney.compat.serve")
 
 DEFAULT_APP = "default"
-REQUEST = "jitney_request"
-MORE = 16
-"""Arguments that `*args` may have."""
+HEALTH = {"/-/healthz": "ready"}
+"""Where probes of Ray Serve ask."""
 NO_LIMIT_S = 24 * 3600
 """Ray ends no call that takes long."""
-LEFT_OUT = object()
-NOT_CALLED = ("reconfigure", "check_health")
 
 
 @dataclass(frozen=True)
@@ -80,7 +76,7 @@ class _Builder:
                 tuple(map(self._argument, application.args)),
                 {key: self._argument(value) for key, value in application.kwargs.items()},
                 name=model_name(app_name, name),
-                options=model_options(deployment, self._routed.route_prefix if is_root else None),
+                options=model_options(deployment, self._routed if is_root else None),
                 view=lambda handle: DeploymentHandle(name, app_name, lambda: handle),
                 numbered=True,
             )
@@ -111,8 +107,9 @@ class OtherDeployment(Dependency):
         return DeploymentHandle(name, app_name, lambda: handle, self._handle._handle_options)
 
 
-def model_options(deployment: Deployment, route_prefix: str | None) -> Options:
-    """A deployment's options as those of a model."""
+def model_options(deployment: Deployment, routed: Routed | None) -> Options:
+    """A deployment's options as those of a model; `routed` is the application of a root."""
+    prefix = None if routed is None else routed.route_prefix
     options = deployment.deployment_options
     gpus = options.actor.get("num_gpus") or 0
     queue = options.max_queued_requests
@@ -122,7 +119,8 @@ def model_options(deployment: Deployment, route_prefix: str | None) -> Options:
         "device": "gpu" if gpus else "cpu",
         "response_timeout_s": NO_LIMIT_S,
         "startup_timeout_s": NO_LIMIT_S,
-        "mount": route_prefix,
+        "mount": prefix,
+        "health_routes": HEALTH if routed is not None and prefix and routed.name == DEFAULT_APP else None,
     }
     return Options(**{name: value for name, value in found.items() if value is not None})
 
@@ -138,26 +136,11 @@ def replica_class(deployment: Deployment, routed: Routed, is_root: bool) -> type
         NOTE: Note(Options(), "model"),
     }
     for name, function in methods(deployment.func_or_class):
-        endpoint = _endpoint(name, function)
-        options = Options(name=CALL_ENDPOINT if name == CALL else name, concurrency=concurrency)
-        setattr(endpoint, NOTE, Note(options, "endpoint"))
-        body[f"endpoint_{name.strip('_')}"] = endpoint
+        body[f"endpoint_{name.strip('_')}"] = method_endpoint(name, function, concurrency)
     if is_root and routed.route_prefix is not None:
-        body["http"] = _http_endpoint(concurrency)
+        body["http"] = http_endpoint(concurrency)
     base = HttpReplica if is_root else Replica
     return type(deployment.name, (base,), body)
-
-
-def methods(target: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """What can be called of a deployment: its public methods and `__call__`."""
-    if not inspect.isclass(target):
-        yield CALL, target
-        return
-    names = dict.fromkeys(name for one in reversed(target.__mro__[:-1]) for name in vars(one))
-    for name in names:
-        found = getattr(target, name, None)
-        if inspect.isroutine(found) and (name == CALL or not name.startswith("_")) and name not in NOT_CALLED:
-            yield name, found
 
 
 def remarks(deployment: Deployment) -> list[str]:
@@ -191,106 +174,6 @@ def _all_functions(target: Any) -> Iterator[tuple[str, Any]]:
     if inspect.isclass(target):
         for one in reversed(target.__mro__[:-1]):
             yield from vars(one).items()
-
-
-def _endpoint(name: str, function: Callable[..., Any]) -> Any:
-    """A method as an endpoint: the same parameters, and the request of the call."""
-    parameters = list(inspect.signature(function).parameters.values())
-    takes_self = bool(parameters) and parameters[0].name == "self"
-    own = parameters[takes_self:]
-    endpoint: Any
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(inspect.unwrap(function)):
-
-        async def endpoint(self: Replica, **given: Any) -> Any:
-            request, args, kwargs = _call_of(own, given)
-            async for piece in self.stream(name, request, args, kwargs):
-                yield piece
-
-    else:
-
-        async def endpoint(self: Replica, **given: Any) -> Any:
-            request, args, kwargs = _call_of(own, given)
-            return await self.call(name, request, args, kwargs)
-
-    shown = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD), *_shown(own)]
-    endpoint.__signature__ = inspect.Signature(shown)
-    endpoint.__annotations__ = {**_hints(function), REQUEST: Request}
-    endpoint.__name__ = endpoint.__qualname__ = name
-    endpoint.__doc__ = inspect.getdoc(function)
-    return endpoint
-
-
-def _shown(own: list[inspect.Parameter]) -> list[inspect.Parameter]:
-    """Parameters that can be given by name: `*args` as so many that may be left out."""
-    found = []
-    for one in own:
-        if one.kind is one.VAR_POSITIONAL:
-            kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-            found += [inspect.Parameter(f"{one.name}_{at}", kind, default=LEFT_OUT) for at in range(MORE)]
-        elif one.kind is one.POSITIONAL_ONLY:
-            found.append(one.replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD))
-        else:
-            found.append(one)
-    request = inspect.Parameter(REQUEST, inspect.Parameter.KEYWORD_ONLY, annotation=Request)
-    at = next((at for at, one in enumerate(found) if one.kind is one.VAR_KEYWORD), len(found))
-    bare = [one.replace(annotation=inspect.Parameter.empty) for one in found]
-    return _ordered([*bare[:at], request, *bare[at:]])
-
-
-def _ordered(parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
-    """A parameter without a default cannot come behind one with: Python's own rule."""
-    seen_default, found = False, []
-    for one in parameters:
-        if one.kind is one.POSITIONAL_OR_KEYWORD:
-            seen_default = seen_default or one.default is not one.empty
-            one = one.replace(default=None) if seen_default and one.default is one.empty else one
-        found.append(one)
-    return found
-
-
-def _call_of(own: list[inspect.Parameter], given: dict[str, Any]) -> tuple[Request, list[Any], dict[str, Any]]:
-    """The arguments of the method itself."""
-    request = given.pop(REQUEST)
-    args: list[Any] = []
-    kwargs: dict[str, Any] = {}
-    by_position = True
-    for one in own:
-        if one.kind is one.VAR_POSITIONAL:
-            more = [given.pop(f"{one.name}_{at}", LEFT_OUT) for at in range(MORE)]
-            args += [value for value in more if value is not LEFT_OUT]
-        elif one.kind is one.VAR_KEYWORD:
-            continue
-        elif one.name not in given:
-            by_position = False
-        elif by_position and one.kind is not one.KEYWORD_ONLY:
-            args.append(given.pop(one.name))
-        else:
-            kwargs[one.name] = given.pop(one.name)
-    return request, args, {**kwargs, **given}
-
-
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Hints that make an object whole again which travels as its fields; others are not enforced, as in Ray."""
-    try:
-        hints = get_type_hints(function)
-    except Exception:  # A name that cannot be found counts for nothing.
-        return {}
-    return {name: hint for name, hint in hints.items() if name != "return" and _is_made_of_fields(hint)}
-
-
-def _is_made_of_fields(hint: Any) -> bool:
-    return isinstance(hint, type) and (
-        is_dataclass(hint) or issubclass(hint, enum.Enum) or hasattr(hint, "model_validate")
-    )
-
-
-def _http_endpoint(concurrency: int) -> Any:
-    async def http(self: Any, request: Any) -> Any:
-        """Requests over HTTP, below the route prefix."""
-        return await self.answer(request)
-
-    setattr(http, NOTE, Note(Options(raw=True, concurrency=concurrency), "endpoint"))
-    return http
 
 
 Application.builder = staticmethod(built)

@@ -6,23 +6,48 @@ one per process, since a worker runs one replica.
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 from dataclasses import dataclass, field
 from typing import Any
 
 from jitney.compat.serve.exceptions import RayServeException
+from jitney.request import Request
+
+MODEL_ID_HEADER = "serve_multiplexed_model_id"
+MODEL_ID_HEADERS = (MODEL_ID_HEADER, MODEL_ID_HEADER.replace("_", "-"))
 
 
-@dataclass(frozen=True)
-class RequestContext:
-    """The request that the code runs for."""
+class ServeRequestContext:
+    """The request that the code runs for. Nothing of it is read before somebody asks."""
 
-    request_id: str = ""
-    route: str = ""
-    app_name: str = ""
-    multiplexed_model_id: str = ""
-    web: bool = False
-    """Whether it came over HTTP."""
+    def __init__(
+        self,
+        request: Request | None = None,
+        route: str = "",
+        app_name: str = "",
+        multiplexed_model_id: str | None = None,
+        web: bool = False,
+    ) -> None:
+        self._request = request
+        self._model_id = multiplexed_model_id
+        self.route = route
+        self.app_name = app_name
+        self.web = web
+        """Whether it came over HTTP."""
+
+    @property
+    def request_id(self) -> str:
+        """The id by which it is found in logs."""
+        return "" if self._request is None else self._request.id
+
+    @property
+    def multiplexed_model_id(self) -> str:
+        """The model that it asks for; empty if it asks for none."""
+        if self._model_id is None:
+            headers = {} if self._request is None else self._request.headers
+            self._model_id = next((str(headers[name]) for name in MODEL_ID_HEADERS if name in headers), "")
+        return self._model_id
 
 
 @dataclass(frozen=True)
@@ -72,29 +97,25 @@ class ReplicaContext:
         return self.replica_id.unique_id
 
 
-NOBODY = RequestContext()
-_request: contextvars.ContextVar[RequestContext] = contextvars.ContextVar("jitney_serve_request", default=NOBODY)
+NOBODY = ServeRequestContext()
+_request: contextvars.ContextVar[ServeRequestContext] = contextvars.ContextVar("jitney_serve_request", default=NOBODY)
 _replica: ReplicaContext | None = None
 
 
-def request_context() -> RequestContext:
+def request_context() -> ServeRequestContext:
     """The request that the calling code runs for; an empty one outside of requests."""
     return _request.get()
 
 
-def enter_request(context: RequestContext) -> contextvars.Token[RequestContext]:
+def enter_request(context: ServeRequestContext) -> contextvars.Token[ServeRequestContext]:
     """The calling code runs for this request from now on."""
     return _request.set(context)
 
 
-def restore_request(token: contextvars.Token[RequestContext]) -> None:
+def restore_request(token: contextvars.Token[ServeRequestContext]) -> None:
     """And now no longer."""
-    _request.reset(token)
-
-
-def enter_batch(model_id: str) -> None:
-    """A batch belongs to no single request; its calls have the model in common."""
-    _request.set(RequestContext(multiplexed_model_id=model_id))
+    with contextlib.suppress(ValueError):  # A stream that is closed by another task; nothing of it goes on there.
+        _request.reset(token)
 
 
 def get_multiplexed_model_id() -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -72,6 +74,30 @@ class Deployment:
 
     def __repr__(self) -> str:
         return f"Deployment(name={self.name})"
+
+    def __reduce__(self) -> Any:
+        """By name where another process can import it, since its module has the deployment in the class's place."""
+        target = self.func_or_class
+        module, path = target.__module__, target.__qualname__
+        known = _imported(module, path) if module != "__main__" else None
+        if known is not None and known.func_or_class is target:
+            return _by_name, (module, path, self.deployment_options)
+        return Deployment, (target, self.deployment_options)
+
+
+def _imported(module: str, path: str) -> Any:
+    found: Any = sys.modules.get(module)
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    return found if isinstance(found, Deployment) else None
+
+
+def _by_name(module: str, path: str, options: DeploymentOptions) -> Deployment:
+    importlib.import_module(module)
+    found = _imported(module, path)
+    if found is None:
+        raise ImportError(f"{module} has no deployment {path}")
+    return Deployment(found.func_or_class, options)
 
 
 class Application:

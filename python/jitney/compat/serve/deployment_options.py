@@ -28,6 +28,8 @@ UNUSED = (
     "gang_scheduling_config",
     "max_constructor_retry_count",
     "rolling_update_percentage",
+    "max_surge_percent",
+    "deployment_actors",
 )
 """Options of Ray that have no effect here."""
 

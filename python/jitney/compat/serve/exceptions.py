@@ -7,6 +7,10 @@ class RayServeException(Exception):
     """What goes wrong in this layer, and not in the user's code."""
 
 
+class ItemTooLarge(RayServeException, RuntimeError):
+    """One item is larger than a whole batch may be."""
+
+
 class BackPressureError(RayServeException):
     """Too many requests wait for the deployment."""
 
@@ -18,6 +22,10 @@ class BackPressureError(RayServeException):
 
 class DeploymentUnavailableError(RayServeException):
     """The deployment does not run."""
+
+
+class ReplicaUnavailableError(RayServeException):
+    """The replica does not run; a call goes to another one here."""
 
 
 class RequestCancelledError(RayServeException):

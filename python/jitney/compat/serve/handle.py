@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from jitney.compat.serve.context import DeploymentID, request_context
+from jitney.compat.serve.context import MODEL_ID_HEADER, DeploymentID, request_context
 from jitney.compat.serve.exceptions import RayServeException
 from jitney.compat.serve.responses import DeploymentResponse, DeploymentResponseGenerator
 
 __all__ = ["DeploymentHandle", "DeploymentResponse", "DeploymentResponseGenerator"]
 
-MODEL_ID_HEADER = "serve_multiplexed_model_id"
+REQUEST_ID_HEADER = "x-request-id"
 CALL = "__call__"
 CALL_ENDPOINT = "call"
 
@@ -38,6 +38,8 @@ class DeploymentHandle:
         self._connect = connect
         """Gives the handle of Jitney's; called at the first call, so that making a handle costs nothing."""
         self._handle_options = options or HandleOptions()
+        self._plain: Any = None
+        """The handle of this method for calls without headers of their own, once it was made."""
 
     @property
     def deployment_id(self) -> DeploymentID:
@@ -56,12 +58,15 @@ class DeploymentHandle:
         multiplexed_model_id: str | None = None,
         stream: bool | None = None,
         use_new_handle_api: bool | None = None,
+        session_id: str | None = None,
+        request_serialization: str | None = None,
+        response_serialization: str | None = None,
         **private: Any,
     ) -> DeploymentHandle:
         """The same handle with other options; those left out stay as they are.
 
         `stream` is for methods that are generators. `multiplexed_model_id` is the model that the calls ask for.
-        `use_new_handle_api` and Ray's private options have no effect.
+        The others have no effect: values are encoded in one way, and all replicas share one queue.
         """
         unknown = [name for name in private if not name.startswith("_")]
         if unknown:
@@ -77,21 +82,30 @@ class DeploymentHandle:
     def remote(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the deployment: a DeploymentResponse, or with `stream=True` a DeploymentResponseGenerator."""
         options = self._handle_options
-        request_id = str(uuid.uuid4())
+        context = request_context()
+        request_id = context.request_id or str(uuid.uuid4())
+        headers = {} if context.request_id else {REQUEST_ID_HEADER: request_id}  # A caller's own travels along.
+        if options.multiplexed_model_id:
+            headers[MODEL_ID_HEADER] = options.multiplexed_model_id
         kind = DeploymentResponseGenerator if options.stream else DeploymentResponse
-        return kind(lambda *given: self._begin(options, *given), args, kwargs, request_id)
+        return kind(lambda *given: self._begin(options, headers, *given), args, kwargs, request_id)
 
-    def _begin(self, options: HandleOptions, args: Any, kwargs: dict[str, Any]) -> Any:
-        model_id = options.multiplexed_model_id or request_context().multiplexed_model_id
-        endpoint = CALL_ENDPOINT if options.method_name == CALL else options.method_name
-        headers = {MODEL_ID_HEADER: model_id} if model_id else None
-        handle = self._connect().options(method_name=endpoint, headers=headers)
+    def _begin(self, options: HandleOptions, headers: dict[str, str], args: Any, kwargs: dict[str, Any]) -> Any:
+        if not headers and self._plain is not None:
+            handle = self._plain
+        else:
+            endpoint = CALL_ENDPOINT if options.method_name == CALL else options.method_name
+            handle = self._connect().options(method_name=endpoint, headers=headers or None)
+            if not headers:
+                self._plain = handle
         return handle.stream(*args, **kwargs) if options.stream else handle.remote(*args, **kwargs)
 
     def __getattr__(self, name: str) -> DeploymentHandle:
         if name.startswith("_"):
             raise AttributeError(name)
-        return self.options(method_name=name)
+        handle = self.options(method_name=name)
+        self.__dict__[name] = handle  # The next look costs nothing.
+        return handle
 
     def __repr__(self) -> str:
         return f"DeploymentHandle(deployment={self.deployment_name!r})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import inspect
 import logging
 from collections.abc import Callable
@@ -19,6 +20,8 @@ def ingress(app: Any) -> Callable[[type], type]:
     if inspect.isclass(app) or not callable(app):
         raise TypeError("@serve.ingress takes an ASGI application such as FastAPI(), or a function that makes one")
 
+    _make_picklable()
+
     def decorate(target: type) -> type:
         if not inspect.isclass(target):
             raise TypeError(
@@ -30,6 +33,15 @@ def ingress(app: Any) -> Callable[[type], type]:
         return target
 
     return decorate
+
+
+def _make_picklable() -> None:
+    """Starlette's state cannot be pickled as it is, and every application has one."""
+    try:
+        from starlette.datastructures import State
+    except ImportError:
+        return
+    copyreg.pickle(State, lambda state: (State, (dict(state._state),)))
 
 
 def app_of(instance: Any) -> Any:

@@ -20,18 +20,15 @@ from jitney.compat.serve.context import (
     DeploymentID,
     ReplicaContext,
     ReplicaID,
-    RequestContext,
+    ServeRequestContext,
     enter_request,
     restore_request,
     set_replica,
 )
 from jitney.compat.serve.deployment import Deployment
 from jitney.compat.serve.exceptions import RayServeException
-from jitney.compat.serve.handle import MODEL_ID_HEADER
 from jitney.compat.serve.health import HealthCheck
 from jitney.request import Request
-
-MODEL_ID_HEADERS = (MODEL_ID_HEADER, MODEL_ID_HEADER.replace("_", "-"))
 
 
 class Replica:
@@ -49,6 +46,8 @@ class Replica:
         set_replica(ReplicaContext(identity, None, options))
         self._threads: concurrent.futures.ThreadPoolExecutor | None = None
         self._health: HealthCheck | None = None
+        self._async: dict[str, bool] = {}
+        """Which methods are `async`."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self.object = self._make(args, kwargs)
         set_replica(ReplicaContext(identity, self.object, options))
@@ -90,16 +89,19 @@ class Replica:
 
     def method(self, name: str) -> Callable[..., Any]:
         """A method of the object, or the function itself."""
-        if inspect.isfunction(self.object):
-            return self.object
-        found: Callable[..., Any] = getattr(self.object, name)
+        found: Callable[..., Any] = self.object if inspect.isfunction(self.object) else getattr(self.object, name)
+        if name not in self._async:
+            self._async[name] = is_async(found)
         return found
 
     async def call(self, name: str, request: Request, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Calls a method for a caller who waits for one answer."""
         token = enter_request(self.context_of(request, web=False))
         try:
-            return await self.invoke(self.method(name), *args, **kwargs)
+            function = self.method(name)
+            if self._async[name]:
+                return await function(*args, **kwargs)
+            return await self.invoke(function, *args, **kwargs)
         finally:
             restore_request(token)
 
@@ -149,17 +151,21 @@ class Replica:
         finally:
             getattr(generator, "close", lambda: None)()
 
-    def context_of(self, request: Request, web: bool) -> RequestContext:
+    def context_of(self, request: Request, web: bool) -> ServeRequestContext:
         """What the code may ask about a request."""
-        headers = request.headers
-        model_id = next((str(headers[name]) for name in MODEL_ID_HEADERS if name in headers), "")
-        return RequestContext(request.id, self.route_prefix if web else "", self.app_name, model_id, web)
+        return ServeRequestContext(request, self.route_prefix if web else "", self.app_name, web=web)
 
 
 def is_async(function: Callable[..., Any]) -> bool:
     """Whether a function, method or callable object is `async`."""
     bare = function.func if isinstance(function, functools.partial) else function
     return inspect.iscoroutinefunction(bare) or inspect.iscoroutinefunction(getattr(bare, "__call__", None))  # noqa: B004
+
+
+def is_generator(function: Callable[..., Any]) -> bool:
+    """Whether a function gives its answer in pieces, also below a decorator such as `@serve.batch`."""
+    bare = inspect.unwrap(function)
+    return inspect.isgeneratorfunction(bare) or inspect.isasyncgenfunction(bare)
 
 
 async def _settled(result: Any) -> Any:

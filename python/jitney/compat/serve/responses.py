@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import inspect
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from typing import Any
 
 from jitney.compat.serve.exceptions import (
@@ -17,32 +16,32 @@ from jitney.compat.serve.exceptions import (
     RayServeException,
     RequestCancelledError,
 )
+from jitney.compat.serve.pending import Begin, PendingAnswer, awaited_all, begin_later, filled, pending_ones, when_all
 from jitney.errors import BadInput, Error, Expired, NotFound, Overloaded, RemoteError
+from jitney.handle.handle import running_loop
 
-Begin = Callable[[Sequence[Any], dict[str, Any]], Any]
-"""Begins the call with arguments that are all there; gives a future, or a stream."""
 NO_SUCH_METHOD = 404
 
 
-class DeploymentResponse:
+class DeploymentResponse(PendingAnswer):
     """The answer to come of one call."""
 
     def __init__(self, begin: Begin, args: Sequence[Any], kwargs: dict[str, Any], request_id: str) -> None:
         self.request_id = request_id
-        waits = _responses(args, kwargs)
-        self._loop = _running_loop()
+        waits = pending_ones(args, kwargs)
+        self._loop = running_loop()
         self._cancelled = False
         self._future: Any
         if not waits:
             self._future = begin(args, kwargs)
         elif self._loop is not None:
-            self._future = self._loop.create_task(_begin_later(begin, args, kwargs))
+            self._future = self._loop.create_task(begin_later(begin, args, kwargs))
         else:
-            self._future = _when_all(waits, lambda: begin(*_filled(args, kwargs, lambda one: one._future.result())))
+            self._future = when_all(waits, lambda: begin(*filled(args, kwargs, lambda one: one._future.result())))
 
     def result(self, timeout_s: float | None = None, *, _skip_asyncio_check: bool = False) -> Any:
         """The answer; waits for it. Inside an event loop, await the response instead."""
-        if _running_loop() is not None and not self._future.done():
+        if running_loop() is not None and not self._future.done():
             raise RuntimeError(
                 "Sync methods should not be called from within an `asyncio` event loop. Use `await response` instead."
             )
@@ -107,7 +106,7 @@ class DeploymentResponseGenerator:
     def __init__(self, begin: Begin, args: Sequence[Any], kwargs: dict[str, Any], request_id: str) -> None:
         self.request_id = request_id
         self._begin, self._args, self._kwargs = begin, args, kwargs
-        self._stream = None if _responses(args, kwargs) else begin(args, kwargs)
+        self._stream = None if pending_ones(args, kwargs) else begin(args, kwargs)
         self._cancelled = False
 
     def cancel(self) -> None:
@@ -125,7 +124,7 @@ class DeploymentResponseGenerator:
 
     def __next__(self) -> Any:
         if self._stream is None:
-            self._stream = self._begin(*_filled(self._args, self._kwargs, lambda one: one.result()))
+            self._stream = self._begin(*filled(self._args, self._kwargs, lambda one: one.result()))
         if not hasattr(self._stream, "__next__"):
             raise RuntimeError("this stream was begun inside an event loop: read it with `async for`")
         try:
@@ -138,7 +137,7 @@ class DeploymentResponseGenerator:
 
     async def __anext__(self) -> Any:
         if self._stream is None:
-            args, kwargs = await _awaited_all(self._args, self._kwargs)
+            args, kwargs = await awaited_all(self._args, self._kwargs)
             self._stream = self._begin(args, kwargs)
         if not hasattr(self._stream, "__anext__"):
             return await _next_of_thread(self._stream)
@@ -161,7 +160,7 @@ def as_serve(error: Error) -> BaseException:
     if isinstance(error, Expired):
         return TimeoutError(str(error))
     if isinstance(error, NotFound):
-        return DeploymentUnavailableError(str(error))
+        return RayServeException(str(error)) if "endpoint" in str(error) else DeploymentUnavailableError(str(error))
     return error
 
 
@@ -176,63 +175,3 @@ async def _next_of_thread(stream: Any) -> Any:
 
 async def _awaited(future: Any) -> Any:
     return await future
-
-
-async def _begin_later(begin: Begin, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    args, kwargs = await _awaited_all(args, kwargs)
-    found = begin(args, kwargs)
-    return await found if inspect.isawaitable(found) else found
-
-
-async def _awaited_all(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    waits = _responses(args, kwargs)
-    values = dict(zip(map(id, waits), await asyncio.gather(*waits)))
-    return _filled(args, kwargs, lambda one: values[id(one)])
-
-
-def _when_all(waits: Sequence[DeploymentResponse], begin: Callable[[], Any]) -> concurrent.futures.Future[Any]:
-    """A future of the call that begins when all responses are there."""
-    whole: concurrent.futures.Future[Any] = concurrent.futures.Future()
-    left = len(waits)
-
-    def finish(call: Any) -> None:
-        try:
-            whole.set_result(call.result())
-        except BaseException as error:
-            whole.set_exception(error)
-
-    def one_more(_: Any) -> None:
-        nonlocal left
-        left -= 1
-        if left:
-            return
-        try:
-            begin().add_done_callback(finish)
-        except BaseException as error:
-            whole.set_exception(error)
-
-    for one in waits:
-        one._future.add_done_callback(one_more)
-    return whole
-
-
-def _responses(args: Sequence[Any], kwargs: dict[str, Any]) -> list[DeploymentResponse]:
-    return [one for one in (*args, *kwargs.values()) if isinstance(one, DeploymentResponse)]
-
-
-def _filled(
-    args: Sequence[Any], kwargs: dict[str, Any], value: Callable[[DeploymentResponse], Any]
-) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments with values in place of responses."""
-
-    def fill(one: Any) -> Any:
-        return value(one) if isinstance(one, DeploymentResponse) else one
-
-    return [fill(one) for one in args], {name: fill(one) for name, one in kwargs.items()}
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None

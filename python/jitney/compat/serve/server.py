@@ -97,6 +97,7 @@ class Server:
         told = pack(application, source.spec, source.directory, out, version)
         models = {_shown_name(part, name): part.name for part in application.parts}
         deployed = Deployed(name, route_prefix, version, models)
+        self._make_room(deployed)
         registered: list[str] = []
         try:
             for part, directory in zip(application.parts, [*(one["directory"] for one in told["parts"]), str(out)]):
@@ -115,12 +116,23 @@ class Server:
             self._end(old)
         return deployed
 
+    def _make_room(self, new: Deployed) -> None:
+        """Ends the application of this name first where both want the same paths. One whose root has the same name
+        is replaced without a gap instead, since its models are new versions."""
+        old = self.applications.get(new.name)
+        if old is not None and old.route_prefix is not None and old.models[old.root] != new.models[new.root]:
+            self.delete(new.name)
+
     def delete(self, name: str) -> None:
         """Ends an application."""
-        deployed = self.applications.pop(name, None)
+        deployed = self.applications.get(name)
         if deployed is None:
             raise RayServeException(f"Application {name!r} does not exist.")
-        self._end(deployed)
+        try:
+            self._end(deployed)
+        except RemoteError as error:  # Another application calls it.
+            raise RayServeException(f"the application {name!r} stays: {error}") from None
+        del self.applications[name]
 
     def _end(self, deployed: Deployed) -> None:
         """Drains the models of an application, those that call others first."""

@@ -128,6 +128,7 @@ fn reaction(error: &CallError) -> Reaction {
         CallError::NotLoaded(_) | CallError::Gone => Reaction::EndJob,
         CallError::Sequence(_)
         | CallError::BadInput(_)
+        | CallError::UnknownEndpoint(_)
         | CallError::Model(_)
         | CallError::WorkerExited { .. }
         | CallError::Poisonous

@@ -32,7 +32,7 @@ fn with(mut change: Reconfigure, setting: &Setting, value: impl Into<SettingValu
 
 fn told(endpoints: &Endpoints, name: &str) -> u32 {
     let mut route = CallRoute::to_endpoint(name);
-    endpoints.complete(endpoints.index(&route), &mut route);
+    endpoints.complete(endpoints.index(&route).expect("an endpoint"), &mut route);
     route.batch_size
 }
 
@@ -43,7 +43,7 @@ fn sizes(endpoints: &Endpoints) -> Vec<Option<u32>> {
 fn objectives(endpoints: &Endpoints) -> [Objective; 3] {
     ["one", "two", "single"].map(|name| {
         let mut route = CallRoute::to_endpoint(name);
-        endpoints.complete(endpoints.index(&route), &mut route)
+        endpoints.complete(endpoints.index(&route).expect("an endpoint"), &mut route)
     })
 }
 

@@ -1,9 +1,10 @@
 //! `PUT /models/{m}`: another number of workers, other batching, on the live model.
 
 use jitney_engine::Reconfigure;
-use jitney_settings::from_parameters;
+use jitney_settings::{check_parameters, from_parameters};
 
 use super::models::notice;
+use crate::dialect::Dialect;
 use crate::errors::Problem;
 use crate::management::{self, Scaling};
 use crate::query::RequestFields;
@@ -18,6 +19,9 @@ pub(crate) async fn scale(
     target: ModelRef<'_>,
 ) -> Result<HttpResponse, Problem> {
     let fields = context.query();
+    if context.state.config.dialect == Dialect::Jitney {
+        check_parameters(|name| fields.text(name), true).map_err(Problem::bad_request)?;
+    }
     let version = target.version.or_else(|| fields.text("model_version"));
     let change = reconfigure(&fields)?;
     let range = range(&fields)?;

@@ -1,12 +1,16 @@
-"""Paths that definitions answer beside those of their names, and requests that reach them as they came."""
+"""What definitions can do over HTTP beside answering under their names: paths of their own, requests as they came,
+several files, metrics of their own."""
 
 from __future__ import annotations
 
 import subprocess
 
+import pytest
 import requests
 
+import jitney
 from harness.server import ASK_SECONDS, FREE_PORTS, Server
+from harness.wait import until
 
 APP = """
 import jitney
@@ -31,7 +35,7 @@ class Shop:
             return request.json()
         return [request.method, request.path, request.query, request.text(), request.headers.get_all("x-a")]
 
-    @jitney.batch(route="POST /sum")
+    @jitney.batch(route="POST /sum", max_batch_size=12, metric_names=[("shop_batch_size", {"service": "shop"})])
     def sum(self, x: list[float], y: list[float]) -> list[float]:
         return [one + other for one, other in zip(x, y)]
 
@@ -39,6 +43,23 @@ class Shop:
 @jitney.endpoint(raw=True)
 def echo(request):
     return jitney.Response([request.root_path, request.path, request.body.decode()], 202)
+
+
+words = jitney.Counter("words_total", "Words seen", labels=("lang",))
+sizes = jitney.Histogram("word_sizes", "Letters", buckets=(1, 4))
+
+
+@jitney.model(workers=2)
+class Words:
+    @jitney.endpoint
+    def count(self, text: str) -> int:
+        words.inc(len(text.split()), lang="en")
+        sizes.observe(len(text))
+        return len(text.split())
+
+    @jitney.endpoint
+    def join(self, f: list[bytes]) -> str:
+        return " ".join(one.decode() for one in f)
 
 
 @jitney.model(mount="/")
@@ -49,7 +70,7 @@ class Other:
 """
 
 
-MODELS = ["app.py:Shop", "app.py:echo"]
+MODELS = ["app.py:Shop", "app.py:echo", "app.py:Words"]
 
 
 def test_a_mount_gets_every_request_that_the_server_has_no_use_for(served: Server):
@@ -86,6 +107,67 @@ def test_a_raw_function_without_a_mount_is_found_below_its_name(served: Server):
     answer = requests.put(f"{served.urls['inference']}/echo/x/y", data="hi")
     assert (answer.status_code, answer.json()) == (202, ["/echo", "/x/y", "hi"])
     assert requests.put(f"{served.urls['inference']}/echo", data="hi").json() == ["/echo", "/", "hi"]
+
+
+def ask(served: Server, path: str, **sent) -> requests.Response:
+    """Asks by a path that no mount takes."""
+    return requests.post(f"{served.urls['inference']}/predictions/{path}", **sent)
+
+
+def metrics(served: Server) -> list[str]:
+    return requests.get(f"{served.urls['metrics']}/metrics").text.splitlines()
+
+
+def test_metrics_of_a_models_own_are_added_up_over_its_workers(served: Server):
+    for text in ("a b", "c", "d e f") * 4:
+        assert ask(served, "Words/1.0/count", data=text).status_code == 200
+
+    def counted() -> list[str]:
+        labels = 'model_name="Words",model_version="1.0",'
+        lines = [line for line in metrics(served) if labels in line and "jitney_" not in line]
+        found = [line.partition("{")[0] + " " + line.rpartition(" ")[2] for line in lines]
+        return found if "words_total 24.0" in found and "word_sizes_count 12.0" in found else []
+
+    shown = until(counted, "all workers have told what they counted")
+    buckets = [line for line in shown if "bucket" in line]
+    assert buckets == ["word_sizes_bucket 4.0", "word_sizes_bucket 8.0", "word_sizes_bucket 12.0"]
+    assert "# HELP words_total Words seen" in metrics(served)
+
+
+def test_items_per_batch_are_shown_by_the_names_of_others(served: Server):
+    assert ask(served, "Shop/1.0/sum", json={"x": 1, "y": 2}).json() == 3.0
+    lines = [line for line in metrics(served) if line.startswith("shop_batch_size_bucket")]
+    assert [line.partition('le="')[2].partition('"')[0] for line in lines] == [
+        "1.0",
+        "2.0",
+        "4.0",
+        "8.0",
+        "12.0",
+        "+Inf",
+    ]
+    shown = "".join(metrics(served))
+    assert all(f"jitney_endpoint_{name}_seconds_count" in shown for name in ("queue", "compute", "latency"))
+
+
+def test_several_files_are_a_list(served: Server):
+    files = [("f", ("a.txt", b"one")), ("f", ("b.txt", b"two"))]
+    assert ask(served, "Words/1.0/join", files=files).text == "one two"
+    assert ask(served, "Words/1.0/join", files=files[:1]).text == "one"
+
+
+def test_an_endpoint_that_is_not_there_is_not_found(served: Server):
+    for path, known in (("echo/1.0/nope", "call"), ("Words/1.0/nope", "count, join")):
+        answer = ask(served, path)
+        assert (answer.status_code, answer.json()["type"]) == (404, "ResourceNotFoundException")
+        assert f"no endpoint 'nope'; it has: {known}" in answer.json()["message"]
+    session = jitney.connect(served.urls["inference"])
+    with session, pytest.raises(jitney.NotFound, match="no endpoint 'nope'"):
+        session.model("echo").nope.remote("x").result()
+
+
+def test_a_number_that_is_none_is_refused(served: Server):
+    answer = requests.put(f"{served.urls['management']}/models/Words?batch_size=none")
+    assert (answer.status_code, answer.json()["message"]) == (400, 'batch_size must be a whole number, not "none"')
 
 
 def test_two_models_cannot_have_the_same_path(served: Server):
