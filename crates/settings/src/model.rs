@@ -134,6 +134,8 @@ settings! {
         .archive(&["sequenceBatching"], 0);
     SEQUENCE_MAX_IDLE = Setting::new("sequence_max_idle", MILLIS, "How long a sequence may be silent; 0 means that there are no sequences").or("0")
         .archive(&["sequenceMaxIdleMSec"], 0);
+    SEQUENCE_START_REQUIRED = Setting::new("sequence_start_required", FLAG, "A request of a sequence that the server does not hold has to say that it begins one (ts_request_sequence_start); others are rejected, as behind a load balancer that sent them to the wrong server").or("false")
+        .archive(&["sequenceStartRequired"], 0);
     SEQUENCE_TIMEOUT = Setting::new("sequence_timeout", MILLIS, "How long a sequence may last; 0 means without limit").or("0")
         .archive(&["sequenceTimeoutMSec"], 0);
     MAX_SEQUENCE_QUEUE = Setting::new("max_sequence_queue", SettingKind::from(1), "Requests of one sequence that may wait").or("1")

@@ -303,7 +303,7 @@ impl Registrar {
     /// download, and nothing is left of it.
     async fn find(&self, options: &RegisterOptions) -> Result<ModelSource, RegisterError> {
         let (store, url) = (Arc::clone(&self.store), options.url.clone());
-        let at_startup = options.at_startup;
+        let (at_startup, apart) = (options.at_startup, options.apart);
         if let Some(path) = options.path.clone() {
             let is_directory = path.is_dir();
             return Ok(if is_directory {
@@ -312,7 +312,9 @@ impl Registrar {
                 ModelSource::Archive(path)
             });
         }
-        let found = blocking(move || store.find(&url, at_startup)).await??;
+        let find =
+            move || if apart { store.find_apart(&url) } else { store.find(&url, at_startup) };
+        let found = blocking(find).await??;
         let request =
             DownloadRequest { url: &options.url, signed: options.s3_sse_kms, resume: None };
         let found = self.store.fetch(request, found).await?;
