@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {flags.object}: {error}{where_raised(error)}", file=sys.stderr)
         return FAILED
     except Exception as error:
-        traceback.print_exc()
+        print_traceback(error)
         print(f"error: {flags.object} raised {type(error).__name__} while it was imported", file=sys.stderr)
         return FAILED
     if flags.command == "pack":
@@ -56,7 +56,7 @@ def print_check(application: Application, samples: list[dict[str, Any]], flags: 
         print(f"error: {flags.object}: {error}", file=sys.stderr)
         return USAGE
     except Exception as error:
-        traceback.print_exc()
+        print_traceback(error)
         print(f"error: {flags.object} raised {type(error).__name__} in its constructor or setup", file=sys.stderr)
         return FAILED
     text, status = check_report.write(found, flags.json)
@@ -84,10 +84,23 @@ def parser() -> argparse.ArgumentParser:
 
 def where_raised(error: BaseException) -> str:
     """Where in the user's code a definition went wrong, if it was there."""
-    own = os.path.dirname(os.path.abspath(__file__))
-    frames = [one for one in traceback.extract_tb(error.__traceback__) if os.path.isfile(one.filename)]
-    theirs = [one for one in frames if not one.filename.startswith((own, os.path.dirname(os.__file__)))]
+    theirs = [one for one in traceback.extract_tb(error.__traceback__) if not _is_ours(one.filename)]
     return f" ({os.path.basename(theirs[-1].filename)}, line {theirs[-1].lineno})" if theirs else ""
+
+
+def print_traceback(error: BaseException) -> None:
+    """Prints a traceback from the user's code on; what leads there is always the same."""
+    trace = error.__traceback__
+    while trace is not None and _is_ours(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
+    traceback.print_exception(type(error), error, trace or error.__traceback__)
+
+
+def _is_ours(file: str) -> bool:
+    """Whether a file is of this package or of Python."""
+    own = os.path.dirname(os.path.abspath(__file__))
+    of_python = file.startswith(os.path.dirname(os.__file__)) and "site-packages" not in file
+    return of_python or file.startswith(("<", os.path.join(own, "")))
 
 
 def read_sample(text: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import jitney.testing
 from jitney import __main__ as command
 from jitney import application
 from jitney.check import check, examine
+from jitney.http import openapi
 from jitney.sample_values import value_of
 
 
@@ -209,6 +210,25 @@ def test_arrays_of_a_shape_that_nobody_guesses_are_no_mistake():
     assert "no example could be made up" in report.remarks[0]
 
 
+def test_requests_as_they_come_and_arguments_of_any_name_are_not_run():
+    class Web:
+        @jitney.endpoint(raw=True)
+        def http(self, request):
+            return request.body
+
+        @jitney.batch
+        def anything(self, **columns: numpy.ndarray) -> numpy.ndarray:
+            return sum(columns.values())
+
+        @jitney.batch
+        def created(self, x: list[int]) -> list[jitney.Response]:
+            return [jitney.Response(str(one), status=201) for one in x]
+
+    http, anything, created = examine(jitney.define(Web))
+    assert "HTTP requests as they come" in http.remarks[0] and "made up" in anything.remarks[0]
+    assert len(created.passed) == 2 and not created.mistakes
+
+
 def test_models_of_pydantic_have_their_fields_within_bounds():
     pydantic = pytest.importorskip("pydantic")
 
@@ -299,3 +319,14 @@ def test_an_unknown_option_is_one_sentence(app, capsys, tmp_path):
     assert capsys.readouterr().err == (
         "error: typo.py: @jitney.model has no option 'max_batchsize'; did you mean max_batch_size? (typo.py, line 3)\n"
     )
+
+
+def test_the_example_of_the_api_page_has_arrays_unless_they_are_large():
+    paths = json.dumps(openapi.paths(jitney.define(Everything)))
+    assert '"example": {"x": [[0.0, 0.1, 0.2]]}' in paths
+
+    @jitney.batch(inputs={"x": jitney.Tensor("FP32", [-1, 3, 224, 224])})
+    def large(x: numpy.ndarray) -> numpy.ndarray:
+        return x
+
+    assert "example" not in json.dumps(openapi.paths(jitney.define(large)))

@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import logging
+import pickle
 
 import pytest
 
@@ -161,6 +162,25 @@ def test_generators_stream_over_http():
     assert answer_of(Stream.bind(), HttpRequest("GET", "/"))[2] == b"ab"
 
 
+def test_a_batched_call_gets_requests_over_http():
+    @serve.deployment
+    class Whole:
+        @serve.batch(max_batch_size=1)
+        async def __call__(self, requests):
+            return [request.query_params["x"] for request in requests]
+
+    @serve.deployment
+    class Pieces:
+        @serve.batch(max_batch_size=1)
+        async def __call__(self, requests):
+            for at in range(2):
+                yield [f"{request.query_params['x']}{at} " for request in requests]
+
+    request = HttpRequest("GET", "/", query_string="x=a")
+    assert answer_of(Whole.bind(), request)[2] == b"a"
+    assert answer_of(Pieces.bind(), request)[2] == b"a0 a1 "
+
+
 def test_the_small_request_reads_like_starlette_s():
     async def receive():
         return {"type": "http.request", "body": b'{"a": 1}', "more_body": False}
@@ -236,6 +256,11 @@ def test_mistakes_are_sentences():
         serve.no_such_name  # noqa: B018
     with pytest.raises(AttributeError, match="not there"):
         ray.no_such_name  # noqa: B018
+    for absent in (serve.llm, serve.config.RequestRouterConfig, ray.data):
+        with pytest.raises(NotImplementedError, match="not there in Jitney's layer: "):
+            absent.something  # noqa: B018
+        with pytest.raises(NotImplementedError, match="not there"):
+            absent()
     with pytest.raises(TypeError, match="cannot be made"):
         Top.bind()
     with pytest.raises(RayServeException):
@@ -277,6 +302,23 @@ def test_multiplexed_keeps_the_latest_used_and_loads_each_once():
     asyncio.run(main())
     with pytest.raises(TypeError, match="async def"):
         serve.multiplexed(lambda model_id: None)
+
+
+def test_metrics_are_jitney_s_with_ray_s_tags():
+    from jitney.compat.serve.metrics import Counter, Gauge, Histogram
+
+    words = Counter("test_words", "Words seen", tag_keys=("lang",)).set_default_tags({"lang": "en"})
+    words.inc()
+    words.inc(2, tags={"lang": "fr"})
+    labels = words._labels(None)
+    assert words._metric().value(**labels) == 1 and words._metric().value(**{**labels, "lang": "fr"}) == 2
+    with pytest.raises(ValueError, match="no tag"):
+        words.inc(1, {"colour": "red"})
+    level, sizes = Gauge("test_level"), Histogram("test_sizes", boundaries=[1, 10])
+    level.set(3)
+    sizes.observe(5)
+    assert level._metric().value(**level._labels(None)) == 3
+    assert pickle.loads(pickle.dumps(words)).name == "test_words"
 
 
 def test_a_replica_that_is_unwell_three_times_in_a_row_ends(caplog):

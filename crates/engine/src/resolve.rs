@@ -17,7 +17,9 @@ use serde_json::Value;
 
 use crate::error::RegisterError;
 use crate::local::LocalModel;
-use crate::settings::{ModelDefaults, ModelSettings, Precedence, RegisterOptions};
+use crate::settings::{
+    ModelDefaults, ModelSettings, Precedence, RegisterOptions, UnknownSequences,
+};
 use crate::store::{Package, Runtime, Sha256, ShownUrl, stays_inside};
 
 /// Items in a batch of a model whose batch dimension is open, unless a source sets another number.
@@ -78,12 +80,17 @@ pub(crate) fn settings(
     }
     let values = resolve((name, version), archive, options, defaults);
     check_workers(&values, defaults.workers_limit)?;
-    ModelSettings::new(
+    let mut settings = ModelSettings::new(
         values,
         runtime(package, options)?,
         handler(package, options, defaults)?,
         Arc::clone(&defaults.sequence_headers),
-    )
+    )?;
+    let unknown = &mut settings.declared.unknown_sequences;
+    if defaults.precedence == Precedence::Jitney && *unknown == UnknownSequences::Begin {
+        *unknown = UnknownSequences::BeginOwn;
+    }
+    Ok(settings)
 }
 
 /// A setting that must be known before the model is: what somebody typed counts, never what somebody
@@ -157,7 +164,9 @@ fn resolve(
         record.remove(&WORKERS);
         record.remove(&MAX_WORKERS);
     }
-    let (caller, operator) = (options.settings.clone(), &defaults.settings);
+    let of_part = options.part.then(|| defaults.settings.clone().without_flags());
+    let operator = of_part.as_ref().unwrap_or(&defaults.settings);
+    let caller = options.settings.clone();
     let typed = caller.clone().or(operator);
     let packed_workers = match defaults.precedence {
         Precedence::Jitney => !typed.has(&WORKERS),
@@ -448,6 +457,19 @@ mod tests {
             assert!(name_and_version((Some("m"), name), &none).is_err(), "version {name:?}");
         }
         assert!(name_and_version((Some("modèle 2.0-b_c"), "1.0"), &none).is_ok());
+    }
+
+    #[test]
+    fn flags_are_about_the_application_and_not_its_parts() {
+        let flags = values(&[(&WORKERS, "3")], &SettingSource::Flag("--workers".to_owned()));
+        let settings = flags.or(&values(&[(&QUEUE, "9")], &SettingSource::Live));
+        let defaults = ModelDefaults { settings, startup_workers: 1, ..ModelDefaults::default() };
+        let found = |part| {
+            let options = RegisterOptions { part, at_startup: true, ..RegisterOptions::default() };
+            let values = resolve(("m", "1.0"), Values::default(), &options, &defaults);
+            (values.read::<u32>(&WORKERS), values.read::<u32>(&QUEUE))
+        };
+        assert_eq!((found(false), found(true)), ((Some(3), Some(9)), (Some(1), Some(9))));
     }
 
     #[test]

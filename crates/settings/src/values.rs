@@ -179,6 +179,13 @@ impl Values {
         values
     }
 
+    /// All values but those of flags.
+    #[must_use]
+    pub fn without_flags(mut self) -> Self {
+        self.0.retain(|_, (_, source)| !matches!(source, SettingSource::Flag(_)));
+        self
+    }
+
     /// The flag's value; false where there is none.
     pub fn flag(&self, setting: &Setting) -> bool {
         self.read(setting).unwrap_or(false)
@@ -213,6 +220,7 @@ from_value! {
     PathBuf: SettingValue::Text(text) => Some(Self::from(text)),
     Vec<u32>: SettingValue::Numbers(numbers) => Some(numbers.clone()),
     Vec<(String, u32)>: SettingValue::Weights(weights) => Some(weights.clone()),
+    Vec<(String, f64)>: SettingValue::Amounts(amounts) => Some(amounts.clone()),
 }
 
 macro_rules! to_value {

@@ -17,7 +17,10 @@ from jitney.http.answers import BYTES, JSON, TEXT
 from jitney.http.convert import UNIONS
 from jitney.http.tensors import NPY_TYPE
 from jitney.rows import Rows
+from jitney.samples import samples
 
+EXAMPLE_CHARS_MAX = 512
+"""A longer example that was made up helps nobody: an image, for example."""
 SIMPLE: dict[Any, dict[str, Any]] = {
     int: {"type": "integer"},
     float: {"type": "number"},
@@ -97,11 +100,16 @@ def _body(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def _example(endpoint: Endpoint) -> dict[str, Any]:
-    """The decorator's first example, if it has a JSON form."""
+    """The decorator's first example, if it has a JSON form. For arrays one is made up: their schema tells no shape."""
+    given = endpoint.options.examples or ()
+    made_up = not given and any(container_for(_origin(param.hint)) is not None for param in endpoint.params)
+    if made_up:
+        given = next(iter(samples(endpoint).tries), [])
     try:
-        return {"example": json.loads(json.dumps(dict((endpoint.options.examples or ())[0])))}
+        text = json.dumps(dict(given[0]))
     except (IndexError, TypeError, ValueError):
         return {}
+    return {} if made_up and len(text) > EXAMPLE_CHARS_MAX else {"example": json.loads(text)}
 
 
 def _property(param: Param) -> dict[str, Any]:

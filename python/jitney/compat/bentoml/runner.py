@@ -15,7 +15,7 @@ from jitney.compat.bentoml import configuration
 from jitney.compat.bentoml.dependencies import outside_loop
 from jitney.compat.bentoml.exceptions import StateException
 from jitney.compat.bentoml.runnable import RunnableMethod, endpoint_function, methods_of, positions_of
-from jitney.compat.bentoml.served import ServedObject, make_class, mark
+from jitney.compat.bentoml.served import VERSION, ServedObject, make_class, mark
 
 METRIC, FIRST_METRIC = "bentoml_runner_adaptive_batch_size", "BENTOML_{runner}_{method}_adaptive_batch_size"
 """The histogram's name, and the one that it had at first."""
@@ -56,8 +56,9 @@ class Runner:
             if method != MAIN:
                 setattr(self, method, one)
         main = by_name.get(MAIN) or (self.runner_methods[0] if len(by_name) == 1 else None)
-        if main is not None:
-            self.run, self.async_run, self.async_stream = main.run, main.async_run, main.async_stream
+        if main is not None:  # ONNX models have a method that is called `run` itself.
+            self.run = by_name.get("run") or main.run
+            self.async_run, self.async_stream = main.async_run, main.async_stream
 
     def init_local(self, quiet: bool = False) -> None:
         """Makes the runnable in this process, for tests."""
@@ -71,11 +72,11 @@ class Runner:
         """Calls go to this part from now on."""
         self._handle = handle
 
-    @functools.cached_property
-    def part(self) -> Bound:
+    @functools.cache  # noqa: B019 - one for each service, and runners live as long as their module.
+    def part(self, service: str = "") -> Bound:
         """The runner as a part of a service."""
         config = configuration.for_runner(self.name)
-        members: dict[str, Any] = {one.attribute: self._endpoint(one, config) for one in self.runner_methods}
+        members: dict[str, Any] = {one.attribute: self._endpoint(one, config, service) for one in self.runner_methods}
         members.update(__doc__=self.runnable_class.__doc__, runner=self)
         options = {
             "name": self.name,
@@ -85,7 +86,7 @@ class Runner:
         }
         return Bound(make_class(self.runnable_class.__name__, ServedRunner, members, {}, options), name=self.name)
 
-    def _endpoint(self, method: RunnerMethod, config: Mapping[str, Any]) -> Any:
+    def _endpoint(self, method: RunnerMethod, config: Mapping[str, Any], service: str) -> Any:
         told = configuration.batching_of(config)
         own = self._method_configs.get(method.name, {})
         size = told.get("max_batch_size") or own.get("max_batch_size") or self._sizes[0] or MAX_BATCH_SIZE
@@ -93,14 +94,20 @@ class Runner:
             "max_batch_size": size if told.get("enabled", True) else 1,
             "max_latency_ms": told.get("max_latency_ms") or own.get("max_latency_ms") or self._sizes[1],
             "batch_dim": method.note.batch_dim,
-            "metric_names": self._metrics(method),
+            "metric_names": self._metrics(method, service),
         }  # fmt: skip
         function = endpoint_function(self.runnable_class, method.name, method.note.batchable)
         options = {"name": method.endpoint, **(batching if method.note.batchable else {})}
         return mark(function, batched=method.note.batchable, options=options)
 
-    def _metrics(self, method: RunnerMethod) -> tuple[tuple[str, dict[str, str]], ...]:
-        labels = {"method_name": method.name, "runner_name": self.name, "worker_index": "1"}
+    def _metrics(self, method: RunnerMethod, service: str) -> tuple[tuple[str, dict[str, str]], ...]:
+        labels = {
+            "method_name": method.name,
+            "runner_name": self.name,
+            "service_name": service,
+            "service_version": VERSION,
+            "worker_index": "1",
+        }
         first = FIRST_METRIC.format(runner=self.name, method=method.name).replace("-", "_").replace(".", "_")
         return (METRIC, labels), (first, {})
 
@@ -121,6 +128,8 @@ class RunnerMethod:
         handle, alone, args, kwargs = self._prepared(args, kwargs)
         result = outside_loop(lambda: handle.remote(*args, **kwargs).result())
         return result[0] if alone else result
+
+    __call__ = run
 
     async def async_run(self, *args: Any, **kwargs: Any) -> Any:
         """Calls it, to be awaited."""

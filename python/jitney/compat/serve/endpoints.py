@@ -14,7 +14,7 @@ from dataclasses import is_dataclass
 from typing import Any, get_type_hints
 
 from jitney.compat.serve.handle import CALL, CALL_ENDPOINT
-from jitney.compat.serve.replica import Replica
+from jitney.compat.serve.replica import Replica, is_generator
 from jitney.decorators import NOTE, Note
 from jitney.options import Options
 from jitney.request import Request
@@ -44,7 +44,7 @@ def method_endpoint(name: str, function: Callable[..., Any], concurrency: int) -
     takes_self = bool(parameters) and parameters[0].name == "self"
     own = parameters[takes_self:]
     endpoint: Any
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(inspect.unwrap(function)):
+    if is_generator(function):
 
         async def endpoint(self: Replica, **given: Any) -> Any:
             request, args, kwargs = _call_of(own, given)

@@ -74,6 +74,11 @@ class FlaskRequest:
         return self.get_json()
 
     @property
+    def query_params(self) -> Fields:
+        """The fields of the query, as Ray 1.2 called them."""
+        return self.args
+
+    @property
     def form(self) -> Fields:
         """The fields of a form."""
         kind = self.headers.get("content-type", "")

@@ -14,7 +14,7 @@ from jitney.compat.references import ObjectRef
 from jitney.compat.serve.backend import Backend, BackendConfig
 from jitney.compat.serve.exceptions import RayServeException
 from jitney.compat.serve.router import EndpointRoute
-from jitney.compat.serve.running import at_shutdown, running, start
+from jitney.compat.serve.running import at_shutdown, running, shutdown, start_server
 
 _backends: dict[str, Backend] = {}
 _endpoints: dict[str, Endpoint] = {}
@@ -65,7 +65,7 @@ def _in_thread(handle: Any, item: dict[str, Any]) -> Any:
 def init(*args: Any, **options: Any) -> None:
     """The older name of `serve.start`."""
     known = ("http_host", "http_port", "http_options")
-    start(**{name: value for name, value in options.items() if name in known})
+    start_server(**{name: value for name, value in options.items() if name in known})
 
 
 def create_backend(
@@ -202,6 +202,31 @@ def _model_name(tag: str) -> str:
 
 def _route_model(endpoint: str) -> str:
     return f"{_model_name(endpoint)}.route"
+
+
+class ServeClient:
+    """What `serve.start` returned in Ray 1.0 to 1.2: the same functions as methods."""
+
+    create_backend = staticmethod(create_backend)
+    create_endpoint = staticmethod(create_endpoint)
+    delete_backend = staticmethod(delete_backend)
+    delete_endpoint = staticmethod(delete_endpoint)
+    get_backend_config = staticmethod(get_backend_config)
+    get_handle = staticmethod(get_handle)
+    list_backends = staticmethod(list_backends)
+    list_endpoints = staticmethod(list_endpoints)
+    set_traffic = staticmethod(set_traffic)
+    shutdown = staticmethod(shutdown)
+    update_backend_config = staticmethod(update_backend_config)
+
+
+def start(*args: Any, **options: Any) -> ServeClient:
+    """Starts the server, if it does not run already. It ends with this program, and with `serve.shutdown`.
+
+    `http_options` has the host and the port, 8000 by default. Programs for Ray 1.0 use the client that it returns.
+    """
+    start_server(*args, **options)
+    return ServeClient()
 
 
 at_shutdown(forget_all)

@@ -162,5 +162,11 @@ def is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(bare) or inspect.iscoroutinefunction(getattr(bare, "__call__", None))  # noqa: B004
 
 
+def is_generator(function: Callable[..., Any]) -> bool:
+    """Whether a function gives its answer in pieces, also below a decorator such as `@serve.batch`."""
+    bare = inspect.unwrap(function)
+    return inspect.isgeneratorfunction(bare) or inspect.isasyncgenfunction(bare)
+
+
 async def _settled(result: Any) -> Any:
     return await result if inspect.isawaitable(result) else result

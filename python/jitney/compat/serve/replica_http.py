@@ -11,7 +11,7 @@ from jitney.asgi_model import AsgiModel
 from jitney.compat.serve.context import enter_request, restore_request
 from jitney.compat.serve.handle import CALL
 from jitney.compat.serve.ingress import app_of
-from jitney.compat.serve.replica import Replica
+from jitney.compat.serve.replica import Replica, is_generator
 from jitney.compat.serve.web_request import web_request
 from jitney.http import answers
 from jitney.http.request import HttpRequest
@@ -52,7 +52,7 @@ class HttpReplica(Replica):
             return
         function = self.method(CALL)
         args = [web_request(scope, receive, send)] if _takes_request(function) else []
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        if is_generator(function):
             await self._send_pieces(function(*args), send)
             return
         result = await self.invoke(function, *args)

@@ -160,7 +160,7 @@ def as_serve(error: Error) -> BaseException:
     if isinstance(error, Expired):
         return TimeoutError(str(error))
     if isinstance(error, NotFound):
-        return DeploymentUnavailableError(str(error))
+        return RayServeException(str(error)) if "endpoint" in str(error) else DeploymentUnavailableError(str(error))
     return error
 
 

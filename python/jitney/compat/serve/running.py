@@ -30,7 +30,7 @@ WORKER_PACKAGES = ("jitney", "jitney.worker")
 UNSET: Any = object()
 
 
-def start(
+def start_server(
     detached: bool = False,
     proxy_location: Any = None,
     http_options: Any = None,
@@ -38,7 +38,7 @@ def start(
     http_port: int | None = None,
     **others: Any,
 ) -> None:
-    """Starts the server, if it does not run already. It ends with this program, and with `serve.shutdown`."""
+    """Starts the server, if it does not run already."""
     options = made_of(HTTPOptions, http_options) or HTTPOptions()
     options.host = http_host or options.host
     options.port = http_port if http_port is not None else options.port
