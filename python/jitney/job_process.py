@@ -16,7 +16,7 @@ from jitney.errors import InferError
 
 
 def run_job(command: list[str], lines: Iterator[bytes] | None, directory: str | None) -> Generator[bytes, None, None]:
-    """The lines that a command prints. `lines` are written to its stdin meanwhile; `directory` is removed in the end."""
+    """The lines that a command prints. `lines` are written to its stdin; `directory` is removed in the end."""
     stdin = subprocess.DEVNULL if lines is None else subprocess.PIPE
     with tempfile.TemporaryFile() as stderr:
         process = subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, env=_environment())
