@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import math
 import os
 import subprocess
@@ -140,7 +141,8 @@ def serve(binary: Path, moved: Path, tmp_path_factory: pytest.TempPathFactory) -
 
 
 def test_a_moved_application_answers_at_bentomls_paths(serve: Callable[..., Server]) -> None:
-    url = serve("shop.py:Shop").urls["inference"]
+    server = serve("shop.py:Shop")
+    url = server.urls["inference"]
     assert Ask("/total", {"baskets": [["tea", "milk"], ["milk"], []]}).send(url).json() == [3.5, 1.5, 0]
     assert Ask("/sync_total", {"basket": ["tea", "sand"]}).send(url).json() == 2.0
     streamed = Ask("/receipt", {"basket": ["tea", "milk"]}).send(url)
@@ -151,6 +153,8 @@ def test_a_moved_application_answers_at_bentomls_paths(serve: Callable[..., Serv
     for path in ("/livez", "/readyz", "/healthz"):
         assert requests.get(url + path, timeout=ASK_SECONDS).status_code == 200
     assert requests.post(f"{url}/look_up", json={"items": []}, timeout=ASK_SECONDS).status_code == 404
+    metrics = requests.get(f"{server.urls['metrics']}/metrics", timeout=ASK_SECONDS).text
+    assert "bentoml_service_adaptive_batch_size_bucket{" in metrics and 'service_name="Prices"' in metrics
     with bentoml.SyncHTTPClient(url) as client:
         assert client.is_ready()
         assert client.sync_total(["tea"]) == client.sync_total(basket=["tea"]) == 2.0
@@ -260,6 +264,34 @@ def test_rows_of_many_callers_share_batches(serve: Callable[..., Server]) -> Non
     assert [len(one) for one in answers] == [2] * 64
     assert len({tuple(row) for one in answers for row in one}) == 128
     assert Ask("/count", {}).send(url).json() < 64
+
+
+CLIENT = """
+import asyncio, json, sys
+import bentoml, numpy
+
+url = sys.argv[1]
+with bentoml.SyncHTTPClient(url, server_ready_timeout=60) as client:
+    found = client.encode(["one", "two"])
+    said = [type(found).__name__, found.shape, client.weigh(entries=[{"text": "abc", "weight": 2}])]
+    said.append(client.normalise(vectors=numpy.array([[3.0, 4.0]])).tolist())
+
+
+async def more():
+    async with bentoml.AsyncHTTPClient(url, server_ready_timeout=60) as client:
+        return await client.count()
+
+said.append(asyncio.run(more()) > 0)
+print(json.dumps(said))
+"""
+
+
+@pytest.mark.heavy
+def test_bentomls_own_clients_call_a_moved_service(serve: Callable[..., Server]) -> None:
+    python = originals("COMPAT_BENTOML") / "python"
+    url = serve("embeddings.py:SentenceEmbedding").urls["inference"]
+    said = subprocess.run([python, "-c", CLIENT, url], check=True, capture_output=True, text=True).stdout
+    assert json.loads(said) == ["ndarray", [2, 16], [6.0], [[0.6, 0.8]], True]
 
 
 @pytest.mark.heavy

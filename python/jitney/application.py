@@ -171,6 +171,8 @@ class Link:
     """The version of a model that is not of this application; empty for its default one."""
     encoding: str = "value"
     view: View | None = None
+    endpoints: tuple[str, ...] = ()
+    """The endpoints of a part, so that a wrong name is found out where it is written."""
 
 
 @dataclass(frozen=True)
@@ -260,13 +262,19 @@ class _Collector:
     def _link(self, slot: str, one: Any) -> Link:
         view = one.view
         if isinstance(one, Dependency) and isinstance(one.target, str):
-            return Link(slot, one.target, one.target in self._names, one.version, one.encoding, view)
+            part = self._names.get(one.target)
+            endpoints = () if part is None else _endpoints(part)
+            return Link(slot, one.target, part is not None, one.version, one.encoding, view, endpoints)
         bound = _target(one)
         name = self._name_of(bound)
         assert name is not None
         outer = bound.view
         both = view if view is None or outer is None or one is bound else lambda handle: view(outer(handle))
-        return Link(slot, name, True, view=both or outer)
+        return Link(slot, name, True, view=both or outer, endpoints=_endpoints(bound))
+
+
+def _endpoints(bound: Bound) -> tuple[str, ...]:
+    return tuple(one.name for one in bound.definition.endpoints)
 
 
 def _target(one: Any) -> Bound:

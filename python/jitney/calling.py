@@ -27,7 +27,8 @@ def part_handles(part: Part, version: str, sock: socket.socket, greeting: bytes)
 
 def _handle(connections: Connections, link: Link, version: str) -> Any:
     called = version if link.is_part else link.version
-    handle = PartHandle(connections, link.model, called, encoding=link.encoding)
+    endpoints = dict.fromkeys(link.endpoints, "")
+    handle = PartHandle(connections, link.model, called, encoding=link.encoding, endpoints=endpoints)
     return handle if link.view is None else link.view(handle)
 
 

@@ -8,6 +8,7 @@ with example items: those given, those of the decorator, or ones made up from th
 from __future__ import annotations
 
 import contextlib
+import inspect
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from jitney.errors import Error, NotFound, WrongLength, describe
 from jitney.execution import Instance
 from jitney.grouping import Item
 from jitney.http import answers, arguments
+from jitney.http.response import Response
 from jitney.same_answer import same
 from jitney.samples import samples
 
@@ -118,6 +120,9 @@ class _Examination:
         """Runs every test that applies."""
         report = self._report
         report.mistakes += self._endpoint.mistakes()
+        if self._endpoint.raw:
+            report.remarks.append("not run: it takes HTTP requests as they come; call it on a server")
+            return report
         if not self._samples.tries:
             report.remarks.append(f"not run: no example could be made up; {GIVE}")
             return report
@@ -192,6 +197,10 @@ class _Examination:
         self._report.remarks += sorted(rejected)[:1]
 
     def _encodes(self, outcome: Any) -> None:
+        if isinstance(outcome, Response):
+            if inspect.isgenerator(outcome.body) or inspect.isasyncgen(outcome.body):
+                return
+            outcome = outcome.body
         try:
             answers.encode(outcome)
         except Exception as error:

@@ -52,9 +52,9 @@ def infer(
     All outputs at once are `list(...)`, or a table: `.to_pandas()`, `.to_arrow()`.
 
     Args:
-        model: what `jitney serve` takes, as text or path, the address of a served model, or a
-            decorated function or class. One that cannot be imported (of a notebook's cell) needs
-            `pip install 'jitney[notebook]'`.
+        model: what `jitney serve` takes, as text or path, the address of a served model, what
+            `jitney.run` returned, or a decorated function or class. One that cannot be imported (of a
+            notebook's cell) needs `pip install 'jitney[notebook]'`.
         rows: a file or folder as `jitney infer` takes it; a pandas or polars DataFrame or an Arrow
             table, whose columns are the arguments by name; or an iterable of JSON values: a
             dictionary is one item's arguments by name.
@@ -67,7 +67,11 @@ def infer(
         program: the `jitney` program, if not the one beside this Python or on the path.
     """
     source = read_rows(rows)
-    if source.columns is not None and not isinstance(model, (str, os.PathLike)):
+    if (
+        source.columns is not None
+        and not isinstance(model, (str, os.PathLike))
+        and not hasattr(model, "__jitney_url__")
+    ):
         frame_columns.check(source.columns, model, endpoint)
     fed = None if source.rows is None else map(_line, source.rows)
     flags = {"endpoint": endpoint, "workers": workers, "batch-size": batch_size, "in-flight": in_flight}
@@ -186,8 +190,12 @@ def _environment() -> dict[str, str]:
 
 def _name(model: Any) -> tuple[str, str | None]:
     """A model as the program understands it, and the directory that was made for it, if there is one."""
-    if isinstance(model, (str, os.PathLike)):
-        return os.fspath(model), None
+    if _is_named(model):
+        return model.__jitney_url__() if hasattr(model, "__jitney_url__") else os.fspath(model), None
+    if hasattr(model, "remote"):
+        raise InferError(
+            "a job is run by what jitney.run returned or by a model's address, not by a handle; see endpoint="
+        )
     model = (model.bound or model.target) if isinstance(model, Definition) else model
     source = by_value.importable(model)
     if source is not None:
@@ -199,3 +207,8 @@ def _name(model: Any) -> tuple[str, str | None]:
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
         raise
+
+
+def _is_named(model: Any) -> bool:
+    """Whether a model is a text, or what `jitney.run` returned; others are definitions."""
+    return isinstance(model, (str, os.PathLike)) or hasattr(model, "__jitney_url__")

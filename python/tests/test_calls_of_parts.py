@@ -237,6 +237,8 @@ def test_handles_go_to_the_address_that_the_worker_has_dialled(tmp_path: Any) ->
         resolve = part_handles(graph(Lengths).root, "7", worker, b"hello")
         words, other = resolve("words"), resolve("resnet")
         assert repr(words) == "<jitney.Handle Words/7>" and repr(other) == "<jitney.Handle resnet>"
+        with pytest.raises(AttributeError, match="Words has no endpoint 'spilt'; it has: split, about, letters"):
+            _ = words.spilt
         called = asyncio.run(first_bytes(words.split, listening))
     assert called.startswith(b"hello") and b"Words7split" in called
 

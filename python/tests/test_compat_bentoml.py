@@ -65,6 +65,7 @@ def test_an_api_is_an_endpoint_with_its_path(application):
     service = application("summarization").Summarization
     definition = graph(service).root.definition
     routes = {one.name: one.options.route for one in definition.endpoints}
+    assert routes.pop("bentoml_schema") == "GET /schema.json"  # For BentoML's own clients.
     assert routes == {"summarize": "POST /summarize", "keywords": "POST /v1/keywords", "status": "POST /status"}
     assert definition.name == "Summarization"
     assert definition.options.response_timeout_s == 30
@@ -243,7 +244,7 @@ runners:
         def predict(self, xs):
             return xs
 
-    endpoint = bentoml.Runner(Slow).part.definition.endpoints[0]
+    endpoint = bentoml.Runner(Slow).part().definition.endpoints[0]
     assert (endpoint.max_batch_size, endpoint.options.max_latency_ms) == (1, 9)
     with pytest.raises(bentoml.exceptions.BentoMLException, match="did you mean traffic"):
         bentoml.service(trafic={})(Named.inner)
@@ -260,8 +261,16 @@ def test_batch_sizes_have_bentomls_name(application):
         def predict(self, xs):
             return xs
 
-    names = [name for name, _ in bentoml.Runner(Old, name="iris").part.definition.endpoints[0].options.metric_names]
+    names = [name for name, _ in bentoml.Runner(Old, name="iris").part().definition.endpoints[0].options.metric_names]
     assert names == ["bentoml_runner_adaptive_batch_size", "BENTOML_iris_predict_adaptive_batch_size"]
+
+
+def test_clients_of_bentoml_are_told_what_there_is(application):
+    described = json.loads(wire(application("embeddings").SentenceEmbedding, "bentoml_schema", {}).body)
+    routes = {one["name"]: one for one in described["routes"]}
+    assert routes["encode"]["input"]["properties"]["sentences"]["items"] == {"type": "string"}
+    assert routes["encode"]["output"] == {"type": "tensor", "format": "numpy-array"}
+    assert routes["column_sums"]["batchable"] and routes["count"]["input"]["properties"] == {}
 
 
 # Runners, and the services of BentoML 1.0
@@ -283,7 +292,7 @@ def test_a_runner_takes_rows_of_any_kind():
 
     runner = bentoml.Runner(Doubler, name="Doubler")
     assert runner.name == "doubler"
-    with testing.load(runner.part) as model:
+    with testing.load(runner.part()) as model:
         assert model.sizes == []
         one, two = model.batch([{"values": np.arange(2)}, {"values": np.arange(3)}], endpoint="double")
         assert one.tolist() == [0, 2] and two.tolist() == [0, 2, 4]

@@ -112,6 +112,14 @@ def test_columns_that_are_no_arguments_are_named_before_the_job_begins():
     offline.frame_columns.check(("a", "b"), whole, None)
 
 
+def test_a_handle_is_no_model_of_a_job_and_cannot_be_run():
+    handle = jitney.connect("http://127.0.0.1:1").model("m")
+    with pytest.raises(jitney.InferError, match=r"what jitney\.run returned"):
+        jitney.infer(handle, ROWS)
+    with pytest.raises(TypeError, match="runs already"):
+        jitney.run(handle)
+
+
 def outputs(*values: Any, index: Any = None) -> Outputs:
     def given() -> Iterator[Any]:
         yield from values

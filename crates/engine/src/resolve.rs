@@ -164,7 +164,9 @@ fn resolve(
         record.remove(&WORKERS);
         record.remove(&MAX_WORKERS);
     }
-    let (caller, operator) = (options.settings.clone(), &defaults.settings);
+    let of_part = options.part.then(|| defaults.settings.clone().without_flags());
+    let operator = of_part.as_ref().unwrap_or(&defaults.settings);
+    let caller = options.settings.clone();
     let typed = caller.clone().or(operator);
     let packed_workers = match defaults.precedence {
         Precedence::Jitney => !typed.has(&WORKERS),
@@ -455,6 +457,19 @@ mod tests {
             assert!(name_and_version((Some("m"), name), &none).is_err(), "version {name:?}");
         }
         assert!(name_and_version((Some("modèle 2.0-b_c"), "1.0"), &none).is_ok());
+    }
+
+    #[test]
+    fn flags_are_about_the_application_and_not_its_parts() {
+        let flags = values(&[(&WORKERS, "3")], &SettingSource::Flag("--workers".to_owned()));
+        let settings = flags.or(&values(&[(&QUEUE, "9")], &SettingSource::Live));
+        let defaults = ModelDefaults { settings, startup_workers: 1, ..ModelDefaults::default() };
+        let found = |part| {
+            let options = RegisterOptions { part, at_startup: true, ..RegisterOptions::default() };
+            let values = resolve(("m", "1.0"), Values::default(), &options, &defaults);
+            (values.read::<u32>(&WORKERS), values.read::<u32>(&QUEUE))
+        };
+        assert_eq!((found(false), found(true)), ((Some(3), Some(9)), (Some(1), Some(9))));
     }
 
     #[test]

@@ -179,6 +179,13 @@ impl Values {
         values
     }
 
+    /// All values but those of flags.
+    #[must_use]
+    pub fn without_flags(mut self) -> Self {
+        self.0.retain(|_, (_, source)| !matches!(source, SettingSource::Flag(_)));
+        self
+    }
+
     /// The flag's value; false where there is none.
     pub fn flag(&self, setting: &Setting) -> bool {
         self.read(setting).unwrap_or(false)

@@ -113,6 +113,8 @@ def run(
     In a notebook the model that the same name had before is closed first, since cells are run again.
     """
     _check_not_in_worker()
+    if isinstance(target, Handle):
+        raise TypeError(f"{target!r} runs already; jitney.run takes a function or a class")
     target = (target.bound or target.target) if isinstance(target, Definition) else target
     definition = define(target, name=_checked_name(name))
     source = by_value.importable(target)
@@ -167,6 +169,10 @@ class RunningModel(Handle[P, R]):
             del _of_cells[self._names[0]]
         self._server.close()
         self._connections.close()
+
+    def __jitney_url__(self) -> str:
+        """The address of the model for `jitney.infer`."""
+        return f"{self.url}/{self._names[0]}"
 
     def __repr__(self) -> str:
         return f"<jitney.RunningModel {self._names[0]} at {self.url}: {', '.join(self._endpoints.values())}>"

@@ -52,7 +52,7 @@ pub fn prepared(startup: &Startup, packed: Packed) -> Result<Prepared, Failure> 
         let settings = startup.parts.get(&part.name).cloned().unwrap_or_default();
         let url = part.directory.to_string_lossy().into_owned();
         let options =
-            RegisterOptions { url, settings, at_startup: true, ..RegisterOptions::default() };
+            RegisterOptions { url, settings, at_startup: true, part: true, ..Default::default() };
         (part.name.clone(), options)
     };
     let parts = packed.parts.iter().map(part).collect();

@@ -86,6 +86,8 @@ pub struct RegisterOptions {
     pub at_startup: bool,
     /// Whether a snapshot is restored: its workers win over the archive's.
     pub restored: bool,
+    /// Whether it is a part of an application: flags of the command line are about the application itself.
+    pub part: bool,
     /// The workflow that the model is a node of.
     pub workflow: Option<String>,
     /// The sum its file must have.

@@ -91,7 +91,7 @@ class Service:
             raise BentoMLConfigException(f"service {self.name!r} has no API; decorate a function with @svc.api")
         config = configuration.for_service(self.name, {})
         slots = {f"{SLOT}{at}": runner for at, runner in enumerate(self.runners)}
-        parts = {slot: Dependency(runner.part) for slot, runner in slots.items()}
+        parts = {slot: Dependency(runner.part(self.name)) for slot, runner in slots.items()}
         side_by_side = any(one.is_async for one in self.apis.values())
         members: dict[str, Any] = {f"api_{name}": endpoint(one, side_by_side) for name, one in self.apis.items()}
         members.update(service=self, slots=slots, threads=4, __jitney_deployment__=staticmethod(self.deploy))

@@ -104,8 +104,8 @@ def endpoint_function(runnable: type, name: str, batchable: bool) -> Callable[..
     elif inspect.iscoroutinefunction(bare):
         made = call_async
     made.__signature__ = inspect.Signature(signature)
-    rest = {OTHERS} if takes_any else set()
-    made.__annotations__ = dict.fromkeys({one.name for one in named} | rest, AnyRows) if batchable else {}
+    names = {one.name for one in named} | ({OTHERS} if takes_any else set())
+    made.__annotations__ = dict.fromkeys(names, AnyRows if batchable else Any)
     return made  # type: ignore[no-any-return]
 
 

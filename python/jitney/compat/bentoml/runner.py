@@ -15,7 +15,7 @@ from jitney.compat.bentoml import configuration
 from jitney.compat.bentoml.dependencies import outside_loop
 from jitney.compat.bentoml.exceptions import StateException
 from jitney.compat.bentoml.runnable import RunnableMethod, endpoint_function, methods_of, positions_of
-from jitney.compat.bentoml.served import ServedObject, make_class, mark
+from jitney.compat.bentoml.served import VERSION, ServedObject, make_class, mark
 
 METRIC, FIRST_METRIC = "bentoml_runner_adaptive_batch_size", "BENTOML_{runner}_{method}_adaptive_batch_size"
 """The histogram's name, and the one that it had at first."""
@@ -71,11 +71,11 @@ class Runner:
         """Calls go to this part from now on."""
         self._handle = handle
 
-    @functools.cached_property
-    def part(self) -> Bound:
+    @functools.cache  # noqa: B019 - one for each service, and runners live as long as their module.
+    def part(self, service: str = "") -> Bound:
         """The runner as a part of a service."""
         config = configuration.for_runner(self.name)
-        members: dict[str, Any] = {one.attribute: self._endpoint(one, config) for one in self.runner_methods}
+        members: dict[str, Any] = {one.attribute: self._endpoint(one, config, service) for one in self.runner_methods}
         members.update(__doc__=self.runnable_class.__doc__, runner=self)
         options = {
             "name": self.name,
@@ -85,7 +85,7 @@ class Runner:
         }
         return Bound(make_class(self.runnable_class.__name__, ServedRunner, members, {}, options), name=self.name)
 
-    def _endpoint(self, method: RunnerMethod, config: Mapping[str, Any]) -> Any:
+    def _endpoint(self, method: RunnerMethod, config: Mapping[str, Any], service: str) -> Any:
         told = configuration.batching_of(config)
         own = self._method_configs.get(method.name, {})
         size = told.get("max_batch_size") or own.get("max_batch_size") or self._sizes[0] or MAX_BATCH_SIZE
@@ -93,14 +93,20 @@ class Runner:
             "max_batch_size": size if told.get("enabled", True) else 1,
             "max_latency_ms": told.get("max_latency_ms") or own.get("max_latency_ms") or self._sizes[1],
             "batch_dim": method.note.batch_dim,
-            "metric_names": self._metrics(method),
+            "metric_names": self._metrics(method, service),
         }  # fmt: skip
         function = endpoint_function(self.runnable_class, method.name, method.note.batchable)
         options = {"name": method.endpoint, **(batching if method.note.batchable else {})}
         return mark(function, batched=method.note.batchable, options=options)
 
-    def _metrics(self, method: RunnerMethod) -> tuple[tuple[str, dict[str, str]], ...]:
-        labels = {"method_name": method.name, "runner_name": self.name, "worker_index": "1"}
+    def _metrics(self, method: RunnerMethod, service: str) -> tuple[tuple[str, dict[str, str]], ...]:
+        labels = {
+            "method_name": method.name,
+            "runner_name": self.name,
+            "service_name": service,
+            "service_version": VERSION,
+            "worker_index": "1",
+        }
         first = FIRST_METRIC.format(runner=self.name, method=method.name).replace("-", "_").replace(".", "_")
         return (METRIC, labels), (first, {})
 

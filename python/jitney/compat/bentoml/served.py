@@ -16,6 +16,10 @@ HEALTH = {"/livez": "live", "/healthz": "live", "/readyz": "ready"}
 """Where BentoML's probes ask."""
 
 
+VERSION = "not available"
+"""The version of a service that is not in a bundle, in BentoML's metrics."""
+
+
 class ServedObject:
     """What all made classes have: the life of the user's object, and threads for its methods."""
 

@@ -13,10 +13,11 @@ from jitney.compat.bentoml import configuration
 from jitney.compat.bentoml.api import ApiNote, api_note
 from jitney.compat.bentoml.calling import ApiCall
 from jitney.compat.bentoml.dependencies import ServiceDependency, ServiceProxy
+from jitney.compat.bentoml.description import PATH, describe
 from jitney.compat.bentoml.exceptions import BentoMLConfigException
 from jitney.compat.bentoml.hooks import DEPLOYMENT, SHUTDOWN, STARTUP, hooks_of, run_hooks
 from jitney.compat.bentoml.parameters import WireShape, wire_shape
-from jitney.compat.bentoml.served import HEALTH, ServedObject, make_class, mark
+from jitney.compat.bentoml.served import HEALTH, VERSION, ServedObject, make_class, mark
 
 SLOT = "bentoml_part_"
 """What the made class calls its parts, before the name of the attribute."""
@@ -64,7 +65,9 @@ class ClassService:
         return self.inner(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["inner"], name)
+        if "inner" not in self.__dict__:  # While it is unpickled.
+            raise AttributeError(name)
+        return getattr(self.inner, name)
 
     def __jitney_application__(self) -> Bound:
         return self._entry
@@ -101,6 +104,8 @@ class ClassService:
         members: dict[str, Any] = {
             name: self._endpoint(name, calls[name], threads if side_by_side else 0, is_entry) for name in calls
         }
+        if is_entry:
+            members["bentoml_schema"] = self._description({name: call.streams for name, call in calls.items()})
         slots = {f"{SLOT}{name}": name for name, one in self.dependencies.items() if one.url is None}
         parts = {slot: Dependency(self.dependencies[name].service.inner_part()) for slot, name in slots.items()}
         members.update(
@@ -117,6 +122,15 @@ class ClassService:
             "health_routes": HEALTH if is_entry else None,
         }
         return make_class(self.inner.__name__, ServedService, members, parts, options)
+
+    def _description(self, streams: Mapping[str, bool]) -> Any:
+        """An endpoint for BentoML's own clients, which ask what a service has before they call it."""
+        document = describe(self.name, self.apis, self._shapes, streams)
+
+        def bentoml_schema(self: Any) -> dict[str, Any]:
+            return document
+
+        return mark(bentoml_schema, batched=False, options={"route": PATH})
 
     def _endpoint(self, name: str, call: ApiCall, threads: int, is_entry: bool) -> Any:
         note = self.apis[name]
@@ -136,7 +150,7 @@ class ClassService:
         size = told.get("max_batch_size", note.max_batch_size)
         labels = {
             "method_name": note.name, "runner_name": self.name, "service_name": self.name,
-            "service_version": "not available", "worker_index": "1",
+            "service_version": VERSION, "worker_index": "1",
         }  # fmt: skip
         return {
             "max_batch_size": size if told.get("enabled", True) else 1,

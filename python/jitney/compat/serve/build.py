@@ -26,6 +26,8 @@ from jitney.options import Options
 logger = logging.getLogger("jitney.compat.serve")
 
 DEFAULT_APP = "default"
+PLACED_BY = ("num_cpus", "num_gpus", "resources")
+"""What places a worker where Ray does it: `jitney serve --ray`."""
 HEALTH = {"/-/healthz": "ready"}
 """Where probes of Ray Serve ask."""
 NO_LIMIT_S = 24 * 3600
@@ -120,9 +122,10 @@ def model_options(deployment: Deployment, routed: Routed | None) -> Options:
         "response_timeout_s": NO_LIMIT_S,
         "startup_timeout_s": NO_LIMIT_S,
         "mount": prefix,
+        "ray": {name: options.actor[name] for name in PLACED_BY if name in options.actor} or None,
         "health_routes": HEALTH if routed is not None and prefix and routed.name == DEFAULT_APP else None,
     }
-    return Options(**{name: value for name, value in found.items() if value is not None})
+    return Options(**{name: value for name, value in found.items() if value is not None and hasattr(Options, name)})
 
 
 def replica_class(deployment: Deployment, routed: Routed, is_root: bool) -> type[Replica]:
