@@ -128,9 +128,9 @@ test-all: test test-docs test-onnx test-ray test-compat test-clouds test-browser
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney JITNEY_TEST_MODELS=$(abspath $(MODELS)) \
 	  $(NEW_TORCH_VENV)/bin/python -m pytest -q tests/test_torch.py
 
-test-ray: build $(RAY_VENV)/ready ## Offline jobs on a Ray cluster of two nodes on this machine
+test-ray: build $(RAY_VENV)/ready ## Offline jobs and workers on Ray clusters of several nodes on this machine (root: as hosts of their own)
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney RAY_USAGE_STATS_ENABLED=0 \
-	  $(RAY_VENV)/bin/python -m pytest -q tests/test_infer_ray.py --heavy
+	  $(RAY_VENV)/bin/python -m pytest -q tests/test_infer_ray.py tests/test_ray_workers.py --heavy
 
 .PHONY: test-bentoml
 test-compat: test-bentoml

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
+import os
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated
@@ -51,6 +52,13 @@ def application(tmp_path, monkeypatch):
 class Query(BaseModel):
     words: list[str]
     limit: int = 2
+
+
+class Petals:
+    """Stands for a classifier of scikit-learn's, whose import takes longer than all of these tests."""
+
+    def predict(self, rows):
+        return (np.asarray(rows)[:, 2] > 2.5) * 2
 
 
 def wire(module, endpoint, body, **query):
@@ -250,6 +258,33 @@ runners:
         bentoml.service(trafic={})(Named.inner)
 
 
+def test_settings_of_a_service_reach_the_server():
+    with pytest.warns(UserWarning, match="image"):
+
+        @bentoml.service(
+            name="Elsewhere",
+            workers="cpu_count",
+            threads=3,
+            path_prefix="/v3",
+            traffic={"max_concurrency": 7},
+            image="python:3.11",
+        )
+        class Named:
+            other = bentoml.depends(url="http://127.0.0.1:1")
+
+            @bentoml.api(route="ask")
+            def call_it(self, text: str) -> str:
+                return self.other.call_it(text=text)
+
+    application = graph(Named)
+    (part,) = application.parts
+    endpoint = part.definition.endpoint("call_it")
+    assert (part.name, endpoint.options.route, endpoint.concurrency) == ("Elsewhere", "POST /v3/ask", 3)
+    assert (part.definition.options.workers, part.definition.options.queue) == (os.cpu_count(), 7)
+    with testing.load(Named) as model, pytest.raises(bentoml.exceptions.ServiceUnavailable, match="does not answer"):
+        model.call(endpoint="call_it", text="hello")
+
+
 def test_batch_sizes_have_bentomls_name(application):
     endpoint = graph(application("embeddings").SentenceEmbedding).root.definition.endpoint("encode")
     ((name, labels),) = endpoint.options.metric_names
@@ -308,8 +343,24 @@ def test_a_runner_takes_rows_of_any_kind():
         bentoml.Runner(Doubler).double.run([1])
 
 
+def test_a_saved_onnx_model_has_a_method_that_is_called_run():
+    from onnx import TensorProto, helper
+
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, 3]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Add", ["x", "x"], ["y"])], "double", [x], [y])
+    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 13)])
+    rows = np.arange(12, dtype="float32").reshape(4, 3)
+    bentoml.onnx.save_model("double", model, signatures={"run": {"batchable": True}})
+    runner = bentoml.onnx.get("double").to_runner()
+    runner.init_local()
+    assert runner.run.run(rows).tolist() == runner.run(rows).tolist() == (rows * 2).tolist()
+    with testing.load(runner.part()) as model:
+        one, two = model.batch([{"x": rows[:1]}, {"x": rows[1:]}], endpoint="run")
+        assert (one.shape, two.tolist()) == ((1, 3), (rows[1:] * 2).tolist())
+
+
 def test_a_service_of_functions_has_its_runners_as_parts(application):
-    application("iris_train")
+    bentoml.sklearn.save_model("iris_clf", Petals(), signatures={"predict": {"batchable": True, "batch_dim": 0}})
     module = application("iris_service")
     parts = graph(module.svc)
     assert [part.name for part in parts.parts] == ["iris_clf", "iris_classifier"]

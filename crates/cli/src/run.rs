@@ -152,6 +152,10 @@ async fn serve_until_signal(
     let server = Arc::new(server);
     server.serve_workers(&data.handles());
     greeting::banner(plan);
+    tokio::select! {
+        joined = engine.cluster_joined() => joined.map_err(Failure::usage)?,
+        () = signals.first() => return Ok(()),
+    }
     let cpu = CpuUsage::new();
     let definitions = tokio::select! {
         loaded = loading::load(plan, engine, &packer) => loaded?,

@@ -2,6 +2,7 @@
 
 pub mod file;
 pub mod model;
+mod ray;
 mod variables;
 
 use std::io::IsTerminal as _;
@@ -314,6 +315,7 @@ fn engine(
             gpus: gpu::count(env),
             image_pixels_max: values.read(&MAX_IMAGE_PIXELS).unwrap_or(u64::MAX),
             debug_errors: values.flag(&DEBUG_ERRORS),
+            ray: ray::read(values)?,
             ..PythonConfig::bare(values.read(&PYTHON).unwrap_or_default())
         },
         first_worker_id: 9000,

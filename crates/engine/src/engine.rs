@@ -80,6 +80,17 @@ impl Engine {
         }))
     }
 
+    /// Waits until the cluster is joined that places workers, if there is to be one.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub async fn cluster_joined(&self) -> Result<(), String> {
+        match &self.models.python.placement {
+            Some(placement) => placement.joined().await,
+            None => Ok(()),
+        }
+    }
+
     /// Where our own Python packages lie, for whoever runs Python beside the workers.
     pub fn python_packages(&self) -> &Path {
         &self.models.python.packages

@@ -161,4 +161,12 @@ settings! {
         .or_else("not at all").archive(&["parallelType"], 0);
     PARALLEL_LEVEL = Setting::new("parallel_level", SettingKind::from(0), "Processes and GPUs of one worker").or("0")
         .archive(&["torchrun.nproc-per-node", "parallelLevel"], 0);
+    NUM_CPUS = Setting::new("num_cpus", SettingKind::Amount, "Processors of its node that Ray reserves for a worker, where Ray places workers")
+        .or("1").ray();
+    NUM_GPUS = Setting::new("num_gpus", SettingKind::Amount, "GPUs of its node that Ray reserves for a worker, which sees no others; a part of one shares it")
+        .or_else("1 for models whose device is a GPU, else 0").ray();
+    RESOURCES = Setting::new("resources", SettingKind::Amounts, "Custom resources that a node must have for a worker to be placed there")
+        .or_else("none").ray();
+    SHIP = Setting::new("ship", FLAG, "Whether the model and the code of a definition are sent to the nodes; false where they lie under the same paths there")
+        .or("true").ray();
 }

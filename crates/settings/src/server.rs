@@ -80,6 +80,10 @@ settings! {
         .flag("python", "PATH").property("python").file_only();
     INSTALL_REQUIREMENTS = Setting::new("install_requirements", SettingKind::Flag, "Install what a model's requirements file asks for, for that model alone")
         .or("false").flag("install-requirements", "BOOL").property("install_py_dep_per_model");
+    RAY = Setting::new("ray", SettingKind::Text, "Let a Ray cluster place the workers of Python models on its nodes: auto, or host:port of its head")
+        .or_else("none: workers are processes of this machine").flag("ray", "ADDRESS").bare("auto");
+    WORKER_HOST = Setting::new("worker_host", SettingKind::Text, "Address of this machine, with a port if it must be a certain one, on which workers of other nodes connect")
+        .or_else("this machine's address in the Ray cluster, and any free port").flag("worker-host", "HOST");
     LOG_LEVEL = Setting::new("log_level", SettingKind::Text, "What to log: error, warn, info, debug, trace, or per part as in info,jitney_engine=debug")
         .or("info").flag("log-level", "FILTER").aliases(&["log"]);
     LOG_FORMAT = Setting::new("log_format", SettingKind::Choice(LogFormat::WORDS), "Form of log lines, those of requests too: text for people, json for one object per line")

@@ -20,6 +20,9 @@ use crate::plan::Startup;
 /// The section of settings about batching.
 const BATCHING: &str = "batching";
 
+/// The section about the places of a model's workers. A text there is the server's setting of the same name.
+const RAY: &str = "ray";
+
 /// The list of models.
 const MODELS: &str = "models";
 
@@ -135,9 +138,18 @@ impl YamlReader {
         known: Vec<&'static Setting>,
         others: &[&str],
     ) -> Result<(), Failure> {
+        let is_placement = key.value == RAY && matches!(node.value, YamlNode::Mapping(_));
+        if is_placement {
+            let section: Vec<&Setting> =
+                known.iter().filter(|it| it.section == Some(RAY)).copied().collect();
+            for (key, node) in self.mapping(RAY, node)? {
+                self.value(key, node, values, section.clone(), &[])?;
+            }
+            return Ok(());
+        }
         if key.value != BATCHING {
             let top = known.iter().filter(|it| it.yaml && it.section.is_none()).copied();
-            let others = [others, &[BATCHING]].concat();
+            let others = [others, &[BATCHING, RAY]].concat();
             return self.value(key, node, values, top.collect(), &others);
         }
         let section = known.iter().filter(|it| it.section == Some(BATCHING)).copied();

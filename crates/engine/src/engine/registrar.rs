@@ -357,7 +357,8 @@ impl Registrar {
         let (python, models) = (&self.python, self.store.models());
         let environment = Environment::prepare(python, &models, &name, &mut package);
         let environment = environment.await?;
-        let gpus = python.gpus(python.config.gpus, &settings.values);
+        let local_gpus = if python.placement.is_some() { 0 } else { python.config.gpus };
+        let gpus = python.gpus(local_gpus, &settings.values);
         (settings.declared.gpu, settings.declared.device_ids) = gpus.declared();
         settings.declared.envelope =
             package.manifest.envelope.as_ref().or(python.config.envelope.as_ref()).cloned();
@@ -370,7 +371,9 @@ impl Registrar {
             LoadCommand::of(&identity, &package, &settings, config, metrics, compile_cache)
                 .with_metric_ids(self.observer.wants_metric_ids());
         let observer = Arc::clone(&self.observer);
+        let remote = command.placed(python, &settings);
         let launcher = PythonLauncher::new(python, command, environment, gpus, observer);
+        let launcher = launcher.placed(remote);
         let intake = match package.api {
             Some(api) => {
                 let endpoints = Endpoints::new(api, &settings, &options.endpoints);
