@@ -42,7 +42,7 @@ TORCH_TESTS := tests/test_torch_stock.py tests/test_torch_formats.py \
   tests/test_device_images.py tests/test_host_images.py tests/test_nvjpeg.py tests/test_torch_handlers.py tests/test_process_group.py tests/test_containers.py \
   tests/test_torch_texts.py tests/test_torch_graphs.py tests/test_torch_warm_up.py tests/test_gpu.py
 
-.PHONY: help build release demo dist test test-rust test-python test-blackbox test-torch test-ray test-compat test-clouds ui test-ui test-browser test-kserve test-prometheus test-install test-deploy test-onnx test-gpu test-all soak torch models lint deny advisories fuzz instructions \
+.PHONY: help build release demo dist test test-rust test-python test-blackbox test-torch test-ray test-compat test-clouds ui test-ui test-browser test-kserve test-prometheus test-install test-deploy test-replicas test-onnx test-gpu test-all soak torch models lint deny advisories fuzz instructions \
   record-instructions build-instructions fmt bench bench-peers clean
 
 help: ## List the verbs
@@ -118,7 +118,7 @@ test-python: $(VENV)/ready ## Tests of the Python packages
 test-blackbox: $(VENV)/ready build ## Real clients against the real binary
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests
 
-test-all: test test-docs test-onnx test-ray test-compat test-clouds test-browser test-kserve test-prometheus test-install test-deploy $(NEW_TORCH_VENV)/ready ## Everything, with the heavy suites, Ray, clouds, a browser, KServe's client and the newest torch too
+test-all: test test-docs test-onnx test-ray test-compat test-clouds test-browser test-kserve test-prometheus test-install test-deploy test-replicas $(NEW_TORCH_VENV)/ready ## Everything, with the heavy suites, Ray, clouds, a browser, KServe's client and the newest torch too
 	$(CARGO) test --locked --release -p jitney-sim -p jitney-lab -- --ignored
 	$(MAKE) deny advisories instructions
 	$(MAKE) fuzz FUZZ_SECONDS=10
@@ -128,9 +128,9 @@ test-all: test test-docs test-onnx test-ray test-compat test-clouds test-browser
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney JITNEY_TEST_MODELS=$(abspath $(MODELS)) \
 	  $(NEW_TORCH_VENV)/bin/python -m pytest -q tests/test_torch.py
 
-test-ray: build $(RAY_VENV)/ready ## Offline jobs on a Ray cluster of two nodes on this machine
+test-ray: build $(RAY_VENV)/ready ## Offline jobs and workers on Ray clusters of several nodes on this machine (root: as hosts of their own)
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney RAY_USAGE_STATS_ENABLED=0 \
-	  $(RAY_VENV)/bin/python -m pytest -q tests/test_infer_ray.py --heavy
+	  $(RAY_VENV)/bin/python -m pytest -q tests/test_infer_ray.py tests/test_ray_workers.py --heavy
 
 .PHONY: test-bentoml
 test-compat: test-bentoml
@@ -220,6 +220,10 @@ test-docs: build docs $(VENV)/ready $(BROWSER_VENV)/ready ## Run every snippet o
 	JITNEY_BIN=$(abspath $(TARGET))/debug/jitney $(VENV)/bin/python -m pytest -q tests/test_docs_snippets.py --heavy
 	chromium=$$(bash tests/chromium) && JITNEY_TEST_CHROMIUM="$$chromium" JITNEY_DOCS_SITE=$(abspath $(DOCS_SITE)) \
 	  $(BROWSER_VENV)/bin/python -m pytest -q tests/test_docs_browser.py --heavy
+
+test-replicas: build $(VENV)/ready ## Two replicas behind a real nginx (Debian's, installed if need be)
+	nginx=$$(bash tests/nginx) && JITNEY_TEST_NGINX="$$nginx" JITNEY_BIN=$(abspath $(TARGET))/debug/jitney \
+	  $(VENV)/bin/python -m pytest -q tests/test_replicas.py --heavy
 
 test-prometheus: build $(PROMETHEUS_VENV)/ready ## Rules, dashboard and metrics with a real Prometheus (Debian's, installed if need be)
 	prometheus=$$(bash tests/prometheus) && JITNEY_TEST_PROMETHEUS="$$prometheus" \

@@ -161,7 +161,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", default=os.environ.get("JITNEY_BIN", "target/release/jitney"))
     parser.add_argument("--ray", help="a Python with ray[serve] 2.60")
-    parser.add_argument("--connections", type=int, default=254)
+    parser.add_argument("--connections", type=int, default=400)
     parser.add_argument("--ray-connections", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--rounds", type=int, default=3)

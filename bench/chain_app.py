@@ -8,8 +8,10 @@ import time
 import jitney
 
 BATCH = 32
-HELD = 4
+HELD = 6
 """Batches that a part of the nested chain holds: one on its device, the others with the parts behind it."""
+BURST_MS = 1
+"""The items of a batch call the next part together, and there they are to run together."""
 
 
 def seconds(items: int) -> float:
@@ -72,7 +74,7 @@ class Last:
     def setup(self) -> None:
         self.device = Device()
 
-    @jitney.batch(max_batch_size=BATCH, concurrency=HELD)
+    @jitney.batch(max_batch_size=BATCH, concurrency=HELD, max_batch_delay_ms=BURST_MS)
     async def run(self, number: list[int]) -> list[int]:
         """Adds one."""
         return await self.device.work(number)
@@ -84,7 +86,7 @@ class Middle(Last):
 
     next = jitney.depends(Last)
 
-    @jitney.batch(max_batch_size=BATCH, concurrency=HELD)
+    @jitney.batch(max_batch_size=BATCH, concurrency=HELD, max_batch_delay_ms=BURST_MS)
     async def run(self, number: list[int]) -> list[int]:
         """Adds what is left to add."""
         done = await self.device.work(number)

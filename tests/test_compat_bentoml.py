@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import math
 import os
 import subprocess
@@ -263,6 +264,34 @@ def test_rows_of_many_callers_share_batches(serve: Callable[..., Server]) -> Non
     assert [len(one) for one in answers] == [2] * 64
     assert len({tuple(row) for one in answers for row in one}) == 128
     assert Ask("/count", {}).send(url).json() < 64
+
+
+CLIENT = """
+import asyncio, json, sys
+import bentoml, numpy
+
+url = sys.argv[1]
+with bentoml.SyncHTTPClient(url, server_ready_timeout=60) as client:
+    found = client.encode(["one", "two"])
+    said = [type(found).__name__, found.shape, client.weigh(entries=[{"text": "abc", "weight": 2}])]
+    said.append(client.normalise(vectors=numpy.array([[3.0, 4.0]])).tolist())
+
+
+async def more():
+    async with bentoml.AsyncHTTPClient(url, server_ready_timeout=60) as client:
+        return await client.count()
+
+said.append(asyncio.run(more()) > 0)
+print(json.dumps(said))
+"""
+
+
+@pytest.mark.heavy
+def test_bentomls_own_clients_call_a_moved_service(serve: Callable[..., Server]) -> None:
+    python = originals("COMPAT_BENTOML") / "python"
+    url = serve("embeddings.py:SentenceEmbedding").urls["inference"]
+    said = subprocess.run([python, "-c", CLIENT, url], check=True, capture_output=True, text=True).stdout
+    assert json.loads(said) == ["ndarray", [2, 16], [6.0], [[0.6, 0.8]], True]
 
 
 @pytest.mark.heavy

@@ -145,6 +145,45 @@ def deployment() -> dict[str, Any]:
     return next(document for document in every if document["kind"] == "Deployment")
 
 
+def mounted(directory: Path, name: str, version: str, text: str) -> None:
+    """What the kubelet does with a ConfigMap or a Secret: files are links through `..data`, which is swapped."""
+    (directory / version).mkdir(parents=True)
+    (directory / version / name).write_text(text)
+    (directory / "..new").symlink_to(version)
+    (directory / "..new").rename(directory / "..data")
+    if not (directory / name).is_symlink():
+        (directory / name).symlink_to(f"..data/{name}")
+
+
+def test_replicas_follow_a_config_map(pod: Callable[..., Pod], tmp_path: Path) -> None:
+    every = {it["kind"]: it for it in yaml.safe_load_all((DEPLOY / "kubernetes/replicas.yaml").read_text())}
+    models, config = tmp_path / "models", tmp_path / "config"
+    models.mkdir()
+    (models / "shout.py").write_text(SHOUT)
+    text, keys = every["ConfigMap"]["data"]["models.yaml"], every["Secret"]["stringData"]["keys.json"]
+    mounted(config / "models", "models.yaml", "..1", text)
+    mounted(config / "keys", "keys.json", "..1", keys)
+    spec = every["Deployment"]["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    running = pod(container, models, config=config)
+    running.wait_for(container["startupProbe"], ports)
+    check_walls(running, {8080, 7070, 8082})
+
+    def ask(name: str) -> tuple[int, str]:
+        key = f"Authorization: Bearer {json.loads(keys)['inference']['key']}"
+        url = f"http://127.0.0.1:8080/v1/models/{name}:predict"
+        return running.ask(url, "-H", key, "--json", '{"instances": ["hello"]}')
+
+    status, body = ask("shout")
+    assert (status, json.loads(body)) == (200, {"predictions": ["HELLO"]}), body + running.log
+    mounted(config / "models", "models.yaml", "..2", text.replace("name: shout", "name: loud"))
+    until(lambda: ask("loud")[0] == 200, "the new model answers")
+    until(lambda: ask("shout")[0] == 404, "the old one is gone")
+    running.terminate()
+    assert running.process.wait(END_SECONDS) == 0, running.log
+
+
 def adder(path: Path) -> Path:
     """`y = x + 1`, for rows of two numbers."""
     path.parent.mkdir(parents=True, exist_ok=True)

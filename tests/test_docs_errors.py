@@ -24,6 +24,7 @@ INSIDE = {
     "rejected:", "too much is under way:", "the model is still loading", "the worker exited:", "the model was removed",
     "the request makes workers exit", "the client fell too far behind its stream", " sequences are open already",
     " requests of this sequence wait already", "this sequence is over", "Invalid workflow:",
+    "this sequence is not held here",
     " registered with 0 initial workers. Use scale workers API to add workers for the model.", " initial workers",
     " has been registered and scaled successfully.",
 }  # fmt: skip

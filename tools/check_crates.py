@@ -55,7 +55,7 @@ OWNERS = {
     "clap": ("jitney-cli",),
     "reqwest": ("jitney-cli",),
     "object_store": ("jitney-cli",),
-    "tokio-rustls": ("jitney-server", "jitney-load"),
+    "tokio-rustls": ("jitney-server", "jitney-load", "jitney-engine"),
     "java-properties": ("jitney-cli",),
     "tracing-subscriber": ("jitney-cli",),
 }

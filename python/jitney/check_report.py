@@ -6,7 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from jitney.check import PartReport, Report
+from jitney.check import PartReport
+from jitney.examination import Report
 
 FOUND = 1
 """The exit status if there are mistakes, or if nothing could be run."""

@@ -38,6 +38,7 @@ CLASS_ONLY = (
     "device_ids",
     "gpu_memory_fraction",
     "gpu_turns",
+    "ray",
     "mount",
     "health_routes",
 )

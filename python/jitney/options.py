@@ -72,6 +72,7 @@ class Options:
     device_ids: Sequence[int] | None = None
     gpu_memory_fraction: float | None = None
     gpu_turns: bool | None = None
+    ray: Mapping[str, Any] | None = None
     openai: str | None = None
     raw: bool | None = None
     route: str | None = None
@@ -109,6 +110,7 @@ class Options:
             what = "padded" if self.lengths is None else "lengths"
             raise DefinitionError(f"{what} needs cost: the length of an item, as a function or an expression")
         _gpu(self)
+        _ray(self.ray)
         _paths(self)
         _metric_names(self.metric_names)
         for name in ("name", "version"):
@@ -234,6 +236,23 @@ def _truth(options: Options, name: str) -> None:
     value = getattr(options, name)
     if value not in (None, True, False):
         raise DefinitionError(f"{name} must be True or False, not {value!r}")
+
+
+RAY_KEYS = ("num_cpus", "num_gpus", "resources", "ship")
+"""What may be said of the place of a worker in a Ray cluster."""
+
+
+def _ray(place: Mapping[str, Any] | None) -> None:
+    """What a worker needs of its node."""
+    if place is None:
+        return
+    if not isinstance(place, Mapping) or not set(place) <= set(RAY_KEYS):
+        raise DefinitionError(f"ray has {', '.join(RAY_KEYS)}, not {place!r}")
+    resources = place.get("resources", {})
+    amounts = [place.get("num_cpus", 1), place.get("num_gpus", 0)]
+    amounts += resources.values() if isinstance(resources, Mapping) else ["?"]
+    if not all(isinstance(amount, (int, float)) and amount >= 0 for amount in amounts):
+        raise DefinitionError(f"num_cpus, num_gpus and each of resources in ray is a number from 0 on, not {place!r}")
 
 
 def _gpu(options: Options) -> None:

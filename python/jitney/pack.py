@@ -106,6 +106,7 @@ def settings(definition: Definition, spec: str, directory: str, part: str | None
         "deviceIds": list(options.device_ids) if options.device_ids else None,
         "gpu_memory_fraction": options.gpu_memory_fraction,
         "gpu_turns": options.gpu_turns,
+        "ray": dict(options.ray) if options.ray else None,
         "batching": {key: value for key, value in batching.items() if value is not None},
         "jitney": {"object": spec, "directory": directory, **({"part": part} if part else {})},
     }

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from jitney.containers import container_of
+from jitney.http.response import Response
 
 RELATIVE, ABSOLUTE = 1e-3, 1e-5
 
@@ -18,6 +19,8 @@ def same(one: Any, other: Any) -> bool:
         return one is other
     if isinstance(one, (int, float)) and isinstance(other, (int, float)):
         return _same_numbers(one, other)
+    if isinstance(one, Response) and isinstance(other, Response):
+        return one.status == other.status and same(one.body, other.body)
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):

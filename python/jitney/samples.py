@@ -83,6 +83,8 @@ def _item(endpoint: Endpoint, seed: int, guess: tuple[int, ...]) -> dict[str, An
     if not endpoint.params and endpoint.tensors.inputs:  # `**arrays` that were declared.
         for one in endpoint.tensors.inputs:
             item[one.name] = _tensor(one.tensor, seed, endpoint.options.dims[0], drops=False)
+    if endpoint.shape.takes_any and not item:
+        raise Unknown(endpoint.name)  # Nobody knows its names.
     return item
 
 

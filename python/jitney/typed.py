@@ -96,6 +96,7 @@ class DecoratorOptions(TypedDict, total=False):
     device_ids: Sequence[int] | None
     gpu_memory_fraction: float | None
     gpu_turns: bool | None
+    ray: Mapping[str, Any] | None
     openai: str | None
     raw: bool | None
     route: str | None

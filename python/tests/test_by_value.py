@@ -13,7 +13,7 @@ import pytest
 
 import jitney
 from jitney import by_value, interactive
-from jitney.handle import launch
+from jitney.handle import run_flags
 
 ROOT = Path(__file__).parents[1]
 
@@ -104,18 +104,18 @@ def maker_of(lock: Any) -> Any:
     ],
 )
 def test_devices_become_flags(device, flags):
-    assert launch._flags(None, device, None) == flags
+    assert run_flags.worker_flags(None, device, None) == flags
     with pytest.raises(ValueError, match="device must be"):
-        launch._flags(None, "tpu", None)
+        run_flags.worker_flags(None, "tpu", None)
 
 
 def test_cells_are_quiet_unless_they_ask(monkeypatch):
-    assert launch._log_flags(None, True) == []
-    assert launch._log_flags("Warning", False) == ["--log-level", "warn,jitney::worker_output=off"]
+    assert run_flags.log_flags(None, True) == []
+    assert run_flags.log_flags("Warning", False) == ["--log-level", "warn,jitney::worker_output=off"]
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: object()))
     assert interactive.is_interactive()
-    assert launch._log_flags(None, True) == ["--log-level", "warn"]
-    assert launch._log_flags("debug", True) == ["--log-level", "debug"]
+    assert run_flags.log_flags(None, True) == ["--log-level", "warn"]
+    assert run_flags.log_flags("debug", True) == ["--log-level", "debug"]
 
 
 def test_completion_lists_the_public_names_and_nothing_else():

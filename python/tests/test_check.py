@@ -210,6 +210,25 @@ def test_arrays_of_a_shape_that_nobody_guesses_are_no_mistake():
     assert "no example could be made up" in report.remarks[0]
 
 
+def test_requests_as_they_come_and_arguments_of_any_name_are_not_run():
+    class Web:
+        @jitney.endpoint(raw=True)
+        def http(self, request):
+            return request.body
+
+        @jitney.batch
+        def anything(self, **columns: numpy.ndarray) -> numpy.ndarray:
+            return sum(columns.values())
+
+        @jitney.batch
+        def created(self, x: list[int]) -> list[jitney.Response]:
+            return [jitney.Response(str(one), status=201) for one in x]
+
+    http, anything, created = examine(jitney.define(Web))
+    assert "HTTP requests as they come" in http.remarks[0] and "made up" in anything.remarks[0]
+    assert len(created.passed) == 2 and not created.mistakes
+
+
 def test_models_of_pydantic_have_their_fields_within_bounds():
     pydantic = pytest.importorskip("pydantic")
 

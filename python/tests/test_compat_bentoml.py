@@ -53,6 +53,13 @@ class Query(BaseModel):
     limit: int = 2
 
 
+class Petals:
+    """Stands for a classifier of scikit-learn's, whose import takes longer than all of these tests."""
+
+    def predict(self, rows):
+        return (np.asarray(rows)[:, 2] > 2.5) * 2
+
+
 def wire(module, endpoint, body, **query):
     with testing.load(module) as model:
         return model.post(body, endpoint=endpoint, **query)
@@ -65,6 +72,7 @@ def test_an_api_is_an_endpoint_with_its_path(application):
     service = application("summarization").Summarization
     definition = graph(service).root.definition
     routes = {one.name: one.options.route for one in definition.endpoints}
+    assert routes.pop("bentoml_schema") == "GET /schema.json"  # For BentoML's own clients.
     assert routes == {"summarize": "POST /summarize", "keywords": "POST /v1/keywords", "status": "POST /status"}
     assert definition.name == "Summarization"
     assert definition.options.response_timeout_s == 30
@@ -264,6 +272,14 @@ def test_batch_sizes_have_bentomls_name(application):
     assert names == ["bentoml_runner_adaptive_batch_size", "BENTOML_iris_predict_adaptive_batch_size"]
 
 
+def test_clients_of_bentoml_are_told_what_there_is(application):
+    described = json.loads(wire(application("embeddings").SentenceEmbedding, "bentoml_schema", {}).body)
+    routes = {one["name"]: one for one in described["routes"]}
+    assert routes["encode"]["input"]["properties"]["sentences"]["items"] == {"type": "string"}
+    assert routes["encode"]["output"] == {"type": "tensor", "format": "numpy-array"}
+    assert routes["column_sums"]["batchable"] and routes["count"]["input"]["properties"] == {}
+
+
 # Runners, and the services of BentoML 1.0
 
 
@@ -299,8 +315,24 @@ def test_a_runner_takes_rows_of_any_kind():
         bentoml.Runner(Doubler).double.run([1])
 
 
+def test_a_saved_onnx_model_has_a_method_that_is_called_run():
+    from onnx import TensorProto, helper
+
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, 3]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Add", ["x", "x"], ["y"])], "double", [x], [y])
+    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 13)])
+    rows = np.arange(12, dtype="float32").reshape(4, 3)
+    bentoml.onnx.save_model("double", model, signatures={"run": {"batchable": True}})
+    runner = bentoml.onnx.get("double").to_runner()
+    runner.init_local()
+    assert runner.run.run(rows).tolist() == runner.run(rows).tolist() == (rows * 2).tolist()
+    with testing.load(runner.part()) as model:
+        one, two = model.batch([{"x": rows[:1]}, {"x": rows[1:]}], endpoint="run")
+        assert (one.shape, two.tolist()) == ((1, 3), (rows[1:] * 2).tolist())
+
+
 def test_a_service_of_functions_has_its_runners_as_parts(application):
-    application("iris_train")
+    bentoml.sklearn.save_model("iris_clf", Petals(), signatures={"predict": {"batchable": True, "batch_dim": 0}})
     module = application("iris_service")
     parts = graph(module.svc)
     assert [part.name for part in parts.parts] == ["iris_clf", "iris_classifier"]

@@ -256,6 +256,11 @@ def test_mistakes_are_sentences():
         serve.no_such_name  # noqa: B018
     with pytest.raises(AttributeError, match="not there"):
         ray.no_such_name  # noqa: B018
+    for absent in (serve.llm, serve.config.RequestRouterConfig, ray.data):
+        with pytest.raises(NotImplementedError, match="not there in Jitney's layer: "):
+            absent.something  # noqa: B018
+        with pytest.raises(NotImplementedError, match="not there"):
+            absent()
     with pytest.raises(TypeError, match="cannot be made"):
         Top.bind()
     with pytest.raises(RayServeException):

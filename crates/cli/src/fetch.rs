@@ -52,6 +52,32 @@ impl RemoteFetcher {
         Ok(Box::new(download))
     }
 
+    /// A whole small file and what the other side calls it, unless that is what it was called before.
+    pub async fn document(
+        &self,
+        url: &str,
+        before: Option<&str>,
+        bytes_max: u64,
+    ) -> Result<Option<(Vec<u8>, Option<String>)>, DownloadError> {
+        let client = self.client()?;
+        let url = Url::parse(url).map_err(DownloadError::permanent)?;
+        let before = before.map(str::to_owned);
+        let download = match self.buckets.object(&url, false, &client)? {
+            Some(object) => object.changed(before).await?,
+            None => web::changed(&client, url, before).await?,
+        };
+        let Some(mut download) = download else { return Ok(None) };
+        let mut content = Vec::new();
+        while let Some(piece) = download.next().await? {
+            content.extend_from_slice(&piece);
+            if content.len() as u64 > bytes_max {
+                let large = format!("it is larger than {bytes_max} bytes");
+                return Err(DownloadError::permanent(large));
+            }
+        }
+        Ok(Some((content, download.tag)))
+    }
+
     /// A set of one task: unlike a bare task it is cancelled with the caller.
     async fn on_admin(
         &self,

@@ -2,9 +2,10 @@
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use jitney_server::auth::KeyStore;
+use jitney_server::auth::{KeyStore, Tokens};
 use tempfile::NamedTempFile;
 
 /// The file's name, in the directory that the server was started in.
@@ -30,6 +31,47 @@ impl KeyStore for KeyFile {
         let mut file = NamedTempFile::new_in(directory)?;
         file.write_all(text.as_bytes())?;
         file.persist(&self.0).map(drop).map_err(|error| error.error)
+    }
+}
+
+/// How often a file of given keys is looked at.
+const CHECK_EVERY: Duration = Duration::from_secs(5);
+
+/// Keys that the operator gives, for example as a secret that is mounted.
+pub struct GivenKeys {
+    path: PathBuf,
+    text: String,
+}
+
+impl GivenKeys {
+    /// Reads the file.
+    pub fn read(path: &Path) -> io::Result<Self> {
+        Ok(Self { path: path.to_owned(), text: std::fs::read_to_string(path)? })
+    }
+
+    /// What the file says.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Puts the keys in force that the file has, whenever it changes; without end. What cannot be read
+    /// changes nothing.
+    pub async fn follow(mut self, tokens: Arc<Tokens>) {
+        loop {
+            tokio::time::sleep(CHECK_EVERY).await;
+            let file = self.path.display();
+            match std::fs::read_to_string(&self.path) {
+                Ok(text) if text == self.text => {}
+                Ok(text) => {
+                    match tokens.give(&text) {
+                        Ok(()) => tracing::info!(%file, "other keys are in force"),
+                        Err(why) => tracing::error!(%file, "the keys stay as they are: {why}"),
+                    }
+                    self.text = text;
+                }
+                Err(error) => tracing::warn!(%file, %error, "the keys cannot be read"),
+            }
+        }
     }
 }
 

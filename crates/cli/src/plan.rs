@@ -29,6 +29,8 @@ pub struct ServerPlan {
     pub server: ServerConfig,
     /// How long tokens are valid; `None` if no token is needed.
     pub tokens: Option<Duration>,
+    /// Where the keys are that the operator gives; without it they are made.
+    pub key_file: Option<PathBuf>,
     /// Whether every request is logged.
     pub access_log: bool,
     /// The engine.
@@ -53,6 +55,8 @@ pub struct ServerPlan {
     pub snapshots: Option<Snapshots>,
     /// How often the served repositories are looked into, if at all.
     pub poll: Option<Duration>,
+    /// The shared list that models come from, if there is one.
+    pub registrations: Option<RegistrationsPlan>,
     /// Whether definitions are loaded again when their code changes.
     pub watch: bool,
     /// Whether the end of standard input ends the server, as a signal does.
@@ -96,6 +100,19 @@ pub struct EnginePlan {
     pub python: PythonConfig,
     /// The id of the first worker.
     pub first_worker_id: u32,
+}
+
+/// A list of models that several servers share.
+#[derive(Clone, Debug)]
+pub struct RegistrationsPlan {
+    /// A file, a directory or a URL.
+    pub source: String,
+    /// How often it is read.
+    pub every: Duration,
+    /// Settings of models that win over those of the list: flags and variables.
+    pub above: Values,
+    /// Settings of models that the list wins over: those of the configuration.
+    pub below: Values,
 }
 
 /// How the server ends.

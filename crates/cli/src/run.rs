@@ -12,6 +12,7 @@ mod loading;
 mod offline;
 mod preview;
 mod processes;
+mod registrations;
 mod reload;
 mod scratch;
 mod service_manager;
@@ -34,7 +35,7 @@ use rustix::process::DumpableBehavior;
 use crate::env::Env;
 use crate::failure::{Failure, cannot};
 use crate::gpu::NvidiaSmi;
-use crate::key_file::KeyFile;
+use crate::key_file::{GivenKeys, KeyFile};
 use crate::logs::{self, StartedLog, Style};
 use crate::plan::{Drain, ServerKind, ServerPlan};
 use crate::traces::SpanExporter;
@@ -151,6 +152,10 @@ async fn serve_until_signal(
     let server = Arc::new(server);
     server.serve_workers(&data.handles());
     greeting::banner(plan);
+    tokio::select! {
+        joined = engine.cluster_joined() => joined.map_err(Failure::usage)?,
+        () = signals.first() => return Ok(()),
+    }
     let cpu = CpuUsage::new();
     let definitions = tokio::select! {
         loaded = loading::load(plan, engine, &packer) => loaded?,
@@ -161,6 +166,8 @@ async fn serve_until_signal(
     if let Some(tokens) = tokens {
         tokens.issue().map_err(cannot("write the key file"))?;
     }
+    // Before the ports open, so that readiness is right from the first probe on.
+    registrations::follow(plan, env, engine, &packer);
     data.open(&server);
     let admin = server.run_admin(data.closing());
     watch_system(plan, env, engine, meter, cpu);
@@ -234,12 +241,24 @@ fn tokens(plan: &ServerPlan) -> Result<Option<Arc<Tokens>>, Failure> {
     let Some(lifetime) = plan.tokens else { return Ok(None) };
     let here = KeyFile::here().map_err(cannot("find the current directory"))?;
     let clock = TokenClock { wall: Box::new(SystemTime::now), steady: Box::new(machine::uptime) };
+    if let Some(path) = &plan.key_file {
+        return given_tokens(path, clock).map(Some);
+    }
     let strength = match plan.kind {
         ServerKind::TorchServe { .. } => KeyStrength::TorchServe,
         ServerKind::Serve | ServerKind::Demo => KeyStrength::Strong,
     };
     let tokens = Tokens::new(strength, lifetime, Box::new(here), clock);
     tokens.map(|tokens| Some(Arc::new(tokens))).map_err(cannot("make tokens"))
+}
+
+/// The keys of the operator's file, which is followed; that ends with the runtime.
+fn given_tokens(path: &Path, clock: TokenClock) -> Result<Arc<Tokens>, Failure> {
+    let wrong = |why: String| Failure::usage(format!("--key-file {}: {why}", path.display()));
+    let keys = GivenKeys::read(path).map_err(|error| wrong(error.to_string()))?;
+    let tokens = Arc::new(Tokens::given(keys.text(), clock).map_err(wrong)?);
+    tokio::spawn(keys.follow(Arc::clone(&tokens)));
+    Ok(tokens)
 }
 
 /// The server stops being ready, then the ports close, then admitted requests are answered.

@@ -1,7 +1,8 @@
 //! `jitney serve` and `jitney demo`: from flags, variables and `jitney.yaml` to a [`ServerPlan`].
 
-mod file;
+pub mod file;
 pub mod model;
+mod ray;
 mod variables;
 
 use std::io::IsTerminal as _;
@@ -13,18 +14,18 @@ use jitney_engine::admission::AdmissionLimits;
 use jitney_engine::call::REQUEST_BYTES_MAX;
 use jitney_engine::python::PythonConfig;
 use jitney_engine::settings::ModelDefaults;
-use jitney_engine::store::{Limits, ShownUrl};
+use jitney_engine::store::{Limits, ShownUrl, is_remote};
 use jitney_engine::{PluginPlan, RepositoryConfig, ServedDirectory};
 use jitney_server::metrics::MeterPlan;
 use jitney_server::{Dialect, ServerConfig, Tls};
 use jitney_settings::server::{
     ACCESS_LOG, ALLOW_CLIENT_SHARED_MEMORY, BODY_TIMEOUT, COMPRESS_ANSWERS, DEBUG_ERRORS,
     DECOMPRESS_REQUESTS, DRAIN_DELAY, DRAIN_TIMEOUT, GRPC_MANAGEMENT_PORT, GRPC_PORT, HOST,
-    IDLE_TIMEOUT, INFERENCE_PORT, INSTALL_REQUIREMENTS, IO_THREADS, LOG_FORMAT, LOG_LEVEL,
-    MANAGEMENT_HOST, MANAGEMENT_PORT, MAX_CONNECTIONS, MAX_DOWNLOAD_SIZE, MAX_IMAGE_PIXELS,
-    MAX_REQUEST_MEMORY, MAX_REQUEST_SIZE, MAX_UNPACKED_FILES, MAX_UNPACKED_SIZE,
-    MAX_WORKERS_PER_MODEL, METRICS_PORT, MIN_BODY_RATE, MODEL_STORE, POLL, PYTHON, TLS_CERT,
-    TLS_KEY, TOKEN_AUTH, WRITE_TIMEOUT,
+    IDLE_TIMEOUT, INFERENCE_PORT, INSTALL_REQUIREMENTS, IO_THREADS, KEY_FILE, LOG_FORMAT,
+    LOG_LEVEL, MANAGEMENT_HOST, MANAGEMENT_PORT, MAX_CONNECTIONS, MAX_DOWNLOAD_SIZE,
+    MAX_IMAGE_PIXELS, MAX_REQUEST_MEMORY, MAX_REQUEST_SIZE, MAX_UNPACKED_FILES, MAX_UNPACKED_SIZE,
+    MAX_WORKERS_PER_MODEL, METRICS_PORT, MIN_BODY_RATE, MODEL_STORE, POLL, PYTHON, REGISTRATIONS,
+    REGISTRATIONS_EVERY, TLS_CERT, TLS_KEY, TOKEN_AUTH, WRITE_TIMEOUT,
 };
 use jitney_settings::{Setting, Values, server};
 
@@ -33,7 +34,7 @@ use crate::env::{Env, Hidden};
 use crate::failure::Failure;
 use crate::flags::{DemoFlags, ServeFlags};
 use crate::logs::{LogPlan, Style};
-use crate::plan::{Drain, EnginePlan, ServerKind, ServerPlan, Startup};
+use crate::plan::{Drain, EnginePlan, RegistrationsPlan, ServerKind, ServerPlan, Startup};
 use crate::traces::TracePlan;
 use crate::url_rule::UrlRule;
 use crate::{gpu, key_file, machine, plugins, python, tls};
@@ -49,6 +50,7 @@ pub struct ServeConfig {
     plugins: Vec<PluginPlan>,
     /// Directories whose models are served.
     repositories: Vec<ServedDirectory>,
+    registrations: Option<RegistrationsPlan>,
     watch: bool,
     until_eof: bool,
 }
@@ -70,21 +72,51 @@ pub fn configure(flags: ServeFlags, env: &Env) -> Result<ServeConfig, Failure> {
         Ok(Startup { settings, ..startup })
     });
     let models = models.collect::<Result<_, Failure>>()?;
+    let given = above.clone();
     let values = above.or(&file.settings);
+    let registrations = registrations(&values, given, file.settings)?;
     let (watch, until_eof) = (flags.watch, flags.until_eof);
     let mut config = effective(values, models, remarks, env);
     // Without anything else the store is what is served.
     let store: Option<PathBuf> = config.values.read(&MODEL_STORE);
-    let only = store.filter(|_| repositories.is_empty() && config.models.is_empty());
+    let nothing_else =
+        repositories.is_empty() && config.models.is_empty() && registrations.is_none();
+    let only = store.filter(|_| nothing_else);
     let only = only.map(|path| ServedDirectory { path, name: None });
     config.repositories = repositories.into_iter().chain(only).collect();
-    Ok(ServeConfig { plugins, watch, until_eof, ..config })
+    Ok(ServeConfig { plugins, registrations, watch, until_eof, ..config })
 }
+
+/// The shared list of models. One on this machine has to be there; another machine may be away for a while.
+fn registrations(
+    values: &Values,
+    above: Values,
+    below: Values,
+) -> Result<Option<RegistrationsPlan>, Failure> {
+    let Some(source) = values.read::<String>(&REGISTRATIONS) else { return Ok(None) };
+    let source = source.strip_prefix("file://").map_or(source.clone(), str::to_owned);
+    let remote = source.contains("://");
+    if remote && !is_remote(&source) {
+        let shown = ShownUrl::of(&source);
+        return Err(Failure::usage(format!("{shown}: a list of models cannot be read from there"))
+            .hint("known: a file, a directory, http://, https://, s3://, gs://, az://, abfs://"));
+    }
+    if !remote && !std::path::Path::new(&source).exists() {
+        return Err(Failure::usage(format!("--registrations: no such file: {source}")));
+    }
+    let every = values.read(&REGISTRATIONS_EVERY).unwrap_or(EVERY).max(EVERY_MIN);
+    Ok(Some(RegistrationsPlan { source, every, above, below }))
+}
+
+/// How often the shared list is read unless somebody says otherwise, and at most.
+const EVERY: Duration = Duration::from_secs(10);
+const EVERY_MIN: Duration = Duration::from_millis(100);
 
 /// Plans `jitney serve`.
 pub fn plan(flags: ServeFlags, env: &Env) -> Result<ServerPlan, Failure> {
     let config = configure(flags, env)?;
-    if config.models.is_empty() && config.repositories.is_empty() {
+    let none = config.models.is_empty() && config.repositories.is_empty();
+    if none && config.registrations.is_none() {
         return Err(Failure::usage("no model to serve").hint(
             "name an archive, a directory, an .onnx file, a folder of them or module:object, or try `jitney demo`",
         ));
@@ -121,6 +153,11 @@ fn effective(
     let source = values.source(&PYTHON);
     values.set(&PYTHON, python.interpreter.to_string_lossy().into_owned(), source);
     bound_request_size(&mut values, &mut remarks);
+    // Who gives keys wants them to be asked for.
+    if values.has(&KEY_FILE) && !values.has(&TOKEN_AUTH) {
+        let source = values.source(&KEY_FILE);
+        values.set(&TOKEN_AUTH, true, source);
+    }
     let limit = machine::workers_limit(&values);
     let values = values.or(&machine::defaults()).or(&limit).or_defaults(server::SETTINGS);
     ServeConfig {
@@ -129,6 +166,7 @@ fn effective(
         remarks,
         plugins: Vec::new(),
         repositories: Vec::new(),
+        registrations: None,
         watch: false,
         until_eof: false,
     }
@@ -139,17 +177,18 @@ const SAMPLE_EVERY: Duration = Duration::from_secs(60);
 
 /// Turns the configuration into a plan.
 pub fn assemble(kind: ServerKind, config: ServeConfig, env: &Env) -> Result<ServerPlan, Failure> {
-    let ServeConfig { values, models, mut remarks, plugins, repositories, watch, until_eof } =
-        config;
+    let ServeConfig { values, models, mut remarks, plugins, repositories, .. } = config;
+    let ServeConfig { registrations, watch, until_eof, .. } = config;
     let color = std::io::stderr().is_terminal() && !env.no_color();
     let format = values.read(&LOG_FORMAT).unwrap_or_default();
     let filter = values.read(&LOG_LEVEL).unwrap_or_default();
     Ok(ServerPlan {
         kind,
         server: server(&values, &mut remarks)?,
+        key_file: values.read(&KEY_FILE),
         tokens: values.flag(&TOKEN_AUTH).then_some(key_file::LIFETIME),
         access_log: values.flag(&ACCESS_LOG),
-        engine: engine(&values, &models, repositories, env)?,
+        engine: engine(&values, &models, repositories, registrations.as_ref(), env)?,
         poll: values.read(&POLL).filter(|every: &Duration| !every.is_zero()),
         plugins,
         models,
@@ -160,6 +199,7 @@ pub fn assemble(kind: ServerKind, config: ServeConfig, env: &Env) -> Result<Serv
         traces: TracePlan::read(&values, env, &mut remarks)?,
         sample_every: Some(SAMPLE_EVERY),
         snapshots: None,
+        registrations,
         watch,
         until_eof,
         remarks,
@@ -230,6 +270,7 @@ fn engine(
     values: &Values,
     models: &[Startup],
     repositories: Vec<ServedDirectory>,
+    registrations: Option<&RegistrationsPlan>,
     env: &Env,
 ) -> Result<EnginePlan, Failure> {
     let model_store: Option<PathBuf> = values.read(&MODEL_STORE);
@@ -248,6 +289,7 @@ fn engine(
         .hint("name a directory for downloads with --model-store"));
     }
     let named = models.iter().map(|model| model.url.as_str());
+    let named = named.chain(registrations.map(|list| list.source.as_str()));
     let settings = values.only(jitney_settings::model::SETTINGS);
     let is_served = |store: &PathBuf| repositories.iter().any(|served| served.path == *store);
     let store = model_store.clone().filter(|store| !is_served(store));
@@ -273,6 +315,7 @@ fn engine(
             gpus: gpu::count(env),
             image_pixels_max: values.read(&MAX_IMAGE_PIXELS).unwrap_or(u64::MAX),
             debug_errors: values.flag(&DEBUG_ERRORS),
+            ray: ray::read(values)?,
             ..PythonConfig::bare(values.read(&PYTHON).unwrap_or_default())
         },
         first_worker_id: 9000,

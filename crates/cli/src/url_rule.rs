@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{PoisonError, RwLock};
 
 use jitney_engine::store::{ShownUrl, serialised};
 use regex::Regex;
@@ -20,7 +21,23 @@ pub enum UrlRule {
     /// Any of these patterns.
     Patterns(Vec<UrlPattern>),
     /// Exactly these.
-    Named(BTreeSet<String>),
+    Named(NamedUrls),
+}
+
+/// URLs that were named one by one.
+#[derive(Debug, Default)]
+pub struct NamedUrls {
+    /// On the command line or in the configuration.
+    fixed: BTreeSet<String>,
+    /// In the shared list of models, as it is now.
+    listed: RwLock<BTreeSet<String>>,
+}
+
+impl NamedUrls {
+    fn any(&self, is_such: impl Fn(&str) -> bool) -> bool {
+        let listed = self.listed.read().unwrap_or_else(PoisonError::into_inner);
+        self.fixed.iter().chain(listed.iter()).any(|url| is_such(url))
+    }
 }
 
 /// A pattern of the operator.
@@ -56,7 +73,17 @@ impl UrlRule {
 
     /// Exactly these URLs and absolute paths.
     pub fn named<'a>(urls: impl IntoIterator<Item = &'a str>) -> Self {
-        Self::Named(urls.into_iter().map(serialised).collect())
+        let fixed = urls.into_iter().map(serialised).collect();
+        Self::Named(NamedUrls { fixed, ..NamedUrls::default() })
+    }
+
+    /// Names these URLs and absolute paths too, in the place of those that were listed before. Patterns stay
+    /// what they are.
+    pub fn list(&self, urls: impl IntoIterator<Item = String>) {
+        if let Self::Named(named) = self {
+            let listed = urls.into_iter().map(|url| serialised(&url)).collect();
+            *named.listed.write().unwrap_or_else(PoisonError::into_inner) = listed;
+        }
     }
 
     /// Whether an allowed URL may redirect to this one. Who named the URL on the command line trusts
@@ -77,7 +104,7 @@ impl UrlRule {
                 let link_local = parsed.as_ref().and_then(link_local_host);
                 patterns.iter().any(|pattern| pattern.allows(url, link_local))
             }
-            Self::Named(urls) => urls.contains(url),
+            Self::Named(urls) => urls.any(|named| named == url),
         }
     }
 
@@ -94,7 +121,7 @@ impl UrlRule {
     fn names_host(&self, host: &str) -> bool {
         match self {
             Self::Patterns(patterns) => patterns.iter().any(|pattern| pattern.names(host)),
-            Self::Named(urls) => urls.iter().any(|url| {
+            Self::Named(urls) => urls.any(|url| {
                 Url::parse(url).is_ok_and(|url| url.host_str().is_some_and(|known| known == host))
             }),
         }
@@ -173,6 +200,10 @@ mod tests {
         let rule = UrlRule::named(["HTTPS://Host:443/a.mar", "/a b"]);
         assert!(rule.allows("https://host/a.mar") && rule.allows("file:///a%20b"));
         assert!(!rule.allows("https://host/b.mar") && !rule.allows("file:///a"));
+        rule.list(["s3://b/m.mar".to_owned()]);
+        assert!(rule.allows("https://host/a.mar") && rule.allows("s3://b/m.mar"));
+        rule.list([]);
+        assert!(!rule.allows("s3://b/m.mar"));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod plugins;
 mod registrar;
+mod registrations;
 mod repository;
 mod workflows;
 
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
@@ -19,6 +21,7 @@ pub use self::plugins::PluginPlan;
 use self::plugins::RunningPlugins;
 use self::registrar::Registrar;
 pub use self::registrar::{EngineConfig, Registered, RepositoryConfig, ServedDirectory};
+pub use self::registrations::{ListedModel, ListedState, RegistrationsReport};
 pub use self::repository::{IndexEntry, IndexState, Repository};
 use self::workflows::Workflows;
 use crate::admission::Admission;
@@ -42,6 +45,8 @@ pub struct Engine {
     workflows: Workflows,
     repository: Repository,
     plugins: RunningPlugins,
+    /// The shared list that models come from, if they come from one.
+    registrations: ArcSwapOption<RegistrationsReport>,
     /// Every model of the start has been ready.
     started: AtomicBool,
     /// The server is no longer ready; requests are still served.
@@ -69,9 +74,21 @@ impl Engine {
             repository: Repository::new(Arc::clone(&models), repository),
             plugins: RunningPlugins::new(Arc::clone(&models)),
             models,
+            registrations: ArcSwapOption::empty(),
             started: AtomicBool::new(false),
             draining: AtomicBool::new(false),
         }))
+    }
+
+    /// Waits until the cluster is joined that places workers, if there is to be one.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub async fn cluster_joined(&self) -> Result<(), String> {
+        match &self.models.python.placement {
+            Some(placement) => placement.joined().await,
+            None => Ok(()),
+        }
     }
 
     /// Where our own Python packages lie, for whoever runs Python beside the workers.
@@ -91,7 +108,10 @@ impl Engine {
 
     /// The model of this name, and version if one is asked for.
     pub fn model(&self, name: &str, version: Option<&str>) -> Result<Arc<Model>, LookupError> {
-        self.models.registry.find(name, version)
+        self.models.registry.find(name, version).map_err(|error| match self.awaits_list() {
+            true => LookupError::NotYet { model: name.to_owned() },
+            false => error,
+        })
     }
 
     /// The paths that models answer beside those of their names, if there are any.
@@ -138,8 +158,12 @@ impl Engine {
     }
 
     /// Whether the server should be sent requests: every model of the start has been ready once, some
-    /// model can serve or none is meant to, and the server does not drain.
+    /// model can serve or none is meant to, and the server does not drain. Models of a shared list count
+    /// as models of the start until all of it was loaded once.
     pub fn is_ready(&self) -> bool {
+        if self.awaits_list() {
+            return false;
+        }
         let models = self.models();
         let at_startup = |model: &&Arc<Model>| model.identity().at_startup;
         let started = self.started.load(Ordering::Relaxed)
@@ -208,6 +232,72 @@ impl Engine {
         version: Option<&str>,
     ) -> Result<(), UnregisterError> {
         self.models.unregister(name, version).await
+    }
+
+    /// Starts a model that nobody finds yet, without workers: [`Engine::exchange`] lets it be found.
+    pub async fn start_beside(
+        &self,
+        options: &RegisterOptions,
+    ) -> Result<Registered, RegisterError> {
+        if self.draining() {
+            return Err(RegisterError::Draining);
+        }
+        self.models.start_unlisted(options).await
+    }
+
+    /// Lets a model be found in the place of another of its name, which is not ended: see
+    /// [`Engine::retire`]. All other versions stay.
+    ///
+    /// # Errors
+    /// Somebody else registered this version; nothing has changed.
+    pub fn exchange(
+        &self,
+        old: Option<&Arc<Model>>,
+        new: &Arc<Model>,
+    ) -> Result<(), RegisterError> {
+        self.models.registry.exchange(old, new)?;
+        self.models.changes.note();
+        Ok(())
+    }
+
+    /// Ends exactly these models in the background, one after the other: new requests do not find them, and
+    /// admitted ones are answered. Those that come later are found until then, for whoever calls them.
+    pub fn retire(&self, models: Vec<Arc<Model>>) {
+        let registrar = Arc::clone(&self.models);
+        let take_out = move |registrar: &Registrar, model: &Arc<Model>| {
+            if registrar.registry.withdraw(model) {
+                registrar.changes.note();
+            }
+        };
+        models.first().iter().for_each(|model| take_out(&registrar, model));
+        tokio::spawn(async move {
+            for model in models {
+                take_out(&registrar, &model);
+                registrar.end(&model).await;
+                let (name, version) = (model.name(), model.version());
+                tracing::info!(model = name, version, "model unregistered");
+            }
+        });
+    }
+
+    /// Whether requests find this very model.
+    pub fn holds(&self, model: &Arc<Model>) -> bool {
+        self.models.registry.holds(model)
+    }
+
+    /// What became of the shared list that models come from; none if there is no such list.
+    pub fn registrations(&self) -> Option<Arc<RegistrationsReport>> {
+        self.registrations.load_full()
+    }
+
+    /// Whether not all models of the shared list have been loaded once.
+    fn awaits_list(&self) -> bool {
+        self.registrations.load().as_ref().is_some_and(|report| !report.settled)
+    }
+
+    /// Whoever follows the list tells what became of it.
+    pub fn report_registrations(&self, report: RegistrationsReport) {
+        self.registrations.store(Some(Arc::new(report)));
     }
 
     /// For whoever keeps a record of all changes of models, workers and batching.

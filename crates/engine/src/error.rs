@@ -108,6 +108,9 @@ pub enum SequenceRejection {
     /// Its sequence was silent for too long, or lasted too long, and is over.
     #[error("this sequence is over")]
     Expired,
+    /// Its sequence is not held here: another server began it, or this one before it was started again.
+    #[error("this sequence is not held here")]
+    Unknown,
 }
 
 /// Why a model of the repository was not loaded or unloaded.
@@ -145,6 +148,15 @@ pub enum LookupError {
         model: String,
         /// The version that was asked for.
         version: String,
+    },
+    /// No model of this name or version yet: the server has not loaded all models of its list.
+    #[error(
+        "The server has not loaded its list of models yet, and so not \"{model}\". Try again later. \
+         [reason: loading]"
+    )]
+    NotYet {
+        /// The name that was asked for.
+        model: String,
     },
 }
 

@@ -106,6 +106,8 @@ pub enum WorkerExit {
         /// The bytes that it held when it was last looked at.
         memory: Option<u64>,
     },
+    /// It ran on another machine, which was lost, or the connection to it.
+    Lost,
 }
 
 /// What is said of a worker that the kernel killed, and of one that it may have killed.
@@ -125,9 +127,12 @@ impl WorkerExit {
 
     /// The end of a process, if that is known.
     pub(crate) fn of_process(end: Option<ProcessEnd>) -> Self {
-        let Some(ProcessEnd { status, out_of_memory, memory }) = end else {
+        let Some(ProcessEnd { status, out_of_memory, memory, lost }) = end else {
             return Self::UNEXPLAINED;
         };
+        if lost {
+            return Self::Lost;
+        }
         match (status.signal(), out_of_memory) {
             (Some(SIGKILL), Some(true)) => Self::KilledForMemory { certain: true, memory },
             (Some(SIGKILL), None) => Self::KilledForMemory { certain: false, memory },
@@ -142,7 +147,7 @@ impl WorkerExit {
             Self::Ended { signal: Some(_), .. } => 1,
             Self::TimedOut { .. } => 2,
             Self::BrokeProtocol => 3,
-            Self::KilledForMemory { certain: false, .. } => 1,
+            Self::KilledForMemory { certain: false, .. } | Self::Lost => 1,
             Self::OutOfMemory { .. } | Self::KilledForMemory { certain: true, .. } => 4,
         }
     }
@@ -154,7 +159,7 @@ impl WorkerExit {
 
     /// Whether something else than its own code may have ended it: the kernel, an operator.
     pub(crate) fn is_from_outside(self) -> bool {
-        self.is_killed() || matches!(self, Self::Ended { signal: Some(SIGTERM), .. })
+        self.is_killed() || matches!(self, Self::Lost | Self::Ended { signal: Some(SIGTERM), .. })
     }
 }
 
@@ -182,6 +187,7 @@ impl fmt::Display for WorkerExit {
                 write!(out, "ran out of memory when it asked for {bytes} bytes more")
             }
             Self::BrokeProtocol => out.write_str("broke the protocol"),
+            Self::Lost => out.write_str("its node or the connection to it was lost"),
         }
     }
 }

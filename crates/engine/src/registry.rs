@@ -189,6 +189,66 @@ impl Registry {
         before.into_iter().filter(|model| !stays(model)).collect()
     }
 
+    /// Lets a version be found, in the place of `old` if that is found still. Where `old` answered by default,
+    /// or nothing did, the new one does; all other versions stay. Nobody sees a moment between.
+    pub(crate) fn exchange(
+        &self,
+        old: Option<&Arc<Model>>,
+        new: &Arc<Model>,
+    ) -> Result<(), RegisterError> {
+        let _lock = self.lock();
+        let (name, version) = (new.name(), new.version());
+        let old = old.filter(|old| self.holds(old));
+        let in_the_way = self.find(name, Some(version)).ok();
+        if in_the_way.is_some_and(|other| !old.is_some_and(|old| Arc::ptr_eq(old, &other))) {
+            let (model, version) = (name.to_owned(), version.to_owned());
+            return Err(RegisterError::Conflict { model, version });
+        }
+        self.check_paths(new)?;
+        self.change(|table| {
+            let entry = table.entry(name.to_owned()).or_insert_with(|| ModelVersions {
+                default: version.to_owned(),
+                versions: BTreeMap::new(),
+            });
+            if let Some(old) = old {
+                entry.versions.remove(old.version());
+                if entry.default == old.version() {
+                    entry.default = version.to_owned();
+                }
+            }
+            entry.versions.insert(version.to_owned(), Arc::clone(new));
+        });
+        Ok(())
+    }
+
+    /// Takes exactly this model out, whether it answers by default or not: then the newest of the others
+    /// does. False if it is not found.
+    pub(crate) fn withdraw(&self, model: &Arc<Model>) -> bool {
+        let _lock = self.lock();
+        if !self.holds(model) {
+            return false;
+        }
+        let others = self.versions(model.name()).unwrap_or_default();
+        let mut others = others.iter().rev().filter(|other| !Arc::ptr_eq(other, model));
+        let newest = others.next().map(|other| other.version().to_owned());
+        self.change(|table| {
+            if let Some(entry) = table.get_mut(model.name()) {
+                entry.versions.remove(model.version());
+                if let Some(newest) = newest.filter(|_| entry.default == model.version()) {
+                    entry.default = newest;
+                }
+            }
+            table.retain(|_, entry| !entry.versions.is_empty());
+        });
+        true
+    }
+
+    /// Whether this very model is found.
+    pub(crate) fn holds(&self, model: &Arc<Model>) -> bool {
+        let found = self.find(model.name(), Some(model.version()));
+        found.is_ok_and(|found| Arc::ptr_eq(&found, model))
+    }
+
     /// Whether no other model, in any version, answers a path that this one wants.
     fn check_paths(&self, model: &Model) -> Result<(), RegisterError> {
         let Some(api) = model.api().filter(|api| api.http != HttpPaths::default()) else {

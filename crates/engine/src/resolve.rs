@@ -17,7 +17,9 @@ use serde_json::Value;
 
 use crate::error::RegisterError;
 use crate::local::LocalModel;
-use crate::settings::{ModelDefaults, ModelSettings, Precedence, RegisterOptions};
+use crate::settings::{
+    ModelDefaults, ModelSettings, Precedence, RegisterOptions, UnknownSequences,
+};
 use crate::store::{Package, Runtime, Sha256, ShownUrl, stays_inside};
 
 /// Items in a batch of a model whose batch dimension is open, unless a source sets another number.
@@ -78,12 +80,17 @@ pub(crate) fn settings(
     }
     let values = resolve((name, version), archive, options, defaults);
     check_workers(&values, defaults.workers_limit)?;
-    ModelSettings::new(
+    let mut settings = ModelSettings::new(
         values,
         runtime(package, options)?,
         handler(package, options, defaults)?,
         Arc::clone(&defaults.sequence_headers),
-    )
+    )?;
+    let unknown = &mut settings.declared.unknown_sequences;
+    if defaults.precedence == Precedence::Jitney && *unknown == UnknownSequences::Begin {
+        *unknown = UnknownSequences::BeginOwn;
+    }
+    Ok(settings)
 }
 
 /// A setting that must be known before the model is: what somebody typed counts, never what somebody

@@ -11,8 +11,9 @@ use jitney_settings::model::{
     CLIENT_TIMEOUT, CONTINUOUS_BATCHING, COST, LENGTHS, MAX_BATCH_DELAY, MAX_BATCH_SIZE,
     MAX_CONCURRENT_BATCHES, MAX_COST, MAX_LATENCY_MS, MAX_RETRY_TIMEOUT, MAX_SEQUENCE_QUEUE,
     MAX_SEQUENCES, MAX_WORKERS, MIX_ORIGINS, PARALLEL_LEVEL, PARALLEL_TYPE, POLICY, QUEUE,
-    RESPONSE_TIMEOUT, SAMPLE_COST, SEQUENCE_BATCHING, SEQUENCE_MAX_IDLE, SEQUENCE_TIMEOUT, SIZES,
-    STARTUP_TIMEOUT, STARTUP_WAIT, TENANTS, USE_JOB_TICKET, USE_VENV, WORKERS,
+    RESPONSE_TIMEOUT, SAMPLE_COST, SEQUENCE_BATCHING, SEQUENCE_MAX_IDLE, SEQUENCE_START_REQUIRED,
+    SEQUENCE_TIMEOUT, SIZES, STARTUP_TIMEOUT, STARTUP_WAIT, TENANTS, USE_JOB_TICKET, USE_VENV,
+    WORKERS,
 };
 use jitney_settings::{SettingSource, Values};
 
@@ -104,6 +105,8 @@ pub struct Declared {
     pub max_num_sequence: u64,
     /// Waiting requests of a sequence.
     pub max_sequence_job_queue_size: u64,
+    /// Which sequences a request may name that are not held.
+    pub unknown_sequences: UnknownSequences,
     /// The envelope of its requests, where it has one.
     pub envelope: Option<String>,
 }
@@ -135,6 +138,10 @@ impl Declared {
             sequence_timeout_ms: millis(&SEQUENCE_TIMEOUT),
             max_num_sequence: values.read(&MAX_SEQUENCES).unwrap_or(1),
             max_sequence_job_queue_size: values.read(&MAX_SEQUENCE_QUEUE).unwrap_or(1),
+            unknown_sequences: match flag(&SEQUENCE_START_REQUIRED) {
+                true => UnknownSequences::Rejected,
+                false => UnknownSequences::Begin,
+            },
             ..base
         }
     }
@@ -281,6 +288,7 @@ impl ModelSettings {
             life: Duration::from_millis(*sequence_timeout_ms),
             sequences: self.declared.max_num_sequence.max(1),
             queue: self.declared.max_sequence_job_queue_size.max(1),
+            unknown: self.declared.unknown_sequences,
             // Requests that are taken step by step may belong to one sequence: the second can be
             // about the first, for example to cancel it.
             abreast: if self.worker_mode() == WorkerMode::Continuous {
@@ -346,6 +354,20 @@ pub struct SequenceLimits {
     pub queue: u64,
     /// Requests of one sequence that may be on their way at a time.
     pub abreast: usize,
+    /// What becomes of a request whose sequence is not held.
+    pub unknown: UnknownSequences,
+}
+
+/// What becomes of a request that names a sequence that is not held and does not say that it begins one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UnknownSequences {
+    /// It begins the sequence, as in TorchServe.
+    #[default]
+    Begin,
+    /// The same, unless a server made the id: then the sequence was begun somewhere else, or is lost.
+    BeginOwn,
+    /// It is rejected.
+    Rejected,
 }
 
 /// How a worker takes its batches; the `mode` of the worker protocol.

@@ -62,7 +62,8 @@ pub struct Tokens {
     strength: KeyStrength,
     lifetime: Duration,
     clock: TokenClock,
-    store: Mutex<Box<dyn KeyStore>>,
+    /// None for keys that an operator gives: they are never replaced here.
+    store: Option<Mutex<Box<dyn KeyStore>>>,
 }
 
 impl Tokens {
@@ -77,7 +78,26 @@ impl Tokens {
         clock: TokenClock,
     ) -> io::Result<Self> {
         let keys = ArcSwap::from_pointee(AuthKeys::fresh(strength, clock.after(lifetime))?);
-        Ok(Self { keys, strength, lifetime, clock, store: Mutex::new(store) })
+        Ok(Self { keys, strength, lifetime, clock, store: Some(Mutex::new(store)) })
+    }
+
+    /// Keys that an operator gives, for example the same to several servers.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    pub fn given(text: &str, clock: TokenClock) -> Result<Self, String> {
+        let strength = KeyStrength::Strong;
+        let keys = ArcSwap::from_pointee(AuthKeys::given(text, strength)?);
+        Ok(Self { keys, strength, lifetime: Duration::ZERO, clock, store: None })
+    }
+
+    /// Puts other keys in force that the operator gives.
+    ///
+    /// # Errors
+    /// What is wrong with the text; the keys before it stay in force.
+    pub fn give(&self, text: &str) -> Result<(), String> {
+        self.keys.store(Arc::new(AuthKeys::given(text, self.strength)?));
+        Ok(())
     }
 
     /// Replaces every key and writes them down; the server calls it once, when it opens.
@@ -85,6 +105,9 @@ impl Tokens {
     /// # Errors
     /// The system gives no randomness, or the keys cannot be written down.
     pub fn issue(&self) -> io::Result<()> {
+        if self.store.is_none() {
+            return Ok(());
+        }
         self.replace(|_, expires| AuthKeys::fresh(self.strength, expires))
     }
 
@@ -107,7 +130,9 @@ impl Tokens {
         &self,
         next: impl Fn(&AuthKeys, KeyExpiry) -> io::Result<AuthKeys>,
     ) -> io::Result<()> {
-        let store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let given = || io::Error::other("the keys are given by the operator's file");
+        let store = self.store.as_ref().ok_or_else(given)?;
+        let store = store.lock().unwrap_or_else(PoisonError::into_inner);
         let keys = next(&self.keys.load(), self.clock.after(self.lifetime))?;
         store.save(&keys.text())?;
         self.keys.store(Arc::new(keys));

@@ -139,7 +139,7 @@ impl Problem {
     /// An unknown name, with the message of set-default.
     pub fn set_default(error: &LookupError) -> Self {
         match error {
-            LookupError::UnknownModel { .. } => error.into(),
+            LookupError::UnknownModel { .. } | LookupError::NotYet { .. } => error.into(),
             LookupError::UnknownVersion { model, version } => Self::new(
                 ErrorCode::VersionNotFound,
                 format!("Model version {version} does not exist for model {model}"),
@@ -231,6 +231,7 @@ impl From<&LookupError> for Problem {
         let code = match error {
             LookupError::UnknownModel { .. } => ErrorCode::ModelNotFound,
             LookupError::UnknownVersion { .. } => ErrorCode::VersionNotFound,
+            LookupError::NotYet { .. } => ErrorCode::NoWorker,
         };
         Self::new(code, error.to_string())
     }

@@ -40,6 +40,7 @@ mod overview;
 mod plugins;
 mod query;
 mod queue_slots;
+mod registrations;
 mod repository;
 mod request_id;
 mod request_options;

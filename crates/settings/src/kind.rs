@@ -38,6 +38,10 @@ pub enum SettingKind {
     },
     /// Names with weights, such as `gold:4,trial:1`.
     Weights,
+    /// A number from 0 on, such as 0.5.
+    Amount,
+    /// Names with numbers, such as `accelerator:1,licence:0.5`.
+    Amounts,
 }
 
 /// What a bare number means.
@@ -60,7 +64,7 @@ pub enum SettingValue {
     Number(u64),
     /// A time.
     Time(Duration),
-    /// A part of a whole.
+    /// A part of a whole, or an amount.
     Fraction(f64),
     /// A flag.
     Flag(bool),
@@ -70,6 +74,8 @@ pub enum SettingValue {
     Numbers(Vec<u32>),
     /// Weights by name, in the order in which they were given.
     Weights(Vec<(String, u32)>),
+    /// Amounts by name, in the order in which they were given.
+    Amounts(Vec<(String, f64)>),
 }
 
 /// The longest time that can be set; longer ones make no sense to any clock.
@@ -150,6 +156,16 @@ impl SettingKind {
             },
             Self::Size => size(text).map(SettingValue::Number),
             Self::Fraction => fraction(text.parse().ok()?, 0.01),
+            Self::Amount => amount(text.parse().ok()?).map(SettingValue::Fraction),
+            Self::Amounts => {
+                let parts = text.split(',').filter(|part| !part.trim().is_empty());
+                let one = |part: &str| {
+                    let (name, number) = part.rsplit_once(':')?;
+                    let (name, number) = (name.trim(), amount(number.trim().parse().ok()?)?);
+                    (!name.is_empty()).then(|| (name.to_owned(), number))
+                };
+                parts.map(one).collect::<Option<_>>().map(SettingValue::Amounts)
+            }
             Self::Share => fraction(text.parse().ok()?, 0.0),
             Self::Flag => text.to_ascii_lowercase().parse().ok().map(SettingValue::Flag),
             Self::Choice(words) => {
@@ -190,6 +206,15 @@ impl SettingKind {
             }
             (Self::Size, Value::Number(number)) => number.as_u64().map(SettingValue::Number),
             (Self::Fraction, Value::Number(number)) => fraction(number.as_f64()?, 0.01),
+            (Self::Amount, Value::Number(number)) => {
+                amount(number.as_f64()?).map(SettingValue::Fraction)
+            }
+            (Self::Amounts, Value::Object(map)) => {
+                let one = |(name, number): (&String, &Value)| {
+                    Some((name.clone(), amount(number.as_f64()?)?))
+                };
+                map.iter().map(one).collect::<Option<_>>().map(SettingValue::Amounts)
+            }
             (Self::Share, Value::Number(number)) => fraction(number.as_f64()?, 0.0),
             (Self::Time(unit), Value::Number(number)) => unit.of(number.as_f64()?),
             (Self::Flag, Value::Bool(flag)) => Some(SettingValue::Flag(*flag)),
@@ -226,6 +251,8 @@ impl SettingKind {
             Self::Size => "a size such as 64MiB, or a number of bytes".to_owned(),
             Self::Fraction => "a number from 0.01 to 1".to_owned(),
             Self::Share => "a number from 0 to 1".to_owned(),
+            Self::Amount => "a number from 0 on such as 0.5".to_owned(),
+            Self::Amounts => "names with numbers such as accelerator:1,licence:0.5".to_owned(),
             Self::Flag => "true or false".to_owned(),
             Self::Choice(words) => format!("one of {}", words.join(", ")),
             Self::Text => "a text".to_owned(),
@@ -256,6 +283,10 @@ impl SettingKind {
                 let one = |(name, weight): &(String, u32)| format!("{name}:{weight}");
                 weights.iter().map(one).collect::<Vec<_>>().join(",")
             }
+            (_, SettingValue::Amounts(amounts)) => {
+                let one = |(name, number): &(String, f64)| format!("{name}:{number}");
+                amounts.iter().map(one).collect::<Vec<_>>().join(",")
+            }
         }
     }
 
@@ -274,6 +305,9 @@ impl SettingKind {
             (_, SettingValue::Weights(weights)) => {
                 weights.iter().map(|(name, weight)| (name.clone(), json!(weight))).collect()
             }
+            (_, SettingValue::Amounts(amounts)) => {
+                amounts.iter().map(|(name, number)| (name.clone(), json!(number))).collect()
+            }
             (_, SettingValue::Text(_) | SettingValue::Time(_)) => json!(self.show(value)),
         }
     }
@@ -290,7 +324,8 @@ impl SettingKind {
             Self::Path => "PATH",
             Self::Fraction | Self::Share => "SHARE",
             Self::Numbers { .. } => "N,N,...",
-            Self::Weights => "NAME:N,...",
+            Self::Weights | Self::Amounts => "NAME:N,...",
+            Self::Amount => "N",
         }
     }
 }
@@ -298,6 +333,11 @@ impl SettingKind {
 /// The part, if it is one.
 fn fraction(part: f64, min: f64) -> Option<SettingValue> {
     (min..=1.0).contains(&part).then_some(SettingValue::Fraction(part))
+}
+
+/// The number, if it can be an amount.
+fn amount(number: f64) -> Option<f64> {
+    (0.0..=1e6).contains(&number).then_some(number)
 }
 
 /// The list, if each number is large enough.
@@ -400,6 +440,8 @@ mod tests {
             (SettingKind::Time(TimeUnit::WholeSeconds), "120"),
             (SettingKind::Time(TimeUnit::Minutes), "0.25"),
             (SettingKind::Weights, "gold:4,a:b:2"),
+            (SettingKind::Amounts, "accelerator:1,licence:0.5"),
+            (SettingKind::Amount, "2.5"),
             (SettingKind::Numbers { min: 1 }, "1,2,4"),
             (SettingKind::Flag, "true"),
             (SettingKind::Choice(&["adaptive"]), "adaptive"),

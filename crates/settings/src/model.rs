@@ -134,6 +134,8 @@ settings! {
         .archive(&["sequenceBatching"], 0);
     SEQUENCE_MAX_IDLE = Setting::new("sequence_max_idle", MILLIS, "How long a sequence may be silent; 0 means that there are no sequences").or("0")
         .archive(&["sequenceMaxIdleMSec"], 0);
+    SEQUENCE_START_REQUIRED = Setting::new("sequence_start_required", FLAG, "A request of a sequence that the server does not hold has to say that it begins one (ts_request_sequence_start); others are rejected, as behind a load balancer that sent them to the wrong server").or("false")
+        .archive(&["sequenceStartRequired"], 0);
     SEQUENCE_TIMEOUT = Setting::new("sequence_timeout", MILLIS, "How long a sequence may last; 0 means without limit").or("0")
         .archive(&["sequenceTimeoutMSec"], 0);
     MAX_SEQUENCE_QUEUE = Setting::new("max_sequence_queue", SettingKind::from(1), "Requests of one sequence that may wait").or("1")
@@ -159,4 +161,12 @@ settings! {
         .or_else("not at all").archive(&["parallelType"], 0);
     PARALLEL_LEVEL = Setting::new("parallel_level", SettingKind::from(0), "Processes and GPUs of one worker").or("0")
         .archive(&["torchrun.nproc-per-node", "parallelLevel"], 0);
+    NUM_CPUS = Setting::new("num_cpus", SettingKind::Amount, "Processors of its node that Ray reserves for a worker, where Ray places workers")
+        .or("1").ray();
+    NUM_GPUS = Setting::new("num_gpus", SettingKind::Amount, "GPUs of its node that Ray reserves for a worker, which sees no others; a part of one shares it")
+        .or_else("1 for models whose device is a GPU, else 0").ray();
+    RESOURCES = Setting::new("resources", SettingKind::Amounts, "Custom resources that a node must have for a worker to be placed there")
+        .or_else("none").ray();
+    SHIP = Setting::new("ship", FLAG, "Whether the model and the code of a definition are sent to the nodes; false where they lie under the same paths there")
+        .or("true").ray();
 }

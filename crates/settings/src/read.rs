@@ -99,7 +99,7 @@ fn wanted(setting: &Setting) -> String {
 
 fn unknown_batching_key(key: &str) -> Option<String> {
     let known =
-        || SETTINGS.iter().filter(|setting| setting.section.is_some()).map(|setting| setting.name);
+        || SETTINGS.iter().filter(|it| it.section == Some("batching")).map(|setting| setting.name);
     if key == Batching::KEY || known().any(|name| name == key) {
         return None;
     }

@@ -35,12 +35,18 @@ settings! {
     GRPC_MANAGEMENT_PORT = Setting::new("grpc_management_port", PORT, "Port for management over gRPC").or("7071").flag("grpc-management-port", "PORT").property("grpc_management_port");
     TOKEN_AUTH = Setting::new("token_auth", SettingKind::Flag, "Ask clients for a token; the keys are written to key_file.json in the current directory")
         .or("false").flag("token-auth", "BOOL");
+    KEY_FILE = Setting::new("key_file", SettingKind::Path, "Take the keys from this file, in the form of key_file.json, instead of making them, and ask clients for them; it is read again when it changes, and several servers can share it")
+        .or_else("none").flag("key-file", "FILE");
     TLS_CERT = Setting::new("tls_cert", SettingKind::Path, "Speak HTTPS with this certificate, PEM, with its chain if it has one").or_else("none").flag("tls-cert", "FILE");
     TLS_KEY = Setting::new("tls_key", SettingKind::Path, "The certificate's private key, PEM").or_else("none").flag("tls-key", "FILE");
     MODEL_STORE = Setting::new("model_store", SettingKind::Path, "Directory in which the management API finds archives by file name; paths elsewhere have to be named on the command line")
         .or_else("none").flag("model-store", "DIR").property("model_store");
     POLL = Setting::new("poll", SECONDS, "Look into the served repositories this often, and load what is new or changed there; 0 means never, without a value it is 15 s")
         .or("0s").flag("poll", "TIME").bare("15s");
+    REGISTRATIONS = Setting::new("registrations", SettingKind::Text, "Serve the models that this YAML document lists, and follow its changes: a file, a directory of .yaml files (a mounted ConfigMap), http(s)://, s3://, gs:// or az://")
+        .or_else("none").flag("registrations", "FILE|URL");
+    REGISTRATIONS_EVERY = Setting::new("registrations_every", SECONDS, "Read the list of --registrations this often")
+        .or("10s").flag("registrations-every", "TIME");
     MAX_REQUEST_SIZE = Setting::new("max_request_size", SettingKind::Size, "Largest request body, such as 64MiB; at most 960MiB")
         .or("6553500").flag("max-request-size", "SIZE").property("max_request_size");
     MAX_REQUEST_MEMORY = Setting::new("max_request_memory", SettingKind::Size, "Most memory for request bodies on their way in, requests that wait or run, and answers that are not yet read; when it is full the slowest clients are cut first, and new requests get 503")
@@ -74,6 +80,10 @@ settings! {
         .flag("python", "PATH").property("python").file_only();
     INSTALL_REQUIREMENTS = Setting::new("install_requirements", SettingKind::Flag, "Install what a model's requirements file asks for, for that model alone")
         .or("false").flag("install-requirements", "BOOL").property("install_py_dep_per_model");
+    RAY = Setting::new("ray", SettingKind::Text, "Let a Ray cluster place the workers of Python models on its nodes: auto, or host:port of its head")
+        .or_else("none: workers are processes of this machine").flag("ray", "ADDRESS").bare("auto");
+    WORKER_HOST = Setting::new("worker_host", SettingKind::Text, "Address of this machine, with a port if it must be a certain one, on which workers of other nodes connect")
+        .or_else("this machine's address in the Ray cluster, and any free port").flag("worker-host", "HOST");
     LOG_LEVEL = Setting::new("log_level", SettingKind::Text, "What to log: error, warn, info, debug, trace, or per part as in info,jitney_engine=debug")
         .or("info").flag("log-level", "FILTER").aliases(&["log"]);
     LOG_FORMAT = Setting::new("log_format", SettingKind::Choice(LogFormat::WORDS), "Form of log lines, those of requests too: text for people, json for one object per line")

@@ -141,6 +141,13 @@ impl Setting {
         self
     }
 
+    /// In the section `ray` of a model's entry in `jitney.yaml` and of `model-config.yaml`.
+    pub(crate) const fn ray(mut self) -> Self {
+        self.section = Some("ray");
+        self.yaml = true;
+        self
+    }
+
     /// A key of `config.properties`.
     pub(crate) const fn property(mut self, key: &'static str) -> Self {
         self.property = Some(key);

@@ -220,6 +220,7 @@ from_value! {
     PathBuf: SettingValue::Text(text) => Some(Self::from(text)),
     Vec<u32>: SettingValue::Numbers(numbers) => Some(numbers.clone()),
     Vec<(String, u32)>: SettingValue::Weights(weights) => Some(weights.clone()),
+    Vec<(String, f64)>: SettingValue::Amounts(amounts) => Some(amounts.clone()),
 }
 
 macro_rules! to_value {

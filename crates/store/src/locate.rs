@@ -87,6 +87,26 @@ pub(super) fn locate(
     }
 }
 
+/// Like [`locate`] at start-up, but what is remote goes into a directory of its own: files of one name from
+/// several places lie side by side, and no store is needed.
+pub(super) fn locate_apart(
+    config: &StoreConfig,
+    url: &str,
+    directory: &Path,
+) -> Result<ModelSource, StoreError> {
+    if climbs(url) || !is_remote(url) {
+        return locate(config, url, true);
+    }
+    let parsed = model_url::parse(url)?;
+    if !(config.url_allowed)(parsed.as_str()) {
+        return Err(StoreError::NotAllowed(ShownUrl::of(url)));
+    }
+    match last_element(parsed.path()) {
+        "" => Err(StoreError::download(url, "it names no file")),
+        file => Ok(ModelSource::Remote(directory.join(file))),
+    }
+}
+
 /// Whether two dots stand in a row, plainly or percent-encoded.
 fn climbs(url: &str) -> bool {
     url.contains("..") || url.to_ascii_lowercase().replace("%2e", ".").contains("..")

@@ -4,6 +4,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::Arc,
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -17,7 +18,7 @@ use super::{
     download::DownloadRequest,
     error::StoreError,
     fetch,
-    locate::{ModelSource, locate},
+    locate::{ModelSource, locate, locate_apart},
     package::Package,
     shown_url::ShownUrl,
     unpack::unpack,
@@ -30,6 +31,8 @@ const UNPACKED_AT_A_TIME: usize = 2;
 pub struct Store {
     config: StoreConfig,
     turns: Arc<Semaphore>,
+    /// Directories that were made for downloads so far.
+    downloads: AtomicU32,
 }
 
 /// The right to unpack an archive, for as long as it is held.
@@ -40,7 +43,8 @@ pub struct UnpackTurn {
 impl Store {
     /// A store; nothing is touched until a model is opened.
     pub fn new(config: StoreConfig) -> Self {
-        Self { config, turns: Arc::new(Semaphore::new(UNPACKED_AT_A_TIME)) }
+        let turns = Arc::new(Semaphore::new(UNPACKED_AT_A_TIME));
+        Self { config, turns, downloads: AtomicU32::new(0) }
     }
 
     /// Finds what a url names, without fetching it. A remote file whose name is taken is an error,
@@ -49,19 +53,36 @@ impl Store {
         locate(&self.config, url, at_startup)
     }
 
+    /// Like [`Store::find`] at start-up, but a remote file will lie in a new directory below the scratch
+    /// directory, apart from all others of its name and from the model store.
+    pub fn find_apart(&self, url: &str) -> Result<ModelSource, StoreError> {
+        let turn = self.downloads.fetch_add(1, Ordering::Relaxed);
+        let directory = self.config.scratch.join(format!("downloads/{turn}"));
+        let found = locate_apart(&self.config, url, &directory)?;
+        if matches!(found, ModelSource::Remote(_)) {
+            fs::create_dir_all(&directory).map_err(|source| StoreError::Io {
+                url: ShownUrl::of(url),
+                path: directory,
+                source,
+            })?;
+        }
+        Ok(found)
+    }
+
     /// Fetches what is remote and copies what is outside the store; everything else is here already.
     pub async fn fetch(
         &self,
         ask: DownloadRequest<'_>,
         found: ModelSource,
     ) -> Result<ModelSource, StoreError> {
-        let bytes_max = self.fetched_bytes_max();
         let fetched = match found {
             ModelSource::Remote(target) => {
                 let remote = self.config.remote.as_ref().ok_or_else(|| not_fetched(ask.url))?;
+                let bytes_max = self.fetched_bytes_max(&target);
                 fetch::fetch(remote.as_ref(), ask, target, bytes_max).await
             }
             ModelSource::Outside { from, target } => {
+                let bytes_max = self.fetched_bytes_max(&target);
                 fetch::copy(ask.url, from, target, bytes_max).await
             }
             ModelSource::Archive(_) | ModelSource::Directory(_) | ModelSource::Fetched(_) => {
@@ -126,8 +147,8 @@ impl Store {
     }
 
     /// Without a limit of its own a download takes no more than half of what the disk has free.
-    fn fetched_bytes_max(&self) -> u64 {
-        let free = self.config.model_store.as_deref().and_then(|store| free_bytes(store).ok());
+    fn fetched_bytes_max(&self, target: &Path) -> u64 {
+        let free = target.parent().and_then(|directory| free_bytes(directory).ok());
         bytes_max(self.config.limits.fetched_bytes_max, free.unwrap_or(u64::MAX))
     }
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from jitney.compat.absent import AbsentName
 from jitney.compat.references import ObjectRef
 
 THREADS_MAX = 256
@@ -174,6 +175,15 @@ def _threads() -> concurrent.futures.ThreadPoolExecutor:
         return _Pool.executor
 
 
+_ABSENT = {
+    **dict.fromkeys(("actor", "get_actor", "kill", "method"), "there are no actors; make it a deployment"),
+    **dict.fromkeys(("cluster_resources", "available_resources", "nodes"), "there is no cluster behind it"),
+    **dict.fromkeys(("air", "data", "rllib", "train", "tune", "workflow", "util"), "import ray itself for it"),
+    "timeline": "`jitney serve --otlp-endpoint` sends traces",
+}
+"""Names of Ray that are not here; they fail when they are used."""
+
+
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
@@ -181,7 +191,13 @@ def __getattr__(name: str) -> Any:
         from jitney.compat import serve
 
         return serve
+    if name in _ABSENT:
+        return AbsentName(f"ray.{name}", _ABSENT[name])
     raise AttributeError(
         f"ray.{name} is not there in Jitney's layer, which has init, get, put, wait, cancel, remote functions, "
         "shutdown and serve; import ray itself for the rest"
     )
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

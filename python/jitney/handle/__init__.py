@@ -7,7 +7,8 @@ them `connection` moves frames on an event loop, the caller's own or one in a th
 
 from jitney.handle.futures import AsyncCall, Call
 from jitney.handle.handle import Handle
-from jitney.handle.launch import RunningModel, run
+from jitney.handle.launch import run
+from jitney.handle.running import RunningModel
 from jitney.handle.session import Session, connect
 from jitney.handle.streams import AsyncStream, Stream
 

@@ -6,28 +6,23 @@ this machine only, and ends with this process, however that ends: it holds the o
 
 from __future__ import annotations
 
-import atexit
-import json
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypedDict, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from jitney import by_value
-from jitney.address import read_url
 from jitney.client import Client
-from jitney.definition import Definition, Endpoint, define
+from jitney.definition import Definition, define
 from jitney.errors import DefinitionError, RemoteError
-from jitney.handle.connections import Manager
 from jitney.handle.handle import Handle
+from jitney.handle.run_flags import RunOptions, config_flags, log_flags, worker_flags
+from jitney.handle.running import OF_CELLS, RunningModel
 from jitney.handle.server_process import ServerProcess
-from jitney.handle.session import Session
 from jitney.interactive import is_interactive
-from jitney.options import DEVICES, NAME
+from jitney.options import NAME
 from jitney.program import find_program
 from jitney.typed import BatchFunction, P, R
 
@@ -38,27 +33,6 @@ PORTS = ("port", "management-port", "metrics-port", "grpc-port", "grpc-managemen
 LOAD_SECONDS = 24 * 3600.0
 """Longer than the server's own start-up timeout, which ends the wait first."""
 WORKER_PACKAGES = ("jitney", "jitney.worker")
-QUIET = "warning"
-"""The log level where cells run."""
-NO_PRINTS = "jitney::worker_output=off"
-
-_of_cells: dict[str, RunningModel[..., Any]] = {}
-"""The models that cells started, by name: whoever runs the cell again means the same one."""
-
-
-class RunOptions(TypedDict, total=False):
-    """What `jitney.run` takes besides the target."""
-
-    name: str | None
-    workers: int | None
-    device: str | Sequence[int] | None
-    python: str | os.PathLike[str] | None
-    log_level: str | None
-    prints: bool
-    ray: str | bool | None
-    port: int
-    program: str | os.PathLike[str] | None
-    config: str | os.PathLike[str] | Mapping[str, Any] | None
 
 
 @overload
@@ -128,9 +102,9 @@ def run(
         command += ["--python", os.fspath(python or sys.executable), "--until-eof", "--debug-errors"]
         for flag in PORTS:
             command += [f"--{flag}", str(port if flag == "port" else 0)]
-        command += _flags(workers, device, ray) + _log_flags(log_level, prints) + _config_flags(config, directory)
-        if is_interactive() and definition.name in _of_cells:
-            _of_cells.pop(definition.name).close()
+        command += worker_flags(workers, device, ray) + log_flags(log_level, prints) + config_flags(config, directory)
+        if is_interactive() and definition.name in OF_CELLS:
+            OF_CELLS.pop(definition.name).close()
         server = ServerProcess(command, source.directory, directory, of_cells=is_interactive())
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
@@ -145,45 +119,8 @@ def run(
         running.close()
         raise
     if is_interactive():
-        _of_cells[definition.name] = running
+        OF_CELLS[definition.name] = running
     return running
-
-
-class RunningModel(Handle[P, R]):
-    """A handle whose server belongs to it. Close it, or use it in a `with`; it ends with the process."""
-
-    def __init__(self, definition: Definition, server: ServerProcess) -> None:
-        self.url = server.addresses["Inference"]
-        """The address of the model over HTTP."""
-        self.management_url = server.addresses["Management"]
-        """The address of the management API."""
-        session = Session(read_url(self.url), Manager(self.management_url))
-        super().__init__(session, definition.name, endpoints={one.name: _written(one) for one in definition.endpoints})
-        self._server = server
-        atexit.register(self.close)
-
-    def close(self) -> None:
-        """Ends the server after it has answered what it has accepted."""
-        atexit.unregister(self.close)
-        if _of_cells.get(self._names[0]) is self:
-            del _of_cells[self._names[0]]
-        self._server.close()
-        self._connections.close()
-
-    def __jitney_url__(self) -> str:
-        """The address of the model for `jitney.infer`."""
-        return f"{self.url}/{self._names[0]}"
-
-    def __repr__(self) -> str:
-        return f"<jitney.RunningModel {self._names[0]} at {self.url}: {', '.join(self._endpoints.values())}>"
-
-    def __enter__(self) -> RunningModel[P, R]:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def locate_source(definition: Definition) -> tuple[str, str]:
@@ -194,11 +131,6 @@ def locate_source(definition: Definition) -> tuple[str, str]:
     return source
 
 
-def _written(endpoint: Endpoint) -> str:
-    """How an endpoint is called."""
-    return f"{endpoint.name}({', '.join(param.name for param in endpoint.params if not param.is_request)})"
-
-
 def _checked_name(name: str | None) -> str | None:
     if name is not None and not NAME.fullmatch(name):
         raise ValueError(f"name must be letters, digits, '_', '-' and '.', not {name!r}")
@@ -207,39 +139,6 @@ def _checked_name(name: str | None) -> str | None:
 
 def _has_name(target: Any) -> bool:
     return bool(NAME.fullmatch(getattr(target, "__name__", None) or type(target).__name__))
-
-
-def _flags(workers: int | None, device: str | Sequence[int] | None, ray: str | bool | None) -> list[str]:
-    """What the command line says about workers."""
-    flags = [] if workers is None else ["--workers", str(workers)]
-    if isinstance(device, str):
-        kind, _, number = device.partition(":")
-        if kind not in DEVICES or (number and (not number.isdigit() or kind == "cpu")):
-            raise ValueError(f'device must be "cpu", "gpu", "cuda:1" or numbers of GPUs as in [0, 1], not {device!r}')
-        flags += ["--device-type", DEVICES[kind], *(["--device-ids", number] if number else [])]
-    elif device is not None:
-        flags += ["--device-type", "gpu", "--device-ids", ",".join(map(str, device))]
-    if ray not in (None, False):
-        flags.append(f"--ray={'auto' if ray is True else ray}")
-    return flags
-
-
-def _log_flags(level: str | None, prints: bool) -> list[str]:
-    level = level or (QUIET if is_interactive() else None)
-    level = {"warning": "warn", "critical": "error"}.get(level.lower(), level) if level else None
-    if prints:
-        return ["--log-level", level] if level else []
-    return ["--log-level", f"{level or 'info'},{NO_PRINTS}"]
-
-
-def _config_flags(config: str | os.PathLike[str] | Mapping[str, Any] | None, directory: str) -> list[str]:
-    if config is None:
-        return []
-    if isinstance(config, Mapping):
-        file = Path(directory, "jitney.yaml")
-        file.write_text(json.dumps(config))  # JSON is YAML.
-        return ["--config", str(file)]
-    return ["--config", os.path.abspath(config)]
 
 
 def _check_not_in_worker() -> None:

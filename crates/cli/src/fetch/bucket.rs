@@ -155,6 +155,26 @@ impl BucketObject {
     }
 }
 
+impl BucketObject {
+    /// Requests the object unless it is the one of this tag.
+    pub async fn changed(
+        self,
+        tag: Option<String>,
+    ) -> Result<Option<RemoteDownload>, DownloadError> {
+        let options = GetOptions { if_none_match: tag, ..GetOptions::default() };
+        let found = match self.store.get_opts(&self.path, options).await {
+            Err(Error::NotModified { .. }) => return Ok(None),
+            other => other.map_err(bucket_error)?,
+        };
+        Ok(Some(RemoteDownload {
+            bytes_total: Some(found.meta.size),
+            begins_at: 0,
+            tag: found.meta.e_tag.clone(),
+            body: DownloadBody::Bucket(found.into_stream()),
+        }))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

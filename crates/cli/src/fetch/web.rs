@@ -2,7 +2,7 @@
 //! does not support them, or whose file has another ETag by now, sends the whole file.
 
 use jitney_engine::store::{DownloadError, ResumeFrom};
-use reqwest::header::{CONTENT_RANGE, ETAG, HeaderMap, IF_RANGE, RANGE};
+use reqwest::header::{CONTENT_RANGE, ETAG, HeaderMap, IF_NONE_MATCH, IF_RANGE, RANGE};
 use reqwest::{Client, Response, StatusCode, Url};
 
 use super::client::error_chain;
@@ -19,6 +19,25 @@ pub fn open(
         request = request.header(RANGE, format!("bytes={bytes}-")).header(IF_RANGE, tag);
     }
     async { download(answered(request.send().await)?) }
+}
+
+/// Requests the file unless it is the one of this tag.
+pub async fn changed(
+    client: &Client,
+    url: Url,
+    tag: Option<String>,
+) -> Result<Option<RemoteDownload>, DownloadError> {
+    let mut request = client.get(url);
+    if let Some(tag) = tag {
+        request = request.header(IF_NONE_MATCH, tag);
+    }
+    let response = answered(request.send().await)?;
+    if response.status() == StatusCode::NOT_MODIFIED {
+        return Ok(None);
+    }
+    // A weak one will do: it says that the content means the same.
+    let tag = response.headers().get(ETAG).and_then(|tag| tag.to_str().ok()).map(str::to_owned);
+    Ok(Some(RemoteDownload { tag, ..download(response)? }))
 }
 
 fn answered(response: reqwest::Result<Response>) -> Result<Response, DownloadError> {

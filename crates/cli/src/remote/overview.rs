@@ -38,8 +38,36 @@ pub struct RemoteOverview {
     pub gpus: Vec<RemoteGpu>,
     /// Every version of every model.
     pub models: Vec<RemoteModel>,
+    /// The shared list that models come from, if there is one.
+    pub registrations: Option<RemoteRegistrations>,
     /// The newest sample.
     pub sample: RemoteSample,
+}
+
+/// The shared list that models come from.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RemoteRegistrations {
+    /// Where it is.
+    pub source: String,
+    /// The content that is in force.
+    pub revision: Option<String>,
+    /// Why it could not be read, or what is wrong with it.
+    pub error: Option<String>,
+    /// Its models.
+    pub models: Vec<RemoteListedModel>,
+}
+
+/// A model of the shared list.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct RemoteListedModel {
+    /// Its name.
+    pub name: String,
+    /// `loaded`, `loading` or `failed`.
+    pub state: String,
+    /// Why it could not be loaded.
+    pub reason: Option<String>,
 }
 
 /// The server itself.

@@ -1,6 +1,6 @@
 //! One screen about a running server: its state, and one line per model.
 
-use super::overview::{RemoteModel, RemoteOverview, RemoteSample};
+use super::overview::{RemoteModel, RemoteOverview, RemoteRegistrations, RemoteSample};
 use super::rates::RemoteRates;
 use super::words::{AlignedTable, bytes, counted, milliseconds, number, shortened, time};
 
@@ -46,12 +46,30 @@ pub fn head(address: &str, overview: &RemoteOverview) -> Vec<String> {
     ));
     facts.push(counted(server.connections, "connection"));
     lines.push(facts.join(", "));
+    lines.extend(overview.registrations.iter().flat_map(list));
     for gpu in &overview.gpus {
         let busy = gpu.utilization_percent.map_or("-".to_owned(), |busy| format!("{busy:.0}%"));
         let memory = gpu.memory_used_bytes.zip(gpu.memory_total_bytes);
         let memory = memory
             .map_or("-".to_owned(), |(used, total)| format!("{} of {}", bytes(used), bytes(total)));
         lines.push(format!("GPU {}: {busy}, memory {memory}", gpu.id));
+    }
+    lines
+}
+
+/// The shared list that models come from, and what could not be loaded.
+fn list(list: &RemoteRegistrations) -> Vec<String> {
+    let revision = list.revision.as_deref().unwrap_or("not read yet");
+    let loaded = list.models.iter().filter(|model| model.state == "loaded").count();
+    let mut lines = vec![format!(
+        "registrations {}: revision {revision}, {loaded} of {} loaded",
+        list.source,
+        counted(list.models.len() as u64, "model")
+    )];
+    let failed = list.models.iter().filter_map(|model| Some((model, model.reason.as_ref()?)));
+    let failed = failed.map(|(model, reason)| format!("{} not loaded: {reason}", model.name));
+    for trouble in list.error.iter().cloned().chain(failed) {
+        lines.push(format!("  {}", shortened(&trouble, ERROR_MAX)));
     }
     lines
 }

@@ -20,6 +20,12 @@ use crate::plan::Startup;
 /// The section of settings about batching.
 const BATCHING: &str = "batching";
 
+/// The section about the places of a model's workers. A text there is the server's setting of the same name.
+const RAY: &str = "ray";
+
+/// The list of models.
+const MODELS: &str = "models";
+
 /// The keys of a model's entry that are not settings.
 const ENTRY_KEYS: [&str; 7] = ["path", "url", "name", "version", "handler", "sha256", PARTS];
 
@@ -44,8 +50,10 @@ pub fn read(path: &Path) -> Result<JitneyYaml, Failure> {
     for entry in file.models.iter_mut().filter(|entry| !entry.url.contains("://")) {
         entry.url = base.join(&entry.url).to_string_lossy().into_owned();
     }
-    for setting in [&server::MODEL_STORE, &server::TLS_CERT, &server::TLS_KEY] {
-        if let Some(named) = file.settings.read::<String>(setting) {
+    let (keys, list) = (&server::KEY_FILE, &server::REGISTRATIONS);
+    for setting in [&server::MODEL_STORE, &server::TLS_CERT, &server::TLS_KEY, keys, list] {
+        let named = file.settings.read::<String>(setting);
+        if let Some(named) = named.filter(|named| !named.contains("://")) {
             let named = base.join(named).to_string_lossy().into_owned();
             let source = file.settings.source(setting);
             file.settings.set(setting, named, source);
@@ -54,25 +62,40 @@ pub fn read(path: &Path) -> Result<JitneyYaml, Failure> {
     Ok(file)
 }
 
+/// Reads a list of models and nothing else; `path` is for its messages, and relative paths stay so.
+pub fn list(text: &str, path: &Path) -> Result<Vec<Startup>, Failure> {
+    let none = || Failure::usage(format!("{}: it has no list `models`", path.display()));
+    let reader = YamlReader { path: path.into() };
+    let document = if text.trim().is_empty() { None } else { Some(document(text, path)?) };
+    let document = document.ok_or_else(none)?;
+    let entries = reader.mapping("the list", &document)?;
+    if let Some((other, _)) = entries.iter().find(|(key, _)| key.value != MODELS) {
+        return Err(reader.unknown(other, &[MODELS]));
+    }
+    let (_, node) = entries.first().ok_or_else(none)?;
+    reader.models(node)
+}
+
+fn document(text: &str, path: &Path) -> Result<Spanned<YamlNode>, Failure> {
+    let options = serde_saphyr::options! { with_snippet: false };
+    serde_saphyr::from_str_with_options(text, options)
+        .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+}
+
 /// Reads the file's text; `path` is for its messages.
 fn parse(text: &str, path: &Path) -> Result<JitneyYaml, Failure> {
     if text.trim().is_empty() {
         return Ok(JitneyYaml::default());
     }
-    let options = serde_saphyr::options! { with_snippet: false };
-    let document: Spanned<YamlNode> = serde_saphyr::from_str_with_options(text, options)
-        .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+    let document = document(text, path)?;
     let reader = YamlReader { path: path.into() };
     let mut file = JitneyYaml::default();
     for (key, node) in reader.mapping("the file", &document)? {
-        if key.value == "models" {
-            let YamlNode::List(list) = &node.value else {
-                return Err(reader.wrong(node, "models", "a list", &node.value.to_json()));
-            };
-            file.models = list.iter().map(|entry| reader.entry(entry)).collect::<Result<_, _>>()?;
+        if key.value == MODELS {
+            file.models = reader.models(node)?;
         } else {
             let known = server::SETTINGS.iter().chain(model::SETTINGS).copied();
-            reader.setting(key, node, &mut file.settings, known.collect(), &["models"])?;
+            reader.setting(key, node, &mut file.settings, known.collect(), &[MODELS])?;
         }
     }
     Ok(file)
@@ -86,6 +109,13 @@ struct YamlReader {
 }
 
 impl YamlReader {
+    fn models(&self, node: &Spanned<YamlNode>) -> Result<Vec<Startup>, Failure> {
+        let YamlNode::List(list) = &node.value else {
+            return Err(self.wrong(node, MODELS, "a list", &node.value.to_json()));
+        };
+        list.iter().map(|entry| self.entry(entry)).collect()
+    }
+
     fn mapping<'a>(
         &self,
         what: &str,
@@ -108,9 +138,18 @@ impl YamlReader {
         known: Vec<&'static Setting>,
         others: &[&str],
     ) -> Result<(), Failure> {
+        let is_placement = key.value == RAY && matches!(node.value, YamlNode::Mapping(_));
+        if is_placement {
+            let section: Vec<&Setting> =
+                known.iter().filter(|it| it.section == Some(RAY)).copied().collect();
+            for (key, node) in self.mapping(RAY, node)? {
+                self.value(key, node, values, section.clone(), &[])?;
+            }
+            return Ok(());
+        }
         if key.value != BATCHING {
             let top = known.iter().filter(|it| it.yaml && it.section.is_none()).copied();
-            let others = [others, &[BATCHING]].concat();
+            let others = [others, &[BATCHING, RAY]].concat();
             return self.value(key, node, values, top.collect(), &others);
         }
         let section = known.iter().filter(|it| it.section == Some(BATCHING)).copied();

@@ -94,6 +94,8 @@ pub fn assemble(
     let secure = listeners.filter(|address| address.is_secure());
     let tls = security::tls(&values, secure.collect(), &mut remarks)?;
     Ok(ServerPlan {
+        registrations: None,
+        key_file: None,
         kind: ServerKind::TorchServe { banner },
         server: ServerConfig { tls, ..server(&values, &addresses, &grpc, drain)? },
         tokens: security::tokens(&values)?,

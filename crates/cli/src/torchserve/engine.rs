@@ -65,6 +65,7 @@ pub(super) fn engine(
             install_requirements: values.flag(&INSTALL_REQUIREMENTS),
             response_bytes_max: values.read(&MAX_RESPONSE_SIZE),
             open_files: None,
+            ray: None,
             gpus,
         },
         first_worker_id: values.read(&INITIAL_WORKER_PORT).unwrap_or_default(),

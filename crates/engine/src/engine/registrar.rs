@@ -303,7 +303,7 @@ impl Registrar {
     /// download, and nothing is left of it.
     async fn find(&self, options: &RegisterOptions) -> Result<ModelSource, RegisterError> {
         let (store, url) = (Arc::clone(&self.store), options.url.clone());
-        let at_startup = options.at_startup;
+        let (at_startup, apart) = (options.at_startup, options.apart);
         if let Some(path) = options.path.clone() {
             let is_directory = path.is_dir();
             return Ok(if is_directory {
@@ -312,7 +312,9 @@ impl Registrar {
                 ModelSource::Archive(path)
             });
         }
-        let found = blocking(move || store.find(&url, at_startup)).await??;
+        let find =
+            move || if apart { store.find_apart(&url) } else { store.find(&url, at_startup) };
+        let found = blocking(find).await??;
         let request =
             DownloadRequest { url: &options.url, signed: options.s3_sse_kms, resume: None };
         let found = self.store.fetch(request, found).await?;
@@ -355,7 +357,8 @@ impl Registrar {
         let (python, models) = (&self.python, self.store.models());
         let environment = Environment::prepare(python, &models, &name, &mut package);
         let environment = environment.await?;
-        let gpus = python.gpus(python.config.gpus, &settings.values);
+        let local_gpus = if python.placement.is_some() { 0 } else { python.config.gpus };
+        let gpus = python.gpus(local_gpus, &settings.values);
         (settings.declared.gpu, settings.declared.device_ids) = gpus.declared();
         settings.declared.envelope =
             package.manifest.envelope.as_ref().or(python.config.envelope.as_ref()).cloned();
@@ -368,7 +371,9 @@ impl Registrar {
             LoadCommand::of(&identity, &package, &settings, config, metrics, compile_cache)
                 .with_metric_ids(self.observer.wants_metric_ids());
         let observer = Arc::clone(&self.observer);
+        let remote = command.placed(python, &settings);
         let launcher = PythonLauncher::new(python, command, environment, gpus, observer);
+        let launcher = launcher.placed(remote);
         let intake = match package.api {
             Some(api) => {
                 let endpoints = Endpoints::new(api, &settings, &options.endpoints);

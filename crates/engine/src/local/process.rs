@@ -446,7 +446,7 @@ fn finish(
 
 impl Worker for LocalWorker {
     fn pid(&self) -> Option<u32> {
-        Some(self.process.id())
+        self.process.id()
     }
 
     fn send_batch<'a>(

@@ -51,6 +51,7 @@ impl ExitPlan {
             WorkerExit::Ended { .. }
             | WorkerExit::OutOfMemory { .. }
             | WorkerExit::KilledForMemory { .. }
+            | WorkerExit::Lost
             | WorkerExit::BrokeProtocol => (BatchFailure::Crashed, DownReason::Crashed),
         };
         let is_innocent = |batch: &WorkerBatch| known && blamed != Some(batch.id);

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use self::expired::ExpiredIds;
 use crate::error::SequenceRejection;
-use crate::settings::SequenceLimits;
+use crate::settings::{SequenceLimits, UnknownSequences};
 
 /// The sequence that a request belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub(crate) struct SequenceName {
     pub(crate) chosen: bool,
     /// Whether the client says that it begins.
     pub(crate) starts: bool,
+    /// Whether a server made it, this one or another, for a sequence that it began.
+    pub(crate) made: bool,
 }
 
 /// The next request of a sequence, to be sent to its worker.
@@ -114,6 +116,7 @@ impl<T> Sequences<T> {
             None if !name.starts && self.expired.contains(&name.id) => {
                 return Err(SequenceRejection::Expired);
             }
+            None if !name.starts && self.is_lost(name) => return Err(SequenceRejection::Unknown),
             None if !self.has_room(now) => {
                 return Err(SequenceRejection::TooMany { most: self.limits.sequences });
             }
@@ -138,6 +141,15 @@ impl<T> Sequences<T> {
         self.waiting += 1;
         self.due.push_back(key);
         self.wake(deadline);
+    }
+
+    /// Whether a sequence that is not held cannot simply begin here.
+    fn is_lost(&self, name: &SequenceName) -> bool {
+        match self.limits.unknown {
+            UnknownSequences::Begin => false,
+            UnknownSequences::BeginOwn => name.made,
+            UnknownSequences::Rejected => true,
+        }
     }
 
     fn has_room(&mut self, now: Instant) -> bool {

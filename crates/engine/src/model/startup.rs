@@ -8,6 +8,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+/// The shortest pause between two looks, also where requests may not wait at all.
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
+
 /// When the task looks again at the requests that wait for a worker.
 #[derive(Debug)]
 pub(super) struct StartupWait {
@@ -43,6 +46,24 @@ impl StartupWait {
 
     /// The oldest request that still waits was admitted then.
     pub(super) fn look_again(&mut self, oldest: Option<Instant>) {
-        self.look_at = Some(oldest.unwrap_or_else(Instant::now) + self.limit);
+        self.look_at = Some(oldest.unwrap_or_else(Instant::now) + self.limit.max(LOOK_PAUSE));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_that_may_not_wait_are_looked_at_now_and_then_and_not_without_end() {
+        let mut startup = StartupWait::new(Duration::ZERO);
+        startup.set(true);
+        for _ in 0..3 {
+            assert_eq!(startup.overdue(), None);
+            assert_eq!(startup.alarm(), Some(Instant::now() + LOOK_PAUSE));
+            tokio::time::advance(LOOK_PAUSE).await;
+            assert_eq!(startup.overdue(), Some(Instant::now()));
+            startup.look_again(None);
+        }
     }
 }

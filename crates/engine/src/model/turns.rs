@@ -21,6 +21,9 @@ use crate::settings::ModelSettings;
 /// Longer than any sensible id; without a bound ids could fill the memory.
 const ID_BYTES_MAX: usize = 1024;
 
+/// How ids begin that a server made.
+const MADE: &str = "ts-seq-";
+
 /// The sequences of one model version, if it keeps any.
 pub(super) struct SequenceTurns {
     sequences: Option<Sequences<PendingRequest>>,
@@ -168,11 +171,12 @@ fn sequence_of(payload: &mut Payload) -> Result<SequenceName, CallError> {
             let message = format!("a sequence id has at most {ID_BYTES_MAX} bytes");
             return Err(CallError::BadInput(message));
         }
-        return Ok(SequenceName { id: id.clone(), chosen: true, starts: *starts });
+        let made = id.starts_with(MADE);
+        return Ok(SequenceName { id: id.clone(), chosen: true, starts: *starts, made });
     }
-    let id = format!("ts-seq-{id}");
+    let id = format!("{MADE}{id}");
     route.sequence = Some(Box::new(SequenceRef { id: id.clone(), starts: true }));
-    Ok(SequenceName { id, chosen: false, starts: true })
+    Ok(SequenceName { id, chosen: false, starts: true, made: true })
 }
 
 #[cfg(test)]

@@ -73,7 +73,7 @@ impl OomCounter {
         use std::os::unix::process::ExitStatusExt as _;
         let killed = status.signal() == Some(Signal::KILL.as_raw());
         let out_of_memory = if killed { self.explains() } else { Some(false) };
-        ProcessEnd { status, out_of_memory, memory }
+        ProcessEnd { status, out_of_memory, memory, lost: false }
     }
 }
 

@@ -98,6 +98,13 @@ impl ProcessThread {
     }
 }
 
+impl ProcessThread {
+    /// The thread's runtime, for whoever watches processes of other machines.
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+}
+
 impl Drop for ProcessThread {
     fn drop(&mut self) {
         self.alive.take();
@@ -118,7 +125,8 @@ fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// A process as its owner sees it. Dropping it kills the process and its group.
 #[derive(Debug)]
 pub(crate) struct WorkerProcess {
-    id: u32,
+    /// None where it runs on another machine.
+    id: Option<u32>,
     /// Dropping it is the signal.
     wanted: Option<oneshot::Sender<Infallible>>,
     ended: oneshot::Receiver<ProcessEnd>,
@@ -129,8 +137,16 @@ pub(crate) struct WorkerProcess {
 }
 
 impl WorkerProcess {
-    /// Its id, which is its group's as well.
-    pub(crate) fn id(&self) -> u32 {
+    /// A process that somebody else started, and what its owner and whoever watches it tell each other.
+    pub(crate) fn elsewhere() -> (Self, WatchedElsewhere) {
+        let ((wanted, unwanted), (tell_ended, ended)) = (oneshot::channel(), oneshot::channel());
+        let (reading, drained) = oneshot::channel();
+        let process = Self { id: None, wanted: Some(wanted), ended, end: None, drained };
+        (process, WatchedElsewhere { unwanted, ended: tell_ended, _drained: reading })
+    }
+
+    /// Its id on this machine, which is its group's as well.
+    pub(crate) fn id(&self) -> Option<u32> {
         self.id
     }
 
@@ -152,6 +168,15 @@ impl WorkerProcess {
     pub(crate) fn kill(&mut self) {
         self.wanted.take();
     }
+}
+
+/// A process on another machine, as its watcher here sees it. Dropping it means that nothing more is heard of it.
+pub(crate) struct WatchedElsewhere {
+    /// Resolves when its owner does not want it any more.
+    pub(crate) unwanted: oneshot::Receiver<Infallible>,
+    /// Where its end is told.
+    pub(crate) ended: oneshot::Sender<ProcessEnd>,
+    _drained: oneshot::Sender<Infallible>,
 }
 
 /// A process as its thread sees it.
@@ -176,7 +201,8 @@ impl RunningProcess {
         let ((wanted, unwanted), (tell_ended, ended)) = (oneshot::channel(), oneshot::channel());
         let (reading, drained) = oneshot::channel();
         let id = group.leader().as_raw_nonzero().get().unsigned_abs();
-        let process = WorkerProcess { id, wanted: Some(wanted), ended, end: None, drained };
+        let process =
+            WorkerProcess { id: Some(id), wanted: Some(wanted), ended, end: None, drained };
         let pipes = group.pipes();
         let (wanted, ended, _drained) = (unwanted, tell_ended, reading);
         let running = Self { group, pipes, guard, kills, wanted, ended, _drained };

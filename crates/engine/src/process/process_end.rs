@@ -10,4 +10,6 @@ pub(crate) struct ProcessEnd {
     pub(crate) out_of_memory: Option<bool>,
     /// The bytes that it held when it was last looked at.
     pub(crate) memory: Option<u64>,
+    /// Whether its machine was lost, or the connection to it: how it ended is not known then.
+    pub(crate) lost: bool,
 }

@@ -68,7 +68,7 @@ async fn a_process_that_is_killed_or_dropped_ends_whole() {
     process.drained().await;
     wait_for_end(child);
     let (process, child) = with_child(&processes, &hangs).await;
-    let leader = process.id();
+    let leader = process.id().expect("an id");
     drop(process);
     wait_for_end(leader);
     wait_for_end(child);
@@ -80,7 +80,7 @@ async fn all_processes_end_with_their_thread() {
     let (mut process, child) = with_child(&processes, &format!("{CHILD} wait")).await;
     drop(processes);
     wait_for_end(child);
-    wait_for_end(process.id());
+    wait_for_end(process.id().expect("an id"));
     assert_eq!(process.wait().await, None, "nobody is left to tell");
 }
 
@@ -97,12 +97,13 @@ async fn the_guard_ends_the_groups_that_are_left() {
     let hangs = format!("{CHILD} wait");
     let (mut first, child) = with_child(&processes, &hangs).await;
     let (second, other) = with_child(&processes, &hangs).await;
-    let message =
-        |what: u8, process: &WorkerProcess| [&[what][..], &process.id().to_le_bytes()].concat();
+    let message = |what: u8, process: &WorkerProcess| {
+        [&[what][..], &process.id().unwrap_or_default().to_le_bytes()].concat()
+    };
     let told = [message(b'+', &first), message(b'+', &second), message(b'-', &second)].concat();
     guard_groups(&told[..]);
     first.wait().await;
     first.drained().await;
     wait_for_end(child);
-    assert!(runs(other) && runs(second.id()));
+    assert!(runs(other) && runs(second.id().expect("an id")));
 }

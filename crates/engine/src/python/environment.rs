@@ -55,6 +55,14 @@ impl Environment {
         if !venv && requirements.is_none() {
             return Ok(environment);
         }
+        if python.placement.is_some() {
+            let what = if venv { "a virtual environment" } else { "requirements installed" };
+            let why = format!(
+                "the model wants {what}, but workers that Ray places use the Python of their nodes; \
+                 install there what it needs, and turn that wish off"
+            );
+            return Err(failed(model, venv, why));
+        }
         let dir = ModelDir::reserve(models);
         let dir = dir.map_err(|error| failed(model, venv, error.to_string()))?;
         let builder = EnvironmentBuilder { config, processes, model, dir: package.dir.path() };

@@ -17,6 +17,8 @@ use super::frame::{FrameError, FrameKind, decode_control};
 use super::gpus::GpuAssignment;
 use super::listener::ExpectedWorker;
 use super::output::{OutputSource, WorkerStream};
+use super::placed_model::{PlacedModel, StartedProcess};
+use super::remote_process::NodePaths;
 use super::worker::{PythonWorker, next_frame, reaped};
 use super::workers::{PythonConfig, PythonWorkers};
 use crate::call::SequenceHeaders;
@@ -108,6 +110,16 @@ impl LoadCommand {
         Self { model, version, dir, message, mode, gpu_turns, calls, sequence_headers }
     }
 
+    /// The model with this load command on a cluster, if there is one.
+    pub(crate) fn placed(
+        &self,
+        python: &PythonWorkers,
+        settings: &ModelSettings,
+    ) -> Option<PlacedModel> {
+        let name = format!("{} {}", self.model, self.version);
+        PlacedModel::of(python, name, (&self.dir, &self.message), &settings.values)
+    }
+
     /// Says whether handlers' metrics are wanted with the ids of their requests.
     pub(crate) fn with_metric_ids(mut self, wanted: bool) -> Self {
         self.message["metric_ids"] = wanted.into();
@@ -121,6 +133,8 @@ pub(crate) struct PythonLauncher {
     load: LoadCommand,
     environment: Environment,
     gpus: GpuAssignment,
+    /// Where its workers are placed, if not on this machine.
+    remote: Option<Arc<PlacedModel>>,
     /// The workers the model was last scaled to; 0 before that.
     workers: AtomicU32,
     /// Receives the metrics that workers print.
@@ -134,15 +148,16 @@ impl Launcher for PythonLauncher {
         progress: ProgressSender,
     ) -> BoxFuture<'static, Result<Box<dyn Worker>, LaunchError>> {
         let expected = self.python.listener.expect();
-        let (spawned, source) = self.spawn(worker, &expected);
+        let (spawned, source) = self.spawn(worker, &expected, progress.clone());
         let mut message = self.load.message.clone();
         let count = self.workers.load(Ordering::Relaxed);
         if let Some(workers) = message.get_mut("workers").filter(|_| count > 0) {
             *workers = count.into();
         }
-        let gpus = self.gpus.assign(worker);
+        let gpus = self.remote.as_ref().map_or_else(|| self.gpus.assign(worker), |it| it.gpus());
         message["gpu_id"] = gpus.first().copied().into();
-        if let Some(gpu) = gpus.first().filter(|_| self.load.gpu_turns) {
+        let turns = self.load.gpu_turns && self.remote.is_none();
+        if let Some(gpu) = gpus.first().filter(|_| turns) {
             message["gpu_turns"] = json!(self.python.turn_file(*gpu));
         }
         if gpus.len() > 1 {
@@ -157,9 +172,12 @@ impl Launcher for PythonLauncher {
         }
         let response_bytes_max = self.python.config.response_bytes_max;
         let (mode, sequence_headers) = (self.load.mode, Arc::clone(&self.load.sequence_headers));
+        let remote = self.remote.clone();
         Box::pin(async move {
-            let spawned = spawned.await;
-            let mut process = spawned.map_err(|error| LaunchError::Spawn(error.to_string()))?;
+            let (mut process, paths) = spawned.await?;
+            if let Some(remote) = remote {
+                remote.rewrite(&mut message, &paths);
+            }
             let loaded = match connected(expected, &mut process).await {
                 Ok(connection) => load(connection, &message, &mut process, &progress).await,
                 Err(stop) => Err(stop),
@@ -208,15 +226,43 @@ impl PythonLauncher {
         observer: Arc<dyn Observer>,
     ) -> Self {
         let (python, workers) = (Arc::clone(python), AtomicU32::default());
-        Self { python, load, environment, gpus, workers, observer }
+        Self { python, load, environment, gpus, remote: None, workers, observer }
+    }
+
+    /// Workers that a cluster places.
+    pub(crate) fn placed(mut self, remote: Option<PlacedModel>) -> Self {
+        self.remote = remote.map(Arc::new);
+        self
     }
 
     fn spawn(
         &self,
         worker: u32,
         expected: &ExpectedWorker,
-    ) -> (impl Future<Output = std::io::Result<WorkerProcess>> + Send + use<>, Arc<OutputSource>)
-    {
+        progress: ProgressSender,
+    ) -> (StartedProcess, Arc<OutputSource>) {
+        let source = Arc::new(OutputSource {
+            model: self.load.model.clone(),
+            version: self.load.version.clone(),
+            worker,
+            observer: Arc::clone(&self.observer),
+            last_error: Mutex::default(),
+        });
+        let output = ["stdout", "stderr"].map(|stream| WorkerStream::new(&source, stream));
+        let started = match self.remote.clone() {
+            Some(remote) => {
+                remote.start(worker, expected.token.text().to_owned(), output, progress)
+            }
+            None => self.spawn_here(expected, output),
+        };
+        (started, source)
+    }
+
+    fn spawn_here(
+        &self,
+        expected: &ExpectedWorker,
+        [stdout, stderr]: [WorkerStream; 2],
+    ) -> StartedProcess {
         let PythonWorkers { config, listener, packages, processes, .. } = &*self.python;
         let (environment, dir) = (&self.environment, &self.load.dir);
         let mut command = config.command(&environment.interpreter, dir);
@@ -226,27 +272,17 @@ impl PythonLauncher {
             .env("JITNEY_WORKER_SOCKET", &listener.path)
             .env("JITNEY_WORKER_TOKEN", expected.token.text())
             .env("JITNEY_WORKER_PARENT", std::process::id().to_string());
-        let source = Arc::new(OutputSource {
-            model: self.load.model.clone(),
-            version: self.load.version.clone(),
-            worker,
-            observer: Arc::clone(&self.observer),
-            last_error: Mutex::default(),
-        });
-        let [stdout, stderr] =
-            ["stdout", "stderr"].map(|stream| WorkerStream::new(&source, stream));
         let (interpreter, open_files) = (environment.interpreter.clone(), config.open_files);
         let spawned = processes.spawn(command, stdout, stderr);
-        let spawned = async move {
+        Box::pin(async move {
             let process = spawned.await.map_err(|error| {
-                std::io::Error::new(error.kind(), format!("{}: {error}", interpreter.display()))
+                LaunchError::Spawn(format!("{}: {error}", interpreter.display()))
             })?;
-            if let Some(open_files) = open_files {
-                limit_open_files(process.id(), open_files);
+            if let (Some(open_files), Some(id)) = (open_files, process.id()) {
+                limit_open_files(id, open_files);
             }
-            Ok(process)
-        };
-        (spawned, source)
+            Ok((process, NodePaths::default()))
+        })
     }
 }
 

@@ -82,6 +82,11 @@ impl WorkerListener {
         Ok(Arc::new(Self { path, guests, calls: Mutex::new(Some(waiting)) }))
     }
 
+    /// Lets a connection say who it is that came another way than over the socket.
+    pub(super) async fn introduce(&self, stream: UnixStream) {
+        greet(stream, Arc::clone(&self.guests)).await;
+    }
+
     /// Makes a token for one worker; the receiver gets its connection.
     pub(crate) fn expect(&self) -> ExpectedWorker {
         let (sender, connection) = oneshot::channel();

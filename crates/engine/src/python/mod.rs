@@ -1,4 +1,5 @@
-//! Workers that are Python processes: started here, they connect over a Unix socket.
+//! Workers that are Python processes: started here they connect over a Unix socket, and over TLS from the nodes of
+//! a Ray cluster.
 //!
 //! Connect = alive, handshake = loaded, end of file = gone. The server passes an address and a
 //! one-time token to the process it starts; the frames are those of `protocol/spec.md`, and this
@@ -15,6 +16,11 @@ mod gpus;
 mod launcher;
 mod listener;
 mod output;
+mod placed_model;
+mod placement;
+mod remote_process;
+mod secure_listener;
+mod side_car;
 mod socket;
 mod tensor_entries;
 mod worker;
@@ -32,6 +38,7 @@ pub(crate) use self::frame::{
 };
 pub(crate) use self::launcher::{LoadCommand, PythonLauncher};
 pub(crate) use self::listener::{PROTOCOL, WorkerListener};
+pub use self::placement::RayConfig;
 pub(crate) use self::worker::next_frame;
 pub(crate) use self::workers::PythonWorkers;
 pub use self::workers::{PythonConfig, unpack_packages};

@@ -145,7 +145,7 @@ fn reject_large(item: &mut ItemOutcome, max: u64) {
 
 impl Worker for PythonWorker {
     fn pid(&self) -> Option<u32> {
-        Some(self.process.id())
+        self.process.id()
     }
 
     fn slots(&self) -> u8 {

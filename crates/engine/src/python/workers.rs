@@ -4,7 +4,7 @@
 //! The packages (`jitney`, `ts`) are carried inside the binary and unpacked at start, so that the server
 //! is one file and every worker finds the runtime that fits it.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -17,6 +17,8 @@ use tokio::runtime::Handle;
 
 use super::gpus::GpuAssignment;
 use super::listener::WorkerListener;
+use super::placement::{Placement, RayConfig};
+use super::side_car::SideCar;
 use crate::process::ProcessThread;
 
 include!(concat!(env!("OUT_DIR"), "/python_files.rs"));
@@ -46,6 +48,8 @@ pub struct PythonConfig {
     pub response_bytes_max: Option<u64>,
     /// GPUs that workers are spread over.
     pub gpus: u32,
+    /// The cluster that places workers; without one they are processes of this machine.
+    pub ray: Option<RayConfig>,
     /// How many files a worker may have open, where that is less than what the server may.
     pub open_files: Option<u64>,
 }
@@ -65,6 +69,7 @@ impl PythonConfig {
             install_requirements: false,
             response_bytes_max: None,
             gpus: 0,
+            ray: None,
             open_files: None,
         }
     }
@@ -99,6 +104,8 @@ pub(crate) struct PythonWorkers {
     pub(crate) processes: Arc<ProcessThread>,
     /// Where our own Python packages lie.
     pub(crate) packages: PathBuf,
+    /// Where a cluster places workers.
+    pub(crate) placement: Option<Arc<Placement>>,
     /// The server's directory, which leaves with it.
     scratch: PathBuf,
     /// Whose turn it is to get a GPU, over all models.
@@ -113,11 +120,28 @@ impl PythonWorkers {
         scratch: &Path,
         runtime: &Handle,
     ) -> io::Result<Arc<Self>> {
+        let listener = WorkerListener::listen(scratch.join("workers.sock"), runtime)?;
+        let packages = unpack_packages(scratch)?;
+        let placement = config.ray.clone().map(|ray| {
+            let (placement, orders) = Placement::new(&listener, processes.runtime().clone());
+            let side_car = SideCar {
+                command: Box::new(side_car_command(&config, &ray, &packages, scratch)),
+                config: ray,
+                processes: Arc::downgrade(&processes),
+                placement: Arc::clone(&placement),
+                orders,
+                data: runtime.clone(),
+                listener: None,
+            };
+            processes.runtime().spawn(side_car.run());
+            placement
+        });
         Ok(Arc::new(Self {
             config,
             processes,
-            listener: WorkerListener::listen(scratch.join("workers.sock"), runtime)?,
-            packages: unpack_packages(scratch)?,
+            listener,
+            packages,
+            placement,
             scratch: std::path::absolute(scratch)?,
             gpu_turn: Arc::default(),
         }))
@@ -131,6 +155,26 @@ impl PythonWorkers {
     /// The GPUs of a model's workers, out of so many.
     pub(crate) fn gpus(&self, gpus: u32, settings: &Values) -> GpuAssignment {
         GpuAssignment::new(gpus, settings, &self.gpu_turn)
+    }
+}
+
+/// What starts the side-car.
+fn side_car_command(
+    config: &PythonConfig,
+    ray: &RayConfig,
+    packages: &Path,
+    directory: &Path,
+) -> impl Fn() -> Command + Send + Sync + use<> {
+    let (config, address) = (config.clone(), ray.address.clone());
+    let operators = config.env.iter().find(|(name, _)| name == "PYTHONPATH");
+    let parts = [Some(packages.as_os_str()), operators.map(|(_, path)| path.as_os_str())];
+    let path = parts.into_iter().flatten().collect::<Vec<_>>().join(OsStr::new(":"));
+    let directory = directory.to_owned();
+    move || {
+        let mut command = config.command(&config.interpreter, &directory);
+        command.args(["-u", "-m", "jitney.ray_placement", &address]);
+        command.env("PYTHONPATH", &path).env("RAY_USAGE_STATS_ENABLED", "0");
+        command
     }
 }
 

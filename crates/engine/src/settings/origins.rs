@@ -94,6 +94,9 @@ pub struct RegisterOptions {
     pub sha256: Option<Sha256>,
     /// Fetch it from S3 with the server's own credentials, although its url is an `https://` one.
     pub s3_sse_kms: bool,
+    /// Whether what is downloaded for it lies apart from the model store and goes with it, so that another
+    /// file of the same name can be beside it.
+    pub apart: bool,
     /// Where its file or directory is, when the server itself found it in a repository; the url is only
     /// shown then.
     pub path: Option<PathBuf>,

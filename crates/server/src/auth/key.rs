@@ -26,6 +26,9 @@ impl KeyStrength {
     }
 }
 
+/// The fewest characters of a key that somebody gives.
+const GIVEN_MIN: usize = 16;
+
 /// A secret. It has no `Debug`, so that it cannot slip into a log.
 #[derive(Clone)]
 pub(super) struct AuthKey {
@@ -79,6 +82,34 @@ impl AuthKeys {
         let fresh = |expires| AuthKey::fresh(strength, expires);
         let (management, inference) = (fresh(Some(expires))?, fresh(Some(expires))?);
         Ok(Self { management, inference, api: fresh(None)? })
+    }
+
+    /// Keys of an operator, in the form in which they are written down: they are valid for as long as he gives
+    /// them. Without a key for renewals nobody renews.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    pub(super) fn given(text: &str, strength: KeyStrength) -> Result<Self, String> {
+        let json: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let key = |name: &str| match json[name]["key"].as_str() {
+            None => Ok(None),
+            Some(text)
+                if text.len() < GIVEN_MIN || !text.bytes().all(|it| it.is_ascii_graphic()) =>
+            {
+                Err(format!(
+                    "the key {name} must have at least {GIVEN_MIN} visible ASCII characters"
+                ))
+            }
+            Some(text) => Ok(Some(AuthKey { text: text.to_owned(), expires: None })),
+        };
+        let missing = |name| format!("it has no {name:?}: {{\"key\": …}}");
+        let (management, inference) = (key("management")?, key("inference")?);
+        let random = || AuthKey::fresh(strength, None).map_err(|error| error.to_string());
+        Ok(Self {
+            management: management.ok_or_else(|| missing("management"))?,
+            inference: inference.ok_or_else(|| missing("inference"))?,
+            api: key("API")?.map_or_else(random, Ok)?,
+        })
     }
 
     /// As TorchServe writes `key_file.json`.

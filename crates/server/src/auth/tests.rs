@@ -140,3 +140,28 @@ fn no_key_can_be_seen_by_looking_at_the_tokens() {
     let shown = format!("{:?}", bench.tokens);
     assert!(!shown.contains(&bench.key("API")), "{shown}");
 }
+
+#[test]
+fn keys_that_are_given_never_end_and_are_replaced_only_by_others() {
+    let clock = TokenClock {
+        wall: Box::new(|| UNIX_EPOCH),
+        steady: Box::new(|| Duration::from_secs(1 << 40)),
+    };
+    let text = |one: &str| {
+        let key =
+            |role: &str| serde_json::json!({ "key": format!("{one}-{role}-{}", "x".repeat(16)) });
+        serde_json::json!({ "management": key("m"), "inference": key("i"), "API": key("a") })
+            .to_string()
+    };
+    let tokens = Tokens::given(&text("one"), clock).unwrap();
+    let admits = |key: &str| {
+        let value = format!("Bearer {key}-{}", "x".repeat(16));
+        tokens.admit(Gate::Inference, Some(value.as_bytes())).is_ok()
+    };
+    assert!(admits("one-i") && !admits("one-m") && !admits("two-i"));
+    assert!(tokens.issue().is_ok() && tokens.renew(Role::Inference).is_err());
+    assert!(tokens.give("{}").is_err() && tokens.give(&text("two").replace('x', "")).is_err());
+    assert!(admits("one-i"), "what cannot be read changes nothing");
+    tokens.give(&text("two")).unwrap();
+    assert!(admits("two-i") && !admits("one-i"));
+}

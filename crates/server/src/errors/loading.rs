@@ -62,7 +62,8 @@ impl FailedCall<'_> {
             WorkerExit::Ended { .. }
             | WorkerExit::OutOfMemory { .. }
             | WorkerExit::KilledForMemory { .. }
-            | WorkerExit::BrokeProtocol => {
+            | WorkerExit::BrokeProtocol
+            | WorkerExit::Lost => {
                 format!("The worker ended while it ran the request ({exit}) and was restarted.")
             }
         };

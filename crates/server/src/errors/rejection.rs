@@ -69,6 +69,14 @@ impl FailedCall<'_> {
                             lasted too long (sequenceTimeoutMSec). Begin another one";
                 self.message(over, "sequence_expired")
             }
+            SequenceRejection::Unknown => {
+                let lost = " does not hold this sequence: it began at another server, or before this one was \
+                            started. Begin another one";
+                return Problem::new(
+                    ErrorCode::SequenceLost,
+                    self.message(lost, "sequence_unknown"),
+                );
+            }
         };
         with_retry(ErrorCode::Busy, message, None)
     }

@@ -61,6 +61,8 @@ pub enum ErrorCode {
     Conflict,
     /// The default version stays while there are others.
     DefaultVersion,
+    /// The request belongs to a sequence that another server holds, or nobody any more.
+    SequenceLost,
     /// The deadline passed.
     Expired,
     /// The client went away.
@@ -142,6 +144,7 @@ impl ErrorCode {
             Self::DownloadFailed   => row(ARCHIVE , 400,  3, "DownloadArchiveException",        true,  Client),
             Self::Conflict         => row(HTTP    , 409,  6, "ConflictStatusException",         false, Client),
             Self::DefaultVersion   => row(HTTP    , 403,  9, "InvalidModelVersionException",    false, Client),
+            Self::SequenceLost     => row(HTTP    , 409,  9, "ConflictStatusException",         false, Client),
             Self::Expired          => row(HTTP    , 408,  4, "RequestTimeoutException",         true,  Server),
             Self::Cancelled        => row(HTTP    , 499,  1, "RequestCancelledException",       true,  Client),
             Self::NoWorker         => row(HTTP    , 503, 14, "ServiceUnavailableException",     true,  Server),

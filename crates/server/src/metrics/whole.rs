@@ -3,10 +3,12 @@
 //! The names that begin with `process_` are those of Prometheus' client libraries, without labels, so
 //! that existing dashboards find them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use jitney_engine::Engine;
 use jitney_engine::admission::{Admission, CutReason};
+use jitney_engine::{Engine, ListedState, RegistrationsReport};
 
 use super::declared::MetricKind::{self, Counter, Gauge};
 use super::page::MetricsPage;
@@ -20,33 +22,43 @@ pub(super) struct ServerSnapshot {
     usage: Option<ProcessUsage>,
     own: OwnProcess,
     spans_dropped: u64,
+    /// The shared list of models, if there is one.
+    registrations: Option<Arc<RegistrationsReport>>,
 }
 
 /// How a metric is read.
 type ServerReading = fn(&ServerSnapshot) -> LabelledValues;
 
 /// Values with their own label, if there is one.
-type LabelledValues = Vec<(Option<(&'static str, &'static str)>, f64)>;
+type LabelledValues = Vec<(Option<(&'static str, Cow<'static, str>)>, f64)>;
 
 /// The metrics: name, kind, help, reading.
 #[rustfmt::skip]
 const WHOLE: &[(&str, MetricKind, &str, ServerReading)] = &[
     ("jitney_build_info", Gauge, "Always 1; the label tells the version",
-        |_| vec![(Some(("version", env!("CARGO_PKG_VERSION"))), 1.0)]),
+        |_| vec![labelled("version", env!("CARGO_PKG_VERSION"), 1.0)]),
     ("jitney_ready", Gauge, "Whether the server is ready: 1 or 0",
         |it| one(it.ready.into())),
     ("jitney_connections", Gauge, "Open connections of clients",
-        |it| vec![(Some(("plane", "data")), it.connections[0] as f64), (Some(("plane", "admin")), it.connections[1] as f64)]),
+        |it| vec![labelled("plane", "data", it.connections[0] as f64), labelled("plane", "admin", it.connections[1] as f64)]),
     ("jitney_request_memory_bytes", Gauge, "Memory of bodies on their way in, of requests, and of answers that are not yet read",
         |it| one(it.admission.bytes() as f64)),
     ("jitney_request_memory_limit_bytes", Gauge, "Most of it that is allowed (max_request_memory)",
         |it| one(it.admission.limits().bytes as f64)),
     ("jitney_clients_cut_total", Counter, "Bodies and answers that were cut, or not let in, by reason",
-        |it| CutReason::ALL.iter().map(|(reason, name)| (Some(("reason", *name)), it.admission.cut_count(*reason) as f64)).collect()),
+        |it| CutReason::ALL.iter().map(|(reason, name)| labelled("reason", name, it.admission.cut_count(*reason) as f64)).collect()),
     ("jitney_log_lines_dropped_total", Counter, "Lines of the log that were dropped because writing was too slow",
         |it| one(it.own.log_dropped as f64)),
     ("jitney_spans_dropped_total", Counter, "Spans of traces that were dropped because they could not be sent",
         |it| one(it.spans_dropped as f64)),
+    ("jitney_registrations_info", Gauge, "Always 1; the label tells which content of the shared list of models is in force",
+        |it| it.listed(|list| list.revision.clone().map(|revision| (Some(("revision", Cow::Owned(revision))), 1.0)).into_iter().collect())),
+    ("jitney_registrations_models", Gauge, "Models of the shared list by what became of them",
+        |it| it.listed(|list| ListedState::ALL.iter().map(|state| labelled("state", state.as_str(), list.count(*state) as f64)).collect())),
+    ("jitney_registrations_read_timestamp_seconds", Gauge, "When the shared list was last read, in seconds of Unix time",
+        |it| it.listed(|list| list.read_at.map_or_else(Vec::new, |read| one(unix_seconds(read))))),
+    ("jitney_registrations_failures_total", Counter, "Times that the shared list could not be read, or was refused",
+        |it| it.listed(|list| one(list.read_failures as f64))),
     ("process_resident_memory_bytes", Gauge, "Resident memory of the server's process, without its workers",
         |it| it.usage.map_or_else(Vec::new, |usage| one(usage.memory as f64))),
     ("process_cpu_seconds_total", Counter, "Processor time of the server's process, without its workers",
@@ -58,6 +70,18 @@ const WHOLE: &[(&str, MetricKind, &str, ServerReading)] = &[
     ("process_start_time_seconds", Gauge, "When the server was started, in seconds of Unix time",
         |it| it.own.started.map_or_else(Vec::new, one)),
 ];
+
+fn labelled(
+    name: &'static str,
+    value: &'static str,
+    number: f64,
+) -> (Option<(&'static str, Cow<'static, str>)>, f64) {
+    (Some((name, Cow::Borrowed(value))), number)
+}
+
+fn unix_seconds(time: SystemTime) -> f64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
 
 fn one(value: f64) -> LabelledValues {
     vec![(None, value)]
@@ -72,7 +96,13 @@ impl ServerSnapshot {
         spans_dropped: u64,
     ) -> Self {
         let admission = Arc::clone(engine.admission());
-        Self { admission, ready: engine.is_ready(), connections, usage, own, spans_dropped }
+        let (ready, registrations) = (engine.is_ready(), engine.registrations());
+        Self { admission, ready, connections, usage, own, spans_dropped, registrations }
+    }
+
+    /// Nothing, for a server without a shared list.
+    fn listed(&self, read: impl FnOnce(&RegistrationsReport) -> LabelledValues) -> LabelledValues {
+        self.registrations.as_deref().map_or_else(Vec::new, read)
     }
 
     /// Writes them.
@@ -81,6 +111,7 @@ impl ServerSnapshot {
             if page.begin(name, *kind, help) {
                 let host = (!name.starts_with("process_")).then_some(("hostname", host));
                 for (label, value) in read(self) {
+                    let label = label.as_ref().map(|(name, value)| (*name, value.as_ref()));
                     let labels: Vec<_> = label.into_iter().chain(host).collect();
                     page.sample(&labels, value);
                 }

@@ -10,6 +10,7 @@ use super::timestamp::unix_millis;
 use super::version_state::VersionState;
 use super::worker_usage::WorkerUsages;
 use crate::metrics::{GpuSample, SystemSample};
+use crate::registrations::RegistrationsView;
 
 const MEBI: f64 = (1_u64 << 20) as f64;
 
@@ -23,6 +24,9 @@ pub(crate) struct OverviewDocument<'a> {
     machine: Option<MachineEntry>,
     gpus: Vec<GpuEntry>,
     models: Vec<ModelOverview>,
+    /// The shared list that models come from; absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    registrations: Option<RegistrationsView>,
     /// The last of the samples.
     sample: Option<&'a OverviewSample>,
 }
@@ -64,6 +68,7 @@ impl<'a> OverviewDocument<'a> {
             gpus: machine.gpus.iter().map(GpuEntry::new).collect(),
             machine: MachineEntry::of(&machine),
             models,
+            registrations: RegistrationsView::of(&sources.engine),
             sample,
         }
     }

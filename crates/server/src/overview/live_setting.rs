@@ -56,6 +56,8 @@ fn kind(kind: SettingKind) -> (&'static str, &'static [&'static str]) {
         | SettingKind::Fraction
         | SettingKind::Share
         | SettingKind::Numbers { .. }
+        | SettingKind::Amount
+        | SettingKind::Amounts
         | SettingKind::Weights => ("text", &[]),
     }
 }

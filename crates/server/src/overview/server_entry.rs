@@ -1,5 +1,6 @@
 //! The server itself in the overview: which one it is, how it is, and what it holds.
 
+use jitney_engine::{ListedState, RegistrationsReport};
 use serde::Serialize;
 
 use super::sources::OverviewSources;
@@ -36,7 +37,11 @@ impl ServerOverview {
     /// `versions` are the names of the models with their states.
     pub(super) fn read(sources: &OverviewSources, versions: &[(&str, VersionState)]) -> Self {
         let OverviewSources { engine, meter, started, .. } = sources;
-        let (state, state_text) = judge(engine.draining(), versions);
+        let waiting = engine.registrations().filter(|list| !list.settled && !engine.draining());
+        let (state, state_text) = match waiting {
+            Some(list) => ("loading", unsettled(&list)),
+            None => judge(engine.draining(), versions),
+        };
         let uptime = started.elapsed().unwrap_or_default().as_secs_f64();
         let admission = engine.admission();
         Self {
@@ -60,6 +65,16 @@ impl ServerOverview {
             memory_bytes: meter.own_process().map(|usage| usage.memory),
         }
     }
+}
+
+/// Why a server that follows a shared list of models is not ready yet.
+fn unsettled(list: &RegistrationsReport) -> String {
+    if let Some(error) = &list.error {
+        return format!("The server waits for its list of models: {error}.");
+    }
+    let (loaded, failed) = (list.count(ListedState::Loaded), list.count(ListedState::Failed));
+    let failed = if failed == 0 { String::new() } else { format!(", {failed} failed") };
+    format!("{loaded} of {} listed models are loaded{failed}.", list.models.len())
 }
 
 /// The server's state in one word and one sentence.

@@ -10,6 +10,7 @@ use crate::auth::Gate;
 use crate::dialect::Dialect;
 use crate::errors::{ErrorCode, Problem};
 use crate::health::{self, is_healthy, is_model_ready, status};
+use crate::registrations::RegistrationsView;
 use crate::respond::{self, HttpResponse, HttpResult};
 use crate::route::ModelRef;
 use crate::state::ServerState;
@@ -40,6 +41,9 @@ fn verbose(context: &RequestContext<'_>, mut body: Value) -> Value {
     if asked && may_know() {
         body["models"] = json!(health::models(&state.engine));
         body["draining"] = json!(state.engine.draining());
+        if let Some(list) = RegistrationsView::of(&state.engine) {
+            body["registrations"] = json!(list);
+        }
     }
     body
 }

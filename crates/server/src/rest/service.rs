@@ -103,7 +103,8 @@ async fn answer(
     let body = RequestBody::new(body, parts.headers.contains_key(EXPECT));
     let body = coded(state, &mut parts.headers, body);
     let mut reply = respond(connection, &parts, Ok(body)).await;
-    if peer.open.is_needed() {
+    // A server that is about to end lets its clients go to another one between two requests.
+    if peer.open.is_needed() || state.engine.draining() {
         respond::close(&mut reply);
     }
     if !reply.body_mut().keep_busy(peer) {

@@ -14,7 +14,7 @@ from jitney.compat.bentoml.client import AsyncHTTPClient, SyncHTTPClient
 from jitney.compat.bentoml.context import Context
 from jitney.compat.bentoml.dependencies import depends
 from jitney.compat.bentoml.frameworks import onnx, picklable_model, pytorch, sklearn, torchscript
-from jitney.compat.bentoml.hooks import on_deployment, on_shutdown, on_startup
+from jitney.compat.bentoml.hooks import importing, on_deployment, on_shutdown, on_startup
 from jitney.compat.bentoml.legacy import Service
 from jitney.compat.bentoml.missing import missing
 from jitney.compat.bentoml.runnable import Runnable
@@ -35,6 +35,7 @@ __all__ = [
     "api",
     "depends",
     "exceptions",
+    "importing",
     "io",
     "models",
     "on_deployment",

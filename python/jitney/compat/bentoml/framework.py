@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
@@ -90,12 +91,9 @@ class Framework:
         return {method: {"batchable": False} for method in self.methods}
 
     def _check(self) -> None:
-        if self.needs:
-            try:
-                __import__(self.needs)
-            except ImportError:
-                text = f"bentoml.{self.name} needs {self.needs}: pip install {self.needs}"
-                raise MissingDependencyException(text) from None
+        if self.needs and importlib.util.find_spec(self.needs) is None:
+            text = f"bentoml.{self.name} needs {self.needs}: pip install {self.needs}"
+            raise MissingDependencyException(text)
 
 
 def _runnable_of(owner: Framework, model: StoredModel) -> type[Runnable]:

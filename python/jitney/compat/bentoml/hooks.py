@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -25,6 +26,15 @@ def on_shutdown(func: F) -> F:
 def on_deployment(func: F) -> F:
     """Runs once, before workers are started; it has no object yet and so takes no `self`, or is a static method."""
     return _marked(func, DEPLOYMENT)
+
+
+@contextlib.contextmanager
+def importing() -> Iterator[None]:
+    """Imports of packages that only workers have: `with bentoml.importing(): import torch`."""
+    try:
+        yield
+    except ImportError as error:
+        raise ImportError(f"{error}; `jitney serve` runs services in the Python that --python names") from error
 
 
 def hooks_of(owner: type, kind: str) -> list[str]:

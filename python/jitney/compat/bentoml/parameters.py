@@ -37,6 +37,8 @@ class WireParam:
     wire_name: str
     hint: Any
     """Of the wire."""
+    told: Any
+    """The method's hint."""
     default: Any
     by_place: bool = False
     """It can only be given by position."""
@@ -115,7 +117,7 @@ def _param(parameter: inspect.Parameter, hint: Any, batchable: bool) -> WirePara
     by_place = parameter.kind is parameter.POSITIONAL_ONLY
     readers = tuple(one for one in (_reader(plain), *_checks(plain, notes)) if one is not None)
     wire_hint = _rows(plain) if batchable else _wire_hint(plain)
-    return WireParam(parameter.name, ROOT if by_place else parameter.name, wire_hint, default, by_place, readers)
+    return WireParam(parameter.name, ROOT if by_place else parameter.name, wire_hint, plain, default, by_place, readers)
 
 
 def _rows(hint: Any) -> Any:

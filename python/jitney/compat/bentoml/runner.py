@@ -56,8 +56,9 @@ class Runner:
             if method != MAIN:
                 setattr(self, method, one)
         main = by_name.get(MAIN) or (self.runner_methods[0] if len(by_name) == 1 else None)
-        if main is not None:
-            self.run, self.async_run, self.async_stream = main.run, main.async_run, main.async_stream
+        if main is not None:  # ONNX models have a method that is called `run` itself.
+            self.run = by_name.get("run") or main.run
+            self.async_run, self.async_stream = main.async_run, main.async_stream
 
     def init_local(self, quiet: bool = False) -> None:
         """Makes the runnable in this process, for tests."""
@@ -127,6 +128,8 @@ class RunnerMethod:
         handle, alone, args, kwargs = self._prepared(args, kwargs)
         result = outside_loop(lambda: handle.remote(*args, **kwargs).result())
         return result[0] if alone else result
+
+    __call__ = run
 
     async def async_run(self, *args: Any, **kwargs: Any) -> Any:
         """Calls it, to be awaited."""

@@ -13,6 +13,7 @@ from jitney.compat.bentoml import configuration
 from jitney.compat.bentoml.api import ApiNote, api_note
 from jitney.compat.bentoml.calling import ApiCall
 from jitney.compat.bentoml.dependencies import ServiceDependency, ServiceProxy
+from jitney.compat.bentoml.description import PATH, describe
 from jitney.compat.bentoml.exceptions import BentoMLConfigException
 from jitney.compat.bentoml.hooks import DEPLOYMENT, SHUTDOWN, STARTUP, hooks_of, run_hooks
 from jitney.compat.bentoml.parameters import WireShape, wire_shape
@@ -103,6 +104,8 @@ class ClassService:
         members: dict[str, Any] = {
             name: self._endpoint(name, calls[name], threads if side_by_side else 0, is_entry) for name in calls
         }
+        if is_entry:
+            members["bentoml_schema"] = self._description({name: call.streams for name, call in calls.items()})
         slots = {f"{SLOT}{name}": name for name, one in self.dependencies.items() if one.url is None}
         parts = {slot: Dependency(self.dependencies[name].service.inner_part()) for slot, name in slots.items()}
         members.update(
@@ -119,6 +122,15 @@ class ClassService:
             "health_routes": HEALTH if is_entry else None,
         }
         return make_class(self.inner.__name__, ServedService, members, parts, options)
+
+    def _description(self, streams: Mapping[str, bool]) -> Any:
+        """An endpoint for BentoML's own clients, which ask what a service has before they call it."""
+        document = describe(self.name, self.apis, self._shapes, streams)
+
+        def bentoml_schema(self: Any) -> dict[str, Any]:
+            return document
+
+        return mark(bentoml_schema, batched=False, options={"route": PATH})
 
     def _endpoint(self, name: str, call: ApiCall, threads: int, is_entry: bool) -> Any:
         note = self.apis[name]

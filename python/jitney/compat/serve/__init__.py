@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from jitney.compat.absent import AbsentName
 from jitney.compat.serve import config, exceptions, handle, metrics, schema
 from jitney.compat.serve.backend import BackendConfig, accept_batch
 from jitney.compat.serve.batching import batch
@@ -85,20 +86,31 @@ __all__ = [
 ]
 
 _ABSENT = {
-    "llm": "serve the model with its own engine, or as a definition",
-    "build": "`jitney serve app.py:app` needs no configuration file",
-    "grpc_util": "Jitney's own gRPC protocols are always on",
-    "task_consumer": "call the deployment by handle instead",
+    "ControllerOptions": "there is no controller to configure",
     "RayServegRPCContext": "Jitney's own gRPC protocols are always on",
+    "RunTarget": "call serve.run for each application",
+    "TracingConfig": "`jitney serve --otlp-endpoint` sends traces",
+    "build": "`jitney serve app.py:app` needs no configuration file",
+    "get_deployment": "Ray removed it in 2.10; use serve.get_deployment_handle",
     "get_deployment_actor": "make it a deployment, and pass its handle by .bind",
+    "get_deployment_actor_context": "make it a deployment, and pass its handle by .bind",
     "get_trace_context": "the request's traceparent travels along by itself; jitney.context().request has it",
-    "get_deployment": "this name was removed from Ray in 2.10; use serve.get_deployment_handle",
-    "list_deployments": "this name was removed from Ray in 2.10; use serve.status",
+    "grpc_util": "Jitney's own gRPC protocols are always on",
+    "list_deployments": "Ray removed it in 2.10; use serve.status",
+    "llm": "serve the model with its own engine, or as a definition",
+    "shadow_traffic": "send the copies from your own code",
+    "task_consumer": "call the deployment by handle instead",
 }
+"""Names of Ray Serve that are not here; they fail when they are used."""
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    instead = _ABSENT.get(name, "docs/coming-from/ray-serve.md says what is there, and what to use instead")
-    raise AttributeError(f"serve.{name} is not there in Jitney's layer: {instead}")
+    if name in _ABSENT:
+        return AbsentName(f"serve.{name}", _ABSENT[name])
+    raise AttributeError(
+        f"serve.{name} is not there in Jitney's layer: docs/coming-from/ray-serve.md says what is there"
+    )
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

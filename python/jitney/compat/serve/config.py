@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from jitney.compat.absent import AbsentName
+
 PORT = 8000
 """Where Ray Serve listens."""
 
@@ -79,3 +81,20 @@ def made_of(kind: type, given: Any) -> Any:
     if unknown:
         raise TypeError(f"{kind.__name__} has no field {unknown[0]!r}; it has {', '.join(sorted(known))}")
     return kind(**given)
+
+
+_ABSENT = {
+    "AggregationFunction": "workers are not scaled by themselves",
+    "AutoscalingPolicy": "workers are not scaled by themselves",
+    "BackpressureConfig": "a full queue answers 503 with Retry-After",
+    "ControllerOptions": "there is no controller to configure",
+    "DeploymentActorConfig": "make it a deployment, and pass its handle by .bind",
+    "GangSchedulingConfig": "workers are placed one by one",
+    "RequestRouterConfig": "all replicas share one queue, and the first free one takes the next request",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ABSENT:
+        return AbsentName(f"serve.config.{name}", _ABSENT[name])
+    raise AttributeError(f"serve.config.{name} is not there in Jitney's layer")

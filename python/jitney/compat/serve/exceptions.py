@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from jitney.compat.absent import NotThere
+
 
 class RayServeException(Exception):
     """What goes wrong in this layer, and not in the user's code."""
@@ -36,5 +38,5 @@ class RequestCancelledError(RayServeException):
         self.request_id = request_id
 
 
-class NotSupported(RayServeException, NotImplementedError):
+class NotSupported(RayServeException, NotThere):
     """A part of Ray Serve that this layer does not have; the message says what to use instead."""

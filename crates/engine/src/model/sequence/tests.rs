@@ -7,7 +7,14 @@ use super::*;
 const SECOND: Duration = Duration::from_secs(1);
 
 fn limits() -> SequenceLimits {
-    SequenceLimits { idle: 10 * SECOND, life: Duration::ZERO, sequences: 4, queue: 2, abreast: 1 }
+    SequenceLimits {
+        idle: 10 * SECOND,
+        life: Duration::ZERO,
+        sequences: 4,
+        queue: 2,
+        abreast: 1,
+        unknown: UnknownSequences::Begin,
+    }
 }
 
 struct Play {
@@ -28,8 +35,12 @@ impl Play {
 
     fn arrive(&mut self, at: u32, id: &str, what: &'static str) -> Option<SequenceRejection> {
         let now = self.at(at);
-        let name =
-            SequenceName { id: id.to_owned(), chosen: !id.starts_with("ts-seq-"), starts: false };
+        let name = SequenceName {
+            id: id.to_owned(),
+            chosen: !id.starts_with("ts-seq-"),
+            starts: false,
+            made: false,
+        };
         match self.sequences.find_room(now, &name) {
             Ok(key) => self.sequences.join(now, key, None, what),
             Err(rejection) => return Some(rejection),
@@ -107,7 +118,8 @@ fn a_sequence_that_no_client_has_named_gives_way_when_it_is_idle() {
     play.sequences.answered(play.at(2), keys[1]);
     play.sequences.answered(play.at(3), keys[0]);
     assert_eq!(play.arrive(4, "a", "3"), None);
-    let named = SequenceName { id: "ts-seq-1".to_owned(), chosen: true, starts: false };
+    let named =
+        SequenceName { id: "ts-seq-1".to_owned(), chosen: true, starts: false, made: false };
     let key = play.sequences.find_room(play.at(4), &named);
     assert_eq!(key, Ok(keys[0]), "it was the younger one");
     play.sequences.join(play.at(4), keys[0], None, "4");
@@ -216,7 +228,7 @@ fn deadlines_pass_while_they_wait() {
     play.arrive(0, "a", "1");
     play.expect(&["1@0"]);
     let (now, deadline) = (play.at(0), Some(play.at(3)));
-    let name = SequenceName { id: "a".to_owned(), chosen: true, starts: false };
+    let name = SequenceName { id: "a".to_owned(), chosen: true, starts: false, made: false };
     let key = play.sequences.find_room(now, &name).unwrap();
     play.sequences.join(now, key, deadline, "late");
     assert_eq!(play.sequences.alarm, deadline);
@@ -256,4 +268,29 @@ fn requests_that_come_back_together_keep_their_order() {
         play.sequences.put_back(play.at(1), turn);
     }
     play.expect(&["a1@1!", "a2@1", "a3@1"]);
+}
+
+#[test]
+fn a_sequence_of_another_server_is_told_so_and_begins_only_when_it_says_so() {
+    let name = |id: &str, starts: bool| {
+        let made = id.starts_with("ts-seq-");
+        SequenceName { id: id.to_owned(), chosen: true, starts, made }
+    };
+    let unknown = Err(SequenceRejection::Unknown);
+    for (rule, own, made) in [
+        (UnknownSequences::Begin, true, true),
+        (UnknownSequences::BeginOwn, true, false),
+        (UnknownSequences::Rejected, false, false),
+    ] {
+        let mut play = Play::new(SequenceLimits { unknown: rule, ..limits() }, 1);
+        let now = play.at(0);
+        let mut begins = |id: &str, starts| play.sequences.find_room(now, &name(id, starts));
+        for (id, expected) in [("own", own), ("ts-seq-1", made)] {
+            let found = begins(id, false);
+            assert_eq!(found.is_ok(), expected, "{rule:?} {id}");
+            assert!(found.is_ok() || found.map(drop) == unknown);
+            assert!(begins(id, true).is_ok(), "{rule:?} {id} begins");
+            assert!(begins(id, false).is_ok(), "{rule:?} {id} goes on");
+        }
+    }
 }

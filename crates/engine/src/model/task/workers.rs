@@ -178,6 +178,7 @@ impl Task {
             WorkerExit::Ended { .. }
             | WorkerExit::KilledForMemory { .. }
             | WorkerExit::TimedOut { .. }
+            | WorkerExit::Lost
             | WorkerExit::BrokeProtocol => CallError::WorkerExited { exit },
         };
         self.blame(&plan.failed, exit);

@@ -1,0 +1,33 @@
+"""Names that an original has and its layer has not: they can be imported, and say what to do when they are used."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+
+class NotThere(NotImplementedError):
+    """Something of the original that its layer does not have; the message says what to use instead."""
+
+
+class AbsentName:
+    """Stands for such a name. Whatever is done with it fails with its sentence."""
+
+    def __init__(self, name: str, instead: str) -> None:
+        self._sentence = f"{name} is not there in Jitney's layer: {instead}"
+
+    def _fail(self) -> NoReturn:
+        raise NotThere(self._sentence)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self._fail()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # Python's own questions about an object.
+            raise AttributeError(name)
+        self._fail()
+
+    def __getitem__(self, key: Any) -> Any:
+        self._fail()
+
+    def __repr__(self) -> str:
+        return f"<{self._sentence}>"

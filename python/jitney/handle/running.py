@@ -1,0 +1,60 @@
+"""What `jitney.run` returns: a handle whose server belongs to it."""
+
+from __future__ import annotations
+
+import atexit
+from types import TracebackType
+from typing import Any
+
+from jitney.address import read_url
+from jitney.definition import Definition, Endpoint
+from jitney.handle.connections import Manager
+from jitney.handle.handle import Handle
+from jitney.handle.server_process import ServerProcess
+from jitney.handle.session import Session
+from jitney.typed import P, R
+
+OF_CELLS: dict[str, RunningModel[..., Any]] = {}
+"""The models that cells started, by name: whoever runs the cell again means the same one."""
+
+
+class RunningModel(Handle[P, R]):
+    """A handle whose server belongs to it. Close it, or use it in a `with`; it ends with the process."""
+
+    def __init__(self, definition: Definition, server: ServerProcess) -> None:
+        self.url = server.addresses["Inference"]
+        """The address of the model over HTTP."""
+        self.management_url = server.addresses["Management"]
+        """The address of the management API."""
+        session = Session(read_url(self.url), Manager(self.management_url))
+        super().__init__(session, definition.name, endpoints={one.name: _written(one) for one in definition.endpoints})
+        self._server = server
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        """Ends the server after it has answered what it has accepted."""
+        atexit.unregister(self.close)
+        if OF_CELLS.get(self._names[0]) is self:
+            del OF_CELLS[self._names[0]]
+        self._server.close()
+        self._connections.close()
+
+    def __jitney_url__(self) -> str:
+        """The address of the model for `jitney.infer`."""
+        return f"{self.url}/{self._names[0]}"
+
+    def __repr__(self) -> str:
+        return f"<jitney.RunningModel {self._names[0]} at {self.url}: {', '.join(self._endpoints.values())}>"
+
+    def __enter__(self) -> RunningModel[P, R]:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _written(endpoint: Endpoint) -> str:
+    """How an endpoint is called."""
+    return f"{endpoint.name}({', '.join(param.name for param in endpoint.params if not param.is_request)})"
