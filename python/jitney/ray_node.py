@@ -195,7 +195,8 @@ class NodeWorker:
 
 async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Passes bytes on until their source ends; then the other side sees the end too."""
-    writer.transport.set_write_buffer_limits(0)  # What was written is with the kernel before more is read.
+    # What was written is with the kernel before more is read. Not 0: an empty buffer of TLS would count as full.
+    writer.transport.set_write_buffer_limits(high=1, low=0)
     while data := await reader.read(RELAY_BYTES):
         writer.write(data)
         await writer.drain()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
+import os
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated
@@ -255,6 +256,33 @@ runners:
     assert (endpoint.max_batch_size, endpoint.options.max_latency_ms) == (1, 9)
     with pytest.raises(bentoml.exceptions.BentoMLException, match="did you mean traffic"):
         bentoml.service(trafic={})(Named.inner)
+
+
+def test_settings_of_a_service_reach_the_server():
+    with pytest.warns(UserWarning, match="image"):
+
+        @bentoml.service(
+            name="Elsewhere",
+            workers="cpu_count",
+            threads=3,
+            path_prefix="/v3",
+            traffic={"max_concurrency": 7},
+            image="python:3.11",
+        )
+        class Named:
+            other = bentoml.depends(url="http://127.0.0.1:1")
+
+            @bentoml.api(route="ask")
+            def call_it(self, text: str) -> str:
+                return self.other.call_it(text=text)
+
+    application = graph(Named)
+    (part,) = application.parts
+    endpoint = part.definition.endpoint("call_it")
+    assert (part.name, endpoint.options.route, endpoint.concurrency) == ("Elsewhere", "POST /v3/ask", 3)
+    assert (part.definition.options.workers, part.definition.options.queue) == (os.cpu_count(), 7)
+    with testing.load(Named) as model, pytest.raises(bentoml.exceptions.ServiceUnavailable, match="does not answer"):
+        model.call(endpoint="call_it", text="hello")
 
 
 def test_batch_sizes_have_bentomls_name(application):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import jitney
-from jitney.check import same
 from jitney.containers import container_of
+from jitney.same_answer import same
 from jitney.testing import load
 
 np = pytest.importorskip("numpy")
