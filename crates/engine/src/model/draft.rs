@@ -98,6 +98,7 @@ impl Draft {
             table: RequestTable::default(),
             turns: SequenceTurns::new(&settings, clock),
             slots: WorkerSlots::default(),
+            beside: 0,
             startup: StartupWait::new(settings.startup_wait),
             known_failure: String::new(),
             pool: WorkerPool::new(self.launcher, plan, Arc::clone(worker_ids), events),

@@ -65,6 +65,8 @@ pub(crate) struct Task {
     pub(super) turns: SequenceTurns,
     pub(super) pool: WorkerPool,
     pub(super) slots: WorkerSlots,
+    /// Batches that run beside others, of which the batcher knows nothing any more.
+    pub(super) beside: u32,
     pub(super) startup: StartupWait,
     /// The error of the last load, if it failed: its traceback was logged.
     pub(super) known_failure: String,
@@ -326,7 +328,7 @@ impl Task {
         if closing.begins_to_drain(turns_waiting) {
             self.step(Event::Drain);
         }
-        let drained = self.batcher.drained();
+        let drained = self.batcher.drained() && self.beside == 0;
         if self.closing.as_mut().is_some_and(|closing| closing.stops_workers(drained)) {
             for worker in self.pool.retire_all() {
                 self.tell_slots(worker, SlotChange::Retired);
@@ -395,6 +397,7 @@ impl Task {
             handoff: Some(self.rung.map_or(Duration::ZERO, |rung| dispatched - rung)),
             padding: dispatch.padding,
             worker: dispatch.worker.0,
+            beside: false,
         };
         if let Err(batch) = self.pool.hand(dispatch.worker.0, batch) {
             // The worker has just exited and its supervisor's event is on the way; the batcher is
