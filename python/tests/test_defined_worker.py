@@ -162,6 +162,7 @@ import jitney
 def about() -> list:
     request = jitney.context().request
     left = request.deadline
+    assert not any(name.startswith("jitney ") for name in request.headers)
     return [request.id, request.origin, request.tenant, request.priority, left if left is None else round(left)]
 """
 

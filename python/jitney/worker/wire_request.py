@@ -46,7 +46,10 @@ class WireRequest(Request):
 
     @cached_property
     def headers(self) -> Any:
-        return read_headers(self._meta)
+        headers = read_headers(self._meta)
+        for name in (DEADLINE_HEADER, ORIGIN_HEADER, PRIORITY_HEADER):
+            headers.pop(name, None)  # They are not the client's.
+        return headers
 
     @cached_property
     def facts(self) -> Facts:  # type: ignore[override]  # An attribute of the base, made lazy here.
