@@ -160,6 +160,11 @@ class Endpoint:
         alone = self.is_async and not self.batched
         return self.options.concurrency or (SINGLE_ASYNC_CONCURRENCY if alone else 1)
 
+    @property
+    def runs_beside(self) -> bool:
+        """Whether its calls need no turn of the worker's: an `async` function that takes one item at a time."""
+        return self.is_async and not self.batched and self.concurrency > 1
+
 
 @dataclass(frozen=True)
 class Definition:
@@ -246,6 +251,14 @@ class Definition:
     def concurrency(self) -> int:
         """Calls that may be under way in one worker."""
         return max(one.concurrency for one in self.endpoints)
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether some endpoints run side by side while batches of the others are planned one after another."""
+        beside = [one.runs_beside for one in self.endpoints]
+        return (
+            any(beside) and not all(beside) and all(one.concurrency == 1 or one.runs_beside for one in self.endpoints)
+        )
 
 
 def _together(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:

@@ -94,7 +94,7 @@ def settings(definition: Definition, spec: str, directory: str, part: str | None
         **_costs(definition),
         "sizes": list(definition.sizes) or None,
         "lengths": list(definition.lengths) or None,
-        "max_concurrent_batches": definition.concurrency if definition.concurrency > 1 else None,
+        "max_concurrent_batches": _slots(definition),
     }
     found = {
         "minWorkers": options.workers,
@@ -222,6 +222,11 @@ def write(path: Path, value: Any) -> None:
     """Writes one JSON document."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(value, indent=2, default=str) + "\n", encoding="utf-8")
+
+
+def _slots(definition: Definition) -> int | None:
+    """Batches that a worker holds at a time. Of a mixed class it is one: the worker says of which it takes none."""
+    return definition.concurrency if definition.concurrency > 1 and not definition.is_mixed else None
 
 
 def _costs(definition: Definition) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def pieces_of(raw, one: tuple[bytes, bytes], count: int) -> list[dict]:
     raw.send(wire.batch([one]))
     pieces = []
     for _ in range(count):
-        kind, number, _, payload = raw.read()
+        kind, number, _, payload = raw.read_answer()
         assert kind == wire.CHUNK
         pieces += wire.decode_chunk(payload, number)
     assert raw.read()[0] == wire.REPLY

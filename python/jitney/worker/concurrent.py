@@ -14,10 +14,21 @@ import threading
 from functools import partial
 from typing import Any
 
-from jitney.worker.batch import BatchDecoder
+from jitney.worker.batch import BatchDecoder, Row
+from jitney.worker.context import WorkerContext
 from jitney.worker.items import assemble
 from jitney.worker.loader import LoadedModel
-from jitney.worker.protocol import BATCH, CANCEL, REPLY, STOP, Frame, FrameReader, ProtocolError
+from jitney.worker.protocol import (
+    BATCH,
+    CANCEL,
+    REPLY,
+    STOP,
+    TIMES,
+    Frame,
+    FrameReader,
+    ProtocolError,
+    encode_control,
+)
 from jitney.worker.run import BatchAnswer, Incoming, answer_from, bind, failure_from, read_frames, send_answer
 from jitney.worker.turn_writer import TurnWriter
 from jitney.worker.writer import FrameWriter
@@ -63,6 +74,9 @@ class _ConcurrentBatches:
         self._cancelled: set[int] = set()
         """Batches that the server has cancelled."""
         self._ended = False
+        turns = getattr(model.service, "turns", None)
+        self._turns: Any = turns() if callable(turns) else None
+        """Of a mixed class: which of its batches wait for each other."""
 
     async def run(self, reader: FrameReader) -> None:
         """Answers batches until STOP or the end of the stream."""
@@ -162,6 +176,16 @@ class _ConcurrentBatches:
     async def _answer(self, frame: Frame) -> None:
         context = copy.copy(self._model.context)
         rows = bind(frame, self._decoder, context)
+        if self._turns is None:
+            await self._run(frame, rows, context)
+            return
+        async with self._turns.of(context.metas) as beside:
+            if beside:
+                self._writer.send(TIMES, 0, frame.id, (encode_control({"beside": True}),))
+                self._writer.flush()  # Before any piece of its answer.
+            await self._run(frame, rows, context)
+
+    async def _run(self, frame: Frame, rows: list[Row], context: WorkerContext) -> None:
         try:
             outputs = self._model.entry_point(rows, context)
             if inspect.isawaitable(outputs):

@@ -41,6 +41,7 @@ from jitney.worker.protocol import HEADER, HELLO, POSITION, PROTOCOL_VERSION, RE
 from jitney.worker.raw_requests import raw_request
 from jitney.worker.reply import ITEM_FAILED, EncodedReply
 from jitney.worker.tensor_items import TensorItems
+from jitney.worker.turns import Turns
 from jitney.worker.wire_request import WireRequest, read_facts
 
 logger = logging.getLogger(__name__)
@@ -108,6 +109,15 @@ class DefinedModel:
     def loop(self) -> asyncio.AbstractEventLoop:
         """Where its coroutines run."""
         return self.instance.loop
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether some of its calls run beside planned batches."""
+        return self.definition.is_mixed
+
+    def turns(self) -> Turns | None:
+        """Which of its batches wait for each other, if not all run side by side."""
+        return Turns(self.definition, METHOD_HEADER) if self.definition.is_mixed else None
 
     def warm_up(self, progress: Progress) -> WarmUpReport:
         """Runs the samples before there are requests."""

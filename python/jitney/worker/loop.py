@@ -90,8 +90,10 @@ def run_model(writer: FrameWriter, reader: FrameReader, model: LoadedModel) -> N
 
 
 def mode_of(model: LoadedModel) -> str:
-    """How the model takes its batches: as the server says, unless it awaits others and must hear when to stop."""
-    return "concurrent" if getattr(model.service, "awaits_others", False) is True else model.mode
+    """How the model takes its batches: as the server says, unless it awaits others and must hear when to stop, or lets
+    some of its calls run beside the others."""
+    besides = ("awaits_others", "is_mixed")
+    return "concurrent" if any(getattr(model.service, name, False) is True for name in besides) else model.mode
 
 
 def takes_views(service: Any) -> bool:

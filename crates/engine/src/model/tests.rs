@@ -17,6 +17,7 @@ use jitney_settings::model::{MAX_BATCH_SIZE, POLICY};
 
 mod ahead;
 mod announced;
+mod beside;
 mod concurrent;
 mod continuous;
 mod loading;

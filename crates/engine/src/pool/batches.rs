@@ -36,6 +36,8 @@ pub(crate) struct WorkerBatch {
     pub(crate) padding: Option<Padding>,
     /// Whom it was sent to.
     pub(crate) worker: u32,
+    /// Whether it runs beside others: the batcher takes it for done, and it is not tried again.
+    pub(crate) beside: bool,
 }
 
 impl WorkerBatch {
@@ -53,6 +55,7 @@ impl WorkerBatch {
             handoff: None,
             padding: None,
             worker: 0,
+            beside: false,
         }
     }
 
@@ -155,6 +158,10 @@ impl SentBatches {
 
     pub(crate) fn len(&self) -> usize {
         self.batches.len()
+    }
+
+    pub(crate) fn holds(&self, id: u64) -> bool {
+        self.batches.iter().any(|it| it.batch.id.0 == id)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -303,7 +310,8 @@ mod tests {
             running.add(begun(1));
             running.add(begun(2));
             tokio::time::advance(ms(30)).await;
-            let times = BatchTimes { prepare: Some(ms(7)), model: Some(ms(12)), gpu_memory: None };
+            let times =
+                BatchTimes { prepare: Some(ms(7)), model: Some(ms(12)), ..BatchTimes::default() };
             assert!(running.times(1, times) && !running.times(9, times));
             let (batch, run) = running.finish(1).expect("the first");
             assert_eq!([run.compute, run.exec], first.map(ms), "{order:?}");

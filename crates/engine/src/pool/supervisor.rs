@@ -16,13 +16,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jitney_batcher::BatchId;
+use jitney_batcher::{BatchId, RequestId};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::batches::{BatchRun, SentBatches, WorkerBatch};
-use super::capacity::WorkerCapacity;
+use super::capacity::{BatchOrder, WorkerCapacity};
 use super::loading::{LoadProgress, LoadedReport, ProgressSender};
 use super::recovery::Recovery;
 use super::worker::{Launcher, Worker, WorkerGone, WorkerMessage};
@@ -58,6 +58,13 @@ pub(crate) enum WorkerEvent {
         took: Duration,
         /// What it found then.
         report: LoadedReport,
+    },
+    /// A batch goes on beside others, and the worker takes the next one. It comes back once more.
+    Beside {
+        batch: BatchId,
+        requests: Vec<RequestId>,
+        /// How long it kept the worker from the next one.
+        exec: Duration,
     },
     Finished {
         batch: WorkerBatch,
@@ -112,6 +119,8 @@ impl ExitReport {
 /// What a worker holds.
 struct HeldBatches {
     running: SentBatches,
+    /// Batches that run beside them.
+    beside: SentBatches,
     /// A batch that came ahead of its turn and is too large to be given to a worker at work.
     next: Option<WorkerBatch>,
     /// Batches it may hold, the one ahead included.
@@ -121,6 +130,15 @@ struct HeldBatches {
 impl HeldBatches {
     fn has_room(&self) -> bool {
         self.next.is_none() && self.running.len() < self.room
+    }
+
+    fn is_empty(&self) -> bool {
+        self.running.is_empty() && self.beside.is_empty()
+    }
+
+    /// Those among which this one is.
+    fn holding(&mut self, batch: u64) -> &mut SentBatches {
+        if self.beside.holds(batch) { &mut self.beside } else { &mut self.running }
     }
 }
 
@@ -181,7 +199,9 @@ impl WorkerSupervisor {
         let (pid, report, took) = (worker.pid(), worker.report(), began.elapsed());
         let id = self.worker;
         self.tell(WorkerEvent::Up { worker: id, pid, capacity, batches, took, report }).await;
-        let held = HeldBatches { running: SentBatches::new(capacity.order), next: None, room };
+        let beside = SentBatches::new(BatchOrder::Concurrent);
+        let running = SentBatches::new(capacity.order);
+        let held = HeldBatches { running, beside, next: None, room };
         self.serve(worker, held, &mut inbox).await
     }
 
@@ -225,13 +245,13 @@ impl WorkerSupervisor {
                 Some(batch) = inbox.recv(), if held.has_room() => {
                     self.take(&mut *worker, &mut held, batch).await
                 }
-                () = notified(&self.left), if cancels && !held.running.is_empty() => {
-                    self.cancel_deserted(&mut *worker, &mut held.running).await
+                () = notified(&self.left), if (cancels && !held.is_empty()) || !held.beside.is_empty() => {
+                    self.cancel_deserted(&mut *worker, &mut held).await
                 }
-                () = alarm.as_mut(), if !held.running.is_empty() => {
-                    self.look(&held.running, alarm.as_mut())
+                () = alarm.as_mut(), if !held.is_empty() => {
+                    self.look(&held, alarm.as_mut())
                 }
-                _ = &mut self.retire, if held.running.is_empty() => {
+                _ = &mut self.retire, if held.is_empty() => {
                     worker.end(false).await;
                     return ControlFlow::Break(());
                 }
@@ -249,12 +269,12 @@ impl WorkerSupervisor {
         held: &mut HeldBatches,
         message: Result<WorkerMessage, WorkerGone>,
     ) -> Result<(), ExitReport> {
-        let running = &mut held.running;
         let known = match message {
             Err(WorkerGone) => return Err(ExitReport::of(worker.exit().await)),
             Ok(WorkerMessage::Pieces { batch, pieces }) => {
-                let known = running.pieces(batch, pieces);
-                if running.is_deserted(batch) {
+                let holding = held.holding(batch);
+                let known = holding.pieces(batch, pieces);
+                if holding.is_deserted(batch) {
                     self.cancel(worker, batch).await?;
                 }
                 known
@@ -263,16 +283,21 @@ impl WorkerSupervisor {
                 if let Some(bytes) = times.gpu_memory {
                     self.tell(WorkerEvent::GpuMemory { worker: self.worker, bytes }).await;
                 }
-                running.times(batch, times)
-            }
-            Ok(WorkerMessage::Finished { batch, outcome }) => match running.finish(batch) {
-                None => false,
-                Some((batch, run)) => {
-                    self.recovery.served();
-                    self.tell(WorkerEvent::Finished { batch, outcome, run }).await;
-                    true
+                match times.beside {
+                    true => self.set_beside(held, batch).await,
+                    false => held.holding(batch).times(batch, times),
                 }
-            },
+            }
+            Ok(WorkerMessage::Finished { batch, outcome }) => {
+                match held.holding(batch).finish(batch) {
+                    None => false,
+                    Some((batch, run)) => {
+                        self.recovery.served();
+                        self.tell(WorkerEvent::Finished { batch, outcome, run }).await;
+                        true
+                    }
+                }
+            }
         };
         if !known {
             return Err(ExitReport::of(WorkerExit::BrokeProtocol));
@@ -281,6 +306,17 @@ impl WorkerSupervisor {
             Some(batch) => self.give(worker, &mut held.running, batch).await,
             None => Ok(()),
         }
+    }
+
+    /// A batch goes on beside others; false if the worker was never given it.
+    async fn set_beside(&self, held: &mut HeldBatches, batch: u64) -> bool {
+        let Some((mut batch, run)) = held.running.finish(batch) else { return false };
+        batch.beside = true;
+        let (id, exec) = (batch.id, run.exec);
+        let requests = batch.requests.iter().map(|request| request.facts.id).collect();
+        held.beside.add(batch);
+        self.tell(WorkerEvent::Beside { batch: id, requests, exec }).await;
+        true
     }
 
     /// A batch came. One that a worker at work had better not be given waits here: the worker may be
@@ -303,9 +339,10 @@ impl WorkerSupervisor {
     async fn cancel_deserted(
         &self,
         worker: &mut dyn Worker,
-        running: &mut SentBatches,
+        held: &mut HeldBatches,
     ) -> Result<(), ExitReport> {
-        for batch in running.deserted() {
+        let beside = held.beside.deserted();
+        for batch in held.running.deserted().into_iter().chain(beside) {
             self.cancel(worker, batch).await?;
         }
         Ok(())
@@ -332,8 +369,9 @@ impl WorkerSupervisor {
     }
 
     /// The alarm rang: is any batch overdue?
-    fn look(&self, running: &SentBatches, alarm: Pin<&mut Sleep>) -> Result<(), ExitReport> {
-        let Some((batch, last_message)) = running.quietest() else { return Ok(()) };
+    fn look(&self, held: &HeldBatches, alarm: Pin<&mut Sleep>) -> Result<(), ExitReport> {
+        let quietest = held.running.quietest().into_iter().chain(held.beside.quietest());
+        let Some((batch, last_message)) = quietest.min_by_key(|(_, at)| *at) else { return Ok(()) };
         let due = last_message + self.plan.response_timeout;
         if due <= Instant::now() {
             return Err(self.overdue(batch));
@@ -355,7 +393,8 @@ impl WorkerSupervisor {
         let unsent = std::iter::from_fn(|| inbox.try_recv().ok());
         let ExitReport { exit, overdue } = report;
         let blamed = overdue.or(held.running.current());
-        let batches = held.running.into_batches().chain(held.next).chain(unsent);
+        let beside = held.beside.into_batches();
+        let batches = held.running.into_batches().chain(held.next).chain(unsent).chain(beside);
         let batches: Vec<WorkerBatch> = batches.collect();
         self.recovery.exited(self.worker, !batches.is_empty());
         let (worker_id, restart) = (self.worker, self.recovery.next_restart());

@@ -71,6 +71,8 @@ pub struct BatchTimes {
     pub model: Option<Duration>,
     /// Bytes that the worker holds on its GPU.
     pub gpu_memory: Option<u64>,
+    /// Whether the batch goes on beside others from now on: the worker takes the next one at once.
+    pub beside: bool,
 }
 
 /// The worker is gone; [`Worker::exit`] says how.

@@ -381,6 +381,8 @@ struct TimesMessage {
     prepare_us: Option<f64>,
     model_us: Option<f64>,
     gpu_memory_bytes: Option<u64>,
+    #[serde(default)]
+    beside: bool,
 }
 
 /// Reads how long a batch took.
@@ -390,6 +392,7 @@ pub(crate) fn decode_times(payload: &[u8]) -> Result<BatchTimes, FrameError> {
         prepare: times.prepare_us.map(micros),
         model: times.model_us.map(micros),
         gpu_memory: times.gpu_memory_bytes,
+        beside: times.beside,
     })
 }
 

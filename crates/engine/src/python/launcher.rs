@@ -196,6 +196,7 @@ impl Launcher for PythonLauncher {
                 sequence_headers,
                 response_bytes_max,
                 too_long: Vec::new(),
+                hears: false,
                 calls,
                 broken: None,
             };

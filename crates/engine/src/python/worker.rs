@@ -42,6 +42,8 @@ pub(crate) struct PythonWorker {
     pub(super) sequence_headers: Arc<SequenceHeaders>,
     /// Bytes of one answer.
     pub(super) response_bytes_max: Option<u64>,
+    /// Whether it runs batches beside others, and so reads what it is told about them at any time.
+    pub(super) hears: bool,
     /// Batches that no frame has room for; they come back at once, to be run in halves.
     pub(super) too_long: Vec<u64>,
     /// The right of a definition to call models, which ends with it.
@@ -98,7 +100,9 @@ impl PythonWorker {
         } else if header.kind == FrameKind::Chunk {
             Ok(WorkerMessage::Pieces { batch, pieces: decode_chunk(count, payload)? })
         } else if header.kind == FrameKind::Times {
-            Ok(WorkerMessage::Times { batch, times: decode_times(&payload)? })
+            let times = decode_times(&payload)?;
+            self.hears |= times.beside;
+            Ok(WorkerMessage::Times { batch, times })
         } else {
             Err(FrameError::Unexpected(header.kind).into())
         }
@@ -178,7 +182,7 @@ impl Worker for PythonWorker {
 
     fn cancels(&self) -> bool {
         match self.mode {
-            WorkerMode::Single => false,
+            WorkerMode::Single => self.hears,
             // A handler of an archive is not asked to be cancelled.
             WorkerMode::Concurrent => self.calls.is_some(),
             WorkerMode::Continuous => true,

@@ -34,6 +34,8 @@ pub enum Act {
     Echo,
     /// Does the second act after a while.
     After(Duration, Box<Act>),
+    /// Lets the worker take the next batch at once; does the other act beside it.
+    Beside(Box<Act>),
     /// Answers one row too few.
     Short,
     /// Fails on the batch as a whole.
@@ -84,10 +86,16 @@ impl Stage {
             act = *then;
         }
         let (batch, began) = (self.batch, Instant::now());
+        if let Act::Beside(then) = act {
+            let times = BatchTimes { beside: true, ..BatchTimes::default() };
+            drop(self.says.send(Ok(WorkerMessage::Times { batch, times })).await);
+            act = *then;
+        }
         let played = play(act, self.bodies).await;
         if let Some(prepare) = self.prepare {
             let (prepare, model) = (Some(prepare), Some(began.elapsed()));
-            let times = BatchTimes { prepare, model, gpu_memory: Some(1 << 30) };
+            let gpu_memory = Some(1 << 30);
+            let times = BatchTimes { prepare, model, gpu_memory, beside: false };
             drop(self.says.send(Ok(WorkerMessage::Times { batch, times })).await);
         }
         // The channel is closed when the worker was ended.
@@ -119,7 +127,7 @@ async fn play(act: Act, bodies: Vec<String>) -> Result<BatchOutcome, WorkerExit>
         }
         Act::Die => Err(WorkerExit::UNEXPLAINED),
         Act::Starve => Err(WorkerExit::OutOfMemory { bytes: 1 << 40 }),
-        Act::Silence | Act::Stream(..) => std::future::pending().await,
+        Act::Silence | Act::Beside(_) | Act::Stream(..) => std::future::pending().await,
         Act::After(pause, then) => {
             tokio::time::sleep(pause).await;
             Box::pin(play(*then, bodies)).await

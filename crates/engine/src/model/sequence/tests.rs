@@ -166,7 +166,7 @@ fn a_sequence_whose_time_was_over_is_not_gone_on_with_but_may_begin_again() {
     play.sequences.answered(play.at(6), keys[1]);
     for id in ["idle", "old"] {
         assert_eq!(play.arrive(7, id, "2"), Some(SequenceRejection::Expired));
-        let again = SequenceName { id: id.to_owned(), chosen: true, starts: true };
+        let again = SequenceName { id: id.to_owned(), chosen: true, starts: true, made: false };
         let key = play.sequences.find_room(play.at(7), &again).expect("it begins");
         play.sequences.join(play.at(7), key, None, "3");
         assert_eq!(play.arrive(7, id, "4"), None);

@@ -43,7 +43,14 @@ impl Task {
                     if report.measured.is_empty() { self.first_sample(worker) } else { None };
                 self.warm_up_or_serve(worker, batch);
             }
+            WorkerEvent::Beside { batch, requests, exec } => {
+                self.beside += 1;
+                requests.into_iter().for_each(|id| drop(self.end(id)));
+                let exec = exec.as_nanos() as u64;
+                self.step(Event::Done { batch, exec, prepare: None });
+            }
             WorkerEvent::Finished { batch, outcome, run } => match WarmUp::worker_of(&batch) {
+                _ if batch.beside => self.on_beside_finished(batch, outcome, run),
                 Some(worker) => self.on_warm_up_finished(worker, &batch, outcome, run),
                 None => self.on_finished(batch, outcome, run),
             },
@@ -146,6 +153,28 @@ impl Task {
         }
     }
 
+    /// A batch that ran beside others is over; the batcher has forgotten it, and so it is not tried again.
+    fn on_beside_finished(&mut self, batch: WorkerBatch, outcome: BatchOutcome, run: BatchRun) {
+        self.beside -= 1;
+        match scatter::checked(outcome, batch.requests.len()) {
+            Ok(items) => {
+                self.tell_ended(&batch, Some(&run), None);
+                scatter::answer(batch, items, run.compute, self.clock, &self.published);
+            }
+            Err(failure) => {
+                log_failure(&self.tag, &batch, &failure);
+                self.tell_ended(&batch, Some(&run), Some(&failure.message));
+                self.fail_beside(batch, &CallError::Model(failure));
+            }
+        }
+    }
+
+    fn fail_beside(&self, batch: WorkerBatch, error: &CallError) {
+        for request in batch.requests {
+            scatter::end(request, Err(error.clone()), &self.published);
+        }
+    }
+
     fn on_exit(
         &mut self,
         worker: u32,
@@ -166,6 +195,12 @@ impl Task {
         if self.marks {
             let error = exit.to_string();
             batches.iter().for_each(|batch| self.tell_ended(batch, None, Some(&error)));
+        }
+        let (beside, batches): (Vec<_>, Vec<_>) = batches.into_iter().partition(|it| it.beside);
+        let blamed = blamed.filter(|blamed| beside.iter().all(|batch| batch.id != *blamed));
+        self.beside -= beside.len() as u32;
+        for batch in beside {
+            self.fail_beside(batch, &CallError::WorkerExited { exit });
         }
         let plan = ExitPlan::new(exit, batches, blamed, self.pool.capacity(worker).order);
         // First of all it gets nothing more, so that no batch is sent to it meanwhile.

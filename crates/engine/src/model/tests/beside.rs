@@ -1,0 +1,64 @@
+//! Batches that go on beside others: the worker takes the next one at once, and the others are planned as ever.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::error::CallError;
+use crate::settings::ModelSettings;
+use crate::testkit::{Act, Kit, call, settings, text};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn single() -> ModelSettings {
+    ModelSettings { batch_size: 4, slots: 1, ..settings() }
+}
+
+fn later(act: Act) -> Act {
+    Act::After(SECOND, Box::new(act))
+}
+
+#[tokio::test(start_paused = true)]
+async fn others_do_not_wait_for_it_and_keep_their_batches() {
+    let kit = Kit::serving(1, single(), |batch| match batch.bodies[0].as_str() {
+        "async" => Act::Beside(Box::new(later(later(Act::Echo)))),
+        _ => later(Act::Echo),
+    })
+    .await;
+    let beside = kit.start(call("async"));
+    tokio::task::yield_now().await;
+    let start = Instant::now();
+    let first = kit.start(call("a"));
+    tokio::time::sleep(SECOND / 2).await;
+    let waiting = ["b", "c", "d"].map(|body| kit.start(call(body)));
+    for one in waiting {
+        assert_eq!(one.await.unwrap().unwrap().timing.batch_items, 3);
+    }
+    assert!(start.elapsed() <= 2 * SECOND, "they did not wait for what runs beside them");
+    assert_eq!(text(&first.await.unwrap().unwrap()), "a");
+    let answer = beside.await.unwrap().unwrap();
+    assert_eq!((text(&answer).as_str(), answer.timing.compute.as_secs()), ("async", 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_exits_takes_it_along_and_the_others_are_tried_again() {
+    let kit = Kit::serving(1, single(), |batch| match (batch.bodies[0].as_str(), batch.life) {
+        ("async", _) => Act::Beside(Box::new(Act::Silence)),
+        ("dies", 0) => later(Act::Die),
+        _ => Act::Echo,
+    })
+    .await;
+    let beside = kit.start(call("async"));
+    tokio::task::yield_now().await;
+    assert!(kit.call("dies").await.is_ok(), "it was tried again when the worker was back");
+    assert!(matches!(beside.await.unwrap(), Err(CallError::WorkerExited { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_ends_waits_for_it() {
+    let kit = Kit::serving(1, single(), |_| Act::Beside(Box::new(later(Act::Echo)))).await;
+    let beside = kit.start(call("async"));
+    tokio::task::yield_now().await;
+    kit.model.close(10 * SECOND).await;
+    assert_eq!(text(&beside.await.unwrap().unwrap()), "async");
+}
