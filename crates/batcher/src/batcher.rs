@@ -50,7 +50,8 @@ impl Batcher {
     /// Takes one event and appends to `out` what is to be done about it.
     ///
     /// Afterwards no request that has expired waits, and no batch is due while a slot is free. After
-    /// a part of a request ([`Request::more`]) nothing is decided yet. A `now` before that of an
+    /// a part of a request ([`Request::more`]), and after one that is [`Request::followed`], nothing is decided
+    /// yet. A `now` before that of an
     /// earlier step counts as that one.
     ///
     /// # Panics
@@ -68,9 +69,12 @@ impl Batcher {
             self.planner.forecast.invalidate();
         }
         let more = matches!(event, Event::Arrive(Request { more: true, .. }));
+        let followed = matches!(event, Event::Arrive(Request { followed: true, .. }));
         self.apply(event, out);
         if !more {
             self.state.learned.request_complete();
+        }
+        if !more && !followed {
             self.decide(out);
             self.set_timer(out);
         }
@@ -173,7 +177,8 @@ impl Batcher {
             return self.state.reject(at, reason, self.drain_time(), out);
         }
         state.queue.insert(&mut state.records, at, group, &state.rules);
-        if !request.more && (!planned || state.overfull()) {
+        let at_once = !planned && !request.followed;
+        if !request.more && (at_once || state.overfull()) {
             // A request that is dispatched at once needs no room in the queue.
             self.decide(out);
             self.make_room(request.id, out);

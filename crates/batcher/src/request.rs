@@ -95,6 +95,9 @@ pub struct Request {
     /// part. Any other event means that no more parts come. Nothing is decided before the last part
     /// is there, so that parts can share a batch; the last one counts as the request.
     pub more: bool,
+    /// Whether the next event, at the same time, is another arrival: the two came together. Nothing is decided
+    /// before the last of them is there, so that they can share a batch.
+    pub followed: bool,
     /// The only worker that can run it, for models that keep state between requests. It shares a
     /// batch only with requests of the same worker, is never tried again, and is rejected once that
     /// worker is gone.
@@ -120,6 +123,7 @@ impl Request {
             tenant: 0,
             origin: Origin { kind: OriginKind::Http, peer: 0 },
             more: false,
+            followed: false,
             worker: None,
         }
     }

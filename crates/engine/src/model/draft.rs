@@ -106,6 +106,7 @@ impl Draft {
             overload: OverloadNotice::default(),
             crash_loops: CrashLoops::default(),
             closing: None,
+            undecided: false,
             timer: None,
             rung: None,
             curve_published: None,

@@ -14,7 +14,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use jitney_batcher::{
-    Action, Actions, Batcher, Config, Dispatch, Event, Policy, Rejection, Request, RequestId,
+    Action, Actions, Batcher, Config, Dispatch, Event, OriginKind, Policy, Rejection, Request,
+    RequestId,
 };
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -74,6 +75,8 @@ pub(crate) struct Task {
     pub(super) overload: OverloadNotice,
     pub(super) crash_loops: CrashLoops,
     pub(super) closing: Option<Closing>,
+    /// Whether the batcher still waits for a request that comes together with its last one.
+    pub(super) undecided: bool,
     /// When the batcher wants to look again.
     pub(super) timer: Option<Instant>,
     /// The time for which the alarm has just rung.
@@ -115,7 +118,14 @@ impl Task {
                     // The last handle of the model is gone.
                     Closing::ask(&mut self.closing, Instant::now(), None);
                 }
-                messages.drain(..).for_each(|message| self.on_message(message));
+                let last = messages.len().saturating_sub(1);
+                for (at, message) in messages.drain(..).enumerate() {
+                    self.on_message(message, at < last);
+                }
+                if std::mem::take(&mut self.undecided) {
+                    // The last of those that came together left before it was given to the batcher.
+                    self.step(Event::Timer);
+                }
                 // Under a flood of requests the others still get their turn.
                 while let Ok(event) = self.workers.try_recv() {
                     self.on_worker(event);
@@ -136,9 +146,15 @@ impl Task {
         }
     }
 
-    fn on_message(&mut self, message: RequestMessage) {
+    /// `followed` says that another message is here.
+    fn on_message(&mut self, message: RequestMessage, followed: bool) {
         match message {
-            RequestMessage::Submit(request) => self.on_request(request),
+            RequestMessage::Submit(mut request) => {
+                // What a caller in Python sends at once, it has written at once.
+                let together = request.facts.origin.kind == OriginKind::Python;
+                request.facts.followed = followed && together && !self.turns.enabled();
+                self.on_request(request);
+            }
             RequestMessage::SubmitParts(parts) => self.on_parts(parts),
             RequestMessage::Cancel(id) => {
                 self.step(Event::Cancel { id });
@@ -201,6 +217,7 @@ impl Task {
     /// Gives a request to the batcher.
     fn admit(&mut self, request: PendingRequest, turn: Option<TurnRef>) -> RequestId {
         let facts = request.facts;
+        self.undecided = facts.followed;
         let id = self.table.insert(request, turn);
         self.feed(Event::Arrive(Request { id, ..facts }));
         id

@@ -63,3 +63,29 @@ fn a_drain_waits_for_parts_too() {
     play.cancel(3, 0, &["0 Cancelled"]);
     assert!(play.batcher.drained());
 }
+
+#[test]
+fn requests_that_came_together_share_a_batch() {
+    let followed = |index| Request { followed: true, ..request(index) };
+    for policy in [Policy::Opportunistic, WINDOW, Policy::Adaptive(Adaptive::default())] {
+        let mut play = Play::new(policy, 3, 1);
+        play.step(0, Event::Arrive(followed(0)), &[]);
+        play.step(0, Event::Arrive(followed(1)), &[]);
+        assert_eq!(play.batcher.waiting(), 2, "each of them counts");
+        play.step(0, Event::Arrive(request(2)), &["b1 w0 [0 1 2] full"]);
+    }
+    let mut play = Play::new(Policy::Opportunistic, 3, 1);
+    play.step(0, Event::Arrive(followed(0)), &[]);
+    play.step(1, Event::Timer, &["b1 w0 [0] idle"]);
+}
+
+#[test]
+fn a_queue_that_is_full_decides_before_the_last_one_is_there() {
+    let config = Config { max_items: 4, max_queue: 1, ..Config::default() };
+    for policy in [Policy::Opportunistic, Policy::Adaptive(Adaptive::default())] {
+        let mut play = Play::with(Config { policy, ..config.clone() }, 0);
+        play.queue(0, [request(0)]);
+        let second = Request { followed: true, ..request(1) };
+        play.step(0, Event::Arrive(second), &["1 QueueFull"]);
+    }
+}

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::call::{Call, Origin, OriginKind};
 use crate::error::CallError;
-use crate::settings::ModelSettings;
+use crate::settings::{ModelSettings, PolicyName};
 use crate::testkit::{Act, Kind, Kit, call, settings, text};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -96,4 +97,22 @@ async fn a_batch_that_all_callers_have_left_is_cancelled_while_it_runs() {
         assert_eq!(text(&kit.call("next").await.unwrap()), "next");
         assert_eq!(start.elapsed().as_secs(), seconds);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_python_sends_at_once_is_run_at_once() {
+    let settings = ModelSettings { batch_size: 8, policy: PolicyName::Opportunistic, ..settings() };
+    let kit = Kit::serving(1, settings, |_| patient(Act::Echo)).await;
+    let python = |body: &str| {
+        let origin = Origin { kind: OriginKind::Python, peer: 1 };
+        kit.start(Call { origin, ..call(body) })
+    };
+    let calls = ["a", "b", "c"].map(python);
+    let last = python("d");
+    super::settle().await;
+    for call in calls {
+        assert!(call.await.unwrap().is_ok());
+    }
+    assert_eq!(kit.batches()[0].bodies, ["a", "b", "c", "d"]);
+    assert!(last.await.unwrap().is_ok());
 }
