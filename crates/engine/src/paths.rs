@@ -61,11 +61,11 @@ impl PathTable {
 
     /// A path that the other table has, too, and means something else by.
     pub(crate) fn shared_with(&self, other: &Self) -> Option<&str> {
-        let differs = |(path, own): &(&Box<str>, &Arc<PathTarget>)| {
+        let differs = |own: &&Arc<PathTarget>| {
             let same = |it: &Arc<PathTarget>| it.answers.is_some() && it.answers == own.answers;
-            other.routes.get(*path).is_some_and(|other| !same(other))
+            other.routes.get(&own.path).is_some_and(|other| !same(other))
         };
-        let route = self.routes.iter().find(differs).map(|(path, _)| path);
+        let route = self.routes.values().find(differs).map(|route| &route.path);
         let taken = |mount: &&Arc<PathTarget>| other.mounts.iter().any(|it| it.path == mount.path);
         let mount = || self.mounts.iter().find(taken).map(|mount| &mount.path);
         let shared = route.or_else(mount)?;
