@@ -65,7 +65,10 @@ pub(super) enum SideCarEvent {
 #[derive(Debug)]
 enum PlacementNews {
     Step(String),
+    /// The actor has ended.
     Ended(String),
+    /// Nobody is there to start it; one that runs does not need anybody.
+    NoCluster(String),
 }
 
 /// Whether there is a cluster.
@@ -140,7 +143,7 @@ impl Placement {
     pub(super) fn lose_cluster(&self, why: &str) {
         self.cluster.send_replace(Cluster::Joining(Some(why.to_owned())));
         for start in self.starts().values() {
-            drop(start.try_send(PlacementNews::Ended(why.to_owned())));
+            drop(start.try_send(PlacementNews::NoCluster(why.to_owned())));
         }
     }
 
@@ -195,12 +198,17 @@ impl Placement {
                     PlacementNews::Step(what) => {
                         progress.send(LoadProgress { what, ..LoadProgress::default() }).await;
                     }
-                    PlacementNews::Ended(why) => return Err(LaunchError::Spawn(why)),
+                    PlacementNews::Ended(why) | PlacementNews::NoCluster(why) => {
+                        return Err(LaunchError::Spawn(why));
+                    }
                 }
             }
         };
         let lost = async move {
-            while let Some(PlacementNews::Step(_)) = news.recv().await {}
+            let others = |it: &PlacementNews| {
+                matches!(it, PlacementNews::Step(_) | PlacementNews::NoCluster(_))
+            };
+            while news.recv().await.as_ref().is_some_and(others) {}
             // Its own last words may be on their way.
             tokio::time::sleep(LAST_WORDS).await;
             drop(start);

@@ -121,6 +121,8 @@ async fn a_worker_is_placed_dials_in_over_tls_and_tells_its_end() {
     let (mut actor, go) = ready(&order).await;
     let (mut process, paths) = placing.await.expect("no panic").expect("a place");
     assert_eq!((process.id(), paths.model.as_deref()), (None, Some("/tmp/x")));
+    // It does not need the side-car any more.
+    scene.placement.lose_cluster("its side-car ended");
     // Its worker speaks the frames over a connection of its own.
     let worker = dial(&order, go["token"].as_str().expect("the worker's token")).await;
     let stream = (&mut expected.connection).await.expect("the worker");
