@@ -32,7 +32,7 @@ pub(crate) const PROTOCOL: u32 = 2;
 #[derive(Debug)]
 pub(crate) struct WorkerListener {
     pub(crate) path: PathBuf,
-    guests: Arc<Guests>,
+    expected: Arc<ExpectedConnections>,
     /// The connections for calls, until somebody serves them.
     calls: Mutex<Option<mpsc::Receiver<CallConnection>>>,
 }
@@ -58,13 +58,13 @@ struct Hello {
 
 /// Who may connect, by token.
 #[derive(Debug)]
-struct Guests {
-    tokens: Mutex<HashMap<String, Guest>>,
+struct ExpectedConnections {
+    tokens: Mutex<HashMap<String, ExpectedConnection>>,
     calls: mpsc::Sender<CallConnection>,
 }
 
 #[derive(Debug)]
-enum Guest {
+enum ExpectedConnection {
     /// A worker, once.
     Worker(oneshot::Sender<std::os::unix::net::UnixStream>),
     /// The calls of a worker, any number of times while it lives.
@@ -77,26 +77,30 @@ impl WorkerListener {
         let _context = runtime.enter();
         let socket = UnixListener::bind(&path)?;
         let (calls, waiting) = mpsc::channel(CALLS_WAITING);
-        let guests = Arc::new(Guests { tokens: Mutex::default(), calls });
-        runtime.spawn(accept(socket, Arc::clone(&guests)));
-        Ok(Arc::new(Self { path, guests, calls: Mutex::new(Some(waiting)) }))
+        let expected = Arc::new(ExpectedConnections { tokens: Mutex::default(), calls });
+        runtime.spawn(accept(socket, Arc::clone(&expected)));
+        Ok(Arc::new(Self { path, expected, calls: Mutex::new(Some(waiting)) }))
     }
 
     /// Lets a connection say who it is that came another way than over the socket.
     pub(super) async fn introduce(&self, stream: UnixStream) {
-        greet(stream, Arc::clone(&self.guests)).await;
+        greet(stream, Arc::clone(&self.expected)).await;
     }
 
     /// Makes a token for one worker; the receiver gets its connection.
     pub(crate) fn expect(&self) -> ExpectedWorker {
         let (sender, connection) = oneshot::channel();
-        ExpectedWorker { token: self.guests.invite(Guest::Worker(sender)), connection }
+        ExpectedWorker {
+            token: self.expected.admit(ExpectedConnection::Worker(sender)),
+            connection,
+        }
     }
 
     /// Makes a token for the calls of one worker. They end when it is dropped.
     pub(crate) fn expect_calls(&self, caller: Caller) -> CallsToken {
         let (alive, ended) = watch::channel(());
-        let token = self.guests.invite(Guest::Calls(Arc::new(caller), CallerEnded(ended)));
+        let token =
+            self.expected.admit(ExpectedConnection::Calls(Arc::new(caller), CallerEnded(ended)));
         CallsToken { token, _alive: alive }
     }
 
@@ -119,10 +123,10 @@ pub(crate) struct CallsToken {
     _alive: watch::Sender<()>,
 }
 
-/// What a guest says to be let in. Worth nothing once it is dropped.
+/// What a connection must say. Worth nothing once it is dropped.
 pub(crate) struct Token {
     text: String,
-    guests: Arc<Guests>,
+    expected: Arc<ExpectedConnections>,
 }
 
 impl Token {
@@ -133,31 +137,31 @@ impl Token {
 
 impl Drop for Token {
     fn drop(&mut self) {
-        self.guests.tokens().remove(&self.text);
+        self.expected.tokens().remove(&self.text);
     }
 }
 
-impl Guests {
-    fn invite(self: &Arc<Self>, guest: Guest) -> Token {
+impl ExpectedConnections {
+    fn admit(self: &Arc<Self>, connection: ExpectedConnection) -> Token {
         let text = random_text();
-        self.tokens().insert(text.clone(), guest);
-        Token { text, guests: Arc::clone(self) }
+        self.tokens().insert(text.clone(), connection);
+        Token { text, expected: Arc::clone(self) }
     }
 
-    fn tokens(&self) -> MutexGuard<'_, HashMap<String, Guest>> {
+    fn tokens(&self) -> MutexGuard<'_, HashMap<String, ExpectedConnection>> {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Who has this token for this role.
-    fn find(&self, hello: &Hello) -> Option<Guest> {
+    fn find(&self, hello: &Hello) -> Option<ExpectedConnection> {
         let mut tokens = self.tokens();
         match (tokens.get(&hello.token)?, hello.role) {
-            (Guest::Worker(_), ConnectionRole::Worker) => tokens.remove(&hello.token),
-            (Guest::Calls(caller, ended), ConnectionRole::Calls) => {
-                Some(Guest::Calls(Arc::clone(caller), ended.clone()))
+            (ExpectedConnection::Worker(_), ConnectionRole::Worker) => tokens.remove(&hello.token),
+            (ExpectedConnection::Calls(caller, ended), ConnectionRole::Calls) => {
+                Some(ExpectedConnection::Calls(Arc::clone(caller), ended.clone()))
             }
-            (Guest::Worker(_), ConnectionRole::Calls)
-            | (Guest::Calls(..), ConnectionRole::Worker) => None,
+            (ExpectedConnection::Worker(_), ConnectionRole::Calls)
+            | (ExpectedConnection::Calls(..), ConnectionRole::Worker) => None,
         }
     }
 }
@@ -169,11 +173,11 @@ fn random_text() -> String {
     format!("{:016x}{:016x}", half(), half())
 }
 
-async fn accept(listener: UnixListener, guests: Arc<Guests>) {
+async fn accept(listener: UnixListener, expected: Arc<ExpectedConnections>) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                tokio::spawn(greet(stream, Arc::clone(&guests)));
+                tokio::spawn(greet(stream, Arc::clone(&expected)));
             }
             Err(error) => {
                 // Out of descriptors, most likely: wait for some to be given back.
@@ -184,14 +188,14 @@ async fn accept(listener: UnixListener, guests: Arc<Guests>) {
     }
 }
 
-async fn greet(stream: UnixStream, guests: Arc<Guests>) {
+async fn greet(stream: UnixStream, expected: Arc<ExpectedConnections>) {
     match timeout(HELLO_TIMEOUT, identify(stream)).await {
-        Ok(Ok((hello, stream, ahead))) => match guests.find(&hello) {
+        Ok(Ok((hello, stream, ahead))) => match expected.find(&hello) {
             // The worker's launcher may have given up in this very moment.
-            Some(Guest::Worker(waiting)) => drop(waiting.send(stream)),
-            Some(Guest::Calls(caller, ended)) => {
+            Some(ExpectedConnection::Worker(waiting)) => drop(waiting.send(stream)),
+            Some(ExpectedConnection::Calls(caller, ended)) => {
                 let connection = CallConnection { stream, ahead, caller, ended };
-                if guests.calls.send_timeout(connection, HELLO_TIMEOUT).await.is_err() {
+                if expected.calls.send_timeout(connection, HELLO_TIMEOUT).await.is_err() {
                     tracing::warn!("closed a worker's connection for calls: nobody serves it");
                 }
             }

@@ -53,6 +53,8 @@ batching: {policy: adaptive, max_batch_size: 32, max_latency_ms: 2.5, max_batch_
            sizes: [1, 4, 32], lengths: [64, 512]}
 gpu_memory_fraction: 0.5
 jitney: {gpu_turns: true}
+sequenceStartRequired: true
+ray: {num_cpus: 0.5, num_gpus: 1, resources: {big: 2}, ship: false}
 ";
     let values = typed(yaml);
     for (setting, expected) in [
@@ -90,6 +92,11 @@ jitney: {gpu_turns: true}
         (&LENGTHS, "64,512"),
         (&GPU_MEMORY_FRACTION, "0.5"),
         (&GPU_TURNS, "true"),
+        (&SEQUENCE_START_REQUIRED, "true"),
+        (&NUM_CPUS, "0.5"),
+        (&NUM_GPUS, "1"),
+        (&RESOURCES, "big:2"),
+        (&SHIP, "false"),
     ] {
         assert_eq!(values.show(setting).as_deref(), Some(expected), "{}", setting.name);
     }

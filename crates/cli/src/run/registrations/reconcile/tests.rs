@@ -62,7 +62,7 @@ fn settings_that_a_running_model_takes_are_changed_live() {
     let before = with(entry("a", "a.mar"), &MAX_BATCH_SIZE, 4);
     let after = with(with(entry("a", "a.mar"), &MAX_BATCH_SIZE, 8), &WORKERS, 2);
     let [ReconcileStep::Change { wanted: 0, held: 0, settings }] =
-        &steps(std::slice::from_ref(&after), &[before.clone()])[..]
+        &steps(std::slice::from_ref(&after), std::slice::from_ref(&before))[..]
     else {
         panic!("one change");
     };
@@ -70,10 +70,13 @@ fn settings_that_a_running_model_takes_are_changed_live() {
     assert_eq!(settings.show(&WORKERS).as_deref(), Some("2"));
     let again = [ReconcileStep::Load { wanted: 0, held: Some(0) }];
     let not_live = with(before.clone(), &RESPONSE_TIMEOUT, 5);
-    assert_eq!(steps(&[not_live], &[before.clone()]), again);
+    assert_eq!(steps(&[not_live], std::slice::from_ref(&before)), again);
     assert_eq!(steps(&[entry("a", "a.mar")], &[before]), again, "what was set is set no more");
     let latency = with(with(entry("a", "a.mar"), &MAX_BATCH_SIZE, 8), &MAX_LATENCY_MS, 9);
-    assert_eq!(steps(&[latency.clone()], &[with(latency, &MAX_LATENCY_MS, 9)]), []);
+    assert_eq!(
+        steps(std::slice::from_ref(&latency), &[with(latency.clone(), &MAX_LATENCY_MS, 9)]),
+        []
+    );
 }
 
 #[test]
