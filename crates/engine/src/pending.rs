@@ -66,6 +66,8 @@ pub(crate) struct PendingRequest {
     pub(crate) id: SharedId,
     /// What its protocol wants to find again with its batches.
     pub(crate) mark: Option<RequestMark>,
+    /// Whether it ran beside others in a worker that exited. It is tried once more, and then no more.
+    pub(crate) tried: bool,
 }
 
 /// The number of an endpoint among those that are counted by themselves.
@@ -81,7 +83,19 @@ impl PendingRequest {
         permit: Option<Permit>,
     ) -> Self {
         let (beyond, endpoint, deadline, id, mark) = (0, None, None, SharedId::default(), None);
-        Self { facts, payload, beyond, endpoint, deadline, admitted, reply, permit, id, mark }
+        Self {
+            facts,
+            payload,
+            beyond,
+            endpoint,
+            deadline,
+            admitted,
+            reply,
+            permit,
+            id,
+            mark,
+            tried: false,
+        }
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct WorkerBatch {
     pub(crate) padding: Option<Padding>,
     /// Whom it was sent to.
     pub(crate) worker: u32,
-    /// Whether it runs beside others: the batcher takes it for done, and it is not tried again.
+    /// Whether it runs beside others: the batcher takes it for done.
     pub(crate) beside: bool,
 }
 

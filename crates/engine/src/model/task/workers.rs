@@ -14,6 +14,7 @@ use crate::model::exits::ExitPlan;
 use crate::model::poison::POISON_MEMORY;
 use crate::model::scatter;
 use crate::model::slots::SlotChange;
+use crate::model::state::add;
 use crate::model::warm_up::WarmUp;
 use crate::observer::{BatchEnded, BatchFinished, ModelTag};
 use crate::outcome::{BatchOutcome, Cause, LaunchError, ModelFailure, WorkerExit};
@@ -153,7 +154,7 @@ impl Task {
         }
     }
 
-    /// A batch that ran beside others is over; the batcher has forgotten it, and so it is not tried again.
+    /// A batch that ran beside others is over; the batcher has forgotten it, and so a failed one is not tried again.
     fn on_beside_finished(&mut self, batch: WorkerBatch, outcome: BatchOutcome, run: BatchRun) {
         self.beside -= 1;
         match scatter::checked(outcome, batch.requests.len()) {
@@ -197,11 +198,8 @@ impl Task {
             batches.iter().for_each(|batch| self.tell_ended(batch, None, Some(&error)));
         }
         let (beside, batches): (Vec<_>, Vec<_>) = batches.into_iter().partition(|it| it.beside);
+        let ran_too_long = blamed.filter(|_| matches!(exit, WorkerExit::TimedOut { .. }));
         let blamed = blamed.filter(|blamed| beside.iter().all(|batch| batch.id != *blamed));
-        self.beside -= beside.len() as u32;
-        for batch in beside {
-            self.fail_beside(batch, &CallError::WorkerExited { exit });
-        }
         let plan = ExitPlan::new(exit, batches, blamed, self.pool.capacity(worker).order);
         // First of all it gets nothing more, so that no batch is sent to it meanwhile.
         self.tell_slots(worker, SlotChange::Retired);
@@ -229,6 +227,30 @@ impl Task {
         }
         self.tell_slots(worker, SlotChange::Down(plan.down));
         self.pool_changed();
+        for batch in beside {
+            self.on_beside_lost(batch, exit, ran_too_long);
+        }
+    }
+
+    /// A batch that ran beside others is lost with its worker. Its requests come once more, except for what has
+    /// been answered in part, or was itself the reason.
+    fn on_beside_lost(
+        &mut self,
+        batch: WorkerBatch,
+        exit: WorkerExit,
+        ran_too_long: Option<BatchId>,
+    ) {
+        self.beside -= 1;
+        for mut request in batch.requests {
+            if request.tried || request.reply.streams() || ran_too_long == Some(batch.id) {
+                let error = CallError::WorkerExited { exit };
+                scatter::end(request, Err(error), &self.published);
+            } else {
+                request.tried = true;
+                add(&self.published.retried, request.reply.counts());
+                self.on_request(request);
+            }
+        }
     }
 
     /// Says how a worker ended, and when it is started again.

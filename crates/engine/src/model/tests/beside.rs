@@ -1,5 +1,7 @@
 //! Batches that go on beside others: the worker takes the next one at once, and the others are planned as ever.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -41,9 +43,9 @@ async fn others_do_not_wait_for_it_and_keep_their_batches() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_exits_takes_it_along_and_the_others_are_tried_again() {
+async fn it_is_tried_again_when_its_worker_exits_as_the_others_are() {
     let kit = Kit::serving(1, single(), |batch| match (batch.bodies[0].as_str(), batch.life) {
-        ("async", _) => Act::Beside(Box::new(Act::Silence)),
+        ("async", 0) => Act::Beside(Box::new(Act::Silence)),
         ("dies", 0) => later(Act::Die),
         _ => Act::Echo,
     })
@@ -51,7 +53,25 @@ async fn a_worker_that_exits_takes_it_along_and_the_others_are_tried_again() {
     let beside = kit.start(call("async"));
     tokio::time::sleep(SECOND / 10).await;
     assert!(kit.call("dies").await.is_ok(), "it was tried again when the worker was back");
-    assert!(matches!(beside.await.unwrap(), Err(CallError::WorkerExited { .. })));
+    assert_eq!(text(&beside.await.unwrap().unwrap()), "async");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_whose_workers_exit_costs_two_of_them() {
+    let lives = Arc::new(AtomicU32::new(0));
+    let seen = Arc::clone(&lives);
+    let kit = Kit::serving(1, single(), move |batch| match batch.bodies[0].as_str() {
+        "async" => {
+            seen.store(batch.life + 1, Ordering::Relaxed);
+            Act::Beside(Box::new(later(Act::Die)))
+        }
+        _ => Act::Echo,
+    })
+    .await;
+    let lost = kit.call("async").await;
+    assert!(matches!(lost, Err(CallError::WorkerExited { .. })), "{lost:?}");
+    assert_eq!(lives.load(Ordering::Relaxed), 2);
+    assert!(kit.call("other").await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
