@@ -28,6 +28,8 @@ const DEFAULTS: [&str; 2] = ["call", "predict"];
 /// A definition's endpoints.
 pub(crate) struct Endpoints {
     pub(super) api: Api,
+    /// By endpoint: whether its function takes many items at a time.
+    batched: Vec<bool>,
     /// By endpoint; 0 where the definition's own size holds.
     told: Vec<AtomicU32>,
     objectives: Objectives,
@@ -73,6 +75,7 @@ impl Endpoints {
         settings: &ModelSettings,
         options: &BTreeMap<String, EndpointOptions>,
     ) -> Self {
+        let batched = api.endpoints.iter().map(|name| api.batch_sizes.contains_key(name)).collect();
         let told = api.endpoints.iter().map(|_| AtomicU32::new(0)).collect();
         let objectives = Objectives::new(&api, settings.latency_max);
         let reader = |name: &String| api.sizes.get(name).cloned().map(SizeReader::new);
@@ -80,7 +83,7 @@ impl Endpoints {
         let tensors = |name: &String| api.tensors.get(name).cloned().and_then(EndpointTensors::new);
         let tensors = api.endpoints.iter().map(tensors).collect();
         let endpoints =
-            Self { api, told, objectives, size_readers, tensors, model: Box::default() };
+            Self { api, batched, told, objectives, size_readers, tensors, model: Box::default() };
         let declared = endpoints.api.batch_sizes.values().max();
         if declared.is_some_and(|declared| *declared != settings.batch_size) {
             endpoints.apply(&endpoints.all(settings.batch_size));
@@ -112,9 +115,8 @@ impl Endpoints {
     pub(crate) fn views(&self) -> BTreeMap<String, EndpointView> {
         let places = self.api.endpoints.iter().enumerate();
         let views = places.map(|(place, name)| {
-            let batched = self.api.batch_sizes.contains_key(name);
             let view = EndpointView {
-                batch_size: batched.then(|| self.size(place)),
+                batch_size: self.batched[place].then(|| self.size(place)),
                 as_defined: self.told[place].load(Ordering::Relaxed) == 0,
                 objective: self.objectives.get(Some(place)),
             };
@@ -147,6 +149,12 @@ impl Endpoints {
     pub(crate) fn counted(&self, place: Option<usize>) -> Option<EndpointIndex> {
         let place = place.or_else(|| self.default_index())?;
         index_of(place, self.told.len())
+    }
+
+    /// Whether the endpoint with this index takes many items at a time.
+    pub(crate) fn takes_batches(&self, place: Option<usize>) -> bool {
+        let place = place.or_else(|| self.default_index());
+        place.and_then(|place| self.batched.get(place)).copied().unwrap_or(false)
     }
 
     /// Adds to the route what the worker does not know from the definition; returns the latency that

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use jitney_batcher::{Rejection, Request};
+use jitney_batcher::{OriginKind, Rejection, Request};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -119,6 +119,7 @@ impl RequestGate {
             length,
             cost,
             endpoint,
+            shares,
         } = accepted;
         if let Some(endpoint) = endpoint {
             self.published.endpoints.requested(endpoint);
@@ -138,6 +139,8 @@ impl RequestGate {
             group,
             priority,
             origin,
+            // What a caller in Python sends at once, it has written at once. The model's task sees whether it did.
+            followed: shares && origin.kind == OriginKind::Python,
             ..Request::new(SharedId::UNSET)
         };
         let payload = match payload {
@@ -176,7 +179,7 @@ impl RequestGate {
             let items = input.items();
             let cost = parts::cost(facts.cost, items, facts.items);
             let more = at + 1 < count && !(at + 1).is_multiple_of(wave);
-            let facts = Request { items, cost, more, ..facts };
+            let facts = Request { items, cost, more, followed: false, ..facts };
             let payload = Payload::Decoded(input, whole.id.into());
             let mut part = PendingRequest::new(facts, payload, admitted, reply, None);
             part.mark.clone_from(&whole.mark);

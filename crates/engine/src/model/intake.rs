@@ -47,6 +47,8 @@ pub(crate) struct AcceptedInput {
     pub(crate) cost: Option<u64>,
     /// Where its endpoint is counted, for models with several.
     pub(crate) endpoint: Option<EndpointIndex>,
+    /// Whether a call takes others with it, so that those that come at once are run at once.
+    pub(crate) shares: bool,
 }
 
 impl Intake {
@@ -75,9 +77,10 @@ impl Intake {
                 let group = group_of(&endpoints.api, place, size.bucket);
                 let accepted = Self::accept_raw(input, batch_size)?;
                 let group = accepted.group.max(group);
-                let endpoint = endpoints.counted(place);
+                let (endpoint, shares) = (endpoints.counted(place), endpoints.takes_batches(place));
+                let cost = size.cost;
                 let accepted =
-                    AcceptedInput { group, objective, cost: size.cost, endpoint, ..accepted };
+                    AcceptedInput { group, objective, cost, endpoint, shares, ..accepted };
                 Ok(accepted.counting(size.items.or(claimed), batch_size))
             }
             Self::Local(model) => {
@@ -96,6 +99,7 @@ impl Intake {
                     length,
                     cost,
                     endpoint,
+                    shares: true,
                 })
             }
         }
@@ -165,6 +169,7 @@ impl Intake {
             length: None,
             cost: None,
             endpoint: None,
+            shares: true,
         })
     }
 }

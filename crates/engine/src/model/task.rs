@@ -14,8 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use jitney_batcher::{
-    Action, Actions, Batcher, Config, Dispatch, Event, OriginKind, Policy, Rejection, Request,
-    RequestId,
+    Action, Actions, Batcher, Config, Dispatch, Event, Policy, Rejection, Request, RequestId,
 };
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -150,9 +149,7 @@ impl Task {
     fn on_message(&mut self, message: RequestMessage, followed: bool) {
         match message {
             RequestMessage::Submit(mut request) => {
-                // What a caller in Python sends at once, it has written at once.
-                let together = request.facts.origin.kind == OriginKind::Python;
-                request.facts.followed = followed && together && !self.turns.enabled();
+                request.facts.followed &= followed && !self.turns.enabled();
                 self.on_request(request);
             }
             RequestMessage::SubmitParts(parts) => self.on_parts(parts),
