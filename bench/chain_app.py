@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import jitney
 
@@ -55,15 +56,14 @@ class Driver:
 
 
 class Device:
-    """Something that one batch at a time can use."""
+    """Something that one batch at a time can use, and that goes on with the next one by itself."""
 
     def __init__(self) -> None:
-        self._lock = asyncio.Lock()
+        self._thread = ThreadPoolExecutor(1)
 
     async def work(self, numbers: list[int]) -> list[int]:
         """Adds one."""
-        async with self._lock:
-            await asyncio.sleep(seconds(len(numbers)))
+        await asyncio.get_running_loop().run_in_executor(self._thread, time.sleep, seconds(len(numbers)))
         return [one + 1 for one in numbers]
 
 
