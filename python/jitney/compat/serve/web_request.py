@@ -16,7 +16,7 @@ def web_request(scope: Mapping[str, Any], receive: Any, send: Any = None) -> Any
         from starlette.requests import Request
     except ImportError:
         return WebRequest(scope, receive)
-    return Request(scope, receive, send)  # type: ignore[arg-type]
+    return Request(scope, receive, send)
 
 
 class WebRequest:
