@@ -24,6 +24,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Registers the marker of the long runs."""
     config.addinivalue_line("markers", "heavy: takes minutes; runs with --heavy only")
+    # What the tests start writes no byte code, and so must find that of the libraries beside them: otherwise every
+    # worker compiles them anew.
+    os.environ.pop("PYTHONPYCACHEPREFIX", None)
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
