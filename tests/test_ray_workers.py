@@ -44,7 +44,7 @@ class Doubler:
 
 
 @jitney.model(workers=1, ray={"num_cpus": 0, "resources": {"host2": 0.5}})
-class Elsewhere:
+class OnSecondHost:
     doubler = jitney.depends(Doubler)
 
     @jitney.endpoint
@@ -129,9 +129,9 @@ def test_a_server_that_is_killed_leaves_no_worker(start: Start, hosts: RayHosts,
 
 @needs_hosts
 def test_workers_are_placed_by_custom_resources_and_call_each_other(start: Start, hosts: RayHosts, app: Path) -> None:
-    server = serve(start, hosts, app, "Elsewhere")
+    server = serve(start, hosts, app, "OnSecondHost")
     for number in range(5):
-        doubled, _, process = call(server, "/Elsewhere", {"number": number})
+        doubled, _, process = call(server, "/OnSecondHost", {"number": number})
         assert doubled == 2 * number
         assert process in hosts.hosts[1].processes(), "the only host with that resource"
 
