@@ -178,7 +178,7 @@ class Bench:
             shown = ", ".join(f"{key} {value:.1f}" for key, value in found.items() if key != "facts")
             print(f"  {row} {number + 1}: {shown}", file=sys.stderr, flush=True)
         if row in plan.trace:
-            traced(row, server, plan, lambda: load.closed_loop(server, bodies, kind, connections, 6, 1))
+            traced(row, server, plan.work, lambda: load.closed_loop(server, bodies, kind, connections, 6, 1))
         figures = {key: statistics.median(it[key] for it in rounds) for key in rounds[0] if key != "facts"}
         middle = sorted(rounds, key=lambda it: it["per_s"])[len(rounds) // 2]["facts"]
         if loop:

@@ -6,22 +6,19 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from server import Server
-
-if TYPE_CHECKING:
-    from on_gpu.session import Plan
 
 SECONDS = 4
 
 
-def traced(row: str, server: Server, plan: Plan, run: Callable[[], dict]) -> None:
+def traced(row: str, server: Server, folder: Path, run: Callable[[], dict]) -> None:
     """Runs a load once more, and writes the stacks of the worker beside the results."""
     if not shutil.which("py-spy"):
         print(f"  {row}: no trace, py-spy is not installed", file=sys.stderr)
         return
-    path = plan.work / f"{row}.speedscope.json"
+    path = folder / f"{row}.speedscope.json"
     record = [
         "py-spy",
         "record",
