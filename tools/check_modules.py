@@ -1,7 +1,13 @@
-"""Fails where modules of a Rust crate or of a Python package import each other in a circle.
+"""Fails where modules of a Rust crate or of a Python package import each other in a circle, or folders do.
 
 An import counts for the file that defines the name: re-exports are followed. `mod child;` alone is no import, and a
-parent that only re-exports a child's names does not depend on it. Test code is left out.
+parent that only re-exports a child's names does not depend on it. Test code is left out; what is imported for types
+only counts.
+
+Two rooms that lie side by side form a circle when each imports something from the other, directly or through a third.
+A room is a file, or a folder with all that lies below it and the file that bears its name. In python/jitney the files
+of the top folder are one room too. Circles of folders that are known and not yet undone stand in
+tools/folder_circles.txt; an entry that no longer holds fails, so that the list only shrinks.
 
     python tools/check_modules.py [DIRECTORY]
 """
@@ -22,6 +28,12 @@ USE = re.compile(r"(?:^|(?<=[;{}\]\s]))(pub(?:\([^)]*\))?\s+)?use\s+([^;]+);")
 DEFINED = re.compile(r"\b(?:struct|enum|trait|type|union|fn|const|static|mod|macro_rules!)\s+(?:mut\s+)?(\w+)")
 PATH = re.compile(r"(?<![\w:$])((?:\w+\s*::\s*)+\w+)")
 LAYERS = re.compile(r"/(?:lib|main|mod)\.rs$")
+ENDING = re.compile(r"(?:/(?:lib|main|mod))?\.rs$|(?:/__init__)?\.py$")
+PYTHON = ("python", "bench", "tools", "fuzz")
+"""Where Python packages and scripts lie; the imports of each are read by themselves."""
+TOP_ROOM = "python/jitney"
+"""A folder whose own files are one room, beside its folders."""
+KNOWN = "tools/folder_circles.txt"
 
 Arrows = dict[str, dict[str, set[str]]]
 """From a file to a file: the names that the first takes from the second."""
@@ -223,16 +235,8 @@ def module_name(path: str) -> str:
 
 
 def imports(tree: ast.Module) -> list[ast.Import | ast.ImportFrom]:
-    """Every import that runs; those for type checkers do not."""
-    skipped = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        for inner in ast.walk(node)
-    }
-    return [
-        node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom) and id(node) not in skipped
-    ]
+    """Every import, wherever it stands; those for type checkers too, since a reader follows them."""
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
 def named(node: ast.Import | ast.ImportFrom, name: str, file: str) -> list[tuple[str, str | None]]:
@@ -296,11 +300,73 @@ def report(arrows: Arrows) -> list[str]:
     return lines
 
 
+def room_arrows(arrows: Arrows) -> Arrows:
+    """From a room to a room beside it: which files tie them."""
+    between: Arrows = defaultdict(lambda: defaultdict(set))
+    for file, targets in arrows.items():
+        for target, names in targets.items():
+            here, there = rooms(file, target)
+            if here != there:
+                between[here][there].add(f"{file} -> {target}: {', '.join(sorted(names))}")
+    return between
+
+
+def rooms(file: str, target: str) -> tuple[str, str]:
+    """The rooms of two files below the last folder that holds both; the same one twice where one holds the other."""
+    here, there = (ENDING.sub("", path).split("/") for path in (file, target))
+    apart = next((at for at, (a, b) in enumerate(zip(here, there, strict=False)) if a != b), None)
+    if apart is None:
+        return "", ""
+    here_top, there_top = (TOP_ROOM if str(Path(path).parent) == TOP_ROOM else "" for path in (file, target))
+    return here_top or "/".join(here[: apart + 1]), there_top or "/".join(there[: apart + 1])
+
+
+def folder_circles(arrows: Arrows) -> list[list[str]]:
+    """The groups of rooms that import each other. One without a folder is a circle of files, which is found as such."""
+    folders = {str(folder) for file in arrows for folder in Path(file).parents}
+    return [circle for circle in circles(room_arrows(arrows)) if folders & set(circle)]
+
+
+def report_folders(arrows: Arrows, known: list[list[str]]) -> list[str]:
+    """A line for each circle of folders that is not known, and under it the files that tie it."""
+    lines, between = [], room_arrows(arrows)
+    for circle in folder_circles(arrows):
+        if circle not in known:
+            lines.append(f"circle of folders: {' '.join(circle)}")
+            for room in circle:
+                for target in sorted(set(between[room]) & set(circle)):
+                    lines += [f"  {tie}" for tie in sorted(between[room][target])]
+    return lines
+
+
+def known_circles(root: Path) -> list[list[str]]:
+    """The circles of folders that the list names: `ROOM ROOM …`, one to a line."""
+    path = root / KNOWN
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [sorted(line.split()) for line in lines if line.strip() and not line.startswith("#")]
+
+
+def all_arrows(root: Path) -> Arrows:
+    """The imports of all that is read here."""
+    arrows = rust_arrows(root)
+    for folder in PYTHON:
+        arrows |= python_arrows(root, folder)
+    return arrows
+
+
+def problems(root: Path) -> list[str]:
+    """Circles of files, circles of folders that are not known, and known ones that are no more."""
+    arrows, known = all_arrows(root), known_circles(root)
+    found = folder_circles(arrows)
+    gone = [f"{KNOWN}: this circle is no more: {' '.join(circle)}" for circle in known if circle not in found]
+    return report(arrows) + report_folders(arrows, known) + gone
+
+
 def main() -> int:
-    """Prints the circles; 1 if there is one."""
+    """Prints the circles; 1 if there is one that nobody knows of."""
     root = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else ROOT
-    lines = report(rust_arrows(root)) + report(python_arrows(root))
-    print("\n".join(lines) or "modules: no circles")
+    lines = problems(root)
+    print("\n".join(lines) or f"modules: no circles, {len(known_circles(root))} known circles of folders")
     return 1 if lines else 0
 
 
