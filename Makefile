@@ -79,6 +79,7 @@ lint: $(VENV)/ready ## Check formatting, lints, names, modules, crates and the D
 	$(PYTHON) tools/check_crates.py
 	$(PYTHON) tools/check_modules.py
 	$(PYTHON) tools/check_names.py
+	$(PYTHON) tools/house.py --check
 
 test-rust: ## Rust tests; the batcher is built alone to prove that it needs no other crate
 	$(CARGO) build --locked -p jitney-batcher

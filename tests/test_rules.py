@@ -15,6 +15,7 @@ sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "bench")]
 import check_crates  # noqa: E402
 import check_modules  # noqa: E402
 import check_names  # noqa: E402
+import house  # noqa: E402
 import instructions  # noqa: E402
 import rust_source  # noqa: E402
 
@@ -150,16 +151,109 @@ def test_a_circle_of_python_modules_is_found(tree: Tree) -> None:
 def test_python_modules_without_a_circle_pass(tree: Tree) -> None:
     files = {
         "python/pack/__init__.py": "from .a import A\nfrom .b import B",
-        "python/pack/a.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .b import B\nclass A: ...",
+        "python/pack/a.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .c import C\nclass A: ...",
         "python/pack/b.py": "from . import A\nclass B: ...",
+        "python/pack/c.py": "class C: ...",
     }
     assert check_modules.circles(check_modules.python_arrows(tree(files))) == []
+
+
+def test_imports_for_types_only_count_too(tree: Tree) -> None:
+    files = {
+        "python/pack/a.py": "import typing\nif typing.TYPE_CHECKING:\n    from pack.b import B\nclass A: ...",
+        "python/pack/b.py": "from pack.a import A\nclass B: ...",
+    }
+    assert len(check_modules.circles(check_modules.python_arrows(tree(files)))) == 1
 
 
 def test_the_report_says_what_ties_a_circle(tree: Tree) -> None:
     lines = check_modules.report(check_modules.rust_arrows(tree(CIRCLES["two files"])))
     assert lines[0] == "circle of 2 files:"
     assert "  crates/one/src/a.rs -> crates/one/src/b.rs: crate::b::B" in lines
+
+
+# -- circles of folders -----------------------------------------------------------------------
+
+FOLDER_CIRCLES = {
+    "two folders": rust(
+        lib="mod a;\nmod b;",
+        a="mod x;\nmod y;",
+        a__x="use crate::b::w::W;\npub struct X(W);",
+        a__y="pub struct Y;",
+        b="mod w;\nmod z;",
+        b__w="pub struct W;",
+        b__z="use crate::a::y::Y;\npub struct Z(Y);",
+    ),
+    "a folder and a file beside it": rust(
+        lib="mod a;\nmod b;",
+        a="mod x;\nmod y;",
+        a__x="use crate::b::B;\npub struct X(B);",
+        a__y="pub struct Y;",
+        b="use crate::a::y::Y;\npub struct B(Y);",
+    ),
+    "the top of the Python package and a folder in it": {
+        "python/jitney/__init__.py": "",
+        "python/jitney/words.py": "class Word: ...",
+        "python/jitney/model.py": "from .run.start import start",
+        "python/jitney/run/__init__.py": "",
+        "python/jitney/run/start.py": "from ..words import Word\ndef start(): ...",
+    },
+}
+
+
+@pytest.mark.parametrize("kind", FOLDER_CIRCLES)
+def test_a_circle_of_folders_is_found(tree: Tree, kind: str) -> None:
+    arrows = check_modules.all_arrows(tree(FOLDER_CIRCLES[kind]))
+    assert check_modules.circles(arrows) == []
+    [circle] = check_modules.folder_circles(arrows)
+    [first, *ties] = check_modules.report_folders(arrows, [])
+    assert first == f"circle of folders: {' '.join(circle)}"
+    assert len(ties) == 2
+    assert check_modules.report_folders(arrows, [circle]) == []
+
+
+def test_a_parent_and_its_own_folder_are_no_circle(tree: Tree) -> None:
+    files = rust(
+        lib="mod a;",
+        a="mod b;\npub struct A;\nfn f() { b::g() }",
+        a__b="mod c;\npub fn g() {}",
+        a__b__c="use crate::a::A;",
+    )
+    assert check_modules.folder_circles(check_modules.all_arrows(tree(files))) == []
+
+
+def test_a_known_circle_of_folders_that_is_no_more_is_found(tree: Tree) -> None:
+    root = tree({"tools/folder_circles.txt": "# why\ncrates/one/src/b crates/one/src/a\n", **rust(lib="")})
+    gone = "tools/folder_circles.txt: this circle is no more: crates/one/src/a crates/one/src/b"
+    assert check_modules.problems(root) == [gone]
+
+
+# -- lengths ----------------------------------------------------------------------------------
+
+
+def test_only_production_lines_count(tree: Tree) -> None:
+    body = "//! Why.\nfn f() {}\n#[cfg(test)]\nmod tests {\n    fn g() {}\n}\n"
+    root = tree(
+        {**rust(lib=body, a__tests="fn g() {}\n"), "python/jitney/a.py": "A = 1\n", "python/tests/b.py": "B = 1\n"}
+    )
+    assert house.rust_lines(root) == {"crates/one/src/lib.rs": 2}
+    assert house.python_lines(root) == {"python/jitney/a.py": 1}
+
+
+def test_long_functions_and_files_are_found(tree: Tree) -> None:
+    inner = "    x();\n"
+    python = "def f():\n" + "    x()\n" * house.FUNCTION_LINES
+    files = rust(
+        lib="fn short() {\n" + inner * (house.FUNCTION_LINES - 2) + "}\n",
+        a="fn long() {\n" + inner * (house.FUNCTION_LINES - 1) + "}\n",
+        b="const A: u8 = 1;\n" * (house.FILE_LINES + 1),
+    )
+    long = ["crates/one/src/a.rs:long", "crates/one/src/b.rs", "python/ts/c.py:f"]
+    root = tree({**files, "python/ts/c.py": python, "tools/long_code.txt": "\n".join([*long, "gone.rs"])})
+    assert sorted(house.long_code(root)) == long
+    assert house.check(root) == ["tools/long_code.txt: no longer too long: gone.rs"]
+    (root / "tools/long_code.txt").unlink()
+    assert [line.rsplit(": ", 1)[0] for line in house.check(root)] == long
 
 
 # -- names ------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from rust_source import ROOT, code, line_of, production_files, tracked
+from rust_source import ROOT, closing, code, line_of, production_files, tracked
 
 SHARED_MAX = 60
 """Fewer definitions than this may share their name with another one."""
@@ -114,16 +114,6 @@ def rust_names(root: Path) -> Iterator[Name]:
                 yield Name(member[1], "field", file, line_of(text, member.start(1)))
             for member in VARIANT.finditer(text, each.end() - 1, end) if each[1] == "enum" else ():
                 yield Name(member[1], "variant", file, line_of(text, member.start(1)))
-
-
-def closing(text: str, opened: int) -> int:
-    """Where the brace that opens here closes."""
-    depth = 0
-    for at in range(opened, len(text)):
-        depth += {"{": 1, "}": -1}.get(text[at], 0)
-        if depth == 0:
-            return at
-    return len(text)
 
 
 def python_names(root: Path) -> Iterator[Name]:

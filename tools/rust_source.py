@@ -45,6 +45,12 @@ def code(text: str) -> str:
     return without_tests(TOKEN.sub(blank, text))
 
 
+def test_lines(text: str) -> int:
+    """How many lines only tests compile, with the attributes and comments that belong to them."""
+    read = TOKEN.sub(blank, text)
+    return sum(read.count("\n", start, end) + 1 for start, end in test_items(read))
+
+
 def blank(found: re.Match[str]) -> str:
     """Nothing but the line breaks of what was found; a string stays a string."""
     breaks = "\n" * found[0].count("\n")
@@ -54,13 +60,19 @@ def blank(found: re.Match[str]) -> str:
 def without_tests(text: str) -> str:
     """Leaves out the items that are compiled for tests only."""
     kept, at = [], 0
-    for found in TEST_ONLY.finditer(text):
-        if found.start() < at:
-            continue
-        end = item_end(text, found.end())
-        kept += [text[at : found.start()], "\n" * text.count("\n", found.start(), end)]
+    for start, end in test_items(text):
+        kept += [text[at:start], "\n" * text.count("\n", start, end)]
         at = end
     return "".join(kept) + text[at:]
+
+
+def test_items(text: str) -> Iterator[tuple[int, int]]:
+    """Where each item that is compiled for tests only starts and ends."""
+    at = 0
+    for found in TEST_ONLY.finditer(text):
+        if found.start() >= at:
+            at = item_end(text, found.end())
+            yield found.start(), at
 
 
 def item_end(text: str, start: int) -> int:
@@ -80,6 +92,16 @@ def item_end(text: str, start: int) -> int:
                 return at + 1
         elif sign in ";," and depth == 0:
             return at + 1
+    return len(text)
+
+
+def closing(text: str, opened: int) -> int:
+    """Where the brace that opens here closes."""
+    depth = 0
+    for at in range(opened, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[at], 0)
+        if depth == 0:
+            return at
     return len(text)
 
 
