@@ -163,7 +163,7 @@ def test_the_side_car_may_die(start: Start, hosts: RayHosts, app: Path) -> None:
 
 
 def is_side_car(process: int) -> bool:
-    return b"jitney.ray_placement" in command_of(process)
+    return b"jitney.cluster.ray_placement" in command_of(process)
 
 
 @needs_hosts

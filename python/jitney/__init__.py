@@ -1,9 +1,16 @@
 """Jitney's Python package: define models here, serve them with `jitney serve module:object`.
 
-Importing it costs nothing and pulls in no third-party code. Definitions are in the modules
-beside this file, apart from every transport; `jitney.worker` is the process a model runs
-in, `jitney.testing` drives a definition in unit tests. `jitney.handle` and `jitney.client` call a
-server; they are imported when they are first used.
+Importing it costs nothing and pulls in no third-party code. What users import is here, in `jitney.testing`,
+`jitney.client`, `jitney.plugin` and `jitney.compat`; every other path may change. The rooms, from the ground up; each
+imports only those above it in this list, and none imports this file:
+
+    call values wire gpu machine    what a call is, its values, their bytes, devices, this process
+    definition http packing         how models are defined, what HTTP makes of them, the directory that is served
+    execution                       runs the functions of a definition on batches
+    client handle                   call a server; imported when they are first used
+    torchserve worker plugin        the process that a model, or a plugin, runs in
+    offline cluster check           jobs without a server, workers placed by Ray, `jitney check` and unit tests
+    compat                          other products' APIs over all of that; it can be taken out in one piece
 """
 
 from __future__ import annotations
@@ -14,11 +21,8 @@ from typing import TYPE_CHECKING, Any
 if sys.version_info < (3, 10):  # noqa: UP036 - pip checks it, but workers may run in any Python that is named to them.
     raise ImportError(f"jitney needs Python 3.10 or newer; this is {sys.version.split()[0]} ({sys.executable})")
 
-from jitney.application import Bound, bind, depends
-from jitney.context import CallContext, context
-from jitney.decorators import batch, endpoint, model
-from jitney.definition import Definition, Endpoint, define
-from jitney.errors import (
+from jitney.call.context import CallContext, context
+from jitney.call.errors import (
     BadInput,
     DefinitionError,
     Disconnected,
@@ -30,22 +34,25 @@ from jitney.errors import (
     RemoteError,
     WrongLength,
 )
+from jitney.call.request import Request
+from jitney.definition.application import Bound, bind, depends
+from jitney.definition.decorators import batch, endpoint, model
+from jitney.definition.definition import Definition, Endpoint, define
+from jitney.definition.typed import default
+from jitney.execution.streaming import END
 from jitney.gpu.device import Device, device
 from jitney.gpu.graphed import graphs
 from jitney.gpu.padding import Padded, pad
 from jitney.http.request import HttpRequest
 from jitney.http.response import Response
-from jitney.request import Request
-from jitney.streaming import END
-from jitney.tensor import Tensor
-from jitney.typed import default
+from jitney.values.tensor import Tensor
 
 if TYPE_CHECKING:
-    from jitney.asgi_model import asgi
     from jitney.client import AsyncClient, Client, Retry
+    from jitney.definition.metrics import Counter, Gauge, Histogram
     from jitney.handle import Handle, Session, connect, run
-    from jitney.metrics import Counter, Gauge, Histogram
-    from jitney.offline import InferError, infer
+    from jitney.http.asgi import asgi
+    from jitney.offline.infer import InferError, infer
 
 __version__ = "0.1.0"
 
@@ -100,9 +107,9 @@ __all__ = [
 _LATER = {
     **dict.fromkeys(("AsyncClient", "Client", "Retry"), "jitney.client"),
     **dict.fromkeys(("Handle", "Session", "connect", "run"), "jitney.handle"),
-    "asgi": "jitney.asgi_model",
-    **dict.fromkeys(("Counter", "Gauge", "Histogram"), "jitney.metrics"),
-    **dict.fromkeys(("InferError", "infer"), "jitney.offline"),
+    "asgi": "jitney.http.asgi",
+    **dict.fromkeys(("Counter", "Gauge", "Histogram"), "jitney.definition.metrics"),
+    **dict.fromkeys(("InferError", "infer"), "jitney.offline.infer"),
 }
 """What asks a server or runs a job, which a worker never does."""
 

@@ -14,12 +14,12 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from jitney import check_report
-from jitney.application import Application, graph
-from jitney.check import check
-from jitney.errors import DefinitionError
-from jitney.locate import locate
-from jitney.pack import pack
+from jitney.call.errors import DefinitionError
+from jitney.check import report as check_report
+from jitney.check.check import check
+from jitney.definition.application import Application, graph
+from jitney.definition.locate import locate
+from jitney.packing.pack import pack
 
 FAILED, USAGE = 1, 64
 

@@ -14,15 +14,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, get_origin
 
-from jitney.application import graph
-from jitney.construction import Resolve
-from jitney.definition import Definition, Endpoint
-from jitney.errors import describe, status_of
-from jitney.execution import Instance
-from jitney.grouping import Item
+from jitney.call.errors import describe, status_of
+from jitney.call.request import Request
+from jitney.definition.application import graph
+from jitney.definition.construction import Resolve
+from jitney.definition.definition import Definition, Endpoint
+from jitney.execution.execution import Instance
+from jitney.execution.grouping import Item
 from jitney.http import answers, arguments
-from jitney.request import Request
-from jitney.rows import AnyRows, Rows, rows_or_array
+from jitney.values.rows import AnyRows, Rows, rows_or_array
 
 
 class Model:
@@ -34,7 +34,7 @@ class Model:
         self._local: Any = None
         resolve: Resolve | None = None
         if application.root.links:
-            from jitney.local_parts import LocalParts
+            from jitney.check.local_parts import LocalParts
 
             self._local = LocalParts(application, _Counting, models)
             resolve = self._local.resolver(application.root)

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import jitney
-from jitney.application import Bound, Dependency, graph
-from jitney.construction import make
-from jitney.locate import locate
-from jitney.pack import pack
+from jitney.definition.application import Bound, Dependency, graph
+from jitney.definition.construction import make
+from jitney.definition.locate import locate
+from jitney.packing.pack import pack
 
 
 @jitney.endpoint

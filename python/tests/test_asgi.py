@@ -8,8 +8,7 @@ import json
 import pytest
 
 import jitney
-from jitney.asgi_model import AsgiModel
-from jitney.http.asgi import PIECES_MAX
+from jitney.http.asgi import PIECES_MAX, AsgiModel
 
 
 class App:

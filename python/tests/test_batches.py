@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import jitney
-from jitney.errors import NotAnAnswer
+from jitney.call.errors import NotAnAnswer
+from jitney.execution.splitting import split
 from jitney.http import answers
-from jitney.splitting import split
 from jitney.testing import load
 
 

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 import jitney
-from jitney import by_value, interactive
 from jitney.handle import run_flags
+from jitney.machine.process import is_interactive
+from jitney.packing import by_value
 
 ROOT = Path(__file__).parents[1]
 
@@ -32,7 +33,9 @@ def maker(factor: int) -> Any:
 
 def read_elsewhere(source: by_value.Source, code: str) -> str:
     """What another Python prints that finds the definition as a worker does."""
-    script = f"from jitney.locate import locate\nfound = locate({source.spec!r}, {source.directory!r})\n{code}"
+    script = (
+        f"from jitney.definition.locate import locate\nfound = locate({source.spec!r}, {source.directory!r})\n{code}"
+    )
     command = [sys.executable, "-c", script]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
     return ran.stdout + ran.stderr
@@ -113,7 +116,7 @@ def test_cells_are_quiet_unless_they_ask(monkeypatch):
     assert run_flags.log_flags(None, True) == []
     assert run_flags.log_flags("Warning", False) == ["--log-level", "warn,jitney::worker_output=off"]
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: object()))
-    assert interactive.is_interactive()
+    assert is_interactive()
     assert run_flags.log_flags(None, True) == ["--log-level", "warn"]
     assert run_flags.log_flags("debug", True) == ["--log-level", "debug"]
 

@@ -10,12 +10,12 @@ import pytest
 
 import jitney
 import jitney.testing
-from jitney.calling import part_handles
-from jitney.context import CURRENT, CallContext, inherit
+from jitney.call.context import CURRENT, CallContext, inherit
+from jitney.call.request import Request
+from jitney.call.reserve import WINDOW, Reserves
+from jitney.handle.calling import part_handles
 from jitney.handle.frames import CALL_HEAD, HEADER_HEAD
 from jitney.handle.part import PartHandle
-from jitney.request import Request
-from jitney.reserve import WINDOW, Reserves
 
 
 class Words:
@@ -228,7 +228,7 @@ def test_a_caller_is_learned_from_only_if_it_succeeds_and_has_waited() -> None:
 def test_handles_go_to_the_address_that_the_worker_has_dialled(tmp_path: Any) -> None:
     import socket
 
-    from jitney.application import graph
+    from jitney.definition.application import graph
 
     with socket.socket(socket.AF_UNIX) as listening, socket.socket(socket.AF_UNIX) as worker:
         listening.bind(str(tmp_path / "socket"))

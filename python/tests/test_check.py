@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 import jitney
 import jitney.testing
 from jitney import __main__ as command
-from jitney import application
-from jitney.check import check, examine
-from jitney.http import openapi
-from jitney.sample_values import value_of
+from jitney.check.check import check, examine
+from jitney.definition import application
+from jitney.definition.sample_values import value_of
+from jitney.packing import openapi
 
 
 def mistakes(function, given=()):

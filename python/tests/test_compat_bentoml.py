@@ -15,12 +15,12 @@ import pytest
 from pydantic import BaseModel, Field
 
 from jitney import testing
-from jitney.application import graph
+from jitney.call.errors import WrongLength, status_of
+from jitney.call.request import Request
 from jitney.compat import bentoml
 from jitney.compat.bentoml import configuration
-from jitney.errors import WrongLength, status_of
-from jitney.pack import pack
-from jitney.request import Request
+from jitney.definition.application import graph
+from jitney.packing.pack import pack
 
 APPLICATIONS = Path(__file__).parents[2] / "tests" / "compat" / "bentoml"
 

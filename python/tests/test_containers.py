@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import jitney
-from jitney.containers import container_of
-from jitney.same_answer import same
+from jitney.check.same_answer import same
 from jitney.testing import load
+from jitney.values.containers import container_of
 
 np = pytest.importorskip("numpy")
 

@@ -7,8 +7,8 @@ import json
 import pytest
 import wire
 
-from jitney.calls import VALUE_TYPE, encode_call
-from jitney.values import encode
+from jitney.wire.calls import VALUE_TYPE, encode_call
+from jitney.wire.values import encode
 
 SOURCE = """
 import jitney

@@ -7,11 +7,11 @@ import dataclasses
 import pytest
 
 import jitney
-from jitney.definition import HANDLE_NAMES
+from jitney.definition.definition import HANDLE_NAMES
+from jitney.definition.options import Options
+from jitney.definition.typed import DecoratorOptions
 from jitney.handle import RunningModel
-from jitney.options import Options
-from jitney.pack import api, handler_name, queue_size, settings
-from jitney.typed import DecoratorOptions
+from jitney.packing.pack import api, handler_name, queue_size, settings
 
 
 def test_a_decorated_function_is_still_the_function():

@@ -7,10 +7,10 @@ import pytest
 import wire
 
 import jitney
+from jitney.execution.grouping import Item, plan
+from jitney.execution.warm_up import stretch
 from jitney.gpu.padding import fill
 from jitney.gpu.shapes import AllowedShapes
-from jitney.grouping import Item, plan
-from jitney.warm_up import stretch
 
 
 def test_a_length_is_rounded_up_and_a_longer_one_stays():

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from jitney import calls, errors, values
-from jitney.call_options import PRIORITIES, CallOptions
+from jitney.call import errors
 from jitney.handle import frames
+from jitney.wire import calls, values
+from jitney.wire.call_options import PRIORITIES, CallOptions
 
 VECTORS = json.loads((Path(__file__).parents[2] / "protocol" / "handles.json").read_text(encoding="utf-8"))
 
@@ -176,7 +177,7 @@ def test_a_call_makes_no_worker_import_a_library(library):
     loaded = pytest.importorskip(library)
     value = loaded.zeros(3) if library == "numpy" else loaded.DataFrame({"a": ["x"]})
     script = (
-        "import sys\nfrom jitney import calls, values\n"
+        "import sys\nfrom jitney.wire import calls, values\n"
         f"raw = bytes.fromhex({calls.encode_call((value,), {}).hex()!r})\n"
         "try:\n    calls.decode_call(raw)\n"
         "except values.ValueFormatError as error:\n    print(error)\n"

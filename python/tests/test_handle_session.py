@@ -13,9 +13,9 @@ import pytest
 import wire
 
 import jitney
-from jitney import values
 from jitney.handle import connection, frames, launch, streams
 from jitney.handle.session import read_url
+from jitney.wire import values
 
 SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: jitney-handle/1\r\n\r\n"
 

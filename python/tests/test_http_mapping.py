@@ -11,13 +11,14 @@ from typing import Any, Literal
 import pytest
 
 import jitney
-from jitney.definition import define
-from jitney.grouping import Item
-from jitney.http import arguments, openapi
+from jitney.definition.definition import define
+from jitney.execution.grouping import Item
+from jitney.http import arguments
 from jitney.http.arguments import read
-from jitney.pack import api
-from jitney.repeated import RepeatedRow
+from jitney.packing import openapi
+from jitney.packing.pack import api
 from jitney.testing import load
+from jitney.values.repeated import RepeatedRow
 
 np = pytest.importorskip("numpy")
 pd = pytest.importorskip("pandas")

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from jitney import images
-from jitney.errors import BadInput
-from jitney.http.convert import convert
+from jitney.call.errors import BadInput
+from jitney.values import images
+from jitney.values.convert import convert
 
 
 class Bomb(Exception):

@@ -6,15 +6,37 @@ from pathlib import Path
 
 import pytest
 
+import jitney
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("jitney", "ts", "model_archiver", "workflow_archiver")
+ROOMS = [
+    "call",
+    "values",
+    "wire",
+    "gpu",
+    "machine",
+    "definition",
+    "http",
+    "packing",
+    "execution",
+    "client",
+    "handle",
+    "torchserve",
+    "worker",
+    "plugin",
+    "offline",
+    "cluster",
+    "check",
+    "compat",
+]
+"""The folders of `jitney` from the ground up, as its first lines list them; the top folder stands above all of them."""
+TOP_MAX = 15
 FORBIDDEN = [
     ("jitney", ("ts", "model_archiver", "workflow_archiver")),
-    ("jitney.torchserve", ("jitney.worker",)),
-    ("jitney.worker", ("jitney.client", "jitney.handle")),
-    ("jitney.client", ("jitney.handle", "jitney.worker")),
-    ("jitney.handle", ("jitney.worker",)),
-    ("ts", ("jitney.worker", "jitney.client", "jitney.handle")),
+    *((f"jitney.{room}", tuple(f"jitney.{above}" for above in ROOMS[place + 1 :])) for place, room in enumerate(ROOMS)),
+    ("jitney.torchserve", tuple(f"jitney.{room}" for room in ROOMS if room != "torchserve")),
+    ("ts", ("jitney.worker", "jitney.client", "jitney.handle", "jitney.compat")),
 ]
 
 
@@ -56,3 +78,17 @@ def test_packages_import_one_way(graph, package, others):
         if any(f"{target}.".startswith(f"{other}.") for other in others)
     ]  # fmt: skip
     assert wrong == []
+
+
+def test_the_first_lines_of_the_package_list_its_rooms_from_the_ground_up():
+    assert sorted(file.parent.name for file in (ROOT / "jitney").glob("*/__init__.py")) == sorted(ROOMS)
+    listed = [line.strip().split("  ")[0] for line in (jitney.__doc__ or "").splitlines() if line.startswith("    ")]
+    assert " ".join(listed).split() == ROOMS
+
+
+def test_the_top_folder_holds_little_and_no_room_imports_it(graph):
+    top = {name for name in graph if name == "jitney" or (name.startswith("jitney.") and name.count(".") == 1)}
+    top -= {f"jitney.{room}" for room in ROOMS}
+    assert "jitney.testing" in top and len(top) <= TOP_MAX
+    inside = {name: targets & top for name, targets in graph.items() if name.startswith("jitney.") and name not in top}
+    assert [name for name, targets in inside.items() if targets] == []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jitney.infer_parts import Input
+from jitney.offline.infer_parts import Input
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64])

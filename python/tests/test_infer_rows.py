@@ -12,9 +12,10 @@ import pyarrow
 import pytest
 
 import jitney
-from jitney import offline, progress_bar
-from jitney.outputs import Outputs
-from jitney.row_source import read_rows
+from jitney.offline import infer as offline
+from jitney.offline import progress_bar
+from jitney.offline.outputs import Outputs
+from jitney.offline.row_source import read_rows
 
 
 def lines(rows: Any) -> list[Any]:

@@ -7,10 +7,10 @@ import json
 import pytest
 
 import jitney
-from jitney import pack
 from jitney.__main__ import main
-from jitney.definition import define
-from jitney.locate import locate
+from jitney.definition.definition import define
+from jitney.definition.locate import locate
+from jitney.packing import pack
 
 SOURCE = """
 import jitney

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import jitney
-from jitney import metrics
+from jitney.definition import metrics
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jitney.parquet import main
+from jitney.offline.parquet import main
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")

@@ -10,7 +10,7 @@ import threading
 import pytest
 import wire
 
-from jitney.tensor import RawTensor
+from jitney.values.tensor import RawTensor
 from jitney.worker import protocol
 from jitney.worker.batch import BatchDecoder
 from jitney.worker.context import ItemProcessor, WorkerContext

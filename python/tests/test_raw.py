@@ -8,9 +8,9 @@ import pytest
 import wire
 
 import jitney
-from jitney.calls import encode_call
-from jitney.pack import api
-from jitney.values import decode
+from jitney.packing.pack import api
+from jitney.wire.calls import encode_call
+from jitney.wire.values import decode
 
 SOURCE = """
 import jitney

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from jitney import ray_files
-from jitney.ray_files import NodeFiles, TooLarge, fingerprint, pack, sweep
+from jitney.cluster import ray_files
+from jitney.cluster.ray_files import NodeFiles, TooLarge, fingerprint, pack, sweep
 
 
 @pytest.fixture

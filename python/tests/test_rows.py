@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 import jitney
-from jitney import sizes, testing
-from jitney.definition import define
-from jitney.http.convert import convert
-from jitney.rows import AnyRows, Rows
-from jitney.samples import samples
+from jitney import testing
+from jitney.definition import sizes
+from jitney.definition.definition import define
+from jitney.definition.samples import samples
+from jitney.values.convert import convert
+from jitney.values.rows import AnyRows, Rows
 
 
 @jitney.batch(max_batch_size=3)

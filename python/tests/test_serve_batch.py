@@ -428,7 +428,7 @@ def test_a_batch_has_calls_of_one_model():
 
 def test_a_batch_belongs_to_all_of_its_calls():
     import jitney
-    from jitney.context import CURRENT, CallContext
+    from jitney.call.context import CURRENT, CallContext
 
     class Source:
         model, reserves = "m", None

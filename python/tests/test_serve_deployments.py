@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from jitney.application import graph
+from jitney.call.request import Request
 from jitney.compat import ray, serve
 from jitney.compat.serve.build import Routed, remarks
 from jitney.compat.serve.config import AutoscalingConfig
@@ -15,10 +15,10 @@ from jitney.compat.serve.context import ServeRequestContext, enter_request
 from jitney.compat.serve.exceptions import RayServeException
 from jitney.compat.serve.health import FAILURES_MAX, HealthCheck
 from jitney.compat.serve.web_request import WebRequest
-from jitney.construction import make
-from jitney.grouping import Item
+from jitney.definition.application import graph
+from jitney.definition.construction import make
+from jitney.execution.grouping import Item
 from jitney.http.request import HttpRequest
-from jitney.request import Request
 
 
 @serve.deployment
@@ -92,7 +92,7 @@ def call(replica, endpoint, headers=None, **arguments):
 
 def test_methods_get_their_arguments_as_python_has_them():
     replica, endpoints = served(Top.bind(Down.bind(), factor=2))
-    from jitney.execution import Execution
+    from jitney.execution.execution import Execution
 
     async def run(name, **arguments):
         execution = Execution(endpoints[name], [Item(arguments, Request("7", {}))])

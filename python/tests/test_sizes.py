@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 import jitney
-from jitney.expressions import extent, parse
-from jitney.forms import form_of
-from jitney.sizes import sizes
+from jitney.definition.expressions import extent, parse
+from jitney.definition.forms import form_of
+from jitney.definition.sizes import sizes
 from jitney.testing import load
 
 

@@ -13,9 +13,9 @@ import pytest
 import wire
 
 import jitney
-from jitney.definition import define
-from jitney.pack import api
-from jitney.tensor import RawTensor
+from jitney.definition.definition import define
+from jitney.packing.pack import api
+from jitney.values.tensor import RawTensor
 from jitney.worker.batch import BatchDecoder
 from jitney.worker.context import WorkerContext
 from jitney.worker.defined import DefinedModel
@@ -392,7 +392,7 @@ def test_no_request_imports_numpy():
 import struct, sys
 import wire
 import jitney
-from jitney.definition import define
+from jitney.definition.definition import define
 from jitney.worker.batch import BatchDecoder
 from jitney.worker.context import WorkerContext
 from jitney.worker.defined import DefinedModel

@@ -15,10 +15,10 @@ from recorded_calls import ReplayedCalls  # noqa: E402
 
 import jitney  # noqa: E402
 import jitney.testing  # noqa: E402
-from jitney.execution import Instance  # noqa: E402
+from jitney.execution.execution import Instance  # noqa: E402
+from jitney.execution.warm_up import warm_up  # noqa: E402
 from jitney.gpu import graphed, sized_shapes  # noqa: E402
 from jitney.gpu.device import Device  # noqa: E402
-from jitney.warm_up import warm_up  # noqa: E402
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLE = ROOT / "examples" / "encoder.py"

@@ -8,7 +8,7 @@ import pytest
 import wire
 
 import jitney
-from jitney.pack import settings
+from jitney.packing.pack import settings
 
 SOURCE = """
 import asyncio

@@ -7,16 +7,16 @@ import ssl
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, TypeVar
 
-from jitney.address import read_url
-from jitney.call_options import CallOptions
-from jitney.calls import read_body
+from jitney.call.errors import disconnected
 from jitney.client import requests
 from jitney.client.conversation import Conversation, Step, list_models, request_status, request_value
 from jitney.client.pool import Pool
 from jitney.client.replies import Reply
 from jitney.client.requests import Request
 from jitney.client.retry import Retry
-from jitney.errors import disconnected
+from jitney.wire.address import read_url
+from jitney.wire.call_options import CallOptions
+from jitney.wire.calls import read_body
 
 T = TypeVar("T")
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, TypeVar
 
+from jitney.call.errors import disconnected
 from jitney.client import requests
 from jitney.client.replies import Reply
 from jitney.client.requests import Request
 from jitney.client.retry import Retry
-from jitney.errors import disconnected
 
 Step = Request | float
 T = TypeVar("T")

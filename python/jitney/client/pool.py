@@ -11,10 +11,10 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
-from jitney.address import Address
 from jitney.client.replies import Reply
 from jitney.client.requests import Request
 from jitney.client.retry import Unreachable
+from jitney.wire.address import Address
 
 HEAD_BYTES_MAX = 128 << 10
 READ_BYTES = 64 << 10

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from jitney.calls import read_body
-from jitney.errors import RemoteError, remote_error
+from jitney.call.errors import RemoteError, remote_error
+from jitney.wire.calls import read_body
 
 
 class Reply(NamedTuple):

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from jitney.call_options import CallOptions
-from jitney.errors import DefinitionError
-from jitney.options import Options
+from jitney.call.errors import DefinitionError
+from jitney.definition.options import Options
+from jitney.wire.call_options import CallOptions
 
 JSON, TEXT, BYTES = "application/json", "text/plain; charset=utf-8", "application/octet-stream"
 

@@ -9,14 +9,14 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
-from jitney.address import Address, read_url
-from jitney.call_options import CallOptions
-from jitney.calls import read_body
 from jitney.client import requests
 from jitney.client.conversation import Conversation, Step, list_models, request_status, request_value
 from jitney.client.replies import Reply
 from jitney.client.requests import Request
 from jitney.client.retry import Retry, Unreachable
+from jitney.wire.address import Address, read_url
+from jitney.wire.call_options import CallOptions
+from jitney.wire.calls import read_body
 
 T = TypeVar("T")
 

@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from jitney.address import Address
 from jitney.handle.connection import Connection, ResultReceiver
+from jitney.wire.address import Address
 
 END_SECONDS = 5.0
 

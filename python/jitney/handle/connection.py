@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Protocol
 
-from jitney.address import Address
-from jitney.calls import read_body
-from jitney.errors import Overloaded
+from jitney.call.errors import Overloaded
 from jitney.handle import frames
 from jitney.handle.frames import Timing
 from jitney.handle.wire import MakeError, Wire
+from jitney.wire.address import Address
+from jitney.wire.calls import read_body
 
 CALLS_MAX = 65_536
 """Calls under way; one more is rejected here."""

@@ -8,11 +8,11 @@ import threading
 import weakref
 from typing import Any, NamedTuple
 
-from jitney.address import Address
 from jitney.client import Client
 from jitney.handle.background import Background
 from jitney.handle.connection import Connection
-from jitney.interactive import is_interactive
+from jitney.machine.process import is_interactive
+from jitney.wire.address import Address
 
 
 class Manager(NamedTuple):

@@ -9,9 +9,9 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from jitney.call_options import CallOptions
-from jitney.calls import decode_failure, read_body
-from jitney.errors import RemoteError, remote_error
+from jitney.call.errors import RemoteError, remote_error
+from jitney.wire.call_options import CallOptions
+from jitney.wire.calls import decode_failure, read_body
 
 CALL, CANCEL, ANSWER, FIRST, CHUNK, END, ERROR = range(1, 8)
 HEADER = struct.Struct("<IBBHQ")

@@ -13,10 +13,10 @@ import contextlib
 from collections.abc import Callable, Generator
 from typing import Any
 
-from jitney.calls import NO_PIECES
+from jitney.definition.typed import R
 from jitney.handle.connection import Connection
 from jitney.handle.frames import Timed, Timing
-from jitney.typed import R
+from jitney.wire.calls import NO_PIECES
 
 
 class Pieces(Timed):

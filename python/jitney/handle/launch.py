@@ -13,18 +13,17 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
-from jitney import by_value
+from jitney.call.errors import DefinitionError, RemoteError
 from jitney.client import Client
-from jitney.definition import Definition, define
-from jitney.errors import DefinitionError, RemoteError
+from jitney.definition.definition import Definition, define
+from jitney.definition.options import NAME
+from jitney.definition.typed import BatchFunction, P, R
 from jitney.handle.handle import Handle
 from jitney.handle.run_flags import RunOptions, config_flags, log_flags, worker_flags
 from jitney.handle.running import OF_CELLS, RunningModel
 from jitney.handle.server_process import ServerProcess
-from jitney.interactive import is_interactive
-from jitney.options import NAME
-from jitney.program import find_program
-from jitney.typed import BatchFunction, P, R
+from jitney.machine.process import find_program, is_interactive, runs_this_package
+from jitney.packing import by_value
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 PORTS = ("port", "management-port", "metrics-port", "grpc-port", "grpc-management-port")
 LOAD_SECONDS = 24 * 3600.0
 """Longer than the server's own start-up timeout, which ends the wait first."""
-WORKER_PACKAGES = ("jitney", "jitney.worker")
 
 
 @overload
@@ -143,8 +141,7 @@ def _has_name(target: Any) -> bool:
 
 def _check_not_in_worker() -> None:
     """Raises inside a worker: it imports the main file, and would start a server of its own."""
-    main = sys.modules.get("__main__")
-    if getattr(main, "__package__", None) in WORKER_PACKAGES:
+    if runs_this_package():
         raise RuntimeError('put jitney.run below `if __name__ == "__main__":`, since workers import this file')
 
 

@@ -11,15 +11,15 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from jitney.call_options import CallOptions
-from jitney.context import CURRENT, CallContext, Inherited, inherit
+from jitney.call.context import CURRENT, CallContext, Inherited, inherit
+from jitney.call.request import BULK, Request
 from jitney.handle.connection import Connection, ResultReceiver
 from jitney.handle.connections import Connections
 from jitney.handle.frames import CALL_HEAD, call_head, call_tail
 from jitney.handle.futures import AsyncCall, Call
 from jitney.handle.handle import ENCODINGS, Handle, running_loop
 from jitney.handle.streams import AsyncStream, Stream
-from jitney.request import BULK, Request
+from jitney.wire.call_options import CallOptions
 
 S = TypeVar("S", bound=ResultReceiver)
 A = TypeVar("A", bound=ResultReceiver)

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
-from jitney.interactive import is_interactive
-from jitney.options import DEVICES
+from jitney.definition.options import DEVICES
+from jitney.machine.process import is_interactive
 
 QUIET = "warning"
 """The log level where cells run."""

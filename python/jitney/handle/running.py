@@ -6,13 +6,13 @@ import atexit
 from types import TracebackType
 from typing import Any
 
-from jitney.address import read_url
-from jitney.definition import Definition, Endpoint
+from jitney.definition.definition import Definition, Endpoint
+from jitney.definition.typed import P, R
 from jitney.handle.connections import Manager
 from jitney.handle.handle import Handle
 from jitney.handle.server_process import ServerProcess
 from jitney.handle.session import Session
-from jitney.typed import P, R
+from jitney.wire.address import read_url
 
 OF_CELLS: dict[str, RunningModel[..., Any]] = {}
 """The models that cells started, by name: whoever runs the cell again means the same one."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import ssl
 
-from jitney.address import read_url
 from jitney.handle.connections import Connections, Manager
 from jitney.handle.handle import Handle
+from jitney.wire.address import read_url
 
 
 def connect(

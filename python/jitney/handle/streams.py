@@ -13,10 +13,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from jitney.calls import NO_PIECES
-from jitney.errors import Overloaded
+from jitney.call.errors import Overloaded
 from jitney.handle.connection import Connection
 from jitney.handle.frames import Timed, Timing
+from jitney.wire.calls import NO_PIECES
 
 PIECES_MAX = 4096
 BYTES_MAX = 64 << 20

@@ -12,9 +12,9 @@ import re
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from jitney.address import Address
-from jitney.errors import disconnected, remote_error
+from jitney.call.errors import disconnected, remote_error
 from jitney.handle.frames import FrameBuffer
+from jitney.wire.address import Address
 
 WRITE_BUFFER_BYTES = 1 << 20
 HEAD_BYTES_MAX = 64 << 10

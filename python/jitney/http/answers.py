@@ -14,8 +14,8 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from jitney.containers import container_of
-from jitney.http import tensors
+from jitney.values import array_formats
+from jitney.values.containers import container_of
 
 PLAIN_TYPES = frozenset((dict, list, int, float, bool, type(None)))
 """Outputs that are JSON and nothing else."""
@@ -32,8 +32,8 @@ def encode(output: Any, accept: str = "") -> tuple[str, bytes | bytearray | memo
         return BYTES, output
     if isinstance(output, memoryview):
         return BYTES, output.tobytes()
-    if tensors.NPY_TYPE in accept and container_of(output) is not None:
-        return tensors.NPY_TYPE, tensors.write_npy(output)
+    if array_formats.NPY_TYPE in accept and container_of(output) is not None:
+        return array_formats.NPY_TYPE, array_formats.write_npy(output)
     return JSON, encode_json(output)
 
 
@@ -63,7 +63,7 @@ def _plain(value: Any) -> Any:
         return value.isoformat()
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
-    return tensors.to_plain(value)
+    return array_formats.to_plain(value)
 
 
 def _json_encoder() -> Callable[[Any, int], Iterable[str]]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from typing import Any, get_origin
 
-from jitney.calls import decode_call
-from jitney.definition import Endpoint
-from jitney.errors import BadInput
-from jitney.hints import LISTS, MISSING, Param
-from jitney.http import tensors
-from jitney.http.convert import convert, converter_for
-from jitney.repeated import RepeatedRow
+from jitney.call.errors import BadInput
+from jitney.definition.definition import Endpoint
+from jitney.definition.hints import LISTS, MISSING, Param
+from jitney.values import array_formats
+from jitney.values.convert import convert, converter_for
+from jitney.values.repeated import RepeatedRow
+from jitney.wire.calls import decode_call
 
 BODY = "body"
 SOLE_TYPES = (list, str, int, float, bool, type(None))
@@ -99,8 +99,9 @@ def _open_body(endpoint: Endpoint, params: list[Param], named: dict[str, Any]) -
     missing = [param for param in params if param.name not in named]
     if _is_empty(body) and (named or not any(param.required for param in missing)):
         return
-    if tensors.is_npz(body) and tensors.reads_arrays() and not (len(missing) == 1 and missing[0].hint is bytes):
-        body = tensors.read_npz(body)
+    wants_bytes = len(missing) == 1 and missing[0].hint is bytes
+    if not wants_bytes and array_formats.is_npz(body) and array_formats.reads_arrays():
+        body = array_formats.read_npz(body)
     if isinstance(body, dict) and _is_keywords(endpoint, params, missing, body):
         named.update({name: value for name, value in body.items() if name not in named})
         return

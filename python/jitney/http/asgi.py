@@ -1,4 +1,7 @@
-"""One request through an ASGI application, and the application's lifespan.
+"""An ASGI application (FastAPI, Starlette, any other) as a model: `jitney serve app.py:served`.
+
+Requests below its mount reach it as they came. Its lifespan begins before the worker serves and ends with the worker,
+in the event loop in which requests run. An answer in one piece is sent as one; longer ones are streams.
 
 The application runs in a task of its own, so that it may go on after its answer is complete, as background tasks of
 frameworks do. What it sends waits in a queue of few pieces: an application is no faster than its client.
@@ -12,6 +15,8 @@ import logging
 from collections.abc import AsyncIterator, MutableMapping
 from typing import Any
 
+from jitney.definition.decorators import NOTE, Note
+from jitney.definition.options import Options, make_options
 from jitney.http.request import HttpRequest
 from jitney.http.response import Response
 
@@ -144,6 +149,36 @@ class AsgiExchange:
             return {"type": "http.request", "body": body, "more_body": False}
         await self._gone.wait()
         return {"type": "http.disconnect"}
+
+
+class AsgiModel:
+    """The model of an ASGI application. Classes of their own may hold one: call `setup`, `http` and `teardown`."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self._lifespan = AsgiLifespan(app)
+
+    async def setup(self) -> None:
+        """Begins the application's lifespan."""
+        await self._lifespan.startup()
+
+    async def teardown(self) -> None:
+        """Ends it."""
+        await self._lifespan.shutdown()
+
+    async def http(self, request: HttpRequest) -> Response:
+        """Answers one request."""
+        return await AsgiExchange(request, self._lifespan.state).run(self._app)
+
+    setattr(http, NOTE, Note(Options(raw=True), "endpoint"))
+
+
+def asgi(app: Any, **options: Any) -> AsgiModel:
+    """An ASGI application as a model; options are those of `jitney.model`. It is mounted at `/` by default, and named
+    `app`."""
+    model = AsgiModel(app)
+    setattr(model, NOTE, Note(make_options("asgi", {"mount": "/", "name": "app", **options}), "model"))
+    return model
 
 
 def scope_of(request: HttpRequest, state: dict[str, Any]) -> dict[str, Any]:

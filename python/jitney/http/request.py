@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from jitney.errors import BadInput
-from jitney.request import Request
+from jitney.call.errors import BadInput
+from jitney.call.request import Request
 
 Pairs = Iterable[tuple[str, str]]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from jitney.repeated import RepeatedRow
-from jitney.tensor import BrokenTensor, RawTensor
 from jitney.torchserve.inputs import Raw, Reader, reader_for
+from jitney.values.repeated import RepeatedRow
+from jitney.values.tensor import BrokenTensor, RawTensor
 from jitney.worker.headers import read_text
 from jitney.worker.protocol import ITEM_META, PARAM, Malformed, ReceivedItems
 

@@ -15,24 +15,25 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
-from jitney.application import Part, graph
-from jitney.calls import CALL_PARAMETER, STREAM_TYPE, VALUE_TYPE, encode_failure
-from jitney.construction import Resolve
-from jitney.definition import Definition, Endpoint
-from jitney.errors import BadInput, WrongLength, describe, status_of
-from jitney.execution import Execution, Instance
+from jitney.call.errors import BadInput, WrongLength, describe, status_of
+from jitney.call.request import Request
+from jitney.call.reserve import Reserves
+from jitney.definition.application import Part, graph
+from jitney.definition.construction import Resolve
+from jitney.definition.definition import Definition, Endpoint
+from jitney.definition.locate import locate
+from jitney.execution.execution import Execution, Instance
+from jitney.execution.grouping import Item
+from jitney.execution.streaming import STREAMED
+from jitney.execution.tensor_arguments import TensorReader
+from jitney.execution.warm_up import Progress, warm_up
 from jitney.gpu.device import choose_device, loaded_torch
 from jitney.gpu.report import WarmUpReport
-from jitney.grouping import Item
-from jitney.http import answers, arguments, tensors
+from jitney.http import answers, arguments
 from jitney.http.response import Response
-from jitney.locate import locate
-from jitney.request import Request
-from jitney.reserve import Reserves
-from jitney.streaming import STREAMED
-from jitney.tensor_arguments import TensorReader
-from jitney.values import encode as encode_value
-from jitney.warm_up import Progress, warm_up
+from jitney.values import array_formats
+from jitney.wire.calls import CALL_PARAMETER, STREAM_TYPE, VALUE_TYPE, encode_failure
+from jitney.wire.values import encode as encode_value
 from jitney.worker.batch import Row, TensorRow
 from jitney.worker.context import WorkerContext
 from jitney.worker.headers import read_headers, read_request_id
@@ -56,7 +57,7 @@ SIZE_HEADER = "jitney batch size"
 _SIZE_HEADER = SIZE_HEADER.encode()
 
 
-_NPY = tensors.NPY_TYPE.encode()
+_NPY = array_formats.NPY_TYPE.encode()
 _PLAIN_HEADS = {
     kind: encode_fields(200, "", {"Content-Type": kind})
     for kind in (answers.JSON, answers.TEXT, answers.BYTES, VALUE_TYPE)
@@ -71,7 +72,7 @@ def resolver(part: Part, spec: dict[str, Any]) -> Resolve | None:
     calls = spec.get("calls")
     if not calls:
         raise RuntimeError("this server takes no calls from its workers, and the definition depends on others")
-    from jitney.calling import part_handles
+    from jitney.handle.calling import part_handles
 
     payload = encode_control({"protocol": PROTOCOL_VERSION, "token": calls["token"], "role": "calls"})
     greeting = HEADER.pack(len(payload), HELLO, 0, 0, 0) + payload

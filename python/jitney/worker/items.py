@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 
-from jitney.tensor import RawTensor
 from jitney.torchserve.context import RequestProcessor
+from jitney.values.tensor import RawTensor
 from jitney.worker.protocol import FIELD, PARAM, REPLY_META, Bytes
 
 ANSWERED, IN_TENSORS = 0, 2

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from jitney.gpu.device import assign
 from jitney.gpu.memory import limit_memory
 from jitney.gpu.turns import GpuTurns, turns_at
-from jitney.images import limit_pixels
 from jitney.torchserve.loading import EntryPoint, in_envelope, load_entry_point, module_name
 from jitney.torchserve.metrics_cache import MetricsCacheYamlImpl
 from jitney.torchserve.outputs import use_strict_json
+from jitney.values.images import limit_pixels
 from jitney.worker.context import WorkerContext
 from jitney.worker.gpu_use import GpuUse, in_turn
 from jitney.worker.warming import Progress, warm_up
@@ -82,7 +82,7 @@ def is_defined(settings: dict[str, Any]) -> bool:
 
 def load_definition(spec: dict[str, Any], context: WorkerContext) -> LoadedModel:
     """Loads a definition. Imported only here: handlers need none of it."""
-    from jitney import metrics
+    from jitney.definition import metrics
     from jitney.worker.defined import DefinedModel
 
     model = DefinedModel.load(spec)

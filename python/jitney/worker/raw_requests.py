@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import urllib.parse
 
-from jitney.errors import BadInput
+from jitney.call.errors import BadInput
 from jitney.http.request import HttpRequest
 from jitney.worker.batch import Row, TensorRow
 from jitney.worker.headers import read_pairs, read_request_id

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitney.definition import Endpoint
-from jitney.grouping import Item
-from jitney.request import Request
-from jitney.streaming import STREAMED
-from jitney.tensor_answers import named
-from jitney.tensor_arguments import Arguments
+from jitney.call.request import Request
+from jitney.definition.definition import Endpoint
+from jitney.execution.grouping import Item
+from jitney.execution.streaming import STREAMED
+from jitney.execution.tensor_answers import named
+from jitney.execution.tensor_arguments import Arguments
 from jitney.worker.batch import TensorRow
 from jitney.worker.items import encode_tensors
 from jitney.worker.protocol import Bytes

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 
-from jitney.definition import Definition
+from jitney.definition.definition import Definition
 from jitney.worker.headers import read_headers
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from jitney.request import BULK, HTTP, INTERACTIVE, Facts, Request
+from jitney.call.request import BULK, HTTP, INTERACTIVE, Facts, Request
 from jitney.worker.headers import read_headers, read_request_id
 
 DEADLINE_HEADER, ORIGIN_HEADER, PRIORITY_HEADER = "jitney deadline", "jitney origin", "jitney priority"

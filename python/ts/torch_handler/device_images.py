@@ -15,7 +15,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from jitney.gpu.nvjpeg import JpegFile
-from jitney.images import pixel_limit
+from jitney.values.images import pixel_limit
 from ts.torch_handler.framing import Frame, Framing
 from ts.torch_handler.images import Recipe, pixels, plain_rgb, torch
 from ts.torch_handler.jpeg import look

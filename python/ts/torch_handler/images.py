@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jitney.images import TooManyPixels, open_image
+from jitney.values.images import TooManyPixels, open_image
 from ts.torch_handler.framing import Framing, framing_of
 from ts.torch_handler.needs import need
 from ts.torch_handler.rows import value_of

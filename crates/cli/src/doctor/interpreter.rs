@@ -18,7 +18,7 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 
 const PYTHON: &str = "Python";
 
-/// What `jitney.inspect_python` prints.
+/// What `jitney.machine.inspect_python` prints.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Interpreter {
@@ -54,7 +54,7 @@ pub fn check(asked: Option<&Path>, env: &Env) -> Vec<Finding> {
         return vec![missing(PYTHON, text, advice.to_owned())];
     }
     let command = PythonHelper::new(Some(found.interpreter), env);
-    let said = command.command("jitney.inspect_python").ok();
+    let said = command.command("jitney.machine.inspect_python").ok();
     let printed = said.and_then(|said| output(said, TIMEOUT));
     let printed = printed.as_deref().and_then(|text| text.lines().last().map(str::to_owned));
     let Some(seen) = printed.and_then(|text| serde_json::from_str::<Interpreter>(&text).ok())

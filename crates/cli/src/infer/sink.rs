@@ -153,7 +153,7 @@ impl FileSink {
     /// Parquet has its index at the end and cannot grow row by row, so the complete JSON lines are
     /// converted.
     fn convert_to_parquet(&self, python: &PythonHelper) -> Result<(), Failure> {
-        let mut command = python.command("jitney.parquet")?;
+        let mut command = python.command("jitney.offline.parquet")?;
         match command.arg("write").arg(&self.part.path).arg(&self.output).status() {
             Ok(status) if status.success() => Ok(()),
             Ok(_) => Err(Failure::failed(format!("cannot write {}", self.output.display()))

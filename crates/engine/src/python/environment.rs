@@ -114,7 +114,7 @@ impl EnvironmentBuilder<'_> {
     async fn venv(&self, runtime: &Path, beside: &Path) -> Result<Environment, RegisterError> {
         let venv = beside.join("venv");
         let mut command = self.config.command(&self.config.interpreter, self.dir);
-        command.args(["-m", "jitney.environment"]).arg(&venv).env("PYTHONPATH", runtime);
+        command.args(["-m", "jitney.machine.environment"]).arg(&venv).env("PYTHONPATH", runtime);
         tracing::info!(model = self.model, "making a virtual environment");
         let made = self.run("venv", command).await;
         made.map_err(|why| failed(self.model, true, why))?;

@@ -172,7 +172,7 @@ fn side_car_command(
     let directory = directory.to_owned();
     move || {
         let mut command = config.command(&config.interpreter, &directory);
-        command.args(["-u", "-m", "jitney.ray_placement", &address]);
+        command.args(["-u", "-m", "jitney.cluster.ray_placement", &address]);
         command.env("PYTHONPATH", &path).env("RAY_USAGE_STATS_ENABLED", "0");
         command
     }

@@ -10,11 +10,11 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
+from jitney.call.request import Request
 from jitney.compat.bentoml.answering import EVENT_STREAM, may_be_file, outgoing
 from jitney.compat.bentoml.context import Context
 from jitney.compat.bentoml.parameters import WireShape
-from jitney.hints import MISSING
-from jitney.request import Request
+from jitney.definition.hints import MISSING
 
 REQUEST = "bentoml_request"
 """The wire function's parameter that gets the request."""

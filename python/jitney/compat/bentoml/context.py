@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
-from jitney.request import Request
+from jitney.call.request import Request
 
 
 class ServiceState(dict[str, Any]):

@@ -10,9 +10,9 @@ from jitney.compat.bentoml.answering import EVENT_STREAM, is_image_type
 from jitney.compat.bentoml.api import ApiNote
 from jitney.compat.bentoml.parameters import WireParam, WireShape
 from jitney.compat.bentoml.validators import ContentType
-from jitney.hints import LISTS, MISSING, STREAMS
-from jitney.http.openapi import schema_of
-from jitney.signature import array_type
+from jitney.definition.hints import LISTS, MISSING, STREAMS
+from jitney.definition.signature import array_type
+from jitney.packing.openapi import schema_of
 
 PATH = "GET /schema.json"
 TENSORS = {"numpy": "numpy-array", "torch": "torch-tensor"}

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from jitney.call.request import Request
 from jitney.compat.bentoml.exceptions import BadInput
 from jitney.http.answers import encode_json
-from jitney.request import Request
 
 
 class Posted:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Any
 
-from jitney.errors import Error
+from jitney.call.errors import Error
 
 
 class BentoMLException(Error):

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from jitney.call.request import Request
 from jitney.compat.bentoml.context import Context
 from jitney.compat.bentoml.descriptor import IODescriptor, Posted
 from jitney.compat.bentoml.io import Multipart
 from jitney.compat.bentoml.parameters import CONTEXT_NAMES
 from jitney.compat.bentoml.served import mark
-from jitney.request import Request
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ import mimetypes
 from collections.abc import Sequence
 from typing import Any
 
+from jitney.call.request import Request
 from jitney.compat.bentoml.descriptor import IODescriptor, Posted
 from jitney.compat.bentoml.exceptions import BadInput
 from jitney.compat.bentoml.tables import NumpyNdarray, PandasDataFrame, PandasSeries
-from jitney.images import open_image
-from jitney.request import Request
+from jitney.values.images import open_image
 
 __all__ = [
     "JSON",

@@ -7,7 +7,6 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from jitney.application import Bound, Dependency
 from jitney.compat.bentoml import configuration
 from jitney.compat.bentoml.context import Context
 from jitney.compat.bentoml.descriptor import IODescriptor
@@ -16,6 +15,7 @@ from jitney.compat.bentoml.function_api import FunctionApi, endpoint
 from jitney.compat.bentoml.hooks import run_hooks
 from jitney.compat.bentoml.runner import Runner
 from jitney.compat.bentoml.served import HEALTH, ServedObject, make_class
+from jitney.definition.application import Bound, Dependency
 
 F = TypeVar("F", bound=Callable[..., Any])
 

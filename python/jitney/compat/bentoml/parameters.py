@@ -16,10 +16,10 @@ from typing import Any
 
 from jitney.compat.bentoml.context import Context
 from jitney.compat.bentoml.exceptions import BadInput, BentoMLConfigException
-from jitney.containers import container_for
-from jitney.hints import LISTS, MISSING
-from jitney.http.convert import UNIONS
-from jitney.rows import AnyRows, Rows
+from jitney.definition.hints import LISTS, MISSING
+from jitney.values.containers import container_for
+from jitney.values.convert import UNIONS
+from jitney.values.rows import AnyRows, Rows
 
 ROOT = "body"
 """The wire's name of a root parameter."""

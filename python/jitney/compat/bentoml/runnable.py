@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from jitney.hints import MISSING
-from jitney.rows import AnyRows
+from jitney.definition.hints import MISSING
+from jitney.values.rows import AnyRows
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -10,12 +10,12 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jitney.application import Bound
 from jitney.compat.bentoml import configuration
 from jitney.compat.bentoml.dependencies import outside_loop
 from jitney.compat.bentoml.exceptions import StateException
 from jitney.compat.bentoml.runnable import RunnableMethod, endpoint_function, methods_of, positions_of
 from jitney.compat.bentoml.served import VERSION, ServedObject, make_class, mark
+from jitney.definition.application import Bound
 
 METRIC, FIRST_METRIC = "bentoml_runner_adaptive_batch_size", "BENTOML_{runner}_{method}_adaptive_batch_size"
 """The histogram's name, and the one that it had at first."""

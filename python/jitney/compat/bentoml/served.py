@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from jitney.application import Dependency
-from jitney.decorators import NOTE, Note
-from jitney.options import Options
+from jitney.definition.application import Dependency
+from jitney.definition.decorators import NOTE, Note
+from jitney.definition.options import Options
 
 HEALTH = {"/livez": "live", "/healthz": "live", "/readyz": "ready"}
 """Where BentoML's probes ask."""

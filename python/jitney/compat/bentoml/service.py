@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jitney.application import Bound, Dependency
 from jitney.compat.bentoml import configuration
 from jitney.compat.bentoml.api import ApiNote, api_note
 from jitney.compat.bentoml.calling import ApiCall
@@ -18,6 +17,7 @@ from jitney.compat.bentoml.exceptions import BentoMLConfigException
 from jitney.compat.bentoml.hooks import DEPLOYMENT, SHUTDOWN, STARTUP, hooks_of, run_hooks
 from jitney.compat.bentoml.parameters import WireShape, wire_shape
 from jitney.compat.bentoml.served import HEALTH, VERSION, ServedObject, make_class, mark
+from jitney.definition.application import Bound, Dependency
 
 SLOT = "bentoml_part_"
 """What the made class calls its parts, before the name of the attribute."""

@@ -7,9 +7,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from jitney.call.request import Request
 from jitney.compat.bentoml.descriptor import IODescriptor, Posted
 from jitney.compat.bentoml.exceptions import BadInput
-from jitney.request import Request
 
 
 class NumpyNdarray(IODescriptor):

@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from jitney.application import Bound
 from jitney.compat.serve.context import ServeRequestContext, enter_request, restore_request
 from jitney.compat.serve.exceptions import RayServeException
 from jitney.compat.serve.flask_request import FlaskRequest, PythonRequest
-from jitney.decorators import NOTE, Note
+from jitney.definition.application import Bound
+from jitney.definition.decorators import NOTE, Note
+from jitney.definition.options import Options
 from jitney.http import answers
-from jitney.options import Options
 
 ACCEPTS_BATCHES = "__serve_accept_batch__"
 NO_LIMIT_S = 24 * 3600

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from jitney.call.context import CURRENT, CallContext
+from jitney.call.request import Request
 from jitney.compat.serve.batch_items import BatchItem
 from jitney.compat.serve.context import ServeRequestContext, enter_request
-from jitney.context import CURRENT, CallContext
-from jitney.request import Request
 
 
 class BatchSource:

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from jitney.call.context import CURRENT
 from jitney.compat.serve.exceptions import RayServeException
-from jitney.context import CURRENT
 
 PIECES_MAX = 4096
 """Pieces of a stream that may wait for their reader."""

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from jitney.application import Bound, Dependency
 from jitney.compat.serve.batching import Batched
 from jitney.compat.serve.deployment import Application, Deployment
 from jitney.compat.serve.deployment_options import CONCURRENCY_MAX, QUEUE_MAX
@@ -20,8 +19,9 @@ from jitney.compat.serve.endpoints import http_endpoint, method_endpoint, method
 from jitney.compat.serve.handle import DeploymentHandle
 from jitney.compat.serve.replica import Replica
 from jitney.compat.serve.replica_http import HttpReplica
-from jitney.decorators import NOTE, Note
-from jitney.options import Options
+from jitney.definition.application import Bound, Dependency
+from jitney.definition.decorators import NOTE, Note
+from jitney.definition.options import Options
 
 logger = logging.getLogger("jitney.compat.serve")
 

@@ -11,8 +11,8 @@ import contextvars
 from dataclasses import dataclass, field
 from typing import Any
 
+from jitney.call.request import Request
 from jitney.compat.serve.exceptions import RayServeException
-from jitney.request import Request
 
 MODEL_ID_HEADER = "serve_multiplexed_model_id"
 MODEL_ID_HEADERS = (MODEL_ID_HEADER, MODEL_ID_HEADER.replace("_", "-"))

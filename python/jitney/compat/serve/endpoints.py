@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import is_dataclass
 from typing import Any, get_type_hints
 
+from jitney.call.request import Request
 from jitney.compat.serve.handle import CALL, CALL_ENDPOINT
 from jitney.compat.serve.replica import Replica, is_generator
-from jitney.decorators import NOTE, Note
-from jitney.options import Options
-from jitney.request import Request
+from jitney.definition.decorators import NOTE, Note
+from jitney.definition.options import Options
 
 REQUEST = "jitney_request"
 MORE = 16

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jitney import metrics
 from jitney.compat.serve.context import current_replica
+from jitney.definition import metrics
 
 
 class Metric:

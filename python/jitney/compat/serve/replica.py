@@ -16,6 +16,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from jitney.call.request import Request
 from jitney.compat.serve.context import (
     DeploymentID,
     ReplicaContext,
@@ -28,7 +29,6 @@ from jitney.compat.serve.context import (
 from jitney.compat.serve.deployment import Deployment
 from jitney.compat.serve.exceptions import RayServeException
 from jitney.compat.serve.health import HealthCheck
-from jitney.request import Request
 
 
 class Replica:

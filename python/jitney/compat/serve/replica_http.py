@@ -7,13 +7,13 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from jitney.asgi_model import AsgiModel
 from jitney.compat.serve.context import enter_request, restore_request
 from jitney.compat.serve.handle import CALL
 from jitney.compat.serve.ingress import app_of
 from jitney.compat.serve.replica import Replica, is_generator
 from jitney.compat.serve.web_request import web_request
 from jitney.http import answers
+from jitney.http.asgi import AsgiModel
 from jitney.http.request import HttpRequest
 from jitney.http.response import Response
 

@@ -10,6 +10,7 @@ import concurrent.futures
 from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from typing import Any
 
+from jitney.call.errors import BadInput, Error, Expired, NotFound, Overloaded, RemoteError
 from jitney.compat.serve.exceptions import (
     BackPressureError,
     DeploymentUnavailableError,
@@ -17,7 +18,6 @@ from jitney.compat.serve.exceptions import (
     RequestCancelledError,
 )
 from jitney.compat.serve.pending import Begin, PendingAnswer, awaited_all, begin_later, filled, pending_ones, when_all
-from jitney.errors import BadInput, Error, Expired, NotFound, Overloaded, RemoteError
 from jitney.handle.handle import running_loop
 
 NO_SUCH_METHOD = 404

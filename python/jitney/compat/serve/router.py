@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jitney.application import Bound, Dependency
 from jitney.compat.serve.flask_request import told_of
-from jitney.decorators import NOTE, Note
+from jitney.definition.application import Bound, Dependency
+from jitney.definition.decorators import NOTE, Note
+from jitney.definition.options import Options
 from jitney.http.request import HttpRequest
 from jitney.http.response import Response
-from jitney.options import Options
 
 METHOD_HEADER = "x-serve-call-method"
 ROUTER_CALLS = 255

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -22,11 +21,11 @@ from jitney.compat.serve.schema import (
     ServeStatus,
 )
 from jitney.compat.serve.server import Server, routed
+from jitney.machine.process import runs_this_package
 
 _server: Server | None = None
 _lock = threading.Lock()
 _at_shutdown: list[Callable[[], None]] = []
-WORKER_PACKAGES = ("jitney", "jitney.worker")
 UNSET: Any = object()
 
 
@@ -167,8 +166,7 @@ def get_deployment_handle(
 
 def _check_not_in_worker() -> None:
     """Raises inside a worker: it imports the file of the application, and would start a server of its own."""
-    main = sys.modules.get("__main__")
-    if current_replica() is not None or getattr(main, "__package__", None) in WORKER_PACKAGES:
+    if current_replica() is not None or runs_this_package():
         raise RuntimeError('put serve.run below `if __name__ == "__main__":`, since workers import this file')
 
 

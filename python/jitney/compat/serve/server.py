@@ -15,9 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jitney import by_value
-from jitney.address import read_url
-from jitney.application import graph
+from jitney.call.errors import RemoteError
 from jitney.client import Client
 from jitney.compat.serve.build import Routed, remarks
 from jitney.compat.serve.config import HTTPOptions
@@ -25,12 +23,13 @@ from jitney.compat.serve.deployment_options import logger
 from jitney.compat.serve.exceptions import RayServeException
 from jitney.compat.serve.handle import DeploymentHandle
 from jitney.compat.serve.replica import Replica
-from jitney.errors import RemoteError
+from jitney.definition.application import graph
 from jitney.handle.server_process import ServerProcess
 from jitney.handle.session import Session
-from jitney.interactive import is_interactive
-from jitney.pack import pack
-from jitney.program import find_program
+from jitney.machine.process import find_program, is_interactive
+from jitney.packing import by_value
+from jitney.packing.pack import pack
+from jitney.wire.address import read_url
 
 PORTS = ("management-port", "metrics-port", "grpc-port", "grpc-management-port")
 LOAD_SECONDS = 24 * 3600.0

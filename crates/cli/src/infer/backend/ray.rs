@@ -55,7 +55,7 @@ impl RayJob {
     ) -> Result<Self, Failure> {
         let parts = input.parts()?;
         let cannot = |error: std::io::Error| Failure::failed(format!("cannot start Ray: {error}"));
-        let mut command = python.command("jitney.infer_ray")?;
+        let mut command = python.command("jitney.offline.infer_ray")?;
         let program = std::env::current_exe().map_err(cannot)?;
         let directory = std::env::current_dir().map_err(cannot)?;
         let model = Path::new(&flags.model);
@@ -149,7 +149,7 @@ pub struct RayInput<'a> {
 }
 
 impl RayInput<'_> {
-    /// The parts, each as a JSON object for `jitney.infer_ray`.
+    /// The parts, each as a JSON object for `jitney.offline.infer_ray`.
     pub fn parts(&self) -> Result<Vec<Value>, Failure> {
         let begin = self.start.position;
         Ok(match self.format {

@@ -22,7 +22,7 @@ pub struct ParquetRows {
 impl ParquetRows {
     /// Starts the process, whose first line is the number of rows.
     pub fn open(path: &Path, start: StartPosition, python: &PythonHelper) -> Result<Self, Failure> {
-        let mut command = python.command("jitney.parquet")?;
+        let mut command = python.command("jitney.offline.parquet")?;
         command.arg("read").arg(path).arg("--skip").arg(start.position.to_string());
         let cannot = |error| Failure::file("read", path, &error);
         let mut child =

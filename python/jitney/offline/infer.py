@@ -1,0 +1,144 @@
+"""`jitney.infer`: a model over many rows, without a server, as an iterator.
+
+    for output in jitney.infer("app:adder", ({"number": n} for n in range(1_000_000))):
+        ...
+
+The work is done by the `jitney` program beside this package: the same engine, batches and workers
+as behind `jitney infer`. Rows are sent as fast as the program takes them, and a bounded number
+of them is under way: neither input nor output has to fit into memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Generator, Iterable, Iterator
+from typing import Any
+
+from jitney.call.errors import BadInput, Error, InferError
+from jitney.definition.definition import Definition
+from jitney.http.answers import encode_json
+from jitney.machine.process import find_program
+from jitney.offline import frame_columns
+from jitney.offline.job_process import run_job
+from jitney.offline.outputs import Outputs
+from jitney.offline.progress_bar import ProgressBar
+from jitney.offline.row_source import read_rows
+from jitney.packing import by_value
+
+__all__ = ["InferError", "Outputs", "infer", "infer_lines"]
+
+Rows = str | os.PathLike[str] | Iterable[Any]
+
+
+def infer(
+    model: Any,
+    rows: Rows,
+    *,
+    endpoint: str | None = None,
+    workers: int | None = None,
+    batch_size: int | None = None,
+    in_flight: int | None = None,
+    numbers: bool = False,
+    progress: bool | None = None,
+    program: str | os.PathLike[str] | None = None,
+) -> Outputs:
+    """Yields one output per row, in order; for a row that failed, its `jitney.Error`.
+
+    All outputs at once are `list(...)`, or a table: `.to_pandas()`, `.to_arrow()`.
+
+    Args:
+        model: what `jitney serve` takes, as text or path, the address of a served model, what
+            `jitney.run` returned, or a decorated function or class. One that cannot be imported (of a
+            notebook's cell) needs `pip install 'jitney[notebook]'`.
+        rows: a file or folder as `jitney infer` takes it; a pandas or polars DataFrame or an Arrow
+            table, whose columns are the arguments by name; or an iterable of JSON values: a
+            dictionary is one item's arguments by name.
+        endpoint: of a model that has several.
+        workers: processes, or threads of ONNX models.
+        batch_size: most rows in a batch.
+        in_flight: rows under way at a time.
+        numbers: cells of a CSV file that are numbers become numbers.
+        progress: a bar that tells how far it is; by default on a terminal and in a notebook.
+        program: the `jitney` program, if not the one beside this Python or on the path.
+    """
+    source = read_rows(rows)
+    if (
+        source.columns is not None
+        and not isinstance(model, (str, os.PathLike))
+        and not hasattr(model, "__jitney_url__")
+    ):
+        frame_columns.check(source.columns, model, endpoint)
+    fed = None if source.rows is None else map(_line, source.rows)
+    flags = {"endpoint": endpoint, "workers": workers, "batch-size": batch_size, "in-flight": in_flight}
+    lines = infer_lines(model, source.path or "-", fed, program=program, numbers=numbers or None, **flags)
+    return Outputs(_outcomes(lines, ProgressBar(source.count, progress)), source.index)
+
+
+def _outcomes(lines: Generator[bytes, None, None], bar: ProgressBar) -> Generator[Any, None, None]:
+    with contextlib.closing(lines), bar:
+        for line in lines:
+            outcome = _outcome(json.loads(line))
+            bar.count(isinstance(outcome, Error))
+            yield outcome
+
+
+def infer_lines(
+    model: Any,
+    source: str,
+    lines: Iterator[bytes] | None,
+    *,
+    program: str | os.PathLike[str] | None = None,
+    **flags: Any,
+) -> Generator[bytes, None, None]:
+    """The output lines of `jitney infer MODEL SOURCE`; `lines`, if given, are written to its stdin meanwhile."""
+    name, directory = _name(model)
+    command = [find_program(program), "infer", name, source, "-o", "-", "--python", sys.executable]
+    for flag, value in flags.items():
+        command += [] if value is None else [f"--{flag}"] if value is True else [f"--{flag}", str(value)]
+    return run_job(command, lines, directory)
+
+
+def _line(row: Any) -> bytes:
+    """One row as a line of JSON; text becomes a JSON string, unlike in answers."""
+    if isinstance(row, (bytes, bytearray, memoryview)):
+        raise BadInput(f"a row must be a JSON value, not {type(row).__name__}")
+    return encode_json(row) + b"\n"
+
+
+def _outcome(line: dict[str, Any]) -> Any:
+    if "error" not in line:
+        return line["output"]
+    status = line["status"]
+    kind = BadInput if status == BadInput.status else Error
+    return kind(line["error"], status if 400 <= status <= 599 else None)
+
+
+def _name(model: Any) -> tuple[str, str | None]:
+    """A model as the program understands it, and the directory that was made for it, if there is one."""
+    if _is_named(model):
+        return model.__jitney_url__() if hasattr(model, "__jitney_url__") else os.fspath(model), None
+    if hasattr(model, "remote"):
+        raise InferError(
+            "a job is run by what jitney.run returned or by a model's address, not by a handle; see endpoint="
+        )
+    model = (model.bound or model.target) if isinstance(model, Definition) else model
+    source = by_value.importable(model)
+    if source is not None:
+        is_file = source.spec.partition(":")[0].endswith(".py")  # Modules are on the path that workers get.
+        return os.path.join(source.directory, source.spec) if is_file else source.spec, None
+    directory = tempfile.mkdtemp(prefix="jitney-infer-")
+    try:
+        return by_value.write(model, directory).spec, directory
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+
+
+def _is_named(model: Any) -> bool:
+    """Whether a model is a text, or what `jitney.run` returned; others are definitions."""
+    return isinstance(model, (str, os.PathLike)) or hasattr(model, "__jitney_url__")

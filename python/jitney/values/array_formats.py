@@ -1,0 +1,131 @@
+"""Arrays, tensors and frames from the wire and back: npy, npz, JSON, CSV and Parquet.
+
+Nothing is unpickled, ever. The libraries are those that the user's own hints have loaded.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+import typing
+from typing import Any
+
+from jitney.values.containers import container_of
+
+NPY, NPZ = b"\x93NUMPY", b"PK\x03\x04"
+NPY_TYPE = "application/x-npy"
+
+
+def read(value: Any, hint: Any) -> Any:
+    """A value as the array, tensor or frame that a hint names."""
+    origin = typing.get_origin(hint) or hint
+    if container_of(value) is not None and isinstance(value, origin):
+        return value
+    if origin.__module__.startswith("pandas"):
+        return _frame(value, origin)
+    if origin.__module__.startswith("torch"):
+        return _tensor(value, origin)
+    return _array(value, dtype_of(hint))
+
+
+def is_npz(value: Any) -> bool:
+    """Whether these bytes are a dictionary of arrays."""
+    return isinstance(value, (bytes, bytearray)) and bytes(value[:4]) == NPZ
+
+
+def reads_arrays() -> bool:
+    """Whether the model has loaded numpy itself; no request makes it do so."""
+    return "numpy" in sys.modules
+
+
+def read_npz(value: bytes | bytearray) -> dict[str, Any]:
+    """The arrays of an npz file by name."""
+    with _numpy().load(io.BytesIO(value), allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+def write_npy(value: Any) -> bytes:
+    """An array or tensor as npy."""
+    buffer = io.BytesIO()
+    _numpy().save(buffer, to_numpy(value), allow_pickle=False)
+    return buffer.getvalue()
+
+
+def to_numpy(value: Any) -> Any:
+    """A tensor's numbers as an array."""
+    return value.detach().cpu().numpy() if hasattr(value, "detach") else value
+
+
+def to_plain(value: Any) -> Any:
+    """A value that JSON knows, for what it does not know by itself."""
+    container = container_of(value)
+    if container is None:
+        if hasattr(value, "item") and getattr(value, "shape", None) == ():
+            return value.item()
+        raise TypeError(f"{type(value).__name__} has no JSON form")
+    if container.name == "pandas":
+        return value.to_dict(orient="records") if hasattr(value, "columns") else value.tolist()
+    return value.tolist()
+
+
+def _numpy() -> Any:
+    import numpy  # Only reached when arrays are on the wire.
+
+    return numpy
+
+
+def dtype_of(hint: Any) -> Any:
+    """The dtype of `NDArray[float32]`, if the hint has one."""
+    for arg in typing.get_args(hint)[1:]:
+        scalar = typing.get_args(arg)[:1]
+        if scalar and isinstance(scalar[0], type):
+            return scalar[0]
+    return None
+
+
+def _array(value: Any, dtype: Any) -> Any:
+    numpy = _numpy()
+    if isinstance(value, (bytes, bytearray)):
+        value = _npy(value) if bytes(value[:6]) == NPY else _loads(value)
+    array = numpy.asarray(value, dtype=dtype)
+    if array.dtype.hasobject:
+        raise ValueError("its rows differ in length or contain values that are not numbers")
+    return array
+
+
+def _npy(value: bytes | bytearray) -> Any:
+    return _numpy().load(io.BytesIO(value), allow_pickle=False)
+
+
+def _loads(value: bytes | bytearray) -> Any:
+    import json
+
+    try:
+        return json.loads(bytes(value))
+    except ValueError:
+        raise ValueError("send JSON numbers or an npy file (application/x-npy)") from None
+
+
+def _tensor(value: Any, origin: type) -> Any:
+    torch = sys.modules["torch"]
+    if isinstance(value, (bytes, bytearray)):
+        value = _npy(value) if bytes(value[:6]) == NPY else _loads(value)
+    if container_of(value) is not None:
+        return torch.from_numpy(value)
+    return torch.tensor(value)
+
+
+def _frame(value: Any, origin: Any) -> Any:
+    pandas = sys.modules["pandas"]
+    if isinstance(value, (bytes, bytearray)) and bytes(value[:4]) == b"PAR1":
+        value = pandas.read_parquet(io.BytesIO(value))
+    elif isinstance(value, (bytes, bytearray)) and bytes(value[:1]) in (b"[", b"{"):
+        value = _loads(value)
+    elif isinstance(value, (str, bytes, bytearray)):
+        text = value if isinstance(value, str) else bytes(value).decode()
+        value = pandas.read_csv(io.StringIO(text))
+    if origin.__name__ == "Series" and hasattr(value, "columns"):
+        return value.iloc[:, 0]
+    if isinstance(value, dict) and not any(isinstance(column, (list, dict)) for column in value.values()):
+        value = [value]
+    return origin(value)
