@@ -26,8 +26,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tools")]
 
+from callgrind import hide_auxiliary_vector  # noqa: E402
 from handlers import NOOP  # noqa: E402
 from harness.archives import Store  # noqa: E402
 from harness.client import request  # noqa: E402
@@ -151,6 +152,7 @@ def main() -> int:
     parser.add_argument("--file", type=Path, default=RECORDED, help="the recorded figures")
     parser.add_argument("names", nargs="*", help=f"what to measure: {', '.join(MEASURES)} (default: all)")
     options = parser.parse_args()
+    hide_auxiliary_vector()
     # On one processor server, worker and client take turns in the same way every time.
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     recorded = json.loads(options.file.read_text()) if options.file.exists() else {}

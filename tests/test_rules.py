@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import check_names  # noqa: E402
 import house  # noqa: E402
 import instructions  # noqa: E402
 import rust_source  # noqa: E402
+import walk  # noqa: E402
 
 Tree = Callable[[dict[str, str]], Path]
 
@@ -374,3 +376,37 @@ def test_a_figure_may_grow_by_the_tolerance_only() -> None:
         "serve: 1031 instructions per request, +3.1% of the recorded"
     ]
     assert instructions.verdict({"grpc": 1}, recorded) == ["grpc: no figure is recorded"]
+
+
+# -- walks ------------------------------------------------------------------------------------
+
+DUMP = """\
+fl=(1) crates/one/src/a.rs
+fn=(1) f
+16 4
+cfi=(2) crates/one/src/b.rs
+cfn=(2) g
+calls=1 20
++1 90
+fl=(2)
+fn=(2)
+* 90
+fe=(3) /rustc/library/alloc/vec.rs
++3 7
+"""
+
+
+def test_each_file_is_booked_what_its_own_lines_cost() -> None:
+    assert walk.rust_costs(DUMP) == {("crates/one/src/a.rs", "fn=(1)"): 4, ("crates/one/src/b.rs", "fn=(2)"): 90}
+
+
+def test_what_runs_by_the_clock_is_no_part_of_a_walk() -> None:
+    clock, asked, both = ("clock.rs", "tick"), ("asked.rs", "f"), ("both.rs", "g")
+    once = {("once.rs", "h"): 5}
+    request = Counter({clock: 90, asked: 5, both: 100})
+    idle = Counter({clock: 90, both: 60})
+    assert walk.own_files([request | Counter(once), request], [idle], idle) == {"asked.rs", "both.rs"}
+
+
+def test_a_worker_s_file_has_the_name_that_it_has_in_the_project() -> None:
+    assert walk.own_python("/scratch/x/packages/jitney/worker/loop.py") == "python/jitney/worker/loop.py"
