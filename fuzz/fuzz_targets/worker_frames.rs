@@ -2,4 +2,4 @@
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| jitney_engine::python::fuzzing::worker_frames(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| jitney_engine::frames::fuzzing::worker_frames(bytes));

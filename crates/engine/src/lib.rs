@@ -3,7 +3,7 @@
 //! A request's way through this crate, in the order in which the files are best read:
 //! [`call`] (what a protocol hands in) → [`admission`] (a permit, or a rejection) → [`model`] (one task,
 //! the only writer of a version's state, driving the pure batcher) → `pool` (a supervisor per worker)
-//! → [`python`] or [`local`] (the worker) → `model::scatter` (every caller gets its own answer).
+//! → [`python`] or [`local`] (the worker, behind [`frames`]) → `model::scatter` (every caller gets its own answer).
 //!
 //! The crate knows no HTTP, no gRPC and no status code, reads no environment and no flag.
 
@@ -13,6 +13,7 @@ mod changes;
 mod dependencies;
 mod engine;
 pub mod error;
+pub mod frames;
 mod histogram;
 pub mod local;
 pub mod model;

@@ -156,7 +156,13 @@ impl Registrar {
         let first = data.first().ok_or_else(|| io::Error::other("no data-plane runtime"))?;
         let python = PythonWorkers::start(config.python, processes, &scratch, first)?;
         let local_processes = config.program.zip(config.local).map(|(program, local)| {
-            Arc::new(LocalProcesses::new(program, local.worker_command, &python))
+            Arc::new(LocalProcesses {
+                program,
+                command: local.worker_command,
+                env: python.config.env.clone(),
+                processes: Arc::clone(&python.processes),
+                listener: Arc::clone(&python.listener),
+            })
         });
         Ok(Self {
             registry: Registry::default(),

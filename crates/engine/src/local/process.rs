@@ -22,14 +22,14 @@ use tokio::time::timeout;
 
 use super::{LocalModel, Signature};
 use crate::call::DecodedInput;
+use crate::frames::{
+    ConnectionError, FrameError, FrameHeader, FrameKind, HEADER_LEN, PAYLOAD_MAX, WorkerConnection,
+    WorkerListener, decode_control, decode_failed, decode_reply, next_frame,
+};
 use crate::outcome::{BatchOutcome, Cause, ItemOutcome, LaunchError, ModelFailure, WorkerExit};
 use crate::pending::{Payload, PendingRequest};
 use crate::pool::{BoxFuture, Launcher, ProgressSender, Worker, WorkerGone, WorkerMessage};
 use crate::process::{OutputSink, ProcessThread, WorkerProcess, no_input};
-use crate::python::{
-    ConnectionError, FrameError, FrameHeader, FrameKind, HEADER_LEN, PAYLOAD_MAX, PythonWorkers,
-    WorkerConnection, WorkerListener, decode_control, decode_failed, decode_reply, next_frame,
-};
 
 /// How long a process may take to end after it was asked to.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
@@ -42,12 +42,13 @@ const WORKER_ENV: [(&str, &str); 2] =
 /// What starts the worker processes of all models.
 pub(crate) struct LocalProcesses {
     /// This program, and the command that makes it a worker.
-    program: PathBuf,
-    command: &'static str,
+    pub(crate) program: PathBuf,
+    pub(crate) command: &'static str,
     /// The workers' whole environment.
-    env: Vec<(OsString, OsString)>,
-    processes: Arc<ProcessThread>,
-    listener: Arc<WorkerListener>,
+    pub(crate) env: Vec<(OsString, OsString)>,
+    /// What starts and ends processes, and the socket: Python workers have the same.
+    pub(crate) processes: Arc<ProcessThread>,
+    pub(crate) listener: Arc<WorkerListener>,
 }
 
 /// What a worker process is told to load.
@@ -88,17 +89,6 @@ pub(crate) struct LoadedProcess {
 }
 
 impl LocalProcesses {
-    /// They share their socket, their thread and their environment with the Python workers.
-    pub(crate) fn new(program: PathBuf, command: &'static str, python: &PythonWorkers) -> Self {
-        Self {
-            program,
-            command,
-            env: python.config.env.clone(),
-            processes: Arc::clone(&python.processes),
-            listener: Arc::clone(&python.listener),
-        }
-    }
-
     /// Starts a process and waits until it has loaded the model. Dropping the future ends it.
     pub(crate) async fn load(
         &self,

@@ -12,11 +12,11 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{Signature, message};
-use crate::outcome::{BatchOutcome, Cause, ItemOutcome, ModelFailure};
-use crate::python::{
+use crate::frames::{
     FrameHeader, FrameKind, HEADER_LEN, PAYLOAD_MAX, PROTOCOL, decode_control, decode_items,
     encode_control,
 };
+use crate::outcome::{BatchOutcome, Cause, ItemOutcome, ModelFailure};
 
 /// From this size on, bodies of answers are written in place. Below it one copy is cheaper.
 const COPY_MAX: usize = 64 * 1024;
@@ -308,7 +308,7 @@ fn panicked(message: &str) -> ModelFailure {
 mod tests {
     use super::*;
     use crate::call::Output;
-    use crate::python::{decode_failed, decode_reply};
+    use crate::frames::{decode_failed, decode_reply};
 
     /// The two ends of a connection.
     fn ends() -> (WorkerEnd, UnixStream) {

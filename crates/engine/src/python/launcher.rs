@@ -10,18 +10,17 @@ use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::caller::Caller;
-use super::connection::WorkerConnection;
 use super::environment::Environment;
-use super::frame::{FrameError, FrameKind, decode_control};
 use super::gpus::GpuAssignment;
-use super::listener::ExpectedWorker;
 use super::output::{OutputSource, WorkerStream};
 use super::placed_model::{PlacedModel, StartedProcess};
 use super::remote_process::NodePaths;
-use super::worker::{PythonWorker, next_frame, reaped};
+use super::worker::{PythonWorker, reaped};
 use super::workers::{PythonConfig, PythonWorkers};
 use crate::call::SequenceHeaders;
+use crate::frames::{
+    Caller, ExpectedWorker, FrameError, FrameKind, WorkerConnection, decode_control, next_frame,
+};
 use crate::model::ModelIdentity;
 use crate::observer::Observer;
 use crate::outcome::{LaunchError, LoadFault};

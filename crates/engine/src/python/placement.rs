@@ -17,10 +17,10 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
-use super::listener::WorkerListener;
 use super::output::WorkerStream;
 use super::remote_process::{NodePaths, adopt};
 use super::secure_listener::SecureListener;
+use crate::frames::WorkerListener;
 use crate::outcome::LaunchError;
 use crate::pool::{LoadProgress, ProgressSender};
 use crate::process::WorkerProcess;

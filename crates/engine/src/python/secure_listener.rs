@@ -21,7 +21,7 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
-use super::listener::WorkerListener;
+use crate::frames::WorkerListener;
 
 /// Connections that have not introduced themselves yet.
 const STRANGERS_MAX: usize = 64;

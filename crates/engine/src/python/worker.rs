@@ -6,17 +6,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::time::timeout;
 
-use super::call_facts::BatchItem;
-use super::connection::{ConnectionError, WorkerConnection};
-use super::frame::{
-    BatchFrame, FrameError, FrameHeader, FrameKind, decode_chunk, decode_failed, decode_reply,
-    decode_times,
-};
-use super::listener::CallsToken;
 use crate::call::SequenceHeaders;
+use crate::frames::{
+    BatchFrame, BatchItem, CallsToken, ConnectionError, FrameError, FrameKind, WorkerConnection,
+    decode_chunk, decode_failed, decode_reply, decode_times, next_frame,
+};
 use crate::outcome::{BatchOutcome, Cause, ItemOutcome, ModelFailure, WorkerExit};
 use crate::pending::PendingRequest;
 use crate::pool::{BoxFuture, LoadedReport, Worker, WorkerGone, WorkerMessage};
@@ -123,19 +119,6 @@ impl PythonWorker {
 /// How a process ended that closed its connection.
 pub(super) async fn reaped(process: &mut WorkerProcess) -> WorkerExit {
     WorkerExit::of_process(timeout(EXIT_TIMEOUT, process.wait()).await.ok().flatten())
-}
-
-/// The next frame, or the end of the process: a child that the handler forked may keep the connection
-/// open after the worker itself is gone.
-pub(crate) async fn next_frame(
-    connection: &mut WorkerConnection,
-    process: &mut WorkerProcess,
-) -> Result<(FrameHeader, Bytes), ConnectionError> {
-    tokio::select! {
-        biased;
-        received = connection.receive() => received,
-        _ = process.wait() => connection.receive_rest(),
-    }
 }
 
 /// TorchServe closes the worker for this; here only the request fails.

@@ -16,9 +16,9 @@ use tokio::process::Command;
 use tokio::runtime::Handle;
 
 use super::gpus::GpuAssignment;
-use super::listener::WorkerListener;
 use super::placement::{Placement, RayConfig};
 use super::side_car::SideCar;
+use crate::frames::WorkerListener;
 use crate::process::ProcessThread;
 
 include!(concat!(env!("OUT_DIR"), "/python_files.rs"));

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
-use jitney_engine::python::{CallConnection, Caller};
+use jitney_engine::frames::{CallConnection, Caller};
 use tokio::net::UnixStream;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};

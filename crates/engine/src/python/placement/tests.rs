@@ -18,10 +18,8 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::*;
+use crate::frames::{FrameKind, PROTOCOL, WorkerConnection, encode_control};
 use crate::outcome::WorkerExit;
-use crate::python::connection::WorkerConnection;
-use crate::python::frame::{FrameKind, encode_control};
-use crate::python::listener::PROTOCOL;
 use crate::python::output::OutputSource;
 
 const PATIENCE: Duration = Duration::from_secs(30);

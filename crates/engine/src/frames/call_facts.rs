@@ -25,7 +25,7 @@ pub(crate) struct BatchItem<'a> {
 
 impl<'a> BatchItem<'a> {
     /// None for an input that was decoded. What is known of the call is written only where `tells`.
-    pub(super) fn of(request: &'a PendingRequest, tells: bool) -> Option<Self> {
+    pub(crate) fn of(request: &'a PendingRequest, tells: bool) -> Option<Self> {
         let facts = if tells { CallFacts::of(request) } else { CallFacts::default() };
         Some(Self { input: request.payload.raw()?, facts })
     }

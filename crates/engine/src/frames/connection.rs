@@ -16,6 +16,7 @@ use super::frame::{
     BatchFrame, FrameError, FrameHeader, FrameKind, HEADER_LEN, encode_cancel, encode_control,
 };
 use super::socket::WorkerSocket;
+use crate::process::WorkerProcess;
 
 /// From this size on, values are written in place. Below it one copy is cheaper than many pieces.
 const COPY_MAX: usize = 64 * 1024;
@@ -172,6 +173,19 @@ impl WorkerConnection {
                 Ok(None)
             }
         }
+    }
+}
+
+/// The next frame, or the end of the process: a child that the handler forked may keep the connection
+/// open after the worker itself is gone.
+pub(crate) async fn next_frame(
+    connection: &mut WorkerConnection,
+    process: &mut WorkerProcess,
+) -> Result<(FrameHeader, Bytes), ConnectionError> {
+    tokio::select! {
+        biased;
+        received = connection.receive() => received,
+        _ = process.wait() => connection.receive_rest(),
     }
 }
 

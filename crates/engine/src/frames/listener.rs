@@ -1,7 +1,8 @@
 //! The Unix socket that workers connect to, and the tokens that distinguish them.
 //!
 //! A connection without a token of this server is closed, and so is one whose token was made for another
-//! role or was used already. The socket lies in a private directory.
+//! role or was used already. The socket lies in a private directory. What a worker says on a connection on which it calls
+//! models is the server's affair (`protocol/handles.md`).
 
 use std::collections::HashMap;
 use std::io;
@@ -15,7 +16,6 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-use super::caller::{CallConnection, Caller, CallerEnded};
 use super::connection::{ConnectionError, WorkerConnection};
 use super::frame::{FrameError, FrameKind, decode_control};
 
@@ -71,6 +71,42 @@ enum ExpectedConnection {
     Calls(Arc<Caller>, CallerEnded),
 }
 
+/// A worker that calls models.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// Its own model.
+    pub model: String,
+    /// The version of that.
+    pub version: String,
+    /// Its number.
+    pub worker: u32,
+}
+
+/// A connection on which a worker calls models.
+#[derive(Debug)]
+pub struct CallConnection {
+    /// The bare connection, after the hello.
+    pub stream: std::os::unix::net::UnixStream,
+    /// What was read behind the hello.
+    pub ahead: Bytes,
+    /// Whose it is.
+    pub caller: Arc<Caller>,
+    /// When its calls end.
+    pub ended: CallerEnded,
+}
+
+/// Tells when a worker has ended, whoever else holds its connection.
+#[derive(Clone, Debug)]
+pub struct CallerEnded(watch::Receiver<()>);
+
+impl CallerEnded {
+    /// Resolves when the worker has ended.
+    pub async fn wait(&mut self) {
+        // Nothing is ever sent: an error is the end.
+        while self.0.changed().await.is_ok() {}
+    }
+}
+
 impl WorkerListener {
     /// Listens on `path` with a task on `runtime`.
     pub(crate) fn listen(path: PathBuf, runtime: &Handle) -> io::Result<Arc<Self>> {
@@ -83,7 +119,7 @@ impl WorkerListener {
     }
 
     /// Lets a connection say who it is that came another way than over the socket.
-    pub(super) async fn introduce(&self, stream: UnixStream) {
+    pub(crate) async fn introduce(&self, stream: UnixStream) {
         greet(stream, Arc::clone(&self.expected)).await;
     }
 

@@ -1,0 +1,26 @@
+//! The frames between the server and its worker processes (`protocol/spec.md`): their bytes, the connections
+//! that carry them, and the socket that workers connect to.
+//!
+//! Connect = alive, handshake = loaded, end of file = gone. Python workers and the processes of `local` speak
+//! the same frames. This folder starts no process and decides nothing about a model.
+
+mod call_facts;
+mod connection;
+mod frame;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
+mod listener;
+mod socket;
+mod tensor_entries;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use self::call_facts::BatchItem;
+pub(crate) use self::connection::{ConnectionError, WorkerConnection, next_frame};
+pub(crate) use self::frame::{
+    BatchFrame, FrameError, FrameHeader, FrameKind, HEADER_LEN, PAYLOAD_MAX, decode_chunk,
+    decode_control, decode_failed, decode_items, decode_reply, decode_times, encode_control,
+};
+pub use self::listener::{CallConnection, Caller, CallerEnded};
+pub(crate) use self::listener::{CallsToken, ExpectedWorker, PROTOCOL, WorkerListener};
