@@ -1,6 +1,6 @@
 """A chain of three parts against the slowest of them alone, and its CPU against the same chain in Ray Serve.
 
-    python bench/chain.py --program target/release/jitney [--ray .venv-ray/bin/python]
+    python bench/chain.py --program target/release/jitney [--ray .venv/ray/bin/python]
 
 Each part takes 2 ms and 0.1 ms per item, at most 32 items, one worker. Two shapes: a driver that awaits three parts one
 after another, and parts that await each other, each of which holds its device while it works. By turns the chain and

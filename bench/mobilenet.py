@@ -1,10 +1,10 @@
 """MobileNet v2 (random weights, 224 x 224) in ONNX Runtime: a bare loop, and Jitney in the same run, by turns.
 
-    .venv-torch/bin/python bench/mobilenet.py target/release/jitney [--seconds 10] [--rounds 3]
+    .venv/torch/bin/python bench/mobilenet.py target/release/jitney [--seconds 10] [--rounds 3]
 
 Batch 8, one thread. `worker` compares the CPU time that the worker process needs for an item with that of the loop;
 `http` compares items per second over 16 connections with binary tensors of one item each with those of the loop.
-Needs torch, torchvision and onnxruntime, as `make torch` installs them.
+Needs torch, torchvision and onnxruntime, as `make setup .venv/torch/ready` installs them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`jitney infer` over a million small rows with a no-op model: rate, peak memory, and a kill -9 in the middle.
 
-    JITNEY_BIN=target/release/jitney .venv/bin/python bench/offline.py [ROWS]
+    JITNEY_BIN=target/release/jitney .venv/test/bin/python bench/offline.py [ROWS]
 
 Prints a line for the whole run, one for the run that is killed halfway and one for the run that goes on after it;
 ends with an error unless every row is there once, in order.

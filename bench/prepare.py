@@ -1,7 +1,7 @@
 """Photos to tensors, and photos to names, against Pillow, numpy and ONNX Runtime in Python, by turns in one run.
 
     cargo build --release -p jitney-cli && cargo build --release -p jitney-onnx --example prepare
-    .venv-torch/bin/python models/build/imagenet_onnx.py models/out
+    .venv/torch/bin/python models/build/imagenet_onnx.py models/out
     python bench/prepare.py --photos FOLDER [--model models/out/imagenet-onnx/imagenet.onnx]
 
 FOLDER holds JPEGs. The first table is preparation alone on one thread, in images per second of processor time:

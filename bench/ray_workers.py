@@ -1,6 +1,6 @@
 """Workers on the nodes of a Ray cluster: against the same workers as local processes, and while nodes are killed.
 
-    sudo .venv-ray/bin/python bench/ray_workers.py --program target/release/jitney
+    sudo .venv/ray/bin/python bench/ray_workers.py --program target/release/jitney
 
 The model sleeps 5 ms and 0.2 ms per item, in batches of at most 32 (W2). Four hosts with addresses of their own
 (network namespaces) have a node each, with one worker.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Registers the marker of the long runs."""
     config.addinivalue_line("markers", "heavy: takes minutes; runs with --heavy only")
+    config.addinivalue_line("markers", "torch: needs torch, which `make setup` installs; runs in `make test-torch`")
     # What the tests start writes no byte code, and so must find that of the libraries beside them: otherwise every
     # worker compiles them anew.
     os.environ.pop("PYTHONPYCACHEPREFIX", None)
@@ -31,7 +33,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves the long runs out unless they were asked for."""
+    """Skips what needs torch where there is none, and leaves the long runs out unless they were asked for."""
+    for item in items:
+        if item.get_closest_marker("torch") and find_spec("torch") is None:
+            item.add_marker(pytest.mark.skip(reason="NO TORCH HERE (make setup, make test-torch)"))
     if config.getoption("--heavy"):
         return
     heavy = [item for item in items if item.get_closest_marker("heavy")]

@@ -14,7 +14,7 @@ NOT_OURS = {".git", "target", ".tools", "out", "node_modules", "__pycache__"}
 
 
 def files(*endings: str) -> Iterator[Path]:
-    """The project's own files; what tools leave behind is named above, or an environment (.venv-NAME)."""
+    """The project's own files; what tools leave behind is named above, or the environments (.venv)."""
     pending = [ROOT]
     while pending:
         for path in sorted(pending.pop().iterdir()):

@@ -62,7 +62,7 @@ def test_the_digits_of_many_callers_are_read_together(example):
     assert all(together([partial(ask, 20 * at, 1 + at % 3) for at in range(12)]))
 
 
-@pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
+@pytest.mark.torch
 def test_a_dictionary_of_tensors_is_scored(example):
     server = example("torch_dict:Scorer")
     body = {"ids": [[1, 2], [3, 4]], "mask": [[1, 1], [1, 0]]}
@@ -71,7 +71,7 @@ def test_a_dictionary_of_tensors_is_scored(example):
     assert len(answer["score"]) == 2
 
 
-@pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
+@pytest.mark.torch
 def test_texts_of_many_lengths_get_the_same_vectors_together_as_alone(example):
     server = example("encoder:Encoder", env={"ENCODER_SHAPE": "1,16,2"})
     described = server.describe("Encoder")

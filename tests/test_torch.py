@@ -33,8 +33,10 @@ CATS = {"tabby", "tiger_cat", "Persian_cat", "Siamese_cat", "Egyptian_cat", "cou
 CATS |= {"jaguar", "lion", "tiger", "cheetah"}
 """Every cat that ImageNet knows."""
 
-pytest.importorskip("torch", reason="NO TORCH HERE: the demos were not run (make test-torch)")
-pytestmark = pytest.mark.skipif(not MODELS.is_dir(), reason="NO MODELS HERE: the demos were not run (make test-torch)")
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.skipif(not MODELS.is_dir(), reason="NO MODELS HERE: the demos were not run (make test-torch)"),
+]
 
 
 @pytest.fixture(scope="module")

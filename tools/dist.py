@@ -127,7 +127,7 @@ def main() -> None:
     parser.add_argument("kinds", nargs="*", help="static, wheel, image; all without any")
     parser.add_argument("--profile", default="release", help="the cargo profile")
     parser.add_argument(
-        "--tools", type=Path, default=ROOT / ".tools/dist", help="an environment with maturin and ziglang"
+        "--tools", type=Path, default=ROOT / ".venv/dist", help="an environment with maturin and ziglang"
     )
     given = parser.parse_args()
     kinds = given.kinds or list(KINDS)

@@ -80,7 +80,7 @@ class Driver:
                 command = [str(python), str(APPS / "work.py"), "answer", file.name]
                 told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
             except subprocess.CalledProcessError:
-                self.results.missing["W3"] = "there is no torch here (see tests/torch-python)"
+                self.results.missing["W3"] = "there is no torch here (see `make setup`)"
                 say("no torch: W3 is left out")
                 return
             self.photo, self.photo_class = pathlib.Path(file.name).read_bytes(), told.strip()

@@ -44,7 +44,7 @@ def install(servers: Iterable[Server]) -> dict[str, str]:
 
 def torch_python() -> str:
     """One Python under all of them: one that has torch if there is one."""
-    done = subprocess.run(["bash", ROOT / "tests" / "torch-python"], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, ROOT / "tools/debian.py", "find", "torch"], capture_output=True, text=True)
     if done.returncode:
         say(f"no torch, so no W3 and no TorchServe: {done.stderr.strip()}")
         return sys.executable

@@ -1,6 +1,6 @@
 """The ImageNet classifier of `make models` as an ONNX file with its card and labels.
 
-`.venv-torch/bin/python models/build/imagenet_onnx.py models/out` writes models/out/imagenet-onnx/imagenet.onnx, which
+`.venv/torch/bin/python models/build/imagenet_onnx.py models/out` writes models/out/imagenet-onnx/imagenet.onnx, which
 `jitney serve` takes images for.
 """
 

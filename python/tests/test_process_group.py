@@ -200,7 +200,7 @@ class Summing:
 
 
 def test_ranks_compute_together_with_gloo(group):
-    pytest.importorskip("torch", reason="NO TORCH HERE: ranks were not tested with gloo (make torch)")
+    pytest.importorskip("torch", reason="NO TORCH HERE: ranks were not tested with gloo (make test-torch)")
     worker = group(GLOO)
     worker.read_control(wire.LOADED)
     answers = worker.ask(bodies(b"1", b"10"))

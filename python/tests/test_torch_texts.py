@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="NO TORCH HERE: these tests need it (make torch)")
+torch = pytest.importorskip("torch", reason="NO TORCH HERE: these tests need it (make test-torch)")
 from recorded_calls import ReplayedCalls  # noqa: E402
 
 import jitney  # noqa: E402

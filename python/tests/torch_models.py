@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="NO TORCH HERE: these tests need it (make torch)")
-torchvision = pytest.importorskip("torchvision", reason="NO TORCHVISION HERE: these tests need it (make torch)")
+torch = pytest.importorskip("torch", reason="NO TORCH HERE: these tests need it (make test-torch)")
+torchvision = pytest.importorskip("torchvision", reason="NO TORCHVISION HERE: these tests need it (make test-torch)")
 from PIL import Image  # noqa: E402
 
 NORMALIZE = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}

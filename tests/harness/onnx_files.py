@@ -483,7 +483,7 @@ def shufflenet(path: Path) -> Feeds:
 
 def _torch(path: Path, script: str) -> Feeds:
     """Old and new exporters want a torch of their own, which `make` builds."""
-    python = next(ROOT / name / "bin/python" for name in (".venv-torch-new", ".venv-torch") if (ROOT / name).is_dir())
+    python = next(one for name in ("torch-new", "torch") if (one := ROOT / f".venv/{name}/bin/python").exists())
     subprocess.run([python, "-c", script, str(path)], check=True, capture_output=True)
     return {"x": _rows(3 * 64).reshape(ROWS, 3, 8, 8)}
 

@@ -40,7 +40,7 @@ class TorchServe(Server):
             if done.returncode or not shutil.which("java"):
                 raise RuntimeError(f"it needs Java 17 (Debian's {JAVA}), which could not be installed")
         if subprocess.run([python, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode:
-            raise RuntimeError("its workers import torch, which is not there (see tests/torch-python)")
+            raise RuntimeError("its workers import torch, which is not there (see `make setup`)")
 
     def command(self, site: Site) -> list[str]:
         config = properties(site)
