@@ -70,6 +70,7 @@ lint: .venv/test/ready ## Formatting, lints, names, modules, crates and the Dock
 	$(PYTHON) tools/check_modules.py
 	$(PYTHON) tools/check_names.py
 	$(PYTHON) tools/house.py --check
+	$(PYTHON) tools/check_sentences.py
 
 deny: $(DENY) ## Licences, sources and uses of libraries (builds cargo-deny once)
 	$(DENY) check licenses bans sources

@@ -16,6 +16,7 @@ sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "bench")]
 import check_crates  # noqa: E402
 import check_modules  # noqa: E402
 import check_names  # noqa: E402
+import check_sentences  # noqa: E402
 import house  # noqa: E402
 import instructions  # noqa: E402
 import rust_source  # noqa: E402
@@ -376,6 +377,68 @@ def test_a_figure_may_grow_by_the_tolerance_only() -> None:
         "serve: 1031 instructions per request, +3.1% of the recorded"
     ]
     assert instructions.verdict({"grpc": 1}, recorded) == ["grpc: no figure is recorded"]
+
+
+# -- sentences --------------------------------------------------------------------------------
+
+RULES = """# Page
+## Rules
+- **one**: It has no clock. It is
+  fast.
+## Next
+- Not a rule.
+"""
+
+
+def checked(tree: Tree, check: check_sentences.Check, files: dict[str, str]) -> list[str]:
+    """What is wrong with a page of one rule that is checked so."""
+    root = tree({"ARCHITECTURE.md": "# Page\n\n## Rules\n\n- **one**: It is so.\n", **files})
+    return list(check_sentences.problems(root, {"ARCHITECTURE.md": {"It is so.": (check,)}}))
+
+
+def test_every_sentence_of_the_rules_is_read() -> None:
+    assert check_sentences.rules(RULES) == ["It has no clock.", "It is fast."]
+
+
+def test_a_rule_that_nothing_checks_and_a_sentence_that_is_gone_are_found(tree: Tree) -> None:
+    root = tree({"ARCHITECTURE.md": RULES})
+    assert list(check_sentences.problems(root, {"ARCHITECTURE.md": {"It has no clock.": (), "It was.": ()}})) == [
+        "ARCHITECTURE.md no longer says: It was.",
+        "ARCHITECTURE.md: nothing checks this: It is fast.",
+    ]
+
+
+BROKEN: dict[str, tuple[check_sentences.Check, dict[str, str]]] = {
+    "code that must not be": (check_sentences.Never("crates/*", "clock"), rust(lib="fn f() { clock() }")),
+    "an exception that nothing needs": (
+        check_sentences.Never("crates/*", "clock", {"a.rs": "why"}),
+        rust(a="fn f() {}"),
+    ),
+    "a test that is gone": (check_sentences.Tested("it_is_so"), rust(lib="fn it_was_so() {}")),
+    "a line that is gone": (check_sentences.Line("clippy.toml", "sleep"), {"clippy.toml": "nap"}),
+    "a static": (check_sentences.Statics({}), rust(lib="static SEEN: Mutex<u8> = Mutex::new(1);")),
+    "a thread's own static": (check_sentences.Statics({}), rust(lib="thread_local! {\n    static A: u8 = 1;\n}")),
+    "a reason for no static": (check_sentences.Statics({"SEEN": "why"}), rust(lib="static A: [u8; 2] = [1, 2];")),
+    "a test that sleeps": (check_sentences.NoSleep({}), {"tests/test_a.py": "import time\ntime.sleep(0.1)"}),
+}
+TRUE: dict[str, tuple[check_sentences.Check, dict[str, str]]] = {
+    "a word in a comment": (check_sentences.Never("crates/*", "clock"), rust(lib="fn f() {} // no clock")),
+    "an exception": (check_sentences.Never("crates/*", "clock", {"a.rs": "why"}), rust(a="fn f() { clock() }")),
+    "a test": (check_sentences.Tested("it_is_so"), rust(lib="#[test]\nfn it_is_so() {}")),
+    "a constant": (check_sentences.Statics({}), rust(lib="static A: [u8; 2] = [1, 2];")),
+    "giving way": (check_sentences.NoSleep({}), {"tests/test_a.py": "import asyncio\nasyncio.sleep(0)"}),
+    "a model that sleeps": (check_sentences.NoSleep({}), {"tests/test_a.py": "MODEL = 'time.sleep(1)'"}),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_sentence_that_is_not_true_is_found(tree: Tree, kind: str) -> None:
+    assert len(checked(tree, *BROKEN[kind])) == 1
+
+
+@pytest.mark.parametrize("kind", TRUE)
+def test_a_sentence_that_is_true_passes(tree: Tree, kind: str) -> None:
+    assert checked(tree, *TRUE[kind]) == []
 
 
 # -- walks ------------------------------------------------------------------------------------

@@ -5,7 +5,8 @@
 //! the only writer of a version's state, driving the pure batcher) → `pool` (a supervisor per worker)
 //! → [`python`] or [`local`] (the worker, behind [`frames`]) → `model::scatter` (every caller gets its own answer).
 //!
-//! The crate knows no HTTP, no gRPC and no status code, reads no environment and no flag.
+//! The crate knows no HTTP and no gRPC; a status that a model stated is passed on. It reads no
+//! environment and no flag.
 
 pub mod admission;
 pub mod call;

@@ -2,8 +2,8 @@
 //! became of them.
 //!
 //! It knows HTTP/1.1, HTTP/2 and gRPC, connections and pools, clocks and histograms. It reads no
-//! file and no flag, prints nothing, and knows nothing of the server beyond its protocols. HTTP/1.1
-//! is written by hand, since the generator must cost less than what it measures.
+//! flag, prints nothing, and knows nothing of the server beyond its protocols. HTTP/1.1 is written
+//! by hand, since the generator must cost less than what it measures.
 
 mod answer;
 mod connection;
