@@ -26,7 +26,7 @@ RUN cargo build --locked --release -p jitney-cli && cp target/release/jitney /ji
 FROM ${PROGRAM} AS program
 
 FROM ${PYTHON_BASE} AS base
-ARG VERSION=0.1.0
+ARG VERSION=0.2.0
 LABEL org.opencontainers.image.title="jitney" \
       org.opencontainers.image.description="A model server that batches by itself, and a drop-in for TorchServe" \
       org.opencontainers.image.version="${VERSION}" \

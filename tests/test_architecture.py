@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,3 +54,25 @@ def test_every_handler_of_the_tests_is_used() -> None:
     sources = "".join(path.read_text() for path in (ROOT / "tests").glob("*.py"))
     unused = [path.stem for path in (ROOT / "tests" / "handlers").glob("*.py") if f'"{path.stem}"' not in sources]
     assert unused == []
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    [version] = re.findall(r'^version = "(.*)"$', (ROOT / "Cargo.toml").read_text(), re.MULTILINE)
+    said = {
+        "pyproject.toml": f'version = "{version}"',
+        "python/torchserve-compat/pyproject.toml": f'version = "{version}"',
+        "python/jitney/__init__.py": f'__version__ = "{version}"',
+        "Dockerfile": f"ARG VERSION={version}\n",
+        "deploy/kubernetes/jitney.yaml": f"image: jitney:{version}\n",
+        "deploy/kubernetes/replicas.yaml": f"image: jitney:{version}\n",
+        "deploy/kserve/runtimes.yaml": f"image: jitney:{version}\n",
+        "docs/guides/install.md": f"jitney-{version}-x86_64-linux-static",
+        "CHANGELOG.md": f"\n## {version} - ",
+    }
+    assert [file for file, text in said.items() if text not in (ROOT / file).read_text()] == []
+
+
+def test_an_entry_of_the_changelog_is_there_once() -> None:
+    for version in (ROOT / "CHANGELOG.md").read_text().split("\n## "):
+        entries = [line.lower().replace("*", "")[:30] for line in version.splitlines() if line.startswith("- ")]
+        assert [entry for entry in set(entries) if entries.count(entry) > 1] == []

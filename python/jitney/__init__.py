@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from jitney.http.asgi import asgi
     from jitney.offline.infer import InferError, infer
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "END",
