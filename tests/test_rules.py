@@ -441,6 +441,18 @@ def test_a_sentence_that_is_true_passes(tree: Tree, kind: str) -> None:
     assert checked(tree, *TRUE[kind]) == []
 
 
+def test_files_and_modules_that_are_named_must_exist(tree: Tree) -> None:
+    page = (
+        "See crates/one/src/a.rs, tests/b.rs and `one::a::f`, not crates/one/src/c.rs or `one::c`. `std::fs` is fine."
+    )
+    root = tree({"docs/page.md": page, "docs/tests/b.rs": "", **rust(lib="mod a;", a="//! In `one::gone`.")})
+    assert list(check_sentences.lost_names(root)) == [
+        "docs/page.md:1: there is no crates/one/src/c.rs",
+        "docs/page.md:1: there is no module one::c",
+        "crates/one/src/a.rs:1: there is no module one::gone",
+    ]
+
+
 # -- walks ------------------------------------------------------------------------------------
 
 DUMP = """\

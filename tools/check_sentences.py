@@ -4,6 +4,8 @@ Each sentence below "Rules" in ARCHITECTURE.md stands in SENTENCES with what che
 somewhere, a test that exists, or a line of another check. A sentence without an entry fails, and so does an entry whose
 sentence is gone or whose exception is no longer needed. Sentences of other documents stand there as well.
 
+Pages and comments name files (`crates/load/src/lib.rs`) and modules (`engine::model`): each of them must exist.
+
     python tools/check_sentences.py [DIRECTORY]
 """
 
@@ -326,9 +328,38 @@ def problems(root: Path, sentences: dict[str, dict[str, tuple[Check, ...]]] = SE
             yield f"{RULES}: nothing checks this: {sentence}"
 
 
+PATH = re.compile(
+    r"(?<![\w/.:-])((?:bench|crates|deploy|docs|examples|fuzz|protocol|python|tests|tools|ui)/[\w./-]*\w)"
+)
+MODULE = re.compile(r"`(\w+)::([a-z]\w*(?:::[a-z]\w*)*)")
+HISTORY = ("CHANGELOG.md", "tools/walks.md")
+"""Pages that say how things were."""
+
+
+def lost_names(root: Path) -> Iterator[str]:
+    """Files and modules that pages and comments name and that do not exist."""
+    pages = [page for page in tracked(root, "*.md") if page not in HISTORY]
+    for page in pages:
+        text = (root / page).read_text()
+        for found in PATH.finditer(text):
+            if not (root / found[1]).exists() and not (root / page).parent.joinpath(found[1]).exists():
+                yield f"{page}:{line_of(text, found.start())}: there is no {found[1]}"
+    modules = {
+        file.removesuffix(".rs").removesuffix("/mod").replace("/src/", "/", 1) for file in production_files(root)
+    }
+    crates = {path.split("/")[1] for path in modules}
+    for page in [*pages, *production_files(root)]:
+        text = (root / page).read_text()
+        for found in MODULE.finditer(text):
+            first = found[2].split("::")[0]
+            if found[1] in crates and not any(module.endswith(f"/{found[1]}/{first}") for module in modules):
+                yield f"{page}:{line_of(text, found.start())}: there is no module {found[1]}::{first}"
+
+
 def main() -> int:
     """Prints what is wrong; 1 if anything is."""
-    found = list(problems(Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else ROOT))
+    root = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else ROOT
+    found = [*problems(root), *lost_names(root)]
     count = sum(len(checked) for checked in SENTENCES.values())
     print("\n".join(found) or f"sentences: {count} are checked")
     return 1 if found else 0
