@@ -344,9 +344,8 @@ def lost_names(root: Path) -> Iterator[str]:
         for found in PATH.finditer(text):
             if not (root / found[1]).exists() and not (root / page).parent.joinpath(found[1]).exists():
                 yield f"{page}:{line_of(text, found.start())}: there is no {found[1]}"
-    modules = {
-        file.removesuffix(".rs").removesuffix("/mod").replace("/src/", "/", 1) for file in production_files(root)
-    }
+    files = tracked(root, "crates/*.rs")
+    modules = {file.removesuffix(".rs").removesuffix("/mod").replace("/src/", "/", 1) for file in files}
     crates = {path.split("/")[1] for path in modules}
     for page in [*pages, *production_files(root)]:
         text = (root / page).read_text()
