@@ -24,14 +24,20 @@ def good(name, data, kind, count, frame_id, decoded, **extra):
     return {"name": name, "kind": kind, "count": count, "id": frame_id, "hex": data.hex(), "decoded": decoded, **extra}
 
 
+def told(facts=None):
+    """What is known of a call."""
+    return {"deadline_ms": None, "batch_size": 0, "origin": "http", "priority": "interactive", **(facts or {})}
+
+
 def batch(name, items, frame_id):
-    """Items are (request id, headers, params)."""
+    """Items are (request id, headers, params), and perhaps what else is known of the call."""
     decoded = [
-        {"id": request_id, "headers": [list(pair) for pair in headers], "params": [
+        {"id": request_id, "headers": [list(pair) for pair in headers], **told(*facts), "params": [
             {"name": n, "content_type": t, "value_hex": v.hex()} for n, t, v in params]}
-        for request_id, headers, params in items
+        for request_id, headers, params, *facts in items
     ]  # fmt: skip
-    data = wire.batch([wire.item(params, headers, request_id) for request_id, headers, params in items], frame_id)
+    made = [wire.item(params, headers, request_id, **told(*facts)) for request_id, headers, params, *facts in items]
+    data = wire.batch(made, frame_id)
     return good(name, data, wire.BATCH, len(items), frame_id, {"items": decoded})
 
 
@@ -69,7 +75,7 @@ def chunk(name, pieces, frame_id):
 def tensor_batch(name, items, frame_id):
     """Items are (request id, headers, tensors, outputs); tensors are (name, datatype, shape, value)."""
     decoded = [
-        {"id": request_id, "headers": [list(pair) for pair in headers], "params": [], "outputs": outputs,
+        {"id": request_id, "headers": [list(pair) for pair in headers], **told(), "params": [], "outputs": outputs,
          "tensors": [spelt(one) for one in tensors]}
         for request_id, headers, tensors, outputs in items
     ]  # fmt: skip
@@ -100,8 +106,8 @@ def plain(body):
 
 
 def latin1_header():
-    meta = struct.pack("<BBHI", 1, 0, 0, 15) + b"r" + wire.field("x-old", b"caf\xe9")
-    decoded = {"items": [{"id": "r", "headers": [["x-old", "café"]], "params": []}]}
+    meta = wire.head(0, 0, [("x-old", b"caf\xe9")])
+    decoded = {"items": [{"id": "r", "headers": [["x-old", "café"]], **told(), "params": []}]}
     return good(
         "batch header value that is not utf-8", wire.batch([(meta, b"")], 13), 5, 1, 13, decoded, decode_only=True
     )
@@ -111,7 +117,7 @@ FLOATS = struct.pack("<6f", 0.5, -1, 2, 3e38, float("inf"), -0.0)
 STRINGS = b"".join(struct.pack("<I", len(one)) + one for one in (b"tea", b"", "né".encode()))
 
 GOOD = [
-    control("hello", 1, {"protocol": 2, "token": "s3cret", "pid": 123, "python": "3.11.7"}),
+    control("hello", 1, {"protocol": 3, "token": "s3cret", "pid": 123, "python": "3.11.7"}),
     control("load", 2, LOAD_FIELDS),
     control("load of a model with sizes, lengths and a share of its GPU", 2, {
         **LOAD_FIELDS, "sizes": [1, 2, 4], "lengths": [32, 64], "compile_cache": "/models/.compiled/0a1b",
@@ -135,6 +141,11 @@ GOOD = [
     batch("batch item without parameters", [("r", [("a", "b")], [])], 8),
     batch("batch with a repeated parameter name", [("r", [], [("d", "", b"one"), ("d", "", b"two")])], 9),
     batch("batch of none", [], 10),
+    batch("batch of calls of which more is known", [
+        ("r1", [], [("body", "", b"1")], {"deadline_ms": 1500, "origin": "grpc", "priority": "bulk"}),
+        ("r2", [], [("body", "", b"2")], {"batch_size": 12, "origin": "python"}),
+        ("r3", [], [("body", "", b"3")], {"deadline_ms": 0}),
+    ], 12),
     latin1_header(),
     tensor_batch("batch of tensors", [
         ("r1", [("x-mine", "1")], [("x", "FP32", (2, 3), FLOATS), ("größe", "INT64", (), b"\x07" + b"\0" * 7)],
@@ -185,10 +196,14 @@ TENSORS = struct.pack("<BBHHH", 2, 0, 200, 0, 0)
 def tensor_item(kind, value):
     """One tensor whose type is these bytes."""
     entry = struct.pack("<HHI", 1, len(kind), len(value)) + b"x" + kind
-    return struct.pack("<BBHI", 0, 1, 1, 0) + entry, value
+    return wire.head(1, 1, request_id="") + entry, value
 
 
-META = struct.pack("<BBHI", 1, 1, 0, 0) + b"r" + struct.pack("<HHI", 4, 0, 3) + b"body"
+def meta_of_call(origin, priority):
+    return struct.pack("<BBHIIHBB", 0, 0, 0, 0, 1500, 0, origin, priority)
+
+
+META = wire.head(1, 0) + struct.pack("<HHI", 4, 0, 3) + b"body"
 
 
 def bad(name, data, error):
@@ -211,7 +226,7 @@ BAD = [
     bad("length over the limit", struct.pack("<IBBHQ", (1 << 30) + 1, wire.BATCH, 0, 1, 1), "too-large"),
     bad("largest length", struct.pack("<IBBHQ", 2**32 - 1, wire.REPLY, 0, 1, 1), "too-large"),
     bad("end of stream in the header", wire.frame(wire.STOP)[:9], "truncated"),
-    bad("end of stream in the payload", wire.control(wire.HELLO, {"protocol": 2})[:-1], "truncated"),
+    bad("end of stream in the payload", wire.control(wire.HELLO, {"protocol": 3})[:-1], "truncated"),
     bad("control frame with a count", wire.frame(wire.STOP, count=1), "malformed"),
     bad("times with a count", wire.frame(wire.TIMES, count=1), "malformed"),
     bad("cancel with a count", wire.frame(wire.CANCEL, count=1), "malformed"),
@@ -222,14 +237,16 @@ BAD = [
     bad("batch with a truncated table", batch_of(b"\x00" * 15, 2), "malformed"),
     bad("batch item past the payload", sized(len(META), 4, META + b"abc"), "malformed"),
     bad("batch with bytes left over", sized(len(META), 3, META + b"abcd"), "malformed"),
-    bad("batch item meta too short", sized(7, 0, META[:7]), "malformed"),
+    bad("batch item meta too short", sized(15, 0, META[:15]), "malformed"),
     bad("batch parameter past the meta", sized(len(META) - 1, 3, META[:-1] + b"abc"), "malformed"),
     bad("batch parameter value longer than the body", sized(len(META), 2, META + b"ab"), "malformed"),
-    bad("batch parameter missing", sized(9, 3, META[:9] + b"abc"), "malformed"),
-    bad("batch body without a parameter", sized(9, 3, struct.pack("<BBHI", 1, 0, 0, 0) + b"rabc"), "malformed"),
-    bad("batch headers past the meta", sized(9, 0, struct.pack("<BBHI", 1, 0, 0, 50) + b"r"), "malformed"),
+    bad("batch parameter missing", sized(17, 3, META[:17] + b"abc"), "malformed"),
+    bad("batch body without a parameter", sized(17, 3, wire.head(0, 0) + b"abc"), "malformed"),
+    bad("batch of a call of an unknown origin", batch_of(wire.table([(meta_of_call(3, 0), b"")])), "malformed"),
+    bad("batch of a call of an unknown priority", batch_of(wire.table([(meta_of_call(0, 2), b"")])), "malformed"),
+    bad("batch headers past the meta", sized(17, 0, struct.pack("<BBHIQ", 1, 0, 0, 50, 0) + b"r"), "malformed"),
     bad("batch header past its block",
-        sized(15, 0, struct.pack("<BBHI", 0, 0, 0, 7) + struct.pack("<HI", 1, 9) + b"x"), "malformed"),
+        sized(23, 0, struct.pack("<BBHIQ", 0, 0, 0, 7, 0) + struct.pack("<HI", 1, 9) + b"x"), "malformed"),
     bad("batch output that is asked for with a value", batch_of(wire.table([tensor_item(b"", b"a")])), "malformed"),
     bad("batch tensor with a rank past its type",
         batch_of(wire.table([tensor_item(b"\x01FP32", b"abcd")])), "malformed"),
@@ -273,7 +290,7 @@ BAD = [
 
 def main() -> None:
     with open(wire.VECTORS_PATH, "w", encoding="utf-8") as file:
-        json.dump({"protocol": 2, "good": GOOD, "bad": BAD}, file, ensure_ascii=False, indent=1)
+        json.dump({"protocol": 3, "good": GOOD, "bad": BAD}, file, ensure_ascii=False, indent=1)
         file.write("\n")
 
 

@@ -143,7 +143,7 @@ def test_broken_headers_are_the_protocols_fault_and_not_the_handlers(worker):
         def handle(data, context):
             return [str(context.get_request_header(i, "a")) for i, _ in enumerate(data or ())]
     """)
-    meta = struct.pack("<BBHI", 0, 0, 0, 7) + struct.pack("<HI", 1, 9) + b"x"
+    meta = struct.pack("<BBHIQ", 0, 0, 0, 7, 0) + struct.pack("<HI", 1, 9) + b"x"
     one.send(wire.batch([(meta, b"")]))
     assert one.ended()
     assert isinstance(one.end(), Malformed)

@@ -116,7 +116,7 @@ def start(dial_in, model):
 def test_a_worker_dials_in_says_hello_serves_and_stops(start, model, tcp):
     worker = start(tcp)
     assert worker.hello == {
-        "protocol": 2, "token": "s3cret", "pid": worker.process.pid, "python": sys.version.split()[0],
+        "protocol": 3, "token": "s3cret", "pid": worker.process.pid, "python": sys.version.split()[0],
     }  # fmt: skip
     assert worker.do("cwd")[0]["body"].decode() == f"{os.path.realpath(model(OPS))} {worker.process.pid}"
     worker.send(wire.frame(wire.STOP))

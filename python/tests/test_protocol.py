@@ -18,11 +18,13 @@ from jitney.worker.headers import read_headers, read_request_id
 from jitney.worker.items import assemble_parts, encode_meta, encode_tensors, table_of
 from jitney.worker.protocol import POSITION, Frame, FrameReader, decode_control, encode_control, send_frame
 from jitney.worker.reply import encode_reply
+from jitney.worker.wire_request import read_batch_size, read_facts
 from jitney.worker.writer import FrameWriter
 
 with open(wire.VECTORS_PATH, encoding="utf-8") as file:
     VECTORS = json.load(file)
 GOOD = {vector["name"]: vector for vector in VECTORS["good"]}
+FACTS = ("deadline_ms", "batch_size", "origin", "priority")
 OF_PARAMETERS = [name for name in GOOD if "of tensors" not in name]
 BAD = {vector["name"]: vector for vector in VECTORS["bad"]}
 ERRORS = {
@@ -77,6 +79,9 @@ def test_a_batch_decodes_to_its_items(name):
     for meta, item in zip(metas, expected):
         types = {p["name"]: {"content-type": p["content_type"]} for p in item["params"]}
         assert read_headers(meta) == {**dict(item["headers"]), **types}
+        left, told = item["deadline_ms"], (item["origin"], None, item["priority"])
+        assert read_facts(meta, 7.0) == (None if left is None else 7.0 + left / 1000, *told)
+        assert read_batch_size(meta) == item["batch_size"]
 
 
 @pytest.mark.parametrize(
@@ -89,6 +94,7 @@ def test_a_batch_encodes_to_its_bytes(name):
             [(p["name"], p["content_type"], bytes.fromhex(p["value_hex"])) for p in item["params"]],
             item["headers"],
             item["id"],
+            **{name: item[name] for name in FACTS},
         )
         for item in vector["decoded"]["items"]
     ]
@@ -99,7 +105,7 @@ def test_a_batch_encodes_to_its_bytes(name):
 def test_a_reply_encodes_to_its_bytes(name):
     vector = GOOD[name]
     context = WorkerContext("m", "/", {}, 1, None, "")
-    context.bind_batch([b"\0" * 8] * vector["count"])
+    context.bind_batch([b"\0" * 16] * vector["count"])
     outputs = [answer(idx, item, context) for idx, item in enumerate(vector["decoded"]["items"])]
     data = sent(wire.REPLY, len(outputs), vector["id"], encode_reply(outputs, context))
     assert data == bytes.fromhex(vector["hex"])
@@ -160,7 +166,7 @@ def test_a_chunk_encodes_to_its_bytes_and_decodes_to_its_pieces(name):
     vector = GOOD[name]
     context = WorkerContext("m", "/", {}, 1, None, "")
     pieces = vector["decoded"]["items"]
-    context.bind_batch([b"\0" * 8] * 400, vector["id"])
+    context.bind_batch([b"\0" * 16] * 400, vector["id"])
     ours, theirs = socket.socketpair()
     with ours, theirs:
         context.frame_writer = FrameWriter(ours)
@@ -185,6 +191,7 @@ def understood(data: bytes) -> None:
         elif frame.kind == wire.BATCH:
             for meta in BatchDecoder().decode(frame.payload, frame.count)[1]:
                 ItemProcessor(meta).get_request_properties()
+                read_facts(meta, 0.0)
 
 
 @pytest.mark.parametrize("name", [n for n in BAD if not n.startswith(("reply", "chunk"))])

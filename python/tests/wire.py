@@ -34,10 +34,21 @@ def field(name: str | bytes, value: str | bytes) -> bytes:
     return struct.pack("<HI", len(name), len(value)) + name + value
 
 
-def item(params=(), headers=(), request_id="r") -> tuple[bytes, bytes]:
-    """Meta and body of an item; params are (name, content type, value) triples."""
+ORIGINS, PRIORITIES = ("http", "grpc", "python"), ("interactive", "bulk")
+
+
+def head(params: int, form: int, headers=(), request_id="r", deadline_ms=None, batch_size=0, origin="http",
+         priority="interactive") -> bytes:  # fmt: skip
+    """What a meta begins with, up to its parameters."""
     block = b"".join(field(name, value) for name, value in headers)
-    meta = struct.pack("<BBHI", len(request_id), len(params), 0, len(block)) + request_id.encode() + block
+    left = 0xFFFFFFFF if deadline_ms is None else deadline_ms
+    facts = struct.pack("<IHBB", left, batch_size, ORIGINS.index(origin), PRIORITIES.index(priority))
+    return struct.pack("<BBHI", len(request_id), params, form, len(block)) + facts + request_id.encode() + block
+
+
+def item(params=(), headers=(), request_id="r", **facts) -> tuple[bytes, bytes]:
+    """Meta and body of an item; params are (name, content type, value) triples."""
+    meta = head(len(params), 0, headers, request_id, **facts)
     for name, content_type, value in params:
         names = name.encode(), content_type.encode()
         meta += struct.pack("<HHI", len(names[0]), len(names[1]), len(value)) + names[0] + names[1]
@@ -52,9 +63,7 @@ def entry(name: str, datatype: str, shape, value: bytes) -> bytes:
 
 def tensors(inputs=(), outputs=(), headers=(), request_id="r") -> tuple[bytes, bytes]:
     """Meta and body of an item in tensors; inputs are (name, datatype, shape, value)."""
-    block = b"".join(field(name, value) for name, value in headers)
-    count = len(inputs) + len(outputs)
-    meta = struct.pack("<BBHI", len(request_id), count, 1, len(block)) + request_id.encode() + block
+    meta = head(len(inputs) + len(outputs), 1, headers, request_id)
     meta += b"".join(entry(*one) for one in inputs) + b"".join(entry(name, "", (), b"") for name in outputs)
     return meta, b"".join(value for *_, value in inputs)
 

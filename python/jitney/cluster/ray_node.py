@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 HEADER = struct.Struct("<IBBHQ")
 HELLO = 1
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 
 CONNECT_SECONDS = 20.0
 LINE_BYTES = 8 << 10

@@ -43,7 +43,7 @@ from jitney.worker.raw_requests import raw_request
 from jitney.worker.reply import ITEM_FAILED, EncodedReply
 from jitney.worker.tensor_items import TensorItems
 from jitney.worker.turns import Turns
-from jitney.worker.wire_request import WireRequest, read_facts
+from jitney.worker.wire_request import WireRequest, read_batch_size, read_facts
 
 logger = logging.getLogger(__name__)
 
@@ -52,9 +52,6 @@ OVERLAP = 3
 """Batches that a worker holds where they overlap: one is read, one runs, one is written."""
 SECTION = "jitney"
 METHOD_HEADER = "url_path"
-SIZE_HEADER = "jitney batch size"
-"""Where the server says how large a call of this endpoint may be, if not as the definition says."""
-_SIZE_HEADER = SIZE_HEADER.encode()
 
 
 _NPY = array_formats.NPY_TYPE.encode()
@@ -331,11 +328,8 @@ class DefinedBatch:
 
     def _resized(self, endpoint: Endpoint, newest: int) -> Endpoint:
         """The endpoint with the size that was in force when the newest of its items came."""
-        meta = self._metas[newest]
-        if _SIZE_HEADER not in meta:  # Nearly always; and a header's value may hold these words too.
-            return endpoint
-        told = dict.get(read_headers(meta), SIZE_HEADER)
-        return endpoint if told is None else self._sizes.of(endpoint, int(told))
+        size = read_batch_size(self._metas[newest])
+        return self._sizes.of(endpoint, size) if size else endpoint
 
     def _take(self, positions: Sequence[int], outcomes: Sequence[Any]) -> None:
         """Keeps what became of these items."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from jitney.worker.protocol import FIELD, ITEM_META, PARAM, Malformed
+from jitney.worker.protocol import FIELD, ITEM_HEAD_SIZE, ITEM_META, PARAM, Malformed
 
 unpack_field = FIELD.unpack_from
 
@@ -46,7 +46,7 @@ class Headers(dict[str, Any]):
 
 def read_request_id(meta: bytes) -> str:
     """The request id of an item's meta."""
-    return str(meta[8 : 8 + meta[0]], "latin-1")
+    return str(meta[ITEM_HEAD_SIZE : ITEM_HEAD_SIZE + meta[0]], "latin-1")
 
 
 def read_headers(meta: bytes) -> Headers:
@@ -54,8 +54,8 @@ def read_headers(meta: bytes) -> Headers:
     headers = Headers()
     try:
         id_len, param_count, form, headers_len = ITEM_META.unpack_from(meta)
-        params_at = ITEM_META.size + id_len + headers_len
-        _read_fields(meta[ITEM_META.size + id_len : params_at], headers)
+        params_at = ITEM_HEAD_SIZE + id_len + headers_len
+        _read_fields(meta[ITEM_HEAD_SIZE + id_len : params_at], headers)
         if form:  # Tensors have no content types.
             return headers
         end = _read_content_types(meta, params_at, param_count, headers)
@@ -69,7 +69,7 @@ def read_headers(meta: bytes) -> Headers:
 def read_pairs(meta: bytes) -> list[tuple[str, str]]:
     """All headers of an item, those of one name side by side."""
     id_len, _, _, headers_len = ITEM_META.unpack_from(meta)
-    at, end = ITEM_META.size + id_len, ITEM_META.size + id_len + headers_len
+    at, end = ITEM_HEAD_SIZE + id_len, ITEM_HEAD_SIZE + id_len + headers_len
     pairs: list[tuple[str, str]] = []
     while at < end:
         name_len, value_len = unpack_field(meta, at)

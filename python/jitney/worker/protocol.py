@@ -17,13 +17,16 @@ from typing import Any, NamedTuple
 
 from jitney.worker.buffers import BatchBuffers, BodyBuffers
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 
 HELLO, LOAD, LOADED, LOAD_FAILED, BATCH, REPLY, FAILED, CHUNK, STOP, TIMES, CANCEL, PROGRESS = range(1, 13)
 CONTROL_KINDS = frozenset((HELLO, LOAD, LOADED, LOAD_FAILED, FAILED, STOP, TIMES, CANCEL, PROGRESS))
 
 HEADER = struct.Struct("<IBBHQ")  # length, kind, flags, count, id
 ITEM_META = struct.Struct("<BBHI")  # id_len, param_count, form, headers_len
+CALL_FACTS = struct.Struct("<IHBB")  # deadline_ms, batch_size, origin, priority; behind ITEM_META
+ITEM_HEAD_SIZE = ITEM_META.size + CALL_FACTS.size
+NO_DEADLINE = 0xFFFFFFFF
 PARAM = struct.Struct("<HHI")  # name_len, content_type_len, value_len
 FIELD = struct.Struct("<HI")  # name_len, value_len of a request or response header
 POSITION = struct.Struct("<H")  # place in the batch, in front of a CHUNK item's meta

@@ -8,28 +8,32 @@ from typing import Any
 
 from jitney.call.request import BULK, HTTP, INTERACTIVE, Facts, Request
 from jitney.worker.headers import read_headers, read_request_id
+from jitney.worker.protocol import CALL_FACTS, ITEM_META, NO_DEADLINE, Malformed
 
-DEADLINE_HEADER, ORIGIN_HEADER, PRIORITY_HEADER = "jitney deadline", "jitney origin", "jitney priority"
-"""What the server says about a request; clients cannot send names with a space."""
 TENANT_HEADER = "x-jitney-tenant"
-FACT_WORDS = (b"jitney deadline", b"jitney origin", b"jitney priority", b"-tenant")
+TENANT_WORD = b"-tenant"
 TRACE_WORD = b"race"
 """What the meta of a request with a trace has in it, however the header is written."""
-NOTHING_SPECIAL: Facts = (None, HTTP, None, INTERACTIVE)
+ORIGINS, PRIORITIES = (HTTP, "grpc", "python"), (INTERACTIVE, BULK)
+"""By their numbers in the frames."""
 
 
-def read_facts(meta: bytes, received: float, headers: Mapping[str, Any] | None = None) -> Facts:
+def read_facts(meta: bytes, received: float) -> Facts:
     """Deadline, origin, tenant and priority of an item that came at the moment `received`."""
-    if not any(one in meta for one in FACT_WORDS):  # Most requests over HTTP have none of them.
-        return NOTHING_SPECIAL
-    told = read_headers(meta) if headers is None else headers
-    left, tenant = told.get(DEADLINE_HEADER), told.get(TENANT_HEADER)
-    return (
-        None if left is None else received + float(left) / 1000,
-        told.get(ORIGIN_HEADER, HTTP),
-        str(tenant) if tenant else None,
-        BULK if told.get(PRIORITY_HEADER) == BULK else INTERACTIVE,
-    )
+    left_ms, _, origin, priority = CALL_FACTS.unpack_from(meta, ITEM_META.size)
+    # Headers are read only where one of them may be the tenant's.
+    tenant = read_headers(meta).get(TENANT_HEADER) if TENANT_WORD in meta else None
+    deadline = None if left_ms == NO_DEADLINE else received + left_ms / 1000
+    try:
+        return deadline, ORIGINS[origin], str(tenant) if tenant else None, PRIORITIES[priority]
+    except IndexError:
+        raise Malformed(f"no call has origin {origin} and priority {priority}") from None
+
+
+def read_batch_size(meta: bytes) -> int:
+    """The largest batch of an item's endpoint; 0 where it is the definition's own."""
+    size: int = CALL_FACTS.unpack_from(meta, ITEM_META.size)[1]
+    return size
 
 
 class WireRequest(Request):
@@ -46,10 +50,7 @@ class WireRequest(Request):
 
     @cached_property
     def headers(self) -> Any:
-        headers = read_headers(self._meta)
-        for name in (DEADLINE_HEADER, ORIGIN_HEADER, PRIORITY_HEADER):
-            headers.pop(name, None)  # They are not the client's.
-        return headers
+        return read_headers(self._meta)
 
     @cached_property
     def facts(self) -> Facts:  # type: ignore[override]  # An attribute of the base, made lazy here.

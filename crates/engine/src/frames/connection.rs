@@ -12,9 +12,8 @@ use std::task::Poll;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use super::frame::{
-    BatchFrame, FrameError, FrameHeader, FrameKind, HEADER_LEN, encode_cancel, encode_control,
-};
+use super::batch_frame::BatchFrame;
+use super::frame::{FrameError, FrameHeader, FrameKind, HEADER_LEN, encode_cancel, encode_control};
 use super::socket::WorkerSocket;
 use crate::process::WorkerProcess;
 

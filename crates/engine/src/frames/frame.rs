@@ -1,20 +1,15 @@
-//! The worker frames of `protocol/spec.md` as bytes: encoding what the server says, decoding what
-//! workers say. Pure functions over buffers; `connection` does the reading and writing.
+//! The worker frames of `protocol/spec.md` as bytes: their header, control messages, and what workers answer.
+//! `batch_frame` writes the batches. Pure functions over buffers; `connection` does the reading and writing.
 //!
 //! A decoder trusts no length: every field is checked against the frame before it is used, and a
 //! frame that does not add up is an error, never a panic and never a read beyond its end.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use super::call_facts::{BatchItem, CallFacts};
 use super::tensor_entries;
-use crate::call::{
-    DESCRIBE_HEADER, ENDPOINT_HEADER, EXPLAIN_HEADER, FRAME_BYTES_MAX, Input, Operation, Output,
-    Parameter, SequenceHeaders, put_header,
-};
+use crate::call::{FRAME_BYTES_MAX, Output};
 use crate::outcome::{Cause, ItemOutcome, ModelFailure};
 use crate::pool::{BatchTimes, micros};
-use crate::tensors::NamedTensor;
 
 /// Bytes of every frame's header.
 pub(crate) const HEADER_LEN: usize = 16;
@@ -133,146 +128,6 @@ pub(crate) fn decode_control<T: serde::de::DeserializeOwned>(
 ) -> Result<T, FrameError> {
     let payload = if payload.is_empty() { b"{}" } else { payload };
     serde_json::from_slice(payload).map_err(|error| FrameError::BadControl(error.to_string()))
-}
-
-/// The header that tells a worker the size of an endpoint's batches. No client can send one of this
-/// name, since HTTP allows no spaces in it.
-const SIZE_HEADER: &str = "jitney batch size";
-
-/// A batch as a worker reads it: a header, a table, then every item's meta and values.
-///
-/// Written in two ways for speed: into one buffer while values are small, and as pieces that share the
-/// values where copying would cost more. Both give the same bytes.
-pub(crate) struct BatchFrame<'a> {
-    id: u64,
-    items: Vec<BatchItem<'a>>,
-    names: &'a SequenceHeaders,
-}
-
-impl<'a> BatchFrame<'a> {
-    /// `names` are those under which handlers read about sequences.
-    pub(crate) fn new(id: u64, inputs: Vec<&'a Input>, names: &'a SequenceHeaders) -> Self {
-        let item = |input| BatchItem { input, facts: CallFacts::default() };
-        Self::of_items(id, inputs.into_iter().map(item).collect(), names)
-    }
-
-    /// The same with what definitions are told of their calls.
-    pub(crate) fn of_items(id: u64, items: Vec<BatchItem<'a>>, names: &'a SequenceHeaders) -> Self {
-        Self { id, items, names }
-    }
-
-    /// Bytes after the header.
-    pub(crate) fn payload_len(&self) -> usize {
-        self.items
-            .iter()
-            .map(|item| 8 + self.meta_len(item) + item.input.value_bytes() as usize)
-            .sum()
-    }
-
-    /// Whether the worker would take it; a longer frame has no lengths that fit.
-    pub(crate) fn fits(&self) -> bool {
-        self.payload_len() <= PAYLOAD_MAX as usize
-    }
-
-    /// Writes header and table.
-    pub(crate) fn encode_head(&self, out: &mut BytesMut) {
-        let (length, count) = (self.payload_len() as u32, self.items.len() as u16);
-        FrameHeader { length, kind: FrameKind::Batch, count, id: self.id }.encode(out);
-        for item in &self.items {
-            out.put_u32_le(self.meta_len(item) as u32);
-            out.put_u32_le(item.input.value_bytes() as u32);
-        }
-    }
-
-    /// Writes the whole frame into one buffer, which is best while bodies are small.
-    pub(crate) fn encode(&self, out: &mut BytesMut) {
-        out.reserve(HEADER_LEN + self.payload_len());
-        self.encode_head(out);
-        for item in &self.items {
-            self.encode_meta(item, out);
-            values(item.input).for_each(|piece| out.put_slice(piece));
-        }
-    }
-
-    /// Cuts the frame into pieces that share the values instead of copying them.
-    pub(crate) fn segments(&self) -> Vec<Bytes> {
-        let mut head = BytesMut::new();
-        self.encode_head(&mut head);
-        let mut segments = Vec::with_capacity(2 * self.items.len());
-        for item in &self.items {
-            self.encode_meta(item, &mut head);
-            segments.push(head.split().freeze());
-            segments.extend(values(item.input).cloned());
-        }
-        segments
-    }
-
-    fn meta_len(&self, item: &BatchItem<'_>) -> usize {
-        let input = item.input;
-        let parameter = |it: &Parameter| 8 + it.name.len() + it.content_type.len();
-        let parameters: usize = input.parameters.iter().map(parameter).sum();
-        let tensors = input.tensors.as_deref().map_or(0, tensor_entries::length);
-        8 + input.id.len() + self.headers_len(item) + parameters + tensors
-    }
-
-    fn headers_len(&self, item: &BatchItem<'_>) -> usize {
-        let mut length = item.input.headers.as_bytes().len();
-        self.route_headers(item, |name, value| length += 6 + name.len() + value.len());
-        length
-    }
-
-    fn encode_meta(&self, item: &BatchItem<'_>, out: &mut BytesMut) {
-        let input = item.input;
-        out.put_u8(input.id.len() as u8);
-        let tensors = input.tensors.as_deref();
-        let entries = input.parameters.len() + tensors.map_or(0, tensor_entries::count);
-        out.put_u8(entries as u8);
-        out.put_u16_le(u16::from(tensors.is_some()));
-        out.put_u32_le(self.headers_len(item) as u32);
-        out.put_slice(input.id.as_bytes());
-        out.put_slice(input.headers.as_bytes());
-        self.route_headers(item, |name, value| put_header(out, name, value));
-        for parameter in &input.parameters {
-            out.put_u16_le(parameter.name.len() as u16);
-            out.put_u16_le(parameter.content_type.len() as u16);
-            out.put_u32_le(parameter.value.len() as u32);
-            out.put_slice(parameter.name.as_bytes());
-            out.put_slice(parameter.content_type.as_bytes());
-        }
-        tensors.into_iter().for_each(|tensors| tensor_entries::encode(tensors, out));
-    }
-
-    /// What handlers read in headers although the route says it. It follows the client's headers,
-    /// and of several headers of one name the last counts.
-    fn route_headers(&self, item: &BatchItem<'_>, mut header: impl FnMut(&str, &[u8])) {
-        item.facts.headers(&mut header);
-        let route = &item.input.route;
-        if let Some(endpoint) = &route.endpoint {
-            header(ENDPOINT_HEADER, endpoint.as_bytes());
-        }
-        match route.operation {
-            Operation::Predict if route.tells_explain => header(EXPLAIN_HEADER, b"False"),
-            Operation::Predict => {}
-            Operation::Explain => header(EXPLAIN_HEADER, b"True"),
-            Operation::Describe => header(DESCRIBE_HEADER, b"True"),
-        }
-        if route.batch_size > 0 {
-            header(SIZE_HEADER, route.batch_size.to_string().as_bytes());
-        }
-        if let Some(sequence) = &route.sequence {
-            header(&self.names.id, sequence.id.as_bytes());
-            if sequence.starts {
-                header(&self.names.start, b"true");
-            }
-        }
-    }
-}
-
-/// The bytes of a request's values, in order.
-fn values(input: &Input) -> impl Iterator<Item = &Bytes> {
-    let parameters = input.parameters.iter().flat_map(|parameter| parameter.value.pieces());
-    let tensors = input.tensors.iter().flat_map(|tensors| &tensors.inputs);
-    parameters.chain(tensors.map(NamedTensor::data))
 }
 
 /// Reads a reply's items. Bodies share the frame's memory.

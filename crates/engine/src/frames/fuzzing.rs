@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
+use super::batch_frame::BatchFrame;
 use super::frame::{
-    BatchFrame, FrameHeader, FrameKind, HEADER_LEN, PAYLOAD_MAX, decode_chunk, decode_control,
-    decode_failed, decode_reply, decode_times,
+    FrameHeader, FrameKind, HEADER_LEN, PAYLOAD_MAX, decode_chunk, decode_control, decode_failed,
+    decode_reply, decode_times,
 };
 use crate::call::{CallRoute, HeaderBlock, Input, Parameter, SequenceHeaders, SequenceRef};
 use crate::outcome::Output;

@@ -26,7 +26,7 @@ const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 const CALLS_WAITING: usize = 64;
 
 /// The version of the frames.
-pub(crate) const PROTOCOL: u32 = 2;
+pub(crate) const PROTOCOL: u32 = 3;
 
 /// The socket and the connections that are expected on it.
 #[derive(Debug)]
@@ -290,7 +290,7 @@ mod tests {
         assert!(listener.take_calls().is_none());
         let caller = Caller { model: "m".to_owned(), version: "1.0".to_owned(), worker: 7 };
         let token = listener.expect_calls(caller.clone());
-        let hello = json!({ "protocol": 2, "token": token.token.text(), "role": "calls" });
+        let hello = json!({ "protocol": PROTOCOL, "token": token.token.text(), "role": "calls" });
         let _first = connect(&path, &hello, b"CALL");
         let mut connection = calls.recv().await.unwrap();
         assert_eq!((&*connection.caller, &connection.ahead[..]), (&caller, &b"CALL"[..]));
@@ -310,10 +310,10 @@ mod tests {
         let caller = Caller { model: "m".to_owned(), version: "1.0".to_owned(), worker: 7 };
         let (calls, mut worker) = (listener.expect_calls(caller), listener.expect());
         for (token, role) in [(calls.token.text(), "worker"), (worker.token.text(), "calls")] {
-            let hello = json!({ "protocol": 2, "token": token, "role": role });
+            let hello = json!({ "protocol": PROTOCOL, "token": token, "role": role });
             assert_closed(connect(&path, &hello, b"")).await;
         }
-        let hello = json!({ "protocol": 2, "token": worker.token.text() });
+        let hello = json!({ "protocol": PROTOCOL, "token": worker.token.text() });
         let _connected = connect(&path, &hello, b"");
         assert!((&mut worker.connection).await.is_ok(), "the token was not used up");
     }

@@ -4,7 +4,7 @@
 //! Connect = alive, handshake = loaded, end of file = gone. Python workers and the processes of `local` speak
 //! the same frames. This folder starts no process and decides nothing about a model.
 
-mod call_facts;
+mod batch_frame;
 mod connection;
 mod frame;
 #[cfg(any(test, fuzzing))]
@@ -16,11 +16,11 @@ mod tensor_entries;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::call_facts::BatchItem;
+pub(crate) use self::batch_frame::{BatchFrame, BatchItem};
 pub(crate) use self::connection::{ConnectionError, WorkerConnection, next_frame};
 pub(crate) use self::frame::{
-    BatchFrame, FrameError, FrameHeader, FrameKind, HEADER_LEN, PAYLOAD_MAX, decode_chunk,
-    decode_control, decode_failed, decode_items, decode_reply, decode_times, encode_control,
+    FrameError, FrameHeader, FrameKind, HEADER_LEN, PAYLOAD_MAX, decode_chunk, decode_control,
+    decode_failed, decode_items, decode_reply, decode_times, encode_control,
 };
 pub use self::listener::{CallConnection, Caller, CallerEnded};
 pub(crate) use self::listener::{CallsToken, ExpectedWorker, PROTOCOL, WorkerListener};
