@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import io
-import json
 import os
 import subprocess
 import sys
@@ -14,9 +13,6 @@ from types import SimpleNamespace
 import pytest
 
 from ts.metrics import process_memory_metric
-from ts.metrics.dimension import Dimension
-from ts.metrics.metric import Metric
-from ts.metrics.metric_encoder import MetricEncoder
 
 ROOT = Path(__file__).parents[1]
 
@@ -80,13 +76,6 @@ def test_a_streamer_gives_the_new_text_of_every_request_batch_after_batch(stream
 def test_a_streamer_rejects_another_number_of_requests(streaming):
     with pytest.raises(ValueError, match="made for 2"):
         streaming.TextIteratorStreamerBatch("tokenizer", batch_size=2).put(Tokens(["a"]))
-
-
-def test_metrics_become_json():
-    metric = Metric("M", 1, "ms", [Dimension("Level", "Host")])
-    assert json.loads(json.dumps([metric], cls=MetricEncoder))[0]["MetricName"] == "M"
-    with pytest.raises(TypeError):
-        json.dumps(object(), cls=MetricEncoder)
 
 
 def test_memory_of_processes_is_reported_by_id(capsys):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import importlib
 import io
 import json
-import os
 import socket
 import struct
 import sys
@@ -17,11 +15,8 @@ import types
 import pytest
 import wire
 
-from ts.arg_parser import ArgParser
-from ts.async_service import AsyncService
 from ts.context import Context, RequestProcessor
 from ts.handler_utils.utils import import_class, send_intermediate_predict_response
-from ts.metrics import metric_collector, system_metrics
 from ts.model_loader import ModelLoader, ModelLoaderFactory, TsModelLoader
 from ts.model_service.model_service import SingleNodeService
 from ts.model_service_worker import TorchModelServiceWorker
@@ -219,8 +214,9 @@ def test_a_loader_takes_a_function_and_an_envelope(model_dir):
     plain = TsModelLoader().load("m", path, f"{name}:infer", 0, 1)
     assert plain._entry_point.__name__ == "infer" and plain.context.system_properties["gpu_id"] == 0
     wrapped = TsModelLoader().load("m", path, f"{name}:infer", None, 1, "json")
-    wrapped.bind([{"requestId": b"r"}])
-    assert json.loads(wrapped.handle([{"body": {"instances": [1, 2]}}])[0]) == {"predictions": [2, 4]}
+    body = {"name": "body", "contentType": "application/json", "value": {"instances": [1, 2]}}
+    answer = read_reply(wrapped.predict([{"requestId": b"r", "parameters": [body]}]))
+    assert json.loads(answer[2][0]["body"]) == {"predictions": [2, 4]}
 
 
 def test_a_loader_rejects_a_missing_function(model_dir):
@@ -242,7 +238,7 @@ def test_old_services_answer_request_by_request():
 def test_a_worker_loads_and_answers_over_its_socket(model_dir, tmp_path, capsys):
     path, name = model_dir("def handle(data, context): return [r['data'].upper() for r in data or []]\n")
     worker = TorchModelServiceWorker("unix", str(tmp_path / "s.1"))
-    worker.sock.bind(worker.sock_name)
+    worker.sock.bind(worker.address)
     worker.sock.listen(1)
     ends = converse(worker.handle_connection, path, name)
     worker.sock.close()
@@ -277,28 +273,6 @@ def receive(connection):
     return data
 
 
-def test_an_asynchronous_worker_answers_too(model_dir, tmp_path):
-    source = "class A:\n async def handle(self, data, context): return [r['data'] + '!' for r in data]\n"
-    path, name = model_dir(source)
-    worker = TorchModelServiceWorker("unix", str(tmp_path / "s.2"), async_comm=True)
-    worker.sock.close()
-    replies = converse(worker.handle_connection_async, path, name)
-    assert replies[1][2][0]["body"] == "hello!"
-
-
-def test_asynchronous_batches_do_not_share_a_context():
-    async def entry_point(rows, context):
-        await asyncio.sleep(0)
-        return [context.get_request_id()]
-
-    async def both():
-        service = AsyncService(service_of(entry_point))
-        batches = [[{"requestId": b"one"}], [{"requestId": b"two"}]]
-        return await asyncio.gather(*map(service.predict, batches))
-
-    assert [read_reply(answer)[2][0]["body"] for answer in asyncio.run(both())] == ["one", "two"]
-
-
 def test_a_worker_says_which_argument_is_missing():
     for arguments, words in [((), "Incomplete data"), (("unix",), "No socket name"), (("tcp",), "No socket port")]:
         with pytest.raises(ValueError, match=words):
@@ -319,29 +293,6 @@ def _raise(error):
         raise error
 
     return load
-
-
-def test_the_command_lines_are_torchserves():
-    given = ArgParser.extract_args(["--start", "--ncs", "--models", "a", "b=c", "--dt"])
-    assert given.no_config_snapshots and given.models == ["a", "b=c"] and given.disable_token_auth
-    worker = ArgParser.model_service_worker_args().parse_args(["--sock-type", "unix", "--sock-name", "s", "--async"])
-    assert worker.sock_name == "s" and worker.async_comm
-
-
-def test_the_collector_prints_the_machine_and_then_the_processes(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{os.getpid()}\n"))
-    metric_collector.main(["--gpu", "0"])
-    machine, _, processes = capsys.readouterr().out.partition("\n\n")
-    names = {line.partition(".")[0] for line in machine.splitlines()}
-    assert names >= {"CPUUtilization", "MemoryUsed", "DiskAvailable"} and len(names) == 7
-    assert processes.startswith(f"{os.getpid()}:")
-
-
-def test_a_gpu_that_tells_little_is_reported_in_part(monkeypatch):
-    monkeypatch.setattr(system_metrics, "system_metrics", [])
-    system_metrics._report_gpu(["1", "[N/A]", "5", "20"])
-    metrics = [(metric.name, metric.value) for metric in system_metrics.system_metrics]
-    assert metrics == [("GPUMemoryUtilization", 25.0), ("GPUMemoryUsed", 5.0)]
 
 
 @pytest.mark.parametrize("name", ["", "Alone", "json.NoSuchClass"])
@@ -428,7 +379,6 @@ def test_text_is_cut_into_tokens_and_groups_of_them():
         "ts.metrics.metric_cache_abstract",
         "ts.model_server",
         "ts.torch_handler.unit_tests.test_utils.model_dir",
-        "ts.utils.timeit_decorator",
         "workflow_archiver.arg_parser",
         "workflow_archiver.manifest_components.manifest",
         "workflow_archiver.version",

@@ -46,16 +46,9 @@ class Service:
     ) -> None:
         self._entry_point = entry_point
         self._context = Context(
-            model_name,
-            model_dir,
-            manifest,
-            batch_size,
-            gpu,
-            ts.__version__,
-            limit_max_image_pixels,
-            metrics_cache,
-            model_yaml_config,
-        )
+            model_name, model_dir, manifest, batch_size, gpu, ts.__version__,
+            limit_max_image_pixels, metrics_cache, model_yaml_config,
+        )  # fmt: skip
 
     @property
     def context(self) -> Context:
@@ -89,38 +82,25 @@ class Service:
         return processors, rows, request_ids
 
     def predict(self, batch: Batch) -> bytearray:
-        """Answers a batch of TorchServe's frontend, in the frontend's wire format."""
-        rows = self.bind(batch)
+        """Answers a batch of TorchServe's frontend, in the frontend's wire format, and says how long it took."""
+        context = self._context
+        context.request_processor, rows, request_ids = self.retrieve_data_for_inference(batch)
+        context.request_ids = request_ids
+        if context.metrics is not None:
+            context.metrics.set_request_ids(request_ids)
         started = time.perf_counter()
         try:
             outputs = self.handle(rows)
+            failure = check_outputs(outputs, len(rows))
         except Exception as error:
-            return self.failed_answer(error)
-        return self.answer(outputs, len(rows), started)
-
-    def bind(self, batch: Batch) -> list[dict[str, Any]]:
-        """Makes a batch the context's current one; returns its rows."""
-        context = self._context
-        context.request_processor, rows, context.request_ids = self.retrieve_data_for_inference(batch)
+            logger.error("Invoking custom service failed.", exc_info=error)
+            return self._failed(failure_of(error))
         if context.metrics is not None:
-            context.metrics.set_request_ids(context.request_ids)
-        return rows
-
-    def failed_answer(self, error: Exception) -> bytearray:
-        """The answer to a batch whose handler raised; the log gets the traceback."""
-        logger.error("Invoking custom service failed.", exc_info=error)
-        return self._failed(failure_of(error))
-
-    def answer(self, outputs: Any, count: int, started: float) -> bytearray:
-        """The answer to a batch whose handler returned, and how long it took as a metric."""
-        metrics, request_ids = self._context.metrics, self._context.request_ids or {}
-        if metrics is not None:
-            elapsed = (time.perf_counter() - started) * 1000
-            metrics.add_time(PREDICTION_METRIC, round(elapsed, 2), metric_type=MetricTypes.GAUGE)
-        failure = check_outputs(outputs, count)
+            elapsed = round((time.perf_counter() - started) * 1000, 2)
+            context.metrics.add_time(PREDICTION_METRIC, elapsed, metric_type=MetricTypes.GAUGE)
         if failure is not None:
             return self._failed(failure)
-        return create_predict_response(outputs, request_ids, PREDICTION_SUCCESS, 200, context=self._context)
+        return create_predict_response(outputs, request_ids, PREDICTION_SUCCESS, 200, context=context)
 
     def _failed(self, failure: BatchFailure) -> bytearray:
         status = failure.status or FAILURE_STATUS.get(failure.cause, 503)

@@ -3,29 +3,10 @@
 from __future__ import annotations
 
 import importlib
-import os
-from collections.abc import Sequence
-from typing import Any
 
-from ts.protocol.otf_writing import create_predict_response
+from ts.protocol.otf_message_handler import send_part as send_intermediate_predict_response
 
-
-def send_intermediate_predict_response(
-    ret: Sequence[Any], request_ids: dict[int, str], message: str, code: int, context: Any
-) -> None:
-    """Gives every request of the batch one part of its answer before the last one.
-
-    It leaves for the client at once, as one HTTP chunk; what the handler returns in the end is the
-    last part. `message` and `code` are used only outside Jitney's worker, where the context holds
-    the socket of TorchServe's frontend. It may be called from any thread while the handler works
-    on the batch.
-    """
-    if hasattr(context, "send_intermediate"):
-        context.send_intermediate(ret, request_ids)
-        return
-    if os.environ.get("LOCAL_RANK", "0") != "0":
-        return  # One rank speaks for all.
-    context.cl_socket.sendall(create_predict_response(ret, request_ids, message, code, context, True))
+__all__ = ["import_class", "send_intermediate_predict_response"]
 
 
 def import_class(class_name: str, module_prefix: str | None = None) -> type:

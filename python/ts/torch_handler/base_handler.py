@@ -17,7 +17,6 @@ from typing import Any
 from jitney.gpu.compiled import CompilerImport
 from jitney.gpu.report import WarmUpReport
 from jitney.gpu.streams import NO_STREAMS, Streams, streams_of
-from ts.handler_utils.timer import timed
 from ts.torch_handler import formats
 from ts.torch_handler.compiling import CompilePlan, compile_plan, compiled, wants_aot
 from ts.torch_handler.devices import choose_device
@@ -28,6 +27,7 @@ from ts.torch_handler.profiling import profiled, profiler_enabled
 from ts.torch_handler.rows import numbers_of
 from ts.torch_handler.samples import sample_file
 from ts.torch_handler.settings import HandlerSettings, read_settings
+from ts.torch_handler.stage_times import timed
 from ts.torch_handler.stages import Launched, Prepared, asks, merge, milliseconds, now
 from ts.torch_handler.threads import set_torch_threads
 from ts.torch_handler.warm_up import WarmUp

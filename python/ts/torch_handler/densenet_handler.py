@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from ts.handler_utils.timer import timed
 from ts.torch_handler.base_handler import BaseHandler, torch
 from ts.torch_handler.rows import value_of
+from ts.torch_handler.stage_times import timed
 
 
 class DenseNetHandler(BaseHandler):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ts.handler_utils.timer import timed
 from ts.torch_handler.image_classifier import ImageClassifier
 from ts.torch_handler.images import torch
+from ts.torch_handler.stage_times import timed
 from ts.torch_handler.vision_handler import VisionHandler
 
 

@@ -7,7 +7,6 @@ import functools
 import logging
 from typing import Any
 
-from ts.handler_utils.timer import stage, timed, wants_profile
 from ts.torch_handler.base_handler import BaseHandler, is_ours
 from ts.torch_handler.device_images import BatchForm, DeviceImages, batch_form
 from ts.torch_handler.device_trial import device_images
@@ -17,6 +16,7 @@ from ts.torch_handler.needs import installed, need
 from ts.torch_handler.profiling import profiler_enabled
 from ts.torch_handler.samples import picture
 from ts.torch_handler.settings import HandlerSettings
+from ts.torch_handler.stage_times import stage, timed, wants_profile
 from ts.torch_handler.threads import ItemPool, preprocess_threads
 from ts.utils.util import PredictionException
 
