@@ -6,7 +6,7 @@ import argparse
 
 from model_archiver.manifest_components.manifest import RuntimeType
 from model_archiver.model_archiver_config import ModelArchiverConfig
-from model_archiver.packing import FORMATS
+from model_archiver.model_packaging_utils import FORMATS
 
 
 class ArgParser:
@@ -15,11 +15,6 @@ class ArgParser:
     @staticmethod
     def export_model_args_parser() -> ModelArchiverConfig:
         """The configuration from this process's command line."""
-        return ModelArchiverConfig.from_args(ArgParser.parser().parse_args())
-
-    @staticmethod
-    def parser() -> argparse.ArgumentParser:
-        """The parser, with every flag."""
         parser = argparse.ArgumentParser(prog="torch-model-archiver", description="Pack a model into an archive.")
         add = parser.add_argument
         add("--model-name", required=True, help="name of the model and of the archive")
@@ -35,4 +30,4 @@ class ArgParser:
         add("-f", "--force", action="store_true", help="replace what is there")
         add("-r", "--requirements-file", help="Python packages the handler needs, for pip")
         add("-c", "--config-file", help="settings of the model (yaml)")
-        return parser
+        return ModelArchiverConfig.from_args(parser.parse_args())

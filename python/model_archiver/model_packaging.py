@@ -7,10 +7,18 @@ import os
 from model_archiver.arg_parser import ArgParser
 from model_archiver.model_archiver_config import ModelArchiverConfig
 from model_archiver.model_archiver_error import ModelArchiverError
-from model_archiver.model_packaging_utils import ModelExportUtils
-from model_archiver.packing import exit_on_error
+from model_archiver.model_packaging_utils import ModelExportUtils, exit_on_error
 
-__all__ = ["ArgParser", "ModelExportUtils", "generate_model_archive", "package_model"]
+__all__ = ["ArgParser", "ModelArchiver", "ModelExportUtils", "generate_model_archive", "package_model"]
+
+
+class ModelArchiver:
+    """The archiver as a class, as TorchServe's users call it."""
+
+    @staticmethod
+    def generate_model_archive(config: ModelArchiverConfig) -> None:
+        """Writes the archive that ``config`` describes."""
+        generate_model_archive(config)
 
 
 def package_model(args: ModelArchiverConfig, manifest: str) -> str:
@@ -18,7 +26,7 @@ def package_model(args: ModelArchiverConfig, manifest: str) -> str:
     export_path = args.export_path or os.getcwd()
     ModelExportUtils.validate_inputs(args.model_name, export_path)
     ModelExportUtils.check_mar_already_exists(args.model_name, export_path, args.force, args.archive_format)
-    members = ModelExportUtils.gather(args)
+    members = ModelExportUtils.gather(args.runtime, vars(args))
     return ModelExportUtils.archive(export_path, args.model_name, members, manifest, args.archive_format)
 
 

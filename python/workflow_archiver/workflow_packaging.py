@@ -3,19 +3,38 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import Any
 
-from model_archiver.packing import exit_on_error
+from model_archiver.model_packaging_utils import exit_on_error
 from workflow_archiver.arg_parser import ArgParser
-from workflow_archiver.workflow_archiver_config import WorkflowArchiverConfig
 from workflow_archiver.workflow_archiver_error import WorkflowArchiverError
 from workflow_archiver.workflow_packaging_utils import WorkflowExportUtils
 
-__all__ = ["ArgParser", "WorkflowExportUtils", "generate_workflow_archive", "package_workflow"]
+
+@dataclass
+class WorkflowArchiverConfig:
+    """The flags of ``torch-workflow-archiver``, by their names in Python."""
+
+    workflow_name: str
+    spec_file: str
+    handler: str | None = None
+    extra_files: str | None = None
+    export_path: str | None = None
+    force: bool = False
+
+
+class WorkflowArchiver:
+    """Makes workflow archives."""
+
+    @staticmethod
+    def generate_workflow_archive(config: WorkflowArchiverConfig) -> None:
+        """Writes the archive that ``config`` describes."""
+        generate_workflow_archive(config)
 
 
 def package_workflow(args: Any, manifest: str) -> str:
-    """Checks, gathers, writes; returns where the archive is."""
+    """Checks, gathers, writes; returns where the archive is. Nothing is made only to be packed, so nothing is left."""
     export_path = args.export_path or os.getcwd()
     WorkflowExportUtils.validate_inputs(args.workflow_name, export_path)
     WorkflowExportUtils.check_war_already_exists(args.workflow_name, export_path, args.force)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from model_archiver.packing import FileRules, Members, check_name, check_overwrite, write
-from workflow_archiver.manifest_components.manifest import Manifest
-from workflow_archiver.manifest_components.workflow import Workflow
+from model_archiver.manifest_components.manifest import manifest_json
+from model_archiver.model_packaging_utils import FileRules, Members, base_name, check_name, check_overwrite, write
+from workflow_archiver.manifest_components.manifest import Workflow
+from workflow_archiver.version import __version__
 from workflow_archiver.workflow_archiver_error import WorkflowArchiverError
 
 
@@ -35,21 +36,20 @@ class WorkflowExportUtils(FileRules):
 
     @staticmethod
     def generate_workflow(args: Any) -> Workflow:
-        """The manifest's workflow; files are named as they are inside the archive."""
-        handler = os.path.basename(args.handler) if args.handler else None
-        return Workflow(args.workflow_name, os.path.basename(args.spec_file), handler)
+        """The manifest's workflow."""
+        return Workflow(args.workflow_name, base_name(args.spec_file), base_name(args.handler))
 
     @staticmethod
     def generate_manifest_json(args: Any) -> str:
         """The manifest as text."""
-        return str(Manifest(WorkflowExportUtils.generate_workflow(args)))
+        return manifest_json(__version__, workflow=WorkflowExportUtils.generate_workflow(args))
 
     @staticmethod
     def gather(args: Any, manifest: str) -> Members:
         """Every file of the archive, the manifest included."""
         members = Members()
-        members.add(args.spec_file, "--spec-file")
-        members.add(args.handler, "--handler")
+        members.add(args.spec_file, "spec_file")
+        members.add(args.handler, "handler")
         members.add_list(args.extra_files)
         members.files["WAR-INF/MANIFEST.json"] = manifest.encode()
         return members

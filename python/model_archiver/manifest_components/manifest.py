@@ -1,14 +1,12 @@
-"""``MANIFEST.json`` of a model archive."""
+"""``MANIFEST.json`` of an archive: the model or workflow in it, its runtime, who wrote it and when."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from enum import Enum
 from typing import Any
-
-from model_archiver.manifest_components.model import Model
-from model_archiver.version import __version__
 
 
 class RuntimeType(Enum):
@@ -19,28 +17,27 @@ class RuntimeType(Enum):
     LSP = "LSP"
 
 
-class Manifest:
-    """The manifest of an archive."""
+@dataclass
+class Model:
+    """The model of a manifest; files are named as they are inside the archive."""
 
-    def __init__(self, runtime: str, model: Model) -> None:
-        self.runtime = RuntimeType(runtime)
-        self.model = model
-        self.archiver_version = __version__
-        self.created_on = created_on()
-
-    def get_manifest(self) -> dict[str, Any]:
-        """The manifest as it is written."""
-        return {
-            "createdOn": self.created_on,
-            "runtime": self.runtime.value,
-            "model": self.model.to_dict(),
-            "archiverVersion": self.archiver_version,
-        }
-
-    def __str__(self) -> str:
-        return json.dumps(self.get_manifest(), indent=2)
+    model_name: str
+    serialized_file: str | None
+    handler: str
+    model_file: str | None = None
+    model_version: str | None = None
+    requirements_file: str | None = None
+    config_file: str | None = None
 
 
-def created_on() -> str:
-    """Now, as manifests write it: ``dd/MM/yyyy HH:mm:ss`` in UTC."""
-    return datetime.now(timezone.utc).strftime("%d/%m/%Y %H:%M:%S")
+def manifest_json(version: str, **entries: Any) -> str:
+    """A manifest as it is written; of a model or workflow what is not there is left out."""
+    written = {key: _camel_case(vars(one)) if hasattr(one, "__dict__") else one for key, one in entries.items()}
+    created_on = datetime.now(timezone.utc).strftime("%d/%m/%Y %H:%M:%S")
+    return json.dumps({"createdOn": created_on, **written, "archiverVersion": version}, indent=2)
+
+
+def _camel_case(fields: dict[str, str | None]) -> dict[str, str]:
+    words = {name: name.split("_") for name in fields}
+    names = {name: first + "".join(map(str.title, rest)) for name, (first, *rest) in words.items()}
+    return {names[name]: value for name, value in fields.items() if value is not None}
