@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 import jitney
 from jitney.definition.definition import HANDLE_NAMES
 from jitney.definition.options import Options
-from jitney.definition.typed import DecoratorOptions
 from jitney.handle import RunningModel
 from jitney.packing.pack import api, handler_name, queue_size, settings
 
@@ -335,7 +332,3 @@ def test_cost_and_bucket_are_called_by_name_or_in_order_if_they_know_no_names():
 )
 def test_the_manifest_names_no_file_outside_of_the_model(spec, name):
     assert handler_name(spec) == name
-
-
-def test_type_checkers_know_the_options_that_there_are():
-    assert set(DecoratorOptions.__annotations__) == {field.name for field in dataclasses.fields(Options)}

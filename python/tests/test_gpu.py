@@ -30,7 +30,9 @@ try:
     import pytest
 
     torch = pytest.importorskip("torch", reason="NO TORCH HERE: these tests need it (make test-torch)")
-    torchvision = pytest.importorskip("torchvision", reason="NO TORCHVISION HERE: these tests need it (make test-torch)")
+    torchvision = pytest.importorskip(
+        "torchvision", reason="NO TORCHVISION HERE: these tests need it (make test-torch)"
+    )
     pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 except ImportError:
     import torch

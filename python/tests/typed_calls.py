@@ -109,3 +109,4 @@ def wrong_arguments_are_found(handle: jitney.Handle[[str], int]) -> None:
     handle.remote(1)  # type: ignore[arg-type]
     jitney.run(area, worker=2)  # type: ignore[call-overload]
     jitney.batch(max_batchsize=3)  # type: ignore[call-overload]
+    jitney.endpoint(queue="3")  # type: ignore[call-overload]

@@ -4,15 +4,12 @@ decorated function is called, tested and debugged like any other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any
 
 from jitney.definition.options import Options, make_options
-from jitney.definition.typed import BatchDecorator, BatchFunction, DecoratorOptions, F, P, R
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from jitney.definition.typed import F, batch_mark, plain_mark
 
 NOTE = "__jitney__"
 
@@ -42,18 +39,7 @@ def _decorate(target: F | None, kind: str, given: Mapping[str, Any]) -> Any:
     return attach if target is None else attach(target)
 
 
-@overload
-def batch(target: Callable[P, list[R]]) -> BatchFunction[P, list[R], R]: ...
-@overload
-def batch(
-    target: Callable[P, Coroutine[Any, Any, list[R]]],
-) -> BatchFunction[P, Coroutine[object, object, list[R]], R]: ...
-@overload
-def batch(target: Callable[P, Sequence[R]]) -> BatchFunction[P, Sequence[R], R]: ...
-@overload
-def batch(target: F) -> F: ...
-@overload
-def batch(**options: Unpack[DecoratorOptions]) -> BatchDecorator: ...
+@batch_mark(Options)
 def batch(target: Any = None, **options: Any) -> Any:
     """Marks a function, a method or a callable class that takes many items at a time.
 
@@ -84,20 +70,14 @@ def batch(target: Any = None, **options: Any) -> Any:
     return _decorate(target, "batch", options)
 
 
-@overload
-def endpoint(target: F) -> F: ...
-@overload
-def endpoint(**options: Unpack[DecoratorOptions]) -> Callable[[F], F]: ...
+@plain_mark(Options)
 def endpoint(target: Any = None, **options: Any) -> Any:
     """Marks a function or method that takes one item at a time. Options are those of `batch`
     without the ones about batches."""
     return _decorate(target, "endpoint", options)
 
 
-@overload
-def model(target: F) -> F: ...
-@overload
-def model(**options: Unpack[DecoratorOptions]) -> Callable[[F], F]: ...
+@plain_mark(Options)
 def model(target: Any = None, **options: Any) -> Any:
     """Marks a class with several endpoints: its methods that carry `batch` or `endpoint`.
 

@@ -1,7 +1,9 @@
 """The options of a definition, checked where they are written down.
 
-They are plain values: how a batch is formed is decided by the server, what functions as `cost` and `bucket`
-mean for the items of a batch by `jitney.execution.grouping`. Expressions are read here, and evaluated by both.
+This class is their only declaration: type checkers read it too (`jitney.definition.typed`), and a test compares bounds
+and words with the settings of the server that they become. They are plain values: how a batch is formed is decided by
+the server, what functions as `cost` and `bucket` mean for the items of a batch by `jitney.execution.grouping`.
+Expressions are read here, and evaluated by both.
 """
 
 from __future__ import annotations
@@ -21,19 +23,31 @@ from jitney.values.tensor import Tensor
 
 Dims = int | tuple[int, int]
 
-POLICIES = ("adaptive", "window", "opportunistic")
-OPENAI = ("embeddings",)
-"""OpenAI's endpoints that a definition may stand behind."""
 BATCH_SIZE_DEFAULT = 32
 BATCH_SIZE_MAX = 65535
-CONCURRENCY_MAX = 255
-OVERLAP_MAX = 8
 LENGTH_MAX = 2**31 - 1
+CONCURRENCY_MAX = 255
 SHAPES_MAX = 64
 """So many sizes, or lengths, a function may have."""
+GPUS_MAX = 1024
 DEVICES = {"cpu": "cpu", "gpu": "gpu", "cuda": "gpu"}
 """Where workers run, as the server calls it."""
-GPUS_MAX = 1024
+
+WHOLE = {
+    "max_batch_size": BATCH_SIZE_MAX,
+    "concurrency": CONCURRENCY_MAX,
+    "overlap": 8,
+    **dict.fromkeys(("workers", "queue", "response_timeout_s", "startup_timeout_s"), 2**31 - 1),
+}
+"""Options that are whole numbers, from 1 to this."""
+WORDS = {
+    "policy": ("adaptive", "window", "opportunistic"),
+    "openai": ("embeddings",),
+    "device": tuple(DEVICES),
+}
+"""Options that are one of some words."""
+FLAGS = ("padded", "gpu_turns", "raw", "mix_origins")
+FRACTION_MIN = 0.01
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 PATH = re.compile(r"/[^\s?#]*")
 METRIC = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
@@ -45,7 +59,7 @@ class UnknownOption(DefinitionError, TypeError):
     """A decorator was given an option that it does not have."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """The options of a decorator; None where not set."""
 
@@ -85,22 +99,18 @@ class Options:
     outputs: Mapping[str, Tensor] | None = None
 
     def __post_init__(self) -> None:
-        _whole(self, "max_batch_size", 1, BATCH_SIZE_MAX)
-        _whole(self, "concurrency", 1, CONCURRENCY_MAX)
-        _whole(self, "overlap", 1, OVERLAP_MAX)
-        for name in ("workers", "queue", "response_timeout_s", "startup_timeout_s"):
-            _whole(self, name, 1, 2**31 - 1)
+        for name, most in WHOLE.items():
+            _whole(self, name, 1, most)
+        for name, words in WORDS.items():
+            if (word := getattr(self, name)) is not None and word not in words:
+                raise DefinitionError(f"{name} must be one of {', '.join(words)}, not {word!r}")
         for name in ("max_latency_ms", "max_batch_delay_ms"):
             _time(self, name)
-        if self.policy is not None and self.policy not in POLICIES:
-            raise DefinitionError(f"policy must be one of {', '.join(POLICIES)}, not {self.policy!r}")
-        if self.openai is not None and self.openai not in OPENAI:
-            raise DefinitionError(f"openai must be one of {', '.join(OPENAI)}, not {self.openai!r}")
         for name in ("cost", "bucket"):
             _measure(self, name)
         for name in ("sizes", "lengths"):
             _ascending(self, name)
-        for name in ("padded", "gpu_turns", "raw"):
+        for name in FLAGS:
             _truth(self, name)
         if self.lengths is not None and self.padded is None:
             object.__setattr__(self, "padded", True)
@@ -258,18 +268,16 @@ def _ray(place: Mapping[str, Any] | None) -> None:
 def _gpu(options: Options) -> None:
     """What concerns GPUs."""
     ids, share = options.device_ids, options.gpu_memory_fraction
-    if options.device is not None and options.device not in DEVICES:
-        raise DefinitionError(
-            f"device must be one of {', '.join(DEVICES)}, not {options.device!r}; see also device_ids"
-        )
     if ids is not None:
         numbers = isinstance(ids, (list, tuple)) and all(type(one) is int and 0 <= one < GPUS_MAX for one in ids)
         if not numbers or not ids or len(set(ids)) < len(ids):
             raise DefinitionError(f"device_ids must be numbers of GPUs, as in [0, 1], not {ids!r}")
         if options.device == "cpu":
             raise DefinitionError("device_ids are GPUs, and device='cpu' wants none")
-    if share is not None and (isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1):
-        raise DefinitionError(f"gpu_memory_fraction must be a number above 0 and up to 1, not {share!r}")
+    if share is not None and (
+        isinstance(share, bool) or not isinstance(share, (int, float)) or not FRACTION_MIN <= share <= 1
+    ):
+        raise DefinitionError(f"gpu_memory_fraction must be a number from {FRACTION_MIN} to 1, not {share!r}")
 
 
 def _paths(options: Options) -> None:

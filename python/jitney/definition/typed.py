@@ -1,19 +1,17 @@
 """What type checkers know of definitions and handles: the type of an answer, by the function that gives it.
 
 A decorator returns what it is given. To type checkers a batch function is one that also knows the type of one item's
-answer, so that `jitney.run(function).remote(x).result()` has it. Nothing here has an effect when a program runs.
+answer, so that `jitney.run(function).remote(x).result()` has it. The options of a decorator are the fields of the class
+that holds them: they are not written down here again. Nothing here has an effect when a program runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Protocol, TypedDict, overload
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Protocol, overload
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec, TypeVar
-
-    from jitney.definition.options import Dims
-    from jitney.values.tensor import Tensor
 
     P = ParamSpec("P", default=...)
     R = TypeVar("R", default=Any)
@@ -24,6 +22,7 @@ else:  # Defaults are for those who write `jitney.Handle` alone; Python 3.13 is 
     P, R, A = ParamSpec("P"), TypeVar("R"), TypeVar("A")
 
 Q = ParamSpec("Q")
+Given = ParamSpec("Given")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -70,40 +69,41 @@ class BatchDecorator(Protocol):
     def __call__(self, target: F) -> F: ...
 
 
-class DecoratorOptions(TypedDict, total=False):
-    """The options of the decorators, as `jitney.definition.options.Options` has them."""
+class BatchMark(Protocol[Given]):
+    """`jitney.batch`, with or without options. They are keywords, so that no call fits two of the lines."""
 
-    max_batch_size: int | None
-    max_latency_ms: float | None
-    max_batch_delay_ms: float | None
-    policy: str | None
-    batch_dim: Dims | None
-    cost: Callable[..., float] | str | None
-    padded: bool | None
-    sizes: Sequence[int] | None
-    lengths: Sequence[int] | None
-    bucket: Callable[..., Any] | str | None
-    concurrency: int | None
-    workers: int | None
-    name: str | None
-    version: str | None
-    queue: int | None
-    response_timeout_s: int | None
-    startup_timeout_s: int | None
-    mix_origins: bool | None
-    overlap: int | None
-    device: str | None
-    device_ids: Sequence[int] | None
-    gpu_memory_fraction: float | None
-    gpu_turns: bool | None
-    ray: Mapping[str, Any] | None
-    openai: str | None
-    raw: bool | None
-    route: str | None
-    mount: str | None
-    health_routes: Mapping[str, str] | None
-    metric_names: Sequence[tuple[str, Mapping[str, str]]] | None
-    examples: Sequence[Mapping[str, Any]] | None
-    warm_up: Sequence[Mapping[str, Any]] | None
-    inputs: Mapping[str, Tensor] | None
-    outputs: Mapping[str, Tensor] | None
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, target: Callable[P, list[R]]
+    ) -> BatchFunction[P, list[R], R]: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, target: Callable[P, Coroutine[Any, Any, list[R]]]
+    ) -> BatchFunction[P, Coroutine[object, object, list[R]], R]: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, target: Callable[P, Sequence[R]]
+    ) -> BatchFunction[P, Sequence[R], R]: ...
+    @overload
+    def __call__(self, target: F) -> F: ...
+    @overload
+    def __call__(self, *nothing: Given.args, **options: Given.kwargs) -> BatchDecorator: ...
+
+
+class PlainMark(Protocol[Given]):
+    """`jitney.endpoint` and `jitney.model`, with or without options."""
+
+    @overload
+    def __call__(self, target: F) -> F: ...
+    @overload
+    def __call__(self, *nothing: Given.args, **options: Given.kwargs) -> Callable[[F], F]: ...
+
+
+def batch_mark(options: Callable[Given, Any]) -> Callable[[Callable[..., Any]], BatchMark[Given]]:
+    """Says to type checkers that a decorator of batch functions takes these options."""
+    return lambda decorator: decorator
+
+
+def plain_mark(options: Callable[Given, Any]) -> Callable[[Callable[..., Any]], PlainMark[Given]]:
+    """Says to type checkers that a decorator takes these options."""
+    return lambda decorator: decorator

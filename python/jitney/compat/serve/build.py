@@ -14,14 +14,14 @@ from typing import Any
 
 from jitney.compat.serve.batching import Batched
 from jitney.compat.serve.deployment import Application, Deployment
-from jitney.compat.serve.deployment_options import CONCURRENCY_MAX, QUEUE_MAX
+from jitney.compat.serve.deployment_options import QUEUE_MAX
 from jitney.compat.serve.endpoints import http_endpoint, method_endpoint, methods
 from jitney.compat.serve.handle import DeploymentHandle
 from jitney.compat.serve.replica import Replica
 from jitney.compat.serve.replica_http import HttpReplica
 from jitney.definition.application import Bound, Dependency
 from jitney.definition.decorators import NOTE, Note
-from jitney.definition.options import Options
+from jitney.definition.options import CONCURRENCY_MAX, Options
 
 logger = logging.getLogger("jitney.compat.serve")
 

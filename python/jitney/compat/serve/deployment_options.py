@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jitney.compat.serve.config import AutoscalingConfig, made_of
+from jitney.definition.options import CONCURRENCY_MAX
 
 logger = logging.getLogger("jitney.compat.serve")
 
-CONCURRENCY_MAX = 255
-"""Calls that one worker of ours runs at a time."""
 QUEUE_MAX = 65535
 ONGOING_DEFAULT = 5
 UNUSED = (
