@@ -18,7 +18,7 @@ from jitney.worker.headers import read_headers, read_request_id
 from jitney.worker.items import assemble_parts, encode_meta, encode_tensors, table_of
 from jitney.worker.protocol import POSITION, Frame, FrameReader, decode_control, encode_control, send_frame
 from jitney.worker.reply import encode_reply
-from jitney.worker.wire_request import read_batch_size, read_facts
+from jitney.worker.requests import read_batch_size, read_facts
 from jitney.worker.writer import FrameWriter
 
 with open(wire.VECTORS_PATH, encoding="utf-8") as file:

@@ -1,21 +1,18 @@
-"""The worker's side of a definition: parameters in, arguments, a call, answers out.
+"""The worker's side of a definition: items in, calls, answers out.
 
 It stands where a TorchServe handler would, and answers with ready-made items, since a definition
-can fail one item, choose content types and stream, which a handler's plain list cannot express. A call
-through a handle differs from an HTTP request in how its arguments, answer and failure are encoded.
+can fail one item, choose content types and stream, which a handler's plain list cannot express. `requests` reads the
+items of a batch and `answers` writes what became of them; here they are arranged into calls and run.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import time
-import traceback
 from collections.abc import Sequence
 from typing import Any
 
-from jitney.call.errors import BadInput, WrongLength, describe, status_of
 from jitney.call.request import Request
 from jitney.call.reserve import Reserves
 from jitney.definition.application import Part, graph
@@ -24,42 +21,26 @@ from jitney.definition.definition import Definition, Endpoint
 from jitney.definition.locate import locate
 from jitney.execution.execution import Execution, Instance
 from jitney.execution.grouping import Item
-from jitney.execution.streaming import STREAMED
-from jitney.execution.tensor_arguments import TensorReader
 from jitney.execution.warm_up import Progress, warm_up
 from jitney.gpu.device import choose_device, loaded_torch
 from jitney.gpu.report import WarmUpReport
-from jitney.http import answers, arguments
 from jitney.http.response import Response
 from jitney.values import array_formats
-from jitney.wire.calls import CALL_PARAMETER, STREAM_TYPE, VALUE_TYPE, encode_failure
-from jitney.wire.values import encode as encode_value
-from jitney.worker.batch import Row, TensorRow
+from jitney.wire.calls import CALL_PARAMETER
+from jitney.worker.answers import AnswerEncoder
+from jitney.worker.batch import Row
 from jitney.worker.context import WorkerContext
-from jitney.worker.headers import read_headers, read_request_id
-from jitney.worker.items import assemble, assemble_all, assemble_parts, encode_fields
-from jitney.worker.protocol import HEADER, HELLO, POSITION, PROTOCOL_VERSION, REPLY_META, Bytes, encode_control
-from jitney.worker.raw_requests import raw_request
-from jitney.worker.reply import ITEM_FAILED, EncodedReply
+from jitney.worker.items import assemble, assemble_all, assemble_parts
+from jitney.worker.protocol import HEADER, HELLO, POSITION, PROTOCOL_VERSION, Bytes, encode_control
+from jitney.worker.reply import EncodedReply
+from jitney.worker.requests import METHOD_HEADER, UNSEEN, ItemReader, WireRequest, read_batch_size
 from jitney.worker.tensor_items import TensorItems
 from jitney.worker.turns import Turns
-from jitney.worker.wire_request import WireRequest, read_batch_size, read_facts
 
-logger = logging.getLogger(__name__)
-
-CAUSE_RAISED, CAUSE_STATED = 1, 7
 OVERLAP = 3
 """Batches that a worker holds where they overlap: one is read, one runs, one is written."""
 SECTION = "jitney"
-METHOD_HEADER = "url_path"
-
-
 _NPY = array_formats.NPY_TYPE.encode()
-_PLAIN_HEADS = {
-    kind: encode_fields(200, "", {"Content-Type": kind})
-    for kind in (answers.JSON, answers.TEXT, answers.BYTES, VALUE_TYPE)
-}
-"""What nearly every answer begins with."""
 
 
 def resolver(part: Part, spec: dict[str, Any]) -> Resolve | None:
@@ -88,7 +69,7 @@ class DefinedModel:
         self.awaits_others = resolve is not None and all(one.is_async for one in definition.endpoints)
         """Whether its batches run on a loop, also if it takes one at a time, so that the server can cancel them."""
         self._concurrent = self.awaits_others or self.definition.concurrency > 1
-        self._opener = _Opener(self.definition)
+        self._reader = ItemReader(self.definition)
         self._sizes = _Sizes()
 
     @classmethod
@@ -136,7 +117,7 @@ class DefinedModel:
 
     def begin(self, rows: list[Row], context: WorkerContext) -> DefinedBatch:
         """Reads the arguments of a batch."""
-        batch = DefinedBatch(self, self._opener, rows, context, self._sizes, self._debug_errors)
+        batch = DefinedBatch(self, self._reader, rows, context, self._sizes, self._debug_errors)
         batch.arrange()
         return batch
 
@@ -162,38 +143,6 @@ class DefinedModel:
                 batch.fail(places, error)
         batch.split()
         return batch.reply()
-
-
-_UNSEEN = Request()
-"""The request of an item whose endpoint does not ask for it, so that nobody can have set anything about its answer."""
-
-
-class _Opener:
-    """Reads items; knows how to read the arguments of each endpoint."""
-
-    def __init__(self, definition: Definition) -> None:
-        self._definition = definition
-        self._sole = definition.endpoints[0] if len(definition.endpoints) == 1 else None
-        self._readers = {one.name: arguments.ArgumentReader(one) for one in definition.endpoints}
-        self._tensors = {one.name: TensorReader(one) for one in definition.endpoints}
-        self._asking = {one.name for one in definition.endpoints if any(param.is_request for param in one.params)}
-
-    def open(self, row: Row, meta: bytes, received: float) -> tuple[Endpoint, Item | TensorItems]:
-        """An item, or the items of a request in tensors, and the endpoint."""
-        endpoint = self._sole or _choose(self._definition, meta)
-        if endpoint.raw and CALL_PARAMETER not in row:
-            raw = raw_request(row, meta, endpoint.name)
-            raw.facts = read_facts(meta, received)
-            return endpoint, Item({endpoint.params[0].name: raw}, raw)
-        if isinstance(row, TensorRow):
-            read = self._tensors[endpoint.name].read(row)
-            return endpoint, TensorItems(endpoint, row, read, WireRequest(meta, endpoint.name, received))
-        if CALL_PARAMETER in row:
-            named = arguments.read_call(endpoint, row[CALL_PARAMETER])
-        else:
-            named = self._readers[endpoint.name].read(row)
-        request = WireRequest(meta, endpoint.name, received) if endpoint.name in self._asking else _UNSEEN
-        return endpoint, Item(named, request)
 
 
 class _Sizes:
@@ -234,7 +183,7 @@ class DefinedBatch:
     def __init__(
         self,
         model: DefinedModel,
-        opener: _Opener,
+        reader: ItemReader,
         rows: list[Row],
         context: WorkerContext,
         sizes: _Sizes,
@@ -244,10 +193,8 @@ class DefinedBatch:
         self.model = model.definition.name
         self.reserves = model.reserves
         self._received = time.monotonic()
-        self._debug_errors = debug_errors
         self._sizes = sizes
         self._outcomes: list[Any] = [None] * len(rows)
-        self._streamed: set[int] = set()
         self._calls: set[int] = {at for at, row in enumerate(rows) if CALL_PARAMETER in row}
         """Items that came through a handle."""
         self.items: dict[int, Item] = {}
@@ -259,9 +206,10 @@ class DefinedBatch:
         self._failed_calls: set[int] = set()
         """Requests in tensors whose calls failed; of each the only one."""
         self._metas = metas = context.metas
+        self._encoder = AnswerEncoder(self.items, metas, self._calls, debug_errors)
         for at, (row, meta) in enumerate(zip(rows, metas)):
             try:
-                endpoint, opened = opener.open(row, meta, self._received)
+                endpoint, opened = reader.open(row, meta, self._received)
             except Exception as error:
                 self._outcomes[at] = error
                 continue
@@ -289,7 +237,7 @@ class DefinedBatch:
         if at in self._tensors:
             return self._tensors[at].request
         item = self.items[at]
-        if item.request is _UNSEEN:
+        if item.request is UNSEEN:
             item.request = WireRequest(self._metas[at], endpoint, self._received)
         return item.request
 
@@ -356,10 +304,10 @@ class DefinedBatch:
                 return
             if at in self._calls and isinstance(piece, Response) and piece.body == b"":
                 return  # A head, which handles do not show.
-            head, body = self._piece(at, piece)
-            if at in self._streamed and not body:
+            head, body = self._encoder.piece(at, piece)
+            if at in self._encoder.streamed and not body:
                 return  # Nothing more to tell.
-            self._streamed.add(at)
+            self._encoder.streamed.add(at)
             writer = self._context.frame_writer
             if writer is None:
                 raise RuntimeError("only a worker can stream")
@@ -375,95 +323,22 @@ class DefinedBatch:
         metas: list[bytes] = []
         bodies: list[Bytes] = []
         for at, outcome in enumerate(self._outcomes):
-            meta, body = self._encode(at, outcome)
+            meta, body = self._encoder.answer(at, outcome)
             metas.append(meta)
             bodies.append(body)
         return EncodedReply(assemble_all(metas, bodies))
 
     def _encode_parts(self, at: int) -> tuple[bytes, list[Bytes]]:
         if at not in self._tensors:
-            meta, body = self._encode(at, self._outcomes[at])
+            meta, body = self._encoder.answer(at, self._outcomes[at])
             return meta, [body]
         try:
             return self._tensors[at].encode()
         except Exception as error:
-            meta, body = self._failed(at, error)
+            meta, body = self._encoder.failed(at, error)
             return meta, [body]
-
-    def _encode(self, at: int, outcome: Any) -> tuple[bytes, Bytes]:
-        if isinstance(outcome, BaseException):
-            return self._failed(at, outcome)
-        if outcome is STREAMED:
-            nothing = STREAM_TYPE if at in self._calls else answers.TEXT
-            empty = b"" if at in self._streamed else self._head(at, nothing)
-            return empty, b""
-        try:
-            if isinstance(outcome, Response):
-                return self._respond(at, outcome)
-            content_type, body = self._spell(at, outcome)
-            return self._head(at, content_type), body
-        except Exception as error:
-            return self._failed(at, error)
-
-    def _piece(self, at: int, piece: Any) -> tuple[bytes, Bytes]:
-        """A piece of an answer, with the head of the answer if it is the first."""
-        begun = at in self._streamed
-        if isinstance(piece, Response):
-            head, body = self._respond(at, piece, whole=False)
-            return (b"" if begun else head), body
-        content_type, body = self._spell(at, piece, whole=False)
-        return (b"" if begun else self._head(at, content_type)), body
-
-    def _respond(self, at: int, response: Response, whole: bool = True) -> tuple[bytes, Bytes]:
-        """An answer with a status and headers of its own; callers of handles get its body."""
-        content_type, body = self._spell(at, response.body, whole)
-        if at in self._calls:
-            return self._head(at, content_type), body
-        request = self.items[at].request
-        others = () if request is _UNSEEN or request.is_untouched else request.response_headers.items()
-        return encode_fields(response.status, "", [*response.head(content_type), *others]), body
-
-    def _failed(self, at: int, error: BaseException) -> tuple[bytes, Bytes]:
-        """An item that failed alone. Mistakes of clients are not logged."""
-        status = status_of(error)
-        if status >= 500:
-            trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-            logger.error("request %s failed\n%s", read_request_id(self._metas[at]), trace)
-        cause = CAUSE_RAISED if isinstance(error, WrongLength) else CAUSE_STATED
-        message = encode_failure(error, self._debug_errors) if at in self._calls else describe(error)
-        return REPLY_META.pack(ITEM_FAILED, cause, status, 0, 0), message.encode(errors="replace")
-
-    def _spell(self, at: int, output: Any, whole: bool = True) -> tuple[str, Bytes]:
-        """An output, or a piece of one, as its caller reads it."""
-        if at in self._calls:
-            return VALUE_TYPE, encode_value(output)
-        return answers.encode(output, self._accept(at, output) if whole else "")
-
-    def _accept(self, at: int, output: Any) -> str:
-        """The client's Accept header; only read for outputs that have more than one form."""
-        if type(output) in answers.PLAIN_TYPES or not hasattr(output, "shape"):
-            return ""
-        return str(read_headers(self._metas[at]).get("accept", ""))
-
-    def _head(self, at: int, content_type: str) -> bytes:
-        request = self.items[at].request
-        if content_type in _PLAIN_HEADS and (request is _UNSEEN or request.is_untouched):
-            return _PLAIN_HEADS[content_type]
-        others = dict(request.response_headers)
-        chosen = [others.pop(name) for name in tuple(others) if name.lower() == "content-type"]
-        if chosen and at not in self._calls:  # A handle always reads values.
-            content_type = chosen[-1]
-        return encode_fields(request.status or 200, "", {"Content-Type": content_type, **others})
 
 
 def _wants_arrays(meta: bytes) -> bool:
     """Whether a client may accept arrays in their own form."""
     return _NPY in meta
-
-
-def _choose(definition: Definition, meta: bytes) -> Endpoint:
-    name = str(read_headers(meta).get(METHOD_HEADER, ""))
-    try:
-        return definition.endpoint(name)
-    except LookupError as error:
-        raise BadInput(str(error), status=404) from None

@@ -1,0 +1,146 @@
+"""The requests of a batch as the items of a definition: what they carry is read when the model asks for it.
+
+An item comes through a handle, in tensors, as parameters of HTTP or raw. What the server says about a raw request
+stands in headers that no client can send.
+"""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from jitney.call.errors import BadInput
+from jitney.call.request import BULK, HTTP, INTERACTIVE, Facts, Request
+from jitney.definition.definition import Definition, Endpoint
+from jitney.execution.grouping import Item
+from jitney.execution.tensor_arguments import TensorReader
+from jitney.http import arguments
+from jitney.http.request import HttpRequest
+from jitney.wire.calls import CALL_PARAMETER
+from jitney.worker.batch import Row, TensorRow
+from jitney.worker.headers import read_headers, read_pairs, read_request_id
+from jitney.worker.protocol import CALL_FACTS, ITEM_META, NO_DEADLINE, Malformed
+from jitney.worker.tensor_items import TensorItems
+
+METHOD_HEADER = "url_path"
+"""Names the endpoint."""
+TENANT_HEADER = "x-jitney-tenant"
+TENANT_WORD = b"-tenant"
+TRACE_WORD = b"race"
+"""What the meta of a request with a trace has in it, however the header is written."""
+ORIGINS, PRIORITIES = (HTTP, "grpc", "python"), (INTERACTIVE, BULK)
+"""By their numbers in the frames."""
+BODY = "body"
+METHOD, PATH, MOUNT, QUERY, CLIENT = "jitney method", "jitney path", "jitney mount", "jitney query", "jitney client"
+
+UNSEEN = Request()
+"""The request of an item whose endpoint does not ask for it, so that nobody can have set anything about its answer."""
+
+
+def read_facts(meta: bytes, received: float) -> Facts:
+    """Deadline, origin, tenant and priority of an item that came at the moment `received`."""
+    left_ms, _, origin, priority = CALL_FACTS.unpack_from(meta, ITEM_META.size)
+    # Headers are read only where one of them may be the tenant's.
+    tenant = read_headers(meta).get(TENANT_HEADER) if TENANT_WORD in meta else None
+    deadline = None if left_ms == NO_DEADLINE else received + left_ms / 1000
+    try:
+        return deadline, ORIGINS[origin], str(tenant) if tenant else None, PRIORITIES[priority]
+    except IndexError:
+        raise Malformed(f"no call has origin {origin} and priority {priority}") from None
+
+
+def read_batch_size(meta: bytes) -> int:
+    """The largest batch of an item's endpoint; 0 where it is the definition's own."""
+    size: int = CALL_FACTS.unpack_from(meta, ITEM_META.size)[1]
+    return size
+
+
+class WireRequest(Request):
+    """A request whose id and headers stay unread until the model asks for them."""
+
+    def __init__(self, meta: bytes, endpoint: str, received: float) -> None:
+        self._meta = meta
+        self.endpoint = endpoint
+        self._received = received
+
+    @property
+    def id(self) -> str:
+        return read_request_id(self._meta)
+
+    @cached_property
+    def headers(self) -> Any:
+        return read_headers(self._meta)
+
+    @cached_property
+    def facts(self) -> Facts:  # type: ignore[override]  # An attribute of the base, made lazy here.
+        return read_facts(self._meta, self._received)
+
+    @property
+    def trace_headers(self) -> Mapping[str, Any]:
+        return self.headers if TRACE_WORD in self._meta else {}
+
+
+class ItemReader:
+    """Reads items; knows how to read the arguments of each endpoint."""
+
+    def __init__(self, definition: Definition) -> None:
+        self._definition = definition
+        self._sole = definition.endpoints[0] if len(definition.endpoints) == 1 else None
+        self._readers = {one.name: arguments.ArgumentReader(one) for one in definition.endpoints}
+        self._tensors = {one.name: TensorReader(one) for one in definition.endpoints}
+        self._asking = {one.name for one in definition.endpoints if any(param.is_request for param in one.params)}
+
+    def open(self, row: Row, meta: bytes, received: float) -> tuple[Endpoint, Item | TensorItems]:
+        """An item, or the items of a request in tensors, and the endpoint."""
+        endpoint = self._sole or _choose(self._definition, meta)
+        if endpoint.raw and CALL_PARAMETER not in row:
+            raw = raw_request(row, meta, endpoint.name)
+            raw.facts = read_facts(meta, received)
+            return endpoint, Item({endpoint.params[0].name: raw}, raw)
+        if isinstance(row, TensorRow):
+            read = self._tensors[endpoint.name].read(row)
+            return endpoint, TensorItems(endpoint, row, read, WireRequest(meta, endpoint.name, received))
+        if CALL_PARAMETER in row:
+            named = arguments.read_call(endpoint, row[CALL_PARAMETER])
+        else:
+            named = self._readers[endpoint.name].read(row)
+        request = WireRequest(meta, endpoint.name, received) if endpoint.name in self._asking else UNSEEN
+        return endpoint, Item(named, request)
+
+
+def _choose(definition: Definition, meta: bytes) -> Endpoint:
+    name = str(read_headers(meta).get(METHOD_HEADER, ""))
+    try:
+        return definition.endpoint(name)
+    except LookupError as error:
+        raise BadInput(str(error), status=404) from None
+
+
+def raw_request(row: Row, meta: bytes, endpoint: str) -> HttpRequest:
+    """The request of an item."""
+    pairs = read_pairs(meta)
+    told = dict(pair for pair in pairs if " " in pair[0])
+    if METHOD not in told or isinstance(row, TensorRow):
+        raise BadInput(f"{endpoint} takes requests as they came: call it by the path where it is mounted", status=404)
+    raw_path, root_path = told[PATH], told[MOUNT]
+    whole = urllib.parse.unquote(raw_path)
+    request = HttpRequest(
+        told[METHOD],
+        whole[len(root_path) :] or "/",
+        query_string=told[QUERY],
+        headers=(pair for pair in pairs if " " not in pair[0] and pair[0] != METHOD_HEADER),
+        body=row.get(BODY, b""),
+        root_path=root_path,
+        client=_client(told.get(CLIENT, "")),
+        id=read_request_id(meta),
+        endpoint=endpoint,
+    )
+    request.raw_path = raw_path
+    return request
+
+
+def _client(address: str) -> tuple[str, int] | None:
+    host, _, port = address.lstrip("/").rpartition(":")
+    return (host.strip("[]"), int(port)) if host and port.isdigit() else None
