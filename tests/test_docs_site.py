@@ -66,6 +66,23 @@ def test_every_metric_that_a_page_names_exists() -> None:
     assert unknown == set()
 
 
+def test_reasons_of_rejections_are_those_that_are_counted() -> None:
+    declared = re.search(
+        r"const REJECTIONS: \[&str; \d+\] = \[(.*?)\];", sources(ROOT / "crates" / "engine"), re.DOTALL
+    )
+    counted = re.findall(r'"(\w+)"', declared[1])
+    reference = (DOCS / "reference" / "metrics.md").read_text()
+    row = re.search(r"^\| `jitney_rejections_total` \| counter .*$", reference, re.MULTILINE)[0]
+    assert re.findall(r"`(\w+)`", row.split("by reason:")[1]) == counted
+    named = [(page.name, re.findall(r'rejections_total\{[^}]*reason="(\w+)"', page.read_text())) for page in PAGES]
+    assert [(page, reason) for page, reasons in named for reason in reasons if reason not in counted] == []
+
+
+def sources(crate: Path) -> str:
+    """All Rust of a crate."""
+    return "\n".join(path.read_text() for path in sorted((crate / "src").rglob("*.rs")))
+
+
 def test_every_code_block_says_what_it_is() -> None:
     wrong = []
     for block in (block for page in [ROOT / "README.md", *docs_pages.pages()] for block in docs_pages.blocks(page)):
