@@ -6,6 +6,9 @@ The binary comes in JITNEY_BIN. Nothing here skips when it is missing: the run f
 from __future__ import annotations
 
 import os
+import shutil
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,10 +29,21 @@ def pytest_configure(config: pytest.Config) -> None:
     """Registers the marker of the long runs."""
     config.addinivalue_line("markers", "heavy: takes minutes; runs with --heavy only")
     config.addinivalue_line("markers", "torch: needs torch, which `make setup` installs; runs in `make test-torch`")
+    # Nothing of the user's: neither what `jitney onnx install` brought, nor settings, nor caches.
+    os.environ["HOME"] = tempfile.mkdtemp(prefix="home-")
+    for name in [name for name in os.environ if name.startswith("XDG_")]:
+        del os.environ[name]
+    # The interpreter of the tests, and not a shim that looks for another one in the user's home.
+    os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     # What the tests start writes no byte code, and so must find that of the libraries beside them: otherwise every
     # worker compiles them anew.
     os.environ.pop("PYTHONPYCACHEPREFIX", None)
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+
+
+def pytest_unconfigure() -> None:
+    """Removes the home again."""
+    shutil.rmtree(os.environ["HOME"], ignore_errors=True)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -50,6 +50,14 @@ def test_no_file_names_a_path_of_one_machine(path_of_a_machine: str) -> None:
     assert found == []
 
 
+def test_the_lock_names_the_public_index_only() -> None:
+    """What uv finds on one machine may lie elsewhere, or nowhere, on another."""
+    lock = (ROOT / "tests/uv.lock").read_text()
+    hosts = set(re.findall(r"\w+://([^/\"]+)", lock))
+    assert hosts == {"pypi.org", "files.pythonhosted.org"}
+    assert "path = " not in lock
+
+
 def test_every_handler_of_the_tests_is_used() -> None:
     sources = "".join(path.read_text() for path in (ROOT / "tests").glob("*.py"))
     unused = [path.stem for path in (ROOT / "tests" / "handlers").glob("*.py") if f'"{path.stem}"' not in sources]

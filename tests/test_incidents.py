@@ -26,11 +26,12 @@ pytestmark = [
     pytest.mark.skipif(find_spec("playwright") is None, reason="needs playwright and chromium: make test-browser"),
 ]
 
-SLOW = """
-import time
+HELD = """
+import pathlib, time
 
 def handle(data, context):
-    time.sleep(0.1)
+    while data and not pathlib.Path({gate!r}).exists():
+        time.sleep(0.01)
     return data and ["late"] * len(data)
 """
 CRASHING = """
@@ -104,15 +105,16 @@ def remove(view: OperatorView) -> Iterator[Callable[[str], None]]:
         view.server.manage("DELETE", f"/models/{name}")
 
 
-def test_overload(view: OperatorView, remove: Callable[[str], None]) -> None:
-    server = view.server
-    server.register(server.store.mar("slow", source=SLOW), batch_size=1)
+def test_overload(view: OperatorView, remove: Callable[[str], None], tmp_path: Path) -> None:
+    server, gate = view.server, tmp_path / "go-on"
+    server.register(server.store.mar("slow", source=HELD.format(gate=str(gate))), batch_size=1)
     remove("slow")
     assert server.manage("PUT", "/models/slow", job_queue_size=3).ok
     with clients(server, "slow", 10):
         assert "queue is full" in view.headline("slow 1.0: rejecting")
         view.grows("jitney_rejections_total", "slow", reason="queue_full")
         view.log(r"WARN .*rejected.*slow|WARN .*model=slow.*rejected")
+        gate.touch()
     view.log(r"overload.*ended.*slow|slow.*overload.*ended")
 
 

@@ -41,7 +41,8 @@ def test_a_cluster_answers_every_row_once_and_in_order_also_after_a_kill(desk: D
     desk.write("in.jsonl", [{"number": n} for n in range(ROWS)])
     job = ["models.py:double", "in.jsonl", f"--ray={cluster}", "--workers", "2", "--python", sys.executable]
     models, text = desk.path / "models.py", (desk.path / "models.py").read_text()
-    models.write_text(text.replace('"PAUSE", "0"', '"PAUSE", "0.05"'))  # Actors do not see our variables.
+    held = text.replace('os.environ.get("HOLD")', repr(str(desk.gate)))  # Actors do not see our variables.
+    models.write_text(held)
     done = desk.kill_at(1, "out.jsonl", *job)
     assert 0 < done < ROWS
     models.write_text(text)

@@ -33,7 +33,7 @@ def test_a_job_that_is_killed_again_and_again_ends_with_every_row_once(desk: Des
     job = ["models.py:double", "in.jsonl", "--workers", "1"]
     done = 0
     for _ in range(3):
-        done = desk.kill_at(done + 1, "out.jsonl", *job, PAUSE="0.1")
+        done = desk.kill_at(done + 1, "out.jsonl", *job)
         assert not (desk.path / "out.jsonl").exists(), "an output has its name only when it is complete"
     assert 0 < done < ROWS
     said = desk.run(*job, "-o", "out.jsonl")
@@ -43,14 +43,14 @@ def test_a_job_that_is_killed_again_and_again_ends_with_every_row_once(desk: Des
 
 def test_a_job_that_is_killed_before_its_first_row_begins_again(desk: Desk) -> None:
     desk.write("in.jsonl", [{"number": n} for n in range(ROWS)])
-    desk.kill_at(0, "out.jsonl", "models.py:double", "in.jsonl", PAUSE="0.1")
+    desk.kill_at(0, "out.jsonl", "models.py:double", "in.jsonl")
     desk.run("models.py:double", "in.jsonl", "-o", "out.jsonl")
     check(desk, "out.jsonl")
 
 
 def test_rows_after_the_last_journal_are_cut_off(desk: Desk) -> None:
     desk.write("in.jsonl", [{"number": n} for n in range(ROWS)])
-    desk.kill_at(1, "out.jsonl", "models.py:double", "in.jsonl", PAUSE="0.1")
+    desk.kill_at(1, "out.jsonl", "models.py:double", "in.jsonl")
     with (desk.path / "out.jsonl.part").open("a") as part:
         part.write('{"row":399,"output":0}\n{"row":')
     with (desk.path / "out.jsonl.failed.jsonl").open("a") as failed:
@@ -62,14 +62,14 @@ def test_rows_after_the_last_journal_are_cut_off(desk: Desk) -> None:
 def test_a_table_goes_on_in_the_middle(desk: Desk) -> None:
     text = "number\r\n" + "".join(f'"{n}"\r\n' for n in range(ROWS))
     (desk.path / "in.csv").write_text(text)
-    desk.kill_at(1, "out.jsonl", "models.py:double", "in.csv", "--workers", "1", PAUSE="0.1")
+    desk.kill_at(1, "out.jsonl", "models.py:double", "in.csv", "--workers", "1")
     desk.run("models.py:double", "in.csv", "-o", "out.jsonl")
     check(desk, "out.jsonl")
 
 
 def test_a_table_that_is_written_has_one_header(desk: Desk) -> None:
     desk.write("in.jsonl", [{"number": n} for n in range(ROWS)])
-    desk.kill_at(1, "out.csv", "models.py:double", "in.jsonl", "--workers", "1", PAUSE="0.1")
+    desk.kill_at(1, "out.csv", "models.py:double", "in.jsonl", "--workers", "1")
     desk.run("models.py:double", "in.jsonl", "-o", "out.csv")
     expected = ["row,output", *(f"{n},{2 * n}" for n in range(ROWS) if n != 13)]
     assert (desk.path / "out.csv").read_text().splitlines() == expected
@@ -80,9 +80,7 @@ def test_a_folder_goes_on_in_the_middle(desk: Desk) -> None:
     images.mkdir()
     for n in range(ROWS):
         (images / f"{n:03}.png").write_bytes(bytes(n))
-    slowly = desk.path / "models.py"
-    slowly.write_text(slowly.read_text().replace("return [{", "time.sleep(PAUSE)\n    return [{"))
-    desk.kill_at(1, "out.jsonl", "models.py:look", images, "--workers", "1", PAUSE="0.1")
+    desk.kill_at(1, "out.jsonl", "models.py:look", images, "--workers", "1")
     desk.run("models.py:look", images, "-o", "out.jsonl")
     assert [(one["file"], one["output"]["size"]) for one in desk.lines("out.jsonl")] == [
         (f"{n:03}.png", n) for n in range(ROWS)
@@ -98,7 +96,7 @@ def test_parquet_goes_on_in_the_middle(desk: Desk) -> None:
         pyarrow.table({"number": list(range(ROWS))}), desk.path / "in.parquet", row_group_size=33
     )
     job = ["models.py:double", "in.parquet", "--python", sys.executable]
-    desk.kill_at(1, "out.parquet", *job, "--workers", "1", PAUSE="0.1")
+    desk.kill_at(1, "out.parquet", *job, "--workers", "1")
     desk.run(*job, "-o", "out.parquet")
     written = pyarrow.parquet.read_table(desk.path / "out.parquet").to_pylist()
     assert written == [{"row": n, "output": 2 * n} for n in range(ROWS) if n != 13]
@@ -106,9 +104,10 @@ def test_parquet_goes_on_in_the_middle(desk: Desk) -> None:
 
 def test_an_interrupted_job_remembers_every_row_it_wrote(desk: Desk) -> None:
     desk.write("in.jsonl", [{"number": n} for n in range(ROWS)])
-    job = desk.begin("models.py:double", "in.jsonl", "-o", "out.jsonl", "--workers", "1", PAUSE="0.1")
+    job = desk.begin("models.py:double", "in.jsonl", "-o", "out.jsonl", "--workers", "1")
     until(lambda: desk.journal("out.jsonl") > 0, "the job is under way", JOB_SECONDS)
     job.send_signal(signal.SIGINT)
+    desk.gate.touch()
     assert job.wait(JOB_SECONDS) == 130
     part = (desk.path / "out.jsonl.part").read_text()
     failed = (desk.path / "out.jsonl.failed.jsonl").read_text()
@@ -119,7 +118,7 @@ def test_an_interrupted_job_remembers_every_row_it_wrote(desk: Desk) -> None:
 
 def test_another_job_does_not_go_on_with_the_rows_of_this_one(desk: Desk) -> None:
     desk.write("in.jsonl", [{"number": n} for n in range(ROWS)])
-    desk.kill_at(1, "out.jsonl", "models.py:double", "in.jsonl", "--workers", "1", PAUSE="0.1")
+    desk.kill_at(1, "out.jsonl", "models.py:double", "in.jsonl", "--workers", "1")
     said = desk.run("models.py:slow", "in.jsonl", "-o", "out.jsonl", code=1)
     assert "the model was" in said
     assert "--overwrite" in said
@@ -129,7 +128,7 @@ def test_another_job_does_not_go_on_with_the_rows_of_this_one(desk: Desk) -> Non
 
 def test_two_jobs_do_not_write_one_output(desk: Desk) -> None:
     desk.write("in.jsonl", [{"number": n} for n in range(ROWS)])
-    job = desk.begin("models.py:double", "in.jsonl", "-o", "out.jsonl", "--workers", "1", PAUSE="0.1")
+    job = desk.begin("models.py:double", "in.jsonl", "-o", "out.jsonl", "--workers", "1")
     until(lambda: (desk.path / "out.jsonl.progress").exists(), "the job is under way", JOB_SECONDS)
     assert "another job" in desk.run("models.py:double", "in.jsonl", "-o", "out.jsonl", code=1)
     job.kill()

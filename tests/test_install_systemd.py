@@ -36,32 +36,37 @@ WantedBy=multi-user.target
 """
 
 SCRIPT = """
-import json, subprocess, time, urllib.request
+import json, subprocess, urllib.request
 
 def say(*command):
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     return done.stdout
 
-def ask(path, data=None):
-    with urllib.request.urlopen("http://127.0.0.1:8080" + path, data, timeout=120) as answer:
-        return answer.read().decode()
+def ask(path, data):
+    try:
+        with urllib.request.urlopen("http://127.0.0.1:8080" + path, data, timeout=120) as answer:
+            return answer.read().decode()
+    except OSError as error:
+        return str(error)
 
-def patiently(path, data):
-    for _ in range(300):
-        try:
-            return ask(path, data)
-        except OSError as error:
-            last = str(error)
-            time.sleep(1)
-    return last
+def wait_for(*models):
+    follow = ["timeout", "300", "journalctl", "-u", "jitney", "-o", "cat", "--follow", "--lines=all"]
+    waiting = set(models)
+    with subprocess.Popen(follow, stdout=subprocess.PIPE, text=True) as log:
+        for line in log.stdout:
+            waiting -= {name for name in waiting if "model ready" in line and name in line}
+            if not waiting:
+                break
+        log.terminate()
 
 def state():
     names = "ActiveState,SubState,StatusText,Result,NRestarts,ExecMainStatus"
     return dict(line.split("=", 1) for line in say("systemctl", "show", "jitney", "-p", names).splitlines())
 
 found = {"start": say("systemctl", "start", "jitney"), "started": state()}
-found["onnx"] = patiently("/predictions/magika", b"[package]\\nname = 'x'\\nversion = '1'\\nedition = '2024'\\n")
-found["python"] = patiently("/predictions/echo", b"hello")
+wait_for("magika", "echo")
+found["onnx"] = ask("/predictions/magika", b"[package]\\nname = 'x'\\nversion = '1'\\nedition = '2024'\\n")
+found["python"] = ask("/predictions/echo", b"hello")
 found["stop"] = say("systemctl", "stop", "jitney")
 found["stopped"] = state()
 found["log"] = say("journalctl", "-u", "jitney", "-o", "cat", "--no-pager")

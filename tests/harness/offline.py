@@ -22,24 +22,34 @@ import time
 
 import jitney
 
-PAUSE = float(os.environ.get("PAUSE", "0"))
+HOLD = os.environ.get("HOLD")
+answered = 0
+
+
+def hold() -> None:
+    """From its fourth batch on a worker waits for the file HOLD, so that the job cannot end before."""
+    global answered
+    answered += 1
+    while HOLD and answered > 3 and not os.path.exists(HOLD):
+        time.sleep(0.01)
 
 
 @jitney.batch(max_batch_size=8)
 def double(number: list[int]) -> list[object]:
     print(f"a batch of {len(number)}", flush=True)
-    time.sleep(PAUSE)
+    hold()
     return [jitney.Error("unlucky", 422) if one == 13 else 2 * one for one in number]
 
 
 @jitney.batch(max_batch_size=4)
 def look(image: list[bytes]) -> list[object]:
+    hold()
     return [{"size": len(one), "head": one[:4].hex()} for one in image]
 
 
 @jitney.batch(max_batch_size=4, max_latency_ms=1)
 def slow(number: list[int]) -> list[int]:
-    time.sleep(0.05)
+    time.sleep(0.05)  # Longer than its objective: that is what it is for.
     return number
 
 
@@ -73,12 +83,16 @@ class Desk:
         assert ran.returncode == code, ran.stderr
         return ran.stderr if input is None else ran.stdout
 
+    @property
+    def gate(self) -> Path:
+        """The file that a held job waits for."""
+        return self.path / "go-on"
+
     def begin(self, *arguments: str | Path, **env: str) -> subprocess.Popen[bytes]:
-        """Starts a job."""
+        """Starts a job whose workers answer three batches and wait then, until there is the gate's file."""
         command = [str(self.binary), "infer", *map(str, arguments)]
-        return subprocess.Popen(
-            command, cwd=self.path, env={**os.environ, **env}, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        env = {**os.environ, "HOLD": str(self.gate), **env}
+        return subprocess.Popen(command, cwd=self.path, env=env, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def kill_at(self, rows: int, output: str, *arguments: str | Path, **env: str) -> int:
         """Starts a job and kills it when its journal has counted so many rows; returns what it counted last."""
