@@ -13,8 +13,9 @@ import pytest
 import wire
 
 import jitney
-from jitney.handle import connection, frames, launch, streams
+from jitney.handle import connection, frames, streams
 from jitney.handle.session import read_url
+from jitney.packing import by_value
 from jitney.wire import values
 
 SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: jitney-handle/1\r\n\r\n"
@@ -285,7 +286,7 @@ def test_invalid_options_are_rejected_at_once(options, words):
 
 
 def test_a_definition_is_found_where_workers_can_import_it(monkeypatch):
-    spec, directory = launch.locate_source(jitney.define(importable))
+    spec, directory = by_value.importable(importable)
     assert spec == f"{__name__}:importable"
     assert directory in __file__
 

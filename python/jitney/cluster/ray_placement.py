@@ -8,11 +8,15 @@ they outlive this process, and end with the server, to which they are connected.
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import platform
+import shutil
 import socket
 import sys
+import tarfile
+import tempfile
 import threading
 import uuid
 from typing import Any, TextIO
@@ -240,11 +244,8 @@ def make_actor() -> type:
         """Holds one worker."""
 
         def __init__(self) -> None:
-            import os as os_
-            import threading as threading_
-
             # Whoever asked for it may be gone: it must not keep its place for nothing.
-            self._unused = threading_.Timer(UNUSED_SECONDS, os_._exit, (0,))
+            self._unused = threading.Timer(UNUSED_SECONDS, os._exit, (0,))
             self._unused.daemon = True
             self._unused.start()
 
@@ -259,22 +260,14 @@ def make_actor() -> type:
 
             The actor ends soon after, also where nobody is left to end it.
             """
-            import io as io_
-            import os as os_
-            import shutil as shutil_
-            import sys as sys_
-            import tarfile as tarfile_
-            import tempfile as tempfile_
-            import threading as threading_
-
             import ray
 
             self._unused.cancel()
             _, packages = files[0]["packages"]
-            first = tempfile_.mkdtemp(prefix="jitney-ray-start-")
-            with tarfile_.open(fileobj=io_.BytesIO(ray.get(packages, timeout=FETCH_SECONDS))) as archive:
+            first = tempfile.mkdtemp(prefix="jitney-ray-start-")
+            with tarfile.open(fileobj=io.BytesIO(ray.get(packages, timeout=FETCH_SECONDS))) as archive:
                 archive.extractall(first)
-            sys_.path.insert(0, first)
+            sys.path.insert(0, first)
             from jitney.cluster import ray_files, ray_node
 
             held = ray_files.NodeFiles()
@@ -295,8 +288,8 @@ def make_actor() -> type:
                 )
             finally:
                 held.close()
-                shutil_.rmtree(first, ignore_errors=True)
-                threading_.Timer(END_SECONDS, os_._exit, (0,)).start()
+                shutil.rmtree(first, ignore_errors=True)
+                threading.Timer(END_SECONDS, os._exit, (0,)).start()
             return ""
 
     return Actor

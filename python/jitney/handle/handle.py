@@ -71,11 +71,11 @@ class Handle(Generic[P, R]):
 
     def remote(self, *arguments: P.args, **keywords: P.kwargs) -> AsyncCall[R] | Call[R]:
         """Calls the model with one item's arguments, and returns a future of its answer at once."""
-        return self._begin(Call, AsyncCall, self._body(arguments, keywords))
+        return self._send(self._loop(), Call, AsyncCall, self._head, self._body(arguments, keywords))
 
     def stream(self, *arguments: P.args, **keywords: P.kwargs) -> AsyncStream | Stream:
         """Calls a model that streams; the answer's pieces are there as soon as they are made."""
-        return self._begin(Stream, AsyncStream, self._body(arguments, keywords))
+        return self._send(self._loop(), Stream, AsyncStream, self._head, self._body(arguments, keywords))
 
     @overload
     def options(self, *, method_name: None = None, **options: Unpack[OptionsOfCalls]) -> Handle[P, R]: ...
@@ -118,7 +118,7 @@ class Handle(Generic[P, R]):
 
     def __call__(self, *arguments: P.args, **keywords: P.kwargs) -> R:
         """Calls the model and waits for its answer, outside of event loops."""
-        if running_loop() is not None and not self._connections.prefers_background:
+        if self._loop() is not None:
             raise TypeError("inside an event loop write `await handle.remote(...)`")
         return self.remote(*arguments, **keywords).result()
 
@@ -142,19 +142,27 @@ class Handle(Generic[P, R]):
         model, version, endpoint = self._names
         return f"<jitney.Handle {model}{f'/{version}' if version else ''}{f'.{endpoint}' if endpoint else ''}>"
 
-    def _begin(
-        self, of_threads: Callable[[Callable[[Any], None]], S], of_loops: Callable[[Connection], L], body: bytes
+    def _loop(self) -> asyncio.AbstractEventLoop | None:
+        """The loop that calls run in; none where a thread waits for them."""
+        return None if self._connections.prefers_background else running_loop()
+
+    def _send(
+        self,
+        loop: asyncio.AbstractEventLoop | None,
+        of_threads: Callable[[Callable[[Any], None]], S],
+        of_loops: Callable[[Connection], L],
+        head: bytes,
+        body: bytes,
     ) -> S | L:
         """Sends a call; what its caller holds meanwhile is made for a thread or for the running loop."""
-        loop = running_loop()
-        if loop is None or self._connections.prefers_background:
+        if loop is None:
             background = self._connections.background()
             held = of_threads(background.cancel)
-            background.send(held, self._head, body)
+            background.send(held, head, body)
             return held
         connection = self._connections.connection(loop)
         future = of_loops(connection)
-        connection.send(future, self._head, body)
+        connection.send(future, head, body)
         return future
 
     def _like(self, endpoint: str, options: CallOptions) -> Handle[..., Any]:

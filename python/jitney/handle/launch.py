@@ -13,13 +13,13 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
-from jitney.call.errors import DefinitionError, RemoteError
+from jitney.call.errors import RemoteError
 from jitney.client import Client
 from jitney.definition.definition import Definition, define
 from jitney.definition.options import NAME
 from jitney.definition.typed import BatchFunction, P, R
 from jitney.handle.handle import Handle
-from jitney.handle.run_flags import RunOptions, config_flags, log_flags, worker_flags
+from jitney.handle.run_flags import Config, RunOptions, config_flags, log_flags, worker_flags
 from jitney.handle.running import OF_CELLS, RunningModel
 from jitney.handle.server_process import ServerProcess
 from jitney.machine.process import find_program, is_interactive, runs_this_package
@@ -59,7 +59,7 @@ def run(
     ray: str | bool | None = None,
     port: int = 0,
     program: str | os.PathLike[str] | None = None,
-    config: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    config: Config = None,
 ) -> RunningModel[..., Any]:
     """Serves a definition beside this program and returns a handle of it, once its workers are loaded.
 
@@ -89,24 +89,10 @@ def run(
         raise TypeError(f"{target!r} runs already; jitney.run takes a function or a class")
     target = (target.bound or target.target) if isinstance(target, Definition) else target
     definition = define(target, name=_checked_name(name))
-    source = by_value.importable(target)
-    written = source is None or isinstance(config, Mapping)
-    directory = tempfile.mkdtemp(prefix="jitney-run-") if written else ""
-    try:
-        source = source or by_value.write(
-            target, directory, name=name if name and not _has_name(target) else "", own_python=python is None
-        )
-        command = [find_program(program), "serve", f"{name}={source.spec}" if name else source.spec]
-        command += ["--python", os.fspath(python or sys.executable), "--until-eof", "--debug-errors"]
-        for flag in PORTS:
-            command += [f"--{flag}", str(port if flag == "port" else 0)]
-        command += worker_flags(workers, device, ray) + log_flags(log_level, prints) + config_flags(config, directory)
-        if is_interactive() and definition.name in OF_CELLS:
-            OF_CELLS.pop(definition.name).close()
-        server = ServerProcess(command, source.directory, directory, of_cells=is_interactive())
-    except BaseException:
-        shutil.rmtree(directory, ignore_errors=True)
-        raise
+    flags = ["--python", os.fspath(python or sys.executable), "--until-eof", "--debug-errors"]
+    flags += [part for flag in PORTS for part in (f"--{flag}", str(port if flag == "port" else 0))]
+    flags += [*worker_flags(workers, device, ray), *log_flags(log_level, prints)]
+    server = _start(target, definition.name, name, program, flags, config, own_python=python is None)
     running: RunningModel[..., Any] = RunningModel(definition, server)
     try:
         _await_workers(definition.name, running.management_url)
@@ -121,12 +107,30 @@ def run(
     return running
 
 
-def locate_source(definition: Definition) -> tuple[str, str]:
-    """`module:object` of a definition and the directory to import it from."""
-    source = by_value.importable(definition.target)
-    if source is None:
-        raise DefinitionError(f"{by_value.why_not(definition.target)}; put it into a file")
-    return source
+def _start(
+    target: Any,
+    served_as: str,
+    name: str | None,
+    program: str | os.PathLike[str] | None,
+    flags: list[str],
+    config: Config,
+    own_python: bool,
+) -> ServerProcess:
+    """Starts the server, in place of the cell's earlier one; what is written for it goes with it."""
+    source = by_value.importable(target)
+    written = source is None or isinstance(config, Mapping)
+    directory = tempfile.mkdtemp(prefix="jitney-run-") if written else ""
+    try:
+        new_name = name if name and not _has_name(target) else ""
+        source = source or by_value.write(target, directory, name=new_name, own_python=own_python)
+        model = f"{name}={source.spec}" if name else source.spec
+        command = [find_program(program), "serve", model, *flags, *config_flags(config, directory)]
+        if is_interactive() and served_as in OF_CELLS:
+            OF_CELLS.pop(served_as).close()
+        return ServerProcess(command, source.directory, directory, of_cells=is_interactive())
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
 
 
 def _checked_name(name: str | None) -> str | None:

@@ -7,13 +7,12 @@ can wait for `.result()`, also where an event loop runs it.
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from jitney.call.context import CURRENT, CallContext, Inherited, inherit
 from jitney.call.request import BULK, Request
-from jitney.handle.connection import Connection, ResultReceiver
 from jitney.handle.connections import Connections
 from jitney.handle.frames import CALL_HEAD, call_head, call_tail
 from jitney.handle.futures import AsyncCall, Call
@@ -21,11 +20,8 @@ from jitney.handle.handle import ENCODINGS, Handle, running_loop
 from jitney.handle.streams import AsyncStream, Stream
 from jitney.wire.call_options import CallOptions
 
-S = TypeVar("S", bound=ResultReceiver)
-A = TypeVar("A", bound=ResultReceiver)
-
 TIMEOUT_MS_MAX = 0xFFFFFFFF
-KEPT = (
+KEPT = [
     "_connections",
     "_names",
     "_encoding",
@@ -37,32 +33,22 @@ KEPT = (
     "_is_plain",
     "_texts",
     "_lengths",
-)
+]
 """What a handle for one request has from the one that it was made of."""
 
 
 class PartHandle(Handle):
     """One endpoint of a part, or of another model of the server that runs the calling code."""
 
-    def __init__(
-        self,
-        connections: Connections,
-        model: str,
-        version: str = "",
-        endpoint: str = "",
-        *,
-        encoding: str = "value",
-        options: CallOptions | None = None,
-        endpoints: Mapping[str, str] | None = None,
-        inherited: Inherited | None = None,
-    ) -> None:
-        super().__init__(connections, model, version, endpoint, encoding=encoding, options=options, endpoints=endpoints)
+    def __init__(self, connections: Connections, *names: str, inherited: Inherited | None = None, **known: Any) -> None:
+        super().__init__(connections, *names, **known)
+        model, version, endpoint = self._names
         self._callee = f"{model}/{endpoint}"
         self._inherited = inherited
         """What calls have from the request that they belong to; None if they belong to the current call."""
         self._own = self._options
         self._is_plain = self._own == CallOptions()
-        texts = [name.encode() for name in (model, version, endpoint, ENCODINGS[encoding])]
+        texts = [name.encode() for name in (model, version, endpoint, ENCODINGS[self._encoding])]
         self._texts = b"".join(texts)
         self._lengths = tuple(map(len, texts))
 
@@ -86,7 +72,9 @@ class PartHandle(Handle):
         if call is None and self._inherited is None:
             return super().remote(*arguments, **keywords)
         inherited, head = self._head_for(call)
-        future: AsyncCall | Call = self._send(call, Call, AsyncCall, head, self._body(arguments, keywords))
+        future: AsyncCall | Call = self._send(
+            self._loop_of(call), Call, AsyncCall, head, self._body(arguments, keywords)
+        )
         if call is not None and inherited.expires is not None:
             call.watch(self._callee, future)
         return future
@@ -97,7 +85,7 @@ class PartHandle(Handle):
         if call is None and self._inherited is None:
             return super().stream(*arguments, **keywords)
         _, head = self._head_for(call, streams=True)
-        stream = self._send(call, Stream, AsyncStream, head, self._body(arguments, keywords))
+        stream = self._send(self._loop_of(call), Stream, AsyncStream, head, self._body(arguments, keywords))
         if call is not None:
             call.keep(stream)
         return stream
@@ -109,26 +97,10 @@ class PartHandle(Handle):
             return self.remote(*arguments, **keywords).result()
         return super().__call__(*arguments, **keywords)
 
-    def _send(
-        self,
-        call: CallContext | None,
-        of_threads: Callable[[Callable[[Any], None]], S],
-        of_loops: Callable[[Connection], A],
-        head: bytes,
-        body: bytes,
-    ) -> S | A:
-        """Sends a call. A function that is not `async` waits in its thread, where a loop may be running: its calls
-        are on the connection of threads."""
-        loop = running_loop() if call is None or call.is_async else None
-        if loop is None:
-            background = self._connections.background()
-            held = of_threads(background.cancel)
-            background.send(held, head, body)
-            return held
-        connection = self._connections.connection(loop)
-        future = of_loops(connection)
-        connection.send(future, head, body)
-        return future
+    def _loop_of(self, call: CallContext | None) -> asyncio.AbstractEventLoop | None:
+        """A function that is not `async` waits in its thread, where a loop may be running: its calls are on the
+        connection of threads."""
+        return running_loop() if call is None or call.is_async else None
 
     def _head_for(self, call: CallContext | None, streams: bool = False) -> tuple[Inherited, bytes]:
         """The head of a call that is made now. Where pieces are passed on as they come the caller needs no reserve."""
@@ -161,13 +133,5 @@ class PartHandle(Handle):
 
     def _like(self, endpoint: str, options: CallOptions) -> Handle:
         model, version, _ = self._names
-        return PartHandle(
-            self._connections,
-            model,
-            version,
-            endpoint,
-            encoding=self._encoding,
-            options=options,
-            endpoints=self._endpoints,
-            inherited=self._inherited,
-        )
+        known = {"encoding": self._encoding, "options": options, "endpoints": self._endpoints}
+        return PartHandle(self._connections, model, version, endpoint, inherited=self._inherited, **known)

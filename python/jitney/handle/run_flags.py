@@ -16,6 +16,10 @@ QUIET = "warning"
 NO_PRINTS = "jitney::worker_output=off"
 
 
+Config = str | os.PathLike[str] | Mapping[str, Any] | None
+"""A `jitney.yaml`, or what stands in one."""
+
+
 class RunOptions(TypedDict, total=False):
     """What `jitney.run` takes besides the target."""
 
@@ -28,7 +32,7 @@ class RunOptions(TypedDict, total=False):
     ray: str | bool | None
     port: int
     program: str | os.PathLike[str] | None
-    config: str | os.PathLike[str] | Mapping[str, Any] | None
+    config: Config
 
 
 def worker_flags(workers: int | None, device: str | Sequence[int] | None, ray: str | bool | None) -> list[str]:
@@ -54,7 +58,7 @@ def log_flags(level: str | None, prints: bool) -> list[str]:
     return ["--log-level", f"{level or 'info'},{NO_PRINTS}"]
 
 
-def config_flags(config: str | os.PathLike[str] | Mapping[str, Any] | None, directory: str) -> list[str]:
+def config_flags(config: Config, directory: str) -> list[str]:
     if config is None:
         return []
     if isinstance(config, Mapping):
