@@ -12,11 +12,12 @@ class NotThere(NotImplementedError):
 class AbsentName:
     """Stands for such a name. Whatever is done with it fails with its sentence."""
 
-    def __init__(self, name: str, instead: str) -> None:
+    def __init__(self, name: str, instead: str, error: type[Exception] = NotThere) -> None:
         self._sentence = f"{name} is not there in Jitney's layer: {instead}"
+        self._error = error
 
     def _fail(self) -> NoReturn:
-        raise NotThere(self._sentence)
+        raise self._error(self._sentence)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self._fail()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from jitney.compat.absent import AbsentName
 from jitney.compat.bentoml.exceptions import NotSupported
 
 OWN_IMAGE = "put the file, its packages and the `jitney` binary into an image of your own (docs/operations)"
@@ -46,33 +45,10 @@ FRAMEWORKS = (
     "pytorch_lightning", "tensorflow", "transformers", "xgboost", "vllm", "ray", "spark",
 )  # fmt: skip
 """Frameworks of BentoML's that have no module here."""
+OTHER_FRAMEWORK = "use bentoml.picklable_model, or load the model in the service's __init__"
 
 
-class Missing:
-    """Stands for a name, so that it can be imported; using it says what to do."""
-
-    def __init__(self, name: str) -> None:
-        self.__dict__["_name"] = name
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # Python itself looks for some of these.
-            raise AttributeError(name)
-        raise not_supported(f"{self._name}.{name}")
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise not_supported(self._name)
-
-
-def not_supported(name: str) -> NotSupported:
-    """The exception for a name that is not there."""
-    first = name.partition(".")[0]
-    if first in FRAMEWORKS:
-        instead = "use bentoml.picklable_model, or load the model in the service's __init__"
-    else:
-        instead = INSTEAD.get(name) or INSTEAD[first]
-    return NotSupported(f"bentoml.{name} is not in jitney.compat: {instead}")
-
-
-def missing(name: str) -> Missing | None:
+def missing(name: str) -> AbsentName | None:
     """What stands for a name of BentoML's that is not here; None for a name that is not BentoML's."""
-    return Missing(name) if name in INSTEAD or name in FRAMEWORKS else None
+    instead = OTHER_FRAMEWORK if name in FRAMEWORKS else INSTEAD.get(name)
+    return AbsentName(f"bentoml.{name}", instead, NotSupported) if instead else None
