@@ -283,6 +283,24 @@ def test_a_shared_name_needs_a_reason_and_the_list_is_never_stale(tree: Tree) ->
     assert check_names.check_shared(defined, [entry, gone]) == ["shared_names.txt: Gone is no longer shared"]
 
 
+def test_a_class_name_that_two_python_files_define_is_found_wherever_it_stands(tree: Tree) -> None:
+    files = {
+        "python/jitney/one.py": "class Entry: ...",
+        "python/ts/two.py": "def make():\n    class Entry: ...",
+        "python/jitney/compat/three.py": "class Entry: ...",
+        "python/tests/test_four.py": "class Entry: ...",
+    }
+    classes = check_names.python_classes(tree(files))
+    theirs, gone = (check_names.Allowed(name, "python/jitney/compat/*", "why") for name in ("Entry", "Gone"))
+    assert check_names.check_classes(classes, [theirs]) == [
+        "python/jitney/one.py:1: class Entry: this class is defined 2 times; qualify its name",
+        "python/ts/two.py:2: class Entry: this class is defined 2 times; qualify its name",
+    ]
+    del classes["Entry"][1]
+    stale = ["shared_classes.txt: Gone in python/jitney/compat/* is no longer shared"]
+    assert check_names.check_classes(classes, [theirs, gone]) == stale
+
+
 def test_few_definitions_share_a_name(tree: Tree) -> None:
     files = {f"crates/c{n}/src/lib.rs": "struct Entry;" for n in range(check_names.SHARED_MAX)}
     problems = check_names.check_shared(check_names.types(tree(files)), [check_names.Allowed("Entry", "*", "why")])

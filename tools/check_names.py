@@ -1,7 +1,9 @@
 """Holds the names of the product to the project's vocabulary (see docs/concepts for the words).
 
-Two rules, each with a checked-in list of exceptions in which every entry has its reason:
+Three rules, each with a checked-in list of exceptions in which every entry has its reason:
 
+- a class name is defined once in the Python packages; names that other products chose are allowed where
+  they are offered (tools/shared_classes.txt);
 - a type name is defined once in the workspace (tools/shared_names.txt), and at most SHARED_MAX definitions share one;
 - no type, module, function, field or variant is named by a word that the vocabulary replaced
   (tools/allowed_words.txt).
@@ -127,6 +129,17 @@ def python_names(root: Path) -> Iterator[Name]:
                 yield Name(node.name, "function", file, node.lineno)
 
 
+def python_classes(root: Path) -> dict[str, list[Name]]:
+    """Every class of the Python packages by name, those inside functions and classes too; tests are left out."""
+    found = defaultdict(list)
+    for file in tracked(root, "python/*.py"):
+        if not file.startswith("python/tests/"):
+            for node in ast.walk(ast.parse((root / file).read_text())):
+                if isinstance(node, ast.ClassDef):
+                    found[node.name].append(Name(node.name, "class", file, node.lineno))
+    return found
+
+
 def replaced(name: str) -> list[str]:
     """The replaced words in a name."""
     return [word for word in (part.lower() for part in WORD.findall(name)) if word in INSTEAD]
@@ -162,6 +175,20 @@ def check_shared(defined: dict[str, list[Name]], allowed: list[Allowed]) -> list
     return problems
 
 
+def check_classes(defined: dict[str, list[Name]], allowed: list[Allowed]) -> list[str]:
+    """What is wrong with the classes that share a name."""
+    problems, needed = [], set()
+    for name, places in sorted(defined.items()):
+        covering = [[entry for entry in allowed if entry.covers(place, name)] for place in places]
+        if len(places) > 1:
+            needed.update(entry for entries in covering for entry in entries)
+        own = [place for place, entries in zip(places, covering, strict=True) if not entries]
+        if len(own) > 1:
+            problems += [f"{place}: this class is defined {len(own)} times; qualify its name" for place in own]
+    stale = [entry for entry in allowed if entry not in needed]
+    return problems + [f"shared_classes.txt: {entry.pattern} in {entry.where} is no longer shared" for entry in stale]
+
+
 def check_words(names: Iterable[Name], allowed: list[Allowed]) -> list[str]:
     """What is wrong with the words in names."""
     problems, needed = [], set()
@@ -182,6 +209,7 @@ def main() -> int:
     lists = root / "tools"
     defined = types(root)
     shared = check_shared(defined, read_list(lists / "shared_names.txt"))
+    shared += check_classes(python_classes(root), read_list(lists / "shared_classes.txt"))
     worded = check_words([*rust_names(root), *python_names(root)], read_list(lists / "allowed_words.txt"))
     definitions = sum(len(places) for places in defined.values())
     sharing = sum(len(places) for places in defined.values() if len(places) > 1)

@@ -19,7 +19,7 @@ import zipfile
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from model_archiver.manifest_components.manifest import Model, RuntimeType, manifest_json
+from model_archiver.manifest_components.manifest import ManifestModel, RuntimeType, manifest_json
 from model_archiver.model_archiver_error import ModelArchiverError
 from model_archiver.version import __version__
 
@@ -148,11 +148,11 @@ class ModelExportUtils(FileRules):
         return found[0] if found else None
 
     @staticmethod
-    def generate_model(modelargs: Any) -> Model:
+    def generate_model(modelargs: Any) -> ManifestModel:
         """The manifest's model."""
         weights, code, requirements, config = (base_name(getattr(modelargs, flag, None)) for flag in FILE_FLAGS)
         handler = os.path.basename(modelargs.handler)
-        return Model(modelargs.model_name, weights, handler, code, modelargs.version, requirements, config)
+        return ManifestModel(modelargs.model_name, weights, handler, code, modelargs.version, requirements, config)
 
     @staticmethod
     def generate_manifest_json(args: Any) -> str:

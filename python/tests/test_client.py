@@ -14,7 +14,7 @@ import pytest
 
 import jitney
 from jitney.client.replies import Reply
-from jitney.client.requests import Request
+from jitney.client.requests import ClientRequest
 from jitney.client.retry import Retry, Unreachable
 
 UNSUPPORTED = (503, {"Retry-After": "0"}, b'{"code": 503, "type": "ServiceUnavailableException", "message": "full"}')
@@ -159,7 +159,7 @@ def test_an_unreachable_server_is_reported(ask, script):
 
 
 def test_only_what_cannot_harm_is_tried_again():
-    retry, post, get = Retry(attempts=3, longest=5), Request("POST", "/"), Request("GET", "/")
+    retry, post, get = Retry(attempts=3, longest=5), ClientRequest("POST", "/"), ClientRequest("GET", "/")
     assert retry.after_error(post, ConnectionResetError(), 1) is None
     assert retry.after_error(get, ConnectionResetError(), 1) == 0.1
     assert retry.after_error(post, Unreachable(), 2) == 0.2

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jitney.cluster import ray_files
-from jitney.cluster.ray_files import NodeFiles, TooLarge, fingerprint, pack, sweep
+from jitney.cluster.ray_files import DirectoryTooLarge, NodeFiles, fingerprint, pack, sweep
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_equal_directories_have_one_hash_and_others_have_another(source: Path) -
 
 def test_what_is_too_large_says_what_to_do(source: Path) -> None:
     for limits in ({"files_max": 2}, {"bytes_max": 3}):
-        with pytest.raises(TooLarge, match="ship: false"):
+        with pytest.raises(DirectoryTooLarge, match="ship: false"):
             pack(str(source), **limits)
 
 

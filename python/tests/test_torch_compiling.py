@@ -18,7 +18,7 @@ from torch_models import torch
 from jitney.gpu.compile_cache import FILES_MAX, CompileCache, machine_of, sources_of
 from jitney.gpu.compiled import CompiledModel, CompilerImport, Slot, inductor_options
 from jitney.gpu.errors import CannotCompile
-from jitney.gpu.graphs import Shape, SizedModel, Variant
+from jitney.gpu.graphs import RunShape, SizedModel, Variant
 from ts.torch_handler import background, compile_aside, compiling_processes, formats, variants
 from ts.torch_handler.base_handler import BaseHandler
 from ts.torch_handler.compiling import CompilePlan, compile_options, compile_plan
@@ -151,7 +151,7 @@ def test_the_worker_says_why_a_process_failed(monkeypatch, load):  # noqa: F811
     monkeypatch.setattr(compiling_processes, "MODULE", "ts.torch_handler.no_such_module")
     handler = load(BaseHandler, models.LINEAR)
     with pytest.raises(CannotCompile, match="no_such_module"):
-        CompilingProcesses(handler, handler.context).compile([Shape(1), Shape(2)])
+        CompilingProcesses(handler, handler.context).compile([RunShape(1), RunShape(2)])
 
 
 def test_a_torchscript_program_is_not_compiled_and_that_is_told(compiler, load, tmp_path, recorder):  # noqa: F811

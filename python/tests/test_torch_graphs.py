@@ -12,7 +12,7 @@ from torch_models import torch
 
 from jitney.gpu.closeness import difference
 from jitney.gpu.errors import CannotCapture
-from jitney.gpu.graphs import Shape, SizedModel, Variant
+from jitney.gpu.graphs import RunShape, SizedModel, Variant
 from jitney.gpu.trees import rebuilt, structure_of, tensors_of
 
 
@@ -34,7 +34,7 @@ def test_a_batch_is_padded_to_the_next_size_and_its_rows_come_back(linear):
     one = sized(linear)
     one.capture((torch.randn(1, 5),), {}, nothing)
     seen = []
-    room = one.graphs[next(iter(one.graphs))][Shape(4)].inputs[0]
+    room = one.graphs[next(iter(one.graphs))][RunShape(4)].inputs[0]
     for count in (1, 3, 4, 8):
         batch = torch.randn(count, 5)
         answer = one(batch)
@@ -252,7 +252,7 @@ def test_a_variant_that_answers_otherwise_is_not_used(linear):
         one = sized(linear, (2,), variants=[Variant("frozen", other), Variant("as it is", linear)])
         one.capture((torch.randn(1, 5),), {}, nothing)
         (graphs,) = one.graphs.values()
-        assert graphs[Shape(2)].variant == "as it is"
+        assert graphs[RunShape(2)].variant == "as it is"
         assert "frozen is not used at batch size 2" in one.notes[0] and told in one.notes[0]
 
 

@@ -12,7 +12,7 @@ from jitney.client import requests
 from jitney.client.conversation import Conversation, Step, list_models, request_status, request_value
 from jitney.client.pool import Pool
 from jitney.client.replies import Reply
-from jitney.client.requests import Request
+from jitney.client.requests import ClientRequest
 from jitney.client.retry import Retry
 from jitney.wire.address import read_url
 from jitney.wire.call_options import CallOptions
@@ -134,10 +134,10 @@ class AsyncClient:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _status(self, request: Request) -> str:
+    async def _status(self, request: ClientRequest) -> str:
         return await self._run(request_status(request, self._retry))
 
-    async def _request(self, request: Request) -> Any:
+    async def _request(self, request: ClientRequest) -> Any:
         return await self._run(request_value(request, self._retry))
 
     async def _run(self, conversation: Conversation[T]) -> T:
@@ -152,7 +152,7 @@ class AsyncClient:
 
     async def _step(self, step: Step) -> Reply | OSError | None:
         """Sends the request, or pauses."""
-        if isinstance(step, Request):
+        if isinstance(step, ClientRequest):
             try:
                 return await self._once(step)
             except asyncio.TimeoutError:
@@ -162,9 +162,9 @@ class AsyncClient:
         await asyncio.sleep(step)
         return None
 
-    async def _once(self, request: Request) -> Reply:
+    async def _once(self, request: ClientRequest) -> Reply:
         return await asyncio.wait_for(self._whole(request), self._timeout)
 
-    async def _whole(self, request: Request) -> Reply:
+    async def _whole(self, request: ClientRequest) -> Reply:
         async with self._pools[request.management].ask(request) as exchange:
             return await exchange.whole()

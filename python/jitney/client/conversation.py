@@ -1,6 +1,6 @@
 """The steps of both clients, without the waiting: which request comes next, and when.
 
-Each conversation is a generator. It yields a `Request` and is sent the `Reply`, or the `OSError` that
+Each conversation is a generator. It yields a `ClientRequest` and is sent the `Reply`, or the `OSError` that
 came instead of one; it yields a number of seconds to pause; it returns the result. A client runs
 the steps, with or without `await`.
 """
@@ -13,15 +13,15 @@ from typing import Any, TypeVar
 from jitney.call.errors import disconnected
 from jitney.client import requests
 from jitney.client.replies import Reply
-from jitney.client.requests import Request
+from jitney.client.requests import ClientRequest
 from jitney.client.retry import Retry
 
-Step = Request | float
+Step = ClientRequest | float
 T = TypeVar("T")
 Conversation = Generator[Step, Reply | OSError | None, T]
 
 
-def request_value(request: Request, retry: Retry) -> Conversation[Any]:
+def request_value(request: ClientRequest, retry: Retry) -> Conversation[Any]:
     """One request, retried by the rules of `retry`; returns the decoded answer."""
     attempt = 1
     while True:
@@ -40,7 +40,7 @@ def request_value(request: Request, retry: Retry) -> Conversation[Any]:
         attempt += 1
 
 
-def request_status(request: Request, retry: Retry) -> Conversation[str]:
+def request_status(request: ClientRequest, retry: Retry) -> Conversation[str]:
     """A change; returns the server's status text."""
     return str((yield from request_value(request, retry))["status"])
 

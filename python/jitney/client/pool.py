@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 from jitney.client.replies import Reply
-from jitney.client.requests import Request
+from jitney.client.requests import ClientRequest
 from jitney.client.retry import Unreachable
 from jitney.wire.address import Address
 
@@ -20,7 +20,7 @@ HEAD_BYTES_MAX = 128 << 10
 READ_BYTES = 64 << 10
 
 
-class Link(NamedTuple):
+class PooledConnection(NamedTuple):
     """One connection."""
 
     reader: asyncio.StreamReader
@@ -35,10 +35,10 @@ class Pool:
             raise ValueError("this client speaks TCP; use jitney.connect for unix: addresses")
         self._address = address
         self._room = asyncio.Semaphore(size)
-        self._idle: list[Link] = []
+        self._idle: list[PooledConnection] = []
 
     @contextlib.asynccontextmanager
-    async def ask(self, request: Request) -> AsyncIterator[Exchange]:
+    async def ask(self, request: ClientRequest) -> AsyncIterator[Exchange]:
         """Sends a request; the connection is free again after the block, if its answer was read."""
         async with self._room:
             exchange = await self._begin(request)
@@ -55,7 +55,7 @@ class Pool:
         while self._idle:
             self._idle.pop().writer.close()
 
-    async def _begin(self, request: Request) -> Exchange:
+    async def _begin(self, request: ClientRequest) -> Exchange:
         """A kept connection may have been closed meanwhile, which is seen only when it is used."""
         while self._idle:
             link = self._idle.pop()
@@ -64,7 +64,7 @@ class Pool:
             except (ConnectionError, asyncio.IncompleteReadError):
                 link.writer.close()
         try:
-            link = Link(
+            link = PooledConnection(
                 *await asyncio.open_connection(
                     self._address.host, self._address.port, ssl=self._address.tls, limit=HEAD_BYTES_MAX
                 )
@@ -80,7 +80,7 @@ class Pool:
             link.writer.close()
             raise
 
-    async def _send(self, request: Request, link: Link) -> Exchange:
+    async def _send(self, request: ClientRequest, link: PooledConnection) -> Exchange:
         headers = {"Host": f"{self._address.host}:{self._address.port}", **request.headers}
         headers["Content-Length"] = str(len(request.body))
         if self._address.token:
@@ -99,7 +99,7 @@ class Pool:
 class Exchange:
     """An answer whose head was read; the body follows."""
 
-    def __init__(self, link: Link, status: int, headers: dict[str, str]) -> None:
+    def __init__(self, link: PooledConnection, status: int, headers: dict[str, str]) -> None:
         self.link, self.status, self.headers = link, status, headers
         self.reusable = False
         """Whether the next request may use the connection."""

@@ -16,7 +16,7 @@ JSON, TEXT, BYTES = "application/json", "text/plain; charset=utf-8", "applicatio
 
 
 @dataclass(frozen=True)
-class Request:
+class ClientRequest:
     """One HTTP request."""
 
     method: str
@@ -39,7 +39,7 @@ def predict(
     endpoint: str | None,
     options: CallOptions,
     headers: Mapping[str, str] | None,
-) -> Request:
+) -> ClientRequest:
     """A prediction. Bytes go as they are, text as text, everything else as JSON."""
     content_type, body = encode(data)
     known = {"Content-Type": content_type, **options.headers}
@@ -49,7 +49,7 @@ def predict(
         path = _path(model, endpoint)
     else:
         path = _path("predictions", model, version, endpoint)
-    return Request("POST", path, {**known, **(headers or {})}, body)
+    return ClientRequest("POST", path, {**known, **(headers or {})}, body)
 
 
 def encode(data: Any) -> tuple[str, bytes]:
@@ -61,27 +61,27 @@ def encode(data: Any) -> tuple[str, bytes]:
     return JSON, json.dumps(data).encode()
 
 
-def ping() -> Request:
+def ping() -> ClientRequest:
     """Whether the server is healthy."""
-    return Request("GET", "/ping")
+    return ClientRequest("GET", "/ping")
 
 
-def models(limit: int | None, token: str | None) -> Request:
+def models(limit: int | None, token: str | None) -> ClientRequest:
     """A page of the list of models."""
     return _manage("GET", _path("models"), limit=limit, next_page_token=token)
 
 
-def describe(model: str, version: str | None) -> Request:
+def describe(model: str, version: str | None) -> ClientRequest:
     """The description and state of a model."""
     return _manage("GET", _path("models", model, *([version] if version else [])))
 
 
-def register(url: str, options: Mapping[str, Any]) -> Request:
+def register(url: str, options: Mapping[str, Any]) -> ClientRequest:
     """Registers a model."""
     return _manage("POST", _path("models"), url=url, **options)
 
 
-def scale(model: str, version: str | None, options: Mapping[str, Any]) -> Request:
+def scale(model: str, version: str | None, options: Mapping[str, Any]) -> ClientRequest:
     """Changes the number of workers, or other settings."""
     return _manage("PUT", _path("models", model, *([version] if version else [])), **options)
 
@@ -97,7 +97,7 @@ def configure(
     policy: str | None = None,
     queue: int | None = None,
     tenants: Mapping[str, int] | None = None,
-) -> Request:
+) -> ClientRequest:
     """Changes the batching of a model that is being served. Options mean the same as in a decorator; weights of tenants
     replace the present ones."""
     checked = Options(
@@ -137,19 +137,19 @@ def _millis(time: float | None) -> int | None:
     return None if time is None else max(round(time), 1 if time > 0 else 0)
 
 
-def unregister(model: str, version: str | None) -> Request:
+def unregister(model: str, version: str | None) -> ClientRequest:
     """Unregisters a model or version."""
     return _manage("DELETE", _path("models", model, *([version] if version else [])))
 
 
-def set_default(model: str, version: str) -> Request:
+def set_default(model: str, version: str) -> ClientRequest:
     """Changes the default version."""
     return _manage("PUT", _path("models", model, version, "set-default"))
 
 
-def _manage(method: str, path: str, **query: Any) -> Request:
+def _manage(method: str, path: str, **query: Any) -> ClientRequest:
     fields = {name: _query_text(value) for name, value in query.items() if value is not None}
-    return Request(method, path + (f"?{urlencode(fields)}" if fields else ""), management=True)
+    return ClientRequest(method, path + (f"?{urlencode(fields)}" if fields else ""), management=True)
 
 
 def _query_text(value: Any) -> str:

@@ -11,7 +11,7 @@ import random
 from dataclasses import dataclass
 
 from jitney.client.replies import Reply
-from jitney.client.requests import Request
+from jitney.client.requests import ClientRequest
 
 RETRIABLE = (429, 503)
 FIRST_PAUSE = 0.1
@@ -37,7 +37,7 @@ class Retry:
             return None
         return delay + random.uniform(0, 0.1 * delay)  # So that clients do not all come back at once.
 
-    def after_error(self, request: Request, error: OSError, attempt: int) -> float | None:
+    def after_error(self, request: ClientRequest, error: OSError, attempt: int) -> float | None:
         """How long to wait before trying again without an answer; None if there is no retry."""
         may = request.idempotent or isinstance(error, Unreachable)
         if not may or attempt >= self.attempts:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from jitney.client import requests
 from jitney.client.conversation import Conversation, Step, list_models, request_status, request_value
 from jitney.client.replies import Reply
-from jitney.client.requests import Request
+from jitney.client.requests import ClientRequest
 from jitney.client.retry import Retry, Unreachable
 from jitney.wire.address import Address, read_url
 from jitney.wire.call_options import CallOptions
@@ -140,10 +140,10 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _status(self, request: Request) -> str:
+    def _status(self, request: ClientRequest) -> str:
         return self._run(request_status(request, self._retry))
 
-    def _request(self, request: Request) -> Any:
+    def _request(self, request: ClientRequest) -> Any:
         return self._run(request_value(request, self._retry))
 
     def _run(self, conversation: Conversation[T]) -> T:
@@ -158,7 +158,7 @@ class Client:
 
     def _step(self, step: Step) -> Reply | OSError | None:
         """Sends the request, or pauses."""
-        if isinstance(step, Request):
+        if isinstance(step, ClientRequest):
             try:
                 return self._once(step)
             except OSError as error:
@@ -166,10 +166,10 @@ class Client:
         time.sleep(step)
         return None
 
-    def _once(self, request: Request) -> Reply:
+    def _once(self, request: ClientRequest) -> Reply:
         return _whole(self._try(request, self._connection(request)))
 
-    def _try(self, request: Request, connection: http.client.HTTPConnection) -> http.client.HTTPResponse:
+    def _try(self, request: ClientRequest, connection: http.client.HTTPConnection) -> http.client.HTTPResponse:
         """A kept connection may have been closed meanwhile, which is seen only when it is used."""
         fresh = connection.sock is None
         try:
@@ -183,7 +183,9 @@ class Client:
             connection.close()
             raise
 
-    def _send(self, request: Request, connection: http.client.HTTPConnection, fresh: bool) -> http.client.HTTPResponse:
+    def _send(
+        self, request: ClientRequest, connection: http.client.HTTPConnection, fresh: bool
+    ) -> http.client.HTTPResponse:
         token = self._addresses[request.management].token
         headers = {**request.headers, **({"Authorization": f"Bearer {token}"} if token else {})}
         if fresh:
@@ -194,7 +196,7 @@ class Client:
         connection.request(request.method, request.path, request.body, headers)
         return connection.getresponse()
 
-    def _connection(self, request: Request) -> http.client.HTTPConnection:
+    def _connection(self, request: ClientRequest) -> http.client.HTTPConnection:
         name = "management" if request.management else "inference"
         connection: http.client.HTTPConnection | None = getattr(self._here, name, None)
         if connection is None:

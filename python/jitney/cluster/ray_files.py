@@ -28,7 +28,7 @@ UNUSED_KEPT = 8
 """Directories that stay on a node although nothing uses them, for the next worker that needs them."""
 
 
-class TooLarge(ValueError):
+class DirectoryTooLarge(ValueError):
     """A directory holds more than may travel."""
 
 
@@ -41,7 +41,7 @@ def pack(directory: str, files_max: int = FILES_MAX, bytes_max: int = BYTES_MAX)
             info = archive.gettarinfo(path, name)
             total += info.size
             if count >= files_max or total > bytes_max:
-                raise TooLarge(
+                raise DirectoryTooLarge(
                     f"{directory} has more than {files_max:,} files or {bytes_max >> 20:,} MiB, which is too much to "
                     "send to the nodes: serve from a directory with nothing but the model, or put it under the same "
                     "path on every node and set ray: {ship: false}"

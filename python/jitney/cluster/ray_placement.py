@@ -21,7 +21,7 @@ import threading
 import uuid
 from typing import Any, TextIO
 
-from jitney.cluster.ray_files import TooLarge, fingerprint, pack
+from jitney.cluster.ray_files import DirectoryTooLarge, fingerprint, pack
 
 NAMESPACE = "jitney"
 PENDING_FIRST_SECONDS, PENDING_EVERY_SECONDS = 2.0, 10.0
@@ -219,7 +219,7 @@ class SideCar:
     def _explain(error: Exception) -> str:
         import ray
 
-        if isinstance(error, (TooLarge, NodeTrouble)):
+        if isinstance(error, (DirectoryTooLarge, NodeTrouble)):
             return str(error)
         if isinstance(error, ray.exceptions.RayActorError):
             return f"its actor or node was lost: {error}"

@@ -16,7 +16,7 @@ from jitney.call.errors import DefinitionError
 from jitney.definition import forms, hints
 from jitney.definition.decorators import Note, note_of
 from jitney.definition.expressions import Expression
-from jitney.definition.hints import MISSING, Param, Shape
+from jitney.definition.hints import MISSING, FunctionShape, Param
 from jitney.definition.options import BATCH_SIZE_DEFAULT, NAME, Options
 from jitney.definition.signature import OUTPUT, Signature, array_type, signature
 from jitney.gpu.shapes import AllowedShapes
@@ -62,7 +62,7 @@ class Endpoint:
     is_async: bool
     streams: bool
     options: Options
-    shape: Shape
+    shape: FunctionShape
     doc: str
     tensors: Signature
 
@@ -333,21 +333,21 @@ def _endpoint(
     return Endpoint(name, attribute, batched, is_async, streams, options, shape, doc, tensors)
 
 
-def _raw(name: str, shape: Shape, batched: bool) -> Shape:
+def _raw(name: str, shape: FunctionShape, batched: bool) -> FunctionShape:
     """A raw endpoint has one parameter, which takes whatever comes."""
     if len(shape.params) != 1 or shape.takes_any:
         raise DefinitionError(f"{name}: a raw endpoint has one parameter, the jitney.HttpRequest")
     return replace(shape, params=(replace(shape.params[0], hint=Any, is_request=False, is_list=batched),))
 
 
-def _declared(shape: Shape, options: Options) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+def _declared(shape: FunctionShape, options: Options) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Inputs and outputs as the hints declare them, and the decorator before them."""
     inputs = {name: tensor for name, tensor in shape.tensors.items() if name != RETURN}
     outputs = {OUTPUT: shape.tensors[RETURN]} if RETURN in shape.tensors else {}
     return {**inputs, **(options.inputs or {})}, dict(options.outputs or outputs)
 
 
-def _with_arrays(shape: Shape, inputs: Mapping[str, Tensor]) -> Shape:
+def _with_arrays(shape: FunctionShape, inputs: Mapping[str, Tensor]) -> FunctionShape:
     """The same with arrays for the declared parameters that have no hint."""
     bare = {param.name for param in shape.params if param.hint is Any and not param.is_list} & inputs.keys()
     if not bare:
@@ -358,7 +358,7 @@ def _with_arrays(shape: Shape, inputs: Mapping[str, Tensor]) -> Shape:
     return replace(shape, params=tuple(params))
 
 
-def _with_rest(name: str, shape: Shape, inputs: Mapping[str, Tensor], batched: bool) -> Shape:
+def _with_rest(name: str, shape: FunctionShape, inputs: Mapping[str, Tensor], batched: bool) -> FunctionShape:
     """The same with a parameter for each array of `**batch` that is declared."""
     known = {param.name for param in shape.params}
     declared = [one for one in inputs if one not in known]

@@ -49,7 +49,7 @@ class Param:
 
 
 @dataclass(frozen=True)
-class Shape:
+class FunctionShape:
     """What a function takes and gives."""
 
     params: tuple[Param, ...]
@@ -67,7 +67,7 @@ class Shape:
     """The tensors that its hints declare with `Annotated`, by parameter; its answer's under `return`."""
 
 
-def read(function: Callable[..., Any], batched: bool, streams: bool, skip_self: bool) -> Shape:
+def read(function: Callable[..., Any], batched: bool, streams: bool, skip_self: bool) -> FunctionShape:
     """Reads a function's signature."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
@@ -84,7 +84,7 @@ def read(function: Callable[..., Any], batched: bool, streams: bool, skip_self: 
     columns = batched and _strip(output) in MAPPINGS
     scalar = batched and not streams and output in (int, float, str, bool, bytes)
     output = _inside(output, LISTS, 0) if batched else output
-    return Shape(tuple(named), rest is not None, any_hint, output, columns, scalar, _declared(function))
+    return FunctionShape(tuple(named), rest is not None, any_hint, output, columns, scalar, _declared(function))
 
 
 def _plain(function: Callable[..., Any], parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:

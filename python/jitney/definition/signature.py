@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jitney.call.errors import DefinitionError
-from jitney.definition.hints import LISTS, MISSING, Param, Shape
+from jitney.definition.hints import LISTS, MISSING, FunctionShape, Param
 from jitney.values.array_formats import dtype_of
 from jitney.values.containers import container_for
 from jitney.values.convert import UNIONS
@@ -57,7 +57,12 @@ class Signature:
 
 
 def signature(
-    name: str, batched: bool, shape: Shape, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor], dim: int
+    name: str,
+    batched: bool,
+    shape: FunctionShape,
+    inputs: Mapping[str, Tensor],
+    outputs: Mapping[str, Tensor],
+    dim: int,
 ) -> Signature:
     """The tensors of an endpoint, with what was declared about them."""
     params = [param for param in shape.params if not param.is_request]
@@ -121,7 +126,7 @@ def _input(param: Param, declared: Tensor | None, items: str) -> TensorInput:
     return TensorInput(param.name, tensor, required, is_array and not param.is_list, declared is not None)
 
 
-def _outputs(shape: Shape, items: str) -> dict[str, Tensor]:
+def _outputs(shape: FunctionShape, items: str) -> dict[str, Tensor]:
     hint = _bare(shape.output)
     if shape.gives_columns or getattr(_origin(hint), "__name__", "") == "DataFrame":
         return {}

@@ -20,7 +20,7 @@ from jitney.definition.construction import Resolve, make
 from jitney.definition.definition import Definition, Endpoint
 from jitney.execution.grouping import Invocation, Item, Plan, plan
 from jitney.execution.splitting import split
-from jitney.execution.streaming import Emit, Streams
+from jitney.execution.streaming import AnswerStreams, Emit
 from jitney.gpu.fetching import Fetching, fetched, start_fetching
 from jitney.gpu.shapes import use_shapes
 from jitney.http.response import stream_of
@@ -177,11 +177,11 @@ def _joined(parts: list[Any], dim: int) -> Any:
     return [output for part in parts for output in part]
 
 
-def _streams(endpoint: Endpoint, invocation: Invocation, emit: Emit | None) -> Streams:
-    return Streams(invocation, endpoint.batched, emit or (lambda position, piece: None))
+def _streams(endpoint: Endpoint, invocation: Invocation, emit: Emit | None) -> AnswerStreams:
+    return AnswerStreams(invocation, endpoint.batched, emit or (lambda position, piece: None))
 
 
-def _stream(function: Function, invocation: Invocation, streams: Streams) -> dict[int, Any]:
+def _stream(function: Function, invocation: Invocation, streams: AnswerStreams) -> dict[int, Any]:
     try:
         generator = function(**invocation.arguments)
         try:
@@ -196,7 +196,7 @@ def _stream(function: Function, invocation: Invocation, streams: Streams) -> dic
     return streams.finish()
 
 
-async def _stream_async(function: Function, invocation: Invocation, streams: Streams) -> dict[int, Any]:
+async def _stream_async(function: Function, invocation: Invocation, streams: AnswerStreams) -> dict[int, Any]:
     generator = function(**invocation.arguments)
     if not hasattr(generator, "__aiter__"):
         return _stream(lambda **_: generator, invocation, streams)
@@ -213,7 +213,7 @@ async def _stream_async(function: Function, invocation: Invocation, streams: Str
     return streams.finish()
 
 
-def _broken_off(invocation: Invocation, streams: Streams, error: Exception) -> dict[int, Any]:
+def _broken_off(invocation: Invocation, streams: AnswerStreams, error: Exception) -> dict[int, Any]:
     """Fails the items that are not complete; raises instead if no piece was sent yet, so that all can be retried."""
     if len(invocation.positions) > 1 and not streams.begun:
         raise error

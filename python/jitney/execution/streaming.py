@@ -35,7 +35,7 @@ class Streamed:
 STREAMED = Streamed()
 
 
-class Streams:
+class AnswerStreams:
     """The answers of one invocation while they are being made."""
 
     def __init__(self, invocation: Invocation, batched: bool, emit: Emit) -> None:

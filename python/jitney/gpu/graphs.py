@@ -34,7 +34,7 @@ class Variant(NamedTuple):
     call: Callable[..., Any]
 
 
-class Shape(NamedTuple):
+class RunShape(NamedTuple):
     """Rows, and their length where there are lengths."""
 
     size: int
@@ -48,7 +48,7 @@ class Shape(NamedTuple):
 class SizedGraph:
     """What was captured for one shape."""
 
-    shape: Shape
+    shape: RunShape
     variant: str
     inputs: list[Any]
     captured: Captured
@@ -84,7 +84,7 @@ class SizedModel:
         self.lengths = sorted(lengths)
         self.to_single = to_single
         self.variants = list(variants) if variants is not None else [Variant("as it is", model)]
-        self.graphs: dict[Any, dict[Shape, SizedGraph]] = {}
+        self.graphs: dict[Any, dict[RunShape, SizedGraph]] = {}
         self.rooms: dict[Any, dict[int | None, list[Any]]] = {}
         self.preferred: dict[str, str] = {}
         """The variant that was the fastest before, by shape: the others are tried only where it fails now."""
@@ -108,15 +108,15 @@ class SizedModel:
         graph = graphs.get(shape) if graphs and shape is not None else None
         return None if graph is None else lambda: self._run(graph, given)
 
-    def shape_for(self, given: ModelInput) -> Shape | None:
+    def shape_for(self, given: ModelInput) -> RunShape | None:
         """The shape that a batch is run at."""
         size = next_size(self.sizes, given.count or 0)
         if size is None or not given.count:
             return None
         if given.length is None:
-            return Shape(size)
+            return RunShape(size)
         length = next_size(self.lengths, given.length)
-        return None if length is None else Shape(size, length)
+        return None if length is None else RunShape(size, length)
 
     def _run(self, graph: SizedGraph, given: ModelInput) -> Any:
         with torch.inference_mode(), self.lock, self.recorder.running():
@@ -148,10 +148,10 @@ class SizedModel:
                 raise
             self.bytes = self.recorder.memory()
 
-    def shapes(self, ragged: bool) -> list[Shape]:
+    def shapes(self, ragged: bool) -> list[RunShape]:
         """All shapes, the largest first."""
         lengths: list[int | None] = [*reversed(self.lengths)] if ragged else [None]
-        return [Shape(size, length) for length in lengths for size in reversed(self.sizes)]
+        return [RunShape(size, length) for length in lengths for size in reversed(self.sizes)]
 
     def _capture_all(self, example: ModelInput, signature: Any, progress: Progress) -> None:
         shapes = self.shapes(example.length is not None)
@@ -169,14 +169,14 @@ class SizedModel:
         if not found:
             raise CannotCapture("the GPU has too little memory left")
 
-    def room(self, example: ModelInput, shape: Shape) -> list[Any]:
+    def room(self, example: ModelInput, shape: RunShape) -> list[Any]:
         """The inputs of a graph: the first rows of those of the largest one."""
         rooms = self.rooms.setdefault(example.signature(), {})
         if shape.length not in rooms or len(rooms[shape.length][0]) < shape.size:
             rooms[shape.length] = example.room(shape.size, shape.length)
         return [tensor[: shape.size] for tensor in rooms[shape.length]]
 
-    def captured(self, example: ModelInput, shape: Shape, variants: Sequence[Variant]) -> SizedGraph:
+    def captured(self, example: ModelInput, shape: RunShape, variants: Sequence[Variant]) -> SizedGraph:
         """The fastest variant of those that answer as the model does, for one shape."""
         room = self.room(example, shape)
         args, kwargs = example.with_tensors(room)
@@ -193,7 +193,7 @@ class SizedModel:
         return best
 
     def _best(
-        self, variants: Sequence[Variant], shape: Shape, room: list[Any], example: ModelInput, wanted: Any
+        self, variants: Sequence[Variant], shape: RunShape, room: list[Any], example: ModelInput, wanted: Any
     ) -> SizedGraph | Exception:
         """The fastest of the variants, or why the model itself is none of them."""
         best: SizedGraph | None = None
@@ -212,7 +212,7 @@ class SizedModel:
         return best or cause
 
     def _capture_variant(
-        self, variant: Variant, shape: Shape, room: list[Any], example: ModelInput, wanted: Any
+        self, variant: Variant, shape: RunShape, room: list[Any], example: ModelInput, wanted: Any
     ) -> SizedGraph:
         args, kwargs = example.with_tensors(room)
 
@@ -227,7 +227,7 @@ class SizedModel:
         return SizedGraph(shape, variant.name, room, captured, taken, variant.call)
 
     def _check_rows(
-        self, captured: Captured, shape: Shape, room: list[Any], example: ModelInput, wanted: Any, is_model: bool
+        self, captured: Captured, shape: RunShape, room: list[Any], example: ModelInput, wanted: Any, is_model: bool
     ) -> None:
         with self.lock, self.recorder.running():
             example.sample_into(room)
@@ -316,7 +316,7 @@ def copied(output: Any, given: ModelInput, ragged: bool, to_single: bool) -> Any
     return rows.clone()
 
 
-def first_rows(outputs: Any, shape: Shape) -> Any:
+def first_rows(outputs: Any, shape: RunShape) -> Any:
     """The outputs of the rows that are compared; raises where outputs are not one row per item."""
     tensors = tensors_of(outputs)
     if not tensors or constants_of(outputs):

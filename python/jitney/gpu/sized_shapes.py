@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jitney.gpu.capture import Capture, CudaCapture
-from jitney.gpu.graphs import Shape, SizedModel
+from jitney.gpu.graphs import RunShape, SizedModel
 from jitney.gpu.shapes import AllowedShapes
 from jitney.gpu.trees import torch
 
@@ -18,7 +18,7 @@ class ShapedModel(SizedModel):
         super().__init__(model, capture, allowed.graph_sizes(), allowed.lengths)
         self.allowed = allowed
 
-    def shapes(self, ragged: bool) -> list[Shape]:
+    def shapes(self, ragged: bool) -> list[RunShape]:
         """Those that calls come to, the largest first."""
         found = super().shapes(ragged)
         return [one for one in found if one.length is None or self.allowed.comes(one.size, one.length)]

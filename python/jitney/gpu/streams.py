@@ -18,7 +18,7 @@ PREPARATION_PRIORITY = -1
 ANSWER_PRIORITY = -2
 
 
-class Streams:
+class DeviceStreams:
     """Where there is no GPU: everything runs where it is called, and is there when the call returns."""
 
     model: Any = None
@@ -44,7 +44,7 @@ class Streams:
         """What is asked for next comes after the mark."""
 
 
-class CudaStreams(Streams):
+class CudaStreams(DeviceStreams):
     """Streams of one CUDA device."""
 
     def __init__(self, device: Any) -> None:
@@ -87,9 +87,9 @@ class CudaStreams(Streams):
             self.cuda.current_stream().wait_event(mark)
 
 
-NO_STREAMS = Streams()
+NO_STREAMS = DeviceStreams()
 
 
-def streams_of(device: Any) -> Streams:
+def streams_of(device: Any) -> DeviceStreams:
     """The streams of a torch device."""
     return CudaStreams(device) if getattr(device, "type", None) == "cuda" else NO_STREAMS

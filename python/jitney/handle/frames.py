@@ -110,7 +110,7 @@ class FrameBuffer:
             self._rest += view[at:]
 
 
-class Answer(NamedTuple):
+class AnswerFrame(NamedTuple):
     """An ANSWER or FIRST."""
 
     value: Any
@@ -118,7 +118,7 @@ class Answer(NamedTuple):
     content_type: str
 
 
-def read_answer(payload: memoryview) -> Answer:
+def read_answer(payload: memoryview) -> AnswerFrame:
     """The head of an answer and its body, or the first piece of it; raises if the model's status is an error."""
     queue, compute, items, most, position, attempt, reason, status, type_len = ANSWER_HEAD.unpack_from(payload)
     content_type = str(payload[24 : 24 + type_len], "utf-8")
@@ -127,7 +127,7 @@ def read_answer(payload: memoryview) -> Answer:
     body = payload[24 + type_len :]
     if status >= 400:
         raise RemoteError(str(body, "utf-8", "replace"), status)
-    return Answer(read_body(body, content_type), timing, content_type)
+    return AnswerFrame(read_body(body, content_type), timing, content_type)
 
 
 def read_error(payload: memoryview) -> BaseException:

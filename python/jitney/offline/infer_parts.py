@@ -23,7 +23,7 @@ CELL_BYTES_MAX = 64 << 20
 """As large as a row may be."""
 
 
-class Shape(NamedTuple):
+class InputFile(NamedTuple):
     """The path and format of an input."""
 
     path: str
@@ -31,7 +31,7 @@ class Shape(NamedTuple):
     numbers: bool
 
 
-class Input(Shape):
+class Input(InputFile):
     """An input that every node of a cluster can read."""
 
     @property

@@ -77,7 +77,7 @@ def outcomes(flags: argparse.Namespace, parts: list[dict[str, Any]]) -> Iterator
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     # Actors read for themselves: tasks that read for them would wait for processors that actors hold.
     answered = ray.data.from_items(parts, override_num_blocks=len(parts)).map_batches(
-        Runner,
+        PartsRunner,
         fn_constructor_kwargs={
             "model": flags.model,
             "directory": flags.directory,
@@ -92,7 +92,7 @@ def outcomes(flags: argparse.Namespace, parts: list[dict[str, Any]]) -> Iterator
         yield block.column("outcome").to_pylist()
 
 
-class Runner:
+class PartsRunner:
     """An actor: the jitney program, loaded once and fed part by part."""
 
     def __init__(self, model: str, directory: str, source: Input, flags: dict[str, Any]) -> None:

@@ -6,30 +6,30 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from jitney.plugin.messages import Request
+from jitney.plugin.messages import PluginRequest
 
-Function = TypeVar("Function", bound=Callable[[Request], Any])
+Function = TypeVar("Function", bound=Callable[[PluginRequest], Any])
 
 LISTENERS = ("inference", "management")
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS")
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class PluginEndpoint:
     """A path and the function that answers it."""
 
     path: str
     methods: tuple[str, ...]
     listener: str
-    function: Callable[[Request], Any]
+    function: Callable[[PluginRequest], Any]
 
 
 @dataclass
 class Declared:
     """Everything this process offers."""
 
-    endpoints: list[Endpoint] = field(default_factory=list)
-    authorizers: list[Callable[[Request], Any]] = field(default_factory=list)
+    endpoints: list[PluginEndpoint] = field(default_factory=list)
+    authorizers: list[Callable[[PluginRequest], Any]] = field(default_factory=list)
 
 
 declared = Declared()
@@ -49,7 +49,7 @@ def endpoint(
         raise ValueError(f"endpoint {path}: methods {list(chosen)} must be some of {', '.join(METHODS)}")
 
     def declare(function: Function) -> Function:
-        declared.endpoints.append(Endpoint(path.rstrip("/"), chosen, listener, function))
+        declared.endpoints.append(PluginEndpoint(path.rstrip("/"), chosen, listener, function))
         return function
 
     return declare

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from jitney.plugin.declare import Endpoint, declared
-from jitney.plugin.messages import Allow, Deny, Request, Response
+from jitney.plugin.declare import PluginEndpoint, declared
+from jitney.plugin.messages import Allow, Deny, PluginRequest, PluginResponse
 from jitney.worker.context import WorkerContext
 
 Facts = dict[str, Any]
@@ -67,31 +67,33 @@ def describe() -> Facts:
     }
 
 
-def describe_endpoint(each: Endpoint) -> Facts:
+def describe_endpoint(each: PluginEndpoint) -> Facts:
     """One path; its description is the first paragraph of the function's docstring."""
     first = (inspect.getdoc(each.function) or "").split("\n\n")[0]
     description = " ".join(first.split())
     return {"path": each.path, "methods": each.methods, "listener": each.listener, "description": description}
 
 
-def read_request(facts: Facts, headers: Any, body: bytes) -> Request:
+def read_request(facts: Facts, headers: Any, body: bytes) -> PluginRequest:
     """The client's request as plugins see it; the entries of our own parameters are not its headers."""
     for name in ("ask", "body"):
         headers.pop(name, None)
     known = ("method", "path", "query_string", "listener", "protocol", "client")
     target: Facts = {name: facts.get(name) for name in ("model", "version", "workflow")}
     operation = facts.get("operation") or ""
-    return Request(**{name: facts[name] for name in known}, headers=headers, body=body, operation=operation, **target)
+    return PluginRequest(
+        **{name: facts[name] for name in known}, headers=headers, body=body, operation=operation, **target
+    )
 
 
-async def call(function: Callable[[Request], Any], request: Request) -> Any:
+async def call(function: Callable[[PluginRequest], Any], request: PluginRequest) -> Any:
     """Calls a plugin's function; one that is not `async` runs on a thread and delays no other."""
     if inspect.iscoroutinefunction(function):
         return await function(request)
     return await asyncio.to_thread(function, request)
 
 
-async def check_authorization(request: Request) -> Facts:
+async def check_authorization(request: PluginRequest) -> Facts:
     """The plugin's decision; anything but a plain yes or no is the plugin's mistake, and raised."""
     decision = await call(declared.authorizers[0], request)
     if decision is True:
@@ -107,7 +109,7 @@ async def check_authorization(request: Request) -> Facts:
 
 def write(answer: Any, context: WorkerContext) -> Any:
     """An endpoint's answer, its status and headers put where the runtime looks for them."""
-    response = answer if isinstance(answer, Response) else Response(answer)
+    response = answer if isinstance(answer, PluginResponse) else PluginResponse(answer)
     context.set_response_status(response.status, "", 0)
     if not isinstance(response.body, (str, bytes, type(None))):
         context.set_response_header(0, "Content-Type", "application/json")

@@ -12,7 +12,7 @@ Body = str | bytes | dict[str, Any] | list[Any] | None
 
 
 @dataclass(frozen=True)
-class Request:
+class PluginRequest:
     """A client's request. Header names are found in any spelling; `authorize` sees no body, since none is read yet."""
 
     method: str
@@ -46,7 +46,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Response:
+class PluginResponse:
     """An endpoint's answer: bytes and text as they are, anything else as JSON, which is also its content type then."""
 
     body: Body = None

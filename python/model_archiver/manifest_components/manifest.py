@@ -18,7 +18,7 @@ class RuntimeType(Enum):
 
 
 @dataclass
-class Model:
+class ManifestModel:
     """The model of a manifest; files are named as they are inside the archive."""
 
     model_name: str

@@ -16,7 +16,7 @@ from typing import Any
 
 from jitney.gpu.compiled import CompilerImport
 from jitney.gpu.report import WarmUpReport
-from jitney.gpu.streams import NO_STREAMS, Streams, streams_of
+from jitney.gpu.streams import NO_STREAMS, DeviceStreams, streams_of
 from ts.torch_handler import formats
 from ts.torch_handler.compiling import CompilePlan, compile_plan, compiled, wants_aot
 from ts.torch_handler.devices import choose_device
@@ -60,7 +60,7 @@ class BaseHandler(abc.ABC):  # noqa: B024 - TorchServe's base, which handlers ov
     # What `initialize` has not set yet, also for handlers whose `__init__` does not call this one.
     handler_settings = HandlerSettings()
     torch_threads = 0
-    streams: Streams = NO_STREAMS
+    streams: DeviceStreams = NO_STREAMS
     model_graphs: ModelGraphs | None = None
     compile_plan: CompilePlan | None = None
 

@@ -14,7 +14,7 @@ import threading
 import time
 from typing import Any
 
-from jitney.gpu.graphs import Shape
+from jitney.gpu.graphs import RunShape
 from ts.context import Context
 from ts.torch_handler.warm_up import WarmUp
 
@@ -35,7 +35,7 @@ def compile_model(request: dict[str, Any]) -> None:
     context.compile_cache = request["compile_cache"]
     handler = getattr(importlib.import_module(request["module"]), request["name"])()
     handler.initialize(context)
-    WarmUp(handler, context).compile_only([Shape(*each) for each in request["shapes"]])
+    WarmUp(handler, context).compile_only([RunShape(*each) for each in request["shapes"]])
 
 
 def end_with(parent: int) -> None:

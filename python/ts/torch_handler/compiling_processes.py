@@ -12,7 +12,7 @@ from typing import Any
 
 import ts
 from jitney.gpu.errors import CannotCompile
-from jitney.gpu.graphs import Shape
+from jitney.gpu.graphs import RunShape
 
 MODULE = "ts.torch_handler.compile_aside"
 ERROR_CHARS = 500
@@ -26,7 +26,7 @@ class CompilingProcesses:
     def __init__(self, handler: Any, context: Any) -> None:
         self.request = request_of(handler, context)
 
-    def compile(self, shapes: Sequence[Shape]) -> None:
+    def compile(self, shapes: Sequence[RunShape]) -> None:
         """Returns when all shapes are compiled; raises CannotCompile if one is not."""
         count = max(1, min(len(shapes), PROCESSES_MAX, (os.cpu_count() or 1) // 2))
         running = [self._start(shapes[first::count]) for first in range(count)]
@@ -34,7 +34,7 @@ class CompilingProcesses:
         if failures:
             raise CannotCompile(failures[0])
 
-    def _start(self, shapes: Sequence[Shape]) -> subprocess.Popen[str]:
+    def _start(self, shapes: Sequence[RunShape]) -> subprocess.Popen[str]:
         home = Path(ts.__file__).parent.parent  # `-m` looks for modules in the working directory first.
         path = os.pathsep.join(filter(None, (str(home), os.environ.get("PYTHONPATH"))))
         process = subprocess.Popen(

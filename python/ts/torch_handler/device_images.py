@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from jitney.gpu.nvjpeg import JpegFile
 from jitney.values.images import pixel_limit
-from ts.torch_handler.framing import Frame, Framing
+from ts.torch_handler.framing import Framing, ImageFrame
 from ts.torch_handler.images import Recipe, pixels, plain_rgb, torch
 from ts.torch_handler.jpeg import look
 from ts.torch_handler.resizing import LEVELS, Picture, Resizer, Shades, shades_of
@@ -36,7 +36,7 @@ TAPS_MAX = 129
 """A picture that is made more than 64 times smaller is left to Pillow."""
 RESIZED_MAX = 1 << 24
 """Nor is one resized on the device that would have more pixels then, before it is cropped."""
-WHOLE = Frame(0, 0, 0, 0, 0)
+WHOLE = ImageFrame(0, 0, 0, 0, 0)
 """For a picture that is taken as it is."""
 HELD_GROUPS = 2
 """How many groups of pictures stay on the device until they are no longer read."""
@@ -61,7 +61,7 @@ class Candidate(NamedTuple):
     content: Any
     height: int
     width: int
-    frame: Frame
+    frame: ImageFrame
 
     @property
     def size(self) -> int:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 KNOWN_SIZES_MAX = 4096
 
 
-class Frame(NamedTuple):
+class ImageFrame(NamedTuple):
     """Where the crop lies in a resized picture."""
 
     resized_height: int
@@ -34,7 +34,7 @@ class Framing(NamedTuple):
     height: int
     width: int
 
-    def frame(self, height: int, width: int) -> Frame | None:
+    def frame(self, height: int, width: int) -> ImageFrame | None:
         """The crop of a picture of this size; None if the picture is too small for it."""
         return frame_of(self, height, width)
 
@@ -51,7 +51,7 @@ def framing_of(steps: Iterable[list[object] | None]) -> Framing | None:
 
 
 @lru_cache(KNOWN_SIZES_MAX)
-def frame_of(framing: Framing, height: int, width: int) -> Frame | None:
+def frame_of(framing: Framing, height: int, width: int) -> ImageFrame | None:
     """As torchvision counts: the longer side is cut to a whole number, the crop's corner is rounded."""
     short, resized_height, resized_width = framing.short, height, width
     if short is not None:
@@ -61,4 +61,4 @@ def frame_of(framing: Framing, height: int, width: int) -> Frame | None:
         return None
     top, left = round((resized_height - framing.height) / 2.0), round((resized_width - framing.width) / 2.0)
     scale = max(height / resized_height, width / resized_width, 1.0)
-    return Frame(resized_height, resized_width, top, left, math.ceil(scale) * 2 + 1)
+    return ImageFrame(resized_height, resized_width, top, left, math.ceil(scale) * 2 + 1)

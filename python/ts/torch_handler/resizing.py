@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from jitney.gpu.nvrtc import Kernels
-from ts.torch_handler.framing import Frame, Framing
+from ts.torch_handler.framing import Framing, ImageFrame
 from ts.torch_handler.needs import need
 from ts.torch_handler.resize_source import SOURCE
 
@@ -34,7 +34,7 @@ class Picture(NamedTuple):
     """3 x height x width bytes on the device."""
     height: int
     width: int
-    frame: Frame
+    frame: ImageFrame
     place: int
 
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from jitney.gpu.compile_cache import CompileCache, machine_of, sources_of
 from jitney.gpu.compiled import CompiledModel, can_compile, compile_into, inductor_options, load_from
 from jitney.gpu.errors import CannotCompile
-from jitney.gpu.graphs import Progress, Shape, SizedModel, Variant
+from jitney.gpu.graphs import Progress, RunShape, SizedModel, Variant
 from jitney.gpu.inputs import ModelInput
 from jitney.gpu.trees import tensors_of
 from ts.torch_handler.compiling import CompilePlan
@@ -41,7 +41,7 @@ def frozen(model: Any) -> list[Variant]:
 class CompilesAside(Protocol):
     """Compiles shapes of a model elsewhere, into the same cache."""
 
-    def compile(self, shapes: Sequence[Shape]) -> None:
+    def compile(self, shapes: Sequence[RunShape]) -> None:
         """Returns when all are compiled; raises CannotCompile if one is not."""
 
 
@@ -94,18 +94,18 @@ class ModelCompiler:
         by_shape = {tuple(given.room(*shape)[0].shape): call for shape, call in compiled.items()}
         return Variant("compiled", CompiledShapes(by_shape))
 
-    def _compile_aside(self, shapes: list[Shape]) -> None:
+    def _compile_aside(self, shapes: list[RunShape]) -> None:
         try:
             self.aside.compile(shapes)
         except CannotCompile as error:
             self.notes.append(f"Compiling the model failed: {error}")
 
-    def missing(self, batch: Arguments) -> list[Shape]:
+    def missing(self, batch: Arguments) -> list[RunShape]:
         """The shapes that were not compiled before, for batches like this one."""
         given = ModelInput(*batch, bool(self.sized.lengths))
         return [shape for shape in self._shapes(given) if not self._file(given, shape).exists()]
 
-    def compile_here(self, batch: Arguments, shape: Shape) -> None:
+    def compile_here(self, batch: Arguments, shape: RunShape) -> None:
         """Compiles the model for one shape into its file, in this process."""
         given = ModelInput(*batch, bool(self.sized.lengths))
         if not can_compile():
@@ -115,14 +115,14 @@ class ModelCompiler:
             if not file.exists():
                 self._compile(given, shape, file)
 
-    def _compile(self, given: ModelInput, shape: Shape, file: Path) -> None:
+    def _compile(self, given: ModelInput, shape: RunShape, file: Path) -> None:
         room = given.room(*shape)
         given.sample_into(room)
         example = ModelInput(*given.with_tensors(room), given.length is not None)
         compile_into(file, self.sized.model, example, inductor_options(self.plan.mode, self.plan.options))
         self.cache.trim()
 
-    def _loaded(self, given: ModelInput, shape: Shape, answer: Any) -> CompiledModel:
+    def _loaded(self, given: ModelInput, shape: RunShape, answer: Any) -> CompiledModel:
         file = self._file(given, shape)
         try:
             return load_from(file, self.sized.model, answer)
@@ -131,7 +131,7 @@ class ModelCompiler:
                 self._compile(given, shape, file)
             return load_from(file, self.sized.model, answer)
 
-    def _shapes(self, given: ModelInput) -> list[Shape]:
+    def _shapes(self, given: ModelInput) -> list[RunShape]:
         return self.sized.shapes(given.length is not None)
 
     def recall(self) -> None:
@@ -153,7 +153,7 @@ class ModelCompiler:
         parts = [self.plan.mode or "", repr(self.plan.options), repr(self.sized.sizes), repr(self.sized.lengths)]
         return self.cache.file([*self.identity, *parts]).with_suffix(".choices")
 
-    def _file(self, given: ModelInput, shape: Shape) -> Path:
+    def _file(self, given: ModelInput, shape: RunShape) -> Path:
         parts = [repr(given.signature()), str(shape), self.plan.mode or "", repr(self.plan.options)]
         return self.cache.file([*self.identity, *parts])
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jitney.gpu.errors import CannotCapture, CannotCompile
-from jitney.gpu.graphs import Progress, Shape, Variant
+from jitney.gpu.graphs import Progress, RunShape, Variant
 from jitney.gpu.report import WarmUpReport
 from jitney.gpu.sizes import allowed_sizes, compiled_sizes, in_order
 from ts.torch_handler import formats
@@ -61,7 +61,7 @@ class WarmUp:
         self._tell(graphs)
         return self.report
 
-    def compile_only(self, shapes: Sequence[Shape]) -> None:
+    def compile_only(self, shapes: Sequence[RunShape]) -> None:
         """Compiles the model for shapes into its cache and leaves it there, for a worker that waits or serves."""
         graphs, batch = self._graphs(), self._sample_batch()
         compiler = self._compiler(graphs) if graphs is not None else None

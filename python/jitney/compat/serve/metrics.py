@@ -12,7 +12,7 @@ from jitney.compat.serve.context import current_replica
 from jitney.definition import metrics
 
 
-class Metric:
+class RayMetric:
     """A metric with tags; made when it is first used, so that it can be sent to workers before."""
 
     kind: type[Any] = metrics.Counter
@@ -26,7 +26,7 @@ class Metric:
         self._options: dict[str, Any] = {}
         self._made: Any = None
 
-    def set_default_tags(self, default_tags: Mapping[str, str]) -> Metric:
+    def set_default_tags(self, default_tags: Mapping[str, str]) -> RayMetric:
         """Tags that hold where a call gives no others."""
         self._defaults.update(self._known(default_tags))
         return self
@@ -58,7 +58,7 @@ class Metric:
         return {**vars(self), "_made": None}
 
 
-class Counter(Metric):
+class Counter(RayMetric):
     """A number that only grows."""
 
     def inc(self, value: float = 1.0, tags: Mapping[str, str] | None = None) -> None:
@@ -68,7 +68,7 @@ class Counter(Metric):
         self._metric().inc(value, **self._labels(tags))
 
 
-class Gauge(Metric):
+class Gauge(RayMetric):
     """A number that is set."""
 
     kind = metrics.Gauge
@@ -78,7 +78,7 @@ class Gauge(Metric):
         self._metric().set(value, **self._labels(tags))
 
 
-class Histogram(Metric):
+class Histogram(RayMetric):
     """Observations, counted by size."""
 
     kind = metrics.Histogram

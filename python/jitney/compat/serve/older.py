@@ -17,11 +17,11 @@ from jitney.compat.serve.router import EndpointRoute
 from jitney.compat.serve.running import at_shutdown, running, shutdown, start_server
 
 _backends: dict[str, Backend] = {}
-_endpoints: dict[str, Endpoint] = {}
+_endpoints: dict[str, RoutedEndpoint] = {}
 
 
 @dataclasses.dataclass
-class Endpoint:
+class RoutedEndpoint:
     """A route with the shares of its backends."""
 
     name: str
@@ -87,7 +87,7 @@ def create_endpoint(endpoint_name: str, *, backend: str, route: str | None = Non
     if endpoint_name in _endpoints:
         raise ValueError(f"there is an endpoint {endpoint_name!r} already")
     allowed = tuple(str(one).upper() for one in methods)
-    _route(Endpoint(endpoint_name, route, allowed, _checked({backend: 1.0})))
+    _route(RoutedEndpoint(endpoint_name, route, allowed, _checked({backend: 1.0})))
 
 
 def set_traffic(endpoint_name: str, traffic_policy_dictionary: Mapping[str, float]) -> None:
@@ -156,7 +156,7 @@ def _deploy(backend: Backend, tag: str) -> None:
     _backends[tag] = backend
 
 
-def _route(endpoint: Endpoint) -> None:
+def _route(endpoint: RoutedEndpoint) -> None:
     if endpoint.route is not None:
         traffic = {_backends[tag].model: weight for tag, weight in endpoint.traffic.items()}
         model = _route_model(endpoint.name)
@@ -190,7 +190,7 @@ def _backend(tag: str) -> Backend:
     return _backends[tag]
 
 
-def _endpoint(name: str) -> Endpoint:
+def _endpoint(name: str) -> RoutedEndpoint:
     if name not in _endpoints:
         raise RayServeException(f"there is no endpoint {name!r}; create it with serve.create_endpoint first")
     return _endpoints[name]
