@@ -267,7 +267,32 @@ SENTENCES: dict[str, dict[str, tuple[Check, ...]]] = {
             Tested("the_same_seed_gives_the_same_run"),
         ),
     },
+    "crates/onnx/src/lib.rs": {
+        "Only `engine` knows what runs a model.": (
+            Never(
+                "crates/onnx/src/*",
+                r"\b(?:rten|rten_tensor|ort)::",
+                {
+                    "onnx/src/engine.rs": "the interface, and the choice",
+                    "engine/ort.rs": "ONNX Runtime",
+                    "engine/rten.rs": "the engine that is built in",
+                },
+            ),
+        ),
+    },
+    "crates/settings/src/lib.rs": {
+        "Nothing here reads a file or the environment: callers bring texts and JSON values.": (
+            Never("crates/settings/src/*", r"\bstd::(?:fs|env|io|net)\b"),
+        ),
+    },
+    "crates/proto/src/lib.rs": {
+        "`tests/generated.rs` makes it anew and compares.": (Tested("the_code_is_what_the_files_say"),),
+    },
     "crates/store/src/lib.rs": {
+        "Nothing here runs a model's code, knows a status code, or writes outside [`StoreConfig::scratch`]": (
+            Never("crates/store/src/*", r"\bCommand::new\b|\bStatusCode\b|\bstd::process\b"),
+            Tested("nothing_is_written_through_a_link"),
+        ),
         "An archive that fails to unpack leaves nothing behind.": (
             Tested("test_what_was_rejected_leaves_nothing_behind"),
         ),
