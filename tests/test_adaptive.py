@@ -291,7 +291,8 @@ def test_the_batcher_tells_what_it_learned_and_why_it_decided(shared: Server, bi
     curve = {point["size"]: point["ms"] for point in said["curve"]}
     assert curve[16] >= 10, curve
     newest = said["decisions"][0]
-    assert newest["verdict"] in ("depart", "wait") and newest["words"], newest
+    assert (newest["decision"], newest["verdict"]) in (("dispatch", "depart"), ("wait", "wait")), newest
+    assert newest["words"], newest
     until(lambda: shared.metric("jitney_service_seconds", model) > 0, "the curve is on the metrics page")
     assert shared.metric("jitney_prediction_ratio_count", model) > 0
     exported = tmp_path / "curve.json"

@@ -97,7 +97,9 @@ struct GroupCurve {
 #[serde(rename_all = "camelCase")]
 struct DecisionEntry {
     ago_ms: f64,
-    /// `depart`, `wait` or `refuse`.
+    /// `dispatch`, `wait` or `reject`.
+    decision: &'static str,
+    /// The same in older words, for clients that read them: `depart`, `wait` or `refuse`.
     verdict: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'static str>,
@@ -229,13 +231,14 @@ impl CurveSample {
 impl DecisionEntry {
     fn new(decided: &PastDecision, unit: Unit) -> Self {
         let decision = &decided.decision;
-        let (verdict, reason) = match decision.kind {
-            DecisionKind::Dispatch(reason) => ("depart", Some(reason.as_str())),
-            DecisionKind::Wait(_) => ("wait", None),
-            DecisionKind::Reject(reason) => ("refuse", Some(reason_word(reason))),
+        let (word, verdict, reason) = match decision.kind {
+            DecisionKind::Dispatch(reason) => ("dispatch", "depart", Some(reason.as_str())),
+            DecisionKind::Wait(_) => ("wait", "wait", None),
+            DecisionKind::Reject(reason) => ("reject", "refuse", Some(reason_word(reason))),
         };
         Self {
             ago_ms: in_millis(decided.ago),
+            decision: word,
             verdict,
             reason,
             size: decision.size,
