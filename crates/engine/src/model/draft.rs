@@ -7,20 +7,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use arc_swap::ArcSwap;
-use jitney_batcher::{Actions, Batcher};
+use jitney_batcher::Actions;
 use tokio::sync::mpsc;
 
 use super::Model;
-use super::allowed_sizes::AllowedSizes;
-use super::clock::ModelClock;
-use super::crash_loop::CrashLoops;
 use super::endpoint_meters::EndpointMeters;
 use super::gate::RequestGate;
 use super::identity::ModelIdentity;
 use super::intake::Intake;
-use super::overload::OverloadNotice;
+use super::lifetime::StartupWait;
+use super::reporter::Reporter;
+use super::scheduler::{ModelClock, ModelScheduler};
 use super::slots::WorkerSlots;
-use super::startup::StartupWait;
 use super::state::ModelState;
 use super::table::RequestTable;
 use super::task::Task;
@@ -70,47 +68,26 @@ impl Draft {
         let ModelIdentity { name, version, .. } = &self.identity;
         let python = !matches!(self.intake, Intake::Local(_));
         let tag = Arc::new(ModelTag { name: name.clone(), version: version.clone(), python });
-        let plan = WorkerPlan {
-            startup_timeout: self.settings.startup_timeout,
-            response_timeout: self.settings.response_timeout,
-            retry_window: self.settings.retry_window,
-            slots: self.settings.slots,
-        };
-        let sample = Sample::of(&self.intake, self.dir.as_ref().map(ModelDir::path));
-        let warm_up = sample.map(|sample| {
-            let cost = self.settings.shares.of_sample(sample.bytes(), sample.length);
-            WarmUp::new(sample, cost, Arc::clone(admission))
-        });
+        let warm_up = self.warm_up(admission);
         let settings = self.settings;
-        let config = settings.batcher();
+        let pool = WorkerPool::new(self.launcher, plan(&settings), Arc::clone(worker_ids), events);
         let task = Task {
             inbox: requests,
             control: orders,
             workers,
             published: Arc::clone(&published),
-            tag: Arc::clone(&tag),
-            marks: self.observer.wants_marks(),
-            observer: self.observer,
-            clock,
-            batcher: Batcher::new(config.clone()),
-            sizes: AllowedSizes::new(config),
+            reporter: Reporter::new(Arc::clone(&tag), self.observer),
+            scheduler: ModelScheduler::new(settings.batcher(), clock),
             actions: Actions::new(),
             table: RequestTable::default(),
             turns: SequenceTurns::new(&settings, clock),
             slots: WorkerSlots::default(),
             beside: 0,
             startup: StartupWait::new(settings.startup_wait),
-            known_failure: String::new(),
-            pool: WorkerPool::new(self.launcher, plan, Arc::clone(worker_ids), events),
+            pool,
             warm_up,
-            overload: OverloadNotice::default(),
-            crash_loops: CrashLoops::default(),
             closing: None,
-            undecided: false,
-            timer: None,
-            rung: None,
             curve_published: None,
-            progress_logged: None,
         };
         let model = Arc::new(Model {
             identity: self.identity,
@@ -133,5 +110,21 @@ impl Draft {
             declared: self.declared,
         });
         (model, task)
+    }
+    /// How its workers are warmed up, where it has a sample.
+    fn warm_up(&self, admission: &Arc<Admission>) -> Option<WarmUp> {
+        let sample = Sample::of(&self.intake, self.dir.as_ref().map(ModelDir::path))?;
+        let cost = self.settings.shares.of_sample(sample.bytes(), sample.length);
+        Some(WarmUp::new(sample, cost, Arc::clone(admission)))
+    }
+}
+
+/// How long its workers may take for what they do.
+fn plan(settings: &ModelSettings) -> WorkerPlan {
+    WorkerPlan {
+        startup_timeout: settings.startup_timeout,
+        response_timeout: settings.response_timeout,
+        retry_window: settings.retry_window,
+        slots: settings.slots,
     }
 }

@@ -13,11 +13,11 @@ use jitney_batcher::{OriginKind, Rejection, Request};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::clock::ModelClock;
 use super::endpoints::Objective;
-use super::intake::{AcceptedInput, Intake};
+use super::intake::Intake;
 use super::messages::RequestMessage;
 use super::parts::{self, SplitReply};
+use super::scheduler::ModelClock;
 use super::state::{ModelState, add};
 use crate::admission::{Admission, Permit};
 use crate::call::{Call, DecodedInput, RequestMark};
@@ -106,46 +106,37 @@ impl RequestGate {
         }
         let settings = self.settings.load();
         let admitted = Instant::now();
-        let Call { input, deadline, origin, priority, mut claim, mark } = call;
+        let Call { input, mut claim, .. } = call;
         let (bytes, value_bytes) = (input.weight(), input.value_bytes());
         let accepted = self.intake.accept(input, claim.items, settings.items_max())?;
-        let AcceptedInput {
-            payload,
-            items,
-            beyond,
-            group,
-            splits,
-            objective,
-            length,
-            cost,
-            endpoint,
-            shares,
-        } = accepted;
-        if let Some(endpoint) = endpoint {
+        if let Some(endpoint) = accepted.endpoint {
             self.published.endpoints.requested(endpoint);
         }
-        if self.published.poison.rejects(&payload) {
+        if self.published.poison.rejects(&accepted.payload) {
             return Err(CallError::Poisonous);
         }
-        let permit = self.admission.admit(u64::from(items) + u64::from(beyond), bytes)?;
-        claim.cost = cost.or(claim.cost);
-        let weight = settings.shares.weigh(&claim, length, items, value_bytes);
-        let deadline = earliest(deadline, objective, &settings, admitted);
+        let items = accepted.items;
+        let permit = self.admission.admit(u64::from(items) + u64::from(accepted.beyond), bytes)?;
+        claim.cost = accepted.cost.or(claim.cost);
+        let weight = settings.shares.weigh(&claim, accepted.length, items, value_bytes);
+        let deadline = earliest(call.deadline, accepted.objective, &settings, admitted);
         let facts = Request {
             deadline: self.clock.deadline(deadline),
             items,
             cost: weight.cost,
             tenant: weight.tenant,
-            group,
-            priority,
-            origin,
+            group: accepted.group,
+            priority: call.priority,
+            origin: call.origin,
             // What a caller in Python sends at once, it has written at once. The model's task sees whether it did.
-            followed: shares && origin.kind == OriginKind::Python,
+            followed: accepted.takes_batches && call.origin.kind == OriginKind::Python,
             ..Request::new(SharedId::UNSET)
         };
-        let payload = match payload {
-            Payload::Decoded(input, id) if splits && items > parts::size(settings.items_max()) => {
-                let whole = WholeInput { input: &*input, id: &id, mark };
+        let payload = match accepted.payload {
+            Payload::Decoded(input, id)
+                if accepted.splits && items > parts::size(settings.items_max()) =>
+            {
+                let whole = WholeInput { input: &*input, id: &id, mark: call.mark };
                 let reply = self.admit_parts(&whole, facts, admitted, &settings, permit)?;
                 return Ok(Admitted::InParts(reply));
             }
@@ -153,8 +144,8 @@ impl RequestGate {
         };
         let (reply, answer) = Reply::new();
         let mut request = PendingRequest::new(facts, payload, admitted, reply, Some(permit));
-        (request.beyond, request.endpoint, request.mark) = (beyond, endpoint, mark);
-        request.deadline = deadline;
+        (request.beyond, request.endpoint) = (accepted.beyond, accepted.endpoint);
+        (request.mark, request.deadline) = (call.mark, deadline);
         let cancel_on_drop = CancelOnDrop { inbox: &self.inbox, id: Some(request.id.clone()) };
         self.send(RequestMessage::Submit(request))?;
         Ok(Admitted::Whole(answer, cancel_on_drop))

@@ -48,7 +48,7 @@ pub(crate) struct AcceptedInput {
     /// Where its endpoint is counted, for models with several.
     pub(crate) endpoint: Option<EndpointIndex>,
     /// Whether a call takes others with it, so that those that come at once are run at once.
-    pub(crate) shares: bool,
+    pub(crate) takes_batches: bool,
 }
 
 impl Intake {
@@ -77,10 +77,11 @@ impl Intake {
                 let group = group_of(&endpoints.api, place, size.bucket);
                 let accepted = Self::accept_raw(input, batch_size)?;
                 let group = accepted.group.max(group);
-                let (endpoint, shares) = (endpoints.counted(place), endpoints.takes_batches(place));
+                let endpoint = endpoints.counted(place);
+                let takes_batches = endpoints.takes_batches(place);
                 let cost = size.cost;
                 let accepted =
-                    AcceptedInput { group, objective, cost, endpoint, shares, ..accepted };
+                    AcceptedInput { group, objective, cost, endpoint, takes_batches, ..accepted };
                 Ok(accepted.counting(size.items.or(claimed), batch_size))
             }
             Self::Local(model) => {
@@ -99,7 +100,7 @@ impl Intake {
                     length,
                     cost,
                     endpoint,
-                    shares: true,
+                    takes_batches: true,
                 })
             }
         }
@@ -169,7 +170,7 @@ impl Intake {
             length: None,
             cost: None,
             endpoint: None,
-            shares: true,
+            takes_batches: true,
         })
     }
 }

@@ -4,13 +4,10 @@
 //! state happens on the caller's own task, in the [`gate`]: the input is checked, the permit taken,
 //! and the request handed over; dropping the returned future takes the request back out. The task
 //! leaves what it can to owners of their own: [`table`] (admitted requests), [`turns`] (sequences),
-//! [`slots`] (what a worker may hold), [`warm_up`], [`exits`] and [`closing`].
+//! [`slots`] (what a worker may hold), [`scheduler`] (the batcher), [`reporter`] (log and observer), [`warm_up`],
+//! [`exits`] and [`lifetime`].
 
 mod alarm;
-mod allowed_sizes;
-mod clock;
-mod closing;
-mod crash_loop;
 pub(crate) mod draft;
 mod endpoint_meters;
 pub(crate) mod endpoint_tensors;
@@ -20,16 +17,17 @@ mod gate;
 mod identity;
 mod incidents;
 mod intake;
+mod lifetime;
 mod messages;
-mod overload;
 mod parts;
 mod poison;
 mod readiness;
 mod report;
+mod reporter;
 mod scatter;
+mod scheduler;
 mod sequence;
 mod slots;
-mod startup;
 mod state;
 mod statistics;
 mod table;

@@ -13,30 +13,24 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use jitney_batcher::{
-    Action, Actions, Batcher, Config, Dispatch, Event, Policy, Rejection, Request, RequestId,
-};
+use jitney_batcher::{Action, Actions, Config, Dispatch, Event, Rejection, Request, RequestId};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::alarm::Alarm;
-use super::allowed_sizes::AllowedSizes;
-use super::clock::ModelClock;
-use super::closing::Closing;
-use super::crash_loop::CrashLoops;
 use super::intake::ALONE;
+use super::lifetime::{Closing, StartupWait};
 use super::messages::{ControlMessage, RequestMessage};
-use super::overload::OverloadNotice;
 use super::report::BatcherReport;
+use super::reporter::Reporter;
 use super::scatter;
+use super::scheduler::ModelScheduler;
 use super::slots::{SlotChange, WorkerSlots};
-use super::startup::StartupWait;
 use super::state::{ModelState, add};
 use super::table::{RequestTable, TableEntry, TurnRef};
 use super::turns::SequenceTurns;
 use super::warm_up::WarmUp;
 use crate::error::{CallError, LoadingWait, WaitLimit};
-use crate::observer::{ModelTag, Observer};
 use crate::outcome::WorkerExit;
 use crate::pending::{PendingRequest, SharedId};
 use crate::pool::{WorkerBatch, WorkerEvent, WorkerPool};
@@ -52,13 +46,8 @@ pub(crate) struct Task {
     pub(super) control: mpsc::Receiver<ControlMessage>,
     pub(super) workers: mpsc::Receiver<WorkerEvent>,
     pub(super) published: Arc<ModelState>,
-    pub(super) tag: Arc<ModelTag>,
-    pub(super) observer: Arc<dyn Observer>,
-    /// Whether the observer wants to be told of batches with marked requests.
-    pub(super) marks: bool,
-    pub(super) clock: ModelClock,
-    pub(super) batcher: Batcher,
-    pub(super) sizes: AllowedSizes,
+    pub(super) reporter: Reporter,
+    pub(super) scheduler: ModelScheduler,
     pub(super) actions: Actions,
     pub(super) table: RequestTable,
     pub(super) turns: SequenceTurns,
@@ -67,23 +56,11 @@ pub(crate) struct Task {
     /// Batches that run beside others, of which the batcher knows nothing any more.
     pub(super) beside: u32,
     pub(super) startup: StartupWait,
-    /// The error of the last load, if it failed: its traceback was logged.
-    pub(super) known_failure: String,
     /// For models that have a sample.
     pub(super) warm_up: Option<WarmUp>,
-    pub(super) overload: OverloadNotice,
-    pub(super) crash_loops: CrashLoops,
     pub(super) closing: Option<Closing>,
-    /// Whether the batcher still waits for a request that comes together with its last one.
-    pub(super) undecided: bool,
-    /// When the batcher wants to look again.
-    pub(super) timer: Option<Instant>,
-    /// The time for which the alarm has just rung.
-    pub(super) rung: Option<Instant>,
     /// When the learned curve was last published.
     pub(super) curve_published: Option<Instant>,
-    /// When the progress of a worker that loads was last logged.
-    pub(super) progress_logged: Option<Instant>,
 }
 
 impl Task {
@@ -93,7 +70,7 @@ impl Task {
         let mut messages = Vec::with_capacity(MESSAGES_AT_ONCE);
         while !self.is_over() {
             self.wait(&mut alarm, &mut messages).await;
-            let waiting = self.batcher.waiting() + self.turns.waiting();
+            let waiting = self.scheduler.batcher.waiting() + self.turns.waiting();
             self.published.waiting.store(waiting, Ordering::Relaxed);
         }
         self.pool.abort_all();
@@ -107,9 +84,9 @@ impl Task {
     /// in before a free worker is served, so that they can join the batch it is given.
     async fn wait(&mut self, alarm: &mut Alarm, messages: &mut Vec<RequestMessage>) {
         let closing = self.closing.as_ref().map(|closing| closing.deadline);
-        let next = self.timer.into_iter().chain(closing).chain(self.turns.alarm());
+        let next = self.scheduler.timer.into_iter().chain(closing).chain(self.turns.alarm());
         let next = next.chain(self.startup.alarm()).min();
-        alarm.set(next, is_adaptive(&self.batcher));
+        alarm.set(next, self.scheduler.is_adaptive());
         tokio::select! {
             biased;
             taken = self.inbox.recv_many(messages, MESSAGES_AT_ONCE) => {
@@ -121,7 +98,7 @@ impl Task {
                 for (at, message) in messages.drain(..).enumerate() {
                     self.on_message(message, at < last);
                 }
-                if std::mem::take(&mut self.undecided) {
+                if std::mem::take(&mut self.scheduler.undecided) {
                     // The last of those that came together left before it was given to the batcher.
                     self.step(Event::Timer);
                 }
@@ -138,9 +115,9 @@ impl Task {
             rung = alarm.rings() => {
                 self.expire_turns();
                 self.end_long_waits();
-                self.rung = Some(rung);
+                self.scheduler.rung = Some(rung);
                 self.step(Event::Timer);
-                self.rung = None;
+                self.scheduler.rung = None;
             }
         }
     }
@@ -214,7 +191,7 @@ impl Task {
     /// Gives a request to the batcher.
     fn admit(&mut self, request: PendingRequest, turn: Option<TurnRef>) -> RequestId {
         let facts = request.facts;
-        self.undecided = facts.followed;
+        self.scheduler.undecided = facts.followed;
         let id = self.table.insert(request, turn);
         self.feed(Event::Arrive(Request { id, ..facts }));
         id
@@ -274,7 +251,7 @@ impl Task {
         if !too_late || self.closing.is_some() || self.pool.ready_count() > 0 {
             return CallError::Rejected { reason, retry_after };
         }
-        let deadline = self.clock.instant(request.facts.deadline);
+        let deadline = self.scheduler.clock.instant(request.facts.deadline);
         let limit = WaitLimit::Deadline(deadline.saturating_duration_since(request.admitted));
         CallError::Loading(LoadingWait { wanted: self.pool.wanted(), limit })
     }
@@ -288,8 +265,8 @@ impl Task {
                 self.pool_changed();
             }
             ControlMessage::Reconfigure { settings, reply } => {
-                let config = self.sizes.configure(settings.batcher());
-                let before = std::mem::discriminant(&self.batcher.config().policy);
+                let config = self.scheduler.sizes.configure(settings.batcher());
+                let before = std::mem::discriminant(&self.scheduler.batcher.config().policy);
                 let other_policy = before != std::mem::discriminant(&config.policy);
                 let single = self.slots.single;
                 // A second slot belongs to one policy only: others would fill it at once.
@@ -300,7 +277,8 @@ impl Task {
                 let _ = reply.send(());
             }
             ControlMessage::Report { reply } => {
-                let _ = reply.send(BatcherReport::of(&self.batcher, self.clock.now()));
+                let _ = reply
+                    .send(BatcherReport::of(&self.scheduler.batcher, self.scheduler.clock.now()));
             }
             ControlMessage::Close { grace, reply } => {
                 Closing::ask(&mut self.closing, Instant::now() + grace, Some(reply));
@@ -312,7 +290,7 @@ impl Task {
     /// Changes how requests are batched.
     fn configure(&mut self, config: Config) {
         self.step(Event::Configure(config));
-        self.published.sizes.store(Arc::new(self.batcher.config().sizes.clone()));
+        self.published.sizes.store(Arc::new(self.scheduler.batcher.config().sizes.clone()));
     }
 
     /// Whether the model is closed and nothing is left to do; takes the next step towards that.
@@ -325,7 +303,7 @@ impl Task {
         if closing.begins_to_drain(turns_waiting) {
             self.step(Event::Drain);
         }
-        let drained = self.batcher.drained() && self.beside == 0;
+        let drained = self.scheduler.batcher.drained() && self.beside == 0;
         if self.closing.as_mut().is_some_and(|closing| closing.stops_workers(drained)) {
             for worker in self.pool.retire_all() {
                 self.tell_slots(worker, SlotChange::Retired);
@@ -344,7 +322,7 @@ impl Task {
     fn feed(&mut self, event: Event) {
         let mut actions = std::mem::take(&mut self.actions);
         actions.clear();
-        self.batcher.step(self.clock.now(), event, &mut actions);
+        self.scheduler.batcher.step(self.scheduler.clock.now(), event, &mut actions);
         for action in actions.iter() {
             match action {
                 Action::Dispatch(dispatch) => self.dispatch(dispatch, &actions),
@@ -358,8 +336,10 @@ impl Task {
                         scatter::end(request, Err(error), &self.published);
                     }
                 }
-                Action::SetTimer(at) => self.timer = Some(self.clock.instant(*at)),
-                Action::ClearTimer => self.timer = None,
+                Action::SetTimer(at) => {
+                    self.scheduler.timer = Some(self.scheduler.clock.instant(*at))
+                }
+                Action::ClearTimer => self.scheduler.timer = None,
             }
         }
         self.actions = actions;
@@ -369,7 +349,7 @@ impl Task {
         let ids = actions.members(&dispatch.members);
         let requests: Vec<_> = ids.iter().filter_map(|id| self.table.take(*id)).collect();
         assert_eq!(ids.len(), requests.len(), "a request that is dispatched is in the table");
-        let items_max = self.batcher.config().max_items;
+        let items_max = self.scheduler.batcher.config().max_items;
         let beyond = requests.iter().fold(0, |sum: u32, it| sum.saturating_add(it.beyond));
         let dispatch = &Dispatch { items: dispatch.items.saturating_add(beyond), ..*dispatch };
         self.published.meters.dispatched(dispatch, items_max);
@@ -391,7 +371,7 @@ impl Task {
             reason: dispatch.reason,
             dispatched,
             predicted: dispatch.predicted.map(Duration::from_nanos),
-            handoff: Some(self.rung.map_or(Duration::ZERO, |rung| dispatched - rung)),
+            handoff: Some(self.scheduler.rung.map_or(Duration::ZERO, |rung| dispatched - rung)),
             padding: dispatch.padding,
             worker: dispatch.worker.0,
             beside: false,
@@ -427,8 +407,4 @@ impl Task {
         self.turns.answered(ended.turn);
         ended
     }
-}
-
-fn is_adaptive(batcher: &Batcher) -> bool {
-    matches!(batcher.config().policy, Policy::Adaptive(_))
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use jitney_batcher::WorkerId;
 use tokio::time::Instant;
 
-use super::clock::ModelClock;
+use super::scheduler::ModelClock;
 use super::sequence::{SequenceName, Sequences, Turn};
 use super::table::TurnRef;
 use crate::call::{Input, SequenceHeaders, SequenceRef};

@@ -1,11 +1,8 @@
 //! A worker that loads and warms up: how far it is, what it found, and the batches that make it warm.
 
-use std::time::Duration;
-
 use jitney_batcher::{Event, Measure};
-use tokio::time::Instant;
 
-use super::{Task, is_adaptive};
+use super::Task;
 use crate::model::scatter;
 use crate::model::slots::SlotChange;
 use crate::outcome::BatchOutcome;
@@ -13,23 +10,10 @@ use crate::pool::{
     BatchOrder, BatchRun, LoadProgress, LoadedReport, MeasuredRun, WorkerBatch, WorkerCapacity,
 };
 
-/// How often the progress of workers that load is logged.
-const PROGRESS_EVERY: Duration = Duration::from_secs(1);
-
 impl Task {
     /// A worker is so far with loading, or with warming up.
     pub(super) fn on_progress(&mut self, worker: u32, step: LoadProgress) {
-        let now = Instant::now();
-        let logged = self.progress_logged;
-        if step.is_last() || logged.is_none_or(|at| now.duration_since(at) >= PROGRESS_EVERY) {
-            self.progress_logged = Some(now);
-            tracing::info!(
-                model = self.tag.name,
-                version = self.tag.version,
-                worker,
-                "loading: {step}"
-            );
-        }
+        self.reporter.progress(worker, &step);
         self.pool.progressed(worker, step);
         self.published.publish_workers(self.pool.views());
     }
@@ -37,15 +21,15 @@ impl Task {
     /// Takes over what a worker found when it loaded.
     pub(super) fn learn(&mut self, worker: u32, capacity: WorkerCapacity, report: &LoadedReport) {
         for note in &report.notes {
-            tracing::info!(model = self.tag.name, version = self.tag.version, worker, "{note}");
+            self.reporter.note(worker, note);
         }
-        if let Some(config) = self.sizes.report(&report.sizes) {
+        if let Some(config) = self.scheduler.sizes.report(&report.sizes) {
             self.configure(config);
         }
-        if !is_adaptive(&self.batcher) {
+        if !self.scheduler.is_adaptive() {
             return;
         }
-        let measure = self.batcher.config().measure;
+        let measure = self.scheduler.batcher.config().measure;
         for run in &report.measured {
             if let Some(event) = learned(run, measure, capacity) {
                 self.step(event);
@@ -55,8 +39,8 @@ impl Task {
 
     /// The first batch of a warm-up, for a worker that needs one.
     pub(super) fn first_sample(&mut self, worker: u32) -> Option<WorkerBatch> {
-        let config = self.batcher.config();
-        let warms_up = is_adaptive(&self.batcher) || !config.sizes.is_empty();
+        let config = self.scheduler.batcher.config();
+        let warms_up = self.scheduler.is_adaptive() || !config.sizes.is_empty();
         let warm_up = self.warm_up.as_mut().filter(|_| warms_up && self.closing.is_none());
         warm_up.and_then(|it| it.begin(worker, config))
     }
@@ -81,19 +65,13 @@ impl Task {
         run: BatchRun,
     ) {
         if let Err(failure) = scatter::checked(outcome, batch.requests.len()) {
-            let error = failure.message;
-            tracing::warn!(
-                model = self.tag.name,
-                version = self.tag.version,
-                error,
-                "the model failed on its sample input at start; requests will probably fail too"
-            );
+            self.reporter.sample_failed(&failure.message);
             self.warm_up = None;
         }
-        let config = self.batcher.config();
+        let config = self.scheduler.batcher.config();
         let next = self.warm_up.as_mut().map(|warm_up| warm_up.next(worker, run, config));
         let (learned, batch) = next.unwrap_or_default();
-        if let Some(learned) = learned.filter(|_| is_adaptive(&self.batcher)) {
+        if let Some(learned) = learned.filter(|_| self.scheduler.is_adaptive()) {
             self.step(learned);
         }
         if let Some(step) = self.warm_up.as_ref().and_then(|warm_up| warm_up.progress(worker)) {

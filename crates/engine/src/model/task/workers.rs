@@ -7,18 +7,14 @@ use std::time::Duration;
 use jitney_batcher::{BatchFailure, BatchId, DownReason, Event, Rejection};
 use tokio::time::Instant;
 
-use super::{Task, is_adaptive};
+use super::Task;
 use crate::error::CallError;
-use crate::model::crash_loop::again;
 use crate::model::exits::ExitPlan;
-use crate::model::poison::POISON_MEMORY;
 use crate::model::scatter;
 use crate::model::slots::SlotChange;
 use crate::model::state::add;
 use crate::model::warm_up::WarmUp;
-use crate::observer::{BatchEnded, BatchFinished, ModelTag};
-use crate::outcome::{BatchOutcome, Cause, LaunchError, ModelFailure, WorkerExit};
-use crate::pending::ShownIds;
+use crate::outcome::{BatchOutcome, Cause, ModelFailure, WorkerExit};
 use crate::pool::{BatchRun, WorkerBatch, WorkerEvent};
 
 /// How old the published curve may be while batches run.
@@ -29,16 +25,9 @@ impl Task {
         match event {
             WorkerEvent::Progress { worker, step } => self.on_progress(worker, step),
             WorkerEvent::Up { worker, pid, capacity, batches, took, report } => {
-                tracing::info!(
-                    model = self.tag.name,
-                    version = self.tag.version,
-                    worker,
-                    "worker is ready"
-                );
-                self.observer.worker_loaded(&self.tag, worker, took);
+                self.reporter.ready(worker, took);
                 self.published.meters.loaded(took);
                 self.pool.up(worker, pid, capacity, batches, &report);
-                self.known_failure.clear();
                 self.learn(worker, capacity, &report);
                 let batch =
                     if report.measured.is_empty() { self.first_sample(worker) } else { None };
@@ -60,39 +49,23 @@ impl Task {
                 self.published.publish_workers(self.pool.views());
             }
             WorkerEvent::Exited { worker, batches, exit, blamed, restart } => {
-                self.log_exit(worker, &batches, exit, restart);
+                self.reporter.exited(worker, &batches, exit, restart);
                 self.on_exit(worker, batches, exit, blamed);
             }
             WorkerEvent::LaunchFailed { worker, error, retry } => {
-                let text = error.to_string();
-                if self.known_failure != text {
-                    log_traceback(&self.tag, worker, &error);
-                    self.known_failure = text;
-                }
-                log_load_failure(&self.tag, worker, &error, retry);
-                if let Some(pause) = retry {
-                    self.log_crash_loop(worker, &self.known_failure.clone(), pause);
-                }
+                self.reporter.load_failed(worker, &error, retry);
                 self.published.incidents.load_failed(&error, retry.is_some());
                 self.pool.launch_failed(worker, error, retry.map(|pause| Instant::now() + pause));
                 self.pool_changed();
             }
             WorkerEvent::GivenUp { worker } => {
-                let seconds = self.pool.plan.retry_window.as_secs();
-                tracing::error!(
-                    model = self.tag.name,
-                    version = self.tag.version,
-                    worker,
-                    "worker {worker} of {} is given up: it did not come up within \
-                     max_retry_timeout ({seconds} s)",
-                    self.tag.name
-                );
+                self.reporter.given_up(worker, self.pool.plan.retry_window);
                 self.pool.given_up(worker);
                 self.pool_changed();
             }
             WorkerEvent::Stopped { worker } => {
                 self.warm_up.as_mut().map(|warm_up| warm_up.forget(worker));
-                self.crash_loops.forget(worker);
+                self.reporter.stopped(worker);
                 self.tell_slots(worker, SlotChange::Down(DownReason::Removed));
                 self.pool.stopped(worker);
                 self.pool_changed();
@@ -109,8 +82,7 @@ impl Task {
         let items = match scatter::checked(outcome, batch.requests.len()) {
             Ok(items) => items,
             Err(failure) => {
-                log_failure(&self.tag, &batch, &failure);
-                self.tell_ended(&batch, Some(&run), Some(&failure.message));
+                self.reporter.failed(&batch, &run, &failure);
                 self.give_up(batch, &CallError::Model(failure));
                 return self.step(Event::Failed { batch: id, kind: BatchFailure::Handler });
             }
@@ -134,22 +106,13 @@ impl Task {
         let now = Instant::now();
         if self.curve_published.is_none_or(|at| now.duration_since(at) >= CURVE_EVERY) {
             self.curve_published = Some(now);
-            self.published.curve.store(Arc::new(self.batcher.curve().collect()));
+            self.published.curve.store(Arc::new(self.scheduler.batcher.curve().collect()));
         }
-        self.tell_ended(&batch, Some(&run), None);
-        self.observer.batch_finished(&BatchFinished {
-            model: &self.tag,
-            compute,
-            handling: batch.dispatched.elapsed().saturating_sub(compute),
-            requests: &batch.requests,
-        });
-        if let Some(notice) = self.overload.after(&self.batcher.config().policy, &batch, compute) {
-            tracing::warn!(model = self.tag.name, version = self.tag.version, "{notice}");
-        }
+        self.reporter.finished(&batch, &run, &self.scheduler.batcher.config().policy);
         let handoff = batch.handoff.filter(|_| prepare.is_none());
-        scatter::answer(batch, items, compute, self.clock, &self.published);
+        scatter::answer(batch, items, compute, self.scheduler.clock, &self.published);
         // How long it took to reach the worker tells how early the next one is sent.
-        if let Some(handoff) = handoff.filter(|_| is_adaptive(&self.batcher)) {
+        if let Some(handoff) = handoff.filter(|_| self.scheduler.is_adaptive()) {
             self.step(Event::Handed { took: handoff.as_nanos() as u64 });
         }
     }
@@ -159,20 +122,16 @@ impl Task {
         self.beside -= 1;
         match scatter::checked(outcome, batch.requests.len()) {
             Ok(items) => {
-                self.tell_ended(&batch, Some(&run), None);
-                scatter::answer(batch, items, run.compute, self.clock, &self.published);
+                self.reporter.ended(&batch, Some(&run), None);
+                scatter::answer(batch, items, run.compute, self.scheduler.clock, &self.published);
             }
             Err(failure) => {
-                log_failure(&self.tag, &batch, &failure);
-                self.tell_ended(&batch, Some(&run), Some(&failure.message));
-                self.fail_beside(batch, &CallError::Model(failure));
+                self.reporter.failed(&batch, &run, &failure);
+                let error = CallError::Model(failure);
+                for request in batch.requests {
+                    scatter::end(request, Err(error.clone()), &self.published);
+                }
             }
-        }
-    }
-
-    fn fail_beside(&self, batch: WorkerBatch, error: &CallError) {
-        for request in batch.requests {
-            scatter::end(request, Err(error.clone()), &self.published);
         }
     }
 
@@ -185,18 +144,10 @@ impl Task {
     ) {
         self.published.incidents.exited(exit);
         if self.warm_up.as_mut().is_some_and(|warm_up| warm_up.forget(worker)) {
-            tracing::warn!(
-                model = self.tag.name,
-                version = self.tag.version,
-                worker,
-                "the worker exited on the model's sample input, which is not used any more"
-            );
+            self.reporter.sample_ended(worker);
             self.warm_up = None;
         }
-        if self.marks {
-            let error = exit.to_string();
-            batches.iter().for_each(|batch| self.tell_ended(batch, None, Some(&error)));
-        }
+        self.reporter.lost(&batches, exit);
         let (beside, batches): (Vec<_>, Vec<_>) = batches.into_iter().partition(|it| it.beside);
         let ran_too_long = blamed.filter(|_| matches!(exit, WorkerExit::TimedOut { .. }));
         let blamed = blamed.filter(|blamed| beside.iter().all(|batch| batch.id != *blamed));
@@ -253,42 +204,6 @@ impl Task {
         }
     }
 
-    /// Says how a worker ended, and when it is started again.
-    fn log_exit(
-        &mut self,
-        worker: u32,
-        batches: &[WorkerBatch],
-        exit: WorkerExit,
-        restart: Duration,
-    ) {
-        let requests: usize = batches.iter().map(|batch| batch.requests.len()).sum();
-        let (model, version, again) = (&self.tag.name, &self.tag.version, again(restart));
-        tracing::warn!(
-            model,
-            version,
-            worker,
-            requests,
-            "worker exit: {exit}; it is started again {again}"
-        );
-        self.log_crash_loop(worker, &exit.to_string(), restart);
-    }
-
-    /// Says that a worker ends again and again, if it does.
-    fn log_crash_loop(&mut self, worker: u32, error: &str, pause: Duration) {
-        if let Some(ends) = self.crash_loops.ended(worker, Instant::now()) {
-            let (model, version) = (&self.tag.name, &self.tag.version);
-            tracing::error!(
-                model,
-                version,
-                worker,
-                ends,
-                "crash loop: worker {worker} of {model} has ended {ends} times within a minute; the \
-                 next start is {}; last error: {error}",
-                again(pause)
-            );
-        }
-    }
-
     /// Writes down the request that was alone with a worker which exited.
     fn blame(&self, failed: &[WorkerBatch], exit: WorkerExit) {
         let [WorkerBatch { requests, attempt, .. }] = failed else { return };
@@ -296,36 +211,8 @@ impl Task {
         if !matches!(exit, WorkerExit::TimedOut { .. })
             && self.published.poison.blame(&request.payload, *attempt, exit)
         {
-            tracing::error!(
-                model = self.tag.name,
-                version = self.tag.version,
-                request_id = request.payload.id(),
-                "the request has made workers exit; the same request is rejected for {} minutes",
-                POISON_MEMORY.as_secs() / 60
-            );
+            self.reporter.poisonous(request.payload.id());
         }
-    }
-
-    /// Tells the observer of a batch that is over, if it has marked requests.
-    fn tell_ended(&self, batch: &WorkerBatch, run: Option<&BatchRun>, error: Option<&str>) {
-        if !self.marks || batch.requests.iter().all(|request| request.mark.is_none()) {
-            return;
-        }
-        self.observer.batch_ended(&BatchEnded {
-            model: &self.tag,
-            worker: batch.worker,
-            batch: batch.id.0,
-            items: batch.items,
-            items_max: batch.items_max,
-            reason: batch.reason,
-            attempt: batch.attempt,
-            dispatched: batch.dispatched,
-            predicted: batch.predicted,
-            compute: run.map(|run| run.compute),
-            times: run.map(|run| run.times).unwrap_or_default(),
-            error,
-            requests: &batch.requests,
-        });
     }
 
     /// Takes back a batch that failed. One whose answers have partly gone out is never tried
@@ -356,7 +243,7 @@ impl Task {
         if change != SlotChange::Up {
             self.turns.worker_gone(worker);
         }
-        let early = is_adaptive(&self.batcher) && !self.turns.enabled();
+        let early = self.scheduler.is_adaptive() && !self.turns.enabled();
         self.step(self.slots.event(worker, self.pool.capacity(worker), early, change));
     }
 
@@ -383,31 +270,6 @@ impl Task {
     }
 }
 
-/// Logs the traceback of a load that failed, as a line of the worker's own output each.
-fn log_traceback(tag: &ModelTag, worker: u32, error: &LaunchError) {
-    let ModelTag { name: model, version, .. } = tag;
-    for line in error.traceback().lines() {
-        let stream = "stdout";
-        tracing::info!(target: "jitney::worker_output", model, version, worker, stream, "{line}");
-    }
-}
-
-fn log_load_failure(tag: &ModelTag, worker: u32, error: &LaunchError, retry: Option<Duration>) {
-    let next = match retry {
-        Some(pause) if pause.is_zero() => "trying again at once".to_owned(),
-        Some(pause) => format!("trying again in {} s", pause.as_secs()),
-        None => "not tried again".to_owned(),
-    };
-    let above = if error.traceback().is_empty() { "" } else { "; traceback above" };
-    let ModelTag { name: model, version, .. } = tag;
-    tracing::error!(
-        model,
-        version,
-        worker,
-        "worker {worker} of {model} could not load: {error} ({next}{above})"
-    );
-}
-
 /// What is said of a request on which a model needed more memory than it may have.
 fn out_of_memory(bytes: u64) -> ModelFailure {
     let message = format!(
@@ -415,22 +277,4 @@ fn out_of_memory(bytes: u64) -> ModelFailure {
          memory_limit allows; send less at a time, or raise the limit"
     );
     ModelFailure { cause: Cause::Memory, status: None, message }
-}
-
-fn log_failure(tag: &ModelTag, batch: &WorkerBatch, failure: &ModelFailure) {
-    let ModelTag { name: model, version, .. } = tag;
-    let WorkerBatch { requests, attempt, worker, .. } = batch;
-    let (count, request_id, error) = (requests.len(), ShownIds(requests), &failure.message);
-    let cause = failure.cause;
-    if matches!(cause, Cause::Prediction | Cause::Stated) {
-        tracing::debug!(
-            model, version, worker, requests = count, %request_id, attempt, error,
-            "prediction error"
-        );
-    } else {
-        tracing::warn!(
-            model, version, worker, requests = count, %request_id, attempt, ?cause, error,
-            "batch failed"
-        );
-    }
 }
