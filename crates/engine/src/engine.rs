@@ -1,6 +1,8 @@
 //! The engine as its owner holds it: registered models, workflows and plugins, and how they end.
 //! Requests call [`Engine::model`]; management calls the rest.
 
+mod config;
+mod opener;
 mod plugins;
 mod registrar;
 mod registrations;
@@ -17,10 +19,12 @@ use arc_swap::ArcSwapOption;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
+pub use self::config::{EngineConfig, RepositoryConfig, ServedDirectory};
+use self::opener::OpenedModel;
 pub use self::plugins::PluginPlan;
 use self::plugins::RunningPlugins;
+pub use self::registrar::Registered;
 use self::registrar::Registrar;
-pub use self::registrar::{EngineConfig, Registered, RepositoryConfig, ServedDirectory};
 pub use self::registrations::{ListedModel, ListedState, RegistrationsReport};
 pub use self::repository::{IndexEntry, IndexState, Repository};
 use self::workflows::Workflows;
@@ -142,7 +146,7 @@ impl Engine {
 
     /// How requests and answers name their sequences.
     pub fn sequence_headers(&self) -> &SequenceHeaders {
-        &self.models.defaults.sequence_headers
+        &self.models.defaults().sequence_headers
     }
 
     /// The model to take when a request names none: the only one loaded at start-up.
@@ -180,7 +184,7 @@ impl Engine {
     /// # Errors
     /// A sentence for whoever asks for them.
     pub fn check_workers(&self, workers: u32) -> Result<(), String> {
-        let limit = self.models.defaults.workers_limit.unwrap_or(u32::MAX);
+        let limit = self.models.defaults().workers_limit.unwrap_or(u32::MAX);
         if workers <= limit {
             return Ok(());
         }
@@ -206,7 +210,8 @@ impl Engine {
         model: impl Into<LoadedModel>,
         options: RegisterOptions,
     ) -> Result<Registered, RegisterError> {
-        self.models.register_loaded(model.into(), &options)
+        let opened = OpenedModel::of_loaded(model.into(), &options)?;
+        self.models.register_opened(opened, &options).await
     }
 
     /// The name and the settings that a model would be registered with. Nothing is registered.

@@ -9,6 +9,7 @@ pub(crate) mod process;
 mod signature;
 pub(crate) mod thread;
 pub(crate) mod whole;
+pub(crate) mod worker;
 mod worker_end;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

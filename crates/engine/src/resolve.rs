@@ -10,13 +10,13 @@ use jitney_settings::model::{
     STARTUP_WAIT, WORKERS,
 };
 use jitney_settings::{
-    Cost, FromValue, Isolation, PolicyName, Setting, SettingSource, SettingValue, Values,
-    from_record,
+    Cost, Isolation, PolicyName, Setting, SettingSource, SettingValue, Values, from_record,
 };
 use serde_json::Value;
 
 use crate::error::RegisterError;
 use crate::local::LocalModel;
+use crate::model::ModelIdentity;
 use crate::settings::{
     ModelDefaults, ModelSettings, Precedence, RegisterOptions, UnknownSequences,
 };
@@ -29,47 +29,9 @@ const LOCAL_BATCH_SIZE: u32 = 32;
 /// costs nothing, and few enough that its exit costs little.
 const ASYNC_SLOTS: u64 = 100;
 
-/// What an archive calls its model and version.
-pub(crate) fn own_name(package: &Package) -> (Option<&str>, &str) {
-    (package.manifest.model_name.as_deref(), package.manifest.version())
-}
-
-/// The caller's name wins over the model's own; without either there is no model. Every name of a model
-/// is checked here.
-pub(crate) fn name_and_version(
-    (own, own_version): (Option<&str>, &str),
-    options: &RegisterOptions,
-) -> Result<(String, String), RegisterError> {
-    let given = options.model_name.as_deref().filter(|name| !name.is_empty());
-    let name = given.or(own).ok_or(RegisterError::NoName)?;
-    let version = options.version.as_deref().unwrap_or(own_version);
-    check_name(name).and_then(|()| check_name(version)).map_err(RegisterError::BadSettings)?;
-    Ok((name.to_owned(), version.to_owned()))
-}
-
-/// The longest name, in bytes, as for files.
-const NAME_BYTES_MAX: usize = 255;
-
-/// Whether a model, a version or a workflow may be called so: the name has to be able to stand in a
-/// path. Gives the reason why not.
-pub(crate) fn check_name(name: &str) -> Result<(), String> {
-    let why = match name {
-        "" => "it is empty",
-        "." | ".." => "paths give it another meaning",
-        _ if name.len() > NAME_BYTES_MAX => {
-            return Err(format!("A name of more than {NAME_BYTES_MAX} bytes is not possible."));
-        }
-        _ if name.contains('/') => "it has a slash",
-        _ if name.contains(char::is_control) => "it has a control character",
-        _ => return Ok(()),
-    };
-    Err(format!("{name:?} cannot be a name: {why}."))
-}
-
 /// The effective settings of an archive.
 pub(crate) fn settings(
-    name: &str,
-    version: &str,
+    names: (&str, &str),
     package: &Package,
     options: &RegisterOptions,
     defaults: &ModelDefaults,
@@ -78,7 +40,7 @@ pub(crate) fn settings(
     if let Some(time) = defaults.silent_yaml_timeout.filter(|_| package.has_yaml()) {
         archive = archive.or(&times(time));
     }
-    let values = resolve((name, version), archive, options, defaults);
+    let values = resolve(names, archive, options, defaults);
     check_workers(&values, defaults.workers_limit)?;
     let mut settings = ModelSettings::new(
         values,
@@ -93,30 +55,14 @@ pub(crate) fn settings(
     Ok(settings)
 }
 
-/// A setting that must be known before the model is: what somebody typed counts, never what somebody
-/// packed.
-pub(crate) fn typed<T: FromValue>(
-    setting: &'static Setting,
-    options: &RegisterOptions,
-    defaults: &ModelDefaults,
-) -> Option<T> {
-    let typed = options.settings.clone().or(&defaults.settings);
-    typed.or_defaults(model::SETTINGS).read(setting)
-}
-
-/// The same as text.
-pub(crate) fn shown(
-    setting: &'static Setting,
-    options: &RegisterOptions,
-    defaults: &ModelDefaults,
-) -> Option<String> {
-    let typed = options.settings.clone().or(&defaults.settings);
-    typed.or_defaults(model::SETTINGS).show(setting)
+/// The settings that must be known before the model is: what somebody typed counts, never what somebody packed.
+pub(crate) fn typed(options: &RegisterOptions, defaults: &ModelDefaults) -> Values {
+    options.settings.clone().or(&defaults.settings).or_defaults(model::SETTINGS)
 }
 
 /// The effective settings of a model without Python.
 pub(crate) fn local_settings(
-    (name, version): (&str, &str),
+    names: (&str, &str),
     model: &dyn LocalModel,
     isolation: Isolation,
     options: &RegisterOptions,
@@ -129,7 +75,7 @@ pub(crate) fn local_settings(
     if model.pads() {
         own.set(&COST, Cost::Length.as_str(), SettingSource::Default);
     }
-    let mut values = resolve((name, version), own, options, defaults);
+    let mut values = resolve(names, own, options, defaults);
     check_workers(&values, defaults.workers_limit)?;
     let size = values.read::<u32>(&MAX_BATCH_SIZE);
     if let Some(limit) = limit.filter(|limit| size > Some(*limit)) {
@@ -250,12 +196,10 @@ fn fill_in(values: &mut Values, workers: u32) {
 
 /// The sum that the operator's `models={...}` gives for this version.
 pub(crate) fn operators_sha256(
-    package: &Package,
-    options: &RegisterOptions,
+    ModelIdentity { name, version, .. }: &ModelIdentity,
     defaults: &ModelDefaults,
 ) -> Result<Option<Sha256>, RegisterError> {
-    let (name, version) = name_and_version(own_name(package), options)?;
-    let record = defaults.models.get(&name).and_then(|versions| versions.get(&version));
+    let record = defaults.models.get(name).and_then(|versions| versions.get(version));
     let sum = record.and_then(|record| record.get("sha256")?.as_str());
     sum.map(str::parse).transpose().map_err(RegisterError::BadSettings)
 }
@@ -439,24 +383,6 @@ mod tests {
         ] {
             assert_eq!(shown(&POLICY, json!({}), typed, &ours).0, policy, "{typed:?}");
         }
-    }
-
-    #[test]
-    fn every_name_can_stand_in_a_path() {
-        let none = RegisterOptions::default();
-        let long = "n".repeat(256);
-        for name in ["", ".", "..", "a/b", "x/../y", "a\nb", "a\u{1b}[31m", "a\0", &long] {
-            for given in [None, Some(name)] {
-                let model_name = given.map(str::to_owned);
-                let options = RegisterOptions { model_name, ..RegisterOptions::default() };
-                let own = if given.is_some() { "fine" } else { name };
-                let outcome = name_and_version((Some(own), "1.0"), &options);
-                let falls_back = given == Some("");
-                assert_eq!(outcome.is_ok(), falls_back, "{name:?} {given:?}");
-            }
-            assert!(name_and_version((Some("m"), name), &none).is_err(), "version {name:?}");
-        }
-        assert!(name_and_version((Some("modèle 2.0-b_c"), "1.0"), &none).is_ok());
     }
 
     #[test]

@@ -1,89 +1,36 @@
-//! Registers models: found, fetched, checked, opened, described by a draft, and entered into the
-//! registry; and removes them again.
+//! All registered models: a new one is opened, resolved, described by a draft and entered into the registry, in this
+//! order; and removed again.
 //!
 //! Nothing here is on a request's way, all of it may fail, and a failure leaves nothing behind. It starts
 //! no worker: whoever registers also scales.
 
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-use jitney_settings::model::{
-    ISOLATION, MEMORY_LIMIT, ONNX_ENGINE, ONNX_LIBRARY, ONNX_PROVIDERS, ONNX_THREADS,
-    STARTUP_TIMEOUT,
-};
-use jitney_settings::{Isolation, Values};
+use jitney_settings::model::MEMORY_LIMIT;
 use tokio::runtime::Handle;
 
-use crate::admission::{Admission, AdmissionLimits};
+use super::config::EngineConfig;
+use super::opener::{LocalHome, ModelOpener, OpenedFiles, OpenedModel, blocking};
+use crate::admission::Admission;
 use crate::changes::Changes;
 use crate::error::{RegisterError, UnregisterError};
-use crate::local::process::{LocalLauncher, LocalLoad, LocalProcesses};
+use crate::local::LocalModel;
+use crate::local::process::{LocalLoad, LocalProcesses};
 use crate::local::thread::ThreadLauncher;
-use crate::local::whole::WholeModel;
-use crate::local::{LoadedModel, LocalModel, LocalRuntime, LocalSession};
+use crate::local::worker::LocalLauncher;
 use crate::model::draft::Draft;
 use crate::model::endpoint_tensors::signature;
 use crate::model::task::Task;
 use crate::model::{Endpoints, Intake, Model, ModelIdentity};
 use crate::observer::Observer;
-use crate::outcome::LaunchError;
 use crate::pool::Launcher;
 use crate::process::ProcessThread;
-use crate::python::{Environment, LoadCommand, PythonConfig, PythonLauncher, PythonWorkers};
+use crate::python::{Environment, LoadCommand, PythonLauncher, PythonWorkers};
 use crate::registry::Registry;
-use crate::resolve;
 use crate::settings::{ModelDefaults, ModelSettings, PolicyName, RegisterOptions};
-use crate::store::{
-    DownloadRequest, FetchedFile, ModelSource, Package, Sha256, ShownUrl, Store, StoreConfig,
-    StoreError,
-};
-
-/// What an engine is made of.
-pub struct EngineConfig {
-    /// What applies to models that set nothing else.
-    pub defaults: ModelDefaults,
-    /// The most that may be under way.
-    pub limits: AdmissionLimits,
-    /// Where archives come from and are unpacked to.
-    pub store: StoreConfig,
-    /// The same for workflows; without it they come from where models come from.
-    pub workflow_store: Option<StoreConfig>,
-    /// Where models are loaded from by their names.
-    pub repository: RepositoryConfig,
-    /// How Python workers are started.
-    pub python: PythonConfig,
-    /// This very program: it is started once more to end the workers if this process is killed, and for
-    /// every worker of a model without Python.
-    pub program: Option<PathBuf>,
-    /// Serves models without Python; `None` if only Python workers run models.
-    pub local: Option<LocalRuntime>,
-    /// What `local` is told when it loads a model, beside the model's own settings.
-    pub local_options: serde_json::Map<String, serde_json::Value>,
-    /// The id of the first worker; later ones count up and are never used again.
-    pub first_worker_id: u32,
-}
-
-/// A directory whose models are served.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServedDirectory {
-    /// Where it is.
-    pub path: PathBuf,
-    /// What its one model is called; without it any number of models keep their own names.
-    pub name: Option<String>,
-}
-
-/// Where the models of a repository come from.
-#[derive(Clone, Debug, Default)]
-pub struct RepositoryConfig {
-    /// Directories whose models are served; of two models with one name the first directory's is served.
-    pub directories: Vec<ServedDirectory>,
-    /// A directory whose models are loaded when somebody asks for them.
-    pub store: Option<PathBuf>,
-    /// What was typed for all models; it wins over what their configurations say.
-    pub settings: Values,
-}
+use crate::store::{FetchedFile, Package, Store};
 
 /// A model that was just registered, without workers yet.
 pub struct Registered {
@@ -95,34 +42,6 @@ pub struct Registered {
     pub workers_max: u32,
 }
 
-/// A model without Python.
-struct OpenedLocal {
-    model: Arc<dyn LocalModel>,
-    home: LocalHome,
-}
-
-/// Where the workers of a model without Python run.
-enum LocalHome {
-    /// In threads of this process.
-    Threads(Arc<dyn LocalSession>),
-    /// In processes that load this file with these options.
-    Processes(Arc<LocalProcesses>, PathBuf, serde_json::Value),
-}
-
-impl From<LoadedModel> for OpenedLocal {
-    fn from(loaded: LoadedModel) -> Self {
-        Self { model: loaded.model, home: LocalHome::Threads(loaded.session) }
-    }
-}
-
-/// A model whose files were read.
-enum Opened {
-    /// It needs no Python.
-    Local(OpenedLocal, Option<FetchedFile>),
-    /// It runs in Python workers.
-    Package(Box<Package>),
-}
-
 /// All registered models, and what a new one is made with.
 pub(crate) struct Registrar {
     pub(super) registry: Registry,
@@ -130,13 +49,8 @@ pub(crate) struct Registrar {
     pub(super) admission: Arc<Admission>,
     /// New requests are rejected.
     pub(super) rejecting: Arc<AtomicBool>,
-    pub(super) defaults: ModelDefaults,
-    pub(super) store: Arc<Store>,
+    pub(super) opener: ModelOpener,
     pub(super) python: Arc<PythonWorkers>,
-    local: Option<LocalRuntime>,
-    local_options: serde_json::Map<String, serde_json::Value>,
-    /// What starts worker processes for `local`; without it its models run in threads.
-    local_processes: Option<Arc<LocalProcesses>>,
     worker_ids: Arc<AtomicU32>,
     observer: Arc<dyn Observer>,
     /// The runtimes of the data plane; models take turns.
@@ -164,17 +78,20 @@ impl Registrar {
                 listener: Arc::clone(&python.listener),
             })
         });
+        let opener = ModelOpener {
+            store: Arc::new(Store::new(config.store)),
+            defaults: config.defaults,
+            local: config.local,
+            local_options: config.local_options,
+            local_processes,
+        };
         Ok(Self {
             registry: Registry::default(),
             changes: Changes::default(),
             admission: Admission::new(config.limits),
             rejecting: Arc::default(),
-            defaults: config.defaults,
-            store: Arc::new(Store::new(config.store)),
+            opener,
             python,
-            local: config.local,
-            local_options: config.local_options,
-            local_processes,
             worker_ids: Arc::new(AtomicU32::new(config.first_worker_id)),
             observer,
             data,
@@ -182,17 +99,34 @@ impl Registrar {
         })
     }
 
+    /// What applies to models that set nothing else.
+    pub(super) fn defaults(&self) -> &ModelDefaults {
+        &self.opener.defaults
+    }
+
     /// Registers a model from the store, without workers.
     pub(super) async fn register(
         &self,
         options: &RegisterOptions,
     ) -> Result<Registered, RegisterError> {
-        match self.open(options).await? {
-            Opened::Local(opened, fetched) => {
-                self.install(self.local_draft(opened, options, fetched)?)
-            }
-            Opened::Package(package) => self.register_package(*package, options).await,
+        self.register_opened(self.opener.open(options).await?, options).await
+    }
+
+    /// Registers a model that was opened, without workers.
+    pub(super) async fn register_opened(
+        &self,
+        opened: OpenedModel,
+        options: &RegisterOptions,
+    ) -> Result<Registered, RegisterError> {
+        let ModelIdentity { name, version, .. } = &opened.identity;
+        if self.registry.taken(name, version) {
+            return Err(RegisterError::Conflict { model: name.clone(), version: version.clone() });
         }
+        let (registered, task) = self.build(self.draft(opened, options).await?);
+        self.registry.insert(Arc::clone(&registered.model))?;
+        self.changes.note();
+        self.run(&registered, task);
+        Ok(registered)
     }
 
     /// Starts a model that nobody finds by its name yet, without workers: [`Registry::replace`] lets it be
@@ -201,11 +135,8 @@ impl Registrar {
         &self,
         options: &RegisterOptions,
     ) -> Result<Registered, RegisterError> {
-        let draft = match self.open(options).await? {
-            Opened::Local(opened, fetched) => self.local_draft(opened, options, fetched)?,
-            Opened::Package(package) => self.package_draft(*package, options).await?,
-        };
-        let (registered, task) = self.build(draft);
+        let opened = self.opener.open(options).await?;
+        let (registered, task) = self.build(self.draft(opened, options).await?);
         self.run(&registered, task);
         Ok(registered)
     }
@@ -215,163 +146,54 @@ impl Registrar {
         &self,
         options: &RegisterOptions,
     ) -> Result<(String, ModelSettings), RegisterError> {
-        match self.open(options).await? {
-            Opened::Local(opened, _) => {
-                let draft = self.local_draft(opened, options, None)?;
-                Ok((draft.identity.name, draft.settings))
-            }
-            Opened::Package(package) => {
-                let (name, version) =
-                    resolve::name_and_version(resolve::own_name(&package), options)?;
-                let settings =
-                    resolve::settings(&name, &version, &package, options, &self.defaults)?;
-                Ok((name, settings))
-            }
-        }
+        let opened = self.opener.open(options).await?;
+        let settings = opened.settings(options, self.defaults())?;
+        Ok((opened.identity.name, settings))
     }
 
-    /// Finds, fetches, verifies and opens a model.
-    async fn open(&self, options: &RegisterOptions) -> Result<Opened, RegisterError> {
-        resolve::check_runtime(options)?;
-        let (store, url) = (Arc::clone(&self.store), options.url.clone());
-        let found = self.find(options).await?;
-        if let Some(local) = self.local {
-            let is_local = |file: &Path| file.extension().is_some_and(|it| it == local.extension);
-            if let Some(path) = found.file().filter(|file| is_local(file)).map(Path::to_owned) {
-                let opened = self.open_local(local, path, options).await?;
-                return Ok(Opened::Local(opened, found.fetched()));
-            }
-            if is_local(Path::new(&url)) {
-                return Err(StoreError::NotFound(ShownUrl::of(&url)).into());
-            }
-        }
-        let file = found.file().map(Path::to_owned);
-        let turn = store.turn(&found).await;
-        let opening = move || {
-            let _turn = turn;
-            store.open(&url, found)
-        };
-        let package = blocking(opening).await??;
-        let operators = resolve::operators_sha256(&package, options, &self.defaults)?;
-        self.verify(&options.url, file.as_deref(), operators).await?;
-        Ok(Opened::Package(Box::new(package)))
-    }
-
-    /// Opens a model without Python: in a process that ends when it has told what the model takes and
-    /// gives, or for good in this one. No file can harm the server that way, whatever is in it.
-    async fn open_local(
+    /// Everything that is known of a model before it is built.
+    async fn draft(
         &self,
-        local: LocalRuntime,
-        path: PathBuf,
+        opened: OpenedModel,
         options: &RegisterOptions,
-    ) -> Result<OpenedLocal, RegisterError> {
-        let defaults = &self.defaults;
-        let isolation: Isolation =
-            resolve::typed(&ISOLATION, options, defaults).unwrap_or_default();
-        let processes = self.local_processes.clone().filter(|_| isolation == Isolation::Process);
-        let Some(processes) = processes else {
-            let told = self.local_options(options);
-            let loaded = blocking(move || (local.load)(&path, &told)).await?;
-            return Ok(loaded.map_err(RegisterError::NotLoadable)?.into());
-        };
-        let unreadable = |error: io::Error| RegisterError::NotLoadable(error.to_string());
-        let load = LocalLoad {
-            file: std::path::absolute(path).map_err(unreadable)?,
-            name: options.model_name.clone().unwrap_or_default(),
-            version: options.version.clone().unwrap_or_default(),
-            memory_limit: resolve::typed(&MEMORY_LIMIT, options, defaults),
-            options: self.local_options(options),
-        };
-        let time = resolve::typed(&STARTUP_TIMEOUT, options, defaults).unwrap_or_default();
-        let loaded = tokio::time::timeout(time, processes.load(&load, None)).await;
-        let loaded = loaded.unwrap_or(Err(LaunchError::TimedOut { seconds: time.as_secs() }));
-        let loaded = loaded.map_err(not_loadable)?;
-        tracing::info!(file = %load.file.display(), "runs in {}", loaded.engine);
-        let signature = loaded.signature;
-        let file = load.file.clone();
-        let told = load.options.clone();
-        let model = blocking(move || (local.describe)(&load.file, signature)).await?;
-        let model = model.map_err(RegisterError::NotLoadable)?;
-        Ok(OpenedLocal { model, home: LocalHome::Processes(processes, file, told) })
-    }
-
-    /// What the runtime of models without Python is told when it loads this one.
-    fn local_options(&self, options: &RegisterOptions) -> serde_json::Value {
-        let mut told = self.local_options.clone();
-        for setting in [&ONNX_ENGINE, &ONNX_LIBRARY, &ONNX_THREADS, &ONNX_PROVIDERS] {
-            let value: Option<String> = resolve::shown(setting, options, &self.defaults);
-            told.extend(value.map(|value| (setting.name.to_owned(), value.into())));
+    ) -> Result<Draft, RegisterError> {
+        let settings = opened.settings(options, self.defaults())?;
+        let OpenedModel { identity, files } = opened;
+        match files {
+            OpenedFiles::Package(package) => {
+                self.package_draft(identity, settings, *package, options).await
+            }
+            OpenedFiles::Local(model, home, fetched) => Ok(Draft {
+                launcher: local_launcher(&identity, &settings, &model, home),
+                identity,
+                settings,
+                intake: Intake::Local(model),
+                observer: Arc::clone(&self.observer),
+                dir: None,
+                fetched,
+                declared: None,
+            }),
         }
-        told.into()
-    }
-
-    /// Finds the model and, if it is on another machine, fetches it. A caller who goes away ends the
-    /// download, and nothing is left of it.
-    async fn find(&self, options: &RegisterOptions) -> Result<ModelSource, RegisterError> {
-        let (store, url) = (Arc::clone(&self.store), options.url.clone());
-        let (at_startup, apart) = (options.at_startup, options.apart);
-        if let Some(path) = options.path.clone() {
-            let is_directory = path.is_dir();
-            return Ok(if is_directory {
-                ModelSource::Directory(path)
-            } else {
-                ModelSource::Archive(path)
-            });
-        }
-        let find =
-            move || if apart { store.find_apart(&url) } else { store.find(&url, at_startup) };
-        let found = blocking(find).await??;
-        let request =
-            DownloadRequest { url: &options.url, signed: options.s3_sse_kms, resume: None };
-        let found = self.store.fetch(request, found).await?;
-        self.verify(&options.url, found.file(), options.sha256).await?;
-        Ok(found)
-    }
-
-    /// Compares the sum of the file with the expected one, if there is one.
-    async fn verify(
-        &self,
-        url: &str,
-        file: Option<&Path>,
-        sha256: Option<Sha256>,
-    ) -> Result<(), RegisterError> {
-        let Some(sha256) = sha256 else { return Ok(()) };
-        let (store, url, file) =
-            (Arc::clone(&self.store), url.to_owned(), file.map(Path::to_owned));
-        Ok(blocking(move || store.verify(&url, file.as_deref(), sha256)).await??)
-    }
-
-    pub(super) async fn register_package(
-        &self,
-        package: Package,
-        options: &RegisterOptions,
-    ) -> Result<Registered, RegisterError> {
-        let (name, version) = resolve::name_and_version(resolve::own_name(&package), options)?;
-        if self.registry.taken(&name, &version) {
-            return Err(RegisterError::Conflict { model: name, version });
-        }
-        self.install(self.package_draft(package, options).await?)
     }
 
     async fn package_draft(
         &self,
+        identity: ModelIdentity,
+        mut settings: ModelSettings,
         mut package: Package,
         options: &RegisterOptions,
     ) -> Result<Draft, RegisterError> {
-        let (name, version) = resolve::name_and_version(resolve::own_name(&package), options)?;
-        let mut settings = resolve::settings(&name, &version, &package, options, &self.defaults)?;
-        let (python, models) = (&self.python, self.store.models());
-        let environment = Environment::prepare(python, &models, &name, &mut package);
+        let (python, models) = (&self.python, self.opener.store.models());
+        let environment = Environment::prepare(python, &models, &identity.name, &mut package);
         let environment = environment.await?;
         let local_gpus = if python.placement.is_some() { 0 } else { python.config.gpus };
         let gpus = python.gpus(local_gpus, &settings.values);
         (settings.declared.gpu, settings.declared.device_ids) = gpus.declared();
         settings.declared.envelope =
             package.manifest.envelope.as_ref().or(python.config.envelope.as_ref()).cloned();
-        let identity = ModelIdentity::settled(name, version, options);
         let metrics = self.observer.model_metrics();
         let compile_cache;
-        (package, compile_cache) = self.compile_cache(package).await?;
+        (package, compile_cache) = self.opener.compile_cache(package).await?;
         let config = &python.config;
         let command =
             LoadCommand::of(&identity, &package, &settings, config, metrics, compile_cache)
@@ -398,81 +220,6 @@ impl Registrar {
             fetched: package.downloaded,
             declared,
         })
-    }
-
-    /// Where what compiling the model makes is kept, for a model that may be compiled.
-    async fn compile_cache(
-        &self,
-        package: Package,
-    ) -> Result<(Package, Option<PathBuf>), RegisterError> {
-        if !package.may_compile() {
-            return Ok((package, None));
-        }
-        let store = Arc::clone(&self.store);
-        blocking(move || {
-            let cache = store.compile_cache(&package);
-            (package, cache)
-        })
-        .await
-    }
-
-    /// Registers a model that was loaded into this process, without workers.
-    pub(super) fn register_loaded(
-        &self,
-        loaded: LoadedModel,
-        options: &RegisterOptions,
-    ) -> Result<Registered, RegisterError> {
-        self.install(self.local_draft(loaded.into(), options, None)?)
-    }
-
-    fn local_draft(
-        &self,
-        OpenedLocal { model, home }: OpenedLocal,
-        options: &RegisterOptions,
-        fetched: Option<FetchedFile>,
-    ) -> Result<Draft, RegisterError> {
-        let model = if options.whole { WholeModel::of(model) } else { model };
-        let own = (Some(model.name()), model.version());
-        let (name, version) = resolve::name_and_version(own, options)?;
-        let isolation = match home {
-            LocalHome::Threads(_) => Isolation::Thread,
-            LocalHome::Processes(..) => Isolation::Process,
-        };
-        let names = (name.as_str(), version.as_str());
-        let settings = resolve::local_settings(names, &*model, isolation, options, &self.defaults)?;
-        let launcher: Arc<dyn Launcher> = match home {
-            LocalHome::Threads(session) => Arc::new(ThreadLauncher {
-                session,
-                runtime: model.runtime(),
-                name: name.clone(),
-                version: version.clone(),
-            }),
-            LocalHome::Processes(processes, file, told) => {
-                let memory_limit = settings.values.read(&MEMORY_LIMIT);
-                let (name, version) = (name.clone(), version.clone());
-                let load = Arc::new(LocalLoad { file, name, version, memory_limit, options: told });
-                Arc::new(LocalLauncher { processes, model: Arc::clone(&model), load })
-            }
-        };
-        Ok(Draft {
-            identity: ModelIdentity::settled(name, version, options),
-            settings,
-            launcher,
-            intake: Intake::Local(model),
-            observer: Arc::clone(&self.observer),
-            dir: None,
-            fetched,
-            declared: None,
-        })
-    }
-
-    /// Starts a model: its entry in the registry, then its task.
-    fn install(&self, draft: Draft) -> Result<Registered, RegisterError> {
-        let (registered, task) = self.build(draft);
-        self.registry.insert(Arc::clone(&registered.model))?;
-        self.changes.note();
-        self.run(&registered, task);
-        Ok(registered)
     }
 
     fn build(&self, draft: Draft) -> (Registered, Task) {
@@ -512,7 +259,7 @@ impl Registrar {
     /// Ends a model that is no longer found: its requests are answered, its workers end, and what was
     /// downloaded for it leaves the store.
     pub(super) async fn end(&self, model: &Arc<Model>) {
-        model.close(self.defaults.unregister_timeout).await;
+        model.close(self.defaults().unregister_timeout).await;
         if model.fetched.is_some() {
             let model = Arc::clone(model);
             // It cannot panic.
@@ -521,24 +268,24 @@ impl Registrar {
     }
 }
 
-/// Why the file of a model without Python is not served, in the loader's words where it has some.
-fn not_loadable(error: LaunchError) -> RegisterError {
-    RegisterError::NotLoadable(match error {
-        LaunchError::Load(fault) => fault.message,
-        other @ (LaunchError::Spawn(_)
-        | LaunchError::Ended { .. }
-        | LaunchError::TimedOut { .. }
-        | LaunchError::Memory(_)) => other.to_string(),
-    })
-}
-
-/// Runs blocking work off the caller's runtime.
-pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, RegisterError> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|panic| RegisterError::BadSettings(format!("reading the model failed: {panic}")))
+/// What starts the workers of a model without Python.
+fn local_launcher(
+    identity: &ModelIdentity,
+    settings: &ModelSettings,
+    model: &Arc<dyn LocalModel>,
+    home: LocalHome,
+) -> Arc<dyn Launcher> {
+    let (name, version) = (identity.name.clone(), identity.version.clone());
+    match home {
+        LocalHome::Threads(session) => {
+            Arc::new(ThreadLauncher { session, runtime: model.runtime(), name, version })
+        }
+        LocalHome::Processes(processes, file, options) => {
+            let memory_limit = settings.values.read(&MEMORY_LIMIT);
+            let load = Arc::new(LocalLoad { file, name, version, memory_limit, options });
+            Arc::new(LocalLauncher { processes, model: Arc::clone(model), load })
+        }
+    }
 }
 
 /// Logs what a setting costs that was written for another server.

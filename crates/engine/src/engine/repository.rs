@@ -10,7 +10,9 @@ mod records;
 use std::sync::Arc;
 
 use self::records::{FollowStep, ModelRecords};
-use super::registrar::{Registered, Registrar, RepositoryConfig, ServedDirectory, blocking};
+use super::config::{RepositoryConfig, ServedDirectory};
+use super::opener::blocking;
+use super::registrar::{Registered, Registrar};
 use crate::error::{RegisterError, RepositoryError};
 use crate::model::{Model, Readiness};
 use crate::settings::RegisterOptions;

@@ -10,10 +10,10 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::registrar::{Registered, Registrar, blocking};
+use super::opener::{OpenedModel, blocking};
+use super::registrar::{Registered, Registrar};
 use crate::error::RegisterError;
-use crate::model::Model;
-use crate::resolve::check_name;
+use crate::model::{Model, check_name};
 use crate::settings::RegisterOptions;
 use crate::store::{DownloadRequest, FetchedFile, Manifest, ModelDir, Package, ShownUrl, Store};
 use crate::workflow::{
@@ -35,7 +35,7 @@ pub(super) struct Workflows {
 impl Workflows {
     /// Without a store of their own, workflows come from the models' store.
     pub(super) fn new(models: Arc<Registrar>, store: Option<Arc<Store>>) -> Self {
-        let store = store.unwrap_or_else(|| Arc::clone(&models.store));
+        let store = store.unwrap_or_else(|| Arc::clone(&models.opener.store));
         Self { table: WorkflowTable::default(), store, models }
     }
 
@@ -67,7 +67,7 @@ impl Workflows {
     /// Removes a workflow: new requests do not find it, those under way are answered, then its nodes end.
     pub(super) async fn unregister(&self, name: &str) -> Result<(), UnknownWorkflow> {
         let (workflow, reserved) = self.table.withdraw(name)?;
-        workflow.idle(self.models.defaults.unregister_timeout).await;
+        workflow.idle(self.models.defaults().unregister_timeout).await;
         self.stop_nodes(workflow.graph.nodes.iter().map(|node| &node.model)).await;
         let removed = Arc::clone(&workflow);
         // It cannot panic.
@@ -173,7 +173,8 @@ impl Workflows {
             settings: workers_and_batches(1, 1, 0).or(&common.settings),
             ..common
         };
-        self.models.register_package(package, &options).await
+        let opened = OpenedModel::of_package(package, &options)?;
+        self.models.register_opened(opened, &options).await
     }
 
     /// Ends nodes, side by side; one that was removed already is fine.

@@ -52,6 +52,7 @@ pub use self::endpoint_meters::EndpointMeasures;
 pub(crate) use self::endpoints::Endpoints;
 pub use self::endpoints::{EndpointView, Objective, Reconfigure};
 pub use self::identity::ModelIdentity;
+pub(crate) use self::identity::check_name;
 pub use self::incidents::{IncidentReport, WorkerIncident};
 pub(crate) use self::intake::Intake;
 pub use self::readiness::Readiness;
