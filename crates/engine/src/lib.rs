@@ -34,7 +34,6 @@ pub mod sizes;
 pub mod tensors;
 #[cfg(test)]
 mod testkit;
-mod time_histogram;
 mod transfers;
 mod value_bytes;
 pub mod workflow;

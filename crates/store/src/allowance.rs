@@ -3,10 +3,36 @@
 
 use std::{io, path::PathBuf};
 
-use super::{
-    config::Limits,
-    error::{Excess, UnpackError},
-};
+use super::error::{Excess, UnpackError};
+
+/// The limits of one archive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of all files together; without it 64 GiB, or half of what the disk has free if that is less.
+    pub unpacked_bytes_max: Option<u64>,
+    /// Files, directories and links together. 200,000 by default: a model with its
+    /// whole virtual environment fits.
+    pub files_max: u64,
+    /// Bytes of a file that is downloaded, packed as it is; without it as for unpacked bytes.
+    pub fetched_bytes_max: Option<u64>,
+    /// How many times its own size an archive may unpack to. Trained weights hardly compress, text
+    /// and padded tables by less than 100; deflate itself ends at 1032, which only zeros reach.
+    pub expansion_max: u64,
+    /// What any archive may unpack to, however small it is: dummies whose weights are zeros.
+    pub expansion_exempt: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            unpacked_bytes_max: None,
+            files_max: 200_000,
+            fetched_bytes_max: None,
+            expansion_max: 200,
+            expansion_exempt: 1 << 30,
+        }
+    }
+}
 
 /// The most without a configured limit: the largest models that are shipped in archives fit.
 const BYTES_MAX: u64 = 64 << 30;

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 use serde_json::Value;
 
 use super::{
-    config::Limits, jail::stays_inside, manifest::Manifest, model_url, package::parse_yaml,
+    allowance::Limits, jail::stays_inside, locate, manifest::Manifest, package::parse_yaml,
     shown_url::ShownUrl, unpack::unpack,
 };
 
@@ -135,11 +135,11 @@ pub fn urls(bytes: &[u8]) -> Option<String> {
             assert!(!has_secret(&shown), "{text:?} is shown as {:?}", &*shown);
         }
     }
-    let url = model_url::parse(text).ok()?;
+    let url = locate::parse(text).ok()?;
     assert!(url.username().is_empty() && url.password().is_none());
     assert_eq!(url::Url::parse(url.as_str()).as_ref(), Ok(&url), "it reads as it is written");
     if text.contains("://") {
-        assert_eq!(model_url::serialised(text), url.as_str(), "one reading for all");
+        assert_eq!(locate::serialised(text), url.as_str(), "one reading for all");
     }
     Some(url.into())
 }

@@ -20,7 +20,7 @@ use std::{
 
 use super::{
     allowance::Allowance,
-    config::Limits,
+    allowance::Limits,
     error::{Breach, Excess, UnpackError},
 };
 

@@ -13,7 +13,6 @@
 mod allowance;
 mod checksum;
 mod compiled;
-mod config;
 mod dir;
 mod download;
 mod error;
@@ -24,7 +23,6 @@ mod http_paths;
 mod jail;
 mod locate;
 mod manifest;
-mod model_url;
 mod package;
 mod repository;
 mod request_sizes;
@@ -37,17 +35,16 @@ mod unpack;
 mod tests;
 
 pub use self::{
+    allowance::Limits,
     checksum::Sha256,
-    config::{Limits, StoreConfig, UrlFilter},
     dir::ModelDir,
     download::{Download, DownloadError, DownloadFuture, DownloadRequest, Downloader, ResumeFrom},
     error::{Breach, Excess, StoreError},
     fetch::FetchedFile,
     http_paths::{HttpMount, HttpPaths, HttpRoute, MetricName},
     jail::stays_inside,
-    locate::{ModelSource, is_remote},
+    locate::{ModelSource, StoreConfig, UrlFilter, is_remote, serialised},
     manifest::{Manifest, Runtime},
-    model_url::serialised,
     package::{Api, Dependency, Package, parse_yaml, read_text},
     repository::{
         DeclaredTensor, DeclaredTensors, FileStamp, RepositoryContent, RepositoryModel,

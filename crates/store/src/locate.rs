@@ -10,17 +10,35 @@
 use std::{
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use url::Url;
 
 use super::{
-    config::StoreConfig,
-    error::StoreError,
-    fetch::FetchedFile,
-    model_url::{self, file_url},
+    allowance::Limits, download::Downloader, error::StoreError, fetch::FetchedFile,
     shown_url::ShownUrl,
 };
+
+/// Decides whether a url may be opened: `http(s)://`, `file://` or a bucket's, as its reader writes it.
+/// A path that a client names outside the store is asked about as a `file://` url.
+pub type UrlFilter = Box<dyn Fn(&str) -> bool + Send + Sync>;
+
+/// What a store needs to know.
+pub struct StoreConfig {
+    /// Where names are looked up; without it only directories and `file://` urls are found.
+    pub model_store: Option<PathBuf>,
+    /// Unpacked models go to `models` below this directory.
+    pub scratch: PathBuf,
+    /// What is to outlive the server is kept below this directory where the model store is read-only.
+    pub cache: Option<PathBuf>,
+    /// How much one archive may unpack to.
+    pub limits: Limits,
+    /// The allow-list.
+    pub url_allowed: UrlFilter,
+    /// Who downloads; without it nothing remote can be had.
+    pub remote: Option<Arc<dyn Downloader>>,
+}
 
 /// What a url names.
 #[derive(Debug)]
@@ -75,7 +93,7 @@ pub(super) fn locate(
     if scheme == Scheme::Other {
         return local(config, url, at_startup);
     }
-    let parsed = model_url::parse(url)?;
+    let parsed = parse(url)?;
     let allowed = (config.url_allowed)(parsed.as_str());
     let not_allowed = || StoreError::NotAllowed(ShownUrl::of(url));
     match scheme {
@@ -97,7 +115,7 @@ pub(super) fn locate_apart(
     if climbs(url) || !is_remote(url) {
         return locate(config, url, true);
     }
-    let parsed = model_url::parse(url)?;
+    let parsed = parse(url)?;
     if !(config.url_allowed)(parsed.as_str()) {
         return Err(StoreError::NotAllowed(ShownUrl::of(url)));
     }
@@ -285,6 +303,36 @@ fn url_path(url: &str) -> Option<&str> {
     Some(address.find('/').map_or("", |slash| &address[slash..]))
 }
 
+/// Reads a URL. Text that other readers would read differently is rejected, and so are credentials.
+pub(super) fn parse(text: &str) -> Result<Url, StoreError> {
+    let bad = |why| Err(StoreError::BadUrl { url: ShownUrl::of(text), why });
+    if text.contains('\\') {
+        return bad("it has a backslash");
+    }
+    if text.contains(char::is_control) {
+        return bad("it has a control character");
+    }
+    let url = Url::parse(text).map_err(|error| StoreError::download(text, error))?;
+    if !url.username().is_empty() || url.password().is_some() {
+        return bad("it has a user name or password; give the server a signed URL instead");
+    }
+    if url.scheme() == "file" && url.host().is_some() {
+        return bad("a file:// URL has no host");
+    }
+    Ok(url)
+}
+
+/// A URL as the allow-list compares it: as its reader writes it. A path becomes a `file://` URL.
+pub fn serialised(url: &str) -> String {
+    let parsed = if url.contains("://") { Url::parse(url).ok() } else { None };
+    parsed.map(String::from).or_else(|| file_url(Path::new(url))).unwrap_or_else(|| url.to_owned())
+}
+
+/// The URL of an absolute path.
+fn file_url(path: &Path) -> Option<String> {
+    Url::from_file_path(path).ok().map(String::from)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -303,6 +351,35 @@ mod tests {
             ("C:\\x\\a.mar", "a.mar"),
         ] {
             assert_eq!(last_element(url_path(url).unwrap_or(url)), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn text_that_readers_disagree_about_is_rejected() {
+        for (text, part) in [
+            ("http://127.0.0.1:1\\x.example.com/m.mar", "backslash"),
+            ("http://ho\tst/m.mar", "control character"),
+            ("http://host/m\n.mar", "control character"),
+            ("http://good.example.com@127.0.0.1/m.mar", "user name"),
+            ("http://:pw@host/m.mar", "user name"),
+            ("file://elsewhere/m.mar", "has no host"),
+        ] {
+            let error = parse(text).expect_err(text).to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+        assert!(parse("file://localhost/m.mar").is_ok());
+    }
+
+    #[test]
+    fn the_allow_list_compares_what_the_reader_read() {
+        for (text, expected) in [
+            ("HTTP://Host:80/a/%2e/b.mar", "http://host/a/b.mar"),
+            ("http://0xA9FEA9FE/", "http://169.254.169.254/"),
+            ("/a b/c", "file:///a%20b/c"),
+            ("file:///a%20b/c", "file:///a%20b/c"),
+            ("app:model", "app:model"),
+        ] {
+            assert_eq!(serialised(text), expected);
         }
     }
 }

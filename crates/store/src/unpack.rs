@@ -20,7 +20,7 @@ use tar::{Archive, Entry, EntryType};
 use zip::{ZipArchive, read::ZipFile};
 
 use super::{
-    config::Limits,
+    allowance::Limits,
     dir::{ModelDir, lone_directory},
     error::{Breach, Excess, UnpackError},
     jail::{ArchiveLink, Jail, MemberName},

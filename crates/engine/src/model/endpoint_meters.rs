@@ -4,9 +4,8 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use crate::histogram::{AtomicHistogram, Distribution, ITEMS, TIME_US};
+use crate::histogram::{AtomicHistogram, Distribution, ITEMS, TIME_US, TimeHistogram};
 use crate::pending::EndpointIndex;
-use crate::time_histogram::TimeHistogram;
 
 /// Endpoints that are counted each by itself, so that metrics stay few; further ones are counted together.
 const APART_MAX: usize = 31;

@@ -19,11 +19,10 @@ use super::readiness::Readiness;
 use super::statistics::{BatchMeter, BatchTotals};
 use crate::error::CallError;
 use crate::histogram::{
-    AtomicHistogram, Distribution, FILL_PERMILLE, LOAD_US, RATIO_PERMILLE, TIME_US,
+    AtomicHistogram, Distribution, FILL_PERMILLE, LOAD_US, RATIO_PERMILLE, TIME_US, TimeHistogram,
 };
 use crate::outcome::LoadFailure;
 use crate::pool::{BatchTimes, LoadProgress, WorkerView};
-use crate::time_histogram::TimeHistogram;
 
 /// Running totals of one model version.
 #[derive(Clone, Debug, Default)]

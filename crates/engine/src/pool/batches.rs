@@ -8,7 +8,7 @@ use std::time::Duration;
 use jitney_batcher::{BatchId, DispatchReason, Padding};
 use tokio::time::Instant;
 
-use super::capacity::BatchOrder;
+use super::worker::BatchOrder;
 use super::worker::BatchTimes;
 use crate::admission::Permit;
 use crate::outcome::Output;

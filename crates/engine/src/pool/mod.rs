@@ -5,7 +5,6 @@
 //! exits; the pool learns of that through [`WorkerEvent`]s.
 
 mod batches;
-mod capacity;
 mod loading;
 mod recovery;
 mod supervisor;
@@ -21,11 +20,11 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 pub(crate) use self::batches::{BatchRun, WorkerBatch};
-pub(crate) use self::capacity::{BatchOrder, WorkerCapacity};
 pub use self::loading::{GraphMemory, LoadProgress, LoadedReport, MeasuredRun, ProgressSender};
 pub(crate) use self::loading::{LoadedFields, micros};
 use self::supervisor::WorkerSupervisor;
 pub(crate) use self::supervisor::{WorkerEvent, WorkerPlan};
+pub(crate) use self::worker::{BatchOrder, WorkerCapacity};
 pub use self::worker::{BatchTimes, BoxFuture, Launcher, Worker, WorkerGone, WorkerMessage};
 
 use crate::error::ScaleError;

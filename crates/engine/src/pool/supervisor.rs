@@ -22,9 +22,9 @@ use tokio::time::error::Elapsed;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::batches::{BatchRun, SentBatches, WorkerBatch};
-use super::capacity::{BatchOrder, WorkerCapacity};
 use super::loading::{LoadProgress, LoadedReport, ProgressSender};
 use super::recovery::Recovery;
+use super::worker::{BatchOrder, WorkerCapacity};
 use super::worker::{Launcher, Worker, WorkerGone, WorkerMessage};
 use crate::outcome::{BatchOutcome, LaunchError, WorkerExit};
 

@@ -4,13 +4,24 @@
 //! the one.
 
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use rustix::param::page_size;
 use rustix::process::{Pid, Signal};
 use tokio::time::Instant;
 
-use super::process_end::ProcessEnd;
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ProcessEnd {
+    pub(crate) status: ExitStatus,
+    /// Whether the kernel ended it because memory ran out; none where that is not known.
+    pub(crate) out_of_memory: Option<bool>,
+    /// The bytes that it held when it was last looked at.
+    pub(crate) memory: Option<u64>,
+    /// Whether its machine was lost, or the connection to it: how it ended is not known then.
+    pub(crate) lost: bool,
+}
 
 /// How often the memory of a process is looked at.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);

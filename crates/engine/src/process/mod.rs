@@ -12,8 +12,6 @@
 mod group;
 mod guard;
 mod memory;
-mod output;
-mod process_end;
 
 use std::convert::Infallible;
 use std::io;
@@ -23,6 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
 use tokio::process::{ChildStderr, ChildStdout, Command};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
@@ -32,11 +31,7 @@ use self::group::ProcessGroup;
 use self::guard::GroupGuard;
 pub use self::guard::guard_groups;
 use self::memory::OomCounter;
-pub(crate) use self::output::OutputSink;
-use self::output::read_pipe;
-#[cfg(test)]
-pub(crate) use self::output::{OUTPUT_PIECE_MAX, read_pieces};
-pub(crate) use self::process_end::ProcessEnd;
+pub(crate) use self::memory::ProcessEnd;
 
 /// How long what a dead process has printed is still read, where a child that left its group holds the
 /// pipe open.
@@ -241,6 +236,35 @@ impl RunningProcess {
         if !is_read {
             drop(timeout(DRAIN_TIMEOUT, reading).await);
         }
+    }
+}
+
+/// Bytes of a line that a sink is given at once.
+pub(crate) const OUTPUT_PIECE_MAX: u64 = 8 * 1024;
+
+/// Takes what a process prints on one of its streams.
+pub(crate) trait OutputSink: Send + 'static {
+    /// The next line, or a piece of one; `begins`: whether a line begins here.
+    fn take(&mut self, piece: &[u8], begins: bool);
+}
+
+/// Reads a pipe to its end.
+async fn read_pipe(pipe: Option<impl AsyncRead + Unpin>, sink: impl OutputSink) {
+    if let Some(pipe) = pipe {
+        read_pieces(BufReader::new(pipe), sink).await;
+    }
+}
+
+pub(crate) async fn read_pieces(mut pipe: impl AsyncBufRead + Unpin, mut sink: impl OutputSink) {
+    let (mut piece, mut begins) = (Vec::new(), true);
+    loop {
+        piece.clear();
+        match (&mut pipe).take(OUTPUT_PIECE_MAX).read_until(b'\n', &mut piece).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        sink.take(&piece, begins);
+        begins = piece.ends_with(b"\n");
     }
 }
 
