@@ -72,7 +72,7 @@ pub async fn start(
         tracing::info!(plugin = plan.name, source = plan.source, "plugin loaded");
         started.push(plugin);
     }
-    let gathered = Plugins::gather(started, first.timeout).await;
+    let gathered = jitney_server::gather_plugins(started, first.timeout).await;
     gathered
         .map(|plugins| Some(Arc::new(plugins)))
         .map_err(|error| Failure::failed(error.to_string()))

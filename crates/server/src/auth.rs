@@ -2,10 +2,11 @@
 //!
 //! The inference key opens predictions and health, the management key opens models and workers, and
 //! the API key, which never expires, renews the other two. All protocols use them.
-//! The cli saves the keys, behind [`KeyStore`]; no key is ever logged.
+//! The cli saves the keys, behind [`KeyStore`]; no key is ever logged. Which key an endpoint needs stands in
+//! its row. Where one listener offers both APIs each key opens the endpoints of its own API; TorchServe asks
+//! for both there, which no request can bring.
 
 mod browser;
-mod gate;
 mod key;
 
 #[cfg(test)]
@@ -19,10 +20,51 @@ use std::time::{Duration, SystemTime};
 use arc_swap::ArcSwap;
 
 pub(crate) use self::browser::BrowserRule;
-pub use self::gate::Gate;
 pub use self::key::KeyStrength;
 use self::key::{AuthKey, AuthKeys, KeyExpiry, bearer};
-use crate::errors::Problem;
+use crate::errors::{ErrorCode, Problem};
+use crate::route::Apis;
+
+/// Which key an endpoint needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// Anyone may pass.
+    Open,
+    /// The inference key opens it.
+    Inference,
+    /// The management key opens it.
+    Management,
+    /// Either of the two opens it.
+    Either,
+    /// Only the API key opens it.
+    Renewal,
+}
+
+impl Gate {
+    /// Whether a gRPC path asks for health or readiness.
+    pub(crate) fn is_grpc_health(path: &str) -> bool {
+        let methods = ["/ServerLive", "/ServerReady", "/ModelReady", "/Ping"];
+        path.starts_with("/grpc.health.v1.Health/")
+            || methods.iter().any(|method| path.ends_with(method))
+    }
+
+    /// The gate of what belongs to no API: unknown paths, and over gRPC health and reflection.
+    pub(crate) fn of_listener(apis: Apis) -> Self {
+        match (apis.inference, apis.management) {
+            (true, true) => Self::Either,
+            (true, false) => Self::Inference,
+            (false, true) => Self::Management,
+            (false, false) => Self::Open,
+        }
+    }
+
+    /// The error for a request that does not pass, in TorchServe's words.
+    pub(crate) fn closed(self) -> Problem {
+        let what = if self == Self::Renewal { "Authentication" } else { "Authorization" };
+        let why = "Token either incorrect, expired, or not provided correctly";
+        Problem::new(ErrorCode::InvalidKey, format!("Token {what} failed. {why}"))
+    }
+}
 
 /// Where the keys are written down for those who may read them.
 pub trait KeyStore: Send + Sync {

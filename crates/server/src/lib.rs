@@ -58,9 +58,10 @@ pub mod trace;
 use std::future::Future;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use jitney_engine::Engine;
 use jitney_engine::admission::Admission;
+use jitney_engine::{Engine, Model};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -86,6 +87,17 @@ pub use crate::plugins::{PluginError, Plugins};
 pub use crate::spool::WriteTime;
 pub use crate::tls::Tls;
 pub use rest::shell_example;
+
+/// Asks every plugin what it offers; callers later wait for answers no longer than `timeout`.
+///
+/// # Errors
+/// One does not answer, or their offers do not fit together.
+pub async fn gather_plugins(
+    plugins: Vec<Arc<Model>>,
+    timeout: Duration,
+) -> Result<Plugins, PluginError> {
+    Plugins::gather(plugins, timeout, rest::is_taken).await
+}
 
 /// The addresses of a server, with the ports that were free.
 #[derive(Clone, Debug, PartialEq, Eq)]

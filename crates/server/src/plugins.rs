@@ -24,7 +24,7 @@ pub(crate) use self::guard::CallGuard;
 pub(crate) use self::intent::{GuardedOperation, Intent};
 use crate::auth::Gate;
 use crate::errors::{ErrorCode, Problem};
-use crate::route::{self, Apis, Route};
+use crate::route::Apis;
 
 /// Why the plugins cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,26 +108,36 @@ impl fmt::Debug for Plugins {
 }
 
 impl Plugins {
-    /// Asks every plugin what it offers; callers later wait for answers no longer than `timeout`.
+    /// Asks every plugin what it offers; callers later wait for answers no longer than `timeout`. Paths that
+    /// are `taken` are the server's own.
     ///
     /// # Errors
     /// One does not answer, or their offers do not fit together.
-    pub async fn gather(plugins: Vec<Arc<Model>>, timeout: Duration) -> Result<Self, PluginError> {
+    pub(crate) async fn gather(
+        plugins: Vec<Arc<Model>>,
+        timeout: Duration,
+        taken: fn(&[Method], &str) -> bool,
+    ) -> Result<Self, PluginError> {
         let mut gathered = Self { endpoints: Vec::new(), guard: None, timeout };
         for plugin in plugins {
             let offer = description::describe(&plugin, timeout).await.map_err(|why| {
                 PluginError::NoDescription { plugin: plugin.name().to_owned(), why }
             })?;
-            gathered.add(&plugin, offer)?;
+            gathered.add(&plugin, offer, taken)?;
         }
         Ok(gathered)
     }
 
-    fn add(&mut self, plugin: &Arc<Model>, offer: PluginDescription) -> Result<(), PluginError> {
+    fn add(
+        &mut self,
+        plugin: &Arc<Model>,
+        offer: PluginDescription,
+        taken: fn(&[Method], &str) -> bool,
+    ) -> Result<(), PluginError> {
         let name = || plugin.name().to_owned();
         for declared in offer.endpoints {
             let path = declared.path.clone();
-            if is_our_own(&declared) {
+            if taken(&declared.methods, &path) {
                 return Err(PluginError::PathTaken { plugin: name(), path });
             }
             if self
@@ -227,27 +237,6 @@ impl PluginEndpoint {
     pub(crate) fn takes(&self, method: &Method) -> bool {
         self.methods.contains(method)
     }
-}
-
-/// Whether any method of the path leads somewhere already, on any listener: addresses may coincide.
-fn is_our_own(declared: &DeclaredEndpoint) -> bool {
-    if ["/docs", "/openapi.json"].contains(&declared.path.as_str()) {
-        return true;
-    }
-    // Not the bare names of models: those give way.
-    let everything = Apis {
-        inference: true,
-        management: true,
-        metrics: true,
-        oip: true,
-        natural: false,
-        sagemaker: true,
-        home: false,
-        open_health: false,
-    };
-    let usual = [Method::GET, Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS];
-    let mut methods = usual.iter().chain(&declared.methods);
-    methods.any(|method| route::route(everything, method, &declared.path) != Route::NotFound)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jitney_engine::{Engine, Model};
 use serde::Serialize;
 
-use crate::route::{ModelRef, MountedRoute, OpenInferenceRoute, PredictRoute, Route};
+use crate::route::{ModelRef, PathNames};
 
 /// What can be done with the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -60,6 +60,8 @@ pub(crate) enum GuardedOperation {
     Reflect,
     /// Nothing that the server knows.
     Unknown,
+    /// Reading what everybody may read: plugins are not asked.
+    Public,
 }
 
 /// An operation, and the model or workflow it is for.
@@ -87,105 +89,18 @@ impl<'a> Intent<'a> {
         Self { target: Some(target), model, ..Self::plain(operation) }
     }
 
-    fn with_workflow(operation: GuardedOperation, name: &'a str) -> Self {
-        Self { workflow: Some(name), ..Self::plain(operation) }
-    }
-
-    /// What a REST request is about to do, as far as its path tells. Nothing for API descriptions and
-    /// metrics, which everybody may read.
-    pub(crate) fn of(route: &Route<'a>, engine: &Engine) -> Option<Self> {
-        let to_model = |operation, target: ModelRef<'a>| {
-            let model = engine.model(target.model, target.version).ok();
-            Self::with_model(operation, target, model)
-        };
-        Some(match *route {
-            Route::Description
-            | Route::Home
-            | Route::Dashboard(_)
-            | Route::OpenApi
-            | Route::Docs
-            | Route::Metrics => return None,
-            Route::Predict(PredictRoute { target, explain: Some(true), .. })
-            | Route::Instances(PredictRoute { target, explain: Some(true), .. }) => {
-                to_model(GuardedOperation::Explain, target)
-            }
-            Route::Predict(PredictRoute { target, .. })
-            | Route::Instances(PredictRoute { target, .. })
-            | Route::Mounted(MountedRoute { target, .. }) => {
-                to_model(GuardedOperation::Predict, target)
-            }
-            Route::Invocations | Route::Embeddings => Self::plain(GuardedOperation::Predict),
-            Route::RunWorkflow(name) => Self::with_workflow(GuardedOperation::RunWorkflow, name),
-            Route::Handle => Self::plain(GuardedOperation::Connect),
-            Route::Ping
-            | Route::Alive
-            | Route::SagemakerPing
-            | Route::OpenInference(OpenInferenceRoute::Live | OpenInferenceRoute::Ready) => {
-                Self::plain(GuardedOperation::Health)
-            }
-            Route::OpenInference(
-                OpenInferenceRoute::Metadata(target) | OpenInferenceRoute::Config(target),
-            ) => to_model(GuardedOperation::Metadata, target),
-            Route::OpenInference(OpenInferenceRoute::Statistics(Some(target))) => {
-                to_model(GuardedOperation::Describe, target)
-            }
-            Route::OpenInference(OpenInferenceRoute::Statistics(None)) => {
-                Self::plain(GuardedOperation::List)
-            }
-            Route::OpenInference(OpenInferenceRoute::ModelReady(target)) => {
-                to_model(GuardedOperation::Ready, target)
-            }
-            Route::OpenInference(OpenInferenceRoute::SharedMemory(_)) => {
-                Self::plain(GuardedOperation::ShareMemory)
-            }
-            Route::ExecutionParameters
-            | Route::ModelNames
-            | Route::OipVersions
-            | Route::OpenInference(
-                OpenInferenceRoute::Server
-                | OpenInferenceRoute::TraceSettings { .. }
-                | OpenInferenceRoute::LogSettings { .. }
-                | OpenInferenceRoute::Infer(_)
-                | OpenInferenceRoute::WrongMethod
-                | OpenInferenceRoute::Unknown,
-            ) => Self::plain(GuardedOperation::Metadata),
-            Route::PredictDescription(target) | Route::ManageDescription(target) => {
-                to_model(GuardedOperation::Metadata, target)
-            }
-            Route::ModelReady(target) => to_model(GuardedOperation::Ready, target),
-            Route::List | Route::Overview | Route::OverviewStream | Route::RepositoryIndex => {
-                Self::plain(GuardedOperation::List)
-            }
-            Route::Logs | Route::LogStream | Route::LogLevel { changes: false } => {
-                Self::plain(GuardedOperation::ReadLog)
-            }
-            Route::LogLevel { changes: true } => Self::plain(GuardedOperation::SetLogLevel),
-            Route::RepositoryLoad(model) => {
-                to_model(GuardedOperation::Register, ModelRef { model, version: None })
-            }
-            Route::RepositoryUnload(model) => {
-                to_model(GuardedOperation::Unregister, ModelRef { model, version: None })
-            }
-            Route::Register => Self::plain(GuardedOperation::Register),
-            Route::Describe(target) | Route::Batching(target) | Route::Statistics(target) => {
-                to_model(GuardedOperation::Describe, target)
-            }
-            Route::Scale(target) => to_model(GuardedOperation::Scale, target),
-            Route::Unregister(target) => to_model(GuardedOperation::Unregister, target),
-            Route::SetDefault { model, version } => {
-                to_model(GuardedOperation::SetDefault, ModelRef { model, version: Some(version) })
-            }
-            Route::ListWorkflows => Self::plain(GuardedOperation::ListWorkflows),
-            Route::RegisterWorkflow => Self::plain(GuardedOperation::RegisterWorkflow),
-            Route::DescribeWorkflow(name) => {
-                Self::with_workflow(GuardedOperation::DescribeWorkflow, name)
-            }
-            Route::UnregisterWorkflow(name) => {
-                Self::with_workflow(GuardedOperation::UnregisterWorkflow, name)
-            }
-            Route::RenewToken => Self::plain(GuardedOperation::RenewToken),
-            Route::MethodNotAllowed | Route::NotFound => Self::plain(GuardedOperation::Unknown),
-        })
+    /// What a REST request is about to do, as far as its path tells. Nothing for what everybody may read.
+    pub(crate) fn of(
+        operation: GuardedOperation,
+        names: &PathNames<'a>,
+        engine: &Engine,
+    ) -> Option<Self> {
+        if operation == GuardedOperation::Public {
+            return None;
+        }
+        let target = names.model.map(|_| names.target());
+        let model = target.and_then(|it| engine.model(it.model, it.version).ok());
+        Some(Self { operation, target, workflow: names.workflow, model })
     }
 
     pub(super) fn model_name(&self) -> Option<&str> {

@@ -3,33 +3,6 @@
 use super::description::{read, verdict};
 use super::*;
 
-fn declared(path: &str) -> DeclaredEndpoint {
-    DeclaredEndpoint {
-        path: path.to_owned(),
-        methods: vec![Method::GET],
-        listener: ApiKind::Inference,
-        description: String::new(),
-    }
-}
-
-#[test]
-fn paths_of_the_servers_own_are_known_whatever_the_method() {
-    for (path, ours) in [
-        ("/ping", true),
-        ("/models", true),
-        ("/predictions/m", true),
-        ("/predictions/m/1.0/deeper/still", true),
-        ("/metrics", true),
-        ("/v2/health/live", true),
-        ("/anything/predict", true),
-        ("/greeting", false),
-        ("/ping/deep", false),
-        ("/v9/models", false),
-    ] {
-        assert_eq!(is_our_own(&declared(path)), ours, "{path}");
-    }
-}
-
 #[test]
 fn only_a_plain_yes_lets_a_request_pass() {
     assert_eq!(verdict(br#"{"allow": true}"#), Some(Ok(None)));

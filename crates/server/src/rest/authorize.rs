@@ -8,10 +8,10 @@ use jitney_engine::Model;
 
 use super::context::RequestContext;
 use crate::errors::Problem;
-use crate::plugins::{ApiKind, CallGuard, Intent, PluginRequest, Plugins};
+use crate::plugins::{ApiKind, CallGuard, GuardedOperation, Intent, PluginRequest, Plugins};
 use crate::query::RequestFields;
 use crate::request_options::set_tenant;
-use crate::route::{self, Route};
+use crate::route::{self, PathNames};
 
 /// What the plugin's yes is for.
 pub(super) struct Authorized {
@@ -53,14 +53,14 @@ pub(super) async fn authorize(
 /// scaling may name the version.
 pub(super) fn intent<'a>(
     context: &RequestContext<'_>,
-    route: &Route<'a>,
+    operation: GuardedOperation,
+    mut names: PathNames<'a>,
     query: &'a RequestFields,
 ) -> Option<Intent<'a>> {
-    let mut route = *route;
-    if let Route::Scale(target) = &mut route {
-        target.version = target.version.or_else(|| query.text("model_version"));
+    if operation == GuardedOperation::Scale {
+        names.version = names.version.or_else(|| query.text("model_version"));
     }
-    Intent::of(&route, &context.state.engine)
+    Intent::of(operation, &names, &context.state.engine)
 }
 
 /// Who authorizes the calls of a handle, each by itself.

@@ -48,11 +48,6 @@ fn verbose(context: &RequestContext<'_>, mut body: Value) -> Value {
     body
 }
 
-/// `/v2/health/live`: a server that answers is live.
-pub(super) fn oip_live() -> HttpResponse {
-    respond::json(StatusCode::OK, &json!({ "live": true }))
-}
-
 /// `/v2/health/ready`: 503 when it is not, since probes look at the status only.
 pub(super) fn oip_ready(context: &RequestContext<'_>) -> HttpResponse {
     let ready = context.state.engine.is_ready();

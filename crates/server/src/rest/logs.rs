@@ -56,21 +56,20 @@ pub(super) fn follow(context: &RequestContext<'_>) -> HttpResult {
     Ok(reply)
 }
 
-/// `GET` and `PUT /log-level`.
-pub(super) async fn level(
-    context: &RequestContext<'_>,
-    changes: bool,
-    body: RequestBody,
-) -> HttpResult {
+/// `GET /log-level`.
+pub(super) fn level(context: &RequestContext<'_>) -> HttpResult {
+    Ok(respond::json(StatusCode::OK, &json!({"level": book(context)?.level()})))
+}
+
+/// `PUT /log-level`.
+pub(super) async fn set_level(context: &RequestContext<'_>, body: RequestBody) -> HttpResult {
     let book = book(context)?;
-    if changes {
-        let body = context.read(body).await?;
-        let wanted: LevelBody = serde_json::from_slice(&body).map_err(|error| {
-            Problem::bad_request(format!("The body must be a JSON object with a level: {error}."))
-        })?;
-        book.set_level(&wanted.level)?;
-    }
-    Ok(respond::json(StatusCode::OK, &json!({"level": book.level()})))
+    let body = context.read(body).await?;
+    let wanted: LevelBody = serde_json::from_slice(&body).map_err(|error| {
+        Problem::bad_request(format!("The body must be a JSON object with a level: {error}."))
+    })?;
+    book.set_level(&wanted.level)?;
+    level(context)
 }
 
 fn book<'a>(context: &RequestContext<'a>) -> Result<&'a LogBook, Problem> {

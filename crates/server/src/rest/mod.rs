@@ -9,6 +9,8 @@ mod compress;
 mod context;
 mod dashboard;
 mod embeddings;
+mod endpoint;
+mod endpoints;
 mod fan_out;
 mod health;
 mod http2;
@@ -29,6 +31,7 @@ mod traced;
 mod v1;
 
 pub(crate) use context::ConnectionContext;
+pub(crate) use endpoints::is_taken;
 pub use openapi::shell_example;
 pub(crate) use plain::serve;
 

@@ -7,6 +7,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use jitney_engine::Model;
 use jitney_engine::call::{Answer, Parameter, Timing, ValueBytes};
+use serde::Serialize;
 use serde_json::json;
 
 use super::context::RequestContext;
@@ -23,8 +24,8 @@ use crate::open_inference::metadata::{self, ModelConfiguration};
 use crate::open_inference::request::{self, OpenInferenceRequest};
 use crate::open_inference::shared::SharedOutputs;
 use crate::open_inference::statistics;
-use crate::respond::{self, HttpResult};
-use crate::route::{ModelRef, OpenInferenceRoute, PredictRoute};
+use crate::respond::{self, HttpResponse, HttpResult};
+use crate::route::{ModelRef, PredictRoute};
 use crate::state::ServerState;
 use crate::timing::{self, SERVER_TIMING};
 
@@ -33,70 +34,90 @@ const JSON_LENGTH: HeaderName = HeaderName::from_static("inference-header-conten
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const BYTES: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
-/// Everything but predictions. Triton's asynchronous client says that it takes compressed answers, and
-/// then reads none but those to predictions.
-pub(super) fn answer(context: &RequestContext<'_>, route: OpenInferenceRoute<'_>) -> HttpResult {
-    let mut reply = answer_plain(context, route)?;
+/// An answer to anything but predictions. Triton's asynchronous client says that it takes compressed
+/// answers, and then reads none but those to predictions.
+fn uncompressed(mut reply: HttpResponse) -> HttpResult {
     reply.extensions_mut().insert(respond::Uncompressed);
     Ok(reply)
 }
 
-fn answer_plain(context: &RequestContext<'_>, route: OpenInferenceRoute<'_>) -> HttpResult {
-    match route {
-        OpenInferenceRoute::Live => Ok(health::oip_live()),
-        OpenInferenceRoute::Ready => Ok(health::oip_ready(context)),
-        OpenInferenceRoute::Server => Ok(health::oip_server(context.state)),
-        OpenInferenceRoute::ModelReady(target) => health::oip_model_ready(context, target),
-        OpenInferenceRoute::Metadata(target) => {
-            let model = context.model(target)?;
-            let metadata = metadata::metadata(&context.state.engine, &model)?;
-            Ok(respond::json(StatusCode::OK, &metadata))
-        }
-        OpenInferenceRoute::Config(target) => {
-            let model = context.model(target)?;
-            Ok(respond::json(StatusCode::OK, &ModelConfiguration::of(&model).json()))
-        }
-        OpenInferenceRoute::Statistics(target) => statistics(context, target),
-        OpenInferenceRoute::TraceSettings { changes: false } => {
-            let off = json!({
-                "trace_level": ["OFF"],
-                "trace_rate": "0",
-                "trace_count": "0",
-                "log_frequency": "0",
-                "trace_file": "",
-                "trace_mode": "triton",
-            });
-            Ok(respond::json(StatusCode::OK, &off))
-        }
-        OpenInferenceRoute::TraceSettings { changes: true } => Err(Problem::bad_request(
-            "This server writes no traces of its own; its answers say in Server-Timing how long a \
-             request waited and ran.",
-        )),
-        OpenInferenceRoute::LogSettings { changes: false } => {
-            let settings = json!({
-                "log_file": "",
-                "log_info": true,
-                "log_warning": true,
-                "log_error": true,
-                "log_verbose_level": 0,
-                "log_format": "default",
-            });
-            Ok(respond::json(StatusCode::OK, &settings))
-        }
-        OpenInferenceRoute::LogSettings { changes: true } => Err(Problem::bad_request(
-            "The log of a running server cannot be changed; set its level when the server starts.",
-        )),
-        OpenInferenceRoute::SharedMemory(_)
-        | OpenInferenceRoute::Infer(_)
-        | OpenInferenceRoute::WrongMethod
-        | OpenInferenceRoute::Unknown => Err(Problem::not_found()),
-    }
+fn document<T: Serialize>(document: &T) -> HttpResult {
+    uncompressed(respond::json(StatusCode::OK, document))
+}
+
+/// `/v2/health/live`: a server that answers is live.
+pub(super) fn live() -> HttpResult {
+    document(&json!({ "live": true }))
+}
+
+/// `/v2/health/ready`: 503 when it is not, since probes look at the status only.
+pub(super) fn ready(context: &RequestContext<'_>) -> HttpResult {
+    uncompressed(health::oip_ready(context))
+}
+
+/// `/v2/models/{m}/ready`: 503 when it is not.
+pub(super) fn model_ready(context: &RequestContext<'_>, target: ModelRef<'_>) -> HttpResult {
+    uncompressed(health::oip_model_ready(context, target)?)
+}
+
+/// `/v2`.
+pub(super) fn server(context: &RequestContext<'_>) -> HttpResult {
+    uncompressed(health::oip_server(context.state))
+}
+
+/// What a model takes and gives.
+pub(super) fn metadata(context: &RequestContext<'_>, target: ModelRef<'_>) -> HttpResult {
+    document(&metadata::metadata(&context.state.engine, &*context.model(target)?)?)
+}
+
+/// Triton's configuration of a model.
+pub(super) fn config(context: &RequestContext<'_>, target: ModelRef<'_>) -> HttpResult {
+    document(&ModelConfiguration::of(&*context.model(target)?).json())
 }
 
 /// The statistics of a version, of all versions of a model, or of all models.
-fn statistics(context: &RequestContext<'_>, target: Option<ModelRef<'_>>) -> HttpResult {
+pub(super) fn statistics(context: &RequestContext<'_>, target: Option<ModelRef<'_>>) -> HttpResult {
     let all = statistics::of(&context.state.engine, target)?;
-    Ok(respond::json(StatusCode::OK, &json!({ "model_stats": all })))
+    document(&json!({ "model_stats": all }))
+}
+
+/// Settings of Triton's traces, which are off.
+pub(super) fn trace_settings() -> HttpResult {
+    document(&json!({
+        "trace_level": ["OFF"],
+        "trace_rate": "0",
+        "trace_count": "0",
+        "log_frequency": "0",
+        "trace_file": "",
+        "trace_mode": "triton",
+    }))
+}
+
+/// Nobody changes them.
+pub(super) fn set_traces() -> HttpResult {
+    Err(Problem::bad_request(
+        "This server writes no traces of its own; its answers say in Server-Timing how long a \
+         request waited and ran.",
+    ))
+}
+
+/// Settings of Triton's log.
+pub(super) fn log_settings() -> HttpResult {
+    document(&json!({
+        "log_file": "",
+        "log_info": true,
+        "log_warning": true,
+        "log_error": true,
+        "log_verbose_level": 0,
+        "log_format": "default",
+    }))
+}
+
+/// Nobody changes them here.
+pub(super) fn set_log() -> HttpResult {
+    Err(Problem::bad_request(
+        "The log of a running server cannot be changed; set its level when the server starts.",
+    ))
 }
 
 /// A prediction by the model that the path names. A model that a large body is on its way to is told.

@@ -1,7 +1,7 @@
 //! OpenAPI 3.0.1 documents: one per listener, one per model and API, and one for all models that describe
 //! themselves, with a page to try it. The page is a single file that loads nothing else.
 //!
-//! `api.json` lists the operations; this file builds the documents.
+//! The rows of `endpoints` say what there is; this file builds the documents.
 
 mod model_paths;
 mod operations;
@@ -17,8 +17,9 @@ use serde_json::{Value, json};
 use self::operations::{Paths, plugin_paths};
 pub use self::shell_example::shell_example;
 use super::context::RequestContext;
+use super::endpoint::{Endpoint, EndpointApi};
 use crate::respond::{self, HttpResponse, HttpResult};
-use crate::route::{Apis, ModelRef};
+use crate::route::{Apis, PathNames};
 
 const DOCS_PAGE: &[u8] = include_bytes!("docs.html");
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
@@ -28,30 +29,51 @@ const DOCS_POLICY: HeaderValue = HeaderValue::from_static(
 );
 
 /// What a listener offers.
-pub(super) fn listener(context: &RequestContext<'_>) -> HttpResponse {
+pub(super) fn listener(
+    context: &RequestContext<'_>,
+    _: PathNames<'_>,
+    rows: &[Endpoint],
+) -> HttpResult {
     let config = &context.state.config;
-    let mut paths = listener_paths(context.apis, config.metrics.is_some());
+    let mut paths = listener_paths(rows, context.apis, config.metrics.is_some());
     if let Some(plugins) = &config.plugins {
         paths.extend(plugin_paths(plugins.endpoints(context.apis)));
     }
     let document = document("TorchServe APIs", &config.server_version, paths);
-    respond::json(StatusCode::OK, &document)
+    Ok(respond::json(StatusCode::OK, &document))
 }
 
 /// The predictions of one model.
-pub(super) fn predictions(engine: &Engine, target: ModelRef<'_>) -> HttpResult {
-    of_model(engine, target, "RESTful API for", "model_predictions")
+pub(super) fn predictions(
+    context: &RequestContext<'_>,
+    names: PathNames<'_>,
+    rows: &[Endpoint],
+) -> HttpResult {
+    of_model(context, names, rows, "RESTful API for", &["predictions", "v1Predict", "v2Infer"])
 }
 
 /// The management of one model.
-pub(super) fn management(engine: &Engine, target: ModelRef<'_>) -> HttpResult {
-    of_model(engine, target, "RESTful Management API for", "model_management")
+pub(super) fn management(
+    context: &RequestContext<'_>,
+    names: PathNames<'_>,
+    rows: &[Endpoint],
+) -> HttpResult {
+    let ids =
+        ["describeModel", "describeBatching", "statistics", "setAutoScale", "unregisterModel"];
+    of_model(context, names, rows, "RESTful Management API for", &ids)
 }
 
-fn of_model(engine: &Engine, target: ModelRef<'_>, title: &str, api: &str) -> HttpResult {
-    let model = engine.model(target.model, target.version)?;
+fn of_model(
+    context: &RequestContext<'_>,
+    names: PathNames<'_>,
+    rows: &[Endpoint],
+    title: &str,
+    ids: &[&str],
+) -> HttpResult {
+    let target = names.target();
+    let model = context.state.engine.model(target.model, target.version)?;
     let title = format!("{title}: {}", model.name());
-    let document = document(&title, "1.0.0", operations::paths(api, model.name()));
+    let document = document(&title, "1.0.0", operations::model_paths(rows, ids, model.name()));
     Ok(respond::json(StatusCode::OK, &document))
 }
 
@@ -78,16 +100,17 @@ pub(super) fn docs_page() -> HttpResponse {
 }
 
 /// TorchServe names `/metrics` on every listener while there are metrics at all.
-fn listener_paths(apis: Apis, metrics: bool) -> Paths {
-    let offered = [
-        ("inference", apis.inference),
-        ("sagemaker", apis.inference && apis.sagemaker),
-        ("open_inference", apis.inference && apis.oip),
-        ("management", apis.management),
-        ("metrics", metrics || apis.metrics),
+fn listener_paths(rows: &[Endpoint], apis: Apis, metrics: bool) -> Paths {
+    let sections = [
+        EndpointApi::Inference,
+        EndpointApi::Sagemaker,
+        EndpointApi::OpenInference,
+        EndpointApi::Management,
+        EndpointApi::Metrics,
     ];
-    let offered = offered.into_iter().filter(|(_, offered)| *offered);
-    offered.flat_map(|(api, _)| operations::paths(api, "")).collect()
+    let offered =
+        |api: &EndpointApi| api.is_offered(apis) || *api == EndpointApi::Metrics && metrics;
+    sections.into_iter().filter(offered).flat_map(|api| operations::paths(rows, api)).collect()
 }
 
 fn document(title: &str, version: &str, paths: Paths) -> Value {
@@ -104,10 +127,11 @@ fn document(title: &str, version: &str, paths: Paths) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use super::super::endpoints::ENDPOINTS;
     use super::*;
 
     fn names(apis: Apis) -> Vec<String> {
-        listener_paths(apis, true).keys().cloned().collect()
+        listener_paths(ENDPOINTS, apis, true).keys().cloned().collect()
     }
 
     #[test]
@@ -175,7 +199,7 @@ mod tests {
             sagemaker: true,
         };
         let mut ids = Vec::new();
-        for (path, operations) in listener_paths(apis, true) {
+        for (path, operations) in listener_paths(ENDPOINTS, apis, true) {
             for (method, operation) in operations.as_object().unwrap() {
                 ids.push(operation["operationId"].as_str().unwrap().to_owned());
                 assert!(operation["responses"]["200"].is_object(), "{method} {path}");

@@ -13,10 +13,10 @@ use crate::respond::HttpResult;
 /// Lets a plugin answer a path that the server does not know.
 pub(super) async fn answer(
     context: &RequestContext<'_>,
-    endpoint: Option<&PluginEndpoint>,
+    endpoint: &PluginEndpoint,
     body: RequestBody,
 ) -> HttpResult {
-    let (Some(plugins), Some(endpoint)) = (&context.state.config.plugins, endpoint) else {
+    let Some(plugins) = &context.state.config.plugins else {
         return Err(Problem::not_found());
     };
     if !endpoint.takes(&context.parts.method) {

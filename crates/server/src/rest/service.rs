@@ -14,16 +14,15 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use jitney_engine::PathTarget;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::context::{ConnectionContext, RequestContext};
-use super::mounted::ClaimedPath;
-use super::{
-    admin, authorize, compress, dashboard, embeddings, health, inference, logs, management,
-    mounted, open_inference, openapi, overview, plugins, repository, shared_memory, traced, v1,
-};
+use super::endpoint::{Endpoint, EndpointCall, Handler, PredictBody};
+use super::endpoints::{self, ENDPOINTS, Found};
+use super::{authorize, compress, inference, mounted, open_inference, plugins, traced, v1};
 use crate::access_log::{AccessRecord, RecordNames};
 use crate::auth::Gate;
 use crate::body::{READ_BUFFER, RequestBody};
@@ -31,12 +30,11 @@ use crate::compression::Coding;
 use crate::connection::{ConnectionStage, HandleUpgrade, ListenerSignal, WatchedStream, log_end};
 use crate::dialect::Dialect;
 use crate::errors::{ErrorCode, Problem};
-use crate::handles;
 use crate::metrics::{LOAD_METRICS, LoadFormat};
 use crate::plugins::{ApiKind, GuardedOperation, Intent, PluginEndpoint, Plugins};
 use crate::request_id::XRequestId;
 use crate::respond::{self, HttpResponse, HttpResult};
-use crate::route::{self, ModelRef, OpenInferenceRoute, Route};
+use crate::route::{self, PathNames};
 use crate::shown_uri::ShownUri;
 use crate::state::ServerState;
 
@@ -165,13 +163,14 @@ pub(super) fn failure(context: &RequestContext<'_>, problem: &Problem) -> HttpRe
     };
     if problem.code == ErrorCode::MethodNotAllowed {
         let engine = &context.state.engine;
-        let without_body = |target: ModelRef<'_>| {
+        let without_body = |names: &PathNames<'_>| {
+            let target = names.target();
             engine.model(target.model, target.version).is_ok_and(|model| model.tag().python)
         };
         let path = route::decode(path);
-        let methods = match mounted::find(context, &path) {
-            Some(claimed) => claimed.allowed(),
-            None => route::allowed(context.apis, &path, without_body),
+        let methods = match claim(context, &path) {
+            Some(claimed) => mounted::allowed(&claimed.target),
+            None => endpoints::allowed(context.apis, &path, without_body),
         };
         respond::allow(&mut reply, &methods);
     }
@@ -204,18 +203,21 @@ pub(super) fn log(context: &RequestContext<'_>, status: StatusCode, took: Durati
 pub(super) async fn dispatch(context: &RequestContext<'_>, body: RequestBody) -> HttpResult {
     check_host(context.parts)?;
     let path: Cow<'_, str> = route::decode(context.parts.uri.path());
-    let claimed = mounted::find(context, &path);
-    let (route, endpoint) = destination(context, &path, claimed.as_ref());
-    let gate = endpoint.map_or_else(|| Gate::of(context.apis, &route), PluginEndpoint::gate);
+    let claimed = claim(context, &path);
+    let (found, plugin) = destination(context, &path, claimed.as_ref());
+    let gate = match plugin {
+        Some(endpoint) => endpoint.gate(),
+        None => found.endpoint.gate(context.apis),
+    };
     if matches!(gate, Gate::Management | Gate::Renewal) {
-        check_browser(context, gate, &route)?;
+        check_browser(context, gate, found.endpoint)?;
     }
     check_token(context, gate)?;
     let answered = match context.state.config.plugins.as_deref() {
         Some(plugins) if plugins.guarded() => {
-            Box::pin(call_authorized(context, plugins, gate, route, endpoint, body)).await
+            Box::pin(call_authorized(context, plugins, gate, found, plugin, body)).await
         }
-        Some(_) | None => call(context, route, endpoint, body).await,
+        Some(_) | None => call(context, found, plugin, body).await,
     };
     match LoadFormat::asked(&context.parts.headers).filter(|_| gate == Gate::Inference) {
         None => answered,
@@ -237,99 +239,59 @@ fn with_load(
     reply
 }
 
-/// Asks the operator's plugin first. For `/invocations` and embeddings the body may have to name the model,
-/// so those endpoints ask by themselves.
+/// Asks the operator's plugin first, unless the endpoint asks by itself.
 async fn call_authorized(
     context: &RequestContext<'_>,
     plugins: &Plugins,
     gate: Gate,
-    route: Route<'_>,
-    endpoint: Option<&PluginEndpoint>,
+    found: Found<'_>,
+    plugin: Option<&PluginEndpoint>,
     body: RequestBody,
 ) -> HttpResult {
-    if route == Route::Invocations {
-        return inference::invoke(context, Some(plugins), body).await;
-    }
-    if route == Route::Embeddings {
-        return embeddings::create(context, Some(plugins), body).await;
+    let Found { endpoint, names } = found;
+    if let (Handler::Asks(answer), None) = (&endpoint.handler, plugin) {
+        return answer(EndpointCall { context, names, body, plugins: Some(plugins) }).await;
     }
     let query = context.query();
-    let intent = match endpoint {
+    let intent = match plugin {
         Some(_) => Some(Intent::plain(GuardedOperation::Endpoint)),
-        None => authorize::intent(context, &route, &query),
+        None => authorize::intent(context, endpoint.operation, names, &query),
     };
-    let Some(intent) = intent else { return call(context, route, endpoint, body).await };
+    let Some(intent) = intent else { return call(context, found, plugin, body).await };
     let listener = ApiKind::behind(gate);
     let authorized = authorize::authorize(context, plugins, listener, intent).await?;
-    call(&authorized.context(context), route, endpoint, body).await
+    call(&authorized.context(context), found, plugin, body).await
 }
 
-/// Calls the endpoint of the request's route. Predictions stay in this future; what is rare and waits
-/// is boxed, so that the future stays small.
+/// Calls the endpoint. Predictions stay in this future; what is rare and waits is boxed, so that the
+/// future stays small.
 async fn call(
     context: &RequestContext<'_>,
-    route: Route<'_>,
-    endpoint: Option<&PluginEndpoint>,
+    found: Found<'_>,
+    plugin: Option<&PluginEndpoint>,
     body: RequestBody,
 ) -> HttpResult {
-    let (state, engine) = (context.state, &context.state.engine);
-    match route {
-        Route::Predict(route) if route.open_inference => {
-            Box::pin(open_inference::predict(context, body, route)).await
+    let Found { endpoint, names } = found;
+    if let Some(plugin) = plugin {
+        return Box::pin(plugins::answer(context, plugin, body)).await;
+    }
+    match &endpoint.handler {
+        Handler::Predict(form) => {
+            let route = form.route(&names);
+            match form.body {
+                PredictBody::Any => inference::predict(context, body, route).await,
+                PredictBody::Tensors => {
+                    Box::pin(open_inference::predict(context, body, route)).await
+                }
+                PredictBody::Instances => Box::pin(v1::predict(context, body, route)).await,
+            }
         }
-        Route::Predict(route) => inference::predict(context, body, route).await,
-        Route::Mounted(route) => Box::pin(mounted::call(context, body, route)).await,
-        Route::Instances(route) => Box::pin(v1::predict(context, body, route)).await,
-        Route::Embeddings => Box::pin(embeddings::create(context, None, body)).await,
-        Route::Invocations => Box::pin(inference::invoke(context, None, body)).await,
-        Route::RunWorkflow(name) => Box::pin(inference::run_workflow(context, body, name)).await,
-        Route::Handle => {
-            handles::upgrade(context.parts, context.peer, authorize::call_guard(context))
+        Handler::Now(answer) | Handler::Stream(answer) => answer(context, names),
+        Handler::Waits(answer) | Handler::Asks(answer) => {
+            answer(EndpointCall { context, names, body, plugins: None }).await
         }
-        Route::SagemakerPing => health::sagemaker_ping(engine),
-        Route::ExecutionParameters => Ok(health::execution_parameters(state)),
-        Route::Ping => Ok(health::ping(context)),
-        Route::OpenInference(OpenInferenceRoute::SharedMemory(route)) => {
-            Box::pin(shared_memory::answer(context, route, body)).await
-        }
-        Route::OpenInference(route) => open_inference::answer(context, route),
-        Route::OipVersions => Ok(health::oip_versions()),
-        Route::Home => dashboard::home(context),
-        Route::Dashboard(file) => dashboard::file(context, file),
-        Route::Overview => Ok(overview::document(context)),
-        Route::OverviewStream => overview::stream(context),
-        Route::Logs => logs::last(context),
-        Route::LogStream => logs::follow(context),
-        Route::LogLevel { changes } => Box::pin(logs::level(context, changes, body)).await,
-        Route::Description => Ok(openapi::listener(context)),
-        Route::PredictDescription(target) => openapi::predictions(engine, target),
-        Route::ManageDescription(target) => openapi::management(engine, target),
-        Route::OpenApi => Ok(openapi::models(engine)),
-        Route::Docs => Ok(openapi::docs_page()),
-        Route::RepositoryIndex => Box::pin(repository::index(context, body)).await,
-        Route::RepositoryLoad(model) => Box::pin(repository::load(context, body, model)).await,
-        Route::RepositoryUnload(model) => Box::pin(repository::unload(context, body, model)).await,
-        Route::List => Ok(management::list(context)),
-        Route::Register => Box::pin(management::register(context, body)).await,
-        Route::Describe(target) => Box::pin(management::describe(context, target)).await,
-        Route::Batching(target) => Box::pin(management::batching(context, target)).await,
-        Route::Statistics(target) => management::statistics(context, target),
-        Route::Scale(target) => Box::pin(management::scale(context, target)).await,
-        Route::Unregister(target) => Box::pin(management::unregister(context, target)).await,
-        Route::SetDefault { model, version } => management::set_default(context, model, version),
-        Route::ListWorkflows => Ok(management::list_workflows(context)),
-        Route::RegisterWorkflow => Box::pin(management::register_workflow(context, body)).await,
-        Route::DescribeWorkflow(name) => management::describe_workflow(context, name),
-        Route::UnregisterWorkflow(name) => {
-            Box::pin(management::unregister_workflow(context, name)).await
-        }
-        Route::Alive => Ok(v1::alive()),
-        Route::ModelNames => Ok(v1::models(state)),
-        Route::ModelReady(target) => v1::model(context, target),
-        Route::RenewToken => admin::renew_token(context),
-        Route::Metrics => Ok(admin::metrics(context)),
-        Route::MethodNotAllowed => Err(Problem::method_not_allowed()),
-        Route::NotFound => Box::pin(plugins::answer(context, endpoint, body)).await,
+        Handler::Rows(answer) => answer(context, names, ENDPOINTS),
+        Handler::Nothing => Err(Problem::not_found()),
     }
 }
 
@@ -349,19 +311,46 @@ fn invalid_head(message: &str) -> Problem {
     Problem::new(ErrorCode::InvalidHead, message)
 }
 
-/// Where a path leads: to a route, or to a plugin that answers it. A plugin's path goes before a model's
-/// bare name, and so does what models claim for themselves.
+/// What models want with a path.
+struct ClaimedPath {
+    target: Arc<PathTarget>,
+    /// Whether its endpoint takes the request's method.
+    taken: bool,
+}
+
+/// The model's endpoint that a decoded path belongs to. Servers whose models have no paths of their own do
+/// not look.
+#[inline]
+fn claim(context: &RequestContext<'_>, path: &str) -> Option<ClaimedPath> {
+    if !context.apis.natural || !context.apis.inference {
+        return None;
+    }
+    let paths = context.state.engine.paths()?;
+    if endpoints::is_fixed(context.apis, path) {
+        return None;
+    }
+    let route = paths.route(path);
+    let fit = route.filter(|target| mounted::takes(target, &context.parts.method));
+    let fit = fit.or_else(|| paths.mount(path));
+    let target = Arc::clone(fit.or(route)?);
+    Some(ClaimedPath { target, taken: fit.is_some() })
+}
+
+/// Where a path leads: to an endpoint, or to a plugin that answers it. A plugin's path goes before a
+/// model's bare name, and so does what models claim for themselves.
 fn destination<'a>(
     context: &RequestContext<'a>,
     path: &'a str,
     claimed: Option<&'a ClaimedPath>,
-) -> (Route<'a>, Option<&'a PluginEndpoint>) {
-    let route = route::route(context.apis, &context.parts.method, path);
+) -> (Found<'a>, Option<&'a PluginEndpoint>) {
+    let found = endpoints::find(context.apis, &context.parts.method, path);
     let plugins = context.state.config.plugins.as_ref();
-    let plugins = plugins.filter(|_| route == Route::NotFound || context.apis.natural);
-    match plugins.and_then(|plugins| plugins.endpoint(context.apis, path)) {
-        Some(endpoint) => (Route::NotFound, Some(endpoint)),
-        None => (claimed.map_or(route, ClaimedPath::route), None),
+    let plugins = plugins.filter(|_| found.is_unknown() || context.apis.natural);
+    let plugin = plugins.and_then(|plugins| plugins.endpoint(context.apis, path));
+    match claimed.filter(|_| plugin.is_none()) {
+        None => (found, plugin),
+        Some(claimed) if claimed.taken => (Found::claimed(&claimed.target), None),
+        Some(_) => (Found::wrong_method(), None),
     }
 }
 
@@ -370,12 +359,12 @@ fn destination<'a>(
 fn check_browser(
     context: &RequestContext<'_>,
     gate: Gate,
-    route: &Route<'_>,
+    endpoint: &Endpoint,
 ) -> Result<(), Problem> {
     let Parts { method, headers, .. } = context.parts;
     let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method)
         && gate != Gate::Renewal
-        && !matches!(route, Route::OverviewStream | Route::LogStream);
+        && !matches!(endpoint.handler, Handler::Stream(_));
     let allowed = context.state.config.cors.origin.as_deref();
     context.browsers.check(headers, !reads, allowed)
 }

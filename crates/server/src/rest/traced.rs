@@ -8,8 +8,9 @@ use http::request::Parts;
 use tokio::time::Instant;
 
 use super::context::ConnectionContext;
+use super::endpoints;
 use crate::request_id::XRequestId;
-use crate::route::{self, PredictRoute, Route};
+use crate::route;
 use crate::trace::{RequestFacts, RequestTrace};
 
 /// Begins the trace of a request, if it is traced.
@@ -36,7 +37,8 @@ fn facts(
 ) -> Option<RequestFacts> {
     let path = parts.uri.path();
     let decoded = route::decode(path);
-    let template = template(&route::route(connection.apis, &parts.method, &decoded), path)?;
+    let found = endpoints::find(connection.apis, &parts.method, &decoded).endpoint;
+    let template = found.is_traced().then(|| found.shown())?;
     let version = format!("{:?}", parts.version);
     let address = connection.peer.address.trim_start_matches('/').to_owned();
     let facts = RequestFacts::new(format!("{} {template}", parts.method))
@@ -50,38 +52,6 @@ fn facts(
     Some(facts)
 }
 
-/// The path with placeholders, so that all requests of one kind have one name; nothing for requests that are
-/// not traced.
-fn template(route: &Route<'_>, path: &str) -> Option<&'static str> {
-    if let Route::Predict(route) = route {
-        return Some(predict_template(route, path));
-    }
-    if matches!(route, Route::Instances(_)) {
-        return Some("/v1/models/{model}:predict");
-    }
-    if matches!(route, Route::RunWorkflow(_)) {
-        return Some("/wfpredict/{workflow}");
-    }
-    let others = [(Route::Embeddings, "/v1/embeddings"), (Route::Invocations, "/invocations")];
-    others.iter().find(|(known, _)| known == route).map(|(_, name)| *name)
-}
-
-fn predict_template(route: &PredictRoute<'_>, path: &str) -> &'static str {
-    let first = path.split('/').nth(1).unwrap_or_default();
-    match (first, route.target.version.is_some()) {
-        ("predictions", false) => "/predictions/{model}",
-        ("predictions", true) => "/predictions/{model}/{version}",
-        ("explanations", false) => "/explanations/{model}",
-        ("explanations", true) => "/explanations/{model}/{version}",
-        ("models", _) => "/models/{model}/invoke",
-        ("v1", _) => "/v1/models/{model}:predict",
-        ("v2", false) => "/v2/models/{model}/infer",
-        ("v2", true) => "/v2/models/{model}/versions/{version}/infer",
-        _ if route.url_path.is_some_and(|path| !path.is_empty()) => "/{model}/{endpoint}",
-        _ => "/{model}",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use http::Method;
@@ -92,12 +62,20 @@ mod tests {
     #[test]
     fn predictions_have_names_without_models_and_all_else_none() {
         let apis = Apis { inference: true, oip: true, natural: true, ..Apis::default() };
-        let name = |path: &str| template(&route::route(apis, &Method::POST, path), path);
-        assert_eq!(name("/predictions/m"), Some("/predictions/{model}"));
-        assert_eq!(name("/predictions/m/2.0"), Some("/predictions/{model}/{version}"));
-        assert_eq!(name("/v2/models/m/infer"), Some("/v2/models/{model}/infer"));
-        assert_eq!(name("/v1/models/m:predict"), Some("/v1/models/{model}:predict"));
-        assert_eq!(name("/m"), Some("/{model}"));
+        let name = |path: &str| {
+            let found = endpoints::find(apis, &Method::POST, path).endpoint;
+            found.is_traced().then(|| found.shown())
+        };
+        for (path, expected) in [
+            ("/predictions/m", "/predictions/{model}"),
+            ("/predictions/m/2.0", "/predictions/{model}/{version}"),
+            ("/v2/models/m/infer", "/v2/models/{model}/infer"),
+            ("/v1/models/m:predict", "/v1/models/{model}:predict"),
+            ("/wfpredict/w/x", "/wfpredict/{workflow}"),
+            ("/m", "/{model}"),
+        ] {
+            assert_eq!(name(path).as_deref(), Some(expected));
+        }
         assert_eq!(name("/ping"), None);
         assert_eq!(name("/v2/health/ready"), None);
     }

@@ -36,8 +36,9 @@ pub(crate) fn statistics(context: &RequestContext<'_>, target: ModelRef<'_>) -> 
 }
 
 /// Makes another version the default.
-pub(crate) fn set_default(context: &RequestContext<'_>, model: &str, version: &str) -> HttpResult {
-    management::set_default(&context.state.engine, model, version).map(notice)
+pub(crate) fn set_default(context: &RequestContext<'_>, target: ModelRef<'_>) -> HttpResult {
+    let version = target.version.unwrap_or_default();
+    management::set_default(&context.state.engine, target.model, version).map(notice)
 }
 
 /// Removes a version, the default one if none is named.

@@ -1,5 +1,5 @@
-//! The operations of all APIs: `api.json` lists them in TorchServe's order, with shared schemas and
-//! parameters by name; here they become OpenAPI.
+//! The endpoints as OpenAPI: their rows say where they are and what they do, `api.json` what they take and
+//! answer, with shared schemas and parameters by name.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::super::endpoint::{Endpoint, EndpointApi};
 use crate::plugins::PluginEndpoint;
 
 /// Paths of an OpenAPI document.
@@ -25,7 +26,6 @@ struct ApiTable {
     schemas: Value,
     parameters: HashMap<String, Vec<ParameterRow>>,
     operations: HashMap<String, OperationRow>,
-    paths: HashMap<String, Vec<PathRow>>,
 }
 
 /// Where it is, its name, its type, its description.
@@ -39,11 +39,12 @@ enum ParameterRef {
     Shared(String),
 }
 
-/// What an operation takes and answers, without its path.
+/// What an endpoint takes and answers.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct OperationRow {
-    description: String,
+    /// Another one, to which this one adds its parameters.
+    like: Option<String>,
     parameters: Vec<ParameterRef>,
     takes_body: bool,
     /// Status, description, content type, schema.
@@ -51,10 +52,6 @@ struct OperationRow {
     /// Status and description of things going wrong.
     fails: Vec<[String; 2]>,
 }
-
-/// Method, path, id, operation, and what this path takes besides.
-#[derive(Deserialize)]
-struct PathRow(String, String, String, String, #[serde(default)] Vec<ParameterRow>);
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -68,23 +65,64 @@ struct ApiOperation<'a> {
     responses: Map<String, Value>,
 }
 
-/// The paths of one API of the table; `model` is the name in the paths of a single model.
-pub(super) fn paths(api: &str, model: &str) -> Paths {
+/// The paths of the endpoints that one API's document lists.
+pub(super) fn paths(rows: &[Endpoint], api: EndpointApi) -> Paths {
+    let listed = rows.iter().filter(|row| row.document.is_some_and(|it| it.section == api));
+    listed.fold(Paths::new(), |mut paths, row| {
+        add(&mut paths, row, &documented(row));
+        paths
+    })
+}
+
+/// The path of an endpoint, with the names that TorchServe's documents give to its places.
+fn documented(row: &Endpoint) -> String {
+    let path = row.shown().replace("{model}", "{model_name}");
+    path.replace("{version}", "{model_version}").replace("{workflow}", "{workflow_name}")
+}
+
+/// One model's predictions and management, as its own documents list them.
+pub(super) fn model_paths(rows: &[Endpoint], ids: &[&str], model: &str) -> Paths {
     let mut paths = Paths::new();
-    for PathRow(method, path, id, operation, more) in API.paths.get(api).into_iter().flatten() {
-        let Some(operation) = API.operations.get(operation) else { continue };
-        let path = path.replace("{model}", model);
-        let operation = operation.on_path(id, &path, more);
-        let entry = paths.entry(path).or_insert_with(|| json!({}));
-        entry[method.as_str()] = json!(operation);
+    for id in ids {
+        let row = rows.iter().find(|row| row.document.is_some_and(|it| it.id == *id));
+        let Some(row) = row else { continue };
+        // TorchServe writes the name into its own paths only, and one of them in the singular.
+        let path = match *id {
+            "predictions" => format!("/prediction/{model}"),
+            _ if row.path.starts_with("/models/") => row.path.replace("{model}", model),
+            _ => documented(row),
+        };
+        add(&mut paths, row, &path);
+        if let Some(methods) = paths[&path].as_object_mut().filter(|_| *id == "predictions") {
+            methods.retain(|method, _| method == "post");
+            methods["post"]["operationId"] = json!(id);
+        }
     }
     paths
 }
 
+fn add(paths: &mut Paths, row: &Endpoint, path: &str) {
+    let Some(document) = row.document else { return };
+    let unknown = OperationRow::default();
+    let operation = API.operations.get(document.shape).unwrap_or(&unknown);
+    let entry = paths.entry(path).or_insert_with(|| json!({}));
+    let methods = row.methods.listed();
+    for method in if document.each { methods } else { &methods[..1] } {
+        let id = match document.each {
+            true => format!("{}_{method}", document.id),
+            false => document.id.to_owned(),
+        };
+        entry[*method] = json!(operation.on_path(row.about, &id, path));
+    }
+}
+
 impl OperationRow {
     /// The operation with those of its path's parameters that the path names.
-    fn on_path<'a>(&'a self, id: &'a str, path: &str, more: &[ParameterRow]) -> ApiOperation<'a> {
-        let rows = self.parameters.iter().flat_map(|parameter| match parameter {
+    fn on_path<'a>(&'a self, description: &'a str, id: &'a str, path: &str) -> ApiOperation<'a> {
+        let like = self.like.as_ref().and_then(|name| API.operations.get(name));
+        let all = like.unwrap_or(self);
+        let own = like.map(|_| &self.parameters).into_iter().flatten();
+        let rows = all.parameters.iter().chain(own).flat_map(|parameter| match parameter {
             ParameterRef::One(row) => std::slice::from_ref(row),
             ParameterRef::Shared(name) => {
                 API.parameters.get(name).map(Vec::as_slice).unwrap_or_default()
@@ -92,15 +130,17 @@ impl OperationRow {
         });
         let named =
             |row: &&ParameterRow| row[0] != "path" || path.contains(&format!("{{{}}}", row[1]));
-        let fails = self.fails.iter();
+        let fails = all.fails.iter();
         let fails = fails.map(|[status, why]| [status, why, "application/json", "error"]);
-        let answers = self.answers.iter().map(|row| row.each_ref().map(String::as_str));
+        let usual = ["200", description, "application/json", "object"];
+        let usual = all.answers.is_empty().then_some(usual).into_iter();
+        let answers = all.answers.iter().map(|row| row.each_ref().map(String::as_str));
         ApiOperation {
-            description: &self.description,
+            description,
             operation_id: id,
-            parameters: rows.chain(more).filter(named).map(parameter).collect(),
-            request_body: self.takes_body.then(any_body),
-            responses: answers.chain(fails).map(answer).collect(),
+            parameters: rows.filter(named).map(parameter).collect(),
+            request_body: all.takes_body.then(any_body),
+            responses: usual.chain(answers).chain(fails).map(answer).collect(),
         }
     }
 }
@@ -145,9 +185,8 @@ fn plugin_operation(endpoint: &PluginEndpoint, method: &str) -> Value {
     let own = Some(endpoint.description.as_str()).filter(|own| !own.is_empty());
     let takes_body = ["post", "put", "patch"].contains(&method);
     let operation = API.operations.get("plugin").map(|operation| ApiOperation {
-        description: own.unwrap_or(&usual),
         request_body: takes_body.then(any_body),
-        ..operation.on_path(&id, &endpoint.path, &[])
+        ..operation.on_path(own.unwrap_or(&usual), &id, &endpoint.path)
     });
     json!(operation)
 }
