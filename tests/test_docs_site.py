@@ -78,6 +78,14 @@ def test_reasons_of_rejections_are_those_that_are_counted() -> None:
     assert [(page, reason) for page, reasons in named for reason in reasons if reason not in counted] == []
 
 
+def test_the_readme_has_the_figures_of_the_page_on_performance() -> None:
+    table = (ROOT / "README.md").read_text().partition("## Measured")[2].partition("kill -9")[0]
+    figures = [cell for row in re.findall(r"^\|.*\|$", table, re.MULTILINE)[2:] for cell in row.split("|")[2:4]]
+    known = re.findall(r"[\d.,]+", (DOCS / "reference" / "performance.md").read_text())
+    assert len(figures) == 8
+    assert [each for cell in figures for each in re.findall(r"\d[\d.,]*", cell) if each not in known] == []
+
+
 def sources(crate: Path) -> str:
     """All Rust of a crate."""
     return "\n".join(path.read_text() for path in sorted((crate / "src").rglob("*.rs")))

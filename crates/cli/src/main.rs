@@ -1,5 +1,5 @@
-//! The binary `jitney`: the only crate that reads flags, files and the environment, and that connects
-//! all parts. A command becomes a plan, and a plan becomes a running server.
+//! The binary `jitney`: the only crate that reads flags, the server's configuration and the environment,
+//! and that connects all parts. A command becomes a plan, and a plan becomes a running server.
 //!
 //! Exit codes: 0 success, 1 failure, 2 wrong flags of `torchserve` or `archive`, 64 any other wrong
 //! usage, 69 the server cannot be reached, 77 it does not take the token, 130 interrupted.
