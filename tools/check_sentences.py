@@ -164,11 +164,18 @@ SENTENCES: dict[str, dict[str, tuple[Check, ...]]] = {
                 {
                     "rest/health.rs": "the status is the answer: how the server is",
                     "rest/v1.rs": "the status is the answer: whether a model is ready",
-                    "handshake.rs": "the request is not read",
+                    "listener.rs": "the request is not read",
                     "rest/http2.rs": "the head is not read",
                     "respond.rs": "it is replaced by the problem's own in the next line",
                 },
             ),
+        ),
+        "It knows no model, no endpoint and no plugin.": (
+            Line("tools/check_crates.py", '"jitney-net": {"jitney-memory", "jitney-settings"},'),
+        ),
+        "It picks no status for a failure.": (Never("crates/net/src/*", r"\bStatusCode\b|: u16 = [45]\d\d\b"),),
+        "It has no endpoint.": (
+            Never("crates/telemetry/src/*", r"\bhyper::|\bhttp::Response\b|\bRoute\b"),
         ),
         "A setting is declared once.": (Tested("the_reference_page_is_made_from_the_declarations"),),
         "It reads no file and no environment.": (Never("crates/settings/src/*", r"\bstd::(?:fs|env|io|net)\b"),),

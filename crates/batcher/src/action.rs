@@ -80,6 +80,24 @@ pub enum Rejection {
     NoWorker,
 }
 
+impl Rejection {
+    /// The name in metrics, error messages and documents.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::QueueFull => "queue_full",
+            Self::TooLarge => "too_large",
+            Self::Expired => "expired",
+            Self::Cancelled => "cancelled",
+            Self::Draining => "draining",
+            Self::Infeasible => "hopeless",
+            Self::Overload => "overload",
+            Self::Quota => "quota",
+            Self::NoWorker => "no_worker",
+        }
+    }
+}
+
 /// Why a batch is dispatched now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DispatchReason {

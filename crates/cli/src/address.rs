@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
-use jitney_server::Bind;
+use jitney_net::Bind;
 
 use crate::failure::Failure;
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use jitney_server::metrics::GpuSample;
+use jitney_telemetry::metrics::GpuSample;
 
 use crate::env::Env;
 use crate::python::on_path;

@@ -11,9 +11,9 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use jitney_server::LogBook;
-use jitney_server::metrics::MetricSinks;
 use jitney_settings::LogFormat;
+use jitney_telemetry::LogBook;
+use jitney_telemetry::metrics::MetricSinks;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 

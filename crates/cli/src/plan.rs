@@ -13,8 +13,8 @@ use jitney_engine::settings::{EndpointOptions, ModelDefaults, RegisterOptions};
 use jitney_engine::store::{Limits, Sha256, ShownUrl, is_remote};
 use jitney_engine::{PluginPlan, RepositoryConfig};
 use jitney_server::ServerConfig;
-use jitney_server::metrics::MeterPlan;
 use jitney_settings::Values;
+use jitney_telemetry::metrics::MeterPlan;
 
 use crate::logs::LogPlan;
 use crate::torchserve::snapshot::Snapshots;

@@ -27,9 +27,10 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use jitney_engine::Engine;
+use jitney_server::Server;
 use jitney_server::auth::{KeyStrength, TokenClock, Tokens};
-use jitney_server::metrics::MeterPlan;
-use jitney_server::{AccessLog, Meter, Server, WriteTime};
+use jitney_telemetry::metrics::MeterPlan;
+use jitney_telemetry::{AccessLog, Meter, WriteTime};
 use rustix::process::DumpableBehavior;
 
 use crate::env::Env;
@@ -40,6 +41,7 @@ use crate::logs::{self, StartedLog, Style};
 use crate::plan::{Drain, ServerKind, ServerPlan};
 use crate::traces::SpanExporter;
 use crate::{machine, plugins};
+
 pub use assembly::runtime;
 use assembly::{engine_config, packer};
 use data_plane::DataPlane;

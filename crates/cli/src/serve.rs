@@ -16,8 +16,9 @@ use jitney_engine::python::PythonConfig;
 use jitney_engine::settings::ModelDefaults;
 use jitney_engine::store::{Limits, ShownUrl, is_remote};
 use jitney_engine::{PluginPlan, RepositoryConfig, ServedDirectory};
-use jitney_server::metrics::MeterPlan;
-use jitney_server::{Dialect, ServerConfig, Tls};
+use jitney_net::Tls;
+use jitney_server::ServerConfig;
+use jitney_settings::Dialect;
 use jitney_settings::server::{
     ACCESS_LOG, ALLOW_CLIENT_SHARED_MEMORY, BODY_TIMEOUT, COMPRESS_ANSWERS, DEBUG_ERRORS,
     DECOMPRESS_REQUESTS, DRAIN_DELAY, DRAIN_TIMEOUT, GRPC_MANAGEMENT_PORT, GRPC_PORT, HOST,
@@ -28,6 +29,7 @@ use jitney_settings::server::{
     REGISTRATIONS_EVERY, TLS_CERT, TLS_KEY, TOKEN_AUTH, WRITE_TIMEOUT,
 };
 use jitney_settings::{Setting, Values, server};
+use jitney_telemetry::metrics::MeterPlan;
 
 use crate::address::Address;
 use crate::env::{Env, Hidden};

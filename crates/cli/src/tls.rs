@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use jitney_server::Tls;
-use jitney_server::tls::TlsError;
+use jitney_net::Tls;
+use jitney_net::tls::TlsError;
 
 use crate::address::Address;
 use crate::failure::{Failure, cannot};

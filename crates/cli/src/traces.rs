@@ -8,15 +8,16 @@ mod variables;
 
 use std::time::Duration;
 
-use jitney_server::trace::{SampleRatio, TraceResource};
 use jitney_settings::server::{OTLP_ENDPOINT, SERVICE_NAME, TRACE_SAMPLE_RATIO};
 use jitney_settings::{SettingSource, Values};
+use jitney_telemetry::trace::{SampleRatio, TraceResource};
 use reqwest::Url;
 use reqwest::header::HeaderMap;
 
 use crate::env::Env;
 use crate::failure::Failure;
 use crate::machine;
+
 pub use exporter::SpanExporter;
 pub use variables::variables;
 

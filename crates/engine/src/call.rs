@@ -15,7 +15,7 @@ use tokio::time::Instant;
 pub use crate::outcome::Output;
 pub use crate::reply::{Answer, AnswerStream, Timing};
 use crate::tensors::TensorRequest;
-pub use crate::value_bytes::ValueBytes;
+pub use jitney_memory::ValueBytes;
 
 pub use jitney_batcher::{Origin, OriginKind, Padding, Priority};
 

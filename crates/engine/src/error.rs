@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jitney_batcher::Rejection;
 
+use crate::admission::LimitMet;
 use crate::outcome::{LaunchError, LoadFailure, ModelFailure, WorkerExit};
 use crate::store::StoreError;
 
@@ -65,6 +66,12 @@ impl CallError {
     /// A rejection after which nothing tells when to try again.
     pub fn rejected(reason: Rejection) -> Self {
         Self::Rejected { reason, retry_after: None }
+    }
+}
+
+impl From<LimitMet> for CallError {
+    fn from(LimitMet { what }: LimitMet) -> Self {
+        Self::ServerFull { what }
     }
 }
 

@@ -8,7 +8,6 @@
 //! The crate knows no HTTP and no gRPC; a status that a model stated is passed on. It reads no
 //! environment and no flag.
 
-pub mod admission;
 pub mod call;
 mod changes;
 mod dependencies;
@@ -34,8 +33,6 @@ pub mod sizes;
 pub mod tensors;
 #[cfg(test)]
 mod testkit;
-mod transfers;
-mod value_bytes;
 pub mod workflow;
 
 pub use changes::ChangeRecorder;
@@ -45,6 +42,7 @@ pub use engine::{
 };
 pub use histogram::{Distribution, FineCounts};
 pub use jitney_batcher::{CurvePoint, Decision, DecisionKind, DispatchReason, Policy, Rejection};
+pub use jitney_memory::admission;
 pub use jitney_store as store;
 pub use model::{
     BatchStatistics, BatchTotals, BatcherReport, Counters, EndpointMeasures, EndpointView,

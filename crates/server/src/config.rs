@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::access_log::AccessLog;
+use jitney_net::tls::Tls;
+use jitney_net::{Bind, ConnectionAge};
+use jitney_settings::Dialect;
+use jitney_telemetry::AccessLog;
+use jitney_telemetry::log_book::LogBook;
+use jitney_telemetry::metrics::Meter;
+
 use crate::auth::Tokens;
-use crate::dialect::Dialect;
-use crate::listen::Bind;
-use crate::log_book::LogBook;
-use crate::metrics::Meter;
 use crate::plugins::Plugins;
-use crate::tls::Tls;
 
 /// The configuration of a server.
 #[derive(Clone, Debug)]
@@ -124,16 +125,6 @@ impl From<Bind> for GrpcBind {
     fn from(bind: Bind) -> Self {
         Self { bind, age: ConnectionAge::default() }
     }
-}
-
-/// When a connection ends and its client connects again, so that load spreads again behind
-/// a balancer; never by default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ConnectionAge {
-    /// How long it takes new calls.
-    pub max: Option<Duration>,
-    /// How long the calls under way may take after that.
-    pub grace: Option<Duration>,
 }
 
 /// Values of the `Access-Control-Allow-*` headers; none are sent by default.

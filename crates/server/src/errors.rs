@@ -13,6 +13,9 @@ use jitney_engine::error::{
 use jitney_engine::outcome::{Cause, LaunchError, ModelFailure};
 use jitney_engine::store::{Excess, StoreError};
 use jitney_engine::workflow::{RunError, UnknownWorkflow, WorkflowError};
+use jitney_net::BodyError;
+use jitney_net::compression::CodingError;
+use jitney_telemetry::FollowError;
 
 mod grpc;
 mod loading;
@@ -20,10 +23,9 @@ mod rejection;
 mod table;
 
 pub(crate) use grpc::grpc_code_of;
-pub(crate) use rejection::reason_word;
 pub use table::{ErrorCode, ErrorRow, Fault};
 
-use crate::dialect::Dialect;
+use jitney_settings::Dialect;
 
 /// A failure as a client gets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,15 +80,7 @@ impl Problem {
         Self::new(ErrorCode::TooLarge, message)
     }
 
-    /// A body that stood still for so long.
-    pub fn stalled(patience: Duration) -> Self {
-        let seconds = patience.as_secs_f32();
-        let message =
-            format!("Nothing came of the request body for {seconds} s. [reason: too_slow]");
-        Self::new(ErrorCode::TooSlow, message)
-    }
-
-    /// A body that was cut on its way in.
+    /// A body that was cut on its way in, or for which there is no memory.
     pub fn cut(reason: CutReason) -> Self {
         let (code, message) = match reason {
             CutReason::Room => (
@@ -223,6 +217,45 @@ fn stated_code(status: u16) -> ErrorCode {
         400..500 => ErrorCode::BadRequest,
         503 => ErrorCode::Busy,
         _ => ErrorCode::Prediction,
+    }
+}
+
+impl From<BodyError> for Problem {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::TooLarge { limit } => Self::too_large(limit),
+            BodyError::Cut(reason) => Self::cut(reason),
+            BodyError::Ended => Self::bad_request("Invalid HTTP message."),
+            BodyError::Coding(error) => error.into(),
+            BodyError::Stalled(patience) => {
+                let seconds = patience.as_secs_f32();
+                let message =
+                    format!("Nothing came of the request body for {seconds} s. [reason: too_slow]");
+                Self::new(ErrorCode::TooSlow, message)
+            }
+        }
+    }
+}
+
+impl From<CodingError> for Problem {
+    fn from(error: CodingError) -> Self {
+        let code = match error {
+            CodingError::Unknown(_) => ErrorCode::UnknownCoding,
+            CodingError::Broken { .. } => ErrorCode::BadRequest,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<FollowError> for Problem {
+    fn from(error: FollowError) -> Self {
+        match error {
+            FollowError::Full { .. } => {
+                let problem = Self::new(ErrorCode::Busy, error.to_string());
+                Self { reason: Some("too_many_streams".to_owned()), ..problem }
+            }
+            FollowError::Ending => Self::new(ErrorCode::Ending, error.to_string()),
+        }
     }
 }
 

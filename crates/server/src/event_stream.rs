@@ -5,16 +5,15 @@
 //! after the last piece, so that a client does not take the end of the connection for a lost one and
 //! ask again. Events are text: bytes that are not UTF-8 are replaced.
 
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::HeaderMap;
-use http::header::ACCEPT;
+use futures_util::Stream;
 use jitney_engine::call::AnswerStream;
 use jitney_engine::error::CallError;
-
-/// The type of such an answer.
-pub(crate) const EVENT_STREAM: &str = "text/event-stream";
+use jitney_net::PieceError;
+use jitney_net::events::{end, event};
 
 /// The rest of a stream as events.
 pub(crate) struct EventStream {
@@ -31,70 +30,24 @@ impl EventStream {
     pub(crate) fn new(pieces: AnswerStream, explain: Explain) -> Self {
         Self { pieces, explain, ended: false }
     }
+}
 
-    /// The next event; nothing after the last.
-    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+impl Stream for EventStream {
+    type Item = Result<Bytes, PieceError>;
+
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, PieceError>>> {
         if self.ended {
             return Poll::Ready(None);
         }
         let piece = ready!(self.pieces.poll_next(context));
         self.ended = !matches!(piece, Some(Ok(_)));
-        Poll::Ready(Some(match piece {
+        Poll::Ready(Some(Ok(match piece {
             Some(Ok(piece)) => event("", &piece),
             Some(Err(error)) => event("error", (self.explain)(&error).as_bytes()),
             None => end(),
-        }))
-    }
-}
-
-/// Whether the client takes events.
-pub(crate) fn accepted(headers: &HeaderMap) -> bool {
-    let takes = |text: &str| text.to_ascii_lowercase().contains(EVENT_STREAM);
-    headers.get_all(ACCEPT).iter().any(|value| value.to_str().is_ok_and(takes))
-}
-
-/// The event after the last piece.
-pub(crate) fn end() -> Bytes {
-    event("end", b"")
-}
-
-/// One event with this name, if it has one. Each line of the data has a line of its own.
-pub(crate) fn event(name: &str, data: &[u8]) -> Bytes {
-    let text = String::from_utf8_lossy(data).replace("\r\n", "\n").replace('\r', "\n");
-    let mut event = String::with_capacity(text.len() + 16);
-    if !name.is_empty() {
-        event.extend(["event: ", name, "\n"]);
-    }
-    for line in text.split('\n') {
-        event.extend(["data: ", line, "\n"]);
-    }
-    event.push('\n');
-    Bytes::from(event)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_line_of_a_piece_is_a_line_of_its_event() {
-        let text = |name, data: &[u8]| String::from_utf8(event(name, data).to_vec()).unwrap();
-        assert_eq!(text("", b"one"), "data: one\n\n");
-        assert_eq!(
-            text("", b"a\r\nb\n\nc\rd\n"),
-            "data: a\ndata: b\ndata: \ndata: c\ndata: d\ndata: \n\n"
-        );
-        assert_eq!(text("", b" lead"), "data:  lead\n\n", "one space belongs to the form");
-        assert_eq!(text("error", b"{}"), "event: error\ndata: {}\n\n");
-        assert_eq!(text("", b"\xff"), "data: \u{fffd}\n\n");
-        assert_eq!(end(), "event: end\ndata: \n\n");
-    }
-
-    #[test]
-    fn a_client_asks_for_events_among_other_types() {
-        let asks = |value| accepted(&HeaderMap::from_iter([(ACCEPT, value)]));
-        let values = ["text/event-stream", "application/json, Text/Event-Stream;q=0.5", "*/*"];
-        let found = values.map(|value| asks(http::HeaderValue::from_static(value)));
-        assert_eq!(found, [true, true, false]);
+        })))
     }
 }

@@ -1,9 +1,9 @@
 //! Whether the server is healthy, and what it calls itself.
 
 use jitney_engine::Engine;
+use jitney_settings::Dialect;
 use serde::Serialize;
 
-use crate::dialect::Dialect;
 use crate::state::ServerState;
 
 /// The server's name in the Open Inference Protocol.

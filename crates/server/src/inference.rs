@@ -13,14 +13,14 @@ use jitney_engine::call::{
 };
 use jitney_engine::error::CallError;
 use jitney_engine::{Engine, Model, Workflow};
+use jitney_settings::Dialect;
+use jitney_telemetry::metrics::Meter;
+use jitney_telemetry::trace::{CallTrace, RequestTrace};
 
-use crate::dialect::Dialect;
 use crate::errors::{FailedCall, Problem};
-use crate::metrics::Meter;
 use crate::queue_slots::QueueSlots;
 use crate::request_options::RequestOptions;
 use crate::route::ModelRef;
-use crate::trace::{CallTrace, RequestTrace};
 
 /// One request in the terms of no protocol.
 pub(crate) struct InferenceRequest<'a> {
@@ -67,7 +67,7 @@ impl InferenceService {
     pub(crate) fn hold(&self, model: &str, bytes: u64) -> Result<HeldBytes, Problem> {
         let (purpose, dialect) = ("inference", self.dialect);
         let failed = FailedCall { model, version: None, purpose, queue_max: 0, dialect };
-        self.engine.admission().hold(bytes).map_err(|error| failed.problem(&error))
+        self.engine.admission().hold(bytes).map_err(|error| failed.problem(&error.into()))
     }
 
     /// Runs the request on `model`, which [`InferenceService::model`] found.

@@ -1,91 +1,61 @@
 //! The PROTOCOLS: REST, gRPC and handles in, calls to the engine out, and back.
 //!
-//! A request's way through this crate: [`listen`] binds sockets, `accept` takes connections, `rest`, `grpc`
-//! or `handles` reads the request, `inference` calls the model, and the answer goes back the same way.
+//! A request's way through this crate: `listener` gets a connection from `jitney-net`, `rest`, `grpc` or
+//! `handles` reads the request, `inference` calls the model, and the answer goes back the same way.
 //! [`errors`] maps every failure to a status and a message. The crate decides nothing about batches or
 //! workers and reads no file, flag or environment.
 
-mod accept;
-mod access_log;
 pub mod auth;
-mod body;
-mod compression;
 mod config;
-mod connection;
-mod connection_limits;
 mod dashboard;
-mod dialect;
 pub mod errors;
 mod event_stream;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod grpc;
 mod handles;
-mod handshake;
 mod health;
-mod http2;
 mod inference;
-pub mod listen;
-mod log_book;
-mod log_limit;
-mod log_line;
-pub mod log_text;
-mod malformed;
+mod listener;
 mod management;
-pub mod metrics;
-mod model_watch;
-mod open_connections;
 mod open_inference;
-mod overview;
 mod plugins;
 mod query;
 mod queue_slots;
-mod registrations;
 mod repository;
-mod request_id;
 mod request_options;
 mod respond;
 mod rest;
 mod route;
 mod shared_memory;
 mod shown_uri;
-mod spool;
 mod state;
 mod timing;
-pub mod tls;
-pub mod trace;
 
 use std::future::Future;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use jitney_engine::admission::Admission;
 use jitney_engine::{Engine, Model};
+use jitney_net::listen::{self, ListenSocket};
+use jitney_net::open_connections::OpenConnections;
+use jitney_net::{Bind, ConnectionAge, ConnectionLimits, Listener, accept};
+use jitney_settings::Dialect;
+use jitney_telemetry::overview::OverviewSources;
+use jitney_telemetry::{ModelWatch, Overview};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use crate::accept::{Listener, ListenerProtocol};
 use crate::auth::BrowserRule;
-use crate::connection_limits::ConnectionLimits;
 use crate::grpc::GrpcServices;
-use crate::listen::ListenSocket;
-use crate::model_watch::ModelWatch;
-use crate::open_connections::OpenConnections;
-use crate::overview::Overview;
+use crate::listener::{ListenerProtocol, ServerListener};
 use crate::route::Apis;
 use crate::state::ServerState;
 
-pub use crate::access_log::AccessLog;
-pub use crate::config::{ConnectionAge, Cors, GrpcBind, ServerConfig};
-pub use crate::dialect::Dialect;
-pub use crate::listen::Bind;
-pub use crate::log_book::{LogBook, LogFilter};
-pub use crate::log_line::LogLine;
-pub use crate::metrics::Meter;
+pub use crate::config::{Cors, GrpcBind, ServerConfig};
 pub use crate::plugins::{PluginError, Plugins};
-pub use crate::spool::WriteTime;
-pub use crate::tls::Tls;
 pub use rest::shell_example;
 
 /// Asks every plugin what it offers; callers later wait for answers no longer than `timeout`.
@@ -130,7 +100,7 @@ pub struct Server {
 /// A listener and what it offers.
 struct BoundListener {
     socket: ListenSocket,
-    listener: Arc<Listener>,
+    listener: Arc<Listener<ServerListener>>,
 }
 
 impl Server {
@@ -150,7 +120,7 @@ impl Server {
         config.meter.watch_connections(&planes);
         let mut addresses = ServerAddresses::configured(&config);
         let admission = Arc::clone(engine.admission());
-        let overview = Arc::new(Overview::new(&config, Arc::clone(&engine), planes[1].limit()));
+        let overview = overview(&config, &engine, planes[1].limit());
         let state = Arc::new(ServerState::new(config, engine, Arc::clone(&overview)));
         let mut data: Vec<Vec<BoundListener>> = (0..data_threads).map(|_| Vec::new()).collect();
         let mut admin = Vec::new();
@@ -167,9 +137,7 @@ impl Server {
                     ListenerProtocol::Grpc(Arc::new(services), age)
                 }
             };
-            let state = Arc::clone(&state);
-            let listener = Listener { state, apis, browsers, open, protocol };
-            let listener = Arc::new(listener);
+            let listener = Arc::new(listener(&state, apis, browsers, protocol, open));
             for (socket, thread) in sockets.into_iter().zip(&mut data) {
                 let bound = BoundListener { socket, listener: Arc::clone(&listener) };
                 if apis.inference { thread.push(bound) } else { admin.push(bound) }
@@ -227,7 +195,7 @@ impl Server {
 
 /// Serves the calls of workers on these runtimes, for an engine that listens on no port.
 pub fn serve_workers(config: ServerConfig, engine: &Arc<Engine>, runtimes: &[Handle]) {
-    let overview = Arc::new(Overview::new(&config, Arc::clone(engine), 0));
+    let overview = overview(&config, engine, 0);
     let state = Arc::new(ServerState::new(config, Arc::clone(engine), overview));
     handles::serve_workers(&state, runtimes);
 }
@@ -276,6 +244,38 @@ impl ServerAddresses {
                 *bound = address.clone();
             }
         }
+    }
+}
+
+fn overview(config: &ServerConfig, engine: &Arc<Engine>, connections_max: usize) -> Arc<Overview> {
+    let sources = OverviewSources {
+        engine: Arc::clone(engine),
+        meter: Arc::clone(&config.meter),
+        dialect: config.dialect,
+        started: SystemTime::now(),
+        token_needed: config.tokens.is_some(),
+        model_api: config.model_api,
+        log_book: config.log_book.clone(),
+    };
+    Arc::new(Overview::new(sources, connections_max))
+}
+
+fn listener(
+    state: &Arc<ServerState>,
+    apis: Apis,
+    browsers: BrowserRule,
+    protocol: ListenerProtocol,
+    open: Arc<OpenConnections>,
+) -> Listener<ServerListener> {
+    let config = &state.config;
+    Listener {
+        service: Arc::new(ServerListener { state: Arc::clone(state), apis, browsers, protocol }),
+        open,
+        admission: Arc::clone(state.engine.admission()),
+        next_number: Arc::clone(&state.peers),
+        tls: config.tls.clone(),
+        head_timeout: config.head_timeout,
+        shutdown_grace: config.shutdown_grace,
     }
 }
 

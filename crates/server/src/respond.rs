@@ -1,5 +1,7 @@
 //! How HTTP answers are written: JSON in TorchServe's form, and the headers of every answer.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use http::header::{
     ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, EXPIRES, PRAGMA, RETRY_AFTER,
@@ -7,13 +9,12 @@ use http::header::{
 };
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use hyper::ext::ReasonPhrase;
+use jitney_net::ResponseBody;
+use jitney_net::compression::Coding;
+use jitney_net::request_id::X_REQUEST_ID;
 use serde::Serialize;
-use std::borrow::Cow;
 
-use crate::body::ResponseBody;
-use crate::compression::Coding;
 use crate::errors::{ErrorCode, Problem};
-use crate::request_id::X_REQUEST_ID;
 
 /// An answer; its body is known, unless the model is still making it.
 pub(crate) type HttpResponse = Response<ResponseBody>;

@@ -5,10 +5,10 @@ use std::sync::atomic::AtomicU64;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use jitney_engine::Engine;
+use jitney_telemetry::overview::Overview;
 
 use crate::config::ServerConfig;
 use crate::inference::InferenceService;
-use crate::overview::Overview;
 use crate::respond::DefaultHeaders;
 use crate::shared_memory::{SharedMemory, SharedReader};
 
@@ -18,7 +18,7 @@ pub(crate) struct ServerState {
     pub(crate) engine: Arc<Engine>,
     pub(crate) inference: InferenceService,
     /// Connections so far.
-    pub(crate) peers: AtomicU64,
+    pub(crate) peers: Arc<AtomicU64>,
     pub(crate) default_headers: DefaultHeaders,
     /// The memory that clients share, where that is allowed.
     pub(crate) shared_memory: Option<SharedMemory>,
@@ -35,7 +35,7 @@ impl ServerState {
         let default_headers = DefaultHeaders::new(&config.cors, config.content_types);
         let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         let shared_memory = config.client_shared_memory.then(SharedMemory::new);
-        let peers = AtomicU64::new(1);
+        let peers = Arc::new(AtomicU64::new(1));
         Self { config, engine, inference, peers, default_headers, shared_memory, overview, started }
     }
 

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
 use jitney_engine::call::{Padding, Timing};
-
-use crate::log_text::{push_number, push_thousandths};
+use jitney_net::{push_number, push_thousandths};
 
 /// The header's name.
 pub(crate) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");

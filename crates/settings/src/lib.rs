@@ -5,6 +5,7 @@
 //! parameters, live updates, snapshots, `jitney config` and the reference page are all made from these
 //! declarations. Nothing here reads a file or the environment: callers bring texts and JSON values.
 
+mod dialect;
 mod kind;
 pub mod model;
 mod nearest;
@@ -16,6 +17,7 @@ pub mod torchserve;
 mod values;
 mod words;
 
+pub use dialect::Dialect;
 pub use kind::{SettingKind, SettingValue, TimeUnit};
 pub use model::{Cost, Isolation, OnnxEngine, PolicyName};
 pub use nearest::{did_you_mean, nearest};

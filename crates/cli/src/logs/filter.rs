@@ -4,8 +4,8 @@
 use std::str::FromStr as _;
 use std::sync::{Mutex, PoisonError};
 
-use jitney_server::LogFilter;
 use jitney_settings::did_you_mean;
+use jitney_telemetry::LogFilter;
 use tracing::Level;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::{EnvFilter, Registry, reload};
@@ -16,10 +16,12 @@ use super::layer::WORKER_OUTPUT;
 const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
 
 /// The parts of this program whose lines can be chosen.
-const PARTS: [&str; 7] = [
+const PARTS: [&str; 9] = [
     "jitney",
     "jitney_engine",
     "jitney_server",
+    "jitney_net",
+    "jitney_telemetry",
     "jitney_store",
     "jitney_onnx",
     "jitney_load",

@@ -5,9 +5,9 @@ use std::fmt::{Debug, Write as _};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use jitney_server::log_text::escape;
-use jitney_server::{LogBook, LogLine};
 use jitney_settings::LogFormat;
+use jitney_telemetry::log_text::escape;
+use jitney_telemetry::{LogBook, LogLine};
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};

@@ -8,8 +8,8 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-use jitney_server::LogLine;
 use jitney_settings::LogFormat;
+use jitney_telemetry::LogLine;
 use serde_json::Map;
 
 use super::rolling_file::RollingFile;

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use jitney_engine::Engine;
-use jitney_server::{Bind, Server, ServerAddresses, shell_example};
+use jitney_net::Bind;
+use jitney_server::{Server, ServerAddresses, shell_example};
 use jitney_settings::LogFormat;
 
 use crate::console;

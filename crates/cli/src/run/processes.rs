@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use jitney_server::metrics::{OwnProcess, ProcessReader, ProcessUsage};
+use jitney_telemetry::metrics::{OwnProcess, ProcessReader, ProcessUsage};
 use rustix::param::{clock_ticks_per_second, page_size};
 use rustix::process::{Resource, getrlimit};
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jitney_engine::Engine;
-use jitney_server::Meter;
-use jitney_server::metrics::{GpuSample, SystemSample};
+use jitney_telemetry::Meter;
+use jitney_telemetry::metrics::{GpuSample, SystemSample};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::gpu::NvidiaSmi;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use jitney_server::{ConnectionAge, GrpcBind};
+use jitney_net::ConnectionAge;
+use jitney_server::GrpcBind;
 use jitney_settings::server::{GRPC_MANAGEMENT_PORT, GRPC_PORT};
 use jitney_settings::torchserve::{
     ENABLE_GRPC_SSL, GRPC_INFERENCE_ADDRESS, GRPC_INFERENCE_AGE, GRPC_INFERENCE_GRACE,

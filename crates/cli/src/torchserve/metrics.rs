@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::time::Duration;
 
-use jitney_server::WriteTime;
-use jitney_server::metrics::{
-    MeterPlan, MetricDeclaration, MetricDeclarations, MetricKind, MetricsMode,
-};
 use jitney_settings::Values;
 use jitney_settings::torchserve::{
     ASYNC_LOGGING, DISABLE_SYSTEM_METRICS, METRIC_TIME_INTERVAL, METRICS_CONFIG, METRICS_MODE,
     MODEL_METRICS_AUTO_DETECT, SYSTEM_METRICS_CMD,
+};
+use jitney_telemetry::WriteTime;
+use jitney_telemetry::metrics::{
+    MeterPlan, MetricDeclaration, MetricDeclarations, MetricKind, MetricsMode,
 };
 use serde::Deserialize;
 

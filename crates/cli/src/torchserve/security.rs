@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use jitney_server::Tls;
+use jitney_net::Tls;
 use jitney_settings::Values;
 use jitney_settings::torchserve::{
     CERTIFICATE_FILE, DISABLE_TOKEN_AUTHORIZATION, KEYSTORE_FILE, PRIVATE_KEY_FILE,

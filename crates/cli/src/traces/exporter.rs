@@ -11,7 +11,7 @@ use std::time::Duration;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use jitney_engine::store::ShownUrl;
-use jitney_server::trace::{SpanQueue, SpanRecord, Tracer};
+use jitney_telemetry::trace::{SpanQueue, SpanRecord, Tracer};
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use reqwest::{Client, StatusCode};
 use tokio::runtime::Handle;

@@ -8,9 +8,9 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use http::header::{HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN};
+use jitney_net::listen::Bind;
 
 use crate::errors::{ErrorCode, Problem};
-use crate::listen::Bind;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 

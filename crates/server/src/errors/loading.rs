@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use jitney_engine::error::{LoadingWait, WaitLimit};
 use jitney_engine::outcome::{LoadFailure, WorkerExit};
+use jitney_settings::Dialect;
 
 use super::{ErrorCode, FailedCall, Problem};
-use crate::dialect::Dialect;
 
 impl FailedCall<'_> {
     /// No worker could load the model.

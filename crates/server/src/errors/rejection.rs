@@ -30,7 +30,7 @@ impl FailedCall<'_> {
             }
             Rejection::Cancelled => (ErrorCode::Cancelled, ": the client disconnected".to_owned()),
         };
-        with_retry(code, self.message(&text, reason_word(reason)), retry_after)
+        with_retry(code, self.message(&text, reason.as_str()), retry_after)
     }
 
     /// The request has made workers exit before.
@@ -123,19 +123,4 @@ fn with_retry(code: ErrorCode, message: String, retry_after: Option<Duration>) -
         problem.retry_after = Some(retry_after.unwrap_or_default().max(Duration::from_secs(1)));
     }
     problem
-}
-
-/// The word for a reason, as in metrics and error messages.
-pub(crate) fn reason_word(reason: Rejection) -> &'static str {
-    match reason {
-        Rejection::QueueFull => "queue_full",
-        Rejection::TooLarge => "too_large",
-        Rejection::Expired => "expired",
-        Rejection::Cancelled => "cancelled",
-        Rejection::Draining => "draining",
-        Rejection::Infeasible => "hopeless",
-        Rejection::Overload => "overload",
-        Rejection::Quota => "quota",
-        Rejection::NoWorker => "no_worker",
-    }
 }

@@ -11,17 +11,17 @@ use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Uri, Version};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use jitney_net::AnswerPiece;
+use jitney_net::connection::Peer;
+use jitney_net::request_id::{X_REQUEST_ID, XRequestId};
+use jitney_telemetry::trace::RequestTrace;
+use jitney_telemetry::{AccessRecord, RecordNames};
 use tokio::time::Instant;
 use tonic::{Code, Status, body::Body};
 
 use super::traced;
-use crate::access_log::{AccessRecord, RecordNames};
-use crate::body::AnswerPiece;
-use crate::connection::Peer;
-use crate::request_id::{X_REQUEST_ID, XRequestId};
 use crate::state::ServerState;
 use crate::timing::SERVER_TIMING;
-use crate::trace::RequestTrace;
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");

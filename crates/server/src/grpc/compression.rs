@@ -8,12 +8,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use jitney_engine::admission::Admission;
+use jitney_net::GrowingBody;
+use jitney_net::compression::{Coding, Decompressor};
 use tonic::Status;
 use tonic::codec::CompressionEncoding;
 use tonic::metadata::MetadataValue;
 
-use crate::body::GrowingBody;
-use crate::compression::{Coding, Decompressor};
 use crate::errors::Problem;
 
 const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
@@ -85,8 +85,9 @@ impl InflatingMessage {
     pub(super) fn step(&mut self) -> Result<bool, Status> {
         let end = self.inflated.len() + TURN_BYTES;
         while self.inflated.len() < end {
-            let Some(piece) = self.decompressor.step(&mut self.message)? else {
-                self.decompressor.finish()?;
+            let Some(piece) = self.decompressor.step(&mut self.message).map_err(Problem::from)?
+            else {
+                self.decompressor.finish().map_err(Problem::from)?;
                 return Ok(true);
             };
             if self.inflated.len() + piece.len() > self.limit {

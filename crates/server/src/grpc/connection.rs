@@ -5,13 +5,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::Request;
 use hyper::body::Incoming;
+use jitney_net::ConnectionAge;
+use jitney_net::connection::{ListenerSignal, Peer};
+use jitney_net::http2::{self, Http2Limits};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
 use super::services::GrpcServices;
-use crate::config::ConnectionAge;
-use crate::connection::{ListenerSignal, Peer};
-use crate::http2::{self, Http2Limits};
 
 /// Calls of one connection at a time.
 const CALLS_MAX: u32 = 1024;

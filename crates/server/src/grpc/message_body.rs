@@ -12,11 +12,11 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, BufMut as _, Bytes, BytesMut};
 use hyper::body::{Body, Frame, Incoming};
 use jitney_engine::admission::{Admission, CutReason};
+use jitney_net::GrowingBody;
+use jitney_net::compression::Coding;
 use tonic::Status;
 
 use super::compression::InflatingMessage;
-use crate::body::GrowingBody;
-use crate::compression::Coding;
 use crate::errors::Problem;
 
 /// Bytes before a message: a flag and the length.

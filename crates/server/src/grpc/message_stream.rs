@@ -12,6 +12,7 @@ use std::task::{Context, Poll};
 
 use jitney_engine::admission::{Admission, HeldBytes};
 use jitney_engine::call::SequenceRef;
+use jitney_net::request_id::RequestUuid;
 use jitney_proto::Any;
 use jitney_proto::inference::{PredictionResponse, PredictionsRequest};
 use tokio::sync::mpsc;
@@ -22,7 +23,6 @@ use tonic::{Status, Streaming};
 use super::predict::{AnswerPieces, predict};
 use super::request::GrpcRequest;
 use crate::errors::Problem;
-use crate::request_id::RequestUuid;
 use crate::state::ServerState;
 
 /// Messages of one stream that are under way at a time.

@@ -9,11 +9,11 @@ use jitney_engine::Model;
 use jitney_engine::call::{Answer, AnswerStream, Output, Parameter, SequenceRef};
 use jitney_engine::error::CallError;
 use jitney_proto::inference::{PredictionResponse, PredictionsRequest};
+use jitney_settings::Dialect;
 use tokio_stream::Stream;
 use tonic::{Response, Status};
 
 use super::request::{self, GrpcRequest, ModelCall};
-use crate::dialect::Dialect;
 use crate::errors::{Problem, grpc_code_of};
 use crate::inference::{self, InferenceService};
 use crate::plugins::GuardedOperation;

@@ -10,19 +10,19 @@ use jitney_engine::admission::HeldBytes;
 use jitney_engine::call::{
     Answer, CallRoute, HeaderBlock, Input, Origin, OriginKind, Parameter, SequenceRef, Timing,
 };
+use jitney_net::request_id::XRequestId;
+use jitney_settings::Dialect;
+use jitney_telemetry::trace::RequestTrace;
 use tokio::time::Instant;
 use tonic::{Request, Response};
 
 use super::call_log::TimingTrailer;
-use crate::dialect::Dialect;
 use crate::errors::{ErrorCode, Problem};
 use crate::inference::{InferenceRequest, InferenceService};
 use crate::plugins::{CallGuard, GuardedOperation, Intent};
-use crate::request_id::XRequestId;
 use crate::request_options::{self, RequestOptions, set_tenant};
 use crate::route::ModelRef;
 use crate::timing;
-use crate::trace::RequestTrace;
 
 /// The caller of a request; the services find it among the request's extensions.
 #[derive(Clone)]

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use http::Request;
+use jitney_net::connection::Peer;
+use jitney_net::request_id::XRequestId;
+use jitney_telemetry::trace::{RequestFacts, RequestTrace};
 use tokio::time::Instant;
 use tonic::Code;
 
-use crate::connection::Peer;
-use crate::request_id::XRequestId;
 use crate::state::ServerState;
-use crate::trace::{RequestFacts, RequestTrace};
 
 const METHODS: [&str; 5] =
     ["Predictions", "StreamPredictions", "StreamPredictions2", "ModelInfer", "ModelStreamInfer"];

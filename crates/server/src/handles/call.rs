@@ -12,20 +12,20 @@ use jitney_engine::call::{
     Answer, AnswerStream, CALL_PARAMETER, CallRoute, HeaderBlock, Input, Origin, OriginKind,
     Parameter,
 };
+use jitney_net::connection::Peer;
+use jitney_net::request_id::XRequestId;
+use jitney_telemetry::trace::{RequestFacts, RequestTrace};
+use jitney_telemetry::{AccessRecord, RecordNames};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::frame::{HandleCall, ServerFrame};
-use crate::access_log::{AccessRecord, RecordNames};
-use crate::connection::Peer;
 use crate::errors::Problem;
 use crate::inference::{self, InferenceRequest};
 use crate::plugins::{CallGuard, GuardedOperation, Intent};
-use crate::request_id::XRequestId;
 use crate::request_options::{RequestOptions, push_claim};
 use crate::route::ModelRef;
 use crate::state::ServerState;
-use crate::trace::{RequestFacts, RequestTrace};
 
 /// A frame about a call, on its way to the connection.
 pub(super) struct CallFrame {

@@ -14,20 +14,21 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use hyper_util::rt::TokioIo;
-use jitney_engine::admission::{CutReason, TransferShare};
+use jitney_engine::admission::{CutReason, LimitMet, TransferShare};
+use jitney_net::AnswerPiece;
+use jitney_net::connection::{ConnectionStage, ListenerSignal, Peer};
+use jitney_net::request_id::XRequestId;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
+use super::HandleUpgrade;
 use super::call::{self, CallFrame, PendingCall};
 use super::frame::{self, ClientFrame, HandleCall, HandleFrameError, NAMES_MAX, ServerFrame};
-use crate::body::AnswerPiece;
-use crate::connection::{ConnectionStage, HandleUpgrade, ListenerSignal, Peer};
 use crate::errors::Problem;
 use crate::inference;
 use crate::plugins::CallGuard;
-use crate::request_id::XRequestId;
 use crate::route::ModelRef;
 use crate::state::ServerState;
 
@@ -330,7 +331,9 @@ impl<'a> Calls<'a> {
         }
         let (state, peer) = (Arc::clone(self.state), Arc::clone(self.peer));
         let held = state.engine.admission().hold(call.body.len() as u64);
-        let failed = |error| inference::failure(state.config.dialect, &model, target, &error);
+        let failed = |error: LimitMet| {
+            inference::failure(state.config.dialect, &model, target, &error.into())
+        };
         let held = Some(held.map_err(failed)?);
         let started = Instant::now();
         let id = XRequestId::of(state.config.dialect, &call.headers);

@@ -14,14 +14,13 @@ pub(crate) mod fuzzing;
 mod tests;
 mod worker_calls;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use http::header::{CONNECTION, UPGRADE};
 use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 use hyper::upgrade::OnUpgrade;
 
-use crate::connection::{HandleUpgrade, Peer};
 use crate::errors::Problem;
 use crate::plugins::CallGuard;
 use crate::respond::{self, HttpResult};
@@ -32,8 +31,20 @@ pub(crate) use self::worker_calls::serve_workers;
 /// What the `Upgrade` header must say.
 const PROTOCOL: &str = "jitney-handle/1";
 
+/// A connection on its way from HTTP to a handle's frames.
+#[derive(Clone)]
+pub(crate) struct HandleUpgrade {
+    connection: OnUpgrade,
+    /// Who authorizes its calls, if anybody does.
+    guard: Option<Arc<CallGuard>>,
+}
+
 /// Agrees to speak frames; the connection is served by [`serve`] when HTTP has ended on it.
-pub(crate) fn upgrade(parts: &Parts, peer: &Peer, guard: Option<Arc<CallGuard>>) -> HttpResult {
+pub(crate) fn upgrade(
+    parts: &Parts,
+    place: &OnceLock<HandleUpgrade>,
+    guard: Option<Arc<CallGuard>>,
+) -> HttpResult {
     let protocol = parts.headers.get(UPGRADE).map(HeaderValue::as_bytes);
     let upgrade = parts.extensions.get::<OnUpgrade>();
     let Some(upgrade) = upgrade.filter(|_| protocol == Some(PROTOCOL.as_bytes())) else {
@@ -42,7 +53,8 @@ pub(crate) fn upgrade(parts: &Parts, peer: &Peer, guard: Option<Arc<CallGuard>>)
              Connection: upgrade and Upgrade: {PROTOCOL}."
         )));
     };
-    peer.upgrade(HandleUpgrade { connection: upgrade.clone(), guard });
+    // There is no second one: the first ends HTTP on the connection.
+    drop(place.set(HandleUpgrade { connection: upgrade.clone(), guard }));
     let mut reply = respond::plain(StatusCode::SWITCHING_PROTOCOLS, bytes::Bytes::new());
     reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
     reply.headers_mut().insert(UPGRADE, HeaderValue::from_static(PROTOCOL));

@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use jitney_engine::frames::{CallConnection, Caller};
+use jitney_net::connection::{ConnectionStage, ListenerSignal, Peer, WatchedStream};
+use jitney_net::open_connections::{ListedConnection, OpenConnections};
 use tokio::net::UnixStream;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
 use super::connection::serve_stream;
-use crate::connection::{ConnectionStage, ListenerSignal, Peer, WatchedStream};
-use crate::open_connections::{ListedConnection, OpenConnections};
 use crate::state::ServerState;
 
 /// Connections of workers at a time; a further one waits.

@@ -6,17 +6,15 @@
 mod text;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use jitney_engine::call::Padding;
 use jitney_engine::shares::{Cost, Shares};
-use jitney_engine::{
-    BatcherReport, CurvePoint, DecisionKind, Engine, Objective, PastDecision, Policy,
-};
+use jitney_engine::{BatcherReport, CurvePoint, DecisionKind, Engine, PastDecision};
+use jitney_telemetry::{duration_millis, millis, own_latency, policy_times};
 use serde::Serialize;
 
 use self::text::Unit;
-use crate::errors::{ErrorCode, Problem, reason_word};
+use crate::errors::{ErrorCode, Problem};
 use crate::route::ModelRef;
 
 /// The answer to `GET /models/{m}/batching`.
@@ -138,15 +136,6 @@ pub(crate) async fn batching(
     })
 }
 
-/// An endpoint's latency, where it is not simply the model's.
-pub(crate) fn own_latency(objective: Objective) -> Option<Option<f64>> {
-    match objective {
-        Objective::Models => None,
-        Objective::Own(latency) => Some(Some(in_millis(latency))),
-        Objective::Free => Some(None),
-    }
-}
-
 impl BatchingReport {
     fn sharing(mut self, shares: &Shares) -> Self {
         self.tenants = shares.tenants.iter().cloned().collect();
@@ -190,15 +179,6 @@ impl BatchingReport {
     }
 }
 
-/// The latency that a policy keeps, and how long it lets a request wait for others, in nanoseconds.
-pub(crate) fn policy_times(policy: &Policy) -> (Option<u64>, Option<u64>) {
-    match *policy {
-        Policy::Adaptive(adaptive) => (adaptive.objective, adaptive.window.or(adaptive.max_wait)),
-        Policy::Window { delay } => (None, Some(delay)),
-        Policy::Opportunistic => (None, None),
-    }
-}
-
 fn others(report: &BatcherReport) -> Vec<GroupCurve> {
     let main = report.main_curve().next().map(|point| point.group);
     let mut others: Vec<GroupCurve> = Vec::new();
@@ -234,10 +214,10 @@ impl DecisionEntry {
         let (word, verdict, reason) = match decision.kind {
             DecisionKind::Dispatch(reason) => ("dispatch", "depart", Some(reason.as_str())),
             DecisionKind::Wait(_) => ("wait", "wait", None),
-            DecisionKind::Reject(reason) => ("reject", "refuse", Some(reason_word(reason))),
+            DecisionKind::Reject(reason) => ("reject", "refuse", Some(reason.as_str())),
         };
         Self {
-            ago_ms: in_millis(decided.ago),
+            ago_ms: duration_millis(decided.ago),
             decision: word,
             verdict,
             reason,
@@ -251,15 +231,6 @@ impl DecisionEntry {
             words: text::decision(decided, unit),
         }
     }
-}
-
-/// Milliseconds with three digits behind the point.
-pub(crate) fn millis(nanos: u64) -> f64 {
-    (nanos as f64 / 1e3).round() / 1e3
-}
-
-fn in_millis(duration: Duration) -> f64 {
-    (duration.as_secs_f64() * 1e6).round() / 1e3
 }
 
 #[cfg(test)]

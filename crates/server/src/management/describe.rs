@@ -9,13 +9,13 @@ use jitney_engine::settings::ModelSettings;
 use jitney_engine::{
     IncidentReport, Measures, Model, Readiness, Status, WorkerIncident, WorkerView,
 };
+use jitney_settings::Dialect;
+use jitney_telemetry::metrics::Meter;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::model_links::ModelLinks;
-use crate::dialect::Dialect;
 use crate::errors::Problem;
-use crate::metrics::Meter;
 use crate::route::ModelRef;
 use crate::state::ServerState;
 

@@ -19,13 +19,12 @@ use jitney_engine::Engine;
 use crate::errors::{ErrorCode, Problem};
 use crate::route::ModelRef;
 
-pub(crate) use batching::{batching, millis, own_latency, policy_times};
+pub(crate) use batching::batching;
 pub(crate) use describe::describe;
 pub(crate) use list::list;
-pub(crate) use model_links::{ModelLink, called_models};
 pub(crate) use register::register;
 pub(crate) use scale::{Scaling, range, scale};
-pub(crate) use statistics::{counted, statistics};
+pub(crate) use statistics::statistics;
 pub(crate) use workflows::{
     describe_workflow, list_workflows, register_workflow, unregister_workflow,
 };

@@ -3,27 +3,8 @@
 use std::sync::Arc;
 
 use jitney_engine::{Engine, Model};
+use jitney_telemetry::{ModelLink, called_models};
 use serde::Serialize;
-
-/// A model as another one's document names it.
-#[derive(Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct ModelLink {
-    model: String,
-    /// None for whichever answers by default.
-    version: Option<String>,
-}
-
-/// The models that a model calls, each once.
-pub(crate) fn called_models(model: &Model) -> Vec<ModelLink> {
-    let mut called: Vec<ModelLink> = Vec::new();
-    for it in model.depends_on() {
-        let link = ModelLink { model: it.model.clone(), version: it.version.clone() };
-        if !called.contains(&link) {
-            called.push(link);
-        }
-    }
-    called
-}
 
 /// What is said of them; only what there is to say.
 #[derive(Debug, Serialize)]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use jitney_engine::error::RegisterError;
 use jitney_engine::settings::RegisterOptions;
 use jitney_engine::{Engine, Registered};
+use jitney_settings::Dialect;
 
 use super::{Notice, finish, scale};
-use crate::dialect::Dialect;
 use crate::errors::Problem;
 use crate::state::ServerState;
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jitney_engine::{BatchTotals, Engine, Model, SizeStatistics};
+use jitney_telemetry::counted;
 use serde::Serialize;
 
 use super::batching::PaddingReport;
@@ -152,13 +153,6 @@ impl BatchReport {
             compute_seconds_mean: mean(totals.compute_ns, totals.answered_batches),
         }
     }
-}
-
-/// What was counted at all.
-pub(crate) fn counted<const N: usize>(
-    all: [(&'static str, u64); N],
-) -> BTreeMap<&'static str, u64> {
-    all.into_iter().filter(|(_, count)| *count > 0).collect()
 }
 
 #[cfg(test)]

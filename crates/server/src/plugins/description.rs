@@ -6,11 +6,11 @@ use std::time::Duration;
 use http::{HeaderMap, Method};
 use jitney_engine::Model;
 use jitney_engine::call::{Origin, OriginKind};
+use jitney_net::request_id::XRequestId;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use super::call::{ApiKind, PluginCall, PluginRequest, call_plugin};
-use crate::request_id::XRequestId;
 use crate::request_options::is_tenant;
 
 /// What a plugin offers.

@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
+use jitney_telemetry::metrics::PageFormat;
 
 use super::context::RequestContext;
 use crate::auth::{Gate, Role};
 use crate::errors::{ErrorCode, Problem};
-use crate::metrics::PageFormat;
 use crate::respond::{self, HttpResponse, HttpResult};
 
 /// `/metrics`: the page for Prometheus, or only the metrics that `name[]` names.

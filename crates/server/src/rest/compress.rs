@@ -5,9 +5,9 @@
 
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, HeaderValue, VARY};
+use jitney_net::ResponseBody;
+use jitney_net::compression::{self, Coding};
 
-use crate::body::ResponseBody;
-use crate::compression::{self, Coding};
 use crate::respond::{HttpResponse, Uncompressed};
 use crate::state::ServerState;
 

@@ -1,22 +1,23 @@
 //! What is known of one REST request while it is answered.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::request::Parts;
 use jitney_engine::Model;
 use jitney_engine::call::{Origin, OriginKind, ValueBytes};
+use jitney_net::RequestBody;
+use jitney_net::connection::{ConnectionStage, Peer};
+use jitney_net::request_id::XRequestId;
+use jitney_telemetry::trace::RequestTrace;
 use tokio::time::Instant;
 
 use crate::auth::BrowserRule;
-use crate::body::RequestBody;
-use crate::connection::{ConnectionStage, Peer};
 use crate::errors::Problem;
+use crate::handles::HandleUpgrade;
 use crate::query::RequestFields;
-use crate::request_id::XRequestId;
 use crate::route::{Apis, ModelRef};
 use crate::state::ServerState;
-use crate::trace::RequestTrace;
 
 /// What all requests of a connection share.
 #[derive(Clone, Copy)]
@@ -27,6 +28,8 @@ pub(crate) struct ConnectionContext<'a> {
     /// What the listener believes of browsers.
     pub(crate) browsers: BrowserRule,
     pub(crate) peer: &'a Arc<Peer>,
+    /// Set once, by the request that asks for an upgrade.
+    pub(crate) upgrade: &'a OnceLock<HandleUpgrade>,
 }
 
 /// One request while it is being answered.
@@ -38,6 +41,8 @@ pub(crate) struct RequestContext<'a> {
     /// What its listener believes of browsers.
     pub(crate) browsers: BrowserRule,
     pub(crate) peer: &'a Peer,
+    /// Where its connection goes if it asks for an upgrade.
+    pub(crate) upgrade: &'a OnceLock<HandleUpgrade>,
     pub(crate) parts: &'a Parts,
     pub(crate) id: &'a XRequestId,
     /// Its trace, if it is traced.
@@ -57,9 +62,9 @@ impl<'a> RequestContext<'a> {
         trace: Option<&'a Arc<RequestTrace>>,
         started: Instant,
     ) -> Self {
-        let ConnectionContext { state, apis, browsers, peer } = connection;
+        let ConnectionContext { state, apis, browsers, peer, upgrade } = connection;
         let authorized = None;
-        Self { state, apis, browsers, peer, parts, id, trace, started, authorized }
+        Self { state, apis, browsers, peer, upgrade, parts, id, trace, started, authorized }
     }
 }
 
@@ -80,7 +85,7 @@ impl RequestContext<'_> {
         if occupied {
             self.peer.enter(ConnectionStage::Busy);
         }
-        read
+        Ok(read?)
     }
 
     /// The model that the request names. Where a plugin allowed it, that very version: another may have

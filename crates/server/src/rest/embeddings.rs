@@ -8,13 +8,13 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use jitney_engine::Model;
 use jitney_engine::call::{Answer, Parameter};
+use jitney_net::RequestBody;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::context::RequestContext;
 use super::{fan_out, inference, v1};
-use crate::body::RequestBody;
 use crate::errors::{ErrorCode, Problem};
 use crate::plugins::Plugins;
 use crate::respond::{self, HttpResponse, HttpResult};

@@ -8,10 +8,10 @@ use std::future::Future;
 use std::pin::Pin;
 
 use http::Method;
+use jitney_net::RequestBody;
 
 use super::context::RequestContext;
 use crate::auth::Gate;
-use crate::body::RequestBody;
 use crate::plugins::{GuardedOperation, Plugins};
 use crate::respond::HttpResult;
 use crate::route::{self, Apis, PathNames, PredictRoute};

@@ -105,7 +105,7 @@ pub(super) static ENDPOINTS: &[Endpoint] = &[
     row(Inference, Runs, "/explanations/{model}/{version}", USE, Op::Explain, Predict(EXPLAINS), RUNS_MODEL).ids("versionExplanations", "predict"),
     row(Inference, Runs, "/explanations/{model}/{version}/{path+}", USE, Op::Explain, Predict(EXPLAINS), "The same; the handler sees the path."),
     row(Inference, Runs, "/invocations", USE, Op::Predict, Asks(|it| Box::pin(inference::invoke(it.context, it.plugins, it.body))), RUNS_MODEL).id("invocations", "invocations"),
-    row(Inference, Any, "/.jitney/handle", USE, Op::Connect, Now(|it, _| handles::upgrade(it.parts, it.peer, authorize::call_guard(it))), "A connection of Python calls."),
+    row(Inference, Any, "/.jitney/handle", USE, Op::Connect, Now(|it, _| handles::upgrade(it.parts, it.upgrade, authorize::call_guard(it))), "A connection of Python calls."),
     row(Inference, Runs, "/models/{model}/invoke", USE, Op::Predict, Predict(SAGEMAKER), RUNS_MODEL).id("invoke", "predict"),
     row(Inference, Any, "/models/**", USE, Op::Unknown, Nothing, NO_ENDPOINT),
     row(Inference, Runs, "/{model}/predict", USE, Op::Predict, Predict(SAGEMAKER), RUNS_MODEL),

@@ -3,14 +3,14 @@
 use http::header::AUTHORIZATION;
 use http::{HeaderValue, StatusCode};
 use jitney_engine::Engine;
+use jitney_settings::Dialect;
+use jitney_telemetry::RegistrationsView;
 use serde_json::{Value, json};
 
 use super::context::RequestContext;
 use crate::auth::Gate;
-use crate::dialect::Dialect;
 use crate::errors::{ErrorCode, Problem};
 use crate::health::{self, is_healthy, is_model_ready, status};
-use crate::registrations::RegistrationsView;
 use crate::respond::{self, HttpResponse, HttpResult};
 use crate::route::ModelRef;
 use crate::state::ServerState;

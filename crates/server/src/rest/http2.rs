@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -13,18 +13,18 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use jitney_engine::admission::TransferShare;
-use jitney_engine::error::CallError;
+use jitney_net::ConnectionAge;
+use jitney_net::connection::{ListenerSignal, Peer};
+use jitney_net::http2::{self, Http2Limits};
+use jitney_net::{AnswerPiece, PieceError, RequestBody, ResponseBody};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
 use super::context::ConnectionContext;
 use super::service::{self, HEAD_BYTES_MAX};
 use crate::auth::BrowserRule;
-use crate::body::{AnswerPiece, RequestBody, ResponseBody};
-use crate::config::ConnectionAge;
-use crate::connection::{ListenerSignal, Peer};
 use crate::errors::{ErrorCode, Problem};
-use crate::http2::{self, Http2Limits};
+use crate::handles::HandleUpgrade;
 use crate::respond::HttpResponse;
 use crate::route::Apis;
 use crate::state::ServerState;
@@ -57,9 +57,9 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     context: ConnectionContext<'_>,
     signals: &mut watch::Receiver<ListenerSignal>,
 ) {
-    let ConnectionContext { state, apis, browsers, peer } = context;
-    let (state, owned) = (Arc::clone(state), Arc::clone(peer));
-    let connection = Arc::new(SharedConnection { state, apis, browsers, peer: owned });
+    let ConnectionContext { state, apis, browsers, peer, .. } = context;
+    let (state, owned, upgrade) = (Arc::clone(state), Arc::clone(peer), OnceLock::new());
+    let connection = Arc::new(SharedConnection { state, apis, browsers, peer: owned, upgrade });
     let answer = move |request: Request<Incoming>| {
         let connection = Arc::clone(&connection);
         // hyper moves it several times before it runs.
@@ -76,13 +76,15 @@ struct SharedConnection {
     apis: Apis,
     browsers: BrowserRule,
     peer: Arc<Peer>,
+    /// Never set: only HTTP/1 upgrades.
+    upgrade: OnceLock<HandleUpgrade>,
 }
 
 impl SharedConnection {
     /// Answers a request, whatever becomes of it. This future is dropped when the client gives the request
     /// up, and the call to the model with it.
     async fn answer(&self, request: Request<Incoming>) -> Response<StreamBody> {
-        let Self { state, apis, browsers, peer } = self;
+        let Self { state, apis, browsers, peer, upgrade } = self;
         let open = OpenStream::new(peer);
         let (mut parts, body) = request.into_parts();
         let body = read_head(&mut parts).map(|()| {
@@ -90,7 +92,7 @@ impl SharedConnection {
             service::coded(state, &mut parts.headers, body)
         });
         let (apis, browsers) = (*apis, *browsers);
-        let context = ConnectionContext { state, apis, browsers, peer };
+        let context = ConnectionContext { state, apis, browsers, peer, upgrade };
         let mut reply = service::respond(context, &parts, body).await;
         if peer.open.is_needed() {
             peer.open.ask_to_close();
@@ -182,12 +184,12 @@ impl StreamBody {
 
 impl Body for StreamBody {
     type Data = AnswerPiece;
-    type Error = CallError;
+    type Error = PieceError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<AnswerPiece>, CallError>>> {
+    ) -> Poll<Option<Result<Frame<AnswerPiece>, PieceError>>> {
         let this = &mut *self;
         let frame = ready!(Pin::new(&mut this.body).poll_frame(context));
         let held = |piece: AnswerPiece| {

@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use futures_util::{TryStreamExt as _, stream};
 use http::header::{
     CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, TE, TRAILER,
     TRANSFER_ENCODING, UPGRADE,
@@ -13,14 +15,15 @@ use http::{HeaderMap, Method};
 use jitney_engine::Model;
 use jitney_engine::call::{Answer, AnswerStream, Output, Parameter, Timing, ValueBytes};
 use jitney_engine::error::CallError;
+use jitney_net::events::{self, EVENT_STREAM};
+use jitney_net::{PieceError, RequestBody, ResponseBody};
+use jitney_settings::Dialect;
 
 use super::authorize::{Authorized, authorize};
 use super::context::RequestContext;
 use super::input;
-use crate::body::{RequestBody, ResponseBody};
-use crate::dialect::Dialect;
 use crate::errors::{ErrorCode, Problem};
-use crate::event_stream::{self, EVENT_STREAM, EventStream};
+use crate::event_stream::EventStream;
 use crate::inference::{InferenceRequest, failure};
 use crate::plugins::{ApiKind, GuardedOperation, Intent, Plugins};
 use crate::request_options::{RequestOptions, sequence};
@@ -157,23 +160,23 @@ fn streamed_response(
     let is_type = |(name, _): &(String, String)| name.eq_ignore_ascii_case("content-type");
     let is_event = |(_, value): &(String, String)| value.starts_with(EVENT_STREAM);
     let made = output.headers.iter().any(|header| is_type(header) && is_event(header));
-    if config.dialect == Dialect::TorchServe || made || !event_stream::accepted(headers) {
+    if config.dialect == Dialect::TorchServe || made || !events::accepted(headers) {
         return timed(&timing, response(output, stream, config.content_types)?);
     }
     output.headers.retain(|header| !is_type(header));
     output.headers.push(("Content-Type".to_owned(), EVENT_STREAM.to_owned()));
     let first = std::mem::take(&mut output.body);
     let mut reply = response(output, None, false)?;
-    let first = if first.is_empty() { first } else { event_stream::event("", &first) };
+    let first = if first.is_empty() { first } else { events::event("", &first) };
     *reply.body_mut() = match stream {
-        None => ResponseBody::whole(event_stream::end()),
+        None => ResponseBody::whole(events::end()),
         Some(stream) => {
             let (model, dialect) = (Arc::clone(model), config.dialect);
             let explain = move |error: &CallError| {
                 let target = ModelRef { model: model.name(), version: None };
                 respond::problem_text(&failure(dialect, &model, target, error))
             };
-            ResponseBody::events(first, EventStream::new(stream, Box::new(explain)))
+            ResponseBody::pieces(first, EventStream::new(stream, Box::new(explain)))
         }
     };
     timed(&timing, reply)
@@ -215,7 +218,7 @@ pub(super) fn response(output: Output, stream: Option<AnswerStream>, guesses: bo
     let typed = |(name, _): &(String, String)| name.eq_ignore_ascii_case("content-type");
     let guessed = (guesses && !headers.iter().any(typed))
         .then(|| respond::guess_type(&body, stream.is_none()));
-    let mut reply = HttpResponse::new(ResponseBody::new(body, stream));
+    let mut reply = HttpResponse::new(response_body(body, stream));
     match status {
         None => {}
         Some((code @ 200..=999, phrase)) => respond::set_status(&mut reply, code, &phrase),
@@ -240,6 +243,13 @@ pub(super) fn add_headers(headers: &mut HeaderMap, set: &[(String, String)]) {
     for (name, value) in set {
         add(headers, name, value);
     }
+}
+
+/// A body that is here, or the first piece of one.
+fn response_body(body: Bytes, rest: Option<AnswerStream>) -> ResponseBody {
+    let Some(mut rest) = rest else { return ResponseBody::whole(body) };
+    let pieces = stream::poll_fn(move |context| rest.poll_next(context));
+    ResponseBody::pieces(body, pieces.map_err(PieceError::from))
 }
 
 /// Adds a header that the handler set, unless it would break the answer.

@@ -12,11 +12,11 @@ use http_body_util::{BodyDataStream, Full};
 use jitney_engine::call::{
     CallRoute, HeaderBlock, Input, Operation, PARAMETERS_MAX, Parameter, ValueBytes,
 };
+use jitney_net::request_id::XRequestId;
+use jitney_settings::Dialect;
 
-use crate::dialect::Dialect;
 use crate::errors::{ErrorCode, Problem};
 use crate::query::{RequestFields, pairs};
-use crate::request_id::XRequestId;
 use crate::route::PredictRoute;
 
 /// What a request gives the model beside its head.

@@ -6,15 +6,15 @@ use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use http::header::{CONTENT_TYPE, HeaderName};
 use http::{HeaderValue, StatusCode};
+use jitney_net::events::{self, EVENT_STREAM};
+use jitney_net::{RequestBody, ResponseBody};
+use jitney_telemetry::log_book::{FoundLines, LINES_MAX, LineFilter, LogBook};
 use serde::Deserialize;
 use serde_json::json;
 use tracing::Level;
 
 use super::context::RequestContext;
-use crate::body::{RequestBody, ResponseBody};
 use crate::errors::Problem;
-use crate::event_stream::{self, EVENT_STREAM};
-use crate::log_book::{FoundLines, LINES_MAX, LineFilter, LogBook};
 use crate::query::RequestFields;
 use crate::respond::{self, HttpResponse, HttpResult};
 
@@ -48,8 +48,8 @@ pub(super) fn follow(context: &RequestContext<'_>) -> HttpResult {
     let (first, rest) = book(context)?.follow(filter(&fields)?, lines(&fields, 0)?)?;
     let overview = Arc::clone(&context.state.overview);
     let closing = Box::pin(async move { overview.closing().await });
-    let rest = rest.take_until(closing).chain(stream::iter([event_stream::end()]));
-    let mut reply = HttpResponse::new(ResponseBody::live(first, Box::pin(rest)));
+    let rest = rest.take_until(closing).chain(stream::iter([events::end()]));
+    let mut reply = HttpResponse::new(ResponseBody::pieces(first, rest.map(Ok)));
     let headers = reply.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(EVENT_STREAM));
     headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
@@ -68,7 +68,7 @@ pub(super) async fn set_level(context: &RequestContext<'_>, body: RequestBody) -
     let wanted: LevelBody = serde_json::from_slice(&body).map_err(|error| {
         Problem::bad_request(format!("The body must be a JSON object with a level: {error}."))
     })?;
-    book.set_level(&wanted.level)?;
+    book.set_level(&wanted.level).map_err(Problem::bad_request)?;
     level(context)
 }
 

@@ -6,10 +6,10 @@
 use http::Method;
 use jitney_engine::PathTarget;
 use jitney_engine::call::Parameter;
+use jitney_net::RequestBody;
 
 use super::context::RequestContext;
 use super::inference;
-use crate::body::RequestBody;
 use crate::respond::{HttpResult, OwnCaching};
 use crate::route::{PathNames, PredictRoute};
 

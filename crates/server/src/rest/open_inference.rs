@@ -7,13 +7,13 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use jitney_engine::Model;
 use jitney_engine::call::{Answer, Parameter, Timing, ValueBytes};
+use jitney_net::RequestBody;
+use jitney_settings::Dialect;
 use serde::Serialize;
 use serde_json::json;
 
 use super::context::RequestContext;
 use super::{health, inference};
-use crate::body::RequestBody;
-use crate::dialect::Dialect;
 use crate::errors::{ErrorCode, Problem};
 use crate::inference::{InferenceRequest, failure};
 use crate::open_inference::answer::OpenInferenceAnswer;

@@ -1,11 +1,12 @@
 //! `/overview`: everything at once for the dashboard and the command line, as a document and as a stream.
 
+use futures_util::StreamExt as _;
 use http::header::{CONTENT_TYPE, HeaderName};
 use http::{HeaderValue, StatusCode};
+use jitney_net::ResponseBody;
+use jitney_net::events::EVENT_STREAM;
 
 use super::context::RequestContext;
-use crate::body::ResponseBody;
-use crate::event_stream::EVENT_STREAM;
 use crate::respond::{self, HttpResponse, HttpResult};
 
 /// Tells nginx to pass on every event at once.
@@ -19,7 +20,7 @@ pub(super) fn document(context: &RequestContext<'_>) -> HttpResponse {
 /// `GET /overview/stream`: the history, then the document once a second.
 pub(super) fn stream(context: &RequestContext<'_>) -> HttpResult {
     let (first, rest) = context.state.overview.follow()?;
-    let mut reply = HttpResponse::new(ResponseBody::live(first, rest));
+    let mut reply = HttpResponse::new(ResponseBody::pieces(first, rest.map(Ok)));
     let headers = reply.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(EVENT_STREAM));
     headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));

@@ -18,6 +18,9 @@ use bytes::{Buf, Bytes};
 use http::header::CONNECTION;
 use http::response;
 use hyper::body::Body;
+use jitney_net::connection::{ConnectionStage, ListenerSignal, Peer};
+use jitney_net::request_id::XRequestId;
+use jitney_net::{RequestBody, ResponseBody, SMALL_ANSWER};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -26,9 +29,7 @@ use self::head::{AnswerHead, DateText, Framing};
 use self::request::{ParsedRequest, PlainRequest};
 use super::context::{ConnectionContext, RequestContext};
 use super::{compress, http2, service, traced};
-use crate::body::{RequestBody, ResponseBody, SMALL_ANSWER};
-use crate::connection::{ConnectionStage, HandleUpgrade, ListenerSignal, Peer};
-use crate::request_id::XRequestId;
+use crate::handles::HandleUpgrade;
 use crate::respond;
 
 /// What is read at a time. A plain request fits.
@@ -247,7 +248,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PlainConnection<'_, S> {
         let now = Instant::now();
         service::log(&request, reply.status(), now - request.started);
         if let Some(trace) = trace {
-            reply.body_mut().keep_trace(trace);
+            reply.body_mut().keep(trace);
         }
         if !reply.body_mut().keep_busy(peer) {
             peer.enter(ConnectionStage::Idle);

@@ -2,10 +2,11 @@
 //!
 //! They are looked up after every route of the server, so that a prediction never waits for it.
 
+use jitney_net::RequestBody;
+
 use super::authorize::plugin_request;
 use super::context::RequestContext;
 use super::inference;
-use crate::body::RequestBody;
 use crate::errors::Problem;
 use crate::plugins::PluginEndpoint;
 use crate::respond::HttpResult;

@@ -2,10 +2,10 @@
 
 use http::StatusCode;
 use jitney_engine::IndexEntry;
+use jitney_net::RequestBody;
 use serde_json::{Map, Value, json};
 
 use super::context::RequestContext;
-use crate::body::RequestBody;
 use crate::errors::Problem;
 use crate::repository;
 use crate::respond::{self, HttpResult};

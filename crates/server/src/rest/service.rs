@@ -15,6 +15,13 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use jitney_engine::PathTarget;
+use jitney_net::compression::Coding;
+use jitney_net::connection::{ConnectionStage, ListenerSignal, WatchedStream, log_end};
+use jitney_net::request_id::XRequestId;
+use jitney_net::{READ_BUFFER, RequestBody};
+use jitney_settings::Dialect;
+use jitney_telemetry::metrics::{LOAD_METRICS, LoadFormat};
+use jitney_telemetry::{AccessRecord, RecordNames};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -23,16 +30,10 @@ use super::context::{ConnectionContext, RequestContext};
 use super::endpoint::{Endpoint, EndpointCall, Handler, PredictBody};
 use super::endpoints::{self, ENDPOINTS, Found};
 use super::{authorize, compress, inference, mounted, open_inference, plugins, traced, v1};
-use crate::access_log::{AccessRecord, RecordNames};
 use crate::auth::Gate;
-use crate::body::{READ_BUFFER, RequestBody};
-use crate::compression::Coding;
-use crate::connection::{ConnectionStage, HandleUpgrade, ListenerSignal, WatchedStream, log_end};
-use crate::dialect::Dialect;
 use crate::errors::{ErrorCode, Problem};
-use crate::metrics::{LOAD_METRICS, LoadFormat};
+use crate::handles::HandleUpgrade;
 use crate::plugins::{ApiKind, GuardedOperation, Intent, PluginEndpoint, Plugins};
-use crate::request_id::XRequestId;
 use crate::respond::{self, HttpResponse, HttpResult};
 use crate::route::{self, PathNames};
 use crate::shown_uri::ShownUri;
@@ -64,7 +65,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             biased;
             ended = connection.as_mut() => {
                 log_end(peer, ended);
-                return peer.upgraded();
+                return context.upgrade.get().cloned();
             }
             signal = signals.changed() => match (signal, *signals.borrow_and_update()) {
                 (Ok(()), ListenerSignal::Tick) if !peer.stalled(&mut seen) => {}
@@ -146,7 +147,7 @@ pub(super) async fn respond(
     }
     log(&context, reply.status(), context.started.elapsed());
     if let Some(trace) = trace {
-        reply.body_mut().keep_trace(trace);
+        reply.body_mut().keep(trace);
     }
     reply
 }

@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use http::StatusCode;
+use jitney_net::RequestBody;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::context::RequestContext;
-use crate::body::RequestBody;
 use crate::errors::Problem;
 use crate::respond::{self, HttpResponse, HttpResult};
 use crate::shared_memory::{allowed, no_cuda_region};

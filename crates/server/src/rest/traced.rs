@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use http::request::Parts;
+use jitney_net::request_id::XRequestId;
+use jitney_telemetry::trace::{RequestFacts, RequestTrace};
 use tokio::time::Instant;
 
 use super::context::ConnectionContext;
 use super::endpoints;
-use crate::request_id::XRequestId;
 use crate::route;
-use crate::trace::{RequestFacts, RequestTrace};
 
 /// Begins the trace of a request, if it is traced.
 pub(super) fn begin(

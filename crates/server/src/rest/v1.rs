@@ -16,13 +16,13 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use jitney_engine::Model;
 use jitney_engine::call::{Answer, Parameter};
 use jitney_engine::store::{Api, ValueForm};
+use jitney_net::RequestBody;
+use jitney_settings::Dialect;
 use serde_json::json;
 
 use self::instances::{InstanceRule, Instances};
 use super::context::RequestContext;
 use super::{fan_out, inference};
-use crate::body::RequestBody;
-use crate::dialect::Dialect;
 use crate::errors::Problem;
 use crate::health::is_model_ready;
 use crate::respond::{self, HttpResponse, HttpResult};

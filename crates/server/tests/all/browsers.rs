@@ -1,8 +1,9 @@
 //! Web pages of other sites against the management API, over real sockets.
 
+use jitney_net::Bind;
 use jitney_proto::management::ListModelsRequest;
 use jitney_proto::management::management_ap_is_service_client::ManagementApIsServiceClient;
-use jitney_server::{Bind, Cors, ServerConfig};
+use jitney_server::{Cors, ServerConfig};
 use tokio::net::UnixStream;
 use tonic::{Code, Request};
 

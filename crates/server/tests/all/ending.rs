@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use jitney_server::{Bind, ServerConfig};
+use jitney_net::Bind;
+use jitney_server::ServerConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
@@ -88,7 +89,7 @@ async fn a_unix_socket_is_served_and_cleaned_up() {
     let request = b"GET /ping HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n";
     let answer = talk(stream, request).await;
     assert!(answer.starts_with("HTTP/1.1 200 "));
-    let taken = jitney_server::listen::bind(&inference, 1).unwrap_err();
+    let taken = jitney_net::listen::bind(&inference, 1).unwrap_err();
     assert_eq!(taken.kind(), std::io::ErrorKind::AddrInUse);
     server.begin_end();
     server.ended().await;

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use jitney_net::ConnectionAge;
 use jitney_proto::inference::PredictionsRequest;
 use jitney_proto::inference::inference_ap_is_service_client::InferenceApIsServiceClient;
 use jitney_proto::kserve as pb;
@@ -11,7 +12,7 @@ use jitney_proto::kserve::grpc_inference_service_client as kserve;
 use jitney_proto::management as manage;
 use jitney_proto::management::management_ap_is_service_client::ManagementApIsServiceClient;
 use jitney_proto::openinference::grpc_inference_service_client as openinference;
-use jitney_server::{ConnectionAge, GrpcBind, ServerConfig};
+use jitney_server::{GrpcBind, ServerConfig};
 use tokio_stream::StreamExt;
 use tonic::{Code, Request, Status};
 use tonic_health::pb::HealthCheckRequest;

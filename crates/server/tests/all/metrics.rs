@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jitney_server::metrics::{MeterPlan, MetricsMode};
-use jitney_server::{Meter, ServerConfig};
+use jitney_server::ServerConfig;
+use jitney_telemetry::Meter;
+use jitney_telemetry::metrics::{MeterPlan, MetricsMode};
 
 use crate::fixture::{Server, ask, config, send};
 

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use jitney_server::{Bind, Dialect, ServerConfig};
+use jitney_net::Bind;
+use jitney_server::ServerConfig;
+use jitney_settings::Dialect;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 

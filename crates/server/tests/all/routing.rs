@@ -1,6 +1,7 @@
 //! Health, descriptions, unknown paths and what every answer carries.
 
-use jitney_server::{Bind, Cors, ServerConfig};
+use jitney_net::Bind;
+use jitney_server::{Cors, ServerConfig};
 use tokio::net::UnixStream;
 
 use crate::fixture::{HttpResponse, Server, ask, config, talk};

@@ -4,13 +4,14 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use jitney_net::Bind;
 use jitney_proto::inference::inference_ap_is_service_client::InferenceApIsServiceClient;
 use jitney_proto::kserve::ServerLiveRequest;
 use jitney_proto::management::ListModelsRequest;
 use jitney_proto::management::management_ap_is_service_client::ManagementApIsServiceClient;
 use jitney_proto::openinference::grpc_inference_service_client::GrpcInferenceServiceClient;
+use jitney_server::ServerConfig;
 use jitney_server::auth::{KeyStore, KeyStrength, TokenClock, Tokens};
-use jitney_server::{Bind, ServerConfig};
 use tokio::net::UnixStream;
 use tokio::time::Instant;
 use tonic::{Code, Request, Response, Status};

@@ -10,8 +10,8 @@ use jitney_engine::call::{
 };
 use jitney_engine::error::CallError;
 use jitney_engine::{Model, Rejection};
-use jitney_server::Dialect;
 use jitney_server::errors::FailedCall;
+use jitney_settings::Dialect;
 
 use crate::failure::Failure;
 use crate::infer::row::{RowError, RowResult};

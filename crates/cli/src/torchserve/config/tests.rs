@@ -224,7 +224,7 @@ fn the_variable_names_the_file_before_the_flag_does() {
 
 #[test]
 fn metrics_are_logged_unless_a_known_mode_says_otherwise() {
-    use jitney_server::metrics::MetricsMode;
+    use jitney_telemetry::metrics::MetricsMode;
     for (text, mode) in [
         ("", MetricsMode::Log),
         ("metrics_mode=prometheus\n", MetricsMode::Prometheus),

@@ -11,11 +11,11 @@ use jitney_engine::call::{Answer, AnswerStream, Parameter, Timing};
 use jitney_engine::tensors::TensorRequest;
 use jitney_proto::Message as _;
 use jitney_proto::kserve as pb;
+use jitney_settings::Dialect;
 use tokio::time::Instant;
 use tonic::Status;
 
 use super::tensors::{AnswerForm, InferMessage};
-use crate::dialect::Dialect;
 use crate::errors::{ErrorCode, Problem};
 use crate::grpc::request::{GrpcRequest, ModelCall, target};
 use crate::grpc::status::for_triton;

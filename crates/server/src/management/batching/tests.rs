@@ -1,5 +1,7 @@
 //! Decisions and curves as people read them.
 
+use std::time::Duration;
+
 use jitney_engine::model::PastDecision;
 use jitney_engine::{DispatchReason, Rejection};
 use serde_json::json;

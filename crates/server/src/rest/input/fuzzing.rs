@@ -4,9 +4,9 @@
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
+use jitney_settings::Dialect;
 
 use super::body_parameters;
-use crate::dialect::Dialect;
 use crate::query::RequestFields;
 
 /// Reads a line with a content type, and the body after it; and the line as a query.

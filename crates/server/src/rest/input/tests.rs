@@ -27,7 +27,7 @@ fn shape(
     }
     let (parts, ()) = request.body(()).unwrap().into_parts();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let id = crate::request_id::XRequestId::fresh();
+    let id = jitney_net::request_id::XRequestId::fresh();
     let body = body.as_bytes().to_vec().into();
     let parameters = runtime.block_on(parameters(dialect, &parts, &route, body))?;
     let input = input(&parts, &id, &route, parameters);

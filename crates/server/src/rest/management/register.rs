@@ -1,10 +1,10 @@
 //! `POST /models`: an archive becomes a model, with workers if they are wanted.
 
 use jitney_engine::settings::RegisterOptions;
+use jitney_net::RequestBody;
 use jitney_settings::from_parameters;
 
 use super::models::{need_model_api, notice};
-use crate::body::RequestBody;
 use crate::errors::Problem;
 use crate::management;
 use crate::query::RequestFields;

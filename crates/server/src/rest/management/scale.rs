@@ -1,10 +1,10 @@
 //! `PUT /models/{m}`: another number of workers, other batching, on the live model.
 
 use jitney_engine::Reconfigure;
+use jitney_settings::Dialect;
 use jitney_settings::{check_parameters, from_parameters};
 
 use super::models::notice;
-use crate::dialect::Dialect;
 use crate::errors::Problem;
 use crate::management::{self, Scaling};
 use crate::query::RequestFields;

@@ -2,12 +2,12 @@
 
 use http::StatusCode;
 use jitney_engine::workflow::WorkflowOptions;
+use jitney_net::RequestBody;
 use jitney_settings::from_parameters;
 use jitney_settings::model::{RESPONSE_TIMEOUT, STARTUP_TIMEOUT};
 
 use super::models::{need_model_api, notice};
 use super::register;
-use crate::body::RequestBody;
 use crate::errors::Problem;
 use crate::management;
 use crate::query::RequestFields;

@@ -6,11 +6,11 @@ use http::header::HeaderName;
 use http::{StatusCode, response};
 use hyper::body::Body;
 use hyper::ext::ReasonPhrase;
+use jitney_net::ResponseBody;
+use jitney_net::push_number;
+use jitney_net::request_id::{X_REQUEST_ID, XRequestId};
 use tokio::time::Instant;
 
-use crate::body::ResponseBody;
-use crate::log_text::push_number;
-use crate::request_id::{X_REQUEST_ID, XRequestId};
 use crate::respond::{DefaultHeaders, OwnCaching, push_header};
 
 /// How a client knows where the body ends.

@@ -8,8 +8,7 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, Uri};
-
-use crate::body::LARGE;
+use jitney_net::LARGE;
 
 /// Requests with more headers are not plain.
 const HEADERS_MAX: usize = 48;

@@ -1,0 +1,154 @@
+//! A body or message that comes in pieces: it takes its share of the server's memory in steps as it comes,
+//! whatever its length is said to be, and a client that is too slow loses it.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use jitney_memory::ValueBytes;
+use jitney_memory::admission::{Admission, CutReason, TransferShare};
+
+use crate::body_error::BodyError;
+use crate::compression::Decompressor;
+
+/// The room begins with this and grows by this factor.
+const ROOM_MIN: usize = 16 << 10;
+const ROOM_FACTOR: usize = 8;
+/// Pieces of at least this size are kept as they came: they fill most of the buffer that they hold on to.
+const KEPT_PIECE_MIN: usize = READ_BUFFER / 4 * 3;
+/// The largest buffer into which a connection reads.
+pub const READ_BUFFER: usize = 128 << 10;
+
+/// A body or message that comes in pieces, and its share of the memory.
+pub struct GrowingBody {
+    /// What is complete: pieces that fill their buffers, kept as they came.
+    pieces: Vec<Bytes>,
+    pieces_len: usize,
+    /// Where smaller pieces are put together.
+    bytes: BytesMut,
+    share: TransferShare,
+    /// Bytes that were taken in all.
+    room: usize,
+    /// No more than this will come, if the client keeps its word.
+    announced: usize,
+}
+
+impl GrowingBody {
+    /// One of which no more will come than was announced, if the client keeps its word.
+    pub fn new(admission: &Arc<Admission>, announced: u64) -> Self {
+        let announced = usize::try_from(announced).unwrap_or(usize::MAX);
+        Self {
+            pieces: Vec::new(),
+            pieces_len: 0,
+            bytes: BytesMut::new(),
+            share: admission.body(),
+            room: 0,
+            announced,
+        }
+    }
+
+    /// How much has come.
+    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+    pub fn len(&self) -> usize {
+        self.pieces_len + self.bytes.len()
+    }
+
+    /// Adds a piece that came, once there is memory for it.
+    pub(crate) fn push_piece(&mut self, piece: Bytes) -> Result<(), CutReason> {
+        let came = piece.len();
+        self.add_piece(piece)?;
+        self.share.advance(came as u64);
+        Ok(())
+    }
+
+    /// Adds what comes out of a piece that came, in steps between which other tasks run.
+    ///
+    /// # Errors
+    /// More comes out than may, there is no memory for it, or it cannot be read.
+    pub(crate) async fn push_compressed(
+        &mut self,
+        mut piece: Bytes,
+        decompressor: &mut Decompressor,
+        limit: u64,
+    ) -> Result<(), BodyError> {
+        self.share.advance(piece.len() as u64);
+        while let Some(bytes) = decompressor.step(&mut piece)? {
+            if (self.len() + bytes.len()) as u64 > limit {
+                return Err(BodyError::TooLarge { limit });
+            }
+            let more = bytes.len() >= KEPT_PIECE_MIN || !piece.is_empty();
+            self.add_piece(bytes).map_err(BodyError::Cut)?;
+            if more {
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a piece. One that fills most of the buffer it came in is kept; others are copied, since each
+    /// would hold on to a whole buffer.
+    fn add_piece(&mut self, piece: Bytes) -> Result<(), CutReason> {
+        if piece.len() < KEPT_PIECE_MIN {
+            return self.add(&piece);
+        }
+        let came = piece.len();
+        self.take_room(self.pieces_len + self.bytes.capacity() + came)?;
+        if !self.bytes.is_empty() {
+            self.pieces_len += self.bytes.len();
+            self.pieces.push(self.bytes.split().freeze());
+        }
+        self.pieces_len += came;
+        self.pieces.push(piece);
+        Ok(())
+    }
+
+    /// Takes memory for so many bytes in all, in steps.
+    fn take_room(&mut self, wanted: usize) -> Result<(), CutReason> {
+        if wanted > self.room {
+            let step = (self.room * ROOM_FACTOR).max(ROOM_MIN).min(self.announced);
+            self.room = wanted.max(step);
+            self.share.grow(self.room as u64)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a piece that came to the end of the last one, once there is memory for it.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn push(&mut self, piece: &[u8]) -> Result<(), CutReason> {
+        self.add(piece)?;
+        self.share.advance(piece.len() as u64);
+        Ok(())
+    }
+
+    fn add(&mut self, piece: &[u8]) -> Result<(), CutReason> {
+        let wanted = self.bytes.len() + piece.len();
+        if wanted > self.bytes.capacity() {
+            let most = self.announced.saturating_sub(self.pieces_len);
+            let step = (self.bytes.capacity() * ROOM_FACTOR).max(ROOM_MIN).min(most);
+            let room = wanted.max(step);
+            self.take_room(self.pieces_len + room)?;
+            self.bytes.reserve(room - self.bytes.len());
+        }
+        self.bytes.extend_from_slice(piece);
+        Ok(())
+    }
+
+    /// Ready when the client's memory was taken away.
+    pub fn poll_cut(&self, context: &mut Context<'_>) -> Poll<CutReason> {
+        self.share.poll_cut(context)
+    }
+
+    /// All that was added with [`Self::push`].
+    pub fn finish(self) -> Bytes {
+        self.bytes.freeze()
+    }
+
+    pub(crate) fn into_value(mut self) -> ValueBytes {
+        if !self.bytes.is_empty() || self.pieces.is_empty() {
+            self.pieces.push(self.bytes.freeze());
+        }
+        ValueBytes::from_pieces(self.pieces)
+    }
+}

@@ -1,0 +1,71 @@
+//! What a listener's connections speak: HTTP with its upgrade to a handle's frames, or gRPC.
+
+use std::sync::{Arc, OnceLock};
+
+use http::{Response, StatusCode};
+use jitney_net::connection::{ListenerSignal, Peer};
+use jitney_net::{ConnectionAge, ConnectionService, ResponseBody};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+
+use crate::auth::BrowserRule;
+use crate::grpc::GrpcServices;
+use crate::route::Apis;
+use crate::state::ServerState;
+use crate::{grpc, handles, respond, rest};
+
+const HTTPS_ONLY: &str = "This TorchServe instance only accepts HTTPS requests";
+
+/// One listener's view of the server.
+pub(crate) struct ServerListener {
+    pub(crate) state: Arc<ServerState>,
+    pub(crate) apis: Apis,
+    pub(crate) browsers: BrowserRule,
+    pub(crate) protocol: ListenerProtocol,
+}
+
+/// What a listener speaks.
+pub(crate) enum ListenerProtocol {
+    /// HTTP/1.1, upgraded to frames by handles, and HTTP/2.
+    Http,
+    /// gRPC over HTTP/2.
+    Grpc(Arc<GrpcServices>, ConnectionAge),
+}
+
+impl ConnectionService for ServerListener {
+    async fn serve<S>(
+        self: Arc<Self>,
+        stream: S,
+        peer: Arc<Peer>,
+        mut signals: watch::Receiver<ListenerSignal>,
+    ) where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Self { state, apis, browsers, protocol } = &*self;
+        match protocol {
+            ListenerProtocol::Grpc(services, age) => {
+                let services = Arc::clone(services);
+                Box::pin(grpc::serve(stream, peer, services, *age, signals)).await;
+            }
+            ListenerProtocol::Http => {
+                let (apis, browsers, upgrade) = (*apis, *browsers, &OnceLock::new());
+                let context =
+                    rest::ConnectionContext { state, apis, browsers, peer: &peer, upgrade };
+                if let Some(upgrade) = rest::serve(stream, context, &mut signals).await {
+                    Box::pin(handles::serve(upgrade, &peer, state, signals)).await;
+                }
+            }
+        }
+    }
+
+    fn protocols(&self) -> &'static [&'static [u8]] {
+        match self.protocol {
+            ListenerProtocol::Http => &[b"h2", b"http/1.1"],
+            ListenerProtocol::Grpc(..) => &[b"h2"],
+        }
+    }
+
+    fn https_only(&self) -> Response<ResponseBody> {
+        respond::status(StatusCode::FORBIDDEN, HTTPS_ONLY)
+    }
+}

@@ -1,0 +1,31 @@
+//! What a server tells about itself: metrics, traces, logs and the overview.
+//!
+//! Everything here is told or reads what models and connections count; nothing here decides anything. The
+//! crate has no endpoint and picks no status: it makes the pages, lines and documents that others send. It
+//! reads no file, flag or environment.
+
+mod access_log;
+mod follow;
+pub mod log_book;
+mod log_line;
+pub mod log_text;
+pub mod metrics;
+mod model_facts;
+mod model_watch;
+pub mod overview;
+mod registrations;
+mod spool;
+pub mod trace;
+
+pub use access_log::{AccessLog, AccessRecord, RecordNames};
+pub use follow::{FollowError, LiveStream};
+pub use log_book::{LogBook, LogFilter};
+pub use log_line::LogLine;
+pub use metrics::Meter;
+pub use model_facts::{
+    ModelLink, called_models, counted, duration_millis, millis, own_latency, policy_times,
+};
+pub use model_watch::ModelWatch;
+pub use overview::Overview;
+pub use registrations::RegistrationsView;
+pub use spool::WriteTime;

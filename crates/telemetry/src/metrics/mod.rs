@@ -1,0 +1,469 @@
+//! Metrics: what is measured, and where it is shown (a page for Prometheus, lines in a log).
+//!
+//! The server and the engine record into a [`Meter`]; the metrics endpoint reads it. Recording a request
+//! costs a few atomic operations and, where metrics are logged, one short entry; labels are never
+//! formatted there. It reads no file: the cli brings the machine's state and the configuration.
+
+mod custom;
+mod declared;
+mod family;
+mod format;
+mod handlers;
+mod load_report;
+mod log;
+mod named;
+mod own;
+mod page;
+mod printed;
+mod process;
+mod protobuf;
+mod render;
+mod server;
+mod system;
+mod whole;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use http::{HeaderValue, StatusCode};
+use jitney_engine::call::{OriginKind, Timing};
+use jitney_engine::observer::{BatchEnded, BatchFinished};
+use jitney_engine::{Engine, Model, ModelTag, Observer};
+
+pub use self::declared::{MetricDeclaration, MetricDeclarations, MetricKind};
+pub use self::format::PageFormat;
+pub use self::load_report::{LOAD_METRICS, LoadFormat};
+pub use self::log::MetricSinks;
+pub use self::process::{OwnProcess, ProcessReader, ProcessUsage};
+pub use self::system::{GpuSample, SystemSample};
+
+use self::custom::CustomMetrics;
+use self::family::MetricFamily;
+use self::handlers::{HandlerMetrics, is_timed};
+use self::load_report::LoadReporter;
+use self::log::{
+    MetricLog, MetricLogEntry, MetricNames, MetricSubject, ModelSubject, metric_text, millis,
+};
+use self::printed::PrintedMetric;
+use self::process::NoProcesses;
+use self::render::PageRenderer;
+use self::server::{MetricSource, ServerMetrics};
+use self::whole::ServerSnapshot;
+use crate::spool::WriteTime;
+use crate::trace::{self, Tracer};
+use jitney_net::open_connections::OpenConnections;
+
+/// Where TorchServe's metrics are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MetricsMode {
+    /// On the page; Jitney's own beside them.
+    #[default]
+    Prometheus,
+    /// As lines; the page is empty.
+    Log,
+    /// The three `ts_…` ones and Jitney's own on the page, the others as lines.
+    Legacy,
+}
+
+impl MetricsMode {
+    /// TorchServe's name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Prometheus => "PROMETHEUS",
+            Self::Log => "LOG",
+            Self::Legacy => "LEGACY",
+        }
+    }
+}
+
+/// The configuration of a meter.
+pub struct MeterPlan {
+    /// Where TorchServe's metrics are shown.
+    pub mode: MetricsMode,
+    /// Which there are.
+    pub declared: MetricDeclarations,
+    /// Whether metrics of handlers that are not declared are taken as they come.
+    pub auto_detect: bool,
+    /// The host's name in labels and lines.
+    pub hostname: String,
+    /// When lines are written.
+    pub log_time: WriteTime,
+    /// Where lines go, for the modes that have any.
+    pub sinks: Option<MetricSinks>,
+    /// What traces requests, if anything does.
+    pub tracer: Option<Arc<Tracer>>,
+    /// What processes use.
+    pub processes: Box<dyn ProcessReader>,
+}
+
+impl Default for MeterPlan {
+    fn default() -> Self {
+        Self {
+            mode: MetricsMode::default(),
+            declared: MetricDeclarations::default(),
+            auto_detect: false,
+            hostname: "localhost".to_owned(),
+            log_time: WriteTime::default(),
+            sinks: None,
+            tracer: None,
+            processes: Box::new(NoProcesses),
+        }
+    }
+}
+
+/// All that is measured, except what the models count themselves.
+#[derive(Debug)]
+pub struct Meter {
+    mode: MetricsMode,
+    hostname: String,
+    server: ServerMetrics,
+    handlers: HandlerMetrics,
+    /// What definitions count for themselves.
+    custom: CustomMetrics,
+    /// Answers by class of status: good, the client's fault, anything else.
+    answers: [AtomicU64; 3],
+    log: Option<MetricLog>,
+    log_time: WriteTime,
+    /// The last measurement of the machine.
+    machine: Mutex<SystemSample>,
+    tracer: Option<Arc<Tracer>>,
+    /// Whether somebody looks at it.
+    followed: AtomicBool,
+    processes: Box<dyn ProcessReader>,
+    load: LoadReporter,
+    /// The connections of the data plane and of the admin plane.
+    connections: OnceLock<[Arc<OpenConnections>; 2]>,
+}
+
+impl Default for Meter {
+    fn default() -> Self {
+        Self::build(MeterPlan::default(), None)
+    }
+}
+
+impl Meter {
+    /// A meter as planned.
+    ///
+    /// # Errors
+    /// The system has no thread for the log.
+    pub fn new(mut plan: MeterPlan) -> std::io::Result<Self> {
+        if plan.auto_detect {
+            plan.declared = handlers::with_detected(plan.declared);
+        }
+        let sinks = plan.sinks.take().filter(|_| plan.mode != MetricsMode::Prometheus);
+        let timed = plan.declared.model.iter().filter(|metric| is_timed(metric));
+        let server = ServerMetrics::new(plan.declared.server.clone());
+        let sums = [server.latency, server.queue];
+        let names = || MetricNames {
+            sums: if plan.mode == MetricsMode::Log { sums } else { [None; 2] },
+            queue_time: server.queue_time,
+            server: plan.declared.server.clone(),
+            timed: timed.cloned().collect(),
+            host: plan.hostname.clone(),
+        };
+        let log = sinks.map(|sinks| MetricLog::new(names(), plan.log_time, sinks)).transpose()?;
+        Ok(Self::build(plan, log))
+    }
+
+    fn build(plan: MeterPlan, log: Option<MetricLog>) -> Self {
+        let MeterPlan { mode, declared, auto_detect, hostname, log_time, tracer, .. } = plan;
+        let processes = plan.processes;
+        Self {
+            mode,
+            hostname,
+            server: ServerMetrics::new(declared.server),
+            handlers: HandlerMetrics::new(declared.model, auto_detect),
+            custom: CustomMetrics::default(),
+            answers: Default::default(),
+            log,
+            log_time,
+            machine: Mutex::default(),
+            tracer,
+            followed: AtomicBool::new(false),
+            processes,
+            load: LoadReporter::default(),
+            connections: OnceLock::new(),
+        }
+    }
+
+    /// What traces requests, if anything does.
+    pub fn tracer(&self) -> Option<&Arc<Tracer>> {
+        self.tracer.as_ref()
+    }
+
+    /// When lines of the log are written.
+    pub fn log_time(&self) -> WriteTime {
+        self.log_time
+    }
+
+    /// An answer was sent.
+    pub fn responded(&self, status: StatusCode) {
+        let class = match status.as_u16() {
+            200..=299 => 0,
+            400..=499 => 1,
+            _ => 2,
+        };
+        self.answers[class].fetch_add(1, Relaxed);
+        self.log_value(self.server.answers[class], 1.0, || MetricSubject::Host);
+    }
+
+    /// A prediction was requested.
+    pub fn requested(&self, model: &Model, version_named: bool) {
+        model.traffic(version_named).asked();
+        if self.mode == MetricsMode::Log {
+            let subject = || MetricSubject::Model(model_subject(model, version_named));
+            self.log_value(self.server.requests, 1.0, subject);
+        }
+    }
+
+    /// A prediction was answered. As in TorchServe, the sums of latencies leave out gRPC.
+    pub fn answered(
+        &self,
+        model: &Model,
+        version_named: bool,
+        protocol: OriginKind,
+        timing: &Timing,
+    ) {
+        let (queue, latency) = (timing.queue, timing.queue + timing.compute);
+        let summed = protocol != OriginKind::Grpc;
+        if summed {
+            model.traffic(version_named).answered(queue, latency);
+        }
+        let Some(log) = &self.log else {
+            return self.record_host(self.server.queue_time, millis(queue));
+        };
+        let model = model_subject(model, version_named);
+        log.push(MetricLogEntry::Answered { model, summed, queue, latency });
+    }
+
+    /// Records a measurement of the machine.
+    pub fn system(&self, sample: SystemSample) {
+        for (name, value) in sample.values() {
+            self.record_host(self.server.find(name), value);
+        }
+        for gpu in &sample.gpus {
+            for (name, value) in gpu.values() {
+                self.record(self.server.find(name), value, MetricSubject::Gpu { index: gpu.index });
+            }
+        }
+        *self.machine() = sample;
+    }
+
+    /// Takes a measurement of the machine that is no metric.
+    pub fn refresh(&self, sample: SystemSample) {
+        *self.machine() = sample;
+    }
+
+    /// Whether somebody looks at the overview now.
+    pub fn is_followed(&self) -> bool {
+        self.followed.load(Relaxed)
+    }
+
+    /// Says so.
+    pub fn set_followed(&self, followed: bool) {
+        self.followed.store(followed, Relaxed);
+    }
+
+    /// Bytes of memory that a worker's process uses.
+    pub fn memory(&self, pid: u32) -> Option<u64> {
+        let now = self.process(pid).map(|usage| usage.memory);
+        now.or_else(|| self.machine().workers.get(&pid).copied())
+    }
+
+    /// What a worker's process uses now; none if it has gone.
+    pub fn process(&self, pid: u32) -> Option<ProcessUsage> {
+        self.processes.usage(Some(pid))
+    }
+
+    /// What the server's own process uses now.
+    pub fn own_process(&self) -> Option<ProcessUsage> {
+        self.processes.usage(None)
+    }
+
+    /// How loaded the server is, for a gateway that asked.
+    pub fn load_report(&self, engine: &Engine, format: LoadFormat) -> Option<HeaderValue> {
+        self.load.header(engine, &self.machine(), format)
+    }
+
+    /// Counts these connections: of the data plane, of the admin plane.
+    pub fn watch_connections(&self, planes: &[Arc<OpenConnections>; 2]) {
+        // A meter belongs to one server.
+        drop(self.connections.set(planes.clone()));
+    }
+
+    /// Open connections: of the data plane, of the admin plane.
+    pub fn connections(&self) -> [usize; 2] {
+        let planes = self.connections.get();
+        planes.map_or([0; 2], |planes| planes.each_ref().map(|plane| plane.count()))
+    }
+
+    /// The machine as measured last.
+    pub fn last_sample(&self) -> SystemSample {
+        self.machine().clone()
+    }
+
+    /// The host's name.
+    pub fn hostname(&self) -> &str {
+        &self.hostname
+    }
+
+    /// A GPU as measured last, for people.
+    pub fn gpu_usage(&self, index: u32) -> Option<String> {
+        self.machine().gpus.iter().find(|gpu| gpu.index == index).map(GpuSample::usage)
+    }
+
+    /// The page for Prometheus, or only the metrics that are named: the server's as they were declared,
+    /// those of handlers, then Jitney's own.
+    pub fn page(&self, engine: &Engine, names: Vec<&str>, format: PageFormat) -> Vec<u8> {
+        if self.mode == MetricsMode::Log {
+            return Vec::new();
+        }
+        let (usage, own) = (self.own_process(), self.processes.own());
+        let spans_dropped = self.tracer.as_ref().map_or(0, |tracer| tracer.dropped());
+        let server = ServerSnapshot::new(engine, self.connections(), usage, own, spans_dropped);
+        let snapshots = render::snapshots(engine, &*self.processes);
+        let mut page = PageRenderer::new(names, format, &self.hostname, snapshots, server);
+        for (index, family) in self.server.families.iter().enumerate() {
+            match self.server.source(index) {
+                MetricSource::Traffic(read) => page.traffic(&family.declaration, read),
+                // Everything else is logged.
+                _ if self.mode == MetricsMode::Legacy => {}
+                MetricSource::Answers(class) => {
+                    page.host_counter(&family.declaration, self.answers[class].load(Relaxed));
+                }
+                MetricSource::Series => page.server_family(family),
+            }
+        }
+        if self.mode == MetricsMode::Prometheus {
+            self.handlers.families().iter().for_each(|family| page.handler_family(family));
+        }
+        page.models(&self.custom);
+        page.finish()
+    }
+
+    /// Writes what is still to be logged and ends the log.
+    pub fn finish(&self) {
+        self.log.iter().for_each(MetricLog::finish);
+    }
+
+    fn machine(&self) -> MutexGuard<'_, SystemSample> {
+        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records a value on the page or in the log.
+    fn record(&self, metric: Option<usize>, value: f64, subject: MetricSubject) {
+        match (self.mode, metric) {
+            (MetricsMode::Prometheus, Some(metric)) => {
+                self.server.families[metric].record(subject.labels(), value);
+            }
+            _ => self.log_value(metric, value, || subject),
+        }
+    }
+
+    /// The same for the host, without a lock.
+    fn record_host(&self, metric: Option<usize>, value: f64) {
+        match (self.mode, metric) {
+            (MetricsMode::Prometheus, Some(metric)) => {
+                self.server.families[metric].record_host(value);
+            }
+            _ => self.log_value(metric, value, || MetricSubject::Host),
+        }
+    }
+
+    fn log_value(
+        &self,
+        metric: Option<usize>,
+        value: f64,
+        subject: impl FnOnce() -> MetricSubject,
+    ) {
+        if let (Some(log), Some(metric)) = (&self.log, metric) {
+            log.push(MetricLogEntry::Server { metric, value, subject: subject() });
+        }
+    }
+
+    fn handler_value(&self, family: &MetricFamily, labels: Vec<&str>, metric: &PrintedMetric<'_>) {
+        if self.mode == MetricsMode::Prometheus {
+            return family.record(labels.into_iter().map(str::to_owned).collect(), metric.value);
+        }
+        let text = metric_text(&family.declaration, &labels, false, metric.value);
+        if let (Some(log), Some(text)) = (&self.log, text) {
+            log.push(MetricLogEntry::Model { text, requests: metric.requests.to_owned() });
+        }
+    }
+}
+
+impl Observer for Meter {
+    fn worker_loaded(&self, model: &Arc<ModelTag>, worker: u32, took: Duration) {
+        let subject = MetricSubject::Worker { model: Arc::clone(model), worker };
+        self.record(self.server.worker_load_time, millis(took), subject);
+    }
+
+    fn batch_finished(&self, batch: &BatchFinished<'_>) {
+        self.record_host(self.server.worker_thread_time, millis(batch.handling));
+        if !batch.model.python {
+            return;
+        }
+        let (name, millis) = (&batch.model.name, millis(batch.compute));
+        // Gauges are read from the models when the page is requested.
+        if self.mode == MetricsMode::Prometheus {
+            let not_read = |known: &&Arc<MetricFamily>| known.declaration.kind != MetricKind::Gauge;
+            for family in self.handlers.timed.iter().filter(not_read) {
+                family.record(vec![name.clone(), "Model".to_owned()], millis);
+            }
+        } else if let Some(log) = &self.log {
+            let ids: Vec<&str> = batch.request_ids().collect();
+            let (model, requests) = (Arc::clone(batch.model), ids.join(","));
+            log.push(MetricLogEntry::Batch { model, millis, requests });
+        }
+    }
+
+    fn wants_marks(&self) -> bool {
+        self.tracer.is_some()
+    }
+
+    fn batch_ended(&self, batch: &BatchEnded<'_>) {
+        if let Some(tracer) = &self.tracer {
+            trace::batch_ended(tracer, batch);
+        }
+    }
+
+    fn model_metrics(&self) -> serde_json::Value {
+        self.handlers.declarations()
+    }
+
+    /// Only lines of the log name requests.
+    fn wants_metric_ids(&self) -> bool {
+        self.mode != MetricsMode::Prometheus && self.log.is_some()
+    }
+
+    /// Adds what a definition counts for itself.
+    fn own_metric_printed(&self, model: &str, version: &str, line: &str) {
+        if let Err(why) = self.custom.update(model, version, line) {
+            tracing::debug!(model, version, why, "a metric was not taken");
+        }
+    }
+
+    /// Records a metric that a worker printed, if it is declared or detected.
+    fn metric_printed(&self, line: &str) {
+        let Some(metric) = PrintedMetric::parse(line) else {
+            tracing::debug!(line, "not a metric");
+            return;
+        };
+        let reserved = |name: &str| name.starts_with("jitney_") || self.server.find(name).is_some();
+        let Some(family) = self.handlers.family(&metric, reserved) else { return };
+        let value = |name: &String| metric.dimensions.iter().find(|(known, _)| known == name);
+        let found = family.declaration.dimensions.iter().map(|name| value(name).map(|(_, v)| *v));
+        match found.collect::<Option<Vec<&str>>>() {
+            Some(labels) => self.handler_value(&family, labels, &metric),
+            None => tracing::debug!(metric = metric.name, "metric without its dimensions"),
+        }
+    }
+}
+
+fn model_subject(model: &Model, version_named: bool) -> ModelSubject {
+    ModelSubject { model: Arc::clone(model.tag()), version_named }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! What the dashboard, `jitney top`, `jitney status` and `jitney models` show: the server, the machine and
+//! every model version in one document, and how the models did in the last ten minutes.
+//!
+//! Nothing is counted here: the models count, and their totals are read. A sampler on the admin plane reads
+//! them every two seconds. While somebody follows the overview it is written once a second, for all who do.
+
+mod document;
+mod endpoint_entry;
+mod history;
+mod live_setting;
+mod live_stream;
+mod model_entry;
+mod model_sample;
+mod quantile;
+mod sampler;
+mod server_entry;
+mod sources;
+mod timestamp;
+mod version_state;
+mod worker_entry;
+mod worker_usage;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use tokio::time::MissedTickBehavior;
+
+pub use self::document::OverviewDocument;
+use self::history::{SAMPLE_EVERY, SampleHistory};
+use self::live_stream::LiveStreams;
+use self::sampler::Sampler;
+pub use self::sources::OverviewSources;
+use self::worker_usage::WorkerUsages;
+use crate::follow::FollowError;
+use crate::follow::LiveStream;
+
+/// How often the document is written while somebody follows it.
+const WRITE_EVERY: Duration = Duration::from_secs(1);
+/// How many of these times come to one sample.
+const WRITES_PER_SAMPLE: u64 = SAMPLE_EVERY.as_secs() / WRITE_EVERY.as_secs();
+
+/// The overview of one server.
+pub struct Overview {
+    sources: OverviewSources,
+    /// Written by the sampler alone.
+    history: Mutex<SampleHistory>,
+    /// The same.
+    usages: ArcSwap<WorkerUsages>,
+    streams: LiveStreams,
+}
+
+impl Overview {
+    /// The overview of a server with so many connections for management.
+    pub fn new(sources: OverviewSources, connections_max: usize) -> Self {
+        Self {
+            streams: LiveStreams::new(connections_max),
+            sources,
+            history: Mutex::default(),
+            usages: ArcSwap::default(),
+        }
+    }
+
+    /// Samples the models, and writes the document while somebody follows it; without end.
+    pub async fn run(&self) {
+        let mut sampler = Sampler::default();
+        let mut ticks = tokio::time::interval(WRITE_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let OverviewSources { engine, meter, .. } = &self.sources;
+        for tick in 0_u64.. {
+            ticks.tick().await;
+            if tick.is_multiple_of(WRITES_PER_SAMPLE) {
+                let (sample, usages) = sampler.sample(engine, meter, &self.usages.load());
+                self.usages.store(Arc::new(usages));
+                self.history().push(sample);
+            }
+            let followed = self.streams.any();
+            meter.set_followed(followed);
+            if followed {
+                self.streams.send(self.event());
+            }
+        }
+    }
+
+    /// Tells those who follow the overview its last state, and that this was the last.
+    pub fn close(&self) {
+        let event = if self.streams.any() { self.event() } else { Bytes::new() };
+        self.streams.close(&event);
+    }
+
+    /// Resolves when the server's listeners close.
+    pub async fn closing(&self) {
+        self.streams.closing().await;
+    }
+
+    /// Reads everything; `write` gets it.
+    pub fn read<T>(&self, write: impl FnOnce(&OverviewDocument<'_>) -> T) -> T {
+        let sample = self.history().last();
+        write(&OverviewDocument::read(&self.sources, &self.usages.load(), sample.as_deref()))
+    }
+
+    /// What one follower is told: the history and the state at once, then the state once a second.
+    ///
+    /// # Errors
+    /// Too many follow it, or the server ends.
+    pub fn follow(&self) -> Result<(Bytes, LiveStream), FollowError> {
+        let stream = self.streams.open()?;
+        let history = live_stream::event("history", &self.history().view());
+        Ok((Bytes::from([history, self.event()].concat()), stream))
+    }
+
+    fn event(&self) -> Bytes {
+        self.read(|document| live_stream::event("overview", document))
+    }
+
+    fn history(&self) -> MutexGuard<'_, SampleHistory> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

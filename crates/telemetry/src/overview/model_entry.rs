@@ -1,0 +1,243 @@
+//! One model version in the overview: how it is, what is set, what was counted and what was learned.
+
+use std::collections::BTreeMap;
+
+use jitney_engine::model::main_group;
+use jitney_engine::{CurvePoint, Distribution, Measures, Model, Status, WorkerIncident};
+use serde::Serialize;
+
+use super::endpoint_entry::EndpointOverview;
+use super::live_setting::LiveSetting;
+use super::timestamp::rfc3339;
+use super::version_state::VersionState;
+use super::worker_entry::WorkerOverview;
+use super::worker_usage::WorkerUsages;
+use crate::model_facts::{ModelLink, called_models, counted, millis, policy_times};
+
+const MICROS: f64 = 1e6;
+const PERMILLE: f64 = 1e3;
+
+/// Sizes of the learned curve that are told, to bound the length.
+const CURVE_POINTS_MAX: usize = 128;
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ModelOverview {
+    name: String,
+    version: String,
+    is_default: bool,
+    kind: &'static str,
+    state: &'static str,
+    /// The same as a sentence.
+    state_text: String,
+    last_error: Option<String>,
+    last_error_time: Option<String>,
+    /// How the last worker's process that ended by itself did.
+    last_exit: Option<String>,
+    last_exit_time: Option<String>,
+    policy: &'static str,
+    max_batch_size: u32,
+    max_latency_ms: Option<f64>,
+    max_batch_delay_ms: Option<f64>,
+    /// Of definitions.
+    endpoints: BTreeMap<String, EndpointOverview>,
+    /// The models that it calls.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    depends_on: Vec<ModelLink>,
+    live_settings: Vec<LiveSetting>,
+    workers_min: u32,
+    workers_max: u32,
+    restarts: u64,
+    load_failures: u64,
+    /// Exits of workers that had loaded, by kind.
+    exits: BTreeMap<&'static str, u64>,
+    load_seconds: Option<f64>,
+    workers: Vec<WorkerOverview>,
+    waiting: u32,
+    queue_max: u32,
+    /// Requests that are with a worker.
+    running: u64,
+    totals: VersionTotals,
+    rejections: BTreeMap<&'static str, u64>,
+    dispatches: BTreeMap<&'static str, u64>,
+    batch_sizes: Vec<SizeCount>,
+    queue_seconds: DistributionEntry,
+    compute_seconds: DistributionEntry,
+    latency_seconds: DistributionEntry,
+    prediction_ratio: DistributionEntry,
+    curve: Vec<CurveEntry>,
+}
+
+/// What was counted since the version was registered.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct VersionTotals {
+    requests: u64,
+    answered: u64,
+    rejected: u64,
+    failed: u64,
+    cancelled: u64,
+    retried: u64,
+    /// Answered after its objective or deadline.
+    late: u64,
+    batches: u64,
+    items: u64,
+    failed_batches: u64,
+}
+
+/// How many batches had this size; the largest of several sizes that are counted together.
+#[derive(Debug, Serialize)]
+struct SizeCount {
+    size: u32,
+    batches: u64,
+}
+
+/// A histogram: as many counts as bounds, and one for what is above the last.
+#[derive(Debug, Serialize)]
+struct DistributionEntry {
+    bounds: Vec<f64>,
+    counts: Vec<u64>,
+    sum: f64,
+}
+
+/// One size of the learned curve, and the band in which batches are expected.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CurveEntry {
+    size: u64,
+    ms: f64,
+    /// What deadlines are planned with: a safe quantile.
+    planned_ms: f64,
+    /// As far below the mean as the planned time is above it.
+    low_ms: f64,
+    samples: u32,
+}
+
+impl ModelOverview {
+    pub(super) fn read(
+        model: &Model,
+        is_default: bool,
+        draining: bool,
+        usages: &WorkerUsages,
+    ) -> (VersionState, Self) {
+        let (settings, status, measures) = (model.settings(), model.status(), model.measures());
+        let (state, state_text) = VersionState::of(model, &status, draining);
+        let (_, delay) = policy_times(&settings.batcher().policy);
+        let max_latency_ms = settings.latency_max.map(|time| time.as_secs_f64() * 1e3);
+        let endpoints = model.endpoints();
+        let endpoint = |(name, view)| (name, EndpointOverview::new(&view, max_latency_ms));
+        let incidents = &status.incidents;
+        let (last, exit) = (incidents.last.as_deref(), incidents.last_exit.as_deref());
+        let time = |incident: &WorkerIncident| rfc3339(incident.at);
+        let entry = Self {
+            name: model.name().to_owned(),
+            version: model.version().to_owned(),
+            is_default,
+            kind: kind(model),
+            state: state.as_str(),
+            state_text,
+            last_error: last.map(|last| last.error.clone()),
+            last_error_time: last.map(time),
+            last_exit: exit.and_then(|last| Some(last.exit?.to_string())),
+            last_exit_time: exit.map(time),
+            policy: settings.policy.as_str(),
+            max_batch_size: settings.items_max(),
+            max_latency_ms,
+            max_batch_delay_ms: delay.map(millis),
+            endpoints: endpoints.into_iter().map(endpoint).collect(),
+            depends_on: called_models(model),
+            live_settings: LiveSetting::all(&settings.values),
+            workers_min: status.workers_min,
+            workers_max: status.workers_max,
+            restarts: incidents.restarts,
+            load_failures: incidents.load_failures,
+            exits: counted(incidents.exits),
+            load_seconds: measures.load_last_us.map(|micros| micros as f64 / MICROS),
+            workers: status.workers.iter().map(|it| WorkerOverview::new(it, usages)).collect(),
+            waiting: status.waiting,
+            queue_max: status.queue_max,
+            running: running(&status),
+            totals: VersionTotals::new(&status, &measures),
+            rejections: counted(measures.rejections),
+            dispatches: counted(measures.batches.dispatches()),
+            batch_sizes: sizes(model),
+            queue_seconds: DistributionEntry::new(&measures.queue_us, MICROS),
+            compute_seconds: DistributionEntry::new(&measures.compute_us, MICROS),
+            latency_seconds: DistributionEntry::new(&measures.latency_us, MICROS),
+            prediction_ratio: DistributionEntry::new(&measures.prediction_permille, PERMILLE),
+            curve: curve(model),
+        };
+        (state, entry)
+    }
+}
+
+fn kind(model: &Model) -> &'static str {
+    if model.identity().is_function() {
+        "workflow-function"
+    } else if !model.tag().python {
+        "onnx"
+    } else if model.api().is_some() {
+        "definition"
+    } else {
+        "python"
+    }
+}
+
+/// What has come, has not ended and does not wait.
+fn running(status: &Status) -> u64 {
+    let counters = &status.counters;
+    let ended = counters.answered + counters.rejected + counters.failed + counters.abandoned;
+    counters.requests.saturating_sub(ended).saturating_sub(status.waiting.into())
+}
+
+fn sizes(model: &Model) -> Vec<SizeCount> {
+    let sizes = model.statistics().sizes.into_iter();
+    let sizes = sizes.map(|size| SizeCount { size: size.largest, batches: size.totals.batches });
+    sizes.filter(|count| count.batches > 0).collect()
+}
+
+/// The learned curve of the group with the most batches.
+fn curve(model: &Model) -> Vec<CurveEntry> {
+    let curve = model.curve();
+    let main = main_group(&curve);
+    let points = curve.iter().filter(|point| Some(point.group) == main);
+    points.take(CURVE_POINTS_MAX).map(CurveEntry::new).collect()
+}
+
+impl VersionTotals {
+    fn new(status: &Status, measures: &Measures) -> Self {
+        let (counters, batches) = (&status.counters, &measures.batches);
+        Self {
+            requests: counters.requests,
+            answered: counters.answered,
+            rejected: counters.rejected,
+            failed: counters.failed,
+            cancelled: counters.abandoned,
+            retried: counters.retried,
+            late: counters.late,
+            batches: batches.batches,
+            items: batches.items,
+            failed_batches: batches.failed_batches,
+        }
+    }
+}
+
+impl DistributionEntry {
+    fn new(distribution: &Distribution, scale: f64) -> Self {
+        let Distribution { bounds, counts, sum, fine: _ } = distribution;
+        Self {
+            bounds: bounds.iter().map(|bound| *bound as f64 / scale).collect(),
+            counts: counts.clone(),
+            sum: *sum as f64 / scale,
+        }
+    }
+}
+
+impl CurveEntry {
+    fn new(point: &CurvePoint) -> Self {
+        let CurvePoint { size, mean, planned, samples, .. } = *point;
+        let low = mean.saturating_sub(planned.saturating_sub(mean));
+        let (ms, planned_ms, low_ms) = (millis(mean), millis(planned), millis(low));
+        Self { size, ms, planned_ms, low_ms, samples }
+    }
+}

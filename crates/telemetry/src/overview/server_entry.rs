@@ -1,0 +1,137 @@
+//! The server itself in the overview: which one it is, how it is, and what it holds.
+
+use jitney_engine::{ListedState, RegistrationsReport};
+use jitney_settings::Dialect;
+use serde::Serialize;
+
+use super::sources::OverviewSources;
+use super::timestamp::rfc3339;
+use super::version_state::VersionState;
+
+/// Names of models in the server's sentence; more are counted.
+const NAMED_MAX: usize = 3;
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ServerOverview {
+    version: &'static str,
+    dialect: &'static str,
+    started_at: String,
+    uptime_seconds: f64,
+    pid: u32,
+    hostname: String,
+    state: &'static str,
+    /// The same as a sentence.
+    state_text: String,
+    token_needed: bool,
+    /// Whether models can be registered and unregistered over the network.
+    model_api: bool,
+    log_level: Option<String>,
+    request_memory_bytes: u64,
+    request_memory_limit_bytes: u64,
+    connections: usize,
+    memory_bytes: Option<u64>,
+}
+
+impl ServerOverview {
+    /// `versions` are the names of the models with their states.
+    pub(super) fn read(sources: &OverviewSources, versions: &[(&str, VersionState)]) -> Self {
+        let OverviewSources { engine, meter, started, .. } = sources;
+        let waiting = engine.registrations().filter(|list| !list.settled && !engine.draining());
+        let (state, state_text) = match waiting {
+            Some(list) => ("loading", unsettled(&list)),
+            None => judge(engine.draining(), versions),
+        };
+        let uptime = started.elapsed().unwrap_or_default().as_secs_f64();
+        let admission = engine.admission();
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            dialect: match sources.dialect {
+                Dialect::Jitney => "jitney",
+                Dialect::TorchServe => "torchserve",
+            },
+            started_at: rfc3339(*started),
+            uptime_seconds: (uptime * 10.0).round() / 10.0,
+            pid: std::process::id(),
+            hostname: meter.hostname().to_owned(),
+            state,
+            state_text,
+            token_needed: sources.token_needed,
+            model_api: sources.model_api,
+            log_level: sources.log_book.as_ref().map(|book| book.level()),
+            request_memory_bytes: admission.bytes(),
+            request_memory_limit_bytes: admission.limits().bytes,
+            connections: meter.connections().iter().sum(),
+            memory_bytes: meter.own_process().map(|usage| usage.memory),
+        }
+    }
+}
+
+/// Why a server that follows a shared list of models is not ready yet.
+fn unsettled(list: &RegistrationsReport) -> String {
+    if let Some(error) = &list.error {
+        return format!("The server waits for its list of models: {error}.");
+    }
+    let (loaded, failed) = (list.count(ListedState::Loaded), list.count(ListedState::Failed));
+    let failed = if failed == 0 { String::new() } else { format!(", {failed} failed") };
+    format!("{loaded} of {} listed models are loaded{failed}.", list.models.len())
+}
+
+/// The server's state in one word and one sentence.
+fn judge(draining: bool, versions: &[(&str, VersionState)]) -> (&'static str, String) {
+    use VersionState::{Degraded, Ending, Failed, Loading, NoWorkers, Ready};
+    if draining {
+        let text =
+            "The server is shutting down: it answers what it has admitted and takes nothing new.";
+        return ("draining", text.to_owned());
+    }
+    let serves = |state: VersionState| match state {
+        Ready | NoWorkers => true,
+        Loading | Failed | Degraded | Ending => false,
+    };
+    let missing: Vec<_> = versions.iter().filter(|(_, state)| !serves(*state)).collect();
+    let (count, well) = (versions.len(), versions.len() - missing.len());
+    match (count, missing.len()) {
+        (0, _) => return ("ready", "No model is registered.".to_owned()),
+        (1, 0) => return ("ready", "The model is ready.".to_owned()),
+        (_, 0) => return ("ready", format!("All {count} models are ready.")),
+        _ => {}
+    }
+    let named = missing.iter().take(NAMED_MAX);
+    let named: Vec<_> = named.map(|(name, state)| format!("{name} ({})", state.as_str())).collect();
+    let more = match missing.len().saturating_sub(NAMED_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let only_loads = missing.iter().all(|(_, state)| *state == Loading);
+    let state = if only_loads { "loading" } else { "degraded" };
+    (state, format!("{well} of {count} models are ready. Not ready: {}{more}.", named.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sentence_names_what_is_not_well() {
+        use VersionState::{Degraded, Failed, Loading, Ready};
+        for (versions, word, sentence) in [
+            (&[][..], "ready", "No model is registered."),
+            (&[("a", Ready)], "ready", "The model is ready."),
+            (&[("a", Ready), ("b", Ready)], "ready", "All 2 models are ready."),
+            (
+                &[("a", Ready), ("b", Loading)],
+                "loading",
+                "1 of 2 models are ready. Not ready: b (loading).",
+            ),
+            (
+                &[("a", Failed), ("b", Loading), ("c", Degraded), ("d", Failed), ("e", Ready)],
+                "degraded",
+                "1 of 5 models are ready. Not ready: a (failed), b (loading), c (degraded) and 1 more.",
+            ),
+        ] {
+            assert_eq!(judge(false, versions), (word, sentence.to_owned()));
+        }
+        assert_eq!(judge(true, &[("a", Ready)]).0, "draining");
+    }
+}
