@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 from urllib.parse import quote, urlencode
 
 from jitney.call.errors import DefinitionError
@@ -32,17 +32,29 @@ class ClientRequest:
         return self.method in ("GET", "PUT", "DELETE")
 
 
+class PredictOptions(TypedDict, total=False):
+    """The options of a prediction."""
+
+    version: str | None
+    endpoint: str | None
+    timeout: float | None
+    priority: str | None
+    tenant: str | None
+    cost: int | None
+    headers: Mapping[str, str] | None
+
+
 def predict(
     model: str,
     data: Any,
-    version: str | None,
-    endpoint: str | None,
-    options: CallOptions,
-    headers: Mapping[str, str] | None,
+    version: str | None = None,
+    endpoint: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    **options: Any,
 ) -> ClientRequest:
     """A prediction. Bytes go as they are, text as text, everything else as JSON."""
     content_type, body = encode(data)
-    known = {"Content-Type": content_type, **options.headers}
+    known = {"Content-Type": content_type, **CallOptions(**options).headers}
     if endpoint is None:
         path = _path("predictions", model, *([version] if version else []))
     elif version is None:

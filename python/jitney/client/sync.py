@@ -6,24 +6,27 @@ import http.client
 import ssl
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from jitney.client import requests
-from jitney.client.conversation import Conversation, Step, list_models, request_status, request_value
+from jitney.client.conversation import Conversation, Step
+from jitney.client.methods import ClientMethods
 from jitney.client.replies import Reply
-from jitney.client.requests import ClientRequest
+from jitney.client.requests import ClientRequest, PredictOptions
 from jitney.client.retry import Retry, Unreachable
 from jitney.wire.address import Address, read_url
-from jitney.wire.call_options import CallOptions
 from jitney.wire.calls import read_body
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 T = TypeVar("T")
 
 PIECE_BYTES = 64 << 10
 
 
-class Client:
+class Client(ClientMethods[Any, str, dict[str, str], list[dict[str, Any]]]):
     """Predictions at `url`, management at `management_url` (the same address unless given)."""
 
     def __init__(
@@ -37,48 +40,17 @@ class Client:
         retry: Retry | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
+        super().__init__(retry)
         inference = read_url(url, token, tls)
         management = read_url(management_url or url, management_token or token, tls)
         self._addresses = (inference, management)
         self._timeout = timeout
-        self._retry = retry or Retry()
         self._here = threading.local()
 
-    def predict(
-        self,
-        model: str,
-        data: Any = b"",
-        *,
-        version: str | None = None,
-        endpoint: str | None = None,
-        timeout: float | None = None,
-        priority: str | None = None,
-        tenant: str | None = None,
-        cost: int | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Any:
-        """A model's answer to one request. `timeout` is the deadline that the server gets; it and
-        the other options are those of `Handle.options`.
-        """
-        options = CallOptions(timeout, priority, tenant, cost)
-        return self._request(requests.predict(model, data, version, endpoint, options, headers))
-
-    def stream(
-        self,
-        model: str,
-        data: Any = b"",
-        *,
-        version: str | None = None,
-        endpoint: str | None = None,
-        timeout: float | None = None,
-        priority: str | None = None,
-        tenant: str | None = None,
-        cost: int | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Iterator[Any]:
-        """A model's answer as it is made: text or bytes, cut where the network cuts them."""
-        options = CallOptions(timeout, priority, tenant, cost)
-        request = requests.predict(model, data, version, endpoint, options, headers)
+    def stream(self, model: str, data: Any = b"", **options: Unpack[PredictOptions]) -> Iterator[Any]:
+        """A model's answer as it is made: text or bytes, cut where the network cuts them. Options are those of
+        `predict`."""
+        request = requests.predict(model, data, **options)
         response = self._try(request, self._connection(request))
         if response.status >= 400:
             raise _whole(response).error()
@@ -96,38 +68,6 @@ class Client:
         except OSError:
             return False
 
-    def models(self) -> dict[str, str]:
-        """Names of all models, each with its URL."""
-        return self._run(list_models(self._retry))
-
-    def describe(self, model: str, version: str | None = None) -> list[dict[str, Any]]:
-        """The description and state of a model's versions."""
-        found: list[dict[str, Any]] = self._request(requests.describe(model, version))
-        return found
-
-    def register(self, url: str, **options: Any) -> str:
-        """Registers an archive; options as in TorchServe's API (`initial_workers`, `batch_size`, ...)."""
-        return self._status(requests.register(url, options))
-
-    def scale(self, model: str, version: str | None = None, **options: Any) -> str:
-        """Changes the number of workers (`min_worker`, `max_worker`, `synchronous`, ...)."""
-        return self._status(requests.scale(model, version, options))
-
-    def configure(self, model: str, version: str | None = None, **options: Any) -> str:
-        """Changes the batching of a served model at once, with the names of the decorators' options:
-        `max_batch_size` (with `endpoint` for one of several), `max_latency_ms`, `max_batch_delay_ms`,
-        `policy`, `queue`, and weights of `tenants`.
-        """
-        return self._status(requests.configure(model, version, **options))
-
-    def unregister(self, model: str, version: str | None = None) -> str:
-        """Ends a model, or one version of it."""
-        return self._status(requests.unregister(model, version))
-
-    def set_default(self, model: str, version: str) -> str:
-        """Changes the default version."""
-        return self._status(requests.set_default(model, version))
-
     def close(self) -> None:
         """Ends this thread's connections."""
         for connection in vars(self._here).values():
@@ -139,12 +79,6 @@ class Client:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _status(self, request: ClientRequest) -> str:
-        return self._run(request_status(request, self._retry))
-
-    def _request(self, request: ClientRequest) -> Any:
-        return self._run(request_value(request, self._retry))
 
     def _run(self, conversation: Conversation[T]) -> T:
         outcome: Reply | OSError | None = None

@@ -1,0 +1,77 @@
+"""What both clients offer, written once: `Client` waits for the answers, `AsyncClient` gives coroutines of them.
+
+A client says how a conversation is run; requests and their answers are the same.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from jitney.client import requests
+from jitney.client.conversation import Conversation, list_models, request_status, request_value
+from jitney.client.requests import ClientRequest, PredictOptions
+from jitney.client.retry import Retry
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+Value = TypeVar("Value")
+Text = TypeVar("Text")
+Names = TypeVar("Names")
+Descriptions = TypeVar("Descriptions")
+
+
+class ClientMethods(ABC, Generic[Value, Text, Names, Descriptions]):
+    """The methods of a client; its type says whether they are awaited."""
+
+    def __init__(self, retry: Retry | None) -> None:
+        self._retry = retry or Retry()
+
+    @abstractmethod
+    def _run(self, conversation: Conversation[Any]) -> Any:
+        """Takes the steps of a conversation; its result, or a coroutine of it."""
+
+    def _status(self, request: ClientRequest) -> Text:
+        status: Text = self._run(request_status(request, self._retry))
+        return status
+
+    def predict(self, model: str, data: Any = b"", **options: Unpack[PredictOptions]) -> Value:
+        """A model's answer to one request. `version` and `endpoint` are the model's; `timeout` is the deadline that
+        the server gets, and it, `priority`, `tenant`, `cost` and `headers` are those of `Handle.options`.
+        """
+        answer: Value = self._run(request_value(requests.predict(model, data, **options), self._retry))
+        return answer
+
+    def models(self) -> Names:
+        """Names of all models, each with its URL."""
+        names: Names = self._run(list_models(self._retry))
+        return names
+
+    def describe(self, model: str, version: str | None = None) -> Descriptions:
+        """The description and state of a model's versions."""
+        found: Descriptions = self._run(request_value(requests.describe(model, version), self._retry))
+        return found
+
+    def register(self, url: str, **options: Any) -> Text:
+        """Registers an archive; options as in TorchServe's API (`initial_workers`, `batch_size`, ...)."""
+        return self._status(requests.register(url, options))
+
+    def scale(self, model: str, version: str | None = None, **options: Any) -> Text:
+        """Changes the number of workers (`min_worker`, `max_worker`, `synchronous`, ...)."""
+        return self._status(requests.scale(model, version, options))
+
+    def configure(self, model: str, version: str | None = None, **options: Any) -> Text:
+        """Changes the batching of a served model at once, with the names of the decorators' options:
+        `max_batch_size` (with `endpoint` for one of several), `max_latency_ms`, `max_batch_delay_ms`,
+        `policy`, `queue`, and weights of `tenants`.
+        """
+        return self._status(requests.configure(model, version, **options))
+
+    def unregister(self, model: str, version: str | None = None) -> Text:
+        """Ends a model, or one version of it."""
+        return self._status(requests.unregister(model, version))
+
+    def set_default(self, model: str, version: str) -> Text:
+        """Changes the default version."""
+        return self._status(requests.set_default(model, version))
