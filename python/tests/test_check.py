@@ -17,7 +17,7 @@ import jitney.testing
 from jitney import __main__ as command
 from jitney.check.check import check, examine
 from jitney.definition import application
-from jitney.definition.sample_values import value_of
+from jitney.definition.samples import value_of
 from jitney.packing import openapi
 
 

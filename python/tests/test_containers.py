@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import jitney
-from jitney.check.same_answer import same
+from jitney.check.examination import same
 from jitney.testing import load
 from jitney.values.containers import container_of
 

@@ -14,8 +14,8 @@ import wire
 
 import jitney
 from jitney.gpu import device as devices
+from jitney.gpu.device import limit_memory, memory_used
 from jitney.gpu.fetching import fetched, start_fetching
-from jitney.gpu.memory import limit_memory, memory_used
 from jitney.gpu.turns import GpuTurns, turns_at
 from jitney.worker.context import WorkerContext
 from jitney.worker.defined import DefinedModel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jitney.gpu.sizes import allowed_sizes, compiled_sizes, in_order, next_size
+from jitney.gpu.shapes import allowed_sizes, compiled_sizes, in_order, next_size
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def test_columns_that_are_no_arguments_are_named_before_the_job_begins():
         jitney.infer(shout, FRAME.rename(columns={"text": "texts"}))
     with pytest.raises(jitney.InferError, match="has no endpoint 'nope'"):
         jitney.infer(shout, FRAME, endpoint="nope")
-    offline.frame_columns.check(("a", "b"), whole, None)
+    offline.check_columns(("a", "b"), whole, None)
 
 
 def test_a_handle_is_no_model_of_a_job_and_cannot_be_run():

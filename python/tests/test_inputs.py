@@ -7,8 +7,7 @@ import json
 import pytest
 import wire
 
-from jitney.worker.batch import KNOWN_NAMES_LIMIT, BatchDecoder
-from jitney.worker.headers import Headers
+from jitney.worker.batch import KNOWN_NAMES_LIMIT, BatchDecoder, Headers
 
 INSPECT = """
     import json

@@ -9,7 +9,7 @@ import types
 import pytest
 import wire
 
-from jitney.torchserve.outputs import UnsupportedOutput, encode_output, json_text, use_strict_json
+from jitney.torchserve.bodies import UnsupportedOutput, encode_output, json_text, use_strict_json
 
 
 class Text(str):

@@ -9,7 +9,7 @@ import pytest
 import wire
 from wire import bodies
 
-from jitney.worker.gpu_use import GpuUse
+from jitney.worker.gpus import GpuUse
 from jitney.worker.step_times import StepTimes
 from ts.torch_handler.stages import Launched, Prepared
 
@@ -319,7 +319,7 @@ def test_memory_of_the_gpu_is_told_at_most_once_a_second(monkeypatch):
     torch.cuda = torch
     monkeypatch.setitem(__import__("sys").modules, "torch", torch)
     clock = iter([10.0, 10.5, 11.0, 11.9, 12.0])
-    monkeypatch.setattr("jitney.worker.gpu_use.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("jitney.worker.gpus.time.monotonic", lambda: next(clock))
     use = GpuUse(1)
     assert [use.bytes_to_tell() for _ in range(5)] == [101, None, 101, None, 101]
     assert torch.asked == 3

@@ -8,8 +8,7 @@ import random
 
 import pytest
 
-from jitney.torchserve.outputs import encode_output
-from jitney.torchserve.plain_json import DEPTH_MAX, Unusual, plain_json
+from jitney.torchserve.bodies import DEPTH_MAX, Unusual, encode_output, plain_json
 
 NESTED: list = []
 for _ in range(DEPTH_MAX + 1):

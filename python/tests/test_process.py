@@ -213,9 +213,7 @@ def test_a_worker_ends_with_its_server_whatever_its_handler_does():
     """The kernel sees to it, so nothing in the worker has to run."""
     if not sys.platform.startswith("linux"):
         pytest.skip("the parent-death signal is Linux's")
-    hang = (
-        "from jitney.worker.parent import end_with_parent; end_with_parent(); print('up', flush=True)\nwhile True: pass"
-    )
+    hang = "from jitney.worker.__main__ import end_with_parent as end; end(); print('up', flush=True)\nwhile True: pass"
     start = f"import os, subprocess, sys; env = dict(os.environ, JITNEY_WORKER_PARENT=str(os.getpid()))\n\
 subprocess.Popen([sys.executable, '-c', {hang!r}], env=env)\nsys.stdin.read()"
     env = {**os.environ, "PYTHONPATH": wire.PYTHON_DIR}

@@ -12,14 +12,12 @@ import wire
 
 from jitney.values.tensor import RawTensor
 from jitney.worker import protocol
-from jitney.worker.batch import BatchDecoder
+from jitney.worker.batch import BatchDecoder, read_headers, read_request_id
 from jitney.worker.context import ItemProcessor, WorkerContext
-from jitney.worker.headers import read_headers, read_request_id
-from jitney.worker.items import assemble_parts, encode_meta, encode_tensors, table_of
 from jitney.worker.protocol import POSITION, Frame, FrameReader, decode_control, encode_control, send_frame
 from jitney.worker.reply import encode_reply
 from jitney.worker.requests import read_batch_size, read_facts
-from jitney.worker.writer import FrameWriter
+from jitney.worker.writer import FrameWriter, assemble_parts, encode_meta, encode_tensors, table_of
 
 with open(wire.VECTORS_PATH, encoding="utf-8") as file:
     VECTORS = json.load(file)

@@ -17,8 +17,8 @@ from torch_models import torch
 
 from jitney.gpu.compile_cache import FILES_MAX, CompileCache, machine_of, sources_of
 from jitney.gpu.compiled import CompiledModel, CompilerImport, Slot, inductor_options
-from jitney.gpu.errors import CannotCompile
 from jitney.gpu.graphs import RunShape, SizedModel, Variant
+from jitney.gpu.inputs import CannotCompile
 from ts.torch_handler import background, compile_aside, compiling_processes, formats, variants
 from ts.torch_handler.base_handler import BaseHandler
 from ts.torch_handler.compiling import CompilePlan, compile_options, compile_plan

@@ -10,10 +10,9 @@ import torch_models as models
 from recorded_calls import ReplayedCalls
 from torch_models import torch
 
-from jitney.gpu.closeness import difference
-from jitney.gpu.errors import CannotCapture
 from jitney.gpu.graphs import RunShape, SizedModel, Variant
-from jitney.gpu.trees import rebuilt, structure_of, tensors_of
+from jitney.gpu.inputs import CannotCapture
+from jitney.gpu.trees import difference, rebuilt, structure_of, tensors_of
 
 
 def nothing(done, of, what):

@@ -15,8 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jitney.gpu.errors import CannotCompile
-from jitney.gpu.inputs import ModelInput
+from jitney.gpu.inputs import CannotCompile, ModelInput
 from jitney.gpu.trees import rebuilt, tensors_of, torch
 
 USER_INPUT = "USER_INPUT"

@@ -12,12 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from jitney.gpu.capture import Capture, Captured, is_out_of_memory
-from jitney.gpu.closeness import difference
-from jitney.gpu.errors import CannotCapture
-from jitney.gpu.inputs import ModelInput
+from jitney.gpu.inputs import CannotCapture, ModelInput
 from jitney.gpu.report import MeasuredSize
-from jitney.gpu.sizes import next_size
-from jitney.gpu.trees import constants_of, rebuilt, tensors_of, torch
+from jitney.gpu.shapes import next_size
+from jitney.gpu.trees import constants_of, difference, rebuilt, tensors_of, torch
 
 CHECKED_ROWS = 8
 """Rows whose answers are compared when a graph is captured."""

@@ -1,11 +1,12 @@
-"""What a model is called with, seen as rows: its tensors, how many rows they have, and how long these are."""
+"""What a model is called with, seen as rows: its tensors, how many rows they have, and how long these are.
+
+Why a model runs without graphs, or is not compiled, is an error of here; the texts are the ends of sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from jitney.gpu.errors import CannotCapture
 from jitney.gpu.trees import rebuilt, structure_of, tensors_of, torch
 
 
@@ -102,3 +103,11 @@ class ModelInput:
             raise CannotCapture("the model is given no tensors")
         if self.signature() is None:
             raise CannotCapture("what the model is given does not have one row per item")
+
+
+class CannotCapture(Exception):
+    """The model cannot be captured."""
+
+
+class CannotCompile(Exception):
+    """The model cannot be compiled."""

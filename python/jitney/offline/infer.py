@@ -23,11 +23,10 @@ from jitney.call.errors import BadInput, Error, InferError
 from jitney.definition.definition import Definition
 from jitney.http.answers import encode_json
 from jitney.machine.process import find_program
-from jitney.offline import frame_columns
 from jitney.offline.job_process import run_job
 from jitney.offline.outputs import Outputs
 from jitney.offline.progress_bar import ProgressBar
-from jitney.offline.row_source import read_rows
+from jitney.offline.row_source import check_columns, read_rows
 from jitney.packing import by_value
 
 __all__ = ["InferError", "Outputs", "infer", "infer_lines"]
@@ -72,7 +71,7 @@ def infer(
         and not isinstance(model, (str, os.PathLike))
         and not hasattr(model, "__jitney_url__")
     ):
-        frame_columns.check(source.columns, model, endpoint)
+        check_columns(source.columns, model, endpoint)
     fed = None if source.rows is None else map(_line, source.rows)
     flags = {"endpoint": endpoint, "workers": workers, "batch-size": batch_size, "in-flight": in_flight}
     lines = infer_lines(model, source.path or "-", fed, program=program, numbers=numbers or None, **flags)

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from jitney.torchserve.loading import get_yaml_config
 from jitney.torchserve.metrics import (
     Dimension,
     Dimensions,
@@ -20,7 +21,6 @@ from jitney.torchserve.metrics import (
     full_unit,
     write_metric,
 )
-from jitney.torchserve.yaml_file import get_yaml_config
 
 logger = logging.getLogger(__name__)
 

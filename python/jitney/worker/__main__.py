@@ -19,7 +19,6 @@ import traceback
 
 from jitney.torchserve.metrics import past_logging
 from jitney.worker.loop import serve
-from jitney.worker.parent import end_with_parent
 from jitney.worker.process_group import FD_VARIABLE, follow_parent
 
 SOCKET_VARIABLE = "JITNEY_WORKER_SOCKET"
@@ -85,6 +84,28 @@ def exit_after_grace(status: int) -> None:
     timer = threading.Timer(EXIT_GRACE_SECONDS, os._exit, (status,))
     timer.daemon = True
     timer.start()
+
+
+PARENT_VARIABLE = "JITNEY_WORKER_PARENT"
+PR_SET_PDEATHSIG = 1
+
+
+def end_with_parent() -> None:
+    """Makes the kernel end this process with its server, where the kernel can.
+
+    The server's guard kills the whole process group of a worker when the server is gone. This is for when the guard was
+    killed too: the kernel sends SIGKILL when the thread ends that started the process, which is one that lives as long
+    as the server. It reaches the worker also while a handler holds the interpreter.
+    """
+    parent = os.environ.pop(PARENT_VARIABLE, None)
+    if parent is None or not sys.platform.startswith("linux"):
+        return
+    with contextlib.suppress(ImportError, OSError, AttributeError):  # A Python without ctypes, a libc without prctl.
+        import ctypes
+
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != int(parent):
+        os._exit(1)  # It had ended before it was asked for.
 
 
 if __name__ == "__main__":

@@ -18,11 +18,11 @@ from jitney.http import answers
 from jitney.http.response import Response
 from jitney.wire.calls import STREAM_TYPE, VALUE_TYPE, encode_failure
 from jitney.wire.values import encode as encode_value
-from jitney.worker.headers import read_headers, read_request_id
-from jitney.worker.items import encode_fields
+from jitney.worker.batch import read_headers, read_request_id
 from jitney.worker.protocol import REPLY_META, Bytes
 from jitney.worker.reply import ITEM_FAILED
 from jitney.worker.requests import UNSEEN
+from jitney.worker.writer import encode_fields
 
 logger = logging.getLogger(__name__)
 

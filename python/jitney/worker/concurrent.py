@@ -16,7 +16,6 @@ from typing import Any
 
 from jitney.worker.batch import BatchDecoder, Row
 from jitney.worker.context import WorkerContext
-from jitney.worker.items import assemble
 from jitney.worker.loader import LoadedModel
 from jitney.worker.protocol import (
     BATCH,
@@ -30,8 +29,7 @@ from jitney.worker.protocol import (
     encode_control,
 )
 from jitney.worker.run import BatchAnswer, Incoming, answer_from, bind, failure_from, read_frames, send_answer
-from jitney.worker.turn_writer import TurnWriter
-from jitney.worker.writer import FrameWriter
+from jitney.worker.writer import FrameWriter, TurnWriter, assemble
 
 CANCEL_SECONDS = 1.0
 

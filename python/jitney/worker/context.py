@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from jitney.torchserve.bodies import encode_output
 from jitney.torchserve.context import Context, RequestProcessor
-from jitney.torchserve.outputs import encode_output
-from jitney.worker.headers import Headers, read_headers, read_request_id
-from jitney.worker.items import encode_meta, table_of
+from jitney.worker.batch import Headers, read_headers, read_request_id
 from jitney.worker.protocol import POSITION, Bytes
-from jitney.worker.writer import FrameWriter
+from jitney.worker.writer import FrameWriter, encode_meta, table_of
 
 STREAM_NEXT = "ts_stream_next"
 """The header by which TorchServe's clients recognise a stream."""

@@ -13,15 +13,13 @@ import threading
 from typing import Any
 
 from jitney.torchserve.failures import BatchFailure, check_outputs
-from jitney.worker.batch import BatchDecoder, Row
+from jitney.worker.batch import BatchDecoder, Row, read_headers, read_request_id
 from jitney.worker.context import STREAM_NEXT
-from jitney.worker.headers import read_headers, read_request_id
-from jitney.worker.items import assemble
 from jitney.worker.loader import LoadedModel
 from jitney.worker.protocol import BATCH, CANCEL, FAILED, REPLY, STOP, Bytes, Frame, FrameReader, ProtocolError
 from jitney.worker.reply import encode_item, failure_of_step
 from jitney.worker.run import Incoming, describe, failure_from, logger, read_frames, run_batch, send_answer
-from jitney.worker.writer import FrameWriter
+from jitney.worker.writer import FrameWriter, assemble
 
 
 def run_continuously(writer: FrameWriter, reader: FrameReader, model: LoadedModel) -> None:

@@ -30,12 +30,12 @@ from jitney.wire.calls import CALL_PARAMETER
 from jitney.worker.answers import AnswerEncoder
 from jitney.worker.batch import Row
 from jitney.worker.context import WorkerContext
-from jitney.worker.items import assemble, assemble_all, assemble_parts
 from jitney.worker.protocol import HEADER, HELLO, POSITION, PROTOCOL_VERSION, Bytes, encode_control
 from jitney.worker.reply import EncodedReply
 from jitney.worker.requests import METHOD_HEADER, UNSEEN, ItemReader, WireRequest, read_batch_size
 from jitney.worker.tensor_items import TensorItems
 from jitney.worker.turns import Turns
+from jitney.worker.writer import assemble, assemble_all, assemble_parts
 
 OVERLAP = 3
 """Batches that a worker holds where they overlap: one is read, one runs, one is written."""

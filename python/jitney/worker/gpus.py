@@ -1,13 +1,19 @@
-"""What a worker's environment says of its GPUs: which it sees, and how many queues it has to them.
+"""A worker's GPUs: which it sees, how many queues it has to them, what it holds there, and its turns.
 
 A worker of several GPUs sees those and no others, counted from 0, as TorchServe's workers do. The variables work only
-before a library has looked at the devices, so they are set before a handler is imported.
+before a library has looked at the devices, so they are set before a handler is imported. Torch is looked up among the
+loaded modules, never imported.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from typing import Any
+
+from jitney.gpu.device import loaded_torch, memory_used
+from jitney.gpu.turns import GpuTurns
+from jitney.torchserve.loading import EntryPoint
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 QUEUES_VARIABLE = "CUDA_DEVICE_MAX_CONNECTIONS"
@@ -40,3 +46,32 @@ def gpu_of_rank(spec: dict[str, Any], rank: int) -> int | None:
     if spec.get("gpu_id") is None:
         return None
     return rank % max(1, len(spec.get("gpu_ids") or ()))
+
+
+TELL_SECONDS = 1.0
+"""How often the memory is told at most: to ask for it takes as long as several answers."""
+
+
+class GpuUse:
+    """The memory that this process holds on its GPU."""
+
+    def __init__(self, gpu: int) -> None:
+        self._gpu = gpu
+        self._told: float | None = None
+
+    def bytes_to_tell(self) -> int | None:
+        """The memory, if there is any and it was not told a moment ago."""
+        now = time.monotonic()
+        if self._told is not None and now - self._told < TELL_SECONDS:
+            return None
+        self._told = now
+        return memory_used(self._gpu) if loaded_torch() is not None else None
+
+
+def in_turn(entry_point: EntryPoint, turns: GpuTurns) -> EntryPoint:
+    """The entry point with every call in a turn of its own."""
+
+    def call(rows: Any, context: Any) -> Any:
+        return turns.run(lambda: entry_point(rows, context))
+
+    return call

@@ -16,7 +16,7 @@ import traceback
 from typing import Any
 
 from jitney.torchserve.failures import mentions_cuda
-from jitney.torchserve.thread_limits import limit_threads
+from jitney.torchserve.loading import limit_threads
 from jitney.worker.batch import BatchDecoder
 from jitney.worker.concurrent import run_concurrently
 from jitney.worker.continuous import run_continuously

@@ -12,12 +12,12 @@ import logging
 import traceback
 from typing import Any
 
+from jitney.torchserve.bodies import UNSUPPORTED_OUTPUT, UnsupportedOutput, encode_output
 from jitney.torchserve.context import RequestProcessor
 from jitney.torchserve.failures import PREDICTION_FAILED, BatchFailure, PredictionException, status_of
-from jitney.torchserve.outputs import UNSUPPORTED_OUTPUT, UnsupportedOutput, encode_output
 from jitney.worker.context import WorkerContext
-from jitney.worker.items import assemble, encode_meta
 from jitney.worker.protocol import REPLY_META, Bytes
+from jitney.worker.writer import assemble, encode_meta
 
 logger = logging.getLogger(__name__)
 

@@ -19,8 +19,7 @@ from jitney.execution.tensor_arguments import TensorReader
 from jitney.http import arguments
 from jitney.http.request import HttpRequest
 from jitney.wire.calls import CALL_PARAMETER
-from jitney.worker.batch import Row, TensorRow
-from jitney.worker.headers import read_headers, read_pairs, read_request_id
+from jitney.worker.batch import Row, TensorRow, read_headers, read_pairs, read_request_id
 from jitney.worker.protocol import CALL_FACTS, ITEM_META, NO_DEADLINE, Malformed
 from jitney.worker.tensor_items import TensorItems
 

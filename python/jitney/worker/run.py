@@ -13,9 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jitney.torchserve.failures import PREDICTION_FAILED, BatchFailure, check_outputs, failure_of
-from jitney.worker.batch import BatchDecoder, Row
+from jitney.worker.batch import BatchDecoder, Row, read_request_id
 from jitney.worker.context import WorkerContext
-from jitney.worker.headers import read_request_id
 from jitney.worker.loader import LoadedModel
 from jitney.worker.protocol import (
     FAILED,

@@ -11,8 +11,8 @@ from jitney.execution.streaming import STREAMED
 from jitney.execution.tensor_answers import named
 from jitney.execution.tensor_arguments import Arguments
 from jitney.worker.batch import TensorRow
-from jitney.worker.items import encode_tensors
 from jitney.worker.protocol import Bytes
+from jitney.worker.writer import encode_tensors
 
 
 class TensorItems:

@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 
 from jitney.definition.definition import Definition
-from jitney.worker.headers import read_headers
+from jitney.worker.batch import read_headers
 
 
 class Turns:

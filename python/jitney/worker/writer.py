@@ -1,19 +1,33 @@
-"""Sends whole frames over the worker's socket, from any thread.
+"""Sends whole frames over the worker's socket, from any thread; and the items of REPLY and CHUNK frames as bytes.
 
-Handlers may stream from threads of their own, and asynchronous ones answer out of order; the
-lock keeps frames whole. `reply` decides what a frame contains.
+Handlers may stream from threads of their own, and asynchronous ones answer out of order; the lock keeps frames whole.
+What a frame contains is decided elsewhere: items are a table of lengths, then metas and bodies.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
+import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jitney.worker.items import table_of
-from jitney.worker.protocol import CHUNK, POSITION, Bytes, encode_control, send_frame
+from jitney.torchserve.context import RequestProcessor
+from jitney.values.tensor import RawTensor
+from jitney.worker.protocol import (
+    CHUNK,
+    FIELD,
+    HEADER,
+    JOINED_BYTES_LIMIT,
+    PARAM,
+    POSITION,
+    REPLY_META,
+    Bytes,
+    encode_control,
+    send_frame,
+)
 
 
 class FrameWriter:
@@ -49,3 +63,112 @@ class FrameWriter:
     def send_piece(self, frame_id: int, meta: bytes, body: Bytes) -> None:
         """Sends a piece of the answer to the only request of a batch."""
         self.send_chunk(frame_id, 1, table_of([(POSITION.pack(0) + meta, body)]))
+
+
+ANSWERED, IN_TENSORS = 0, 2
+
+
+def assemble(metas: dict[int, bytes], bodies: list[Bytes]) -> list[Bytes]:
+    """Table, metas and bodies in the order of the wire; `metas` holds only those that are not empty."""
+    lengths = [0] * (2 * len(bodies))
+    lengths[1::2] = map(len, bodies)
+    parts = bodies
+    if metas:
+        parts = []
+        for idx, body in enumerate(bodies):
+            meta = metas.get(idx, b"")
+            lengths[2 * idx] = len(meta)
+            parts += meta, body
+    return [struct.pack(f"<{len(lengths)}I", *lengths), *parts]
+
+
+def assemble_all(metas: list[bytes], bodies: list[Bytes]) -> list[Bytes]:
+    """The same for items that all may have a meta."""
+    lengths = [0] * (2 * len(bodies))
+    lengths[::2], lengths[1::2] = map(len, metas), map(len, bodies)
+    parts: list[Bytes] = [b""] * len(lengths)
+    parts[::2], parts[1::2] = metas, bodies
+    return [struct.pack(f"<{len(lengths)}I", *lengths), *parts]
+
+
+def assemble_parts(items: Sequence[tuple[bytes, Sequence[Bytes]]]) -> list[Bytes]:
+    """The same for items whose bodies are in parts, which are not copied."""
+    lengths: list[int] = []
+    parts: list[Bytes] = []
+    for meta, body in items:
+        lengths += len(meta), sum(map(len, body))
+        parts += meta, *body
+    return [struct.pack(f"<{len(lengths)}I", *lengths), *parts]
+
+
+def table_of(items: Sequence[tuple[bytes, Bytes]]) -> list[Bytes]:
+    """Table, metas and bodies of items that all have a meta."""
+    return assemble_all([meta for meta, _ in items], [body for _, body in items])
+
+
+def encode_meta(processor: RequestProcessor) -> bytes:
+    """The meta of an answered item; empty for status 200 without phrase and headers."""
+    status = processor.get_response_status_code()
+    phrase = (processor.get_response_status_phrase() or "").encode()
+    headers = processor.get_response_headers()
+    if status == 200 and not phrase and not headers:
+        return b""
+    return _pack(int(status), phrase, headers)
+
+
+def encode_fields(status: int, phrase: str, headers: Mapping[str, str] | Sequence[tuple[str, str]]) -> bytes:
+    """The meta of an answered item from its parts."""
+    return _pack(status, phrase.encode(), headers)
+
+
+def encode_tensors(status: int, headers: Mapping[str, str], tensors: Sequence[tuple[str, RawTensor]]) -> bytes:
+    """The meta of an item that is answered in tensors."""
+    parts = [_pack(status, b"", headers, IN_TENSORS), struct.pack("<H", len(tensors))]
+    for name, tensor in tensors:
+        raw, shape = name.encode(), tensor.shape
+        kind = struct.pack(f"<B{len(shape)}Q", len(shape), *shape) + tensor.datatype.encode()
+        parts += PARAM.pack(len(raw), len(kind), len(tensor.data)), raw, kind
+    return b"".join(parts)
+
+
+def _pack(
+    status: int, phrase: bytes, headers: Mapping[str, str] | Sequence[tuple[str, str]], outcome: int = ANSWERED
+) -> bytes:
+    parts = [REPLY_META.pack(outcome, 0, status, len(phrase), len(headers)), phrase]
+    for name, value in headers.items() if isinstance(headers, Mapping) else headers:
+        name_bytes, value_bytes = str(name).encode(), str(value).encode()
+        parts += FIELD.pack(len(name_bytes), len(value_bytes)), name_bytes, value_bytes
+    return b"".join(parts)
+
+
+class TurnWriter(FrameWriter):
+    """Sends frames of the loop's own thread, a turn's frames together.
+
+    Only for answers that the loop makes: pieces of streams, which other threads may send too, are written at once.
+    """
+
+    def __init__(self, writer: FrameWriter) -> None:
+        self._writer = writer
+        self._unsent: list[Bytes] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """From now on the loop runs."""
+        self._loop = loop
+
+    def send(self, kind: int, count: int, frame_id: int, parts: Sequence[Bytes], before: bytes = b"") -> None:
+        """Sends a frame at the end of this turn; a large one at once, behind those that wait."""
+        length = sum(map(len, parts))
+        if length > JOINED_BYTES_LIMIT or self._loop is None:
+            self.flush()
+            self._writer.send(kind, count, frame_id, parts, before)
+            return
+        if not self._unsent:
+            self._loop.call_soon(self.flush)
+        self._unsent += (before, HEADER.pack(length, kind, 0, count, frame_id), *parts)
+
+    def flush(self) -> None:
+        """Sends what waits."""
+        if self._unsent:
+            unsent, self._unsent = self._unsent, []
+            self._writer.send_joined(b"".join(unsent))

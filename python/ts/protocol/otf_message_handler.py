@@ -15,8 +15,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jitney.torchserve.inputs import reader_for
-from jitney.torchserve.outputs import UNSUPPORTED_OUTPUT, UnsupportedOutput, encode_output
+from jitney.torchserve.bodies import UNSUPPORTED_OUTPUT, UnsupportedOutput, encode_output, reader_for
 from ts.utils.util import deprecated
 
 logger = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import ts
-from jitney.gpu.errors import CannotCompile
 from jitney.gpu.graphs import RunShape
+from jitney.gpu.inputs import CannotCompile
 
 MODULE = "ts.torch_handler.compile_aside"
 ERROR_CHARS = 500

@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jitney.gpu.capture import Capture, CudaCapture
-from jitney.gpu.errors import CannotCapture
 from jitney.gpu.graphs import Progress, SizedModel, Variant
-from jitney.gpu.inputs import ModelInput
+from jitney.gpu.inputs import CannotCapture, ModelInput
 from ts.torch_handler.needs import need
 from ts.torch_handler.numerics import shaped_input
 from ts.torch_handler.settings import HandlerSettings

@@ -1,7 +1,7 @@
 """How many threads a worker may use: the machine's processors, divided among the model's workers.
 
 The worker process writes the share into OMP_NUM_THREADS before a handler is imported (see
-`jitney.torchserve.thread_limits`), unless the operator set it; here torch gets the same number, because its own default
+`jitney.torchserve.loading`), unless the operator set it; here torch gets the same number, because its own default
 is all processors, and eight workers with eight threads each are slower than eight with one. `ItemPool` is for
 handlers that prepare the items of a batch side by side.
 """
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from jitney.torchserve.thread_limits import processors
+from jitney.torchserve.loading import processors
 from ts.torch_handler.needs import need
 from ts.torch_handler.settings import HandlerSettings
 

@@ -14,9 +14,8 @@ from typing import Any, Protocol
 
 from jitney.gpu.compile_cache import CompileCache, machine_of, sources_of
 from jitney.gpu.compiled import CompiledModel, can_compile, compile_into, inductor_options, load_from
-from jitney.gpu.errors import CannotCompile
 from jitney.gpu.graphs import Progress, RunShape, SizedModel, Variant
-from jitney.gpu.inputs import ModelInput
+from jitney.gpu.inputs import CannotCompile, ModelInput
 from jitney.gpu.trees import tensors_of
 from ts.torch_handler.compiling import CompilePlan
 from ts.torch_handler.formats import is_script

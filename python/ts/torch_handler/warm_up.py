@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jitney.gpu.errors import CannotCapture, CannotCompile
 from jitney.gpu.graphs import Progress, RunShape, Variant
+from jitney.gpu.inputs import CannotCapture, CannotCompile
 from jitney.gpu.report import WarmUpReport
-from jitney.gpu.sizes import allowed_sizes, compiled_sizes, in_order
+from jitney.gpu.shapes import allowed_sizes, compiled_sizes, in_order
 from ts.torch_handler import formats
 from ts.torch_handler.background import BackgroundCompilation
 from ts.torch_handler.compiling import SCRIPT_NOTE

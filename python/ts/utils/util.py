@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from jitney.torchserve.failures import PredictionException
-from jitney.torchserve.loading import list_classes_from_module
-from jitney.torchserve.yaml_file import get_yaml_config
+from jitney.torchserve.loading import get_yaml_config, list_classes_from_module
 
 __all__ = [
     "CLEANUP_REGEX",
