@@ -14,8 +14,8 @@ FUZZ_SECONDS ?= 60
 DIST ?= static wheel image
 DIST_PROFILE ?= release
 WITH ?= torch
-TESTERS ?= 4
-PYTHON_38 ?= $(firstword $(shell command -v python3.8 2>/dev/null) $(wildcard $(HOME)/.pyenv/versions/3.8*/bin/python3.8))
+TESTERS ?= 3
+PYTHON_38 ?= $(firstword $(shell python3.8 -c 'import sys; print(sys.executable)' 2>/dev/null) $(wildcard $(HOME)/.pyenv/versions/3.8*/bin/python3.8))
 
 MODELS := models/out
 DOCS_SITE := $(TARGET)/docs-site
@@ -27,8 +27,11 @@ BINARY := JITNEY_BIN=$(abspath $(TARGET))/debug/jitney
 TEST := .venv/test/bin
 TORCH := .venv/torch/bin/python
 NEW_TORCH := .venv/torch-new/bin/python
-# Crates that open no socket and start no process.
-PURE := -p jitney-batcher -p jitney-settings -p jitney-store -p jitney-sim
+RUST_TESTS := --lib --bins --tests
+# Documents are read for examples only where there are some: for the rest it takes as long as a check.
+DOC_TESTED := -p jitney-batcher
+# Crates that open no file and no socket.
+PURE := $(foreach crate,batcher settings sim jpeg,$(if $(wildcard crates/$(crate)),-p jitney-$(crate)))
 
 .PHONY: help
 help: ## List the verbs
@@ -89,20 +92,21 @@ $(DENY):
 
 # With the tests' features, so that nothing is compiled twice.
 build: ## Build the binary and the tests, as the tests use them
-	$(CARGO) test --locked --workspace --no-run
+	$(CARGO) test --locked --workspace $(RUST_TESTS) --no-run
 
-test-rust: ## Rust tests; the batcher is built alone to prove that it needs no other crate
+test-rust: build ## Rust tests; the batcher is built alone to prove that it needs no other crate
 	$(CARGO) build --locked -p jitney-batcher
-	$(CARGO) test --locked --workspace
+	$(CARGO) test --locked --workspace $(RUST_TESTS)
+	$(CARGO) test --locked --doc $(DOC_TESTED)
 
-test-pure: # Rust tests of the crates that open no socket.
+test-pure: # Rust tests of the crates that open no file and no socket.
 	$(CARGO) test --locked --quiet $(PURE)
 
 test-python: .venv/test/ready ## Tests of the Python packages
 	cd python && ../$(TEST)/python -m pytest -q
 
 test-blackbox: build .venv/test/ready ## Real clients against the real binary
-	$(BINARY) $(TEST)/python -m pytest -q -n $(TESTERS) tests
+	$(BINARY) $(TEST)/python -m pytest -q -n $(TESTERS) --dist loadfile tests
 
 test-torch: build ## Handlers with a real torch: against bare scripts, and the demos with the real binary (TORCH_REQUIRED=1 fails without)
 	@if $(PYTHON) tools/debian.py find torch; then $(MAKE) run-torch-tests; else \

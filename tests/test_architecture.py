@@ -50,6 +50,16 @@ def test_no_file_names_a_path_of_one_machine(path_of_a_machine: str) -> None:
     assert found == []
 
 
+def test_examples_of_documents_are_tested() -> None:
+    """`make test-rust` tries those of the crates that DOC_TESTED names: no other has any."""
+    (tested,) = re.findall(r"^DOC_TESTED := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for path in files(".rs"):
+        package = "jitney-" + path.relative_to(ROOT).parts[1]
+        fences = re.findall(r"^ *//[/!] ```(.*)$", path.read_text(), re.MULTILINE)
+        if set(fences[::2]) & {"", "rust", "no_run", "should_panic"}:
+            assert package in tested, f"{path}: name {package} in DOC_TESTED"
+
+
 def test_the_lock_names_the_public_index_only() -> None:
     """What uv finds on one machine may lie elsewhere, or nowhere, on another."""
     lock = (ROOT / "tests/uv.lock").read_text()
