@@ -23,17 +23,8 @@ THREADS_MAX = 256
 
 
 __all__ = [
-    "GetTimeoutError",
-    "ObjectRef",
-    "cancel",
-    "get",
-    "init",
-    "is_initialized",
-    "put",
-    "remote",
-    "shutdown",
-    "wait",
-]
+    "GetTimeoutError", "ObjectRef", "cancel", "get", "init", "is_initialized", "put", "remote", "shutdown", "wait",
+]  # fmt: skip
 
 
 class RayError(Exception):

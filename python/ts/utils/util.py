@@ -17,16 +17,9 @@ from jitney.torchserve.failures import PredictionException
 from jitney.torchserve.loading import get_yaml_config, list_classes_from_module
 
 __all__ = [
-    "CLEANUP_REGEX",
-    "PT2Backend",
-    "PredictionException",
-    "check_valid_pt2_backend",
-    "deprecated",
-    "get_yaml_config",
-    "list_classes_from_module",
-    "load_label_mapping",
-    "map_class_to_label",
-]
+    "CLEANUP_REGEX", "PT2Backend", "PredictionException", "check_valid_pt2_backend", "deprecated", "get_yaml_config",
+    "list_classes_from_module", "load_label_mapping", "map_class_to_label",
+]  # fmt: skip
 
 logger = logging.getLogger(__name__)
 

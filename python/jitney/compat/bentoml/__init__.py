@@ -24,31 +24,10 @@ from jitney.compat.bentoml.store import StoredModel as Model
 from jitney.compat.bentoml.store import Tag
 
 __all__ = [
-    "AsyncHTTPClient",
-    "Context",
-    "Model",
-    "Runnable",
-    "Runner",
-    "Service",
-    "SyncHTTPClient",
-    "Tag",
-    "api",
-    "depends",
-    "exceptions",
-    "importing",
-    "io",
-    "models",
-    "on_deployment",
-    "on_shutdown",
-    "on_startup",
-    "onnx",
-    "picklable_model",
-    "pytorch",
-    "service",
-    "sklearn",
-    "torchscript",
-    "validators",
-]
+    "AsyncHTTPClient", "Context", "Model", "Runnable", "Runner", "Service", "SyncHTTPClient", "Tag", "api", "depends",
+    "exceptions", "importing", "io", "models", "on_deployment", "on_shutdown", "on_startup", "onnx", "picklable_model",
+    "pytorch", "service", "sklearn", "torchscript", "validators",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -15,16 +15,8 @@ from jitney.compat.bentoml.tables import NumpyNdarray, PandasDataFrame, PandasSe
 from jitney.values.images import open_image
 
 __all__ = [
-    "JSON",
-    "File",
-    "IODescriptor",
-    "Image",
-    "Multipart",
-    "NumpyNdarray",
-    "PandasDataFrame",
-    "PandasSeries",
-    "Text",
-]
+    "JSON", "File", "IODescriptor", "Image", "Multipart", "NumpyNdarray", "PandasDataFrame", "PandasSeries", "Text",
+]  # fmt: skip
 
 
 class JSON(IODescriptor):
