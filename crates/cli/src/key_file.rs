@@ -11,9 +11,6 @@ use tempfile::NamedTempFile;
 /// The file's name, in the directory that the server was started in.
 pub const KEY_FILE: &str = "key_file.json";
 
-/// How long a token is valid by default.
-pub const LIFETIME: Duration = Duration::from_secs(60 * 60);
-
 /// The file.
 pub struct KeyFile(PathBuf);
 

@@ -24,6 +24,7 @@ mod machine;
 mod onnx;
 mod onnx_library;
 mod onnx_worker;
+mod parts;
 mod plan;
 mod plugins;
 mod progress;

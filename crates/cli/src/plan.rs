@@ -124,12 +124,6 @@ pub struct Drain {
     pub timeout: Duration,
 }
 
-impl Default for Drain {
-    fn default() -> Self {
-        Self { delay: Duration::ZERO, timeout: Duration::from_secs(30) }
-    }
-}
-
 /// What to load, and the settings that flags, variables and files give it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Startup {

@@ -10,9 +10,6 @@ use jitney_server::Plugins;
 
 use crate::failure::Failure;
 
-/// How long a call of a plugin may take.
-pub const TIMEOUT: Duration = Duration::from_secs(10);
-
 /// The names in a comma-separated list.
 pub fn listed(text: &str) -> Vec<String> {
     text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
@@ -100,6 +97,8 @@ fn name(file: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(1);
 
     fn files(names: &[&str]) -> tempfile::TempDir {
         let dir = tempfile::tempdir().expect("directory");

@@ -10,23 +10,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jitney_engine::admission::AdmissionLimits;
-use jitney_engine::call::REQUEST_BYTES_MAX;
 use jitney_engine::python::PythonConfig;
 use jitney_engine::settings::ModelDefaults;
-use jitney_engine::store::{Limits, ShownUrl, is_remote};
+use jitney_engine::store::{ShownUrl, is_remote};
 use jitney_engine::{PluginPlan, RepositoryConfig, ServedDirectory};
 use jitney_net::Tls;
 use jitney_server::ServerConfig;
 use jitney_settings::Dialect;
 use jitney_settings::server::{
-    ACCESS_LOG, ALLOW_CLIENT_SHARED_MEMORY, BODY_TIMEOUT, COMPRESS_ANSWERS, DEBUG_ERRORS,
-    DECOMPRESS_REQUESTS, DRAIN_DELAY, DRAIN_TIMEOUT, GRPC_MANAGEMENT_PORT, GRPC_PORT, HOST,
-    IDLE_TIMEOUT, INFERENCE_PORT, INSTALL_REQUIREMENTS, IO_THREADS, KEY_FILE, LOG_FORMAT,
-    LOG_LEVEL, MANAGEMENT_HOST, MANAGEMENT_PORT, MAX_CONNECTIONS, MAX_DOWNLOAD_SIZE,
-    MAX_IMAGE_PIXELS, MAX_REQUEST_MEMORY, MAX_REQUEST_SIZE, MAX_UNPACKED_FILES, MAX_UNPACKED_SIZE,
-    MAX_WORKERS_PER_MODEL, METRICS_PORT, MIN_BODY_RATE, MODEL_STORE, POLL, PYTHON, REGISTRATIONS,
-    REGISTRATIONS_EVERY, TLS_CERT, TLS_KEY, TOKEN_AUTH, WRITE_TIMEOUT,
+    ACCESS_LOG, GRPC_MANAGEMENT_PORT, GRPC_PORT, HOST, INFERENCE_PORT, IO_THREADS, KEY_FILE,
+    LOG_FORMAT, LOG_LEVEL, MANAGEMENT_HOST, MANAGEMENT_PORT, MAX_WORKERS_PER_MODEL, METRICS_PORT,
+    MODEL_STORE, POLL, PYTHON, REGISTRATIONS, REGISTRATIONS_EVERY, TLS_CERT, TLS_KEY, TOKEN_AUTH,
+};
+use jitney_settings::torchserve::{
+    INITIAL_WORKER_PORT, METRIC_TIME_INTERVAL, PLUGIN_TIMEOUT, TOKEN_EXPIRATION_MIN,
 };
 use jitney_settings::{Setting, Values, server};
 use jitney_telemetry::metrics::MeterPlan;
@@ -36,10 +33,10 @@ use crate::env::{Env, Hidden};
 use crate::failure::Failure;
 use crate::flags::{DemoFlags, ServeFlags};
 use crate::logs::{LogPlan, Style};
-use crate::plan::{Drain, EnginePlan, RegistrationsPlan, ServerKind, ServerPlan, Startup};
+use crate::plan::{EnginePlan, RegistrationsPlan, ServerKind, ServerPlan, Startup};
 use crate::traces::TracePlan;
 use crate::url_rule::UrlRule;
-use crate::{gpu, key_file, machine, plugins, python, tls};
+use crate::{gpu, machine, parts, plugins, python, tls};
 
 /// What flags, variables and the file come to.
 pub struct ServeConfig {
@@ -60,7 +57,7 @@ pub struct ServeConfig {
 /// Reads every source of `jitney serve`.
 pub fn configure(flags: ServeFlags, env: &Env) -> Result<ServeConfig, Failure> {
     let (variables, remarks) = variables::read(env)?;
-    let plugins = plugins::named(&flags.plugins, plugins::TIMEOUT)?;
+    let plugins = plugins::named(&flags.plugins, PLUGIN_TIMEOUT.default_value())?;
     let file = flags.config.or_else(|| env.path("JITNEY_CONFIG"));
     let file = file.map(|path| file::read(&path)).transpose()?.unwrap_or_default();
     let above = flags.settings.0.or(&variables);
@@ -106,12 +103,11 @@ fn registrations(
     if !remote && !std::path::Path::new(&source).exists() {
         return Err(Failure::usage(format!("--registrations: no such file: {source}")));
     }
-    let every = values.read(&REGISTRATIONS_EVERY).unwrap_or(EVERY).max(EVERY_MIN);
+    let every = values.value::<Duration>(&REGISTRATIONS_EVERY).max(EVERY_MIN);
     Ok(Some(RegistrationsPlan { source, every, above, below }))
 }
 
-/// How often the shared list is read unless somebody says otherwise, and at most.
-const EVERY: Duration = Duration::from_secs(10);
+/// How often the shared list is read at most.
 const EVERY_MIN: Duration = Duration::from_millis(100);
 
 /// Plans `jitney serve`.
@@ -154,7 +150,7 @@ fn effective(
     remarks.extend(python.remark.filter(|_| needs_python));
     let source = values.source(&PYTHON);
     values.set(&PYTHON, python.interpreter.to_string_lossy().into_owned(), source);
-    bound_request_size(&mut values, &mut remarks);
+    parts::bound_request_size(&mut values, &mut remarks);
     // Who gives keys wants them to be asked for.
     if values.has(&KEY_FILE) && !values.has(&TOKEN_AUTH) {
         let source = values.source(&KEY_FILE);
@@ -174,32 +170,28 @@ fn effective(
     }
 }
 
-/// How often the machine is sampled.
-const SAMPLE_EVERY: Duration = Duration::from_secs(60);
-
 /// Turns the configuration into a plan.
 pub fn assemble(kind: ServerKind, config: ServeConfig, env: &Env) -> Result<ServerPlan, Failure> {
     let ServeConfig { values, models, mut remarks, plugins, repositories, .. } = config;
     let ServeConfig { registrations, watch, until_eof, .. } = config;
     let color = std::io::stderr().is_terminal() && !env.no_color();
-    let format = values.read(&LOG_FORMAT).unwrap_or_default();
-    let filter = values.read(&LOG_LEVEL).unwrap_or_default();
+    let (format, filter) = (values.value(&LOG_FORMAT), values.value(&LOG_LEVEL));
     Ok(ServerPlan {
         kind,
         server: server(&values, &mut remarks)?,
         key_file: values.read(&KEY_FILE),
-        tokens: values.flag(&TOKEN_AUTH).then_some(key_file::LIFETIME),
+        tokens: values.flag(&TOKEN_AUTH).then(|| TOKEN_EXPIRATION_MIN.default_value()),
         access_log: values.flag(&ACCESS_LOG),
         engine: engine(&values, &models, repositories, registrations.as_ref(), env)?,
         poll: values.read(&POLL).filter(|every: &Duration| !every.is_zero()),
         plugins,
         models,
         io_threads: values.read(&IO_THREADS).unwrap_or(1),
-        drain: drain(&values),
+        drain: parts::drain(&values),
         logs: LogPlan { style: Style::Human { color }, format, filter },
         metrics: MeterPlan::default(),
         traces: TracePlan::read(&values, env, &mut remarks)?,
-        sample_every: Some(SAMPLE_EVERY),
+        sample_every: Some(METRIC_TIME_INTERVAL.default_value()),
         snapshots: None,
         registrations,
         watch,
@@ -212,15 +204,13 @@ pub fn assemble(kind: ServerKind, config: ServeConfig, env: &Env) -> Result<Serv
 /// The management API may change models: it is what the user runs on the own machine. Opening it to
 /// others is possible and remarked on.
 fn server(values: &Values, remarks: &mut Vec<String>) -> Result<ServerConfig, Failure> {
-    let host: String = values.read(&HOST).unwrap_or_default();
+    let host: String = values.value(&HOST);
     let management: String = values.read(&MANAGEMENT_HOST).unwrap_or_else(|| host.clone());
     let tls = certificate(values.read(&TLS_CERT), values.read(&TLS_KEY))?;
     remarks.extend(openness(&host, &management).filter(|_| !values.flag(&TOKEN_AUTH)));
     let bind = |host: &str, port: &Setting| {
-        let port = values.read(port).unwrap_or_default();
-        Address::tcp(host, port).secured(tls.is_some()).bind()
+        Address::tcp(host, values.value(port)).secured(tls.is_some()).bind()
     };
-    let defaults = ServerConfig::default();
     Ok(ServerConfig {
         inference: bind(&host, &INFERENCE_PORT)?,
         management: bind(&management, &MANAGEMENT_PORT)?,
@@ -228,20 +218,13 @@ fn server(values: &Values, remarks: &mut Vec<String>) -> Result<ServerConfig, Fa
         grpc_inference: Some(bind(&host, &GRPC_PORT)?.into()),
         grpc_management: Some(bind(&management, &GRPC_MANAGEMENT_PORT)?.into()),
         tls: tls.clone(),
-        max_request_bytes: values.read(&MAX_REQUEST_SIZE).unwrap_or(defaults.max_request_bytes),
-        max_connections: values.read(&MAX_CONNECTIONS).unwrap_or(defaults.max_connections),
-        idle_timeout: values.read(&IDLE_TIMEOUT).unwrap_or(defaults.idle_timeout),
-        decompress_requests: values.read(&DECOMPRESS_REQUESTS).unwrap_or(true),
-        compress_answers: values.read(&COMPRESS_ANSWERS).unwrap_or(true),
-        shutdown_grace: drain(values).timeout,
         model_api: true,
         oip: true,
-        client_shared_memory: values.flag(&ALLOW_CLIENT_SHARED_MEMORY),
         natural: true,
         dialect: Dialect::Jitney,
         content_types: true,
         server_version: env!("CARGO_PKG_VERSION").to_owned(),
-        ..defaults
+        ..parts::server(values)
     })
 }
 
@@ -308,61 +291,17 @@ fn engine(
         },
         model_store,
         workflow_store: None,
-        limits: admission_limits(values),
-        store_limits: store_limits(values),
+        limits: parts::admission_limits(values),
+        store_limits: parts::store_limits(values),
         urls: Arc::new(UrlRule::named(named)),
         python: PythonConfig {
             env: Hidden::default().filter(env),
-            install_requirements: values.flag(&INSTALL_REQUIREMENTS),
             gpus: gpu::count(env),
-            image_pixels_max: values.read(&MAX_IMAGE_PIXELS).unwrap_or(u64::MAX),
-            debug_errors: values.flag(&DEBUG_ERRORS),
             ray: ray::read(values)?,
-            ..PythonConfig::bare(values.read(&PYTHON).unwrap_or_default())
+            ..parts::python(values, values.read(&PYTHON).unwrap_or_default())
         },
-        first_worker_id: 9000,
+        first_worker_id: INITIAL_WORKER_PORT.default_value(),
     })
-}
-
-/// A request larger than a worker's frame could not be given to any worker.
-pub fn bound_request_size(values: &mut Values, remarks: &mut Vec<String>) {
-    let asked = values.read::<u64>(&MAX_REQUEST_SIZE);
-    if let Some(asked) = asked.filter(|asked| *asked > REQUEST_BYTES_MAX) {
-        remarks.push(format!(
-            "max_request_size={asked} is more than a worker can be given; {REQUEST_BYTES_MAX} holds"
-        ));
-        let source = values.source(&MAX_REQUEST_SIZE);
-        values.set(&MAX_REQUEST_SIZE, REQUEST_BYTES_MAX, source);
-    }
-}
-
-/// How much may be under way, and how slow clients may be.
-pub fn admission_limits(values: &Values) -> AdmissionLimits {
-    let mut limits = AdmissionLimits::default();
-    values.apply(&MAX_REQUEST_MEMORY, &mut limits.bytes);
-    values.apply(&MIN_BODY_RATE, &mut limits.transfers.body_rate_min);
-    values.apply(&BODY_TIMEOUT, &mut limits.transfers.body_time_max);
-    values.apply(&WRITE_TIMEOUT, &mut limits.transfers.unread_time_max);
-    limits
-}
-
-/// How large a model may be.
-pub fn store_limits(values: &Values) -> Limits {
-    let mut limits = Limits {
-        fetched_bytes_max: values.read(&MAX_DOWNLOAD_SIZE),
-        unpacked_bytes_max: values.read(&MAX_UNPACKED_SIZE),
-        ..Limits::default()
-    };
-    values.apply(&MAX_UNPACKED_FILES, &mut limits.files_max);
-    limits
-}
-
-/// How the server ends.
-pub fn drain(values: &Values) -> Drain {
-    let mut drain = Drain::default();
-    values.apply(&DRAIN_DELAY, &mut drain.delay);
-    values.apply(&DRAIN_TIMEOUT, &mut drain.timeout);
-    drain
 }
 
 #[cfg(test)]

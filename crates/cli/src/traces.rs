@@ -63,7 +63,7 @@ impl TracePlan {
             );
         }
         let millis = |name: &str| text(name)?.parse().ok().map(Duration::from_millis);
-        let ratio = values.read(&TRACE_SAMPLE_RATIO).unwrap_or(1.0);
+        let ratio = values.value(&TRACE_SAMPLE_RATIO);
         Ok(Some(Self {
             url,
             ratio: SampleRatio::new(ratio),
@@ -96,7 +96,7 @@ fn url(endpoint: &str, whole: bool) -> Result<Url, Failure> {
 /// Who made the spans. What the operator says of it wins over what is found.
 fn resource(values: &Values, env: &Env) -> TraceResource {
     let mut attributes = header_list::pairs(env.text("OTEL_RESOURCE_ATTRIBUTES").unwrap_or(""));
-    let service: String = values.read(&SERVICE_NAME).unwrap_or_default();
+    let service: String = values.value(&SERVICE_NAME);
     if values.source(&SERVICE_NAME) != SettingSource::Default {
         attributes.retain(|(name, _)| name != "service.name");
     }

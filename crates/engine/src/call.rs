@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use jitney_settings::torchserve::{SEQUENCE_END_HEADER, SEQUENCE_ID_HEADER, SEQUENCE_START_HEADER};
 use tokio::time::Instant;
 
 pub use crate::outcome::Output;
@@ -152,9 +153,9 @@ pub struct SequenceHeaders {
 impl Default for SequenceHeaders {
     fn default() -> Self {
         Self {
-            id: "ts_request_sequence_id".to_owned(),
-            start: "ts_request_sequence_start".to_owned(),
-            end: "ts_request_sequence_end".to_owned(),
+            id: SEQUENCE_ID_HEADER.default_value(),
+            start: SEQUENCE_START_HEADER.default_value(),
+            end: SEQUENCE_END_HEADER.default_value(),
         }
     }
 }

@@ -143,7 +143,7 @@ fn resolve(
     if defaults.precedence == Precedence::TorchServe
         && values.source(&STARTUP_WAIT) == SettingSource::Default
     {
-        let wait: Duration = values.read(&STARTUP_TIMEOUT).unwrap_or_default();
+        let wait: Duration = values.value(&STARTUP_TIMEOUT);
         values.set(&STARTUP_WAIT, wait, SettingSource::Default);
     }
     values
@@ -184,7 +184,7 @@ fn fill_in(values: &mut Values, workers: u32) {
     let windowed = values.has(&MAX_BATCH_DELAY) && latency.is_none_or(|latency| latency.is_zero());
     let policy = if windowed { PolicyName::Window } else { PolicyName::Adaptive };
     set(&POLICY, SettingValue::from(policy.as_str()));
-    let is_async = values.read(&ASYNC_COMMUNICATION).unwrap_or(false);
+    let is_async = values.flag(&ASYNC_COMMUNICATION);
     set(&MAX_CONCURRENT_BATCHES, SettingValue::Number(if is_async { ASYNC_SLOTS } else { 1 }));
     *values = std::mem::take(values).or(&default).or_defaults(model::SETTINGS);
     let workers: u64 = values.read(&WORKERS).unwrap_or(0);

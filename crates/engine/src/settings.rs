@@ -136,8 +136,8 @@ impl Declared {
         Self {
             sequence_max_idle_ms: millis(&SEQUENCE_MAX_IDLE),
             sequence_timeout_ms: millis(&SEQUENCE_TIMEOUT),
-            max_num_sequence: values.read(&MAX_SEQUENCES).unwrap_or(1),
-            max_sequence_job_queue_size: values.read(&MAX_SEQUENCE_QUEUE).unwrap_or(1),
+            max_num_sequence: values.value(&MAX_SEQUENCES),
+            max_sequence_job_queue_size: values.value(&MAX_SEQUENCE_QUEUE),
             unknown_sequences: match flag(&SEQUENCE_START_REQUIRED) {
                 true => UnknownSequences::Rejected,
                 false => UnknownSequences::Begin,
@@ -332,7 +332,7 @@ fn slots(values: &Values) -> u8 {
     if !flag(&CONTINUOUS_BATCHING) {
         return values.read(&MAX_CONCURRENT_BATCHES).unwrap_or(1);
     }
-    let size = values.read::<u32>(&MAX_BATCH_SIZE).unwrap_or(1);
+    let size = values.value::<u32>(&MAX_BATCH_SIZE);
     let live = size.saturating_mul(if flag(&SEQUENCE_BATCHING) { 2 } else { 1 });
     u8::try_from(live).unwrap_or(u8::MAX)
 }

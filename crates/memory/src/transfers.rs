@@ -32,6 +32,7 @@ pub struct TransferRules {
     pub unread_time_max: Duration,
 }
 
+/// For tests and for who embeds an engine; the server is given those of its settings.
 impl Default for TransferRules {
     fn default() -> Self {
         Self {

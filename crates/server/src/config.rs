@@ -6,6 +6,7 @@ use std::time::Duration;
 use jitney_net::tls::Tls;
 use jitney_net::{Bind, ConnectionAge};
 use jitney_settings::Dialect;
+use jitney_settings::server::{DRAIN_TIMEOUT, IDLE_TIMEOUT, MAX_CONNECTIONS, MAX_REQUEST_SIZE};
 use jitney_telemetry::AccessLog;
 use jitney_telemetry::log_book::LogBook;
 use jitney_telemetry::metrics::Meter;
@@ -85,12 +86,12 @@ impl Default for ServerConfig {
             metrics: Some(loopback(8082)),
             grpc_inference: None,
             grpc_management: None,
-            max_request_bytes: 6_553_500,
-            max_connections: 16_384,
+            max_request_bytes: MAX_REQUEST_SIZE.default_value(),
+            max_connections: MAX_CONNECTIONS.default_value(),
             open_files: None,
-            idle_timeout: Duration::from_secs(620),
+            idle_timeout: IDLE_TIMEOUT.default_value(),
             head_timeout: Duration::from_secs(30),
-            shutdown_grace: Duration::from_secs(30),
+            shutdown_grace: DRAIN_TIMEOUT.default_value(),
             model_api: false,
             oip: false,
             client_shared_memory: false,

@@ -62,9 +62,9 @@ settings! {
     IDLE_TIMEOUT = Setting::new("idle_timeout", SECONDS, "Time that a connection may be open without a request; longer than load balancers keep theirs")
         .or("620s").flag("idle-timeout", "TIME").property("idle_timeout");
     DECOMPRESS_REQUESTS = Setting::new("decompress_requests", SettingKind::Flag, "Decompress request bodies whose Content-Encoding is gzip, zstd or deflate; what comes out counts against max_request_size")
-        .or_else("true; false under `jitney torchserve`, where handlers get the body as it came").flag("decompress-requests", "BOOL").property("decompress_requests");
+        .or("true").or_torchserve("false").or_else("true; false under `jitney torchserve`, where handlers get the body as it came").flag("decompress-requests", "BOOL").property("decompress_requests");
     COMPRESS_ANSWERS = Setting::new("compress_answers", SettingKind::Flag, "Compress answers from 1,400 bytes on where the client's Accept-Encoding asks for gzip, zstd or deflate; streams stay as they are")
-        .or_else("true; false under `jitney torchserve`").flag("compress-answers", "BOOL").property("compress_answers");
+        .or("true").or_torchserve("false").or_else("true; false under `jitney torchserve`").flag("compress-answers", "BOOL").property("compress_answers");
     MAX_DOWNLOAD_SIZE = Setting::new("max_download_size", SettingKind::Size, "Largest file to download for a model, such as 10GiB")
         .or_else("64GiB, or half of the free disk space if that is less").flag("max-download-size", "SIZE").property("max_download_size");
     MAX_UNPACKED_SIZE = Setting::new("max_unpacked_size", SettingKind::Size, "Most bytes an archive may unpack to")

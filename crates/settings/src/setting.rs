@@ -13,6 +13,8 @@ pub struct Setting {
     pub kind: SettingKind,
     /// The default, as it would be typed.
     pub default: Option<&'static str>,
+    /// The default under `jitney torchserve`, where it is another one.
+    pub torchserve_default: Option<&'static str>,
     /// What is shown for a default that depends on other things.
     pub default_note: Option<&'static str>,
     /// What it does, in one sentence without a full stop.
@@ -83,6 +85,7 @@ impl Setting {
             section: None,
             kind,
             default: None,
+            torchserve_default: None,
             default_note: None,
             about,
             placeholder: None,
@@ -105,6 +108,12 @@ impl Setting {
     /// With a default.
     pub(crate) const fn or(mut self, default: &'static str) -> Self {
         self.default = Some(default);
+        self
+    }
+
+    /// With another default under `jitney torchserve`.
+    pub(crate) const fn or_torchserve(mut self, default: &'static str) -> Self {
+        self.torchserve_default = Some(default);
         self
     }
 

@@ -132,6 +132,14 @@ impl Values {
         self.get(setting).and_then(T::from_value)
     }
 
+    /// The value, else the declared default.
+    ///
+    /// # Panics
+    /// If there is neither.
+    pub fn value<T: FromValue>(&self, setting: &Setting) -> T {
+        self.read(setting).unwrap_or_else(|| setting.default_value())
+    }
+
     /// Writes the value, where there is one, into its field.
     pub fn apply<T: FromValue>(&self, setting: &Setting, field: &mut T) {
         if let Some(value) = self.read(setting) {
@@ -155,9 +163,24 @@ impl Values {
 
     /// These values, and the declared defaults of the settings that have none.
     #[must_use]
-    pub fn or_defaults(mut self, settings: &[&'static Setting]) -> Self {
-        for setting in settings.iter().filter(|setting| !self.has(setting)).collect::<Vec<_>>() {
-            if let Some(Ok(value)) = setting.default.map(|text| setting.kind.parse(text)) {
+    pub fn or_defaults(self, settings: &[&'static Setting]) -> Self {
+        self.or_texts(settings, |setting| setting.default)
+    }
+
+    /// The same with TorchServe's default where it is another one.
+    #[must_use]
+    pub fn or_torchserve_defaults(self, settings: &[&'static Setting]) -> Self {
+        self.or_texts(settings, |setting| setting.torchserve_default.or(setting.default))
+    }
+
+    fn or_texts(
+        mut self,
+        settings: &[&'static Setting],
+        text: impl Fn(&Setting) -> Option<&'static str>,
+    ) -> Self {
+        for setting in settings {
+            let value = text(setting).filter(|_| !self.has(setting));
+            if let Some(Ok(value)) = value.map(|text| setting.kind.parse(text)) {
                 self.set(setting, value, SettingSource::Default);
             }
         }
@@ -189,6 +212,18 @@ impl Values {
     /// The flag's value; false where there is none.
     pub fn flag(&self, setting: &Setting) -> bool {
         self.read(setting).unwrap_or(false)
+    }
+}
+
+impl Setting {
+    /// The declared default, in the type that the program uses. No other place spells it.
+    ///
+    /// # Panics
+    /// If none is declared. Callers name a setting that has one.
+    pub fn default_value<T: FromValue>(&self) -> T {
+        let value = self.default.and_then(|text| self.kind.parse(text).ok());
+        let value = value.as_ref().and_then(T::from_value);
+        value.unwrap_or_else(|| panic!("the setting `{}` has no default of this type", self.name))
     }
 }
 

@@ -3,6 +3,8 @@
 
 use std::{io, path::PathBuf};
 
+use jitney_settings::server::MAX_UNPACKED_FILES;
+
 use super::error::{Excess, UnpackError};
 
 /// The limits of one archive.
@@ -10,7 +12,7 @@ use super::error::{Excess, UnpackError};
 pub struct Limits {
     /// Bytes of all files together; without it 64 GiB, or half of what the disk has free if that is less.
     pub unpacked_bytes_max: Option<u64>,
-    /// Files, directories and links together. 200,000 by default: a model with its
+    /// Files, directories and links together. By default so many that a model with its
     /// whole virtual environment fits.
     pub files_max: u64,
     /// Bytes of a file that is downloaded, packed as it is; without it as for unpacked bytes.
@@ -26,7 +28,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             unpacked_bytes_max: None,
-            files_max: 200_000,
+            files_max: MAX_UNPACKED_FILES.default_value(),
             fetched_bytes_max: None,
             expansion_max: 200,
             expansion_exempt: 1 << 30,

@@ -17,7 +17,7 @@ static PORTS: [&Setting; 5] =
 
 /// Looks at every port; `server` is the process of the server that runs, if one does.
 pub fn check(values: &Values, server: Option<u32>) -> Vec<Finding> {
-    let host: String = values.read(&HOST).unwrap_or_default();
+    let host: String = values.value(&HOST);
     let named = PORTS.iter().filter_map(|setting| {
         let port: u16 = values.read(setting)?;
         (port != 0).then_some((*setting, port))

@@ -25,7 +25,7 @@ pub(super) struct Addresses {
 impl Addresses {
     pub(super) fn read(values: &Values) -> Result<Self, Failure> {
         let read = |setting: &Setting, http: u16, https: u16| {
-            let text: String = values.read(setting).unwrap_or_default();
+            let text: String = values.value(setting);
             Address::parse(setting.name, &text, Omitted { http, https })
         };
         Ok(Self {
@@ -50,8 +50,8 @@ impl Grpc {
     pub(super) fn read(values: &Values) -> Self {
         let secure = values.flag(&ENABLE_GRPC_SSL);
         let listener = |[host, port, max, grace]: [&Setting; 4]| {
-            let host: String = values.read(host).unwrap_or_default();
-            let address = Address::tcp(host.trim(), values.read(port).unwrap_or_default());
+            let host: String = values.value(host);
+            let address = Address::tcp(host.trim(), values.value(port));
             let (max, grace): (Option<Duration>, _) = (values.read(max), values.read(grace));
             (address.secured(secure), ConnectionAge { max, grace })
         };

@@ -6,10 +6,7 @@ use std::path::{Path, PathBuf};
 use jitney_engine::PluginPlan;
 use jitney_server::{Cors, ServerConfig};
 
-use jitney_settings::server::{
-    ALLOW_CLIENT_SHARED_MEMORY, COMPRESS_ANSWERS, DECOMPRESS_REQUESTS, IDLE_TIMEOUT, IO_THREADS,
-    LOG_FORMAT, MAX_CONNECTIONS, MAX_REQUEST_SIZE, MODEL_STORE, PYTHON,
-};
+use jitney_settings::server::{IO_THREADS, LOG_FORMAT, LOG_LEVEL, MODEL_STORE, PYTHON};
 use jitney_settings::torchserve::{
     CORS_ALLOWED_HEADERS, CORS_ALLOWED_METHODS, CORS_ALLOWED_ORIGIN, ENABLE_METRICS_API,
     ENABLE_MODEL_API, LOAD_MODELS, MODEL_SNAPSHOT, NUMBER_OF_GPU, PLUGIN_TIMEOUT, PLUGINS,
@@ -25,9 +22,9 @@ use crate::env::Env;
 use crate::failure::Failure;
 use crate::flags::torchserve::TorchserveFlags;
 use crate::logs::{LogPlan, Style};
-use crate::plan::{Drain, ServerKind, ServerPlan, Startup};
+use crate::plan::{ServerKind, ServerPlan, Startup};
 use crate::traces::TracePlan;
-use crate::{gpu, machine, plugins, python, serve};
+use crate::{gpu, machine, parts, plugins, python};
 
 /// What flags, variables and the file come to.
 pub struct TorchserveConfig {
@@ -44,7 +41,7 @@ pub fn configure(flags: &TorchserveFlags, env: &Env) -> Result<TorchserveConfig,
     let file = config_file(flags, env)?;
     let lines = file.as_deref().map(|file| properties::read(file, env)).transpose()?;
     let (mut values, mut remarks) = sources::read(lines.unwrap_or_default(), flags, env)?;
-    serve::bound_request_size(&mut values, &mut remarks);
+    parts::bound_request_size(&mut values, &mut remarks);
     let flags = flags.without_effect();
     if !flags.is_empty() {
         remarks.push(format!("accepted without effect: {}", flags.join(", ")));
@@ -54,7 +51,7 @@ pub fn configure(flags: &TorchserveFlags, env: &Env) -> Result<TorchserveConfig,
     let defaults: Vec<&Setting> = properties()
         .filter(|it| model::SETTINGS.iter().all(|other| other.name != it.name))
         .collect();
-    Ok(TorchserveConfig { file, values: values.or_defaults(&defaults), remarks })
+    Ok(TorchserveConfig { file, values: values.or_torchserve_defaults(&defaults), remarks })
 }
 
 /// Plans the server.
@@ -89,7 +86,6 @@ pub fn assemble(
         gpus,
         addresses: addresses.all(),
     });
-    let drain = serve::drain(&values);
     let listeners = addresses.all().into_iter().chain([&grpc.inference.0, &grpc.management.0]);
     let secure = listeners.filter(|address| address.is_secure());
     let tls = security::tls(&values, secure.collect(), &mut remarks)?;
@@ -97,14 +93,14 @@ pub fn assemble(
         registrations: None,
         key_file: None,
         kind: ServerKind::TorchServe { banner },
-        server: ServerConfig { tls, ..server(&values, &addresses, &grpc, drain)? },
+        server: ServerConfig { tls, ..server(&values, &addresses, &grpc)? },
         tokens: security::tokens(&values)?,
         access_log: true,
         engine: engine(&values, &store, python.interpreter, gpus, env)?,
         plugins: plugins(&values, &mut remarks)?,
         models: startups(&values, &store, &mut remarks)?,
         io_threads: values.read(&IO_THREADS).unwrap_or(1),
-        drain,
+        drain: parts::drain(&values),
         logs,
         metrics,
         traces: TracePlan::read(&values, env, &mut remarks)?,
@@ -187,7 +183,7 @@ pub fn startups(
     remarks: &mut Vec<String>,
 ) -> Result<Vec<Startup>, Failure> {
     let Some(text) = values.read::<String>(&MODEL_SNAPSHOT) else {
-        let list: String = values.read(&LOAD_MODELS).unwrap_or_default();
+        let list: String = values.value(&LOAD_MODELS);
         return Ok(models::parse(&list, store));
     };
     let file = values.source(&MODEL_SNAPSHOT).detail();
@@ -216,7 +212,7 @@ fn stores(values: &Values) -> Result<PathBuf, Failure> {
 
 /// The files that `plugins` names and those that lie in `plugins_path`.
 fn plugins(values: &Values, remarks: &mut Vec<String>) -> Result<Vec<PluginPlan>, Failure> {
-    let timeout = values.read(&PLUGIN_TIMEOUT).unwrap_or(plugins::TIMEOUT);
+    let timeout = values.value(&PLUGIN_TIMEOUT);
     let listed = values.show(&PLUGINS);
     let mut sources: Vec<String> = listed.as_deref().map(plugins::listed).unwrap_or_default();
     if let Some(dir) = values.read::<PathBuf>(&PLUGINS_PATH) {
@@ -236,35 +232,22 @@ fn logs(values: &Values, env: &Env) -> LogPlan {
             logs: log_location(env),
             metrics: env.path("METRICS_LOCATION").unwrap_or_else(|| PathBuf::from("logs")),
         },
-        format: values.read(&LOG_FORMAT).unwrap_or_default(),
-        filter: env.text("JITNEY_LOG").unwrap_or("info").to_owned(),
+        format: values.value(&LOG_FORMAT),
+        filter: env.text("JITNEY_LOG").map_or_else(|| LOG_LEVEL.default_value(), str::to_owned),
     }
 }
 
-fn server(
-    values: &Values,
-    addresses: &Addresses,
-    grpc: &Grpc,
-    drain: Drain,
-) -> Result<ServerConfig, Failure> {
+fn server(values: &Values, addresses: &Addresses, grpc: &Grpc) -> Result<ServerConfig, Failure> {
     let metrics = values.flag(&ENABLE_METRICS_API);
     let metrics = metrics.then(|| addresses.metrics.bind()).transpose()?;
-    let defaults = ServerConfig::default();
     Ok(ServerConfig {
         inference: addresses.inference.bind()?,
         management: addresses.management.bind()?,
         metrics,
         grpc_inference: Some(grpc_bind(&grpc.inference)?),
         grpc_management: Some(grpc_bind(&grpc.management)?),
-        max_request_bytes: values.read(&MAX_REQUEST_SIZE).unwrap_or(defaults.max_request_bytes),
-        max_connections: values.read(&MAX_CONNECTIONS).unwrap_or(defaults.max_connections),
-        idle_timeout: values.read(&IDLE_TIMEOUT).unwrap_or(defaults.idle_timeout),
-        decompress_requests: values.flag(&DECOMPRESS_REQUESTS),
-        compress_answers: values.flag(&COMPRESS_ANSWERS),
-        shutdown_grace: drain.timeout,
         model_api: values.flag(&ENABLE_MODEL_API),
         oip: values.flag(&TS_OPEN_INFERENCE_PROTOCOL),
-        client_shared_memory: values.flag(&ALLOW_CLIENT_SHARED_MEMORY),
         sagemaker: values.flag(&SAGEMAKER),
         cors: Cors {
             origin: values.read(&CORS_ALLOWED_ORIGIN),
@@ -272,7 +255,7 @@ fn server(
             headers: values.read(&CORS_ALLOWED_HEADERS),
         },
         server_version: super::VERSION.to_owned(),
-        ..defaults
+        ..parts::server(values)
     })
 }
 

@@ -10,9 +10,7 @@ use jitney_engine::call::SequenceHeaders;
 use jitney_engine::python::PythonConfig;
 use jitney_engine::settings::{ModelDefaults, Precedence};
 use jitney_settings::model::{MIX_ORIGINS, RESPONSE_TIMEOUT, STARTUP_TIMEOUT, WORKERS};
-use jitney_settings::server::{
-    DEBUG_ERRORS, INSTALL_REQUIREMENTS, MAX_IMAGE_PIXELS, MAX_WORKERS_PER_MODEL,
-};
+use jitney_settings::server::MAX_WORKERS_PER_MODEL;
 use jitney_settings::torchserve::{
     ALLOWED_URLS, BLACKLIST_ENV_VARS, DEBUG, DECODE_INPUT_REQUEST, DEFAULT_SERVICE_HANDLER,
     INITIAL_WORKER_PORT, IPEX_ENABLE, IPEX_GPU_ENABLE, LIMIT_MAX_IMAGE_PIXELS, MAX_RESPONSE_SIZE,
@@ -25,7 +23,7 @@ use crate::env::{Env, Hidden};
 use crate::failure::Failure;
 use crate::plan::EnginePlan;
 use crate::url_rule::UrlRule;
-use crate::{machine, serve};
+use crate::{machine, parts};
 
 /// Long enough to look at a worker with a debugger.
 const DEBUG_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -41,7 +39,7 @@ pub(super) fn engine(
     gpus: u32,
     env: &Env,
 ) -> Result<EnginePlan, Failure> {
-    let urls = UrlRule::patterns(&values.read::<String>(&ALLOWED_URLS).unwrap_or_default())?;
+    let urls = UrlRule::patterns(&values.value::<String>(&ALLOWED_URLS))?;
     Ok(EnginePlan {
         defaults: defaults(values, gpus)?,
         model_store: Some(store.to_owned()),
@@ -50,25 +48,20 @@ pub(super) fn engine(
             store: Some(store.to_owned()),
             ..RepositoryConfig::default()
         },
-        limits: serve::admission_limits(values),
-        store_limits: serve::store_limits(values),
+        limits: parts::admission_limits(values),
+        store_limits: parts::store_limits(values),
         urls: Arc::new(urls),
         python: PythonConfig {
-            interpreter: python,
             env: worker_env(values, env)?,
             decode_input: values.flag(&DECODE_INPUT_REQUEST),
             limit_max_image_pixels: values.flag(&LIMIT_MAX_IMAGE_PIXELS),
-            image_pixels_max: values.read(&MAX_IMAGE_PIXELS).unwrap_or(u64::MAX),
-            debug_errors: values.flag(&DEBUG_ERRORS),
             strict_json: false,
             envelope: values.read(&SERVICE_ENVELOPE),
-            install_requirements: values.flag(&INSTALL_REQUIREMENTS),
             response_bytes_max: values.read(&MAX_RESPONSE_SIZE),
-            open_files: None,
-            ray: None,
             gpus,
+            ..parts::python(values, python)
         },
-        first_worker_id: values.read(&INITIAL_WORKER_PORT).unwrap_or_default(),
+        first_worker_id: values.value(&INITIAL_WORKER_PORT),
     })
 }
 
@@ -106,7 +99,6 @@ fn defaults(values: &Values, gpus: u32) -> Result<ModelDefaults, Failure> {
     }
     // TorchServe has one queue for both its protocols.
     settings.set(&MIX_ORIGINS, true, SettingSource::Default);
-    let ours = ModelDefaults::default();
     Ok(ModelDefaults {
         precedence: Precedence::TorchServe,
         settings,
@@ -116,9 +108,7 @@ fn defaults(values: &Values, gpus: u32) -> Result<ModelDefaults, Failure> {
         handler: values.read(&DEFAULT_SERVICE_HANDLER),
         models: per_model(values)?,
         models_source: values.source(&MODELS),
-        unregister_timeout: values
-            .read(&UNREGISTER_MODEL_TIMEOUT)
-            .unwrap_or(ours.unregister_timeout),
+        unregister_timeout: values.value(&UNREGISTER_MODEL_TIMEOUT),
         sequence_headers: Arc::new(sequence_headers(values)?),
     })
 }
@@ -139,7 +129,7 @@ const VARIABLES: [(&Setting, &str); 3] = [
 /// The names that the configuration gives, else TorchServe's.
 fn sequence_headers(values: &Values) -> Result<SequenceHeaders, Failure> {
     let name = |setting: &Setting| {
-        let name: String = values.read(setting).unwrap_or_default();
+        let name: String = values.value(setting);
         if is_header(&name) {
             return Ok(name);
         }

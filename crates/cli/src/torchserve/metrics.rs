@@ -39,7 +39,7 @@ fn log_time(values: &Values) -> WriteTime {
 
 /// How often the machine is sampled, if at all.
 pub fn sample_every(values: &Values) -> Option<Duration> {
-    let every: Duration = values.read(&METRIC_TIME_INTERVAL).unwrap_or_default();
+    let every: Duration = values.value(&METRIC_TIME_INTERVAL);
     (!values.flag(&DISABLE_SYSTEM_METRICS)).then(|| every.max(Duration::from_secs(1)))
 }
 

@@ -12,7 +12,7 @@ use jitney_settings::torchserve::{
 
 use crate::address::Address;
 use crate::failure::Failure;
-use crate::{key_file, tls};
+use crate::tls;
 
 /// The longest life of a token: ten years.
 const LIFETIME_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
@@ -27,7 +27,7 @@ pub fn tokens(values: &Values) -> Result<Option<Duration>, Failure> {
     if values.flag(&DISABLE_TOKEN_AUTHORIZATION) {
         return Ok(None);
     }
-    let lifetime: Duration = values.read(&TOKEN_EXPIRATION_MIN).unwrap_or(key_file::LIFETIME);
+    let lifetime: Duration = values.value(&TOKEN_EXPIRATION_MIN);
     if !lifetime.is_zero() && lifetime <= LIFETIME_MAX {
         return Ok(Some(lifetime));
     }

@@ -157,7 +157,7 @@ impl ModelOpener {
         options: &RegisterOptions,
     ) -> Result<(Arc<dyn LocalModel>, LocalHome), RegisterError> {
         let typed = resolve::typed(options, &self.defaults);
-        let isolation: Isolation = typed.read(&ISOLATION).unwrap_or_default();
+        let isolation: Isolation = typed.value(&ISOLATION);
         let processes = self.local_processes.clone().filter(|_| isolation == Isolation::Process);
         let Some(processes) = processes else {
             let told = self.local_options(&typed);
@@ -173,7 +173,7 @@ impl ModelOpener {
             memory_limit: typed.read(&MEMORY_LIMIT),
             options: self.local_options(&typed),
         };
-        let time: std::time::Duration = typed.read(&STARTUP_TIMEOUT).unwrap_or_default();
+        let time: std::time::Duration = typed.value(&STARTUP_TIMEOUT);
         let loaded = tokio::time::timeout(time, processes.load(&load, None)).await;
         let loaded = loaded.unwrap_or(Err(LaunchError::TimedOut { seconds: time.as_secs() }));
         let loaded = loaded.map_err(not_loadable)?;

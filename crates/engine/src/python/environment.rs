@@ -48,7 +48,7 @@ impl Environment {
         package: &mut Package,
     ) -> Result<Self, RegisterError> {
         let PythonWorkers { config, processes, packages: runtime, .. } = python;
-        let venv = package.settings.read(&USE_VENV).unwrap_or(false);
+        let venv = package.settings.flag(&USE_VENV);
         let requirements = package.manifest.requirements_file.clone();
         let requirements = requirements.filter(|_| config.install_requirements);
         let mut environment = Self::shared(config);

@@ -101,7 +101,7 @@ impl LoadCommand {
                 message[key] = value;
             }
         }
-        let gpu_turns = values.read(&GPU_TURNS).unwrap_or(false);
+        let gpu_turns = values.flag(&GPU_TURNS);
         let dir = package.dir.path().to_owned();
         let sequence_headers = Arc::clone(&settings.sequence_headers);
         let (model, version) = (name.clone(), version.clone());

@@ -41,7 +41,7 @@ impl PlacedModel {
     ) -> Option<Self> {
         let placement = Arc::clone(python.placement.as_ref()?);
         let wants_gpu = values.read(&DEVICE_TYPE).is_some_and(|it: String| it == "gpu");
-        let level = values.read(&PARALLEL_LEVEL).unwrap_or(0_u32);
+        let level: u32 = values.value(&PARALLEL_LEVEL);
         let wished = if wants_gpu || level > 1 { f64::from(level.max(1)) } else { 0.0 };
         let gpus = values.read(&NUM_GPUS).unwrap_or(wished);
         let custom: Vec<(String, f64)> = values.read(&RESOURCES).unwrap_or_default();
@@ -49,7 +49,7 @@ impl PlacedModel {
             custom.into_iter().map(|(name, amount)| (name, json!(amount))).collect();
         let code = DefinitionCode::of(&load["model_yaml_config"]["jitney"]);
         let mut files = json!({ "packages": python.packages });
-        if values.read(&SHIP).unwrap_or(true) {
+        if values.value(&SHIP) {
             files["model"] = json!(dir);
             if let Some(code) = &code {
                 files["code"] = json!(code.root);
@@ -59,7 +59,7 @@ impl PlacedModel {
             placement,
             name,
             resources: json!({
-                "num_cpus": values.read(&NUM_CPUS).unwrap_or(1.0),
+                "num_cpus": values.value::<f64>(&NUM_CPUS),
                 "num_gpus": gpus,
                 "resources": custom,
             }),

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use jitney_settings::Values;
+use jitney_settings::server::MAX_IMAGE_PIXELS;
 use tokio::process::Command;
 use tokio::runtime::Handle;
 
@@ -62,7 +63,7 @@ impl PythonConfig {
             env: Vec::new(),
             decode_input: true,
             limit_max_image_pixels: true,
-            image_pixels_max: 89_478_485,
+            image_pixels_max: MAX_IMAGE_PIXELS.default_value(),
             debug_errors: false,
             strict_json: true,
             envelope: None,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jitney_settings::torchserve::UNREGISTER_MODEL_TIMEOUT;
 use jitney_settings::{SettingSource, Values};
 
 use crate::call::SequenceHeaders;
@@ -59,7 +60,7 @@ impl Default for ModelDefaults {
             handler: None,
             models: serde_json::Map::new(),
             models_source: SettingSource::Default,
-            unregister_timeout: Duration::from_secs(120),
+            unregister_timeout: UNREGISTER_MODEL_TIMEOUT.default_value(),
             sequence_headers: Arc::default(),
         }
     }

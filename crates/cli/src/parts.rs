@@ -1,0 +1,80 @@
+//! The parts of a plan that `jitney serve` and `jitney torchserve` read from the same settings. What only
+//! one of them knows is filled in by that one. Spells no default: those stand in the settings table.
+
+use std::path::PathBuf;
+
+use jitney_engine::admission::AdmissionLimits;
+use jitney_engine::call::REQUEST_BYTES_MAX;
+use jitney_engine::python::PythonConfig;
+use jitney_engine::store::Limits;
+use jitney_server::ServerConfig;
+use jitney_settings::Values;
+use jitney_settings::server::{
+    ALLOW_CLIENT_SHARED_MEMORY, BODY_TIMEOUT, COMPRESS_ANSWERS, DEBUG_ERRORS, DECOMPRESS_REQUESTS,
+    DRAIN_DELAY, DRAIN_TIMEOUT, IDLE_TIMEOUT, INSTALL_REQUIREMENTS, MAX_CONNECTIONS,
+    MAX_DOWNLOAD_SIZE, MAX_IMAGE_PIXELS, MAX_REQUEST_MEMORY, MAX_REQUEST_SIZE, MAX_UNPACKED_FILES,
+    MAX_UNPACKED_SIZE, MIN_BODY_RATE, WRITE_TIMEOUT,
+};
+
+use crate::plan::Drain;
+
+/// The limits and protocols of the listeners; where they listen is not known here.
+pub fn server(values: &Values) -> ServerConfig {
+    ServerConfig {
+        max_request_bytes: values.value(&MAX_REQUEST_SIZE),
+        max_connections: values.value(&MAX_CONNECTIONS),
+        idle_timeout: values.value(&IDLE_TIMEOUT),
+        decompress_requests: values.value(&DECOMPRESS_REQUESTS),
+        compress_answers: values.value(&COMPRESS_ANSWERS),
+        shutdown_grace: values.value(&DRAIN_TIMEOUT),
+        client_shared_memory: values.flag(&ALLOW_CLIENT_SHARED_MEMORY),
+        ..ServerConfig::default()
+    }
+}
+
+/// The Python workers; their environment is not known here.
+pub fn python(values: &Values, interpreter: PathBuf) -> PythonConfig {
+    PythonConfig {
+        install_requirements: values.flag(&INSTALL_REQUIREMENTS),
+        image_pixels_max: values.value(&MAX_IMAGE_PIXELS),
+        debug_errors: values.flag(&DEBUG_ERRORS),
+        ..PythonConfig::bare(interpreter)
+    }
+}
+
+/// How much may be under way, and how slow clients may be.
+pub fn admission_limits(values: &Values) -> AdmissionLimits {
+    let mut limits = AdmissionLimits::default();
+    values.apply(&MAX_REQUEST_MEMORY, &mut limits.bytes);
+    limits.transfers.body_rate_min = values.value(&MIN_BODY_RATE);
+    limits.transfers.body_time_max = values.value(&BODY_TIMEOUT);
+    limits.transfers.unread_time_max = values.value(&WRITE_TIMEOUT);
+    limits
+}
+
+/// How large a model may be.
+pub fn store_limits(values: &Values) -> Limits {
+    Limits {
+        fetched_bytes_max: values.read(&MAX_DOWNLOAD_SIZE),
+        unpacked_bytes_max: values.read(&MAX_UNPACKED_SIZE),
+        files_max: values.value(&MAX_UNPACKED_FILES),
+        ..Limits::default()
+    }
+}
+
+/// How the server ends.
+pub fn drain(values: &Values) -> Drain {
+    Drain { delay: values.value(&DRAIN_DELAY), timeout: values.value(&DRAIN_TIMEOUT) }
+}
+
+/// A request larger than a worker's frame could not be given to any worker.
+pub fn bound_request_size(values: &mut Values, remarks: &mut Vec<String>) {
+    let asked = values.read::<u64>(&MAX_REQUEST_SIZE);
+    if let Some(asked) = asked.filter(|asked| *asked > REQUEST_BYTES_MAX) {
+        remarks.push(format!(
+            "max_request_size={asked} is more than a worker can be given; {REQUEST_BYTES_MAX} holds"
+        ));
+        let source = values.source(&MAX_REQUEST_SIZE);
+        values.set(&MAX_REQUEST_SIZE, REQUEST_BYTES_MAX, source);
+    }
+}
