@@ -32,6 +32,7 @@ mod python;
 mod remote;
 mod run;
 mod serve;
+mod snapshot;
 mod study;
 mod subprocess;
 mod tls;

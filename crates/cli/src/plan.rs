@@ -17,7 +17,7 @@ use jitney_settings::Values;
 use jitney_telemetry::metrics::MeterPlan;
 
 use crate::logs::LogPlan;
-use crate::torchserve::snapshot::Snapshots;
+use crate::snapshot::Snapshots;
 use crate::traces::TracePlan;
 use crate::url_rule::UrlRule;
 

@@ -2,11 +2,10 @@
 //! to a file of its own, and the newest one is what a start without a configuration goes on from.
 //!
 //! Here are the files and their names; [`document`] is the part about models, [`escape`] Java's way
-//! of writing properties, [`restore`] the way back.
+//! of writing properties. The way back is `torchserve::restore`: this module knows no command.
 
 mod document;
 mod escape;
-mod restore;
 
 use std::fs::Permissions;
 use std::io::{self, Write as _};
@@ -20,11 +19,9 @@ use jitney_settings::torchserve::{
 };
 use jitney_settings::{Setting, SettingSource, Values};
 
-use super::VERSION;
 use crate::url_rule::shown_models;
 use document::SnapshotDocument;
-pub use document::{Models, models};
-pub use restore::startups;
+pub use document::{Models, SnapshotEndpoint, SnapshotVersion, last_element, models};
 
 /// The key that holds the models.
 pub const KEY: &str = "model_snapshot";
@@ -73,7 +70,6 @@ impl Snapshots {
             .filter(|(key, _)| more.iter().all(|(other, _)| other != key))
             .collect();
         properties.extend(more.iter().map(|(key, text)| ((*key).to_owned(), text.clone())));
-        properties.push(("version".to_owned(), VERSION.to_owned()));
         properties.sort();
         properties.dedup_by(|a, b| a.0 == b.0);
         Self { directory: directory(logs), store: store.to_owned(), properties }
@@ -140,6 +136,3 @@ fn file_name(moment: Moment, now: SystemTime) -> String {
     let digits: String = time.chars().filter(char::is_ascii_digit).collect();
     format!("{digits}-{}.cfg", moment.as_str())
 }
-
-#[cfg(test)]
-mod tests;

@@ -8,9 +8,9 @@ mod engine;
 mod metrics;
 mod models;
 mod process;
-mod properties;
+pub mod properties;
+mod restore;
 mod security;
-pub mod snapshot;
 mod sources;
 
 use std::ffi::OsString;

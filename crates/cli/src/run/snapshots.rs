@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use jitney_engine::{ChangeRecorder, Engine};
 
-use crate::torchserve::snapshot::{self, Models, Moment, Snapshots};
+use crate::snapshot::{self, Models, Moment, Snapshots};
 
 /// Writes the snapshots of a running server.
 pub struct SnapshotRecorder<'a> {

@@ -16,13 +16,13 @@ use jitney_settings::{Setting, SettingSource, Values, model};
 
 use super::addresses::{Addresses, Grpc, grpc_bind};
 use super::engine::engine;
-use super::snapshot::{self, Snapshots};
-use super::{banner, metrics, models, properties, security, sources};
+use super::{banner, metrics, models, properties, restore, security, sources};
 use crate::env::Env;
 use crate::failure::Failure;
 use crate::flags::torchserve::TorchserveFlags;
 use crate::logs::{LogPlan, Style};
 use crate::plan::{ServerKind, ServerPlan, Startup};
+use crate::snapshot::{self, Snapshots};
 use crate::traces::TracePlan;
 use crate::{gpu, machine, parts, plugins, python};
 
@@ -171,6 +171,7 @@ fn snapshots(
         ("management_address", addresses.management.to_string()),
         ("metrics_address", addresses.metrics.to_string()),
         ("model_store", store.display().to_string()),
+        ("version", super::VERSION.to_owned()),
     ];
     more.extend(file.map(|file| ("tsConfigFile", file.display().to_string())));
     Some(Snapshots::new(&log_location(env), store, values, &more))
@@ -190,7 +191,7 @@ pub fn startups(
     if let SettingSource::Flag(flag) = values.source(&LOAD_MODELS) {
         remarks.push(format!("{flag} has no effect: the models are those of the snapshot {file}"));
     }
-    snapshot::startups(&text, store, &SettingSource::Snapshot(file))
+    restore::startups(&text, store, &SettingSource::Snapshot(file))
 }
 
 /// The model store; both directories must exist if they are named.

@@ -8,10 +8,9 @@ use jitney_settings::model::WORKERS;
 use jitney_settings::{SettingSource, Values, from_record};
 use serde::Deserialize;
 
-use super::KEY;
-use super::document::{Models, SnapshotEndpoint, SnapshotVersion, last_element};
 use crate::failure::Failure;
 use crate::plan::Startup;
+use crate::snapshot::{KEY, Models, SnapshotEndpoint, SnapshotVersion, last_element};
 
 #[derive(Deserialize)]
 struct SnapshotModels {
@@ -73,3 +72,6 @@ fn startup(
         ..Startup::named(model, &version.mar_name)
     })
 }
+
+#[cfg(test)]
+mod tests;

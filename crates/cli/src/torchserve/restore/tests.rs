@@ -1,15 +1,15 @@
 //! Snapshots out and back in.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use jitney_settings::model::*;
 use serde_json::json;
 
-use super::document::{SnapshotEndpoint, SnapshotVersion};
 use super::*;
 use crate::env::Env;
 use crate::flags::torchserve::TorchserveFlags;
-use crate::torchserve::{properties, sources};
-use jitney_settings::model::*;
+use crate::snapshot::{Moment, Snapshots, newest};
+use crate::torchserve::{VERSION, properties, sources};
 
 const FAST: SnapshotEndpoint =
     SnapshotEndpoint { max_batch_size: Some(2), max_latency_ms: Some(0) };
@@ -49,7 +49,10 @@ fn a_snapshot_is_read_back_as_it_was_written() {
     let dir = tempfile::tempdir().expect("directory");
     std::fs::write(dir.path().join("kept.mar"), "").expect("file");
     let values = values("job_queue_size=7\ncors_allowed_origin=https\\://x\n");
-    let more = [("inference_address", "http://127.0.0.1:8080".to_owned())];
+    let more = [
+        ("inference_address", "http://127.0.0.1:8080".to_owned()),
+        ("version", VERSION.to_owned()),
+    ];
     let snapshots = Snapshots::new(dir.path(), dir.path(), &values, &more);
     let path = snapshots.write(&kept(), Moment::Change, now()).expect("writes");
     assert!(path.ends_with("config/20250101000000123-snapshot.cfg"), "{}", path.display());
