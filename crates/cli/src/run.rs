@@ -27,12 +27,13 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use jitney_engine::Engine;
-use jitney_server::Server;
 use jitney_server::auth::{KeyStrength, TokenClock, Tokens};
+use jitney_server::{Server, ServerConfig};
 use jitney_telemetry::metrics::MeterPlan;
 use jitney_telemetry::{AccessLog, Meter, WriteTime};
 use rustix::process::DumpableBehavior;
 
+use crate::definition::Packer;
 use crate::env::Env;
 use crate::failure::{Failure, cannot};
 use crate::gpu::NvidiaSmi;
@@ -45,6 +46,7 @@ use crate::{machine, plugins};
 pub use assembly::runtime;
 use assembly::{engine_config, packer};
 use data_plane::DataPlane;
+use loading::ServedDefinition;
 pub use offline::OfflineEngine;
 pub use preview::preview;
 use processes::ProcReader;
@@ -139,48 +141,18 @@ async fn serve_until_signal(
     if plan.until_eof {
         signals.watch_stdin().map_err(cannot("watch standard input"))?;
     }
-    let mut config = plan.server.clone();
-    config.access_log = access_log(plan, meter.log_time());
-    config.log_book = Some(Arc::clone(&logs.book));
-    config.meter = Arc::clone(meter);
-    let tokens = tokens(plan)?;
-    config.plugins = tokio::select! {
-        started = plugins::start(&plan.plugins, engine) => started?,
+    let loaded = tokio::select! {
+        loaded = load(plan, engine, meter, data, &packer, logs) => loaded?,
         () = signals.first() => return Ok(()),
     };
-    config.tokens.clone_from(&tokens);
-    let server = Server::bind(config, Arc::clone(engine), plan.io_threads)
-        .map_err(|error| cannot_bind(&error))?;
-    let server = Arc::new(server);
-    server.serve_workers(&data.handles());
-    greeting::banner(plan);
-    tokio::select! {
-        joined = engine.cluster_joined() => joined.map_err(Failure::usage)?,
-        () = signals.first() => return Ok(()),
-    }
-    let cpu = CpuUsage::new();
-    let definitions = tokio::select! {
-        loaded = loading::load(plan, engine, &packer) => loaded?,
-        () = signals.first() => return Ok(()),
-    };
+    let LoadedServer { server, cpu, definitions } = loaded;
     let recorder = plan.snapshots.as_ref().map(|all| SnapshotRecorder::start(all, engine));
-    // Only now: a start that fails must not replace the keys of a running server.
-    if let Some(tokens) = tokens {
-        tokens.issue().map_err(cannot("write the key file"))?;
-    }
     // Before the ports open, so that readiness is right from the first probe on.
     registrations::follow(plan, env, engine, &packer);
     data.open(&server);
     let admin = server.run_admin(data.closing());
     watch_system(plan, env, engine, meter, cpu);
-    for definition in definitions.into_iter().filter(|_| plan.watch) {
-        // Ends with the runtime.
-        tokio::spawn(reload::watch(definition, Arc::clone(engine), Arc::clone(&packer)));
-    }
-    if let Some(every) = plan.poll {
-        // Ends with the runtime.
-        tokio::spawn(reload::follow_repository(every, Arc::clone(engine)));
-    }
+    watch_models(plan, engine, &packer, definitions);
     greeting::ready(plan, &server, engine, logs);
     let manager = Arc::new(ServiceManager::find(env));
     manager.ready(&server.addresses().inference.to_string());
@@ -199,11 +171,64 @@ async fn serve_until_signal(
         }
         manager.stopping();
         drain(plan.drain, engine, data).await;
-        Ok(())
     };
-    let (ended, admin) = tokio::join!(ended, admin);
-    admin.map_err(cannot("serve the admin plane"))?;
-    ended
+    let ((), admin) = tokio::join!(ended, admin);
+    admin.map_err(cannot("serve the admin plane"))
+}
+
+/// A server whose ports are bound and whose models are loaded.
+struct LoadedServer {
+    server: Arc<Server>,
+    cpu: CpuUsage,
+    definitions: Vec<ServedDefinition>,
+}
+
+/// Starts the plugins, binds the ports and loads the models. A signal ends it at any point.
+async fn load(
+    plan: &ServerPlan,
+    engine: &Arc<Engine>,
+    meter: &Arc<Meter>,
+    data: &DataPlane,
+    packer: &Arc<Packer>,
+    logs: &StartedLog,
+) -> Result<LoadedServer, Failure> {
+    let tokens = tokens(plan)?;
+    let config = ServerConfig {
+        access_log: access_log(plan, meter.log_time()),
+        log_book: Some(Arc::clone(&logs.book)),
+        meter: Arc::clone(meter),
+        plugins: plugins::start(&plan.plugins, engine).await?,
+        tokens: tokens.clone(),
+        ..plan.server.clone()
+    };
+    let server = Server::bind(config, Arc::clone(engine), plan.io_threads)
+        .map_err(|error| cannot_bind(&error))?;
+    let server = Arc::new(server);
+    server.serve_workers(&data.handles());
+    greeting::banner(plan);
+    engine.cluster_joined().await.map_err(Failure::usage)?;
+    let cpu = CpuUsage::new();
+    let definitions = loading::load(plan, engine, packer).await?;
+    // Only now: a start that fails must not replace the keys of a running server.
+    if let Some(tokens) = tokens {
+        tokens.issue().map_err(cannot("write the key file"))?;
+    }
+    Ok(LoadedServer { server, cpu, definitions })
+}
+
+/// Loads again what changes on disk, where the plan asks for it; ends with the runtime.
+fn watch_models(
+    plan: &ServerPlan,
+    engine: &Arc<Engine>,
+    packer: &Arc<Packer>,
+    definitions: Vec<ServedDefinition>,
+) {
+    for definition in definitions.into_iter().filter(|_| plan.watch) {
+        tokio::spawn(reload::watch(definition, Arc::clone(engine), Arc::clone(packer)));
+    }
+    if let Some(every) = plan.poll {
+        tokio::spawn(reload::follow_repository(every, Arc::clone(engine)));
+    }
 }
 
 fn cannot_bind(error: &std::io::Error) -> Failure {
