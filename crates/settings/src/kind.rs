@@ -1,9 +1,10 @@
 //! The types that a setting can have, each with its unit: how a value is read from text and from JSON,
 //! what is expected where it cannot be read, and how it is shown.
 
+use std::fmt::Display;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// The type of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,13 +159,7 @@ impl SettingKind {
             Self::Fraction => fraction(text.parse().ok()?, 0.01),
             Self::Amount => amount(text.parse().ok()?).map(SettingValue::Fraction),
             Self::Amounts => {
-                let parts = text.split(',').filter(|part| !part.trim().is_empty());
-                let one = |part: &str| {
-                    let (name, number) = part.rsplit_once(':')?;
-                    let (name, number) = (name.trim(), amount(number.trim().parse().ok()?)?);
-                    (!name.is_empty()).then(|| (name.to_owned(), number))
-                };
-                parts.map(one).collect::<Option<_>>().map(SettingValue::Amounts)
+                pairs(text, |number| amount(number.parse().ok()?)).map(SettingValue::Amounts)
             }
             Self::Share => fraction(text.parse().ok()?, 0.0),
             Self::Flag => text.to_ascii_lowercase().parse().ok().map(SettingValue::Flag),
@@ -178,15 +173,8 @@ impl SettingKind {
                 let numbers = parts.filter(|part| !part.is_empty()).map(|part| part.parse().ok());
                 sound(numbers.collect(), min)
             }
-            Self::Weights => {
-                let parts = text.split(',').filter(|part| !part.trim().is_empty());
-                let weight = |part: &str| {
-                    let (name, weight) = part.rsplit_once(':')?;
-                    let (name, weight) = (name.trim(), weight.trim().parse().ok()?);
-                    (!name.is_empty()).then(|| (name.to_owned(), weight))
-                };
-                parts.map(weight).collect::<Option<_>>().map(SettingValue::Weights)
-            }
+            Self::Weights => pairs(text, |weight| weight.parse().ok().filter(|it| *it > 0))
+                .map(SettingValue::Weights),
         }
     }
 
@@ -210,10 +198,7 @@ impl SettingKind {
                 amount(number.as_f64()?).map(SettingValue::Fraction)
             }
             (Self::Amounts, Value::Object(map)) => {
-                let one = |(name, number): (&String, &Value)| {
-                    Some((name.clone(), amount(number.as_f64()?)?))
-                };
-                map.iter().map(one).collect::<Option<_>>().map(SettingValue::Amounts)
+                entries(map, |number| amount(number.as_f64()?)).map(SettingValue::Amounts)
             }
             (Self::Share, Value::Number(number)) => fraction(number.as_f64()?, 0.0),
             (Self::Time(unit), Value::Number(number)) => unit.of(number.as_f64()?),
@@ -223,11 +208,8 @@ impl SettingKind {
                 sound(list.iter().map(number).collect(), min)
             }
             (Self::Weights, Value::Object(map)) => {
-                let weight = |(name, weight): (&String, &Value)| {
-                    let weight = u32::try_from(weight.as_u64()?).ok().filter(|it| *it > 0)?;
-                    Some((name.clone(), weight))
-                };
-                map.iter().map(weight).collect::<Option<_>>().map(SettingValue::Weights)
+                let weight = |it: &Value| u32::try_from(it.as_u64()?).ok().filter(|it| *it > 0);
+                entries(map, weight).map(SettingValue::Weights)
             }
             (
                 Self::Time(_) | Self::Size | Self::Choice(_) | Self::Text | Self::Path,
@@ -279,14 +261,8 @@ impl SettingKind {
             (_, SettingValue::Numbers(numbers)) => {
                 numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
             }
-            (_, SettingValue::Weights(weights)) => {
-                let one = |(name, weight): &(String, u32)| format!("{name}:{weight}");
-                weights.iter().map(one).collect::<Vec<_>>().join(",")
-            }
-            (_, SettingValue::Amounts(amounts)) => {
-                let one = |(name, number): &(String, f64)| format!("{name}:{number}");
-                amounts.iter().map(one).collect::<Vec<_>>().join(",")
-            }
+            (_, SettingValue::Weights(weights)) => joined(weights),
+            (_, SettingValue::Amounts(amounts)) => joined(amounts),
         }
     }
 
@@ -343,6 +319,28 @@ fn amount(number: f64) -> Option<f64> {
 /// The list, if each number is large enough.
 fn sound(numbers: Option<Vec<u32>>, min: u32) -> Option<SettingValue> {
     numbers.filter(|all| all.iter().all(|one| *one >= min)).map(SettingValue::Numbers)
+}
+
+/// Names with numbers, as a text lists them.
+fn pairs<T>(text: &str, read: impl Fn(&str) -> Option<T>) -> Option<Vec<(String, T)>> {
+    let parts = text.split(',').filter(|part| !part.trim().is_empty());
+    let pair = |part: &str| {
+        let (name, number) = part.rsplit_once(':')?;
+        Some((name.trim().to_owned(), read(number.trim())?)).filter(|(name, _)| !name.is_empty())
+    };
+    parts.map(pair).collect()
+}
+
+/// Names with numbers, as a document maps them.
+fn entries<T>(
+    map: &Map<String, Value>,
+    read: impl Fn(&Value) -> Option<T>,
+) -> Option<Vec<(String, T)>> {
+    map.iter().map(|(name, number)| Some((name.clone(), read(number)?))).collect()
+}
+
+fn joined<T: Display>(pairs: &[(String, T)]) -> String {
+    pairs.iter().map(|(name, number)| format!("{name}:{number}")).collect::<Vec<_>>().join(",")
 }
 
 /// Bytes, with or without a unit.
