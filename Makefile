@@ -72,6 +72,7 @@ lint: .venv/test/ready ## Formatting, lints, names, modules, crates and the Dock
 	$(PYTHON) tools/check_crates.py
 	$(PYTHON) tools/check_modules.py
 	$(PYTHON) tools/check_names.py
+	$(PYTHON) tools/check_defaults.py
 	$(PYTHON) tools/house.py --check
 	$(PYTHON) tools/check_sentences.py
 

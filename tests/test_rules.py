@@ -14,6 +14,7 @@ ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "bench")]
 
 import check_crates  # noqa: E402
+import check_defaults  # noqa: E402
 import check_modules  # noqa: E402
 import check_names  # noqa: E402
 import check_sentences  # noqa: E402
@@ -343,6 +344,19 @@ def test_an_exception_covers_its_names_only_and_is_never_stale(tree: Tree) -> No
     assert check_names.check_words(names, both) == []
     stale = check_names.Allowed("seat", "*", "why")
     assert check_names.check_words(names, [*both, stale]) == ["allowed_words.txt: nothing needs seat in *"]
+
+
+def test_a_default_that_is_spelled_again_is_found() -> None:
+    table = """
+    QUEUE = Setting::new("queue", N, "a; b").or("100").flag("queue", "N");
+    HANDLER = key("handler", TEXT, "the handler");
+    """
+    declared = check_defaults.with_default(table)
+    assert declared == {"QUEUE"}
+    again = "fn f(v: &Values) {\n    v.read(&QUEUE)\n        .unwrap_or(100);\n}"
+    assert list(check_defaults.spelled_again(again, declared)) == [(2, "QUEUE")]
+    others = "fn f(v: &Values) { v.value(&QUEUE); v.read(&HANDLER).unwrap_or_default(); v.read(&QUEUE).map(f); }"
+    assert list(check_defaults.spelled_again(others, declared)) == []
 
 
 def test_an_exception_needs_a_reason(tmp_path: Path) -> None:
