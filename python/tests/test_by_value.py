@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import jitney
-from jitney.handle import run_flags
+from jitney.handle import launch
 from jitney.machine.process import is_interactive
 from jitney.packing import by_value
 
@@ -107,18 +107,18 @@ def maker_of(lock: Any) -> Any:
     ],
 )
 def test_devices_become_flags(device, flags):
-    assert run_flags.worker_flags(None, device, None) == flags
+    assert launch.worker_flags(None, device, None) == flags
     with pytest.raises(ValueError, match="device must be"):
-        run_flags.worker_flags(None, "tpu", None)
+        launch.worker_flags(None, "tpu", None)
 
 
 def test_cells_are_quiet_unless_they_ask(monkeypatch):
-    assert run_flags.log_flags(None, True) == []
-    assert run_flags.log_flags("Warning", False) == ["--log-level", "warn,jitney::worker_output=off"]
+    assert launch.log_flags(None, True) == []
+    assert launch.log_flags("Warning", False) == ["--log-level", "warn,jitney::worker_output=off"]
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: object()))
     assert is_interactive()
-    assert run_flags.log_flags(None, True) == ["--log-level", "warn"]
-    assert run_flags.log_flags("debug", True) == ["--log-level", "debug"]
+    assert launch.log_flags(None, True) == ["--log-level", "warn"]
+    assert launch.log_flags("debug", True) == ["--log-level", "debug"]
 
 
 def test_completion_lists_the_public_names_and_nothing_else():

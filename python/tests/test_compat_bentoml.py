@@ -379,7 +379,7 @@ def test_a_service_of_functions_has_its_runners_as_parts(application):
 
 
 def test_input_and_output_are_described():
-    from jitney.compat.bentoml.descriptor import Posted
+    from jitney.compat.bentoml.io import Posted
 
     form = bentoml.io.Multipart(note=bentoml.io.Text(), numbers=bentoml.io.JSON(), data=bentoml.io.File())
     posted = Posted({"note": b"hi", "numbers": b"[1, 2]", "data": b"xyz"}, Request())

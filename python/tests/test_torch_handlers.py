@@ -16,7 +16,7 @@ from wire import bodies
 from ts.handler_utils.micro_batching import MicroBatching
 from ts.handler_utils.timer import timed
 from ts.torch_handler import base_handler, text_steps
-from ts.torch_handler.contractions import CONTRACTION_MAP
+from ts.torch_handler.text_steps import CONTRACTION_MAP
 from ts.torch_handler.threads import ItemPool
 from ts.utils.util import PredictionException
 

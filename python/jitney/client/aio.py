@@ -12,9 +12,8 @@ from jitney.client import requests
 from jitney.client.conversation import Conversation, Step
 from jitney.client.methods import ClientMethods
 from jitney.client.pool import Pool
-from jitney.client.replies import Reply
 from jitney.client.requests import ClientRequest, PredictOptions
-from jitney.client.retry import Retry
+from jitney.client.retry import Reply, Retry
 from jitney.wire.address import read_url
 from jitney.wire.calls import read_body
 

@@ -12,9 +12,8 @@ from typing import Any, TypeVar
 
 from jitney.call.errors import disconnected
 from jitney.client import requests
-from jitney.client.replies import Reply
 from jitney.client.requests import ClientRequest
-from jitney.client.retry import Retry
+from jitney.client.retry import Reply, Retry
 
 Step = ClientRequest | float
 T = TypeVar("T")

@@ -11,9 +11,8 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
-from jitney.client.replies import Reply
 from jitney.client.requests import ClientRequest
-from jitney.client.retry import Unreachable
+from jitney.client.retry import Reply, Unreachable
 from jitney.wire.address import Address
 
 HEAD_BYTES_MAX = 128 << 10

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from jitney.client import requests
 from jitney.client.conversation import Conversation, Step
 from jitney.client.methods import ClientMethods
-from jitney.client.replies import Reply
 from jitney.client.requests import ClientRequest, PredictOptions
-from jitney.client.retry import Retry, Unreachable
+from jitney.client.retry import Reply, Retry, Unreachable
 from jitney.wire.address import Address, read_url
 from jitney.wire.calls import read_body
 

@@ -16,9 +16,8 @@ what it declares here. Functions may be plain or `async`; plain ones run on thre
 
 from __future__ import annotations
 
-from jitney.plugin.declare import authorize, endpoint
-from jitney.plugin.messages import Allow, Deny
-from jitney.plugin.messages import PluginRequest as Request
-from jitney.plugin.messages import PluginResponse as Response
+from jitney.plugin.declare import Allow, Deny, authorize, endpoint
+from jitney.plugin.declare import PluginRequest as Request
+from jitney.plugin.declare import PluginResponse as Response
 
 __all__ = ["Allow", "Deny", "Request", "Response", "authorize", "endpoint"]

@@ -16,8 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from jitney.plugin.declare import PluginEndpoint, declared
-from jitney.plugin.messages import Allow, Deny, PluginRequest, PluginResponse
+from jitney.plugin.declare import Allow, Deny, PluginEndpoint, PluginRequest, PluginResponse, declared
 from jitney.worker.context import WorkerContext
 
 Facts = dict[str, Any]

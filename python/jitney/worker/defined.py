@@ -32,8 +32,7 @@ from jitney.worker.batch import Row
 from jitney.worker.context import WorkerContext
 from jitney.worker.protocol import HEADER, HELLO, POSITION, PROTOCOL_VERSION, Bytes, encode_control
 from jitney.worker.reply import EncodedReply
-from jitney.worker.requests import METHOD_HEADER, UNSEEN, ItemReader, WireRequest, read_batch_size
-from jitney.worker.tensor_items import TensorItems
+from jitney.worker.requests import METHOD_HEADER, UNSEEN, ItemReader, TensorItems, WireRequest, read_batch_size
 from jitney.worker.turns import Turns
 from jitney.worker.writer import assemble, assemble_all, assemble_parts
 

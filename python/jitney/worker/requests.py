@@ -1,7 +1,8 @@
 """The requests of a batch as the items of a definition: what they carry is read when the model asks for it.
 
 An item comes through a handle, in tensors, as parameters of HTTP or raw. What the server says about a raw request
-stands in headers that no client can send.
+stands in headers that no client can send. A request in tensors may bring several items and is answered
+once, in tensors.
 """
 
 from __future__ import annotations
@@ -15,13 +16,62 @@ from jitney.call.errors import BadInput
 from jitney.call.request import BULK, HTTP, INTERACTIVE, Facts, Request
 from jitney.definition.definition import Definition, Endpoint
 from jitney.execution.grouping import Item
-from jitney.execution.tensor_arguments import TensorReader
+from jitney.execution.streaming import STREAMED
+from jitney.execution.tensor_answers import named
+from jitney.execution.tensor_arguments import Arguments, TensorReader
 from jitney.http import arguments
 from jitney.http.request import HttpRequest
 from jitney.wire.calls import CALL_PARAMETER
 from jitney.worker.batch import Row, TensorRow, read_headers, read_pairs, read_request_id
-from jitney.worker.protocol import CALL_FACTS, ITEM_META, NO_DEADLINE, Malformed
-from jitney.worker.tensor_items import TensorItems
+from jitney.worker.protocol import CALL_FACTS, ITEM_META, NO_DEADLINE, Bytes, Malformed
+from jitney.worker.writer import encode_tensors
+
+
+class TensorItems:
+    """A request's items while they are being worked on."""
+
+    def __init__(
+        self, endpoint: Endpoint, row: TensorRow, read: tuple[list[Arguments], bool], request: Request
+    ) -> None:
+        arguments, self._together = read
+        self._endpoint = endpoint
+        self._asked = row.outputs
+        self.request = request
+        self.items = [Item(one, request, len(arguments) > 1) for one in arguments]
+        self._outcomes: list[Any] = []
+        self._pieces: dict[int, list[Any]] = {}
+
+    def take(self, outcome: Any) -> None:
+        """Keeps what became of the next item."""
+        if outcome is STREAMED:
+            outcome = _whole(self._pieces.get(len(self._outcomes), []))
+        self._outcomes.append(outcome)
+
+    def add_piece(self, item: int, piece: Any) -> None:
+        """Keeps a piece of a stream, which is answered as a whole."""
+        self._pieces.setdefault(item, []).append(piece)
+
+    def fail(self, error: Exception) -> None:
+        """The call failed, and no other request was in it."""
+        self._outcomes = [error]
+
+    def encode(self) -> tuple[bytes, list[Bytes]]:
+        """Meta and parts of the body of the answer; an error that any of the items met is raised."""
+        for outcome in self._outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+        value = self._outcomes if self._together else self._outcomes[0]
+        columns = self._endpoint.shape.gives_columns
+        answer = named(self._endpoint.tensors, columns, value, self._together, self._asked)
+        meta = encode_tensors(self.request.status or 200, self.request.response_headers, answer)
+        return meta, [tensor.data for _, tensor in answer]
+
+
+def _whole(pieces: list[Any]) -> Any:
+    """The answer of which these are the pieces."""
+    texts = all(isinstance(piece, str) for piece in pieces)
+    return "".join(pieces) if texts else pieces
+
 
 METHOD_HEADER = "url_path"
 """Names the endpoint."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ts.torch_handler.needs import need
+from ts.torch_handler.settings import need
 
 streamers: Any = need("transformers.generation.streamers", "ts.handler_utils.hf_batch_streamer")
 

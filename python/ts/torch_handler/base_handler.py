@@ -21,12 +21,11 @@ from ts.torch_handler import formats
 from ts.torch_handler.compiling import CompilePlan, compile_plan, compiled, wants_aot
 from ts.torch_handler.devices import choose_device
 from ts.torch_handler.model_graphs import ModelGraphs
-from ts.torch_handler.needs import installed, need
 from ts.torch_handler.numerics import plain_output, shaped_input, shaped_model
 from ts.torch_handler.profiling import profiled, profiler_enabled
 from ts.torch_handler.rows import numbers_of
 from ts.torch_handler.samples import sample_file
-from ts.torch_handler.settings import HandlerSettings, read_settings
+from ts.torch_handler.settings import HandlerSettings, installed, need, read_settings
 from ts.torch_handler.stage_times import timed
 from ts.torch_handler.stages import Launched, Prepared, asks, merge, milliseconds, now
 from ts.torch_handler.threads import set_torch_threads

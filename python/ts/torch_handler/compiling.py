@@ -11,7 +11,7 @@ import logging
 from typing import Any, NamedTuple
 
 from ts.torch_handler.formats import is_script
-from ts.torch_handler.needs import need
+from ts.torch_handler.settings import need
 from ts.utils.util import check_valid_pt2_backend
 
 logger = logging.getLogger(__name__)

@@ -13,9 +13,8 @@ from jitney.gpu.nvjpeg import JpegFile, Nvjpeg
 from ts.torch_handler.device_images import Decode, DeviceImages, bytes_of
 from ts.torch_handler.framing import Framing
 from ts.torch_handler.images import Image, pixels, torch, transforms
-from ts.torch_handler.needs import need
 from ts.torch_handler.resizing import KernelResizer, Picture, Resizer, Shades, TorchResizer
-from ts.torch_handler.settings import HandlerSettings
+from ts.torch_handler.settings import HandlerSettings, need
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ import logging
 import os
 from typing import Any
 
-from ts.torch_handler.needs import installed, need
+from ts.torch_handler.settings import installed, need
 
 logger = logging.getLogger(__name__)
 

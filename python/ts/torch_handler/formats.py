@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Iterator
 from typing import Any
 
-from ts.torch_handler.needs import need
+from ts.torch_handler.settings import need
 from ts.utils.util import list_classes_from_module
 
 SCRIPT_ENDINGS = (".pt", ".pth", ".ptc", ".jit", ".torchscript")

@@ -16,8 +16,8 @@ from typing import Any
 
 from jitney.values.images import TooManyPixels, open_image
 from ts.torch_handler.framing import Framing, framing_of
-from ts.torch_handler.needs import need
 from ts.torch_handler.rows import value_of
+from ts.torch_handler.settings import need
 from ts.utils.util import PredictionException
 
 torch: Any = need("torch", "an image handler")

@@ -13,9 +13,8 @@ from typing import Any
 from jitney.gpu.capture import Capture, CudaCapture
 from jitney.gpu.graphs import Progress, SizedModel, Variant
 from jitney.gpu.inputs import CannotCapture, ModelInput
-from ts.torch_handler.needs import need
 from ts.torch_handler.numerics import shaped_input
-from ts.torch_handler.settings import HandlerSettings
+from ts.torch_handler.settings import HandlerSettings, need
 
 logger = logging.getLogger(__name__)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ts.torch_handler.needs import need
-from ts.torch_handler.settings import HandlerSettings
+from ts.torch_handler.settings import HandlerSettings, need
 
 
 def shaped_model(model: Any, settings: HandlerSettings) -> Any:

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
-from ts.torch_handler.needs import need
+from ts.torch_handler.settings import need
 
 logger = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Protocol
 
 from jitney.gpu.nvrtc import Kernels
 from ts.torch_handler.framing import Framing, ImageFrame
-from ts.torch_handler.needs import need
 from ts.torch_handler.resize_source import SOURCE
+from ts.torch_handler.settings import need
 
 torch: Any = need("torch", "an image handler")
 

@@ -8,7 +8,7 @@ import json
 import os
 from typing import Any
 
-from ts.torch_handler.needs import need
+from ts.torch_handler.settings import need
 
 SAMPLE_FILES = "jitney_sample.*"
 PICTURE_SIZE = (500, 400)

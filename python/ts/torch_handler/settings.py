@@ -12,11 +12,41 @@ TorchServe's keys are `handler: {profile}` and `pt2`. Ours stand under `jitney`:
       torch_threads: 2          # torch.set_num_threads
       decode: auto              # where images are decoded: gpu, cpu, or auto: on the GPU where there is one
       cuda_graphs: auto         # on a GPU the model is captured once per batch size and replayed; off: it is not
+
+What the stock handlers need installed, and the message when it is missing.
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import sys
 from typing import Any, NamedTuple
+
+PACKAGES = {"PIL": "pillow", "torch": "torch", "torchvision": "torchvision", "onnxruntime": "onnxruntime"}
+"""What to ask pip for, by module."""
+
+
+def need(module: str, purpose: str) -> Any:
+    """Imports a module, or raises an error that tells what needs it and how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = PACKAGES.get(module.partition(".")[0], module)
+        message = (
+            f"{purpose} needs {module}, which the workers' Python ({sys.executable}) cannot import: {error}. "
+            f"Install it there (pip install {package}) or point the server at a Python that has it."
+        )
+        raise ImportError(message) from error
+
+
+def installed(module: str) -> bool:
+    """Whether a module can be imported, without importing it."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
 
 PRECISIONS = ("float32", "float16", "bfloat16")
 DECODING = ("auto", "gpu", "cpu")

@@ -9,7 +9,7 @@ from typing import Any
 
 from ts.torch_handler import text_steps
 from ts.torch_handler.base_handler import BaseHandler, torch
-from ts.torch_handler.needs import installed, need
+from ts.torch_handler.settings import installed, need
 
 VOCABULARY_FILE = "source_vocab.pt"
 

@@ -15,8 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from jitney.torchserve.loading import processors
-from ts.torch_handler.needs import need
-from ts.torch_handler.settings import HandlerSettings
+from ts.torch_handler.settings import HandlerSettings, need
 
 PREPROCESS_THREADS_MAX = 16
 """More PIL threads than this contend for the interpreter."""

@@ -20,7 +20,7 @@ from jitney.gpu.trees import tensors_of
 from ts.torch_handler.compiling import CompilePlan
 from ts.torch_handler.formats import is_script
 from ts.torch_handler.model_graphs import Arguments
-from ts.torch_handler.needs import need
+from ts.torch_handler.settings import need
 
 TOO_OLD = "this torch cannot, which takes 2.8 or newer"
 TICK_SECONDS = 5.0

@@ -12,10 +12,9 @@ from ts.torch_handler.device_images import BatchForm, DeviceImages, batch_form
 from ts.torch_handler.device_trial import device_images
 from ts.torch_handler.host_images import HostBatch
 from ts.torch_handler.images import Image, Recipe
-from ts.torch_handler.needs import installed, need
 from ts.torch_handler.profiling import profiler_enabled
 from ts.torch_handler.samples import picture
-from ts.torch_handler.settings import HandlerSettings
+from ts.torch_handler.settings import HandlerSettings, installed, need
 from ts.torch_handler.stage_times import stage, timed, wants_profile
 from ts.torch_handler.threads import ItemPool, preprocess_threads
 from ts.utils.util import PredictionException

@@ -1,7 +1,7 @@
 """`bentoml.SyncHTTPClient` and `AsyncHTTPClient`: a service's APIs as methods, over HTTP.
 
 They speak what BentoML's services speak, so they call services of either server. Values go as a JSON object, or as a
-form where one of them is a file.
+form where one of them is a file. An answer stands for a value, pieces, a file or a failure.
 """
 
 from __future__ import annotations
@@ -9,16 +9,117 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import mimetypes
+import secrets
+import tempfile
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
-from jitney.compat.bentoml.answering import sent
-from jitney.compat.bentoml.client_answers import JSON, async_pieces, failure_of, is_stream, names_of, result_of
-from jitney.compat.bentoml.exceptions import BentoMLException, ServiceUnavailable
-from jitney.compat.bentoml.forms import encode_form, is_file
+from jitney.compat.bentoml.answering import is_image, sent
+from jitney.compat.bentoml.exceptions import BentoMLException, NotFound, ServiceUnavailable
 from jitney.http.answers import encode_json
+
+
+def is_file(value: Any) -> bool:
+    """Whether a value is sent as a file; a list of files is sent as several."""
+    if isinstance(value, (list, tuple)) and value:
+        return all(is_file(one) for one in value)
+    return isinstance(value, (Path, bytes, bytearray)) or is_image(value) or hasattr(value, "read")
+
+
+def encode_form(fields: Mapping[str, Any]) -> tuple[str, bytes]:
+    """The content type and the body of a form."""
+    boundary = secrets.token_hex(16)
+    several = {name: isinstance(value, (list, tuple)) and is_file(value) for name, value in fields.items()}
+    parts = [
+        f"--{boundary}\r\n".encode() + _part(name, one)
+        for name, value in fields.items()
+        for one in (value if several[name] else [value])
+    ]
+    return f"multipart/form-data; boundary={boundary}", b"".join([*parts, f"--{boundary}--\r\n".encode()])
+
+
+def _part(name: str, value: Any) -> bytes:
+    file_name = Path(str(getattr(value, "name", "") or name)).name
+    content = value.read() if hasattr(value, "read") else value.read_bytes() if isinstance(value, Path) else value
+    if isinstance(content, (bytes, bytearray)):
+        kind = mimetypes.guess_type(file_name)[0] or "application/octet-stream"
+        head = f'Content-Disposition: form-data; name="{name}"; filename="{file_name}"\r\nContent-Type: {kind}\r\n\r\n'
+        return head.encode() + bytes(content) + b"\r\n"
+    text = content.encode() if isinstance(content, str) else encode_json(content)
+    return f'Content-Disposition: form-data; name="{name}"\r\n\r\n'.encode() + text + b"\r\n"
+
+
+STREAM = "text/event-stream"
+PIECE_BYTES = 64 << 10
+JSON = "application/json"
+
+
+def is_stream(response: http.client.HTTPResponse) -> bool:
+    return (response.getheader("Content-Type") or "").startswith(STREAM)
+
+
+def result_of(response: http.client.HTTPResponse) -> Any:
+    """What an answer stands for: JSON, text, pieces, or a file."""
+    content_type = response.getheader("Content-Type") or ""
+    if is_stream(response):
+        return _pieces(response)
+    body = response.read()
+    disposition = response.getheader("Content-Disposition") or ""
+    if content_type.startswith(JSON):
+        return json.loads(body)
+    if content_type.startswith("text/") and "filename" not in disposition:
+        return body.decode()
+    if "filename" in disposition or content_type.startswith(("image/", "audio/", "video/")):
+        name = Path(disposition.partition('filename="')[2].rstrip('"')).name or "answer"
+        path = Path(tempfile.mkdtemp(prefix="bentoml-client-")) / name
+        path.write_bytes(body)
+        return path
+    return body
+
+
+def _pieces(response: http.client.HTTPResponse) -> Iterator[str]:
+    while piece := response.read1(PIECE_BYTES):
+        yield piece.decode()
+
+
+async def async_pieces(response: http.client.HTTPResponse) -> AsyncIterator[str]:
+    while piece := await asyncio.to_thread(response.read1, PIECE_BYTES):
+        yield piece.decode()
+
+
+def failure_of(response: http.client.HTTPResponse, path: str) -> BentoMLException:
+    """The server's error as an exception."""
+    text = response.read().decode(errors="replace")
+    try:
+        content = json.loads(text)
+        content = content[0] if isinstance(content, list) else content
+        text = content.get("message") or content.get("error") or text
+    except (ValueError, AttributeError, IndexError):
+        pass
+    if response.status == HTTPStatus.NOT_FOUND:
+        return NotFound(f"{path}: {text}")
+    kinds = {HTTPStatus.SERVICE_UNAVAILABLE: ServiceUnavailable}
+    kind = kinds.get(HTTPStatus(response.status), BentoMLException)
+    return kind(text, error_code=HTTPStatus(response.status))
+
+
+def names_of(document: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The parameters' names by path, out of an OpenAPI document."""
+    found: dict[str, list[str]] = {}
+    components = (document.get("components") or {}).get("schemas") or {}
+    for path, verbs in (document.get("paths") or {}).items():
+        content = ((verbs.get("post") or {}).get("requestBody") or {}).get("content") or {}
+        schema = next((one.get("schema") or {} for one in content.values()), {})
+        schema = next(iter(schema.get("anyOf") or [schema]))
+        schema = components.get(str(schema.get("$ref", "")).rpartition("/")[2], schema)
+        if path.startswith("/") and schema.get("properties"):
+            found.setdefault(path.rpartition("/")[2], list(schema["properties"]))
+    return found
+
 
 TIMEOUT_SECONDS = 30.0
 

@@ -1,18 +1,184 @@
-"""`bentoml.io`: how the functions of a legacy service read their input and write their output."""
+"""`bentoml.io`: how the functions of a legacy service read their input and write their output.
+
+Every descriptor reads what a client of a function sent; those of arrays, frames and series know their libraries.
+"""
 
 from __future__ import annotations
 
 import io
 import json
 import mimetypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jitney.call.request import Request
-from jitney.compat.bentoml.descriptor import IODescriptor, Posted
 from jitney.compat.bentoml.exceptions import BadInput
-from jitney.compat.bentoml.tables import NumpyNdarray, PandasDataFrame, PandasSeries
+from jitney.http.answers import encode_json
 from jitney.values.images import open_image
+
+
+class Posted:
+    """What a client sent: a body, or the fields of a form."""
+
+    def __init__(self, given: Mapping[str, Any], request: Request) -> None:
+        self.fields = {name: value for name, value in given.items() if name != "body"}
+        self.body = given.get("body")
+        self.request = request
+
+    @property
+    def content_type(self) -> str:
+        """The body's media type."""
+        return str(self.request.headers.get("content-type", "")).partition(";")[0].strip().lower()
+
+    def field(self, name: str) -> Posted:
+        """One field of a form, as if it were the body."""
+        if name not in self.fields:
+            raise BadInput(f"the form has no field {name!r}")
+        return Posted({"body": self.fields[name]}, self.request)
+
+    def whole(self) -> Any:
+        """The body; of a form with one field its value."""
+        if self.body is None and len(self.fields) == 1:
+            return next(iter(self.fields.values()))
+        return self.body
+
+    def raw(self) -> bytes:
+        """The same as bytes."""
+        value = self.whole()
+        if isinstance(value, str):
+            return value.encode()
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return bytes(value)
+        return b"" if value is None else json.dumps(value).encode()
+
+    def parsed(self) -> Any:
+        """The same as JSON."""
+        value = self.whole()
+        if value is None and self.fields:
+            return dict(self.fields)
+        if not isinstance(value, (str, bytes, bytearray, memoryview)):
+            return value
+        try:
+            return json.loads(value if isinstance(value, str) else bytes(value))
+        except ValueError as error:
+            raise BadInput(f"expected JSON: {error}") from None
+
+
+class IODescriptor:
+    """How one value is read and written."""
+
+    mime_type = "application/json"
+
+    def __init__(self) -> None:
+        self.sample: Any = None
+
+    def read(self, posted: Posted) -> Any:
+        """What the function gets."""
+        raise NotImplementedError
+
+    def write(self, value: Any, request: Request) -> Any:
+        """What the client gets."""
+        return self.typed(encode_json(value), request)
+
+    def typed(self, body: bytes | str, request: Request) -> bytes:
+        """A body with this media type, unless the function has set another."""
+        if not any(name.lower() == "content-type" for name in request.response_headers):
+            request.response_headers["Content-Type"] = self.mime_type
+        return body.encode() if isinstance(body, str) else body
+
+    @classmethod
+    def from_sample(cls, sample: Any, **options: Any) -> IODescriptor:
+        """A descriptor with an example."""
+        made = cls(**options)
+        made.sample = sample
+        return made
+
+
+class NumpyNdarray(IODescriptor):
+    """A numpy array; nested lists in JSON."""
+
+    def __init__(
+        self, dtype: Any = None, enforce_dtype: bool = False, shape: Sequence[int] | None = None,
+        enforce_shape: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self._dtype, self._enforce_dtype = dtype, enforce_dtype
+        self._shape, self._enforce_shape = shape, enforce_shape
+
+    def read(self, posted: Posted) -> Any:
+        import numpy
+
+        try:
+            array = numpy.array(posted.parsed(), dtype=self._dtype)
+        except ValueError as error:
+            if self._enforce_dtype or self._dtype is None:
+                raise BadInput(f"the numbers do not fit: {error}") from None
+            array = numpy.array(posted.parsed())
+        if array.dtype.hasobject:
+            raise BadInput("the rows differ in length or contain values that are not numbers")
+        return self._shaped(array)
+
+    def _shaped(self, array: Any) -> Any:
+        if self._shape is None:
+            return array
+        fits = len(self._shape) == array.ndim and all(want in (-1, got) for want, got in zip(self._shape, array.shape))
+        if fits:
+            return array
+        if self._enforce_shape:
+            raise BadInput(f"expected an array of shape {tuple(self._shape)}, got {array.shape}")
+        try:
+            return array.reshape(self._shape)
+        except ValueError:
+            return array
+
+    def write(self, value: Any, request: Request) -> Any:
+        import numpy
+
+        return super().write(numpy.asarray(value), request)
+
+
+class PandasDataFrame(IODescriptor):
+    """A pandas frame; in JSON (as `orient` says), CSV or Parquet."""
+
+    def __init__(
+        self, orient: str = "records", columns: Sequence[str] | None = None, apply_column_names: bool = False,
+        dtype: Any = None, enforce_dtype: bool = False, shape: Sequence[int] | None = None, enforce_shape: bool = False,
+        default_format: str = "json",
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self._orient, self._columns, self._apply = orient, columns, apply_column_names
+        self._dtype, self._format = dtype, default_format
+
+    def read(self, posted: Posted) -> Any:
+        import pandas
+
+        kind = posted.content_type
+        try:
+            if "csv" in kind:
+                frame = pandas.read_csv(io.BytesIO(posted.raw()))
+            elif "parquet" in kind or posted.raw()[:4] == b"PAR1":
+                frame = pandas.read_parquet(io.BytesIO(posted.raw()))
+            else:
+                text = json.dumps(posted.parsed())
+                frame = pandas.read_json(io.StringIO(text), orient=self._orient, dtype=self._dtype or True)
+        except ValueError as error:
+            raise BadInput(f"the frame cannot be read: {error}") from None
+        if self._columns and self._apply:
+            frame.columns = list(self._columns)
+        return frame
+
+    def write(self, value: Any, request: Request) -> Any:
+        return self.typed(value.to_json(orient=self._orient), request)
+
+
+class PandasSeries(PandasDataFrame):
+    """A pandas series."""
+
+    def read(self, posted: Posted) -> Any:
+        import pandas
+
+        return pandas.Series(posted.parsed(), dtype=self._dtype)
+
 
 __all__ = [
     "JSON", "File", "IODescriptor", "Image", "Multipart", "NumpyNdarray", "PandasDataFrame", "PandasSeries", "Text",

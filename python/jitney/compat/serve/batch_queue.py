@@ -4,19 +4,90 @@ A batch is formed when the function is free to run it: while it is busy, calls w
 as fit. A free function starts when a batch is full or its oldest call has waited for `batch_wait_timeout_s`. Calls are
 taken in the order of their arrival; one that does not fit keeps its place. A batch has calls of one multiplexed model.
 Everything happens on one event loop, in turns of it: there is no task that could die.
+
+A batch that runs calls the function with lists, and gives every caller its own part of the answer.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 from jitney.compat.serve.batch_items import BatchArguments, BatchItem
-from jitney.compat.serve.batch_run import run_stream, run_unary
-from jitney.compat.serve.exceptions import ItemTooLarge
+from jitney.compat.serve.exceptions import ItemTooLarge, RayServeException
+
+STOPS = (StopIteration, StopAsyncIteration)
+
+
+async def run_unary(function: Callable[..., Any], arguments: BatchArguments, batch: Sequence[BatchItem]) -> None:
+    """A function that returns a list with one answer per call."""
+    try:
+        positional, named = arguments.together([item.bound for item in batch])
+        answers = _checked(await function(*positional, **named), len(batch))
+    except asyncio.CancelledError:
+        _fail_all(batch, RayServeException("the batch was cancelled"))
+        raise
+    except Exception as error:
+        _fail_all(batch, error)
+        return
+    for item, answer in zip(batch, answers):
+        item.answer(answer)
+
+
+async def run_stream(function: Callable[..., Any], arguments: BatchArguments, batch: Sequence[BatchItem]) -> None:
+    """A generator of lists with one piece per call; a caller whose piece is `StopIteration` gets no more."""
+    ended: set[int] = set()
+    try:
+        positional, named = arguments.together([item.bound for item in batch])
+        generator = function(*positional, **named)
+        try:
+            async for pieces in generator:
+                for at, (item, piece) in enumerate(zip(batch, _checked(pieces, len(batch)))):
+                    if at in ended:
+                        continue
+                    if piece in STOPS if isinstance(piece, type) else isinstance(piece, STOPS):
+                        ended.add(at)
+                        item.end()
+                    else:
+                        item.answer(piece)
+                if all(item.is_gone for item in batch):
+                    break
+        finally:
+            await generator.aclose()
+    except asyncio.CancelledError:
+        _fail_all(batch, RayServeException("the batch was cancelled"))
+        raise
+    except Exception as error:
+        _fail_all(batch, error)
+        return
+    for item in batch:
+        item.end()
+
+
+def _checked(answers: Any, count: int) -> Sequence[Any]:
+    """Answers that can be dealt out, one for each call; else nobody gets another caller's."""
+    if isinstance(answers, (str, bytes, Mapping, Set)) or not (
+        hasattr(answers, "__len__") and hasattr(answers, "__iter__")
+    ):
+        raise TypeError(
+            f"a function with @serve.batch returns a list with one answer per call, not {type(answers).__name__}"
+        )
+    if len(answers) != count:
+        raise RayServeException(
+            f"a function with @serve.batch returned {len(answers)} answers to {count} calls: "
+            "the answer must have one element per call"
+        )
+    found: Sequence[Any] = answers
+    return found
+
+
+def _fail_all(batch: Sequence[BatchItem], error: BaseException) -> None:
+    for item in batch:
+        item.fail(error)
+
 
 Runner = Callable[[Callable[..., Any], BatchArguments, Sequence[BatchItem]], Coroutine[Any, Any, None]]
 

@@ -1,7 +1,8 @@
 """`@serve.batch`: calls of single items, run together inside the replica.
 
 The function takes lists and returns a list, and is called with single items. It is `async`: a coroutine function, or
-an asynchronous generator of lists. `set_max_batch_size` and `set_batch_wait_timeout_s` apply to the next batch.
+an asynchronous generator of lists. `set_max_batch_size` and `set_batch_wait_timeout_s` apply to the next batch. The
+code of a batch belongs to all of its calls, and to no single one, whatever it asks about them.
 """
 
 from __future__ import annotations
@@ -9,14 +10,39 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from jitney.compat.serve.batch_context import enter_batch
-from jitney.compat.serve.batch_items import BatchArguments, StreamItem, UnaryItem
+from jitney.call.context import CURRENT, CallContext
+from jitney.call.request import Request
+from jitney.compat.serve.batch_items import BatchArguments, BatchItem, StreamItem, UnaryItem
 from jitney.compat.serve.batch_queue import BatchQueue, BatchSettings
-from jitney.compat.serve.context import get_multiplexed_model_id
+from jitney.compat.serve.context import ServeRequestContext, enter_request, get_multiplexed_model_id
+
+
+class BatchSource:
+    """The requests of a batch's calls."""
+
+    reserves = None
+
+    def __init__(self, model: str, requests: Sequence[Request]) -> None:
+        self.model = model
+        self._requests = requests
+
+    def request_at(self, position: int) -> Request:
+        """The request of one call."""
+        return self._requests[position]
+
+
+def enter_batch(batch: Sequence[BatchItem]) -> None:
+    """The calling code runs for this batch from now on."""
+    enter_request(ServeRequestContext(multiplexed_model_id=batch[0].model_id))
+    calls = [item.call for item in batch if item.call is not None]
+    if calls and len(calls) == len(batch):
+        source = BatchSource(calls[0].model, [call.request for call in calls])
+        CURRENT.set(CallContext(source, calls[0].endpoint, True, range(len(calls))))
+
 
 QUEUES = "__serve_batch_queues__"
 """Where an object keeps the queues of its methods."""

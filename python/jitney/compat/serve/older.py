@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from jitney.compat.references import ObjectRef
-from jitney.compat.serve.backend import Backend, BackendConfig
+from jitney.compat.serve.backend import Backend, BackendConfig, EndpointRoute
 from jitney.compat.serve.exceptions import RayServeException
-from jitney.compat.serve.router import EndpointRoute
 from jitney.compat.serve.running import at_shutdown, running, shutdown, start_server
 
 _backends: dict[str, Backend] = {}

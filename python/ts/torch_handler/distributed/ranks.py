@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ts.torch_handler.needs import need
+from ts.torch_handler.settings import need
 
 
 def rank_device(parallel: bool = True) -> Any:

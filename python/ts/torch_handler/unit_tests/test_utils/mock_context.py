@@ -10,7 +10,7 @@ import uuid
 from typing import Any
 
 from ts.metrics.metrics_store import MetricsStore
-from ts.torch_handler.needs import need
+from ts.torch_handler.settings import need
 from ts.utils.util import get_yaml_config
 
 torch: Any = need("torch", "ts.torch_handler.unit_tests.test_utils.mock_context")
