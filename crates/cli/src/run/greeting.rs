@@ -101,17 +101,18 @@ fn example(kind: &ServerKind, token: &str, addresses: &ServerAddresses, engine: 
     let asked = models.iter().find(|model| engine.applications_of(model).is_empty());
     match (kind, asked.or(models.first())) {
         (ServerKind::Demo, _) => {
-            format!("curl {socket}-T {} {base}/predictions/magika", any_file())
+            let (text, file) = sample();
+            format!("{text}curl {socket}-T {file} {base}/predictions/magika")
         }
         (_, Some(model)) => shell_example(model, &socket, &base),
         (_, None) => format!("curl {socket}{base}/ping"),
     }
 }
 
-/// A file that exists, so that the example works in any directory.
-fn any_file() -> &'static str {
-    let files = ["Cargo.toml", "README.md"];
-    files.into_iter().find(|file| std::path::Path::new(file).exists()).unwrap_or("/etc/passwd")
+/// What the demo's example sends: a file of the checkout, elsewhere a text that the line brings itself.
+fn sample() -> (&'static str, &'static str) {
+    let text = "echo 'SELECT name, fare FROM stops WHERE route = 7;' | ";
+    if std::path::Path::new("Cargo.toml").exists() { ("", "Cargo.toml") } else { (text, "-") }
 }
 
 /// How curl on this machine reaches an address: an option, if it needs one, and the URL.
