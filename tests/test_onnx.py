@@ -259,6 +259,15 @@ def test_neighbours_in_the_batch_of_a_hungry_request_are_answered(limited: Serve
     assert [reply.json() for reply in replies if reply.ok] == [[1], [2], [3]]
 
 
+def test_onnx_runtime_answers_a_hungry_request_as_the_builtin_engine_does(start, tmp_path: Path) -> None:
+    library = Path(pytest.importorskip("onnxruntime").__file__).parent / "capi"
+    flags = ("--onnx-engine", "onnxruntime", "--onnx-library", library, "--memory-limit", MEMORY)
+    server = start("serve", onnx.greedy(tmp_path / "greedy.onnx"), *flags, env={"PATH": ""})
+    replies = together([lambda row=row: send(server, "greedy", {"x": [row]}) for row in (1, TOO_LARGE, 2)])
+    assert [reply.status_code for reply in replies] == [200, 507, 200]
+    assert_problem(replies[1], 507, "InternalServerException", "ran out of memory on this request")
+
+
 def test_a_worker_that_is_killed_loses_no_request(limited: Server) -> None:
     (pid,) = until(lambda: limited.ready("greedy"), "the worker is back").values()
     calls = [lambda row=row: send(limited, "greedy", {"x": [row]}) for row in range(1, 40)]

@@ -64,6 +64,13 @@ pub struct ModelFailure {
     pub message: String,
 }
 
+impl ModelFailure {
+    /// The failure of a model that raised.
+    pub fn raised(message: impl Into<String>) -> Self {
+        Self { cause: Cause::Raised, status: None, message: message.into() }
+    }
+}
+
 /// How one item of a batch ended.
 pub type ItemOutcome = Result<Output, ModelFailure>;
 

@@ -64,7 +64,9 @@ pub(super) fn run(
     let tensors = inputs.iter().map(|input| request::tensors_of(&**input));
     match tensors.collect::<Option<Vec<&TensorInput>>>() {
         Some(tensors) => run_tensors(model, served, &tensors, worker),
-        None => BatchOutcome::Failed(raised("a request was decoded for another model".to_owned())),
+        None => {
+            BatchOutcome::Failed(ModelFailure::raised("a request was decoded for another model"))
+        }
     }
 }
 
@@ -88,7 +90,7 @@ pub(super) fn run_tensors(
         BatchOutcome::Failed(failure) => BatchOutcome::Failed(failure),
         BatchOutcome::Items(items) => {
             let mut items = items.into_iter();
-            let missing = || raised("the model gave too few answers".to_owned());
+            let missing = || ModelFailure::raised("the model gave too few answers");
             let outcome = |prepared: Result<_, ModelFailure>| {
                 prepared.and_then(|_| items.next().unwrap_or_else(|| Err(missing())))
             };
@@ -165,13 +167,13 @@ fn outputs(
     worker: &mut EngineWorker<'_>,
 ) -> Result<Vec<Vec<Tensor>>, ModelFailure> {
     if !model.signature.batches() {
-        let alone = |member: &BatchMember<'_>| worker.run(&member.request.tensors).map_err(raised);
+        let alone = |member: &BatchMember<'_>| worker.run(&member.request.tensors);
         return members.iter().map(alone).collect();
     }
     let mut answers = Vec::with_capacity(members.len());
     for together in members.chunk_by(|left, right| model.joins(left.request, right.request)) {
         let inputs = joined(model, together, worker)?;
-        let outputs = worker.run(&inputs).map_err(raised);
+        let outputs = worker.run(&inputs);
         worker.give_back(inputs);
         answers.extend(apart(model, together, &outputs?)?);
     }
@@ -194,7 +196,7 @@ fn joined<'a>(
             Some(pads) => padding::join(pads, spec, &tensors, room),
             None => tensor::concat(&tensors, room),
         });
-        joined.ok_or_else(|| raised("requests of different shapes met".to_owned()))
+        joined.ok_or_else(|| ModelFailure::raised("requests of different shapes met"))
     };
     model.signature.inputs.iter().enumerate().map(column).collect()
 }
@@ -243,8 +245,4 @@ fn cut_back(
 fn wrong_length(spec: &TensorSpec, output: &Tensor, of: fmt::Arguments<'_>) -> ModelFailure {
     let message = format!("output {:?} has shape {:?} for {of}", spec.name, output.shape());
     ModelFailure { cause: Cause::WrongLength, status: None, message }
-}
-
-fn raised(message: String) -> ModelFailure {
-    ModelFailure { cause: Cause::Raised, status: None, message }
 }

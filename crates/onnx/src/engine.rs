@@ -20,6 +20,7 @@ use self::ort::OrtEngine;
 use self::rten::{RtenEngine, RtenThreads};
 use super::tensor::Tensor;
 use jitney_engine::local::Signature;
+use jitney_engine::outcome::ModelFailure;
 
 /// Which engine is allowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -166,10 +167,14 @@ impl fmt::Display for GraphEngine {
 
 impl EngineWorker<'_> {
     /// Runs the model once on tensors in the order of its inputs.
-    pub(super) fn run(&self, tensors: &[Tensor]) -> Result<Vec<Tensor>, String> {
+    pub(super) fn run(&self, tensors: &[Tensor]) -> Result<Vec<Tensor>, ModelFailure> {
         match (self.engine, &self.threads) {
-            (GraphEngine::Builtin(engine, _), Some(threads)) => engine.run(tensors, threads),
-            (GraphEngine::Builtin(..), None) => Err("the engine has no threads".to_owned()),
+            (GraphEngine::Builtin(engine, _), Some(threads)) => {
+                engine.run(tensors, threads).map_err(ModelFailure::raised)
+            }
+            (GraphEngine::Builtin(..), None) => {
+                Err(ModelFailure::raised("the engine has no threads"))
+            }
             (GraphEngine::OnnxRuntime(engine, _), _) => engine.run(tensors),
         }
     }

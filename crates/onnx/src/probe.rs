@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::engine::GraphEngine;
 use super::tensor::Tensor;
 use jitney_engine::local::{Dim, Signature, TensorSpec};
+use jitney_engine::outcome::ModelFailure;
 
 /// The most elements of an input that are made up.
 const SAMPLE_ELEMENTS_MAX: usize = 1 << 20;
@@ -44,11 +45,11 @@ pub(super) fn probed(
         let tensors = zeros(&signature, padded, items)?;
         let ran =
             catch_unwind(AssertUnwindSafe(|| engine.in_worker(|worker| worker.run(&tensors))));
-        Some(ran.unwrap_or_else(|_| Err("the engine panicked on it".to_owned())))
+        Some(ran.unwrap_or_else(|_| Err(ModelFailure::raised("the engine panicked on it"))))
     };
     let Some(one) = run(1) else { return Ok(signature) };
     if let (GraphEngine::Builtin(_, remedy), Err(reason)) = (engine, &one) {
-        return Err(GraphEngine::beyond_builtin(reason, remedy));
+        return Err(GraphEngine::beyond_builtin(&reason.message, remedy));
     }
     let (true, Ok(one)) = (signature.batches(), one) else { return Ok(signature) };
     match run(2) {

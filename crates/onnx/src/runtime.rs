@@ -9,7 +9,7 @@ use jitney_engine::call::{CallRoute, DecodedInput, HeaderBlock, Input, Output};
 use jitney_engine::local::{
     Batches, BodyKind, Decoded, LoadedModel, LocalModel, LocalRuntime, LocalSession, Signature,
 };
-use jitney_engine::outcome::{Cause, ItemOutcome, ModelFailure};
+use jitney_engine::outcome::{ItemOutcome, ModelFailure};
 use jitney_engine::tensors::TensorRequest;
 use serde_json::Value;
 
@@ -117,10 +117,7 @@ impl LocalModel for OnnxModel {
         input: &dyn DecodedInput,
         output: Output,
     ) -> ItemOutcome {
-        let unreadable = || {
-            let message = "the worker's outputs do not read as tensors".to_owned();
-            ModelFailure { cause: Cause::Raised, status: None, message }
-        };
+        let unreadable = || ModelFailure::raised("the worker's outputs do not read as tensors");
         let input = request::tensors_of(input).ok_or_else(unreadable)?;
         let outputs = wire::read_outputs(&output.body).ok_or_else(unreadable)?;
         let all = match (&input.part, &input.shared.form) {

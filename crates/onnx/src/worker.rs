@@ -6,7 +6,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use jitney_engine::local::{WorkerEnd, WorkerLoad};
-use jitney_engine::outcome::{BatchOutcome, Cause, ItemOutcome, ModelFailure};
+use jitney_engine::outcome::{BatchOutcome, ItemOutcome, ModelFailure};
 
 use super::answer::ServedName;
 use super::batch;
@@ -49,8 +49,7 @@ fn run(
 ) -> BatchOutcome {
     let requests = items.into_iter().map(|(meta, body)| wire::request(&meta, body));
     let Some(requests) = requests.collect::<Option<Vec<_>>>() else {
-        let message = "the request does not read as tensors".to_owned();
-        return BatchOutcome::Failed(ModelFailure { cause: Cause::Raised, status: None, message });
+        return BatchOutcome::Failed(ModelFailure::raised("the request does not read as tensors"));
     };
     let inputs: Vec<_> = requests.iter().collect();
     match batch::run_tensors(model, served, &inputs, worker) {

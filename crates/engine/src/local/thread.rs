@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{Batches, LocalSession, ThreadBatch};
 use crate::call::DecodedInput;
-use crate::outcome::{BatchOutcome, Cause, LaunchError, ModelFailure, WorkerExit};
+use crate::outcome::{BatchOutcome, LaunchError, ModelFailure, WorkerExit};
 use crate::pending::{Payload, PendingRequest};
 use crate::pool::{BoxFuture, Launcher, ProgressSender, Worker, WorkerGone, WorkerMessage};
 
@@ -86,8 +86,7 @@ impl ThreadWorker {
     /// Answers a batch that the thread cannot take.
     fn fail(&mut self, batch: u64) {
         let (outcome, running) = oneshot::channel();
-        let message = "the request was not decoded for this model".to_owned();
-        let failure = ModelFailure { cause: Cause::Raised, status: None, message };
+        let failure = ModelFailure::raised("the request was not decoded for this model");
         drop(outcome.send(BatchOutcome::Failed(failure)));
         self.running = Some((batch, running));
     }
@@ -203,11 +202,7 @@ mod tests {
     async fn a_failed_batch_leaves_the_thread_alive() {
         let fail = |inputs: &[Arc<dyn DecodedInput>]| match inputs {
             [_] => BatchOutcome::Items(vec![Ok(Default::default())]),
-            _ => BatchOutcome::Failed(ModelFailure {
-                cause: Cause::Raised,
-                status: None,
-                message: String::new(),
-            }),
+            _ => BatchOutcome::Failed(ModelFailure::raised("")),
         };
         let work = move |batches: Batches| batches.run(fail);
         let mut worker = ThreadWorker::start("test".to_owned(), work).expect("a thread");

@@ -22,7 +22,7 @@ use crate::frames::{
     ConnectionError, FrameError, FrameHeader, FrameKind, HEADER_LEN, PAYLOAD_MAX, WorkerConnection,
     decode_failed, decode_reply, next_frame,
 };
-use crate::outcome::{BatchOutcome, Cause, ItemOutcome, LaunchError, ModelFailure, WorkerExit};
+use crate::outcome::{BatchOutcome, ItemOutcome, LaunchError, ModelFailure, WorkerExit};
 use crate::pending::{Payload, PendingRequest};
 use crate::pool::{BoxFuture, Launcher, ProgressSender, Worker, WorkerGone, WorkerMessage};
 use crate::process::WorkerProcess;
@@ -94,7 +94,7 @@ impl LocalWorker {
         let mut frame = std::mem::take(&mut self.connection.write);
         let sent = match inputs.filter(|inputs| put_batch(id, inputs, &mut frame)) {
             None => {
-                let failure = raised("the batch cannot be sent to the worker".to_owned());
+                let failure = ModelFailure::raised("the batch cannot be sent to the worker");
                 let outcome = std::future::ready(BatchOutcome::Failed(failure));
                 self.finishing = Some((id, tokio::spawn(outcome)));
                 Ok(())
@@ -123,7 +123,8 @@ impl LocalWorker {
         if let Some((batch, finishing)) = &mut self.finishing {
             let (batch, outcome) = (*batch, finishing.await);
             self.finishing = None;
-            let failed = |_| BatchOutcome::Failed(raised("the answer was not written".to_owned()));
+            let failed =
+                |_| BatchOutcome::Failed(ModelFailure::raised("the answer was not written"));
             let outcome = outcome.unwrap_or_else(failed);
             return Ok(WorkerMessage::Finished { batch, outcome });
         }
@@ -190,10 +191,6 @@ impl LocalWorker {
             None => WorkerExit::of_process(status),
         });
     }
-}
-
-fn raised(message: String) -> ModelFailure {
-    ModelFailure { cause: Cause::Raised, status: None, message }
 }
 
 /// The request's input; `None` when it was never decoded, which the intake does not let happen.

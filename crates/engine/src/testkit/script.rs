@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::call::Output;
-use crate::outcome::{BatchOutcome, Cause, LaunchError, ModelFailure, WorkerExit};
+use crate::outcome::{BatchOutcome, LaunchError, ModelFailure, WorkerExit};
 use crate::pool::{BatchTimes, LoadProgress, LoadedReport, WorkerMessage};
 
 /// A batch as a scripted worker sees it.
@@ -140,5 +140,5 @@ fn echo(body: String) -> Output {
 }
 
 fn failure() -> ModelFailure {
-    ModelFailure { cause: Cause::Raised, status: None, message: "Prediction failed".to_owned() }
+    ModelFailure::raised("Prediction failed")
 }

@@ -20,6 +20,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 use half::{bf16, f16};
 use jitney_engine::local::Signature;
+use jitney_engine::outcome::{Cause, ModelFailure};
 use jitney_engine::tensors::{Datatype, strings};
 
 use super::super::tensor::Tensor;
@@ -116,7 +117,7 @@ impl OrtEngine {
         Ok(Self { session: Mutex::new(session), inputs })
     }
 
-    pub(crate) fn run(&self, tensors: &[Tensor]) -> Result<Vec<Tensor>, String> {
+    pub(crate) fn run(&self, tensors: &[Tensor]) -> Result<Vec<Tensor>, ModelFailure> {
         let run = || -> ::ort::Result<Result<Vec<Tensor>, String>> {
             let inputs = self.inputs.iter().zip(tensors);
             let inputs = inputs.map(|(name, tensor)| Ok((name.as_str(), input(tensor)?)));
@@ -132,7 +133,25 @@ impl OrtEngine {
             }
             Ok(Ok(given))
         };
-        run().unwrap_or_else(|error| Err(plain(&error.to_string())))
+        let ran = run().map_err(|error| failed(&plain(&error.to_string())))?;
+        ran.map_err(ModelFailure::raised)
+    }
+}
+
+/// A run that failed. For memory that it could not get ONNX Runtime has words and no code.
+fn failed(words: &str) -> ModelFailure {
+    let said = ["Failed to allocate memory", "std::bad_alloc"];
+    match said.iter().find_map(|said| words.find(said)) {
+        None => ModelFailure::raised(words.to_owned()),
+        Some(at) => ModelFailure {
+            cause: Cause::Memory,
+            status: None,
+            message: format!(
+                "the model ran out of memory on this request: {}; send less at a time, or raise its \
+                 memory_limit",
+                &words[at..]
+            ),
+        },
     }
 }
 
