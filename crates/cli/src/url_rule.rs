@@ -195,6 +195,19 @@ mod tests {
         }
     }
 
+    /// As the fuzz target `urls` looks at any URL.
+    #[test]
+    fn what_a_pattern_allows_of_the_corpus_is_at_its_host() {
+        let rule = rule(r"https?://[^/]*\.example\.com/.*");
+        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/urls");
+        for file in std::fs::read_dir(corpus).expect("a corpus") {
+            let text = std::fs::read(file.expect("a file").path()).expect("reads");
+            let Ok(url) = Url::parse(&String::from_utf8_lossy(&text)) else { continue };
+            let there = url.host_str().is_some_and(|host| host.ends_with(".example.com"));
+            assert!(there || !rule.allows(url.as_str()), "{url}");
+        }
+    }
+
     #[test]
     fn what_the_command_line_named_is_compared_as_it_is_read() {
         let rule = UrlRule::named(["HTTPS://Host:443/a.mar", "/a b"]);

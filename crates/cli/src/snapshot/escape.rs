@@ -54,4 +54,23 @@ mod tests {
             }
         }
     }
+
+    /// As the fuzz target `properties` looks at any bytes.
+    #[test]
+    fn the_corpus_is_read_back_as_it_was() {
+        let pairs = |bytes: &[u8]| {
+            let read = parse(bytes, &Env::from([("HOME", "/home/user")])).ok()?;
+            // A snapshot writes what is in force, so variables are no part of it.
+            let kept = read.into_iter().filter(|one| !one.value.contains("$$"));
+            Some(kept.map(|one| (one.key, one.value)).collect::<Vec<_>>())
+        };
+        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/properties");
+        for file in std::fs::read_dir(corpus).expect("a corpus") {
+            let bytes = std::fs::read(file.expect("a file").path()).expect("reads");
+            let Some(read) = pairs(&bytes) else { continue };
+            let mut text = String::new();
+            read.iter().for_each(|(key, value)| line(&mut text, key, value));
+            assert_eq!(pairs(text.as_bytes()), Some(read), "{text}");
+        }
+    }
 }
