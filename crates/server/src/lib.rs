@@ -3,7 +3,7 @@
 //! A request's way through this crate: `listener` gets a connection from `jitney-net`, `rest`, `grpc` or
 //! `handles` reads the request, `inference` calls the model, and the answer goes back the same way.
 //! [`errors`] maps every failure to a status and a message. The crate decides nothing about batches or
-//! workers and reads no file, flag or environment.
+//! workers. It reads no flag and no environment, and no file but the shared memory that clients offer.
 
 pub mod auth;
 mod config;
