@@ -14,7 +14,7 @@ import wire
 
 import jitney
 from jitney.handle import connection, frames, streams
-from jitney.handle.session import read_url
+from jitney.handle.running import read_url
 from jitney.packing import by_value
 from jitney.wire import values
 

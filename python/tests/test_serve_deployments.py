@@ -13,7 +13,7 @@ from jitney.compat.serve.build import Routed, remarks
 from jitney.compat.serve.config import AutoscalingConfig
 from jitney.compat.serve.context import ServeRequestContext, enter_request
 from jitney.compat.serve.exceptions import RayServeException
-from jitney.compat.serve.health import FAILURES_MAX, HealthCheck
+from jitney.compat.serve.replica import FAILURES_MAX, HealthCheck
 from jitney.compat.serve.web_request import WebRequest
 from jitney.definition.application import graph
 from jitney.definition.construction import make

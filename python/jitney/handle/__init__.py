@@ -1,6 +1,6 @@
 """Handles: models of a server as Python objects whose calls return futures.
 
-`session` is what `jitney.connect` gives, `handle` one model of it, `launch` is `jitney.run`. Below
+`running` has what `jitney.connect` and `jitney.run` give, `handle` one model of it, `launch` is `jitney.run`. Below
 them `connection` moves frames on an event loop, the caller's own or one in a thread of ours;
 `frames` are their bytes, `futures` and `streams` what a caller holds meanwhile.
 """
@@ -8,8 +8,7 @@ them `connection` moves frames on an event loop, the caller's own or one in a th
 from jitney.handle.futures import AsyncCall, Call
 from jitney.handle.handle import Handle
 from jitney.handle.launch import run
-from jitney.handle.running import RunningModel
-from jitney.handle.session import Session, connect
+from jitney.handle.running import RunningModel, Session, connect
 from jitney.handle.streams import AsyncStream, Stream
 
 __all__ = ["AsyncCall", "AsyncStream", "Call", "Handle", "RunningModel", "Session", "Stream", "connect", "run"]

@@ -16,7 +16,7 @@ from typing import Any
 
 from jitney.compat.serve.context import ServeRequestContext, enter_request, restore_request
 from jitney.compat.serve.exceptions import RayServeException
-from jitney.compat.serve.flask_request import FlaskRequest, PythonRequest, told_of
+from jitney.compat.serve.web_request import FlaskRequest, PythonRequest, told_of
 from jitney.definition.application import Bound, Dependency
 from jitney.definition.decorators import NOTE, Note
 from jitney.definition.options import Options

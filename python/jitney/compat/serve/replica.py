@@ -2,6 +2,7 @@
 
 Methods that are `async` run on the worker's event loop, as many at a time as `max_ongoing_requests` says; others run in
 threads, so that they may wait for other deployments with `.result()`.
+A replica that fails `check_health` three times in a row ends itself, and the server starts another one.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import concurrent.futures
 import contextvars
 import functools
 import inspect
+import logging
 import os
+import threading
 import uuid
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -28,7 +31,62 @@ from jitney.compat.serve.context import (
 )
 from jitney.compat.serve.deployment import Deployment
 from jitney.compat.serve.exceptions import RayServeException
-from jitney.compat.serve.health import HealthCheck
+
+logger = logging.getLogger(__name__)
+
+FAILURES_MAX = 3
+UNHEALTHY = 70
+"""The worker's exit status."""
+
+
+class HealthCheck:
+    """Calls `check_health` every period, on the replica's event loop where it has one."""
+
+    def __init__(
+        self, check: Callable[[], Any], period_s: float, timeout_s: float, end: Callable[[int], Any] = os._exit
+    ) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._check, self._period_s, self._timeout_s, self._end = check, period_s, timeout_s, end
+        self._failures = 0
+        self._stopped = threading.Event()
+        threading.Thread(target=self._run, name="check-health", daemon=True).start()
+
+    def stop(self) -> None:
+        """No more checks."""
+        self._stopped.set()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._period_s):
+            self.once()
+
+    def once(self) -> None:
+        """One check."""
+        try:
+            self._call()
+            self._failures = 0
+        except Exception as error:
+            self._failures += 1
+            logger.warning("check_health failed %d times: %s: %s", self._failures, type(error).__name__, error)
+        if self._failures >= FAILURES_MAX:
+            logger.error("the replica is unhealthy and ends")
+            self._end(UNHEALTHY)
+
+    def _call(self) -> None:
+        loop = self.loop
+        if loop is not None and loop.is_running():
+            future = asyncio.run_coroutine_threadsafe(self._settled(), loop)
+            try:
+                future.result(self._timeout_s)
+            except concurrent.futures.TimeoutError:
+                future.cancel()
+                raise TimeoutError(f"no answer within {self._timeout_s} s") from None
+            return
+        asyncio.run(asyncio.wait_for(self._settled(), self._timeout_s))
+
+    async def _settled(self) -> None:
+        result = self._check()
+        if inspect.isawaitable(result):
+            await result
 
 
 class Replica:

@@ -24,8 +24,8 @@ from jitney.compat.serve.exceptions import RayServeException
 from jitney.compat.serve.handle import DeploymentHandle
 from jitney.compat.serve.replica import Replica
 from jitney.definition.application import graph
+from jitney.handle.running import Session
 from jitney.handle.server_process import ServerProcess
-from jitney.handle.session import Session
 from jitney.machine.process import find_program, is_interactive
 from jitney.packing import by_value
 from jitney.packing.pack import pack
