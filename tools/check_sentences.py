@@ -192,7 +192,7 @@ SENTENCES: dict[str, dict[str, tuple[Check, ...]]] = {
                 r"pickle\.loads?\(",
                 {
                     "packing/by_value.py": "a module that the user's own process wrote reads what was written with it",
-                    "compat/bentoml/framework.py": "the user's own model store, as in BentoML",
+                    "compat/bentoml/frameworks.py": "the user's own model store, as in BentoML",
                     "compat/bentoml/store.py": "the user's own model store, as in BentoML",
                 },
             ),

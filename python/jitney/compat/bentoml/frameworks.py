@@ -1,4 +1,4 @@
-"""`bentoml.pytorch`, `bentoml.sklearn` and the like: models are saved in the store, loaded from it, run by runners.
+"""`bentoml.pytorch`, `bentoml.sklearn` and the like: models are saved in the store, loaded from it, run by runners."""
 
 from __future__ import annotations
 
