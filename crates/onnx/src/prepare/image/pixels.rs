@@ -3,17 +3,22 @@
 use std::io::Cursor;
 use std::ops::Range;
 
-use image::codecs::png::PngDecoder;
-use image::codecs::webp::WebPDecoder;
-use image::{ColorType, ImageDecoder, ImageError as DecoderError, Limits};
-
 use super::super::jpeg::orientation;
 use super::super::plane::{Column, ROWS, Strip, StripSource};
 
+/// Beyond the pixels, which have a limit of their own: the tables of a PNG.
+const PNG_LIMITS: png::Limits = png::Limits { bytes: 1 << 31 };
+
 /// Why an image is not decoded.
 #[derive(Debug, thiserror::Error)]
-#[error("the image cannot be decoded: {0}")]
-pub(in super::super) struct PixelError(DecoderError);
+pub(in super::super) enum PixelError {
+    #[error("the image cannot be decoded: {0}")]
+    Png(#[from] png::DecodingError),
+    #[error("the image cannot be decoded: {0}")]
+    WebP(#[from] image_webp::DecodingError),
+    #[error("the image cannot be decoded: it is of no known kind")]
+    UnknownKind,
+}
 
 /// The bytes of an image, row by row.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,68 +29,96 @@ pub(super) struct Pixels {
     channels: usize,
 }
 
-/// The decoder that a file asks for; `None` where there is none.
-fn decoder(body: &[u8]) -> Option<Result<Box<dyn ImageDecoder + '_>, DecoderError>> {
-    let reader = Cursor::new(body);
-    if body.starts_with(b"\x89PNG\r\n\x1a\n") {
-        let mut limits = Limits::no_limits();
-        // Beyond the pixels, which have a limit of their own: tables and texts.
-        limits.max_alloc = Some(1 << 31);
-        let decoder = PngDecoder::with_limits(reader, limits);
-        return Some(decoder.map(|decoder| Box::new(decoder) as Box<dyn ImageDecoder>));
+/// The decoder that a file asks for.
+enum PixelDecoder<'a> {
+    Png(Box<png::Reader<Cursor<&'a [u8]>>>),
+    WebP(Box<image_webp::WebPDecoder<Cursor<&'a [u8]>>>),
+}
+
+impl<'a> PixelDecoder<'a> {
+    /// Reads the header; `None` for files of another kind.
+    fn open(body: &'a [u8]) -> Result<Option<Self>, PixelError> {
+        let reader = Cursor::new(body);
+        if body.starts_with(b"\x89PNG\r\n\x1a\n") {
+            let mut decoder = png::Decoder::new_with_limits(reader, PNG_LIMITS);
+            decoder.set_ignore_text_chunk(true);
+            // Palettes and fewer than 8 bits become bytes; 16 bits stay.
+            decoder.set_transformations(png::Transformations::EXPAND);
+            return Ok(Some(Self::Png(Box::new(decoder.read_info()?))));
+        }
+        if body.starts_with(b"RIFF") && body.get(8..12) == Some(b"WEBP") {
+            return Ok(Some(Self::WebP(Box::new(image_webp::WebPDecoder::new(reader)?))));
+        }
+        Ok(None)
     }
-    if body.starts_with(b"RIFF") && body.get(8..12) == Some(b"WEBP") {
-        let decoder = WebPDecoder::new(reader);
-        return Some(decoder.map(|decoder| Box::new(decoder) as Box<dyn ImageDecoder>));
+
+    fn size(&self) -> (usize, usize) {
+        let (width, height) = match self {
+            Self::Png(reader) => reader.info().size(),
+            Self::WebP(decoder) => decoder.dimensions(),
+        };
+        (width as usize, height as usize)
     }
-    None
+
+    /// How many samples a pixel has, and whether each is of 16 bits.
+    fn samples(&self) -> (usize, bool) {
+        match self {
+            Self::Png(reader) => {
+                let (color, depth) = reader.output_color_type();
+                (color.samples(), depth == png::BitDepth::Sixteen)
+            }
+            Self::WebP(decoder) => (if decoder.has_alpha() { 4 } else { 3 }, false),
+        }
+    }
+
+    /// In which of the eight ways the camera was held.
+    fn orientation(&mut self) -> Option<u16> {
+        let block = match self {
+            Self::Png(reader) => reader.info().exif_metadata.as_ref().map(|block| block.to_vec()),
+            Self::WebP(decoder) => decoder.exif_metadata().ok().flatten(),
+        }?;
+        orientation(block.strip_prefix(b"Exif\0\0").unwrap_or(&block))
+    }
+
+    /// The samples as they are in the file; those of 16 bits have their upper half first.
+    fn read(self) -> Result<Vec<u8>, PixelError> {
+        let bytes = match &self {
+            Self::Png(reader) => reader.output_buffer_size(),
+            Self::WebP(decoder) => decoder.output_buffer_size(),
+        };
+        let mut raw = vec![0; bytes.ok_or(PixelError::UnknownKind)?];
+        match self {
+            Self::Png(mut reader) => reader.next_frame(&mut raw).map(drop)?,
+            Self::WebP(mut decoder) => decoder.read_image(&mut raw)?,
+        }
+        Ok(raw)
+    }
 }
 
 /// Width and height by the header alone; `None` for files of another kind.
 pub(super) fn size(body: &[u8]) -> Result<Option<(usize, usize)>, PixelError> {
-    let Some(decoder) = decoder(body) else { return Ok(None) };
-    let (width, height) = decoder.map_err(PixelError)?.dimensions();
-    Ok(Some((width as usize, height as usize)))
+    Ok(PixelDecoder::open(body)?.map(|decoder| decoder.size()))
 }
 
 /// Decodes an image whose size was found to be good.
 pub(super) fn decode(body: &[u8], exif: bool) -> Result<Pixels, PixelError> {
-    let unknown = || {
-        let hint = image::error::ImageFormatHint::Unknown;
-        PixelError(DecoderError::Unsupported(hint.into()))
-    };
-    let mut decoder = decoder(body).ok_or_else(unknown)?.map_err(PixelError)?;
-    let (width, height) = decoder.dimensions();
-    let (width, height, color) = (width as usize, height as usize, decoder.color_type());
-    let turn = if exif { decoder.exif_metadata().ok().flatten() } else { None };
-    let turn =
-        turn.and_then(|block| orientation(block.strip_prefix(b"Exif\0\0").unwrap_or(&block)));
-    let mut raw = vec![0; decoder.total_bytes() as usize];
-    decoder.read_image_boxed(&mut raw).map_err(PixelError)?;
-    let (samples, wide) = match color {
-        ColorType::L8 => (1, false),
-        ColorType::La8 => (2, false),
-        ColorType::Rgb8 => (3, false),
-        ColorType::Rgba8 => (4, false),
-        ColorType::L16 => (1, true),
-        ColorType::La16 => (2, true),
-        ColorType::Rgb16 => (3, true),
-        ColorType::Rgba16 => (4, true),
-        ColorType::Rgb32F | ColorType::Rgba32F | _ => return Err(unknown()),
-    };
+    let mut decoder = PixelDecoder::open(body)?.ok_or(PixelError::UnknownKind)?;
+    let (width, height) = decoder.size();
+    let (samples, wide) = decoder.samples();
+    let turn = if exif { decoder.orientation() } else { None };
+    let raw = decoder.read()?;
     // Of 16 bits the upper 8 count; transparency does not. Gray of 16 bits alone is cut off at 255, as
     // Pillow does it.
     let step = if wide { 2 } else { 1 };
-    let upper = if wide && cfg!(target_endian = "little") { 1 } else { 0 };
     let channels = if samples < 3 { 1 } else { 3 };
-    let data = if color == ColorType::L16 {
+    let data = if wide && samples == 1 {
         let (samples, _) = raw.as_chunks::<2>();
-        samples.iter().map(|sample| u16::from_ne_bytes(*sample).min(255) as u8).collect()
+        samples.iter().map(|sample| u16::from_be_bytes(*sample).min(255) as u8).collect()
     } else if (step, samples) == (1, channels) {
         raw
     } else {
         let pixels = raw.chunks_exact(samples * step);
-        pixels.flat_map(|pixel| (0..channels).map(move |it| pixel[it * step + upper])).collect()
+        pixels.flat_map(|pixel| (0..channels).map(move |it| pixel[it * step])).collect()
     };
     let image = Pixels { data, width, height, channels };
     Ok(match turn {
