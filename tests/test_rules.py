@@ -389,6 +389,12 @@ def test_a_dependency_against_the_design_is_found(packages: dict, problem: str) 
     assert problem in found
 
 
+def test_a_dependency_that_nothing_uses_is_found(tree: Tree) -> None:
+    root = tree({"crates/engine/src/lib.rs": "use tokio_util::sync::CancellationToken;"})
+    packages = {"jitney-engine": needs("tokio-util", "strsim")}
+    assert check_crates.unused(packages, root) == ["jitney-engine does not use strsim: take it out of its Cargo.toml"]
+
+
 def test_dependencies_of_the_design_pass() -> None:
     packages = {
         "jitney-server": needs("jitney-engine", "hyper"),

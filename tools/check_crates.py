@@ -1,4 +1,5 @@
-"""Fails where a crate depends on another one against the design (see ARCHITECTURE.md), or uses another room's library.
+"""Fails where a crate depends on another one against the design (see ARCHITECTURE.md), uses another room's library, or
+names a library that it does not use.
 
 python tools/check_crates.py
 """
@@ -7,8 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 from rust_source import ROOT
@@ -20,7 +23,6 @@ ARROWS = {
         "jitney-load",
         "jitney-net",
         "jitney-onnx",
-        "jitney-store",
         "jitney-settings",
         "jitney-sim",
         "jitney-telemetry",
@@ -93,9 +95,24 @@ def problems(found: Packages) -> list[str]:
     return lines
 
 
+def unused(found: Packages, root: Path) -> list[str]:
+    """Every dependency that no source of its crate names."""
+    lines = []
+    for name, needed in sorted(found.items()):
+        folder = root / "crates" / name.removeprefix("jitney-")
+        sources = "\n".join(path.read_text(encoding="utf-8") for path in folder.rglob("*.rs"))
+        lines += [
+            f"{name} does not use {each['name']}: take it out of its Cargo.toml"
+            for each in needed
+            if sources and not re.search(rf"\b{each['name'].replace('-', '_')}\b", sources)
+        ]
+    return lines
+
+
 def main() -> int:
     """Prints what breaks the rule; 1 if anything does."""
-    lines = problems(packages())
+    found = packages()
+    lines = problems(found) + unused(found, ROOT)
     print("\n".join(lines) or "crates: every arrow points as designed")
     return 1 if lines else 0
 
