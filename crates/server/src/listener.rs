@@ -2,13 +2,14 @@
 
 use std::sync::{Arc, OnceLock};
 
-use http::{Response, StatusCode};
+use http::Response;
 use jitney_net::connection::{ListenerSignal, Peer};
 use jitney_net::{ConnectionAge, ConnectionService, ResponseBody};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
 use crate::auth::BrowserRule;
+use crate::errors::{ErrorCode, Problem};
 use crate::grpc::GrpcServices;
 use crate::route::Apis;
 use crate::state::ServerState;
@@ -66,6 +67,7 @@ impl ConnectionService for ServerListener {
     }
 
     fn https_only(&self) -> Response<ResponseBody> {
-        respond::status(StatusCode::FORBIDDEN, HTTPS_ONLY)
+        let problem = Problem::new(ErrorCode::HttpsOnly, HTTPS_ONLY);
+        respond::problem_as(&problem, &serde_json::json!({ "status": problem.message }))
     }
 }

@@ -122,9 +122,8 @@ pub(crate) fn problem_as<T: Serialize>(problem: &Problem, body: &T) -> HttpRespo
     if problem.code == ErrorCode::UnknownCoding {
         reply.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static(Coding::KNOWN));
     }
-    let unread =
-        [ErrorCode::TooLarge, ErrorCode::InvalidHead, ErrorCode::TooSlow, ErrorCode::NoRoom];
-    if unread.contains(&problem.code) {
+    use ErrorCode::{HeadTooLarge, InvalidHead, NoRoom, TooLarge, TooSlow};
+    if matches!(problem.code, TooLarge | InvalidHead | HeadTooLarge | TooSlow | NoRoom) {
         close(&mut reply);
     }
     reply

@@ -27,8 +27,12 @@ pub enum ErrorCode {
     Denied,
     /// A web page of another site sent the request to management.
     ForeignOrigin,
+    /// HTTP came where only HTTPS is spoken.
+    HttpsOnly,
     /// The head is not what HTTP demands; the connection ends.
     InvalidHead,
+    /// The head has more headers than the server takes.
+    HeadTooLarge,
     /// The body is larger than the server or any batch takes.
     TooLarge,
     /// The body is compressed in a way that is not known.
@@ -37,6 +41,8 @@ pub enum ErrorCode {
     TooSlow,
     /// There is no memory for the body.
     NoRoom,
+    /// TorchServe does not serve this either.
+    NotServed,
     /// No model of this name, or no archive at this URL.
     ModelNotFound,
     /// No such version of the model.
@@ -127,11 +133,14 @@ impl ErrorCode {
             Self::InvalidKey       => row(HTTP    , 400,  7, "InvalidKeyException",             false, Client),
             Self::Denied           => row(HTTP    , 403,  7, "AccessDeniedException",           false, Client),
             Self::ForeignOrigin    => row(HTTP    , 403,  7, "ForeignOriginException",          false, Client),
+            Self::HttpsOnly        => row(HTTP    , 403,  7, "AccessDeniedException",           false, Client),
             Self::InvalidHead      => row(HTTP    , 400,  3, "BadRequestException",             false, Client),
+            Self::HeadTooLarge     => row(HTTP    , 431,  3, "BadRequestException",             false, Client),
             Self::TooLarge         => row(HTTP    , 413, 11, "RequestEntityTooLargeException",  false, Client),
             Self::UnknownCoding    => row(HTTP    , 415, 12, "UnsupportedMediaTypeException",   false, Client),
             Self::TooSlow          => row(HTTP    , 408,  4, "RequestTimeoutException",         true,  Client),
             Self::NoRoom           => row(HTTP    , 503,  8, "ServiceUnavailableException",     true,  Server),
+            Self::NotServed        => row(HTTP    , 501, 12, "NotImplementedException",         false, Client),
             Self::ModelNotFound    => row(MODEL   , 404,  5, "ModelNotFoundException",          false, Client),
             Self::VersionNotFound  => row(MODEL   , 404,  5, "ModelVersionNotFoundException",   false, Client),
             Self::WorkflowNotFound => row(WORKFLOW, 404,  5, "WorkflowNotFoundException",       false, Client),

@@ -79,10 +79,10 @@ pub(super) fn oip_server(state: &ServerState) -> HttpResponse {
     respond::json(StatusCode::OK, &body)
 }
 
-/// `/v2/models/{m}/versions/…`.
+/// `/v2/models/{m}/versions/…`, in a body of its own as TorchServe has it.
 pub(super) fn oip_versions() -> HttpResponse {
-    let body = json!({ "error": "Model versioning is not yet supported." });
-    respond::json(StatusCode::NOT_IMPLEMENTED, &body)
+    let problem = Problem::new(ErrorCode::NotServed, "Model versioning is not yet supported.");
+    respond::problem_as(&problem, &json!({ "error": problem.message }))
 }
 
 /// SageMaker's `/ping`: 503 until some worker is ready. A multi-model endpoint starts healthy, without
