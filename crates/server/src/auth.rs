@@ -41,13 +41,6 @@ pub enum Gate {
 }
 
 impl Gate {
-    /// Whether a gRPC path asks for health or readiness.
-    pub(crate) fn is_grpc_health(path: &str) -> bool {
-        let methods = ["/ServerLive", "/ServerReady", "/ModelReady", "/Ping"];
-        path.starts_with("/grpc.health.v1.Health/")
-            || methods.iter().any(|method| path.ends_with(method))
-    }
-
     /// The gate of what belongs to no API: unknown paths, and over gRPC health and reflection.
     pub(crate) fn of_listener(apis: Apis) -> Self {
         match (apis.inference, apis.management) {

@@ -14,7 +14,6 @@ use super::predict::{AnswerPieces, predict};
 use super::request::GrpcRequest;
 use crate::errors::Problem;
 use crate::health;
-use crate::plugins::{GuardedOperation, Intent};
 use crate::respond;
 use crate::state::ServerState;
 
@@ -46,8 +45,7 @@ impl InferenceApIsService for TorchServeInference {
         &self,
         request: Request<()>,
     ) -> Result<Response<TorchServeHealthResponse>, Status> {
-        let (mut request, ()) = GrpcRequest::open(request)?;
-        request.authorize(Intent::plain(GuardedOperation::Health)).await?;
+        GrpcRequest::message(request).await?;
         let status = json!({ "status": health::status(&self.state) });
         Ok(Response::new(TorchServeHealthResponse { health: respond::pretty(&status) }))
     }

@@ -16,7 +16,6 @@ use super::request::{GrpcRequest, target};
 use super::status::model_api_disabled;
 use crate::errors::Problem;
 use crate::management::{self, Notice, Scaling};
-use crate::plugins::{GuardedOperation, Intent};
 use crate::respond;
 use crate::route::ModelRef;
 use crate::state::ServerState;
@@ -36,10 +35,6 @@ impl TorchServeManagement {
     fn need_model_api(&self) -> Result<(), Problem> {
         if self.state.config.model_api { Ok(()) } else { Err(model_api_disabled()) }
     }
-
-    fn intent<'a>(&self, operation: GuardedOperation, target: ModelRef<'a>) -> Intent<'a> {
-        Intent::with_model(operation, target, self.state.inference.model(target).ok())
-    }
 }
 
 #[tonic::async_trait]
@@ -47,7 +42,7 @@ impl ManagementApIsService for TorchServeManagement {
     async fn describe_model(&self, request: Request<DescribeModelRequest>) -> ManagementResult {
         let (mut request, message) = GrpcRequest::open(request)?;
         let target = target(named(&message.model_name)?, &message.model_version);
-        request.authorize(self.intent(GuardedOperation::Describe, target)).await?;
+        request.authorize_about(&self.state.inference, target).await?;
         let caller = (request.caller.id.text(), request.caller.origin());
         let caller = message.customized.then_some(caller);
         let described = management::describe(&self.state, target, caller).await?;
@@ -55,7 +50,7 @@ impl ManagementApIsService for TorchServeManagement {
     }
 
     async fn list_models(&self, request: Request<ListModelsRequest>) -> ManagementResult {
-        let message = authorize(request, GuardedOperation::List).await?;
+        let message = GrpcRequest::message(request).await?;
         let ListModelsRequest { limit, next_page_token } = message;
         let limit = Some(limit).filter(|limit| *limit > 0);
         let page = management::list(&self.state.engine, limit, Some(next_page_token));
@@ -63,7 +58,7 @@ impl ManagementApIsService for TorchServeManagement {
     }
 
     async fn register_model(&self, request: Request<RegisterModelRequest>) -> ManagementResult {
-        let message = authorize(request, GuardedOperation::Register).await?;
+        let message = GrpcRequest::message(request).await?;
         self.need_model_api()?;
         let synchronous = message.synchronous;
         let options = options(message)?;
@@ -73,7 +68,7 @@ impl ManagementApIsService for TorchServeManagement {
     async fn scale_worker(&self, request: Request<ScaleWorkerRequest>) -> ManagementResult {
         let (mut request, message) = GrpcRequest::open(request)?;
         let target = target(named(&message.model_name)?, &message.model_version);
-        request.authorize(self.intent(GuardedOperation::Scale, target)).await?;
+        request.authorize_about(&self.state.inference, target).await?;
         let range = management::range(given(message.min_worker), given(message.max_worker))?;
         let scaling = Scaling {
             target,
@@ -88,25 +83,18 @@ impl ManagementApIsService for TorchServeManagement {
         let (mut request, message) = GrpcRequest::open(request)?;
         let SetDefaultRequest { model_name, model_version } = &message;
         let target = ModelRef { model: named(model_name)?, version: Some(model_version) };
-        request.authorize(self.intent(GuardedOperation::SetDefault, target)).await?;
+        request.authorize_about(&self.state.inference, target).await?;
         notice(management::set_default(&self.state.engine, model_name, model_version))
     }
 
     async fn unregister_model(&self, request: Request<UnregisterModelRequest>) -> ManagementResult {
         let (mut request, message) = GrpcRequest::open(request)?;
         let target = target(&message.model_name, &message.model_version);
-        request.authorize(self.intent(GuardedOperation::Unregister, target)).await?;
+        request.authorize_about(&self.state.inference, target).await?;
         self.need_model_api()?;
         named(&message.model_name)?;
         notice(management::unregister(&self.state.engine, target).await)
     }
-}
-
-/// Authorizes what is for no model that is there; returns its message.
-async fn authorize<T>(request: Request<T>, operation: GuardedOperation) -> Result<T, Problem> {
-    let (mut request, message) = GrpcRequest::open(request)?;
-    request.authorize(Intent::plain(operation)).await?;
-    Ok(message)
 }
 
 fn options(message: RegisterModelRequest) -> Result<RegisterOptions, Problem> {

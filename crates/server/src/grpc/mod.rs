@@ -9,6 +9,7 @@ mod inference;
 mod management;
 mod message_body;
 mod message_stream;
+mod methods;
 mod oip;
 mod predict;
 mod request;
@@ -18,6 +19,8 @@ mod traced;
 mod unary;
 
 pub(crate) use connection::serve;
+#[cfg(test)]
+pub(crate) use methods::{GrpcMethod, METHODS};
 #[cfg(fuzzing)]
 pub(crate) use oip::fuzzing;
 pub(crate) use services::GrpcServices;

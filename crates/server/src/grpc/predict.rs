@@ -16,7 +16,6 @@ use tonic::{Response, Status};
 use super::request::{self, GrpcRequest, ModelCall};
 use crate::errors::{Problem, grpc_code_of};
 use crate::inference::{self, InferenceService};
-use crate::plugins::GuardedOperation;
 use crate::route::ModelRef;
 
 /// Calls the model that a message names.
@@ -28,7 +27,7 @@ pub(super) async fn predict(
 ) -> Result<Response<AnswerPieces>, Problem> {
     let target = request::target(&message.model_name, &message.model_version);
     request.hold(service, target.model, || message.input.values().map(Bytes::len).sum())?;
-    let model = request.model(service, GuardedOperation::Predict, target).await?;
+    let model = request.model(service, target).await?;
     let parameters = message.input.into_iter().map(|(name, value)| Parameter {
         name: name.into(),
         content_type: "".into(),

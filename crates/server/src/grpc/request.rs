@@ -35,13 +35,20 @@ pub(super) struct GrpcCaller {
     pub(super) trace: Option<Arc<RequestTrace>>,
     /// Who authorizes its messages, if anybody does.
     pub(super) guard: Option<Arc<CallGuard>>,
+    /// What its method does.
+    pub(super) operation: GuardedOperation,
 }
 
 impl GrpcCaller {
     /// The caller of a request with this metadata.
-    pub(super) fn new(dialect: Dialect, metadata: &HeaderMap, peer: u64) -> Self {
+    pub(super) fn new(
+        dialect: Dialect,
+        metadata: &HeaderMap,
+        peer: u64,
+        operation: GuardedOperation,
+    ) -> Self {
         let id = XRequestId::of(dialect, metadata);
-        Self { id, started: Instant::now(), peer, trace: None, guard: None }
+        Self { id, started: Instant::now(), peer, trace: None, guard: None, operation }
     }
 
     pub(super) fn origin(&self) -> Origin {
@@ -72,6 +79,13 @@ impl GrpcRequest {
     pub(super) fn open<T>(request: Request<T>) -> Result<(Self, T), Problem> {
         let (metadata, extensions, message) = request.into_parts();
         Ok((Self::new(metadata.into_headers(), extensions)?, message))
+    }
+
+    /// Takes the message out of a request that is for no model, once it is authorized.
+    pub(super) async fn message<T>(request: Request<T>) -> Result<T, Problem> {
+        let (mut request, message) = Self::open(request)?;
+        request.authorize(Intent::plain(request.caller.operation)).await?;
+        Ok(message)
     }
 
     /// A request whose message was read before.
@@ -119,15 +133,24 @@ impl GrpcRequest {
     pub(super) async fn model(
         &mut self,
         service: &InferenceService,
-        operation: GuardedOperation,
         target: ModelRef<'_>,
     ) -> Result<Arc<Model>, Problem> {
         let found = model(service, target);
         if self.caller.guard.is_some() {
             let known = found.as_ref().ok().map(Arc::clone);
-            self.authorize(Intent::with_model(operation, target, known)).await?;
+            self.authorize(Intent::with_model(self.caller.operation, target, known)).await?;
         }
         found
+    }
+
+    /// Authorizes a message about a model that may not be there.
+    pub(super) async fn authorize_about(
+        &mut self,
+        service: &InferenceService,
+        target: ModelRef<'_>,
+    ) -> Result<(), Problem> {
+        let model = service.model(target).ok();
+        self.authorize(Intent::with_model(self.caller.operation, target, model)).await
     }
 
     /// Calls the model. The future is dropped with the call, which cancels the request.
@@ -304,7 +327,8 @@ mod tests {
         };
         let wait = |pairs| {
             let metadata = metadata(pairs);
-            let caller = |metadata| GrpcCaller::new(Dialect::Jitney, metadata, 1);
+            let caller =
+                |metadata| GrpcCaller::new(Dialect::Jitney, metadata, 1, GuardedOperation::Predict);
             let request = GrpcRequest { caller: caller(&metadata), metadata, held: None };
             let options = request.options().ok()?;
             Some(options.deadline.map(|deadline| deadline - request.caller.started))

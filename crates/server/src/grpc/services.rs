@@ -1,5 +1,5 @@
 //! The gRPC services of one listener: finds the service by the request's path, checks the token that the
-//! service needs, hands the request over and logs how it ended.
+//! method needs, hands the request over and logs how it ended.
 //!
 //! hyper serves HTTP/2 here and tonic only reads the messages: its own server would bring a router and a
 //! second accept loop.
@@ -27,11 +27,12 @@ use tower_service::Service;
 use super::call_log::{CallBody, CallLog, LoggedBody};
 use super::compression::{self, choose_answer, take_encoding};
 use super::message_body::MessageBody;
+use super::methods::GrpcMethod;
 use super::request::GrpcCaller;
 use super::{health, inference, management, oip, status, traced, unary};
 use crate::auth::{BrowserRule, Gate};
 use crate::errors::Problem;
-use crate::plugins::{ApiKind, CallGuard, GuardedOperation, Intent, Plugins};
+use crate::plugins::{ApiKind, CallGuard, Intent, Plugins};
 use crate::route::Apis;
 use crate::state::ServerState;
 
@@ -41,40 +42,23 @@ type ServiceFn = Box<dyn Fn(Request<MessageBody>) -> Answering + Send + Sync>;
 /// The services of one listener, the busiest first.
 pub(crate) struct GrpcServices {
     state: Arc<ServerState>,
-    /// Whether health and readiness need no token.
-    open_health: bool,
+    apis: Apis,
     browsers: BrowserRule,
     services: Vec<GrpcService>,
 }
 
-/// A service and what opens it.
+/// A service and who answers its calls.
 struct GrpcService {
     name: &'static str,
-    gate: Gate,
-    /// Its methods that the management key opens, wherever the service is.
-    managing: &'static [&'static str],
-    /// What its calls do; nothing where each message has to be asked about.
-    operation: Option<GuardedOperation>,
+    /// Whether its messages name models, and are authorized one by one.
+    by_message: bool,
     answer: ServiceFn,
-}
-
-impl GrpcService {
-    /// What opens one of its methods.
-    fn gate_of(&self, path: &str) -> Gate {
-        let manages = || self.managing.iter().any(|method| path.ends_with(method));
-        if !self.managing.is_empty() && manages() { Gate::Management } else { self.gate }
-    }
 }
 
 impl GrpcServices {
     /// The services of these APIs; health and reflection are always among them.
     pub(crate) fn new(state: &Arc<ServerState>, apis: Apis, browsers: BrowserRule) -> Self {
-        let mut services = Self {
-            state: Arc::clone(state),
-            open_health: apis.open_health,
-            browsers,
-            services: Vec::new(),
-        };
+        let mut services = Self { state: Arc::clone(state), apis, browsers, services: Vec::new() };
         let limit = usize::try_from(state.config.max_request_bytes).unwrap_or(usize::MAX);
         // Each service has a type of its own, and no trait has these methods.
         macro_rules! tuned {
@@ -87,37 +71,35 @@ impl GrpcServices {
         if apis.inference {
             let service = inference::TorchServeInference::new(Arc::clone(state));
             let service = InferenceApIsServiceServer::new(service);
-            services.add(Gate::Inference, tuned!(service));
+            services.add(true, tuned!(service));
         }
         if apis.inference && apis.oip {
             let service = Arc::new(oip::OpenInferenceService::new(Arc::clone(state)));
             let ours = openinference::GrpcInferenceServiceServer::from_arc(Arc::clone(&service));
-            services.add(Gate::Inference, tuned!(ours));
+            services.add(true, tuned!(ours));
             let original = kserve::GrpcInferenceServiceServer::from_arc(service);
-            services.add(Gate::Inference, tuned!(original));
-            services.manage(&["RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload"]);
+            services.add(true, tuned!(original));
         }
         if apis.management {
             let service = management::TorchServeManagement::new(Arc::clone(state));
             let service = ManagementApIsServiceServer::new(service);
-            services.add(Gate::Management, tuned!(service));
+            services.add(true, tuned!(service));
         }
         let names: Vec<_> = services.services.iter().map(|service| service.name).collect();
         let health = health::HealthService::new(Arc::clone(&state.engine), names.clone());
-        let gate = Gate::of_listener(apis);
-        services.add_plain(gate, GuardedOperation::Health, HealthServer::new(health));
-        services.add_reflection(gate, &names);
+        services.add(false, HealthServer::new(health));
+        services.add_reflection(&names);
         services
     }
 
     /// Adds both versions of reflection, with which grpcurl and its like need no `.proto` files.
-    fn add_reflection(&mut self, gate: Gate, names: &[&'static str]) {
-        if let Err(error) = self.try_add_reflection(gate, names) {
+    fn add_reflection(&mut self, names: &[&'static str]) {
+        if let Err(error) = self.try_add_reflection(names) {
             tracing::error!(%error, "gRPC reflection is not available");
         }
     }
 
-    fn try_add_reflection(&mut self, gate: Gate, names: &[&'static str]) -> Result<(), Error> {
+    fn try_add_reflection(&mut self, names: &[&'static str]) -> Result<(), Error> {
         let builder = || {
             let builder = Builder::configure()
                 .register_encoded_file_descriptor_set(jitney_proto::DESCRIPTORS)
@@ -125,41 +107,20 @@ impl GrpcServices {
                 .with_service_name("grpc.health.v1.Health");
             names.iter().fold(builder, |builder, name| builder.with_service_name(*name))
         };
-        self.add_plain(gate, GuardedOperation::Reflect, builder().build_v1()?);
-        self.add_plain(gate, GuardedOperation::Reflect, builder().build_v1alpha()?);
+        self.add(false, builder().build_v1()?);
+        self.add(false, builder().build_v1alpha()?);
         Ok(())
     }
 
-    /// Adds a service whose messages are authorized one by one: it opens each as a `GrpcRequest`.
-    fn add<S>(&mut self, gate: Gate, service: S)
+    /// Adds a service. One whose messages are authorized one by one opens each as a `GrpcRequest`.
+    fn add<S>(&mut self, by_message: bool, service: S)
     where
         S: Service<Request<MessageBody>, Response = Response<Body>, Error = Infallible>,
         S: NamedService + Clone + Send + Sync + 'static,
         S::Future: Send + 'static,
     {
         let service = move |request| Box::pin(service.clone().call(request)) as Answering;
-        let (name, answer) = (S::NAME, Box::new(service));
-        self.services.push(GrpcService { name, gate, managing: &[], operation: None, answer });
-    }
-
-    /// Says which methods of the service that was added last need the management key.
-    fn manage(&mut self, methods: &'static [&'static str]) {
-        if let Some(added) = self.services.last_mut() {
-            added.managing = methods;
-        }
-    }
-
-    /// Adds a service whose calls all do the same, for no model.
-    fn add_plain<S>(&mut self, gate: Gate, operation: GuardedOperation, service: S)
-    where
-        S: Service<Request<MessageBody>, Response = Response<Body>, Error = Infallible>,
-        S: NamedService + Clone + Send + Sync + 'static,
-        S::Future: Send + 'static,
-    {
-        self.add(gate, service);
-        if let Some(added) = self.services.last_mut() {
-            added.operation = Some(operation);
-        }
+        self.services.push(GrpcService { name: S::NAME, by_message, answer: Box::new(service) });
     }
 
     /// Answers a request, whatever becomes of it.
@@ -169,13 +130,14 @@ impl GrpcServices {
         mut request: Request<Incoming>,
     ) -> Result<Response<LoggedBody>, Infallible> {
         let dialect = self.state.config.dialect;
-        let mut caller = GrpcCaller::new(dialect, request.headers(), peer.number);
-        caller.trace = traced::begin(&self.state, peer, &request, &caller.id, caller.started);
+        let method = GrpcMethod::find(request.uri().path());
+        let mut caller = GrpcCaller::new(dialect, request.headers(), peer.number, method.operation);
+        caller.trace = traced::begin(&self.state, peer, &request, &caller);
         let log = CallLog::new(&self.state, peer, request.uri(), caller.started, caller.id.clone());
         let log = log.traced(caller.trace.clone());
         let response = match self.find(request.uri().path()) {
             None => failed(status::unknown_service(request.uri().path())),
-            Some(service) => match self.admit(service, peer, caller, &mut request).await {
+            Some(service) => match self.admit(service, method, peer, caller, &mut request).await {
                 Ok(()) => match self.by_message(request) {
                     Ok(request) => self.call(service, request).await?,
                     Err(status) => failed(status),
@@ -183,6 +145,10 @@ impl GrpcServices {
                 Err(closed) => failed(closed.into()),
             },
         };
+        if self.state.engine.draining() {
+            // The client goes to another server with its next call.
+            peer.open.ask_to_close();
+        }
         Ok(log.attach(response))
     }
 
@@ -216,29 +182,28 @@ impl GrpcServices {
     async fn admit(
         &self,
         service: &GrpcService,
+        method: &GrpcMethod,
         peer: &Peer,
         mut caller: GrpcCaller,
         request: &mut Request<Incoming>,
     ) -> Result<(), Problem> {
         let config = &self.state.config;
-        let path = request.uri().path();
-        let gate = service.gate_of(path);
+        let gate = method.gate(self.apis);
         if gate == Gate::Management {
             self.browsers.check(request.headers(), true, config.cors.origin.as_deref())?;
         }
-        let open = || self.open_health && Gate::is_grpc_health(path);
-        if let Some(tokens) = config.tokens.as_ref().filter(|_| !open()) {
+        if let Some(tokens) = &config.tokens {
             let authorization = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
             tokens.admit(gate, authorization)?;
         }
         if let Some(plugins) = config.plugins.as_ref().filter(|plugins| plugins.guarded()) {
-            let guard = call_guard(plugins, service, peer, &caller, request);
-            match service.operation {
-                None => caller.guard = Some(Arc::new(guard)),
-                Some(operation) => {
-                    let intent = Intent::plain(operation);
-                    Box::pin(guard.authorize(caller.id.text(), &intent)).await?;
-                }
+            let api = ApiKind::behind(method.key.unwrap_or_else(|| Gate::of_listener(self.apis)));
+            let guard = call_guard(plugins, api, peer, &caller, request);
+            if service.by_message {
+                caller.guard = Some(Arc::new(guard));
+            } else {
+                let intent = Intent::plain(caller.operation);
+                Box::pin(guard.authorize(caller.id.text(), &intent)).await?;
             }
         }
         request.extensions_mut().insert(caller);
@@ -258,14 +223,14 @@ fn failed(status: Status) -> Response<CallBody> {
 /// Who authorizes a call or its messages.
 fn call_guard(
     plugins: &Arc<Plugins>,
-    service: &GrpcService,
+    listener: ApiKind,
     peer: &Peer,
     caller: &GrpcCaller,
     request: &Request<Incoming>,
 ) -> CallGuard {
     CallGuard {
         plugins: Arc::clone(plugins),
-        listener: ApiKind::behind(service.gate),
+        listener,
         method: request.method().clone(),
         path: request.uri().path().to_owned(),
         query: None,

@@ -13,11 +13,11 @@ use tonic::Status;
 
 use super::call_log::CallBody;
 use super::message_body::{HEAD, MessageBody};
+use super::methods::PREDICTIONS;
 use super::predict::predict;
 use super::request::GrpcRequest;
 use crate::state::ServerState;
 
-const PREDICTIONS: &str = "/org.pytorch.serve.grpc.inference.InferenceAPIsService/Predictions";
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
 /// The message of such a prediction.

@@ -64,6 +64,13 @@ pub(crate) enum GuardedOperation {
     Public,
 }
 
+impl GuardedOperation {
+    /// Whether it asks for health or readiness, which may need no key.
+    pub(crate) fn tells_health(self) -> bool {
+        matches!(self, Self::Health | Self::Ready)
+    }
+}
+
 /// An operation, and the model or workflow it is for.
 pub(crate) struct Intent<'a> {
     pub(super) operation: GuardedOperation,

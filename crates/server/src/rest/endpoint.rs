@@ -246,14 +246,10 @@ impl Endpoint {
     #[inline]
     pub(super) fn gate(&self, apis: Apis) -> Gate {
         match self.key {
-            _ if apis.open_health && self.tells_health() => Gate::Open,
+            _ if apis.open_health && self.operation.tells_health() => Gate::Open,
             Some(gate) => gate,
             None => Gate::of_listener(apis),
         }
-    }
-
-    fn tells_health(&self) -> bool {
-        matches!(self.operation, GuardedOperation::Health | GuardedOperation::Ready)
     }
 
     /// Whether a path that begins with this letter may be its own; saves most comparisons.

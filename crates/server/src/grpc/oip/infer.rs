@@ -24,7 +24,6 @@ use crate::open_inference::answer::{AnswerTensor, OpenInferenceAnswer};
 use crate::open_inference::archive;
 use crate::open_inference::bodies;
 use crate::open_inference::elements::BytesForm;
-use crate::plugins::GuardedOperation;
 use crate::route::ModelRef;
 use crate::state::ServerState;
 
@@ -77,7 +76,7 @@ pub(super) async fn infer(
     let service = &state.inference;
     let target = target(&message.model_name, &message.model_version);
     request.hold(service, target.model, || message.encoded_len())?;
-    let model = request.model(service, GuardedOperation::Predict, target).await?;
+    let model = request.model(service, target).await?;
     let memory = state.shared_memory.as_ref();
     let mut message = InferMessage::read(message, memory, state.shared_reader())?;
     // The call takes its own share at once.

@@ -26,7 +26,6 @@ use super::status::for_triton;
 use crate::errors::Problem;
 use crate::health;
 use crate::open_inference::metadata::{self, TensorMetadata as ModelTensor};
-use crate::plugins::{GuardedOperation, Intent};
 use crate::shared_memory::{no_cuda_region, no_cuda_sharing};
 use crate::state::ServerState;
 
@@ -49,7 +48,7 @@ impl OpenInferenceService {
     ) -> Result<bool, Problem> {
         let (mut request, message) = GrpcRequest::open(request)?;
         let target = target(&message.name, &message.version);
-        match request.model(&self.state.inference, GuardedOperation::Ready, target).await {
+        match request.model(&self.state.inference, target).await {
             Ok(model) => Ok(health::is_model_ready(&self.state.engine, &model)),
             Err(problem) if client == ClientKind::Triton && problem.status == 404 => Ok(false),
             Err(problem) => Err(problem),
@@ -62,8 +61,7 @@ impl OpenInferenceService {
     ) -> Result<pb::ModelMetadataResponse, Problem> {
         let (mut request, pb::ModelMetadataRequest { name, version }) = GrpcRequest::open(request)?;
         let target = target(&name, &version);
-        let model =
-            request.model(&self.state.inference, GuardedOperation::Metadata, target).await?;
+        let model = request.model(&self.state.inference, target).await?;
         let of = metadata::metadata(&self.state.engine, &model)?;
         let tensor = |it: ModelTensor| TensorMetadata {
             name: it.name,
@@ -90,13 +88,6 @@ impl OpenInferenceService {
     }
 }
 
-/// Authorizes what is for no model.
-async fn authorized<T>(request: Request<T>, operation: GuardedOperation) -> Result<T, Problem> {
-    let (mut request, message) = GrpcRequest::open(request)?;
-    request.authorize(Intent::plain(operation)).await?;
-    Ok(message)
-}
-
 /// Both packages have these methods, but a trait each.
 macro_rules! serve {
     ($service:ident, $client:ident $(, $($more:tt)*)?) => {
@@ -106,7 +97,7 @@ macro_rules! serve {
                 &self,
                 request: Request<pb::ServerLiveRequest>,
             ) -> Result<Response<pb::ServerLiveResponse>, Status> {
-                authorized(request, GuardedOperation::Health).await?;
+                GrpcRequest::message(request).await?;
                 Ok(Response::new(pb::ServerLiveResponse { live: true }))
             }
 
@@ -114,7 +105,7 @@ macro_rules! serve {
                 &self,
                 request: Request<pb::ServerReadyRequest>,
             ) -> Result<Response<pb::ServerReadyResponse>, Status> {
-                authorized(request, GuardedOperation::Health).await?;
+                GrpcRequest::message(request).await?;
                 let ready = self.state.engine.is_ready();
                 Ok(Response::new(pb::ServerReadyResponse { ready }))
             }
@@ -131,7 +122,7 @@ macro_rules! serve {
                 &self,
                 request: Request<pb::ServerMetadataRequest>,
             ) -> Result<Response<pb::ServerMetadataResponse>, Status> {
-                authorized(request, GuardedOperation::Metadata).await?;
+                GrpcRequest::message(request).await?;
                 Ok(Response::new(pb::ServerMetadataResponse {
                     name: health::server_name(&self.state).to_owned(),
                     version: self.state.config.server_version.clone(),
@@ -242,7 +233,7 @@ serve! {
         &self,
         request: Request<pb::CudaSharedMemoryStatusRequest>,
     ) -> Result<Response<pb::CudaSharedMemoryStatusResponse>, Status> {
-        let message = authorized(request, GuardedOperation::ShareMemory).await?;
+        let message = GrpcRequest::message(request).await?;
         no_cuda_region(&message.name)?;
         Ok(Response::new(pb::CudaSharedMemoryStatusResponse::default()))
     }
@@ -251,7 +242,7 @@ serve! {
         &self,
         request: Request<pb::CudaSharedMemoryRegisterRequest>,
     ) -> Result<Response<pb::CudaSharedMemoryRegisterResponse>, Status> {
-        authorized(request, GuardedOperation::ShareMemory).await?;
+        GrpcRequest::message(request).await?;
         Err(no_cuda_sharing().into())
     }
 
@@ -260,7 +251,7 @@ serve! {
         request: Request<pb::CudaSharedMemoryUnregisterRequest>,
     ) -> Result<Response<pb::CudaSharedMemoryUnregisterResponse>, Status> {
         // There is none, which is what the client wants.
-        authorized(request, GuardedOperation::ShareMemory).await?;
+        GrpcRequest::message(request).await?;
         Ok(Response::new(pb::CudaSharedMemoryUnregisterResponse {}))
     }
 
@@ -268,7 +259,7 @@ serve! {
         &self,
         request: Request<pb::TraceSettingRequest>,
     ) -> Result<Response<pb::TraceSettingResponse>, Status> {
-        let message = authorized(request, GuardedOperation::Metadata).await?;
+        let message = GrpcRequest::message(request).await?;
         Ok(Response::new(trace_settings(message)?))
     }
 
@@ -276,7 +267,7 @@ serve! {
         &self,
         request: Request<pb::LogSettingsRequest>,
     ) -> Result<Response<pb::LogSettingsResponse>, Status> {
-        let message = authorized(request, GuardedOperation::Metadata).await?;
+        let message = GrpcRequest::message(request).await?;
         Ok(Response::new(log_settings(message)?))
     }
 }

@@ -12,7 +12,7 @@ use jitney_proto::kserve::repository_index_response::ModelIndex;
 use jitney_proto::kserve::system_shared_memory_status_response::RegionStatus;
 use tonic::Request;
 
-use super::{OpenInferenceService, authorized};
+use super::OpenInferenceService;
 use crate::errors::Problem;
 use crate::grpc::request::{GrpcRequest, target};
 use crate::open_inference::metadata::{ConfiguredTensor, ModelConfiguration};
@@ -30,8 +30,7 @@ impl OpenInferenceService {
     ) -> Result<pb::ModelConfigResponse, Problem> {
         let (mut request, message) = GrpcRequest::open(request)?;
         let target = target(&message.name, &message.version);
-        let model =
-            request.model(&self.state.inference, GuardedOperation::Metadata, target).await?;
+        let model = request.model(&self.state.inference, target).await?;
         Ok(pb::ModelConfigResponse { config: Some(config(ModelConfiguration::of(&model))) })
     }
 
@@ -43,14 +42,10 @@ impl OpenInferenceService {
         let (mut request, message) = GrpcRequest::open(request)?;
         let target = target(&message.name, &message.version);
         let target = Some(target).filter(|target| !target.model.is_empty());
-        let intent = match target {
-            None => Intent::plain(GuardedOperation::List),
-            Some(target) => {
-                let model = self.state.inference.model(target).ok();
-                Intent::with_model(GuardedOperation::Describe, target, model)
-            }
-        };
-        request.authorize(intent).await?;
+        match target {
+            None => request.authorize(Intent::plain(GuardedOperation::List)).await?,
+            Some(target) => request.authorize_about(&self.state.inference, target).await?,
+        }
         let all = statistics::of(&self.state.engine, target)?;
         Ok(pb::ModelStatisticsResponse {
             model_stats: all.into_iter().map(model_statistics).collect(),
@@ -62,7 +57,7 @@ impl OpenInferenceService {
         &self,
         request: Request<pb::RepositoryIndexRequest>,
     ) -> Result<pb::RepositoryIndexResponse, Problem> {
-        let message = authorized(request, GuardedOperation::List).await?;
+        let message = GrpcRequest::message(request).await?;
         let models = repository::index(&self.state, message.ready).await.into_iter();
         let models = models.map(|entry| ModelIndex {
             name: entry.name,
@@ -79,7 +74,7 @@ impl OpenInferenceService {
     ) -> Result<(), Problem> {
         let (mut request, message) = GrpcRequest::open(request)?;
         let name = message.model_name.as_str();
-        request.authorize(self.change(GuardedOperation::Register, name)).await?;
+        request.authorize_about(&self.state.inference, target(name, "")).await?;
         message.parameters.keys().try_for_each(|it| repository::check_parameter(it))?;
         repository::load(&self.state, name).await
     }
@@ -90,14 +85,9 @@ impl OpenInferenceService {
     ) -> Result<(), Problem> {
         let (mut request, message) = GrpcRequest::open(request)?;
         let name = message.model_name.as_str();
-        request.authorize(self.change(GuardedOperation::Unregister, name)).await?;
+        request.authorize_about(&self.state.inference, target(name, "")).await?;
         message.parameters.keys().try_for_each(|it| repository::check_parameter(it))?;
         repository::unload(&self.state, name).await
-    }
-
-    fn change<'a>(&self, operation: GuardedOperation, name: &'a str) -> Intent<'a> {
-        let target = target(name, "");
-        Intent::with_model(operation, target, self.state.inference.model(target).ok())
     }
 
     fn shared_memory(&self) -> Result<&SharedMemory, Problem> {
@@ -109,7 +99,7 @@ impl OpenInferenceService {
         &self,
         request: Request<pb::SystemSharedMemoryStatusRequest>,
     ) -> Result<pb::SystemSharedMemoryStatusResponse, Problem> {
-        let message = authorized(request, GuardedOperation::ShareMemory).await?;
+        let message = GrpcRequest::message(request).await?;
         let regions = match &self.state.shared_memory {
             None if message.name.is_empty() => BTreeMap::new(),
             _ => self.shared_memory()?.status(&message.name)?.iter().map(status).collect(),
@@ -121,7 +111,7 @@ impl OpenInferenceService {
         &self,
         request: Request<pb::SystemSharedMemoryRegisterRequest>,
     ) -> Result<(), Problem> {
-        let message = authorized(request, GuardedOperation::ShareMemory).await?;
+        let message = GrpcRequest::message(request).await?;
         let pb::SystemSharedMemoryRegisterRequest { name, key, offset, byte_size } = message;
         self.shared_memory()?.register(&name, &key, offset, byte_size)
     }
@@ -130,7 +120,7 @@ impl OpenInferenceService {
         &self,
         request: Request<pb::SystemSharedMemoryUnregisterRequest>,
     ) -> Result<(), Problem> {
-        let message = authorized(request, GuardedOperation::ShareMemory).await?;
+        let message = GrpcRequest::message(request).await?;
         if let Some(memory) = &self.state.shared_memory {
             memory.unregister(&message.name);
         }

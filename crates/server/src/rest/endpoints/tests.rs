@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::grpc::{GrpcMethod, METHODS};
 
 const I: Apis = Apis {
     inference: true,
@@ -439,8 +440,8 @@ fn every_row_can_be_found_and_says_what_it_is() {
     }
 }
 
-fn key(row: &Endpoint) -> &'static str {
-    match row.key {
+fn key(key: Option<Gate>) -> &'static str {
+    match key {
         Some(Gate::Open) => "none",
         Some(Gate::Inference) => "inference",
         Some(Gate::Management) => "management",
@@ -453,7 +454,7 @@ fn key(row: &Endpoint) -> &'static str {
 /// The reference page.
 fn page() -> String {
     let mut page = String::from(
-        "# Endpoints\n\nEvery path of the REST API, made from the table in the server's source: the methods it \
+        "# Endpoints\n\nEvery path of the REST API and every method of gRPC, made from the table in the server's source: the methods it \
          takes, the key that opens it where [tokens](errors/invalid-key.md) are on, what a plugin that authorizes \
          is told, and what it does. `any` is any method; predictions take `POST`, `PUT` and `GET` in `jitney \
          serve`, and any method in `jitney torchserve`. Where a path is in two parts of this page, the first \
@@ -481,7 +482,7 @@ fn page() -> String {
             let methods = others.iter().find(|(methods, _)| *methods == row.methods);
             let methods = methods.map_or(listed, |(_, text)| (*text).to_owned());
             let operation = serde_json::to_value(row.operation).unwrap();
-            let (path, key, about) = (row.shown(), key(row), row.about);
+            let (path, key, about) = (row.shown(), key(row.key), row.about);
             let operation = operation.as_str().unwrap_or_default();
             if seen.insert((path.clone(), methods.clone(), about)) {
                 page.push_str(&format!(
@@ -489,6 +490,12 @@ fn page() -> String {
                 ));
             }
         }
+    }
+    page.push_str("\n## gRPC\n\n| method | key | operation |\n|---|---|---|\n");
+    for GrpcMethod { path, key: gate, operation } in METHODS {
+        let operation = serde_json::to_value(operation).unwrap();
+        let (key, operation) = (key(*gate), operation.as_str().unwrap_or_default());
+        page.push_str(&format!("| `{path}` | {key} | {operation} |\n"));
     }
     page
 }
