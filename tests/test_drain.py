@@ -66,6 +66,44 @@ class Clients:
             thread.join()
 
 
+GOAWAY = 7
+"""The kind of the frame with which HTTP/2 ends a connection."""
+
+
+class Streams:
+    """An HTTP/2 connection on which `GET /ping` was answered, and the kinds of the frames that came."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.connection = socket.create_connection(address, timeout=120)
+        settings = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+        # The method and the scheme by their numbers in HPACK's table, then the path and the authority as text.
+        head = b"\x82\x86\x04\x05/ping\x01\x01t"
+        headers = len(head).to_bytes(3, "big") + bytes([1, 5, 0, 0, 0, 1]) + head
+        self.connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + settings + headers)
+        self.kinds: list[int] = []
+        while 0 not in self.kinds:
+            assert self.frame(), "it ended without data"
+
+    def all(self) -> list[int]:
+        """All frames, once the server has ended the connection."""
+        with self.connection:
+            while self.frame():
+                pass
+        return self.kinds
+
+    def frame(self) -> bool:
+        """Reads a frame, and answers a ping; false at the end."""
+        head = self.connection.recv(9, socket.MSG_WAITALL)
+        if len(head) < 9:
+            return False
+        length, kind, flags = int.from_bytes(head[:3], "big"), head[3], head[4]
+        content = self.connection.recv(length, socket.MSG_WAITALL) if length else b""
+        if kind == 6 and not flags & 1:
+            self.connection.sendall(bytes([0, 0, 8, 6, 1, 0, 0, 0, 0]) + content)
+        self.kinds.append(kind)
+        return True
+
+
 def test_under_load_everything_admitted_is_answered(start, store: Store, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     ledger.mkdir()
@@ -111,6 +149,38 @@ def test_readiness_falls_first_and_requests_are_served_until_the_ports_close(sta
     served = session.post(server.url("/predictions/echo"), data=b"x", timeout=120)
     assert served.status_code == 200, "a load balancer that has not noticed yet must not see errors"
     assert server.wait() == 0
+
+
+def test_from_the_first_moment_of_the_drain_an_answer_ends_its_connection(start, store: Store) -> None:
+    server = start("serve", store.mar("echo"), "--drain-delay", "600s")
+    plain, by_hyper = request("/predictions/echo", b"x"), request("/predictions/echo", b"x", "TE: trailers")
+    with socket.create_connection(server.address, timeout=120) as kept:
+        kept.sendall(plain)
+        before = kept.recv(65536).lower()
+        assert before.startswith(b"http/1.1 200") and b"connection: close" not in before
+        server.terminate()
+        server.logged("draining")
+        kept.sendall(plain)
+        (reply,) = parse(read_all(kept))
+    assert (reply.status_code, reply.headers["connection"]) == (200, "close")
+    for asked in (plain, by_hyper):
+        with socket.create_connection(server.address, timeout=120) as opened:
+            opened.sendall(asked)
+            (reply,) = parse(read_all(opened))
+        assert (reply.status_code, reply.headers["connection"]) == (200, "close")
+    server.terminate()
+    server.wait()
+
+
+def test_from_the_first_moment_of_the_drain_http_2_says_goaway(start, store: Store) -> None:
+    server = start("serve", store.mar("echo"), "--drain-delay", "600s")
+    used = Streams(server.address)
+    server.terminate()
+    server.logged("draining")
+    assert GOAWAY in used.all(), "a connection of before, without another request"
+    assert GOAWAY in Streams(server.address).all(), "a connection of the drain, after its first answer"
+    server.terminate()
+    server.wait()
 
 
 def test_a_worker_that_dies_during_the_drain_is_replaced_for_what_was_admitted(

@@ -50,10 +50,10 @@ class Replicas:
         fresh.write_text(json.dumps({"models": models}))
         fresh.rename(self.list)
 
-    def start(self, port: int = 0) -> Server:
+    def start(self, port: int = 0, drain_delay: str = "1s") -> Server:
         """One more; ready when it returns."""
         followed = ("--registrations", self.list, "--registrations-every", "0.2s")
-        behind_a_balancer = ("--startup-wait", "0s", "--drain-delay", "1s", "--drain-timeout", "60s")
+        behind_a_balancer = ("--startup-wait", "0s", "--drain-delay", drain_delay, "--drain-timeout", "60s")
         arguments = ("serve", *followed, *behind_a_balancer)
         home = self.home / f"replica-{len(self.servers)}"
         server = Server(self.binary, home, arguments, wait_for_workers=False)
@@ -143,6 +143,31 @@ def test_a_replica_is_drained_and_replaced_under_load_and_nothing_is_lost(replic
         outcomes = clients.end()
     assert set(outcomes) == {"one"} and outcomes.total() > 1200
     assert failures(report) == 0, report
+
+
+def test_a_replica_that_drains_lets_go_of_the_connections_that_nginx_keeps(replicas: Replicas) -> None:
+    replicas.store.mar("answer", source=ANSWER.format("one"))
+    path = str(replicas.store.path / "answer.mar")
+    replicas.write({"name": "answer", "path": path, "workers": 1})
+    leaving, staying = replicas.start(drain_delay="600s"), replicas.start()
+    with Nginx(PROGRAM, [address(leaving), address(staying)]) as nginx:
+
+        def ask() -> bool:
+            return requests.post(nginx.url("/predictions/answer"), data=b"x", timeout=ASK_SECONDS).content == b"x one"
+
+        until(lambda: ask() and connections(leaving) > 0, "nginx keeps a connection to it")
+        leaving.terminate()
+        leaving.logged("draining")
+        until(lambda: ask() and connections(leaving) == 0, "nginx keeps none while its port is still open")
+        before = answered(leaving)
+        until(lambda: ask() and answered(leaving) > before, "nginx may still ask it")
+
+
+def connections(server: Server) -> float:
+    """Connections of clients that a replica has open."""
+    page = requests.get(server.url("/metrics", "metrics"), timeout=ASK_SECONDS).text
+    lines = [line for line in page.splitlines() if line.startswith("jitney_connections{") and 'plane="data"' in line]
+    return sum(float(line.rpartition(" ")[2]) for line in lines)
 
 
 def answered(server: Server) -> float:

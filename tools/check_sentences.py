@@ -166,11 +166,17 @@ SENTENCES: dict[str, dict[str, tuple[Check, ...]]] = {
                 {
                     "rest/health.rs": "the status is the answer: how the server is",
                     "rest/v1.rs": "the status is the answer: whether a model is ready",
-                    "listener.rs": "the request is not read",
-                    "rest/http2.rs": "the head is not read",
                     "respond.rs": "it is replaced by the problem's own in the next line",
                 },
             ),
+        ),
+        "An endpoint is one row of `rest::endpoints` or `grpc::methods`.": (
+            Tested("the_reference_page_is_made_from_the_rows"),
+            Tested("every_method_of_our_services_has_a_row"),
+            Never("crates/server/src/grpc/*", r"path\w*\.ends_with\("),
+        ),
+        "Every REST answer takes one way, `rest::answer`, whichever carrier brought the request.": (
+            Tested("every_endpoint_answers_alike_over_every_carrier"),
         ),
         "It knows no model, no endpoint and no plugin.": (
             Line("tools/check_crates.py", '"jitney-net": {"jitney-memory", "jitney-settings"},'),

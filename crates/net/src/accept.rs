@@ -42,6 +42,9 @@ pub trait ConnectionService: Send + Sync + 'static {
     /// The protocols that it offers where it is encrypted, the best one first.
     fn protocols(&self) -> &'static [&'static [u8]];
 
+    /// Whether the server is about to end, and lets its clients go to another one.
+    fn drains(&self) -> bool;
+
     /// The answer to plain HTTP where only HTTPS is spoken.
     fn https_only(&self) -> Response<ResponseBody>;
 }
@@ -105,7 +108,12 @@ async fn accept<C: ConnectionService>(acceptor: Acceptor, mut connections: Conne
                     pause(&error, &open).await;
                 }
             }
-            _ = clock.tick() => open.tick(),
+            _ = clock.tick() => {
+                open.tick();
+                if connections.listener.service.drains() {
+                    open.drain();
+                }
+            }
             _ = ticks.tick() => {
                 connections.signals.send_replace(ListenerSignal::Tick);
                 open.close_timed_out();

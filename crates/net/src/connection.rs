@@ -169,6 +169,7 @@ impl Peer {
     /// Notes that one of several calls begins.
     pub fn call_began(&self) {
         if self.calls.fetch_add(1, Relaxed) == 0 {
+            self.open.set_streams();
             self.open.note_busy();
         }
     }

@@ -79,24 +79,42 @@ pub async fn serve<S, A, F, B>(
     let ConnectionAge { max, grace } = limits.age;
     let mut old = std::pin::pin!(until(max));
     let mut seen = None;
-    let grace = loop {
+    // The listener has a grace of its own.
+    let mut patience = None;
+    loop {
         tokio::select! {
             biased;
             ended = connection.as_mut() => return log_end(peer, ended),
-            () = old.as_mut() => break grace,
+            () = old.as_mut() => {
+                patience = grace;
+                break;
+            }
             signal = signals.changed() => match (signal, *signals.borrow_and_update()) {
                 (Ok(()), ListenerSignal::Tick) if peer.spoke() || !peer.stalled(&mut seen) => {}
                 (Ok(()), ListenerSignal::Tick) => return tracing::debug!(peer = peer.address, "silent"),
-                // The listener has a grace of its own.
-                (Ok(()), ListenerSignal::End) | (Err(_), _) => break None,
+                (Ok(()), ListenerSignal::End) | (Err(_), _) => break,
             },
-            () = peer.open.close_asked() => break peer.open.is_idle().then_some(CLOSE_WAIT),
+            () = peer.open.close_asked() => break,
         }
-    };
+    }
     connection.as_mut().graceful_shutdown();
     tokio::select! {
         ended = connection => log_end(peer, ended),
-        () = until(grace) => tracing::debug!(peer = peer.address, "cut off for its age"),
+        () = until(patience) => tracing::debug!(peer = peer.address, "cut off for its age"),
+        () = idle(peer), if peer.open.is_closing() => {
+            tracing::debug!(peer = peer.address, "closed, idle");
+        }
+    }
+}
+
+/// Until the connection has been idle for a while. A request may have been on its way when the client was
+/// told that the connection ends.
+async fn idle(peer: &Peer) {
+    loop {
+        tokio::time::sleep(CLOSE_WAIT).await;
+        if peer.open.is_idle() {
+            return;
+        }
     }
 }
 

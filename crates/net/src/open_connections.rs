@@ -55,6 +55,8 @@ pub struct OpenConnections {
     give_back_until: AtomicU32,
     /// Accept loops that wait for room.
     waiting: AtomicUsize,
+    /// Whether the connections with streams were asked to close, because the server drains.
+    drains: AtomicBool,
     table: Mutex<ConnectionTable>,
     /// For errors of accepting.
     pub accept_errors: LogLimit,
@@ -82,6 +84,7 @@ impl OpenConnections {
             most: AtomicUsize::new(0),
             give_back_until: AtomicU32::new(0),
             waiting: AtomicUsize::new(0),
+            drains: AtomicBool::new(false),
             table: Mutex::default(),
             accept_errors: LogLimit::default(),
             malformed: LogLimit::default(),
@@ -105,6 +108,7 @@ impl OpenConnections {
             idle_since: AtomicU32::new(self.ticks.load(Relaxed)),
             closing: AtomicBool::new(false),
             called: AtomicBool::new(false),
+            has_streams: AtomicBool::new(false),
             silent_since: AtomicU64::new(0),
             incomplete: AtomicBool::new(false),
             waker: OnceLock::new(),
@@ -140,6 +144,19 @@ impl OpenConnections {
     /// Calls all connections, to look at what their listener tells them.
     pub fn call_all(&self) {
         self.table().open.iter().for_each(|(_, connection)| connection.call());
+    }
+
+    /// Asks the connections with streams to close, once: the server drains, and their clients must learn it
+    /// before their next request. Those that come later close after their first answer, and those without
+    /// streams with their next.
+    pub fn drain(&self) {
+        if !self.drains.swap(true, Relaxed) {
+            let table = self.table();
+            let open = table.open.iter().map(|(_, connection)| connection);
+            open.filter(|open| open.has_streams.load(Relaxed)).for_each(|open| {
+                open.ask_to_close();
+            });
+        }
     }
 
     /// Asks the connections to close that were accepted so long ago and have sent nothing.
@@ -255,6 +272,8 @@ pub struct OpenConnection {
     closing: AtomicBool,
     /// Whether it should look at its listener's signals, and whether its request has come too slowly.
     called: AtomicBool,
+    /// Whether requests come in streams, any number at a time: HTTP/2.
+    has_streams: AtomicBool,
     /// Since when its first request is awaited, in milliseconds of the plane's age; 0 once bytes came.
     silent_since: AtomicU64,
     /// Whether a part of a request has come, and hyper does not know of it yet.
@@ -281,6 +300,11 @@ impl OpenConnection {
     /// Notes that no request is under way any more.
     pub fn note_idle(&self) {
         self.idle_since.store(self.plane.ticks.load(Relaxed), Relaxed);
+    }
+
+    /// Notes that its requests come in streams.
+    pub fn set_streams(&self) {
+        self.has_streams.store(true, Relaxed);
     }
 
     /// Whether no request is under way.

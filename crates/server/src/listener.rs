@@ -66,6 +66,10 @@ impl ConnectionService for ServerListener {
         }
     }
 
+    fn drains(&self) -> bool {
+        self.state.engine.draining()
+    }
+
     fn https_only(&self) -> Response<ResponseBody> {
         let problem = Problem::new(ErrorCode::HttpsOnly, HTTPS_ONLY);
         respond::problem_as(&problem, &serde_json::json!({ "status": problem.message }))

@@ -20,8 +20,9 @@ use jitney_net::{AnswerPiece, PieceError, RequestBody, ResponseBody};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
+use super::answer;
 use super::context::ConnectionContext;
-use super::service::{self, HEAD_BYTES_MAX};
+use super::http1::{self, HEAD_BYTES_MAX};
 use crate::auth::BrowserRule;
 use crate::errors::{ErrorCode, Problem};
 use crate::handles::HandleUpgrade;
@@ -41,8 +42,6 @@ const PREFACE_START: usize = "PRI * HTTP/2.0".len();
 const STREAMS_MAX: u32 = 128;
 /// Headers of a request, as many as over HTTP/1.1.
 const HEADERS_MAX: usize = 100;
-/// The phrase of this status is the error's.
-const HEAD_TOO_LARGE: u16 = 431;
 
 /// Whether a connection that begins so speaks HTTP/2.
 pub(super) fn begins(ahead: &[u8]) -> bool {
@@ -89,14 +88,15 @@ impl SharedConnection {
         let (mut parts, body) = request.into_parts();
         let body = read_head(&mut parts).map(|()| {
             let body = RequestBody::of_stream(body, state.config.head_timeout);
-            service::coded(state, &mut parts.headers, body)
+            http1::coded(state, &mut parts.headers, body)
         });
         let (apis, browsers) = (*apis, *browsers);
         let context = ConnectionContext { state, apis, browsers, peer, upgrade };
-        let mut reply = service::respond(context, &parts, body).await;
-        if peer.open.is_needed() {
+        let answered = answer::answer(context, &parts, body).await;
+        if answered.last {
             peer.open.ask_to_close();
         }
+        let mut reply = answered.stamped(state);
         // Only the stream ends.
         reply.headers_mut().remove(CONNECTION);
         drop_body(&parts.method, &mut reply);
@@ -134,8 +134,7 @@ fn read_head(parts: &mut Parts) -> Result<(), Problem> {
     join_cookies(headers);
     if headers.len() > HEADERS_MAX {
         let message = format!("The request has more than {HEADERS_MAX} headers.");
-        let problem = Problem::new(ErrorCode::InvalidHead, message);
-        return Err(Problem { status: HEAD_TOO_LARGE, ..problem });
+        return Err(Problem::new(ErrorCode::HeadTooLarge, message));
     }
     Ok(())
 }

@@ -4,6 +4,7 @@
 //! none picks a status for a failure.
 
 mod admin;
+mod answer;
 mod authorize;
 mod compress;
 mod context;
@@ -13,6 +14,7 @@ mod endpoint;
 mod endpoints;
 mod fan_out;
 mod health;
+mod http1;
 mod http2;
 mod inference;
 mod input;
@@ -25,9 +27,7 @@ mod overview;
 mod plain;
 mod plugins;
 mod repository;
-mod service;
 mod shared_memory;
-mod traced;
 mod v1;
 
 pub(crate) use context::ConnectionContext;

@@ -27,8 +27,9 @@ use tokio::time::Instant;
 
 use self::head::{AnswerHead, DateText, Framing};
 use self::request::{ParsedRequest, PlainRequest};
-use super::context::{ConnectionContext, RequestContext};
-use super::{compress, http2, service, traced};
+use super::answer::{self, Answered};
+use super::context::ConnectionContext;
+use super::{http1, http2};
 use crate::handles::HandleUpgrade;
 use crate::respond;
 
@@ -72,7 +73,7 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         Box::pin(http2::serve(stream, ahead, context, signals)).await;
         return None;
     }
-    Box::pin(service::serve(stream, ahead, context, signals)).await
+    Box::pin(http1::serve(stream, ahead, context, signals)).await
 }
 
 /// A connection on which only plain requests have come so far.
@@ -218,44 +219,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PlainConnection<'_, S> {
         request: PlainRequest,
         signals: &watch::Receiver<ListenerSignal>,
     ) -> io::Result<bool> {
-        let ConnectionContext { state, peer, .. } = self.context;
+        let peer = self.context.peer;
         peer.enter(ConnectionStage::Busy);
         let PlainRequest { parts, body, closes } = request;
-        let id = XRequestId::of(state.config.dialect, &parts.headers);
-        let started = Instant::now();
-        let trace = traced::begin(self.context, &parts, &id, started);
-        let request = RequestContext::new(self.context, &parts, &id, trace.as_ref(), started);
         let answered = {
             // Idle connections do without its memory.
-            let mut answer = Box::pin(service::dispatch(&request, RequestBody::whole(body)));
+            let body = Ok(RequestBody::whole(body));
+            let mut answer = Box::pin(answer::answer(self.context, &parts, body));
             poll_fn(|context| match answer.as_mut().poll(context) {
                 Poll::Ready(answer) => Poll::Ready(Some(answer)),
                 Poll::Pending => self.poll_gone(context).map(|()| None),
             })
             .await
         };
-        let mut reply = match answered {
-            Some(Ok(reply)) => reply,
-            Some(Err(problem)) => service::failure(&request, &problem),
-            None => return Err(io::ErrorKind::UnexpectedEof.into()),
-        };
-        if compress::is_candidate(state, &reply) {
-            Box::pin(compress::compress(&mut reply, &parts.headers)).await;
-        }
-        if closes || peer.open.is_needed() || peer.open.is_closing() || ends(signals) {
+        let gone = || io::Error::from(io::ErrorKind::UnexpectedEof);
+        let Answered { mut reply, id, at, last } = answered.ok_or_else(gone)?;
+        if closes || last || ends(signals) {
             respond::close(&mut reply);
-        }
-        let now = Instant::now();
-        service::log(&request, reply.status(), now - request.started);
-        if let Some(trace) = trace {
-            reply.body_mut().keep(trace);
         }
         if !reply.body_mut().keep_busy(peer) {
             peer.enter(ConnectionStage::Idle);
         }
         let (head, body) = reply.into_parts();
         let stays = !head.headers.keys().any(|name| name == CONNECTION);
-        self.write(&head, body, &id, now).await?;
+        self.write(&head, body, &id, at).await?;
         Ok(stays)
     }
 

@@ -1,13 +1,18 @@
 //! Listeners that end: what is under way is answered, what is idle is closed, the rest is cut off.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use jitney_net::Bind;
 use jitney_server::ServerConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::task::JoinHandle;
 
 use crate::fixture::{Server, config, talk};
+use crate::http2::Body;
 
 #[tokio::test]
 async fn a_request_under_way_is_answered_and_nobody_new_is_taken() {
@@ -94,4 +99,50 @@ async fn a_unix_socket_is_served_and_cleaned_up() {
     server.begin_end();
     server.ended().await;
     assert!(!path.exists());
+}
+
+#[tokio::test]
+async fn a_server_that_drains_closes_with_its_next_answer_on_every_carrier() {
+    let plain = "GET /ping HTTP/1.1\r\nHost: t\r\n\r\n";
+    let hyper = "GET /ping HTTP/1.1\r\nHost: t\r\nTE: trailers\r\n\r\n";
+    for request in [plain, hyper] {
+        let server = Server::start().await;
+        let mut stream = TcpStream::connect(server.inference()).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut before = vec![0; 4000];
+        let count = stream.read(&mut before).await.unwrap();
+        let before = String::from_utf8_lossy(&before[..count]).to_ascii_lowercase();
+        assert!(before.starts_with("http/1.1 200") && !before.contains("connection:"), "{before}");
+        server.engine.begin_drain();
+        for stream in [stream, TcpStream::connect(server.inference()).await.unwrap()] {
+            let after = talk(stream, request.as_bytes()).await.to_ascii_lowercase();
+            assert!(after.contains("connection: close"), "{after}");
+        }
+    }
+}
+
+/// The end of an HTTP/2 connection, which its client learns from GOAWAY.
+async fn streams(address: SocketAddr) -> (SendRequest<Body>, JoinHandle<()>) {
+    let stream = TcpStream::connect(address).await.unwrap();
+    let client = http2::Builder::new(TokioExecutor::new()).handshake(TokioIo::new(stream));
+    let (sender, connection) = client.await.unwrap();
+    (sender, tokio::spawn(async move { connection.await.unwrap() }))
+}
+
+#[tokio::test]
+async fn a_server_that_drains_says_goaway_to_old_connections_and_after_the_first_answer_of_new_ones()
+ {
+    for listener in [Server::inference, Server::grpc_inference] {
+        let server = Server::start().await;
+        let address = listener(&server);
+        let (used, used_ended) = streams(address).await;
+        let asked = crate::http2::ask(&used, address, "POST", "/a.b/c").await;
+        assert!([200, 404].contains(&asked.status));
+        server.engine.begin_drain();
+        used_ended.await.unwrap();
+        let (new, new_ended) = streams(address).await;
+        let asked = crate::http2::ask(&new, address, "POST", "/a.b/c").await;
+        assert!([200, 404].contains(&asked.status));
+        new_ended.await.unwrap();
+    }
 }

@@ -14,11 +14,11 @@ use jitney_server::ServerConfig;
 use tokio::net::TcpStream;
 use tokio_stream::StreamExt;
 
-use crate::fixture::{Server, config};
+use crate::fixture::{HttpResponse, Server, config};
 
-type Body = BoxBody<Bytes, std::convert::Infallible>;
+pub type Body = BoxBody<Bytes, std::convert::Infallible>;
 
-async fn connect(address: SocketAddr) -> SendRequest<Body> {
+pub async fn connect(address: SocketAddr) -> SendRequest<Body> {
     let stream = TcpStream::connect(address).await.unwrap();
     let client = http2::Builder::new(TokioExecutor::new()).handshake(TokioIo::new(stream));
     let (sender, connection) = client.await.unwrap();
@@ -39,6 +39,32 @@ fn half() -> Body {
 fn request(address: SocketAddr, path: &str, body: Body) -> Request<Body> {
     let uri = format!("http://{address}{path}");
     Request::builder().method("POST").uri(uri).body(body).unwrap()
+}
+
+/// One request with a small body; of a stream only the head.
+pub async fn ask(
+    client: &SendRequest<Body>,
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+) -> HttpResponse {
+    let uri = format!("http://{address}{path}");
+    let request = Request::builder().method(method).uri(uri).body(whole(b"hello")).unwrap();
+    let reply = client.clone().send_request(request).await.unwrap();
+    let (parts, body) = reply.into_parts();
+    let mut head = format!("HTTP/2 {}", parts.status.as_u16());
+    for (name, value) in &parts.headers {
+        head += &format!("\r\n{name}: {}", value.to_str().unwrap());
+    }
+    let body = match path.ends_with("/stream") {
+        true => Bytes::new(),
+        false => body.collect().await.unwrap().to_bytes(),
+    };
+    HttpResponse {
+        status: parts.status.as_u16(),
+        head,
+        body: String::from_utf8_lossy(&body).into(),
+    }
 }
 
 async fn read(reply: Response<Incoming>) -> (u16, serde_json::Value) {

@@ -4,6 +4,7 @@
 
 mod bodies;
 mod browsers;
+mod conformance;
 mod ending;
 mod fixture;
 mod grpc;

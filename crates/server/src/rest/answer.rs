@@ -1,159 +1,113 @@
-//! HTTP on one connection: a request comes in, its route is found, an endpoint answers, the answer
-//! is logged. The endpoints are in the files beside this one. hyper reads and writes what is not plain.
+//! The one way of a REST answer: id, trace, where the request goes and whether it may, the endpoint, a failure
+//! in its client's words, compression, the access log, and whether the connection ends with it.
+//!
+//! The carriers (`plain`, `http1`, `http2`) call [`answer`] and differ in bytes only. Nothing here knows a
+//! socket, and no endpoint is named here.
 
 use std::borrow::Cow;
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONTENT_ENCODING, EXPECT, HOST};
+use http::header::{AUTHORIZATION, HOST};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version};
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use http::{HeaderValue, Method, StatusCode, Version};
 use jitney_engine::PathTarget;
-use jitney_net::compression::Coding;
-use jitney_net::connection::{ConnectionStage, ListenerSignal, WatchedStream, log_end};
+use jitney_net::RequestBody;
 use jitney_net::request_id::XRequestId;
-use jitney_net::{READ_BUFFER, RequestBody};
 use jitney_settings::Dialect;
 use jitney_telemetry::metrics::{LOAD_METRICS, LoadFormat};
+use jitney_telemetry::trace::{RequestFacts, RequestTrace};
 use jitney_telemetry::{AccessRecord, RecordNames};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::context::{ConnectionContext, RequestContext};
 use super::endpoint::{Endpoint, EndpointCall, Handler, PredictBody};
 use super::endpoints::{self, ENDPOINTS, Found};
-use super::{authorize, compress, inference, mounted, open_inference, plugins, traced, v1};
+use super::{authorize, compress, inference, mounted, open_inference, plugins, v1};
 use crate::auth::Gate;
 use crate::errors::{ErrorCode, Problem};
-use crate::handles::HandleUpgrade;
 use crate::plugins::{ApiKind, GuardedOperation, Intent, PluginEndpoint, Plugins};
 use crate::respond::{self, HttpResponse, HttpResult};
 use crate::route::{self, PathNames};
 use crate::shown_uri::ShownUri;
 use crate::state::ServerState;
 
-/// Largest head of a request, and hyper's read buffer with it.
-pub(super) const HEAD_BYTES_MAX: usize = READ_BUFFER;
-
-/// Serves a connection, of which `ahead` was read before, until it ends or its listener does. Returns the
-/// connection if its last request upgraded it to a handle.
-pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-    stream: S,
-    ahead: Bytes,
-    context: ConnectionContext<'_>,
-    signals: &mut watch::Receiver<ListenerSignal>,
-) -> Option<HandleUpgrade> {
-    let peer = context.peer;
-    let watched = WatchedStream::new(TokioIo::new(stream), ahead, Arc::clone(peer));
-    let service = service_fn(|request: Request<Incoming>| answer(context, request));
-    let connection = http1::Builder::new()
-        .title_case_headers(true)
-        .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(watched, service)
-        .with_upgrades();
-    let mut connection = std::pin::pin!(connection);
-    let (mut seen, mut closing) = (None, false);
-    loop {
-        tokio::select! {
-            biased;
-            ended = connection.as_mut() => {
-                log_end(peer, ended);
-                return context.upgrade.get().cloned();
-            }
-            signal = signals.changed() => match (signal, *signals.borrow_and_update()) {
-                (Ok(()), ListenerSignal::Tick) if !peer.stalled(&mut seen) => {}
-                (Ok(()), ListenerSignal::Tick) => {
-                    tracing::debug!(peer = peer.address, "the client sends too slowly");
-                    return None;
-                }
-                (Ok(()), ListenerSignal::End) | (Err(_), _) => break,
-            },
-            () = peer.open.close_asked(), if !closing => {
-                tracing::debug!(peer = peer.address, "closed, idle for long");
-                if peer.awaits_head() {
-                    return None;
-                }
-                connection.as_mut().graceful_shutdown();
-                closing = true;
-            }
-        }
-    }
-    connection.as_mut().graceful_shutdown();
-    log_end(peer, connection.await);
-    None
+/// An answer, before a carrier writes it.
+pub(super) struct Answered {
+    /// Without the headers of every answer.
+    pub(super) reply: HttpResponse,
+    pub(super) id: XRequestId,
+    /// When it was there.
+    pub(super) at: Instant,
+    /// Whether the connection should end with it: another client waits for its place, or the server is
+    /// about to end and lets its clients go to another one between two requests.
+    pub(super) last: bool,
 }
 
-/// Answers a request, whatever becomes of it. This future lives inside hyper's connection: it is
-/// dropped when the client goes away, and the call to the model with it.
-async fn answer(
-    connection: ConnectionContext<'_>,
-    request: Request<Incoming>,
-) -> Result<HttpResponse, Infallible> {
-    let ConnectionContext { state, peer, .. } = connection;
-    peer.enter(ConnectionStage::Busy);
-    let (mut parts, body) = request.into_parts();
-    let body = RequestBody::new(body, parts.headers.contains_key(EXPECT));
-    let body = coded(state, &mut parts.headers, body);
-    let mut reply = respond(connection, &parts, Ok(body)).await;
-    // A server that is about to end lets its clients go to another one between two requests.
-    if peer.open.is_needed() || state.engine.draining() {
-        respond::close(&mut reply);
-    }
-    if !reply.body_mut().keep_busy(peer) {
-        peer.enter(ConnectionStage::Idle);
-    }
-    Ok(reply)
-}
-
-/// The body with what the headers say of how it is compressed, which they then say no more.
-pub(super) fn coded(
-    state: &ServerState,
-    headers: &mut HeaderMap,
-    body: RequestBody,
-) -> RequestBody {
-    if state.config.decompress_requests && headers.contains_key(CONTENT_ENCODING) {
-        body.coded(Coding::take(headers))
-    } else {
-        body
+impl Answered {
+    /// The answer with the headers of every answer.
+    pub(super) fn stamped(mut self, state: &ServerState) -> HttpResponse {
+        respond::stamp(&mut self.reply, self.id.header(), &state.default_headers);
+        self.reply
     }
 }
 
-/// The answer to a request, with all its headers. The body is an error where the head is not valid.
-pub(super) async fn respond(
+/// Answers a request, whatever becomes of it. The body is an error where the head is not valid. This future
+/// is dropped when the client goes away, and the call to the model with it.
+pub(super) async fn answer(
     connection: ConnectionContext<'_>,
     parts: &Parts,
     body: Result<RequestBody, Problem>,
-) -> HttpResponse {
-    let state = connection.state;
+) -> Answered {
+    let ConnectionContext { state, peer, .. } = connection;
     let id = XRequestId::of(state.config.dialect, &parts.headers);
     let started = Instant::now();
-    let trace = traced::begin(connection, parts, &id, started);
+    let trace = state.config.meter.tracer().and_then(|tracer| {
+        RequestTrace::begin(tracer, &parts.headers, started, || facts(connection, parts, &id))
+    });
     let context = RequestContext::new(connection, parts, &id, trace.as_ref(), started);
     let answered = match body {
         Ok(body) => dispatch(&context, body).await,
         Err(problem) => Err(problem),
     };
     let mut reply = answered.unwrap_or_else(|problem| failure(&context, &problem));
-    respond::stamp(&mut reply, context.id.header(), &state.default_headers);
     if compress::is_candidate(state, &reply) {
         Box::pin(compress::compress(&mut reply, &parts.headers)).await;
     }
-    log(&context, reply.status(), context.started.elapsed());
+    let at = Instant::now();
+    log(&context, reply.status(), at - started);
     if let Some(trace) = trace {
         reply.body_mut().keep(trace);
     }
-    reply
+    let last = peer.open.is_needed() || peer.open.is_closing() || state.engine.draining();
+    Answered { reply, id, at, last }
+}
+
+/// What the trace of a request says; nothing for requests that are not traced.
+fn facts(
+    connection: ConnectionContext<'_>,
+    parts: &Parts,
+    id: &XRequestId,
+) -> Option<RequestFacts> {
+    let path = parts.uri.path();
+    let decoded = route::decode(path);
+    let found = endpoints::find(connection.apis, &parts.method, &decoded).endpoint;
+    let template = found.is_traced().then(|| found.shown())?;
+    let version = format!("{:?}", parts.version);
+    let address = connection.peer.address.trim_start_matches('/').to_owned();
+    let facts = RequestFacts::new(format!("{} {template}", parts.method))
+        .with("http.request.method", parts.method.as_str().to_owned())
+        .with("http.route", template)
+        .with("url.path", path.to_owned())
+        .with("network.protocol.name", "http")
+        .with("network.protocol.version", version.trim_start_matches("HTTP/").to_owned())
+        .with("client.address", address)
+        .with("jitney.request.id", id.text().to_owned());
+    Some(facts)
 }
 
 /// A failure as the client's protocol names it.
-pub(super) fn failure(context: &RequestContext<'_>, problem: &Problem) -> HttpResponse {
+fn failure(context: &RequestContext<'_>, problem: &Problem) -> HttpResponse {
     let path = context.parts.uri.path();
     let mut reply = match context.state.config.dialect {
         Dialect::TorchServe => respond::problem(problem, None),
@@ -179,13 +133,13 @@ pub(super) fn failure(context: &RequestContext<'_>, problem: &Problem) -> HttpRe
 }
 
 /// Counts the answer and writes its line of the access log.
-pub(super) fn log(context: &RequestContext<'_>, status: StatusCode, took: Duration) {
+fn log(context: &RequestContext<'_>, status: StatusCode, took: Duration) {
     let RequestContext { state, peer, parts, id, trace, .. } = context;
     if status != StatusCode::SWITCHING_PROTOCOLS {
         state.config.meter.responded(status);
     }
     if let Some(trace) = trace {
-        traced::end(trace, status);
+        trace.end("http.response.status_code", status.as_u16().into(), status.is_server_error());
     }
     if let Some(log) = &state.config.access_log {
         log.write(&AccessRecord {
@@ -201,7 +155,7 @@ pub(super) fn log(context: &RequestContext<'_>, status: StatusCode, took: Durati
 }
 
 /// Finds where the request goes and whether it may, before its body is read.
-pub(super) async fn dispatch(context: &RequestContext<'_>, body: RequestBody) -> HttpResult {
+async fn dispatch(context: &RequestContext<'_>, body: RequestBody) -> HttpResult {
     check_host(context.parts)?;
     let path: Cow<'_, str> = route::decode(context.parts.uri.path());
     let claimed = claim(context, &path);
@@ -375,4 +329,31 @@ fn check_token(context: &RequestContext<'_>, gate: Gate) -> Result<(), Problem> 
     let Some(tokens) = &context.state.config.tokens else { return Ok(()) };
     let authorization = context.parts.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
     tokens.admit(gate, authorization)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::route::Apis;
+
+    #[test]
+    fn predictions_have_names_without_models_and_all_else_none() {
+        let apis = Apis { inference: true, oip: true, natural: true, ..Apis::default() };
+        let name = |path: &str| {
+            let found = endpoints::find(apis, &Method::POST, path).endpoint;
+            found.is_traced().then(|| found.shown())
+        };
+        for (path, expected) in [
+            ("/predictions/m", "/predictions/{model}"),
+            ("/predictions/m/2.0", "/predictions/{model}/{version}"),
+            ("/v2/models/m/infer", "/v2/models/{model}/infer"),
+            ("/v1/models/m:predict", "/v1/models/{model}:predict"),
+            ("/wfpredict/w/x", "/wfpredict/{workflow}"),
+            ("/m", "/{model}"),
+        ] {
+            assert_eq!(name(path).as_deref(), Some(expected));
+        }
+        assert_eq!(name("/ping"), None);
+        assert_eq!(name("/v2/health/ready"), None);
+    }
 }
