@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 use serde_json::Value;
 
 use super::{
-    allowance::Limits, jail::stays_inside, locate, manifest::Manifest, package::parse_yaml,
+    allowance::Limits, jail::stays_inside, locate, package::Manifest, package::parse_yaml,
     shown_url::ShownUrl, unpack::unpack,
 };
 

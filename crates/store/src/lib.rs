@@ -22,7 +22,6 @@ pub mod fuzzing;
 mod http_paths;
 mod jail;
 mod locate;
-mod manifest;
 mod package;
 mod repository;
 mod request_sizes;
@@ -44,8 +43,7 @@ pub use self::{
     http_paths::{HttpMount, HttpPaths, HttpRoute, MetricName},
     jail::stays_inside,
     locate::{ModelSource, StoreConfig, UrlFilter, is_remote, serialised},
-    manifest::{Manifest, Runtime},
-    package::{Api, Dependency, Package, parse_yaml, read_text},
+    package::{Api, Dependency, Manifest, Package, Runtime, parse_yaml, read_text},
     repository::{
         DeclaredTensor, DeclaredTensors, FileStamp, RepositoryContent, RepositoryModel,
         RepositoryVersion, is_repository, model_named, models_of,

@@ -10,7 +10,6 @@ mod frame;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod listener;
-mod socket;
 mod tensor_entries;
 
 #[cfg(test)]

@@ -4,10 +4,9 @@
 //! state happens on the caller's own task, in the [`gate`]: the input is checked, the permit taken,
 //! and the request handed over; dropping the returned future takes the request back out. The task
 //! leaves what it can to owners of their own: [`table`] (admitted requests), [`turns`] (sequences),
-//! [`slots`] (what a worker may hold), [`scheduler`] (the batcher), [`reporter`] (log and observer), [`warm_up`],
+//! [`scheduler`] (the batcher, its time and its workers' slots), [`reporter`] (log and observer), [`warm_up`],
 //! [`exits`] and [`lifetime`].
 
-mod alarm;
 pub(crate) mod draft;
 mod endpoint_meters;
 pub(crate) mod endpoint_tensors;
@@ -21,13 +20,11 @@ mod lifetime;
 mod messages;
 mod parts;
 mod poison;
-mod readiness;
 mod report;
 mod reporter;
 mod scatter;
 mod scheduler;
 mod sequence;
-mod slots;
 mod state;
 mod statistics;
 mod table;
@@ -55,9 +52,8 @@ pub use self::identity::ModelIdentity;
 pub(crate) use self::identity::check_name;
 pub use self::incidents::{IncidentReport, WorkerIncident};
 pub(crate) use self::intake::Intake;
-pub use self::readiness::Readiness;
 pub use self::report::{BatcherReport, PastDecision, main_group};
-pub use self::state::{Counters, Measures, REJECTIONS, Status, Traffic};
+pub use self::state::{Counters, Measures, REJECTIONS, Readiness, Status, Traffic};
 pub use self::statistics::{BatchStatistics, BatchTotals, DISPATCH_REASONS, SizeStatistics};
 
 use self::gate::RequestGate;

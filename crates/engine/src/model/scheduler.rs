@@ -1,11 +1,24 @@
 //! What the batcher of a model version is asked with: its time, the sizes it may use, and when it wants to look again.
 //!
 //! The batcher decides and the task acts; this file holds only what passes between them.
+//!
+//! A worker that prepares batches while it works on another says itself how many it can hold. One that runs one batch after
+//! another in a process of its own has a second slot under the adaptive policy, so that its next batch is there as the
+//! last one ends. When a further slot is filled is the policy's decision.
 
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
 use std::time::Duration;
 
-use jitney_batcher::{Batcher, Config, Policy};
-use tokio::time::Instant;
+use jitney_batcher::{Batcher, Config, DownReason, Event, Policy, WorkerId};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+use tokio::io::unix::AsyncFd;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::pool::WorkerCapacity;
 
 /// The batcher, and what the task remembers for it.
 pub(super) struct ModelScheduler {
@@ -106,9 +119,151 @@ impl AllowedSizes {
     }
 }
 
+/// What happened to a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SlotChange {
+    /// It may have batches, or another number of them.
+    Up,
+    /// It gets nothing more.
+    Retired,
+    /// It is gone.
+    Down(DownReason),
+}
+
+/// The rules by which the workers of one model version get slots.
+#[derive(Debug, Default)]
+pub(super) struct WorkerSlots {
+    /// Whether each worker gets one batch at a time for now: after the exit of a worker with several
+    /// batches nothing tells which of them ended it, until the second tries are over.
+    pub(super) single: bool,
+}
+
+impl WorkerSlots {
+    /// Changes whether each worker gets one batch at a time; true if that is a change.
+    pub(super) fn set_single(&mut self, single: bool) -> bool {
+        std::mem::replace(&mut self.single, single) != single
+    }
+
+    /// What the batcher is told of a change of a worker; `early` if a worker that runs one batch after
+    /// another may be given its next one just before the last one ends.
+    pub(super) fn event(
+        &self,
+        worker: u32,
+        capacity: WorkerCapacity,
+        early: bool,
+        change: SlotChange,
+    ) -> Event {
+        let worker = WorkerId(worker);
+        match change {
+            SlotChange::Up => {
+                let more = capacity.slots.saturating_add(u8::from(early && capacity.ahead()));
+                Event::WorkerUp { worker, slots: if self.single { 1 } else { more } }
+            }
+            SlotChange::Retired => Event::WorkerRetire { worker },
+            SlotChange::Down(why) => Event::WorkerDown { worker, why },
+        }
+    }
+}
+
+/// The clock of a model's task: rings once, at the time that was set last.
+///
+/// The runtime's timers have ticks of a millisecond, which is as long as an answer takes to turn into
+/// the next batch. Under the adaptive policy a timer of the kernel's is used, which is exact to some
+/// ten microseconds; where there is none, and on the virtual clock of tests, the runtime's.
+pub(super) struct Alarm {
+    /// What it is set to; none once it has rung.
+    at: Option<Instant>,
+    /// Which of the two timers is set.
+    exact: bool,
+    coarse: Pin<Box<Sleep>>,
+    fine: Fine,
+}
+
+/// The kernel's timer, opened when it is first needed.
+enum Fine {
+    Unopened,
+    Open(AsyncFd<OwnedFd>),
+    Missing,
+}
+
+impl Alarm {
+    pub(super) fn new() -> Self {
+        // The virtual clock knows nothing of the kernel's.
+        let fine = if cfg!(test) { Fine::Missing } else { Fine::Unopened };
+        Self { at: None, exact: false, coarse: Box::pin(sleep_until(Instant::now())), fine }
+    }
+
+    /// Sets it, or takes it back; `exact` asks for more than a tick of a millisecond.
+    pub(super) fn set(&mut self, at: Option<Instant>, exact: bool) {
+        let Some(time) = at.filter(|_| self.at != at) else {
+            self.at = at;
+            return;
+        };
+        self.at = at;
+        self.exact = exact && self.fine.set(time);
+        if !self.exact {
+            self.coarse.as_mut().reset(time);
+        }
+    }
+
+    /// Waits until it rings and says for when it was set. Nothing is lost if it is not waited for.
+    pub(super) async fn rings(&mut self) -> Instant {
+        let Some(at) = self.at else { return std::future::pending().await };
+        match &self.fine {
+            Fine::Open(timer) if self.exact => expired(timer).await,
+            Fine::Open(_) | Fine::Unopened | Fine::Missing => self.coarse.as_mut().await,
+        }
+        self.at = None;
+        at
+    }
+}
+
+impl Fine {
+    /// Sets the timer; false if there is none.
+    fn set(&mut self, at: Instant) -> bool {
+        if matches!(self, Self::Unopened) {
+            *self = open().map_or(Self::Missing, Self::Open);
+        }
+        match self {
+            Self::Open(timer) => arm(timer, at),
+            Self::Unopened | Self::Missing => false,
+        }
+    }
+}
+
+#[expect(deprecated, reason = "what replaces it is unsafe; a descriptor that is owned stays valid")]
+fn open() -> Option<AsyncFd<OwnedFd>> {
+    let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+    AsyncFd::new(timerfd_create(TimerfdClockId::Monotonic, flags).ok()?).ok()
+}
+
+fn arm(timer: &AsyncFd<OwnedFd>, at: Instant) -> bool {
+    let left = at.saturating_duration_since(Instant::now());
+    // Nothing at all would disarm it.
+    let nanos = i64::from(left.subsec_nanos()).max(i64::from(left.as_secs() == 0));
+    let Ok(seconds) = i64::try_from(left.as_secs()) else { return false };
+    let once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let value = Timespec { tv_sec: seconds, tv_nsec: nanos };
+    let spec = Itimerspec { it_interval: once, it_value: value };
+    timerfd_settime(timer, TimerfdTimerFlags::empty(), &spec).is_ok()
+}
+
+/// Waits until the timer has run off. A ring that was meant for an earlier setting is gone from the
+/// kernel, and found to be so here.
+async fn expired(timer: &AsyncFd<OwnedFd>) {
+    loop {
+        let Ok(mut ready) = timer.readable().await else { return };
+        let read = |timer: &AsyncFd<OwnedFd>| Ok(rustix::io::read(timer, &mut [0; 8])?);
+        if ready.try_io(read).is_ok() {
+            return;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pool::BatchOrder;
 
     #[test]
     fn what_workers_say_counts_where_the_operator_says_nothing() {
@@ -122,5 +277,29 @@ mod tests {
         assert_eq!(sizes.configure(set).sizes, [4]);
         assert_eq!(sizes.report(&[1, 8]), None);
         assert_eq!(sizes.configure(base).sizes, [1, 8], "the operator takes it back");
+    }
+
+    fn told(slots: &WorkerSlots, capacity: WorkerCapacity, early: bool) -> u8 {
+        let event = slots.event(2, capacity, early, SlotChange::Up);
+        let Event::WorkerUp { worker: WorkerId(2), slots } = event else { panic!("{event:?}") };
+        slots
+    }
+
+    #[test]
+    fn a_worker_that_runs_one_batch_after_another_may_have_a_second_slot() {
+        let slots = WorkerSlots::default();
+        let capacity = WorkerCapacity { slots: 1, order: BatchOrder::Sequential };
+        assert_eq!(told(&slots, capacity, true), 2);
+        assert_eq!(told(&slots, capacity, false), 1);
+        assert_eq!(told(&slots, WorkerCapacity::usual(1), true), 1);
+    }
+
+    #[test]
+    fn a_worker_that_overlaps_its_batches_is_one_with_as_many_slots_as_it_says() {
+        let mut slots = WorkerSlots::default();
+        let capacity = WorkerCapacity { slots: 3, order: BatchOrder::Overlapping };
+        assert_eq!([true, false].map(|early| told(&slots, capacity, early)), [3, 3]);
+        assert!(slots.set_single(true) && !slots.set_single(true));
+        assert_eq!(told(&slots, capacity, true), 1);
     }
 }

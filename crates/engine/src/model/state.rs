@@ -5,6 +5,7 @@
 //! the protocols count about calls. Every record is a few relaxed atomic adds; a writer never waits for
 //! a reader.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -15,7 +16,6 @@ use jitney_batcher::{CurvePoint, Dispatch, Rejection};
 use super::endpoint_meters::EndpointMeters;
 use super::incidents::{IncidentReport, Incidents};
 use super::poison::PoisonList;
-use super::readiness::Readiness;
 use super::statistics::{BatchMeter, BatchTotals};
 use crate::error::CallError;
 use crate::histogram::{
@@ -366,5 +366,51 @@ fn rejection(error: &CallError) -> Option<usize> {
         | CallError::WorkerExited { .. }
         | CallError::SlowReader
         | CallError::Gone => None,
+    }
+}
+
+/// Whether a model version can serve now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// A worker has loaded it and is warm.
+    Ready,
+    /// It has no workers, and none are wanted.
+    Unstaffed,
+    /// No worker has loaded it yet, or since the last one exited.
+    Loading {
+        /// Workers that are wanted.
+        wanted: u32,
+        /// How far one of them is, if it says so.
+        progress: Option<LoadProgress>,
+    },
+    /// No worker could load it.
+    Failed(Arc<LoadFailure>),
+}
+
+impl Readiness {
+    /// Whether it can serve.
+    pub fn is_ready(&self) -> bool {
+        *self == Self::Ready
+    }
+
+    /// Whether it is as its operator wants it: it can serve, or is not meant to.
+    pub fn is_as_wanted(&self) -> bool {
+        matches!(self, Self::Ready | Self::Unstaffed)
+    }
+}
+
+impl fmt::Display for Readiness {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ready => out.write_str("ready"),
+            Self::Unstaffed => out.write_str("0 workers, as asked for"),
+            Self::Loading { wanted, progress: None } => {
+                write!(out, "loading (0 of {wanted} workers ready)")
+            }
+            Self::Loading { wanted, progress: Some(step) } => {
+                write!(out, "loading (0 of {wanted} workers ready; {step})")
+            }
+            Self::Failed(failure) => write!(out, "{failure}"),
+        }
     }
 }

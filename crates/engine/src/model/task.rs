@@ -17,15 +17,13 @@ use jitney_batcher::{Action, Actions, Config, Dispatch, Event, Rejection, Reques
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::alarm::Alarm;
 use super::intake::ALONE;
 use super::lifetime::{Closing, StartupWait};
 use super::messages::{ControlMessage, RequestMessage};
 use super::report::BatcherReport;
 use super::reporter::Reporter;
 use super::scatter;
-use super::scheduler::ModelScheduler;
-use super::slots::{SlotChange, WorkerSlots};
+use super::scheduler::{Alarm, ModelScheduler, SlotChange, WorkerSlots};
 use super::state::{ModelState, add};
 use super::table::{RequestTable, TableEntry, TurnRef};
 use super::turns::SequenceTurns;

@@ -11,12 +11,11 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::environment::Environment;
-use super::gpus::GpuAssignment;
 use super::output::{OutputSource, WorkerStream};
 use super::placed_model::{PlacedModel, StartedProcess};
 use super::remote_process::NodePaths;
 use super::worker::{PythonWorker, reaped};
-use super::workers::{PythonConfig, PythonWorkers};
+use super::workers::{GpuAssignment, PythonConfig, PythonWorkers};
 use crate::call::SequenceHeaders;
 use crate::frames::{
     Caller, ExpectedWorker, FrameError, FrameKind, WorkerConnection, decode_control, next_frame,

@@ -5,7 +5,6 @@
 //! frames of `frames`. This folder never looks into a request's values.
 
 mod environment;
-mod gpus;
 mod launcher;
 mod output;
 mod placed_model;

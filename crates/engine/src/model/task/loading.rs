@@ -4,7 +4,7 @@ use jitney_batcher::{Event, Measure};
 
 use super::Task;
 use crate::model::scatter;
-use crate::model::slots::SlotChange;
+use crate::model::scheduler::SlotChange;
 use crate::outcome::BatchOutcome;
 use crate::pool::{
     BatchOrder, BatchRun, LoadProgress, LoadedReport, MeasuredRun, WorkerBatch, WorkerCapacity,

@@ -11,7 +11,7 @@ use super::Task;
 use crate::error::CallError;
 use crate::model::exits::ExitPlan;
 use crate::model::scatter;
-use crate::model::slots::SlotChange;
+use crate::model::scheduler::SlotChange;
 use crate::model::state::add;
 use crate::model::warm_up::WarmUp;
 use crate::outcome::{BatchOutcome, Cause, ModelFailure, WorkerExit};
