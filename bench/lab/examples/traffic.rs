@@ -13,8 +13,8 @@ use std::fmt::Write as _;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use jitney_lab::contender::Contender;
 use jitney_lab::tables::traffic::{Judged, TrafficCell, TrafficFigures, closed, mixed, open};
-use jitney_sim::contender::Contender;
 
 /// What may be lost against dispatching at once.
 const MEAN_MAX: f64 = 1.02;

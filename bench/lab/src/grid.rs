@@ -2,9 +2,9 @@
 
 use jitney_batcher::Nanos;
 
-use jitney_sim::contender::Contender;
+use crate::contender::Contender;
+use crate::peers::{bentoml, clipper, ray, torchserve, triton};
 use jitney_sim::curve::ms;
-use jitney_sim::peers::{bentoml, clipper, ray, torchserve, triton};
 
 const SIZES: [usize; 5] = [4, 8, 16, 32, 64];
 /// The shortest is shorter than TorchServe can be told: an oracle may.

@@ -1,11 +1,11 @@
 //! The adaptive policy against the goals it was built for. The quick ones run with every test; the
 //! whole columns are heavy and run with `make test-all`.
 
+use jitney_lab::bounds::clairvoyant;
+use jitney_lab::contender::Contender;
 use jitney_lab::grid;
 use jitney_lab::tables::stages::{self, Rule, StagedCell};
 use jitney_lab::tables::{Scenario, bert, closed, g99, r50, traffic};
-use jitney_sim::bounds::clairvoyant;
-use jitney_sim::contender::Contender;
 use jitney_sim::{Demand, run};
 
 const OURS: [Contender; 1] = [Contender::Adaptive];

@@ -1,26 +1,25 @@
-//! Worlds for the batcher: arrivals, service curves, faults, the peers' policies, and the bounds.
+//! Worlds for the batcher: arrivals, service curves, connections, faults.
 //!
 //! A discrete-event simulator that drives the very [`Batcher`](jitney_batcher::Batcher) that
-//! serves, beside models of how other servers batch, on the same requests. `jitney simulate` and
-//! `jitney plan` use it; `bench/lab` judges the policy with it. It reads no file and prints nothing, and a seed gives the same run
-//! on every machine.
+//! serves. `jitney simulate` and `jitney plan` use it; `bench/lab` judges the policy with it, beside
+//! models of other servers' policies and the bounds of what is possible. It reads no file and prints
+//! nothing, and a seed gives the same run on every machine.
 #![forbid(unsafe_code)]
 
 pub mod arrivals;
-pub mod bounds;
 pub mod chart;
 pub mod connections;
-pub mod contender;
 pub mod curve;
 pub mod demand;
 pub mod dice;
+pub mod fluid;
 pub mod jitney;
 pub mod job;
 pub mod noise;
 pub mod outcome;
-pub mod peers;
 pub mod pipeline;
 pub mod plan;
+pub mod policy;
 pub mod runner;
 pub mod scheduler;
 pub mod text_table;
@@ -29,7 +28,6 @@ pub mod world;
 
 pub use arrivals::Arrivals;
 pub use connections::{ConnectionUse, Pools, ReuseOrder, WhenFull};
-pub use contender::Contender;
 pub use curve::{ServiceCurve, ms};
 pub use demand::{Class, Demand};
 pub use jitney::JitneyScheduler;
@@ -37,6 +35,7 @@ pub use job::{Job, SimulatedEnd};
 pub use noise::Noise;
 pub use outcome::Outcome;
 pub use pipeline::{Stages, Took};
+pub use policy::SimulatedPolicy;
 pub use runner::run;
 pub use scheduler::{Orders, Scheduler};
 pub use text_table::TextTable;

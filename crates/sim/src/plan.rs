@@ -6,12 +6,12 @@
 use jitney_batcher::Nanos;
 
 use crate::arrivals::Arrivals;
-use crate::bounds::fluid;
-use crate::contender::Contender;
 use crate::curve::{ServiceCurve, WrittenCurve, ms};
 use crate::demand::Demand;
+use crate::fluid;
 use crate::noise::Noise;
 use crate::pipeline::Stages;
+use crate::policy::SimulatedPolicy;
 use crate::runner::run;
 use crate::world::World;
 
@@ -169,7 +169,7 @@ impl CapacityQuestion {
             world = world.at_sizes(self.sizes.clone());
             (world.seed, world.stages) = (seed, self.stages.clone());
             let load = demand.load(self.rate, self.count, seed);
-            let outcome = run(&world, &load, Contender::Adaptive.build(&world).as_mut());
+            let outcome = run(&world, &load, &mut SimulatedPolicy::Adaptive.build(&world));
             let latencies = outcome.latencies(0);
             worst.on_time = worst.on_time.min(outcome.on_time_share());
             worst.p50 = worst.p50.max(latencies.quantile(0.5));

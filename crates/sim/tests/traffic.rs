@@ -1,10 +1,9 @@
 //! The policy on traffic as it is: connections that are used again are no clients that return, and
 //! clients that do return are waited for. The whole matrix is `bench/lab`, example `traffic`.
 
-use jitney_sim::contender::Contender;
 use jitney_sim::{
-    Clients, ConnectionUse, Demand, Load, Outcome, Pools, ReuseOrder, ServiceCurve, ThinkSpread,
-    WhenFull, World, ms, run,
+    Clients, ConnectionUse, Demand, Load, Outcome, Pools, ReuseOrder, ServiceCurve,
+    SimulatedPolicy, ThinkSpread, WhenFull, World, ms, run,
 };
 
 const REQUESTS: usize = 6000;
@@ -14,7 +13,8 @@ fn world(workers: usize) -> World {
 }
 
 fn both(world: &World, load: &Load) -> [Outcome; 2] {
-    [Contender::Adaptive, Contender::Eager].map(|it| run(world, load, it.build(world).as_mut()))
+    [SimulatedPolicy::Adaptive, SimulatedPolicy::Opportunistic]
+        .map(|it| run(world, load, &mut it.build(world)))
 }
 
 fn pool(order: ReuseOrder, size: usize) -> ConnectionUse {

@@ -7,11 +7,11 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use jitney_lab::contender::Contender;
 use jitney_lab::grid::{PolicyFamily, families};
 use jitney_lab::search;
 use jitney_lab::tables::Scenario;
 use jitney_sim::arrivals::Arrivals;
-use jitney_sim::contender::Contender;
 use jitney_sim::curve::{ServiceCurve, ms};
 use jitney_sim::dice::Dice;
 use jitney_sim::noise::Noise;

@@ -8,12 +8,12 @@
 
 mod bank;
 
+use jitney_lab::bounds;
+use jitney_lab::contender::Contender;
 use jitney_lab::grid;
 use jitney_lab::tables::closed::{ClosedLoop, steady};
 use jitney_lab::tables::{Effort, Scenario, bert, cpu, g99, r50, step8};
 use jitney_sim::arrivals::Arrivals;
-use jitney_sim::bounds;
-use jitney_sim::contender::Contender;
 use jitney_sim::curve::ServiceCurve;
 use jitney_sim::noise::Noise;
 

@@ -2,11 +2,11 @@
 
 use super::latency::preferred;
 use super::{Effort, bert, r50};
+use crate::contender::Contender;
 use crate::grid;
-use jitney_sim::contender::Contender;
+use crate::peers::{bentoml, ray, torchserve};
 use jitney_sim::curve::{ServiceCurve, ms};
 use jitney_sim::outcome::Outcome;
-use jitney_sim::peers::{bentoml, ray, torchserve};
 use jitney_sim::runner::run;
 use jitney_sim::text_table::TextTable;
 use jitney_sim::world::{Clients, Load, ThinkSpread, World};

@@ -1,9 +1,9 @@
 //! Latency below saturation: what a policy costs requests that could be served at once.
 
 use super::{Effort, Scenario, bert, r50};
-use jitney_sim::contender::Contender;
+use crate::contender::Contender;
+use crate::peers::{bentoml, ray, torchserve, triton};
 use jitney_sim::curve::ms;
-use jitney_sim::peers::{bentoml, ray, torchserve, triton};
 use jitney_sim::text_table::TextTable;
 
 /// Mean, median and p99 in milliseconds, by load.

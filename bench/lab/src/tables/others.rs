@@ -1,7 +1,7 @@
 //! Mixed deadlines, a machine that becomes slower, a cold start, a heavy neighbour, a lost worker.
 
 use super::{Effort, Scenario, bert, r50};
-use jitney_sim::contender::Contender;
+use crate::contender::Contender;
 use jitney_sim::curve::ms;
 use jitney_sim::demand::Class;
 use jitney_sim::outcome::Outcome;

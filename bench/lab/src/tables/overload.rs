@@ -1,10 +1,10 @@
 //! Goodput when more requests come than can be served.
 
 use super::{Effort, Scenario, r50};
-use jitney_sim::bounds;
-use jitney_sim::contender::Contender;
+use crate::bounds;
+use crate::contender::Contender;
+use crate::peers::{bentoml, clipper, ray, torchserve, triton};
 use jitney_sim::curve::ms;
-use jitney_sim::peers::{bentoml, clipper, ray, torchserve, triton};
 use jitney_sim::text_table::TextTable;
 
 const FACTORS: [f64; 7] = [0.7, 0.9, 1.0, 1.2, 1.5, 2.0, 4.0];

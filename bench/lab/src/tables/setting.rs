@@ -1,12 +1,12 @@
 //! The scenarios of the tables.
 
+use crate::bounds;
+use crate::contender::Contender;
 use crate::search;
 use jitney_sim::arrivals::Arrivals;
-use jitney_sim::bounds;
-use jitney_sim::bounds::fluid;
-use jitney_sim::contender::Contender;
 use jitney_sim::curve::{ServiceCurve, ms};
 use jitney_sim::demand::Demand;
+use jitney_sim::fluid;
 use jitney_sim::noise::Noise;
 use jitney_sim::outcome::Outcome;
 use jitney_sim::runner::run;

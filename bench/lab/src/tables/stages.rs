@@ -5,8 +5,8 @@
 
 use std::collections::VecDeque;
 
+use crate::contender::Contender;
 use jitney_batcher::{Adaptive, Config, Nanos, Policy};
-use jitney_sim::contender::Contender;
 use jitney_sim::curve::{ServiceCurve, WrittenCurve, ms};
 use jitney_sim::job::Job;
 use jitney_sim::noise::Noise;

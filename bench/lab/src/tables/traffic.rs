@@ -5,9 +5,9 @@
 //! p99 latency, clients by their answers per second.
 
 use super::{bert, cpu, r50, step8};
+use crate::contender::Contender;
 use jitney_sim::arrivals::Arrivals;
 use jitney_sim::connections::{ConnectionUse, Pools, ReuseOrder, WhenFull};
-use jitney_sim::contender::Contender;
 use jitney_sim::curve::{ServiceCurve, ms};
 use jitney_sim::demand::Demand;
 use jitney_sim::runner::run;

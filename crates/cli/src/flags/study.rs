@@ -144,7 +144,7 @@ const SIMULATE_EXAMPLES: &str = "\
 Examples:
   jitney simulate --curve 5+0.2b --rate 3000 --deadline 50ms
   jitney simulate --curve 5+1b --workers 4 --deadline 25ms --draw overload.svg
-  jitney simulate --curve 5+0.1b --clients 1,2,4,8,16,32,64 --policy adaptive --policy torchserve:16,5
+  jitney simulate --curve 5+0.1b --clients 1,2,4,8,16,32,64 --policy adaptive --policy window:5
   jitney simulate --curve measured.csv --trace access.log
   jitney simulate --curve 5+0.2b --max-batch 32 --rate 300,1000,2000 --pool 2048 --policy adaptive/eager
   jitney simulate --curve 5+0.2b --clients 16 --think 2ms --think-kind heavy --pool 64
@@ -152,14 +152,9 @@ Examples:
       --max-batch 128 --clients 1,16,128,384 --deadline 1s --policy adaptive
 
 Policies:
-  adaptive              ours: nothing to set
-  eager                 an idle worker takes what is there (Triton's dynamic_batching {})
-  window:MS             ours, a batch leaves when its oldest request has waited so long
-  torchserve:SIZE,MS    batch_size and max_batch_delay
-  ray:SIZE,MS           @serve.batch; ray-blocking: with a handler that blocks the event loop
-  bentoml:SIZE,MS       max_batch_size and max_latency_ms
-  triton:SIZE,MS        max_queue_delay; triton:SIZE,MS,preferred prefers 4, 8, 16, 32, 64
-  clipper:MS            additive increase, multiplicative decrease
+  adaptive              nothing to set
+  opportunistic         an idle worker takes what is there; also called eager
+  window:MS             a batch leaves when its oldest request has waited so long
 
 Connections: a server sees connections and not callers, and the adaptive policy must find out which
 requests come because others were answered. --rate with --pool are independent requests over
@@ -167,9 +162,8 @@ connections that were answered a moment ago; --clients with --pool are clients b
 With --json every row has mean_ms, p50_ms, p99_ms and mean_batch.
 
 One rate draws the share answered within each time, several draw goodput by rate, clients draw
-throughput by their number. Ours runs the very code that serves; the peers are rebuilt from their
-sources and pay nothing for transport. A curve file has lines of size,ms or is JSON of the form
-{\"curve\": [{\"size\": 1, \"ms\": 5.2}, ...]}.";
+throughput by their number. All of it is played by the very code that serves. A curve file has lines
+of size,ms or is JSON of the form {\"curve\": [{\"size\": 1, \"ms\": 5.2}, ...]}.";
 
 /// `jitney plan`
 #[derive(Debug, Args)]

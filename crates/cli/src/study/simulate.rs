@@ -1,8 +1,8 @@
 //! `jitney simulate`: every policy plays the same workload; the result is a table and a chart.
 
 use jitney_sim::chart::{Chart, Series};
-use jitney_sim::contender::Contender;
 use jitney_sim::outcome::Outcome;
+use jitney_sim::policy::SimulatedPolicy;
 use jitney_sim::text_table::TextTable;
 use jitney_sim::world::Load;
 use serde_json::{Value, json};
@@ -14,12 +14,11 @@ use crate::failure::Failure;
 use crate::flags::study::SimulateFlags;
 use crate::progress::Progress;
 
-const POLICIES: [&str; 6] =
-    ["adaptive", "eager", "torchserve:16,5", "ray:10,10", "bentoml", "triton:64,2,preferred"];
+const POLICIES: [&str; 3] = ["adaptive", "opportunistic", "window:5"];
 
 /// One policy at one rate or number of clients.
 struct Played {
-    contender: Contender,
+    policy: SimulatedPolicy,
     at: f64,
     outcome: Outcome,
 }
@@ -31,20 +30,19 @@ pub fn run(flags: SimulateFlags) -> Result<StudyReport, Failure> {
     } else {
         flags.policy.iter().map(String::as_str).collect()
     };
-    let parse = |text: &&str| Contender::parse(text, study.deadline());
-    let contenders: Result<Vec<_>, _> = policies.iter().map(parse).collect();
-    let contenders = contenders.map_err(|error| Failure::usage(error.to_string()))?;
-    let played = play(&study, &contenders);
+    let policies: Result<Vec<_>, _> = policies.into_iter().map(SimulatedPolicy::parse).collect();
+    let policies = policies.map_err(|error| Failure::usage(error.to_string()))?;
+    let played = play(&study, &policies);
     if let Some(path) = &flags.draw {
         let failed = |error| Failure::failed(format!("cannot write {}: {error}", path.display()));
-        std::fs::write(path, picture(&study, &contenders, &played).svg()).map_err(failed)?;
+        std::fs::write(path, picture(&study, &policies, &played).svg()).map_err(failed)?;
         console::err(format!("drew {}", path.display()));
     }
     let text = if flags.json { to_json(&played) } else { to_table(&study, &played).to_string() };
     Ok(StudyReport { text, possible: true })
 }
 
-fn play(study: &Study, contenders: &[Contender]) -> Vec<Played> {
+fn play(study: &Study, policies: &[SimulatedPolicy]) -> Vec<Played> {
     let mut progress = Progress::new();
     let mut played = Vec::new();
     let loads: Vec<(f64, Load)> = match &study.load {
@@ -56,12 +54,11 @@ fn play(study: &Study, contenders: &[Contender]) -> Vec<Played> {
             clients.iter().map(|&count| load(count)).collect()
         }
     };
-    for contender in contenders {
+    for &policy in policies {
         for (at, load) in &loads {
-            progress.say(&format!("{contender} at {at:.0}"));
-            let mut scheduler = contender.build(&study.world);
-            let outcome = jitney_sim::run(&study.world, load, scheduler.as_mut());
-            played.push(Played { contender: contender.clone(), at: *at, outcome });
+            progress.say(&format!("{policy} at {at:.0}"));
+            let outcome = jitney_sim::run(&study.world, load, &mut policy.build(&study.world));
+            played.push(Played { policy, at: *at, outcome });
         }
     }
     played
@@ -91,7 +88,7 @@ fn to_table(study: &Study, played: &[Played]) -> TextTable {
         header.extend(classes.iter().map(String::as_str));
     }
     let mut table = TextTable::new(title, header.iter().map(|&cell| cell.to_owned()));
-    for Played { contender, at, outcome } in played {
+    for Played { policy, at, outcome } in played {
         let latencies = outcome.latencies(0);
         let ms = |value: f64| format!("{value:.1}");
         let percent = |share: f64| format!("{:.1} %", share * 100.0);
@@ -117,7 +114,7 @@ fn to_table(study: &Study, played: &[Played]) -> TextTable {
                 )
             }));
         }
-        table.row(contender.to_string(), cells);
+        table.row(policy.to_string(), cells);
     }
     table
 }
@@ -127,10 +124,10 @@ fn class_name(class: &jitney_sim::Class) -> String {
 }
 
 fn to_json(played: &[Played]) -> String {
-    let one = |Played { contender, at, outcome }: &Played| -> Value {
+    let one = |Played { policy, at, outcome }: &Played| -> Value {
         let latencies = outcome.latencies(0);
         json!({
-            "policy": contender.to_string(),
+            "policy": policy.to_string(),
             "load": at,
             "answers_per_second": outcome.throughput(),
             "on_time_per_second": outcome.goodput(),
@@ -149,9 +146,9 @@ fn to_json(played: &[Played]) -> String {
 
 // The picture
 
-fn picture(study: &Study, contenders: &[Contender], played: &[Played]) -> Chart {
+fn picture(study: &Study, policies: &[SimulatedPolicy], played: &[Played]) -> Chart {
     let lines = |point: fn(&Played) -> (f64, f64)| {
-        contenders
+        policies
             .iter()
             .map(move |each| series(each, of(played, each).map(point).collect()))
             .collect()
@@ -179,7 +176,7 @@ fn picture(study: &Study, contenders: &[Contender], played: &[Played]) -> Chart 
             )
         }
         StudyLoad::Open { .. } => {
-            let series = contenders
+            let series = policies
                 .iter()
                 .flat_map(|each| of(played, each).map(|one| distribution(each, one)));
             let (x, y) = ("milliseconds", "share of all requests answered within");
@@ -188,22 +185,22 @@ fn picture(study: &Study, contenders: &[Contender], played: &[Played]) -> Chart 
     }
 }
 
-fn of<'a>(played: &'a [Played], contender: &'a Contender) -> impl Iterator<Item = &'a Played> {
-    played.iter().filter(move |each| each.contender == *contender)
+fn of<'a>(played: &'a [Played], policy: &'a SimulatedPolicy) -> impl Iterator<Item = &'a Played> {
+    played.iter().filter(move |each| each.policy == *policy)
 }
 
-fn series(contender: &Contender, points: Vec<(f64, f64)>) -> Series {
-    let strong = *contender == Contender::Adaptive;
-    Series { name: contender.to_string(), points, strong }
+fn series(policy: &SimulatedPolicy, points: Vec<(f64, f64)>) -> Series {
+    let strong = *policy == SimulatedPolicy::Adaptive;
+    Series { name: policy.to_string(), points, strong }
 }
 
 /// The share of all requests that were answered within each time; rejected ones never are.
-fn distribution(contender: &Contender, played: &Played) -> Series {
+fn distribution(policy: &SimulatedPolicy, played: &Played) -> Series {
     let latencies = played.outcome.latencies(0);
     let answered = 1.0 - played.outcome.rejected() as f64 / played.outcome.ends.len().max(1) as f64;
     let point = |percent: u32| {
         let share = f64::from(percent) / 200.0;
         (latencies.quantile(share), share * answered)
     };
-    series(contender, (0..=199).map(point).collect())
+    series(policy, (0..=199).map(point).collect())
 }

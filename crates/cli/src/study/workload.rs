@@ -102,12 +102,6 @@ impl Study {
         let clients = Clients { count, turn, think, spread, deadline, until, seed };
         Load::closed(clients).over(self.connections)
     }
-
-    /// The longest deadline in nanoseconds.
-    pub fn deadline(&self) -> u64 {
-        let longest = self.classes.iter().map(|class| class.deadline).fold(0.0, f64::max);
-        (longest * 1e6) as u64
-    }
 }
 
 fn parse(path: &Path) -> Result<Workload, Failure> {

@@ -9,10 +9,10 @@ use std::collections::VecDeque;
 
 use jitney_batcher::Nanos;
 
-use crate::dice::Dice;
-use crate::job::Job;
-use crate::pipeline::Took;
-use crate::scheduler::{Orders, Scheduler};
+use jitney_sim::dice::Dice;
+use jitney_sim::job::Job;
+use jitney_sim::pipeline::Took;
+use jitney_sim::scheduler::{Orders, Scheduler};
 
 /// The decorator's arguments, and what the handler does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,14 +1,11 @@
-//! What no policy can exceed: the clairvoyant optimum and the limits of a fluid.
+//! What no policy can exceed: the clairvoyant optimum.
 //!
 //! Bounds know the whole future and the true curve. They are computed for deterministic service
 //! times; with noise they are those of the curve itself.
 
-pub mod fluid;
-
 use jitney_batcher::Nanos;
-
-use crate::curve::ServiceCurve;
-use crate::job::Job;
+use jitney_sim::curve::ServiceCurve;
+use jitney_sim::job::Job;
 
 // The exact optimum of one worker that knows the future. With agreeable deadlines (a later request
 // never has an earlier deadline) batches of neighbours suffice, by exchange. After the first j

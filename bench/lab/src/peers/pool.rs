@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 
 use jitney_batcher::Nanos;
 
-use crate::job::Job;
-use crate::pipeline::Took;
-use crate::scheduler::{Orders, Scheduler};
+use jitney_sim::job::Job;
+use jitney_sim::pipeline::Took;
+use jitney_sim::scheduler::{Orders, Scheduler};
 
 /// The queue, and the idle workers in the order in which they became so.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(crate) struct Pool {
     /// Requests with their arrival or their deadline, whichever the policy looks at.
     pub(super) queue: VecDeque<(u32, Nanos)>,
     pub(super) idle: VecDeque<usize>,
@@ -44,7 +44,7 @@ impl Pool {
 }
 
 /// A policy over such a queue.
-pub(super) trait PoolPolicy {
+pub(crate) trait PoolPolicy {
     fn pool(&mut self) -> &mut Pool;
 
     /// Puts a request into the queue, or rejects it.
@@ -60,33 +60,36 @@ pub(super) trait PoolPolicy {
     fn lose(&mut self, _worker: usize, _out: &mut Orders) {}
 }
 
-impl<T: PoolPolicy> Scheduler for T {
+/// Such a policy as a scheduler of the simulator.
+pub(crate) struct Pooled<P>(pub(crate) P);
+
+impl<P: PoolPolicy> Scheduler for Pooled<P> {
     fn arrive(&mut self, now: Nanos, id: u32, job: &Job, out: &mut Orders) {
-        self.enqueue(now, id, job, out);
-        self.decide(now, out);
+        self.0.enqueue(now, id, job, out);
+        self.0.decide(now, out);
     }
 
     fn done(&mut self, now: Nanos, worker: usize, took: Took, out: &mut Orders) {
-        self.learn(worker, took.whole());
-        self.pool().give(worker);
-        self.decide(now, out);
+        self.0.learn(worker, took.whole());
+        self.0.pool().give(worker);
+        self.0.decide(now, out);
     }
 
     fn timer(&mut self, now: Nanos, out: &mut Orders) {
-        self.decide(now, out);
+        self.0.decide(now, out);
     }
 
     fn lost(&mut self, now: Nanos, worker: usize, members: &[u32], out: &mut Orders) {
         members.iter().for_each(|&id| out.reject(id));
-        self.pool().dead[worker] = true;
-        self.pool().idle.retain(|&each| each != worker);
-        self.lose(worker, out);
-        self.decide(now, out);
+        self.0.pool().dead[worker] = true;
+        self.0.pool().idle.retain(|&each| each != worker);
+        self.0.lose(worker, out);
+        self.0.decide(now, out);
     }
 
     fn back(&mut self, now: Nanos, worker: usize, out: &mut Orders) {
-        self.pool().dead[worker] = false;
-        self.pool().give(worker);
-        self.decide(now, out);
+        self.0.pool().dead[worker] = false;
+        self.0.pool().give(worker);
+        self.0.decide(now, out);
     }
 }

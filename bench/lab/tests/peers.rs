@@ -1,6 +1,6 @@
 //! The peers' policies on small timelines worked out by hand: who travels when, and with whom.
 
-use jitney_sim::contender::Contender;
+use jitney_lab::contender::Contender;
 use jitney_sim::{Job, Load, ServiceCurve, SimulatedEnd, World, ms, run};
 
 /// Plays requests that come at these milliseconds and says of each when it was answered and in what

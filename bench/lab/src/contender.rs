@@ -1,24 +1,25 @@
 //! The policies that can be compared, ours and the peers with their settings, and the names by which
-//! users ask for them: `adaptive`, `torchserve:16,5`, `ray:10,10`.
+//! the laboratory asks for them: `adaptive`, `torchserve:16,5`, `ray:10,10`.
 
 use std::fmt;
 
-use jitney_batcher::{Adaptive, Config, Nanos, Policy};
+use jitney_batcher::Nanos;
 
-use crate::curve::ms;
-use crate::jitney::JitneyScheduler;
 use crate::peers::bentoml::{BentoMl, BentoMlSettings};
 use crate::peers::clipper::{Clipper, ClipperSettings};
+use crate::peers::pool::Pooled;
 use crate::peers::ray::{Ray, RaySettings};
 use crate::peers::torchserve::{TorchServe, TorchServeSettings};
 use crate::peers::triton::{Triton, TritonSettings};
-use crate::scheduler::Scheduler;
-use crate::world::World;
+use jitney_sim::curve::ms;
+use jitney_sim::policy::SimulatedPolicy;
+use jitney_sim::scheduler::Scheduler;
+use jitney_sim::world::World;
 
 /// A policy with its settings. Sizes beyond the world's largest batch are cut to it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Contender {
-    /// JitneyScheduler; nothing to set.
+    /// Ours; nothing to set.
     Adaptive,
     /// Our window: counted from the arrival of the oldest.
     Window(Nanos),
@@ -43,12 +44,12 @@ impl Contender {
         let (workers, max, seed) = (world.workers, world.curve.max(), world.seed);
         let cut = |size: usize| size.clamp(1, max);
         match self.clone() {
-            Self::Adaptive => ours(Policy::Adaptive(Adaptive::default()), world),
-            Self::Window(delay) => ours(Policy::Window { delay }, world),
-            Self::Eager => Box::new(Triton::new(TritonSettings::eager(max), workers)),
+            Self::Adaptive => Box::new(SimulatedPolicy::Adaptive.build(world)),
+            Self::Window(delay) => Box::new(SimulatedPolicy::Window(delay).build(world)),
+            Self::Eager => Box::new(Pooled(Triton::new(TritonSettings::eager(max), workers))),
             Self::TorchServe(mut settings) => {
                 settings.batch_size = cut(settings.batch_size);
-                Box::new(TorchServe::new(settings, workers))
+                Box::new(Pooled(TorchServe::new(settings, workers)))
             }
             Self::Ray(mut settings) => {
                 settings.max_batch_size = cut(settings.max_batch_size);
@@ -61,11 +62,11 @@ impl Contender {
             Self::Triton(mut settings) => {
                 settings.max_batch_size = cut(settings.max_batch_size);
                 settings.preferred.retain(|&size| size <= settings.max_batch_size);
-                Box::new(Triton::new(settings, workers))
+                Box::new(Pooled(Triton::new(settings, workers)))
             }
             Self::Clipper(mut settings) => {
                 settings.max_batch_size = cut(settings.max_batch_size);
-                Box::new(Clipper::new(settings, workers))
+                Box::new(Pooled(Clipper::new(settings, workers)))
             }
         }
     }
@@ -119,13 +120,6 @@ impl Contender {
             _ => return Err(bad()),
         })
     }
-}
-
-fn ours(policy: Policy, world: &World) -> Box<dyn Scheduler> {
-    let max_items = world.curve.max() as u32;
-    let sizes = world.sizes.clone();
-    let config = Config { policy, max_items, sizes, ..Config::default() };
-    Box::new(JitneyScheduler::with_slots(config, world.workers, world.slots()))
 }
 
 /// A name that no policy has, or numbers it cannot use.

@@ -61,7 +61,7 @@ fn optimistic(curve: &ServiceCurve) -> Vec<Nanos> {
 }
 
 mod tests {
-    use jitney_sim::bounds::clairvoyant;
+    use jitney_lab::bounds::clairvoyant;
     use jitney_sim::{Demand, ms};
 
     use super::*;

@@ -4,8 +4,9 @@ mod interval;
 
 use interval::interval;
 use jitney_batcher::{Adaptive, Config, Policy};
-use jitney_sim::bounds::{clairvoyant, clairvoyant_pair, fluid};
-use jitney_sim::contender::Contender;
+use jitney_lab::bounds::{clairvoyant, clairvoyant_pair};
+use jitney_lab::contender::Contender;
+use jitney_sim::fluid;
 use jitney_sim::{
     Arrivals, Clients, Demand, JitneyScheduler, Load, Loss, Noise, Outcome, ServiceCurve,
     SimulatedEnd, ThinkSpread, World, ms, run,

@@ -8,8 +8,8 @@
 use jitney_batcher::Nanos;
 
 use super::pool::{Pool, PoolPolicy};
-use crate::job::Job;
-use crate::scheduler::Orders;
+use jitney_sim::job::Job;
+use jitney_sim::scheduler::Orders;
 
 /// The two knobs, and the length of the job queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

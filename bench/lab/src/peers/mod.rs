@@ -5,7 +5,7 @@
 
 pub mod bentoml;
 pub mod clipper;
-mod pool;
+pub(crate) mod pool;
 pub mod ray;
 pub mod torchserve;
 pub mod triton;
