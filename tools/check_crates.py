@@ -30,20 +30,21 @@ ARROWS = {
     "jitney-server": {"jitney-engine", "jitney-net", "jitney-proto", "jitney-settings", "jitney-telemetry"},
     "jitney-telemetry": {"jitney-engine", "jitney-net", "jitney-proto", "jitney-settings"},
     "jitney-net": {"jitney-memory", "jitney-settings"},
-    "jitney-onnx": {"jitney-engine"},
+    "jitney-onnx": {"jitney-engine", "jitney-jpeg"},
     "jitney-engine": {"jitney-batcher", "jitney-memory", "jitney-store", "jitney-settings"},
     "jitney-store": {"jitney-settings"},
     "jitney-sim": {"jitney-batcher"},
     "jitney-load": {"jitney-proto"},
     "jitney-lab": {"jitney-sim", "jitney-batcher"},
     "jitney-batcher": set(),
+    "jitney-jpeg": set(),
     "jitney-memory": set(),
     "jitney-settings": set(),
     "jitney-proto": set(),
 }
 """Who may depend on whom; a new arrow needs a decision record."""
 
-ALONE = ("jitney-batcher",)
+ALONE = ("jitney-batcher", "jitney-jpeg")
 """Crates that need no library at all."""
 
 OWNERS = {

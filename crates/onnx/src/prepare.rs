@@ -2,8 +2,6 @@
 //! worker that runs the model. What cannot be prepared fails alone.
 
 mod image;
-mod jpeg;
-mod plane;
 mod resample;
 mod text;
 

@@ -13,13 +13,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use half::f16;
 use jitney_engine::local::{Dim, Signature};
 use jitney_engine::tensors::Datatype;
+use jitney_jpeg::{JpegError, JpegFile, JpegPlanes, StripSource, Window};
 use rten_simd::{Isa, SimdOp};
 use serde::Deserialize;
 
 use self::geometry::{Axis, Size};
 use self::pixels::{GrayOf, PixelError, Pixels};
-use super::jpeg::{JpegError, JpegFile, JpegPlanes};
-use super::plane::{StripSource, Window};
 use super::resample::{Interpolation, ResampleBuffers, resample};
 
 /// The keys of the card's section.

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::plane::{Column, ROWS, Strip, StripSource, Window};
+use jitney_jpeg::{Column, ROWS, Strip, StripSource, Window};
 
 const PRECISION: u32 = 22;
 const HALF: i32 = 1 << (PRECISION - 1);

@@ -3,8 +3,7 @@
 use std::io::Cursor;
 use std::ops::Range;
 
-use super::super::jpeg::orientation;
-use super::super::plane::{Column, ROWS, Strip, StripSource};
+use jitney_jpeg::{Column, ROWS, Strip, StripSource, orientation};
 
 /// Beyond the pixels, which have a limit of their own: the tables of a PNG.
 const PNG_LIMITS: png::Limits = png::Limits { bytes: 1 << 31 };

@@ -1,27 +1,36 @@
 //! Decodes JPEG files: equal to libjpeg-turbo, which Pillow uses, bit for bit, and only the part of the
 //! image that is needed.
+//!
+//! ADR 0032 says why this is not a library that others wrote. It reads untrusted bytes: it must not
+//! panic, whatever they are, and it needs no dependency and no `unsafe`. Scaling and what images mean
+//! are not its business.
+#![forbid(unsafe_code)]
 
 mod bits;
 mod color;
 mod error;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod huffman;
 mod idct;
 mod markers;
-mod refine;
+mod pass;
+mod plane;
+mod progressive;
 mod scan;
 
 use self::color::Color;
 use self::markers::{Next, ScanHeader, Tables};
-use self::scan::{Plane, Units};
-use super::plane::{ROWS, Window};
+use self::pass::{Plane, Units};
 
-pub(super) use self::color::DecodedJpeg;
-pub(super) use self::error::JpegError;
-pub(super) use self::markers::orientation;
+pub use self::color::DecodedJpeg;
+pub use self::error::JpegError;
+pub use self::markers::orientation;
+pub use self::plane::{Column, ROWS, Strip, StripSource, Window};
 
 /// A file whose header has been read.
 #[derive(Debug)]
-pub(super) struct JpegFile<'a> {
+pub struct JpegFile<'a> {
     data: &'a [u8],
     tables: Tables,
     scan: (ScanHeader, usize),
@@ -31,11 +40,14 @@ pub(super) struct JpegFile<'a> {
 
 /// The memory in which files are decoded, one after the other.
 #[derive(Debug, Default)]
-pub(super) struct JpegPlanes(pub(self) [Plane; 4]);
+pub struct JpegPlanes([Plane; 4]);
 
 impl<'a> JpegFile<'a> {
     /// Reads the header.
-    pub(super) fn open(data: &'a [u8]) -> Result<Self, JpegError> {
+    ///
+    /// # Errors
+    /// It is no JPEG file, or one that is not decoded here.
+    pub fn open(data: &'a [u8]) -> Result<Self, JpegError> {
         let mut tables = Tables::default();
         match tables.read(data, 0)? {
             Next::End => Err(JpegError::Broken("it has no image")),
@@ -48,18 +60,23 @@ impl<'a> JpegFile<'a> {
     }
 
     /// Its width and height.
-    pub(super) fn size(&self) -> (usize, usize) {
+    #[must_use]
+    pub fn size(&self) -> (usize, usize) {
         (self.width, self.height)
     }
 
     /// How the camera was held; 1 for upright.
-    pub(super) fn orientation(&self) -> u16 {
+    #[must_use]
+    pub fn orientation(&self) -> u16 {
         self.tables.orientation.max(1)
     }
 
     /// Decodes a part of the image.
+    ///
+    /// # Errors
+    /// The file is damaged or cut off.
     #[inline(always)]
-    pub(super) fn decode(
+    pub fn decode(
         &'a mut self,
         window: &Window,
         planes: &'a mut JpegPlanes,

@@ -5,30 +5,33 @@
 use std::ops::Range;
 
 /// Rows of a strip.
-pub(super) const ROWS: usize = 8;
+pub const ROWS: usize = 8;
 
 /// Eight rows of one column.
-pub(super) type Column = [u8; ROWS];
+pub type Column = [u8; ROWS];
 
 /// The part of an image that is needed, in pixels.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Window {
+pub struct Window {
+    /// Columns.
     pub x: Range<usize>,
+    /// Rows.
     pub y: Range<usize>,
 }
 
 impl Window {
     /// The strips that its rows lie in.
-    pub(super) fn strips(&self) -> Range<usize> {
+    #[must_use]
+    pub fn strips(&self) -> Range<usize> {
         self.y.start / ROWS..self.y.end.div_ceil(ROWS)
     }
 }
 
 /// One strip of a window: a list of columns per channel.
-pub(super) type Strip = [Vec<Column>; 3];
+pub type Strip = [Vec<Column>; 3];
 
 /// An image that is read strip by strip.
-pub(super) trait StripSource {
+pub trait StripSource {
     /// 3 for red, green and blue, 1 where they are equal.
     fn channels(&self) -> usize;
 

@@ -1,6 +1,6 @@
 //! What stands in a JPEG file beside its scans: the frame, tables, and what software says of the colors.
 
-use super::error::JpegError;
+use super::error::{CUT_OFF, JpegError};
 use super::huffman::Huffman;
 
 /// The place in a block of each coefficient, in the order in which files have them.
@@ -85,8 +85,6 @@ pub(super) enum Next {
     Scan(ScanHeader, usize),
     End,
 }
-
-const CUT_OFF: JpegError = JpegError::Broken("it is cut off");
 
 impl Tables {
     /// Reads up to the data of the next scan or the end.
@@ -231,7 +229,8 @@ fn number(segment: &[u8], at: usize) -> Result<u16, JpegError> {
 }
 
 /// How a camera was held, as the TIFF of an EXIF block says it.
-pub(in super::super) fn orientation(tiff: &[u8]) -> Option<u16> {
+#[must_use]
+pub fn orientation(tiff: &[u8]) -> Option<u16> {
     let little = match tiff.get(..4)? {
         b"II*\0" => true,
         b"MM\0*" => false,

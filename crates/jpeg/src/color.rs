@@ -3,9 +3,9 @@
 
 use std::ops::Range;
 
-use super::super::plane::{Column, ROWS, Strip, StripSource};
 use super::markers::{Component, JpegFrame};
-use super::scan::Plane;
+use super::pass::Plane;
+use super::plane::{Column, ROWS, Strip, StripSource};
 
 /// What the components of a file mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ enum Enlarge {
 
 /// A decoded file.
 #[derive(Debug)]
-pub(in super::super) struct DecodedJpeg<'a> {
+pub struct DecodedJpeg<'a> {
     pub(super) frame: &'a JpegFrame,
     pub(super) color: Color,
     pub(super) planes: &'a [Plane; 4],
