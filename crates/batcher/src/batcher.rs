@@ -11,12 +11,11 @@ use crate::adaptive::{CurvePoint, Decision, Planner};
 use crate::config::Config;
 use crate::event::{BatchFailure, DownReason, Event};
 use crate::fifo::Fifo;
-use crate::pace::Pace;
 use crate::queue::sorted::Order;
 use crate::records::RequestList;
 use crate::recovery::BatchRecovery;
 use crate::request::{BatchId, NEVER, Nanos, Request, RequestId, WorkerId};
-use crate::running::{ActiveBatches, DispatchNote};
+use crate::running::{ActiveBatches, DispatchNote, Pace};
 use crate::state::{BatchMeasure, BatcherState};
 
 /// Decides when a batch is dispatched and with which requests, for one version of one model.

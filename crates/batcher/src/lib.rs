@@ -117,7 +117,6 @@ mod config;
 mod event;
 mod fifo;
 mod forecast;
-mod pace;
 mod padding;
 mod policy;
 mod queue;

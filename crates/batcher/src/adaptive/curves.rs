@@ -6,9 +6,11 @@
 use super::service::Service;
 use crate::request::Nanos;
 
-/// Groups with a model of their own; the others share the last one.
+/// Groups with a model of their own; the others share the last one. Chosen: more kinds of input than
+/// a model usually has; it limits memory.
 const GROUPS: usize = 32;
-/// What an item takes where nothing was learned and there is no objective.
+/// What an item takes where nothing was learned and there is no objective, in nanoseconds. Chosen: a
+/// millisecond; the first batches replace it.
 const GUESS: Nanos = 1_000_000;
 
 /// The service models of all groups seen.

@@ -39,6 +39,7 @@ pub struct Decision {
     pub slack: Option<Nanos>,
 }
 
+/// Decisions that are kept. Bound: it never influences a decision.
 const KEPT: usize = 64;
 
 /// The last decisions.

@@ -41,7 +41,8 @@ impl Rate {
     }
 }
 
-/// Arrivals over which it is learned whether they come in groups.
+/// Arrivals over which it is learned whether they come in groups. Chosen: chance makes fewer look
+/// like groups.
 const GROUPS: f64 = 128.0;
 
 /// What arrives in a group, and what of it is not a return.

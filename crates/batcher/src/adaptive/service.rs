@@ -5,34 +5,39 @@
 //! forgets, and it notices when everything has become slower or faster at once. The table never
 //! falls as sizes grow.
 
-use super::fit::LineFit;
-use super::grid::{self, CELLS, SIZES};
-use super::tail::Tail;
 use crate::request::Nanos;
 
-/// Batches a cell remembers, and from how many on it needs no line.
+/// Batches a cell remembers. Chosen: it follows a change within a second or so of full load.
 const CELL_MEMORY: f64 = 32.0;
+/// From how many batches on a cell needs no line. Chosen: its mean is then surer than the line.
 const CELL_SURE: f64 = 8.0;
-/// What the line weighs, in batches, against a cell that is not sure.
+/// What the line weighs, in batches, against a cell that is not sure. Chosen: two batches are worth
+/// as much as the line.
 const LINE_WEIGHT: f64 = 2.0;
 /// Once this many batches are known, one that takes more than twice the mean counts as twice.
+/// Chosen: before, it may be the mean that is wrong.
 const CLIP_AFTER: u32 = 20;
-/// This many surprises in a row on the same side mean that the machine has changed its pace.
+/// This many surprises in a row on the same side mean that the machine has changed its pace. Bound:
+/// by chance once in 256.
 const DRIFT_RUN: usize = 8;
+/// A batch that is further from its mean than this share is a surprise. Chosen: beyond the usual
+/// scatter of a machine.
 const SURPRISE: f64 = 0.25;
-/// Before anything is known the first batches hold no more than this, and never more than so many
-/// times the largest that was tried: a batch that is too large is lost once, while small ones for
-/// too long lose all requests that come meanwhile.
+/// Before anything is known the first batches hold no more than this. Chosen: a batch that is too
+/// large is lost once, while small ones for too long lose all requests that come meanwhile.
 const FIRST_CAP: u64 = 8;
+/// A batch holds at most so many times the largest that was tried. Chosen: three steps reach 512.
 const GROWTH: u64 = 4;
-/// Deadlines are planned with this quantile of the time, unless told otherwise.
-const SAFE: f64 = 0.9;
-/// No request is given up while this share of batches would be fast enough.
+/// No request is given up while this share of batches would be fast enough. Measured: on settings
+/// drawn by chance (example `heldout`).
 const LUCKY: f64 = 0.05;
-/// What one more item costs at a step, in slopes of the line.
+/// What one more item costs at a step, in slopes of the line. Chosen: scatter makes smaller ones
+/// appear.
 const STEP: f64 = 3.0;
-/// The whole table is computed anew after each of the first batches, and later after some.
+/// The whole table is computed anew after each of so many first batches. Chosen: it saves time, and
+/// the line moves slowly after them.
 const ALWAYS_WHOLE: u32 = 64;
+/// Later it is computed anew after so many. Chosen: as above.
 const WHOLE_EVERY: u32 = 8;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -71,7 +76,8 @@ impl Service {
             table: std::array::from_fn(|at| guess * (0.5 + 0.5 * SIZES[at] as f64)),
             fit: LineFit::default(),
             slope: guess / 2.0,
-            factor: Tail::new(1.05, SAFE, (0.02, 0.002), (1.0, 2.0)),
+            // Which quantile is told with every batch.
+            factor: Tail::new(1.05, 0.5, (0.02, 0.002), (1.0, 2.0)),
             luck: Tail::new(0.95, LUCKY, (0.02, 0.002), (0.5, 1.0)),
             run: [1.0; DRIFT_RUN],
             run_len: 0,
@@ -86,7 +92,7 @@ impl Service {
 
     /// A batch of this size took this long.
     pub(crate) fn learn(&mut self, size: u64, took: Nanos) {
-        let at = grid::nearest(size);
+        let at = nearest(size);
         let expected = self.mean(size);
         let ratio = took.max(1) as f64 / expected;
         self.notice_drift(at, ratio);
@@ -158,7 +164,7 @@ impl Service {
 
     fn blend(&mut self) {
         // Sizes far above all that were seen need no table: the line is as good.
-        let end = (grid::floor(self.largest.saturating_mul(4).max(8)) + 2).min(CELLS);
+        let end = (floor(self.largest.saturating_mul(4).max(8)) + 2).min(CELLS);
         let mut least = 1.0f64;
         for at in 0..end {
             least = least.max(self.cell(at));
@@ -184,13 +190,13 @@ impl Service {
     pub(crate) fn mean(&self, size: u64) -> f64 {
         // Nearly all sizes asked for have a cell of their own.
         match self.table.get((size as usize).wrapping_sub(1)) {
-            Some(&mean) if size <= grid::DENSE && (size as usize) < self.end => mean,
+            Some(&mean) if size <= DENSE && (size as usize) < self.end => mean,
             _ => self.mean_between(size),
         }
     }
 
     fn mean_between(&self, size: u64) -> f64 {
-        let at = grid::floor(size);
+        let at = floor(size);
         if at + 1 >= self.end {
             return self.table[self.end - 1].max(self.fit.at(size as f64, self.slope));
         }
@@ -222,7 +228,7 @@ impl Service {
 
     /// Whether one more than this size is known to cost far more than one more elsewhere.
     pub(crate) fn step_above(&self, size: u64) -> bool {
-        let at = grid::floor(size);
+        let at = floor(size);
         let sure = |at: usize| self.cells.get(at).is_some_and(|it| it.batches >= CELL_SURE);
         SIZES[at] == size
             && sure(at)
@@ -235,6 +241,126 @@ impl Service {
     pub(crate) fn points(&self) -> impl Iterator<Item = (u64, f64, u32)> + '_ {
         let used = (0..CELLS).filter(|&at| self.cells[at].batches > 0.0);
         used.map(|at| (SIZES[at], self.table[at], self.cells[at].batches as u32))
+    }
+}
+
+// The sizes that have a cell: all up to 64, then steps of a quarter.
+
+/// Up to here every size has its own cell. Bound: the length of the table follows from it.
+const DENSE: u64 = 64;
+/// Cells; the last one stands for all sizes from about 2^31 on. Bound: the length of the table.
+const CELLS: usize = 144;
+
+/// The size each cell stands for.
+static SIZES: [u64; CELLS] = sizes();
+
+const fn sizes() -> [u64; CELLS] {
+    let mut sizes = [0; CELLS];
+    let mut at = 0;
+    while at < CELLS {
+        sizes[at] = if at < DENSE as usize { at as u64 + 1 } else { sizes[at - 1] * 5 / 4 };
+        at += 1;
+    }
+    sizes
+}
+
+/// The cell of the largest size that is not above this one. No size is below 1.
+fn floor(size: u64) -> usize {
+    if size <= DENSE {
+        return size.max(1) as usize - 1;
+    }
+    SIZES.partition_point(|&it| it <= size) - 1
+}
+
+/// The cell nearest to a size.
+fn nearest(size: u64) -> usize {
+    let at = floor(size);
+    let above = SIZES.get(at + 1).is_some_and(|&next| next - size < size - SIZES[at]);
+    at + usize::from(above)
+}
+
+// The line is used for sizes that were hardly seen. A ridge towards "half of the time is fixed" keeps it
+// sane while all batches have one size, where least squares alone would be singular.
+
+/// Batches that the line remembers. Chosen: eight times what a cell does, since it sees all sizes.
+const MEMORY: f64 = 256.0;
+/// What the guess that half of the time is fixed weighs against the batches seen. Chosen: little,
+/// once sizes differ.
+const RIDGE: f64 = 0.05;
+/// Batches after which the ridge shrinks no further. Chosen: sizes that never differ must not make
+/// the slope jump.
+const RIDGE_BATCHES: f64 = 50.0;
+
+/// Running moments of (size, time).
+#[derive(Clone, Debug, Default)]
+struct LineFit {
+    batches: f64,
+    size: f64,
+    time: f64,
+    var: f64,
+    cov: f64,
+}
+
+impl LineFit {
+    /// One more batch.
+    fn learn(&mut self, size: f64, time: f64) {
+        self.batches += 1.0;
+        let share = 1.0 / self.batches.min(MEMORY);
+        let (dx, dy) = (size - self.size, time - self.time);
+        self.size += share * dx;
+        self.time += share * dy;
+        self.var = (1.0 - share) * (self.var + share * dx * dx);
+        self.cov = (1.0 - share) * (self.cov + share * dx * dy);
+    }
+
+    /// All times were and will be this many times as long.
+    fn scale(&mut self, ratio: f64) {
+        self.time *= ratio;
+        self.cov *= ratio;
+    }
+
+    /// The time one more unit of size takes.
+    fn slope(&self) -> f64 {
+        if self.batches == 0.0 {
+            return 0.0;
+        }
+        let whole = self.time / self.size;
+        let ridge = RIDGE * self.size * self.size / self.batches.min(RIDGE_BATCHES);
+        let slope = (self.cov + ridge * whole / 2.0) / (self.var + ridge);
+        slope.clamp(0.0, whole)
+    }
+
+    /// The time at a size, by a slope asked for before.
+    fn at(&self, size: f64, slope: f64) -> f64 {
+        self.time + slope * (size - self.size)
+    }
+}
+
+/// A tracked quantile.
+#[derive(Clone, Debug)]
+pub(crate) struct Tail {
+    /// The estimate.
+    pub(crate) value: f64,
+    /// Which quantile it is.
+    pub(crate) share: f64,
+    step: f64,
+    least_step: f64,
+    /// The estimate never leaves these.
+    bounds: (f64, f64),
+}
+
+impl Tail {
+    /// Tracks the quantile at `share`, from a first guess, with a first and a least step.
+    pub(crate) fn new(value: f64, share: f64, steps: (f64, f64), bounds: (f64, f64)) -> Self {
+        Self { value, share, step: steps.0, least_step: steps.1, bounds }
+    }
+
+    /// One more figure.
+    pub(crate) fn learn(&mut self, figure: f64) {
+        let above = figure > self.value;
+        self.value += self.step * if above { self.share } else { self.share - 1.0 };
+        self.value = self.value.max(self.bounds.0).min(self.bounds.1);
+        self.step = (self.step * 0.97).max(self.least_step);
     }
 }
 

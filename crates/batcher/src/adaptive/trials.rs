@@ -6,21 +6,25 @@
 
 use crate::request::Nanos;
 
-/// Most batches at a time that are weighed.
+/// Most batches at a time that are weighed. Bound: workers have no more slots that help.
 pub(crate) const AT_A_TIME_MAX: usize = 4;
-/// Batches after a change that tell nothing yet.
+/// Batches after a change that tell nothing yet. Chosen: those that were on their way.
 const SETTLE: u32 = 6;
-/// Batches over which a rate is taken.
+/// Batches over which a rate is taken. Chosen: the shortest time whose rate can be trusted.
 const ROUND: u32 = 16;
-/// One that promises less than this share of the best is not tried.
+/// One that promises less than this share of the best is not tried. Measured: on an H200 the
+/// promises were wrong by no more.
 const HOPE: f64 = 0.85;
-/// What one brought is forgotten after so many batches, and it is tried again; twice as many after each
-/// round, up to the most: a first look may have been at an odd moment.
+/// What one brought is forgotten after so many batches, and it is tried again; twice as many after
+/// each round. Chosen: a first look may have been at an odd moment.
 const FORGET: u64 = 64;
+/// The most batches after which it is tried again. Chosen: trials then cost less than one percent.
 const FORGET_MAX: u64 = 4096;
-/// With so many times as many clients, or as few, nothing is known any more.
+/// With so many times as many clients, or as few, nothing is known any more. Chosen: other numbers
+/// have other rhythms.
 const OTHER: f64 = 1.25;
-/// A pause of so many times the usual is none of the worker's.
+/// A pause of so many times the usual is none of the worker's. Chosen: clients pause, workers hardly
+/// do.
 const PAUSE: u64 = 8;
 
 /// So many batches at a time, and the rate that the curves promise.

@@ -20,13 +20,17 @@ use crate::queue::QueueGroup;
 use crate::request::{NEVER, Nanos, Priority, Request};
 use crate::state::BatcherState;
 
-/// Requests without a deadline are rejected when the queue takes longer than this.
+/// Requests without a deadline are rejected when the queue takes longer than this, in nanoseconds.
+/// Chosen: clients have given up by then.
 const DRAIN_MAX: Nanos = 30_000_000_000;
 /// Bulk leads as well once its head has waited this many times what the interactive head is given.
+/// Chosen: bulk is patient, not for ever.
 const BULK_PATIENCE: Nanos = 10;
-/// A group whose head has waited for this many full batches goes before fuller ones.
+/// A group whose head has waited for this many full batches goes before fuller ones. Chosen: so that
+/// none starves.
 const STARVING: f64 = 8.0;
-/// A protected tenant is kept in time only where the workers are this busy.
+/// A protected tenant is kept in time only where the workers are this busy. Chosen: below it all are
+/// in time anyway.
 const PROTECT_LOAD: f64 = 0.8;
 
 /// A batch that the planner dispatches now.

@@ -82,3 +82,38 @@ fn untried_sizes_are_approached_in_a_few_steps() {
     service.learn(10, 2000);
     assert_eq!((service.cap(), service.compared()), (40, true));
 }
+
+#[test]
+fn small_sizes_have_their_own_cell_and_large_ones_the_nearest() {
+    for size in 1..=64 {
+        assert_eq!(SIZES[floor(size)], size);
+        assert_eq!(nearest(size), floor(size));
+    }
+    assert_eq!((SIZES[64], SIZES[65]), (80, 100));
+    assert_eq!((floor(99), nearest(99), nearest(82)), (64, 65, 64));
+    assert_eq!(nearest(u64::MAX), CELLS - 1);
+    assert!(SIZES[CELLS - 1] > 1 << 31);
+}
+
+#[test]
+fn it_finds_the_line_behind_many_sizes() {
+    let mut fit = LineFit::default();
+    (0..400).for_each(|n| fit.learn(f64::from(n % 20 + 1), 5.0 + 2.0 * f64::from(n % 20 + 1)));
+    assert!((fit.slope() - 2.0).abs() < 0.05, "{}", fit.slope());
+    assert!((fit.at(40.0, fit.slope()) - 85.0).abs() < 2.0);
+}
+
+#[test]
+fn with_one_size_only_half_of_the_time_counts_as_fixed() {
+    let mut fit = LineFit::default();
+    (0..100).for_each(|_| fit.learn(8.0, 16.0));
+    assert!((fit.at(16.0, fit.slope()) - 24.0).abs() < 1e-6);
+    assert!((fit.at(1.0, fit.slope()) - 9.0).abs() < 1e-6);
+}
+
+#[test]
+fn the_estimate_settles_where_the_share_of_figures_lies_below() {
+    let mut tail = Tail::new(0.0, 0.9, (2.0, 0.1), (0.0, 100.0));
+    (0..20_000u32).for_each(|n| tail.learn(f64::from(n.wrapping_mul(2_654_435_761) % 100)));
+    assert!((80.0..97.0).contains(&tail.value), "{}", tail.value);
+}
