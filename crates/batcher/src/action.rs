@@ -49,8 +49,6 @@ pub struct Dispatch {
     pub attempt: u8,
     /// Why the batch is dispatched now.
     pub reason: DispatchReason,
-    /// Items the worker should run: the next larger of [`Config::sizes`](crate::Config), or `items`.
-    pub size: u32,
     /// What the batch costs without and with padding; none where nothing is padded.
     pub padding: Option<Padding>,
     /// How long the worker is expected to take, if anything was learned.

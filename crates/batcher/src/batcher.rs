@@ -376,7 +376,6 @@ impl Batcher {
             items,
             attempt,
             reason,
-            size: rules.config.run_size(items),
             padding,
             predicted,
         }));

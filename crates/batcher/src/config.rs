@@ -29,8 +29,8 @@ pub struct Config {
     pub retry_budget: u32,
     /// What a batch's service time grows with (adaptive policy).
     pub measure: Measure,
-    /// Batch sizes, in items, at which the model runs; empty: any. A dispatch carries the next larger
-    /// one ([`Dispatch::size`](crate::Dispatch::size)), to which the worker pads the batch. A batch
+    /// Batch sizes, in items, at which the model runs; empty: any. The worker pads a batch to the
+    /// next larger one. A batch
     /// larger than all of them runs as it is. The adaptive policy knows what each size takes, and
     /// ends a batch at a smaller size where that is faster. Only with [`Measure::Items`], or with
     /// [`Measure::Padded`] and `lengths`.

@@ -51,8 +51,8 @@
 //! - Where items are **padded** ([`Measure::Padded`]) a group holds the lengths of one half octave. A
 //!   batch that takes its whole group borrows from the next shorter one while at most a fifth of
 //!   the batch is padding. Every dispatch reports its cost without and with padding.
-//! - Where the model runs only at certain **sizes** ([`Config::sizes`]) a dispatch carries the next
-//!   larger one. A padded model may have **lengths** too ([`Config::lengths`]), which are the groups.
+//! - Where the model runs only at certain **sizes** ([`Config::sizes`]) a batch takes as long as the
+//!   next larger one. A padded model may have **lengths** too ([`Config::lengths`]), which are the groups.
 //! - A batch is dispatched when its group is **due** by the [`Policy`] and a worker has a free slot:
 //!   the lowest-numbered such worker. Its members are chosen at that moment and not before. Of workers
 //!   that prepare batches while they run others ([`Event::Done`]) idle ones go first, and a busy one

@@ -133,18 +133,3 @@ fn drain_ends_windows_and_rejects_newcomers() {
     play.done(12, 1, &[]);
     assert!(play.batcher.drained());
 }
-
-#[test]
-fn a_dispatch_carries_the_size_to_run_at_under_every_policy() {
-    let window = Policy::Window { delay: 0 };
-    for policy in [window, Policy::Opportunistic, Policy::Adaptive(Adaptive::default())] {
-        for (items, size) in [(1, 1), (2, 4), (3, 4), (5, 5)] {
-            let sizes = vec![1, 4, 32];
-            let config = Config { policy, max_items: 8, sizes, ..Config::default() };
-            let (mut play, mut out) = (Play::with(config, 1), Actions::new());
-            play.batcher.step(0, Event::Arrive(of_items(0, items)), &mut out);
-            let Some(Action::Dispatch(dispatch)) = out.iter().next() else { panic!("{out:?}") };
-            assert_eq!((dispatch.items, dispatch.size), (items, size), "{policy:?}");
-        }
-    }
-}
