@@ -29,7 +29,7 @@ WAYS = {
 
 def photos() -> list[str]:
     """The two that come with scikit-learn."""
-    from sklearn import datasets  # noqa: PLC0415
+    from sklearn import datasets
 
     folder = pathlib.Path(datasets.__file__).parent / "images"
     return [str(file) for file in sorted(folder.glob("*.jpg"))]

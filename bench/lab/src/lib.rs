@@ -9,6 +9,8 @@
 pub mod bounds;
 pub mod contender;
 pub mod grid;
+pub mod numbers;
 pub mod peers;
+pub mod scores;
 pub mod search;
 pub mod tables;

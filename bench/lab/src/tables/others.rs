@@ -18,15 +18,21 @@ pub fn table(effort: &mut Effort<'_>) -> TextTable {
     let all = [Contender::Eager, Contender::Adaptive];
     for contender in if effort.peers { &all[..] } else { &ours[..] } {
         (effort.progress)(&contender.to_string());
-        let (tight, loose) = mixed(contender, effort);
-        let (light, whole) = neighbours(contender, effort);
-        let drift = drift(contender, effort).on_time_share();
-        let cold = cold(contender, effort).on_time_share();
-        let loss = loss(contender, effort).on_time_share();
-        let shares = [tight, loose, drift, cold, light, whole, loss];
+        let shares = shares(contender, effort);
         table.row(contender.to_string(), shares.map(|share| format!("{share:.3}")));
     }
     table
+}
+
+/// The share on time in every column.
+#[must_use]
+pub fn shares(contender: &Contender, effort: &Effort<'_>) -> [f64; 7] {
+    let (tight, loose) = mixed(contender, effort);
+    let (light, whole) = neighbours(contender, effort);
+    let drift = drift(contender, effort).on_time_share();
+    let cold = cold(contender, effort).on_time_share();
+    let loss = loss(contender, effort).on_time_share();
+    [tight, loose, drift, cold, light, whole, loss]
 }
 
 fn play(setting: &Scenario, load: f64, contender: &Contender, effort: &Effort<'_>) -> Outcome {
