@@ -26,11 +26,6 @@ const RATE_MAX: f64 = 2e9;
 /// Requests belong together if they come within this share of the time of a batch of one. Chosen: so
 /// short that waiting for it costs next to nothing.
 const MOMENT: f64 = 1.0 / 32.0;
-/// Deadlines are planned with this quantile of a batch's time. Only the requests at its head have no
-/// more to spare, so that a low one loses few and allows larger batches. Measured: table `g99`.
-const SAFE: f64 = 0.9;
-/// The same with one worker alone: fewer requests are so near to each other. Measured: table `g99`.
-const SAFE_ALONE: f64 = 0.8;
 /// What was learned is doubted when no batch was answered for this long, in nanoseconds. Chosen: a
 /// machine may have changed in a quarter of a second.
 const STALE: Nanos = 250_000_000;
@@ -40,9 +35,6 @@ const HANDOFF_MIN: f64 = 1e4;
 /// How fast it is learned by how much the stages of a worker slow each other down. Chosen: a few
 /// batches.
 const STRETCH_STEP: f64 = 0.3;
-/// The most by which stages slow each other down, in times. Chosen: beyond any machine that was
-/// measured.
-const STRETCH_MAX: f64 = 3.0;
 /// So many batches must be answered before a single request is rejected by what they took. Chosen:
 /// fewer say little about a quantile.
 const PROVEN: u64 = 20;
@@ -53,7 +45,7 @@ fn alone(stretch: &mut f64, took: Nanos, shared: f64, known: Option<f64>) -> Nan
     if let Some(mean) = known.filter(|_| shared > 0.0) {
         let longer = took as f64 / mean - 1.0;
         let missing = (longer - shared * *stretch).clamp(-1.0, 1.0);
-        *stretch = (*stretch + STRETCH_STEP * shared * missing).clamp(0.0, STRETCH_MAX);
+        *stretch = (*stretch + STRETCH_STEP * shared * missing).max(0.0);
     }
     (took as f64 / (1.0 + shared * *stretch)) as Nanos
 }
@@ -175,18 +167,11 @@ impl Learned {
     }
 
     /// A batch of this group and size was answered. `late`: what passed beyond its time on the
-    /// worker. `several`: there are several workers.
-    pub(crate) fn done(
-        &mut self,
-        now: Nanos,
-        batch: (u16, u64),
-        took: Nanos,
-        late: Option<Nanos>,
-        several: bool,
-    ) {
+    /// worker.
+    pub(crate) fn done(&mut self, now: Nanos, batch: (u16, u64), took: Nanos, late: Option<Nanos>) {
         self.last_done = now;
         self.answered += 1;
-        self.curves.learn(batch, took, if several { SAFE } else { SAFE_ALONE });
+        self.curves.learn(batch, took);
         if let Some(late) = late {
             self.overhead.learn(late as f64);
         }

@@ -8,15 +8,9 @@
 use super::curves::Curve;
 use super::trials::{AT_A_TIME_MAX, Trials};
 
-/// One more batch at a time must promise this much more. Chosen: below it the promise is within the
-/// error of the curves.
-const WORTH: f64 = 1.02;
 /// All clients are back after so many times the time in which half of them are. Derived: three
 /// quarters of exponential times.
 const ALL_BACK: f64 = 2.0;
-
-/// Clients have no rhythm where that is longer than so many times a batch. Measured: table `stages`.
-const TURN_MAX: f64 = 1.2;
 
 /// The batches in which clients that come back take turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +45,7 @@ impl Round<'_> {
         let mut len = 1;
         for at_a_time in 2..=self.slots.clamp(1, AT_A_TIME_MAX as u32) {
             let (rhythm, rate) = self.best_of(at_a_time);
-            if rate > promises[len - 1].1 * WORTH {
+            if rate > promises[len - 1].1 {
                 (rhythms[len], promises[len]) = (rhythm, (at_a_time, rate));
                 len += 1;
             }
@@ -59,7 +53,7 @@ impl Round<'_> {
         let chosen = trials.choose(&promises[..len], self.clients);
         let best = *rhythms[..len].iter().find(|it| Some(it.at_a_time) == chosen)?;
         let own = self.curve.model(best.size) + self.curve.preparing(best.size);
-        (ALL_BACK * self.turn < TURN_MAX * own).then_some(best)
+        (ALL_BACK * self.turn < own).then_some(best)
     }
 
     fn evenly(&self, size: u64, at_a_time: u32) -> Rhythm {
@@ -73,7 +67,7 @@ impl Round<'_> {
         let mut best = (self.evenly(fair, at_a_time), self.rate(fair, at_a_time));
         for size in self.curve.steps_below(fair) {
             let rate = self.rate(size, at_a_time);
-            if rate > best.1 * WORTH {
+            if rate > best.1 {
                 best = (self.evenly(size, at_a_time), rate);
             }
         }
@@ -87,7 +81,7 @@ impl Round<'_> {
             let round = self.curve.cycle(size) + self.curve.cycle(least);
             let own = self.curve.model(size) + self.curve.preparing(size);
             let rate = (size + least) as f64 / round.max(own + ALL_BACK * self.turn);
-            if rate > best.1 * WORTH {
+            if rate > best.1 {
                 best = (Rhythm { size, least, ..self.evenly(size, at_a_time) }, rate);
             }
         }
@@ -163,6 +157,6 @@ mod tests {
             let curve = Curve::new(&model, &[]);
             Round { curve, clients: 8, turn, cap: 32, slots: 1 }.best(&Trials::default())
         };
-        assert!(rhythm(1_000_000.0).is_some() && rhythm(1_200_000.0).is_none());
+        assert!(rhythm(800_000.0).is_some() && rhythm(1_000_000.0).is_none());
     }
 }

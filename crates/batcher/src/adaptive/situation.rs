@@ -26,7 +26,7 @@ pub(crate) const MARGIN: Nanos = 50_000;
 const SCAN: usize = 1024;
 /// Batches planned ahead to see whether all requests will be in time. Chosen: it limits the time of
 /// a decision.
-const PLAN: usize = 24;
+pub(crate) const PLAN: usize = 12;
 /// Workers keep up with batches that would take this share of their time: not quite 1, because
 /// batches that are small for a deadline's sake are followed by larger ones. Chosen: with that in
 /// mind.
@@ -37,11 +37,6 @@ const MIXED: f64 = 1.5;
 /// How far below a batch's size a step is looked for. Chosen: a step of 8 or 16 is what compiled
 /// models have.
 const REACH: u64 = 16;
-/// A smaller batch must keep this much of the workers' time free. Chosen: chance needs the rest.
-const BUSY_MAX: f64 = 0.95;
-/// The gain must exceed this share of the batch's time. Chosen: below it the gain is within the
-/// error of the curve.
-const WORTH: f64 = 0.02;
 
 /// A batch that could be dispatched: a run of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -371,10 +366,10 @@ impl Situation<'_> {
         let rest = whole.size - part.size;
         let [all, some, few] = [whole.size, part.size, rest].map(|size| self.curve.mean(size));
         let saved = part.size as f64 * (all - some);
-        let spent = rest as f64 * (next_free + few - all) + WORTH * whole.size as f64 * all;
-        let busy = self.load(part.size);
+        let spent = rest as f64 * (next_free + few - all);
         let sized = || !self.config.run_sizes().is_empty();
-        let bearable = busy <= BUSY_MAX || sized() && busy < self.load(whole.size);
+        let bearable =
+            self.sustainable(part.size) || sized() && self.load(part.size) < self.load(whole.size);
         if bearable { saved - spent } else { 0.0 }
     }
 }

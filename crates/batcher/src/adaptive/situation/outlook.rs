@@ -6,7 +6,7 @@
 //! where the workers keep up: under overload the best rate decides. It looks a few batches ahead and
 //! never past the first 32 heads.
 
-use super::{Candidate, Situation};
+use super::{Candidate, PLAN, Situation};
 use crate::adaptive::curves::Curve;
 use crate::request::Nanos;
 
@@ -15,8 +15,6 @@ use crate::request::Nanos;
 const SPREAD: f64 = 1.2;
 /// Heads that may be passed over. Chosen: it limits the time of a decision.
 const HEADS: usize = 32;
-/// Most batches that are simulated. Chosen: it limits the time of a decision.
-const BATCHES: usize = 12;
 
 /// The next batches, simulated. Positions count the requests that wait and then the new ones.
 struct Lookahead<'a> {
@@ -102,7 +100,7 @@ impl<'a> Lookahead<'a> {
     /// How many are lost from `position` on, counted no further than `enough`.
     fn lost(&self, mut position: usize, enough: usize, free: &mut [Nanos]) -> usize {
         let mut lost = 0;
-        for _ in 0..(free.len() + 1).min(BATCHES) {
+        for _ in 0..(free.len() + 1).min(PLAN) {
             let alone = free.len() == 1;
             let Some(slot) = free.iter_mut().min() else { break };
             let (at, here) = self.dispatch(position, *slot as f64, alone);
