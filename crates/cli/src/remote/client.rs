@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use jitney_settings::server::MANAGEMENT_PORT;
 use reqwest::header::{ACCEPT, AUTHORIZATION};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method, Response, StatusCode, Url};
@@ -20,9 +21,6 @@ use crate::env::Env;
 use crate::failure::{Failure, cannot};
 use crate::fetch::client::{root_cause, tls_config, trusted_certificates};
 use crate::flags::remote::ServerFlags;
-
-/// Where the management API listens unless it is told otherwise.
-const DEFAULT_PORT: u16 = 8081;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// For answers that need no waiting.
@@ -226,7 +224,9 @@ pub fn model_path(target: &ModelTarget) -> Vec<&str> {
 /// This machine, at the port that a server with this environment would have.
 fn usual(env: &Env) -> String {
     let port = env.text("JITNEY_MANAGEMENT_PORT").and_then(|port| port.parse().ok());
-    format!("http://127.0.0.1:{}", port.filter(|port| *port != 0).unwrap_or(DEFAULT_PORT))
+    let port =
+        port.filter(|port| *port != 0).unwrap_or_else(|| MANAGEMENT_PORT.default_value::<u16>());
+    format!("http://127.0.0.1:{port}")
 }
 
 /// A URL, or the path of a socket; `host:port` alone means http.

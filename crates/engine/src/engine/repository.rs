@@ -92,11 +92,6 @@ impl Repository {
         Self { models, config, records: ModelRecords::default() }
     }
 
-    /// Whether there are directories to look into.
-    pub fn has_directories(&self) -> bool {
-        !self.config.directories.is_empty()
-    }
-
     /// Lets a model that was named by itself at the start be loaded and unloaded by its name.
     pub fn remember(&self, model: &Model, options: RegisterOptions) {
         self.records.remember(model.name(), options);
