@@ -104,7 +104,7 @@ test-pure: # Rust tests of the crates that open no file and no socket.
 	$(CARGO) test --locked --quiet $(PURE)
 
 test-python: .venv/test/ready ## Tests of the Python packages
-	cd python && ../$(TEST)/python -m pytest -q
+	cd python && ../$(TEST)/python -m pytest
 
 test-blackbox: build .venv/test/ready ## Real clients against the real binary
 	$(BINARY) $(TEST)/python -m pytest -q -n $(TESTERS) --dist loadfile tests
@@ -120,7 +120,7 @@ run-torch-tests: .venv/torch/ready
 	$(call torch-demos,$(TORCH))
 
 # The files that ask for it.
-torch-handlers = cd python && ../$(1) -m pytest -q $$(grep -lE 'importorskip\("torch"|torch_models' tests/test_*.py)
+torch-handlers = cd python && ../$(1) -m pytest $$(grep -lE 'importorskip\("torch"|torch_models' tests/test_*.py)
 torch-demos = $(BINARY) JITNEY_TEST_MODELS=$(abspath $(MODELS)) \
   $(1) -m pytest -q -m torch $$(grep -l 'pytest.mark.torch' tests/test_*.py)
 
