@@ -1,4 +1,4 @@
-//! Everything that can be set about the server, as plain values that the cli fills in.
+//! Everything that can be set about the server, and the live parts that the cli hands it: meter, log book, plugins, keys.
 
 use std::sync::Arc;
 use std::time::Duration;
