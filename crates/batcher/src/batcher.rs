@@ -137,7 +137,8 @@ impl Batcher {
                 let class = config.class_of_items(items, cost);
                 let own = config.size_of(items, cost).into();
                 let size = config.ran(class, own);
-                state.learned.done(state.rules.now, (group, size), exec, None);
+                let several = self.planner.several_workers();
+                state.learned.done(state.rules.now, (group, size), exec, None, several);
                 if let Some(prepare) = prepare {
                     state.workers.prepare();
                     state.learned.curves.learn_prepare((group, own), prepare);
@@ -232,7 +233,7 @@ impl Batcher {
             alone = learned.staged((note.group, note.size, note.ran), times, exec);
         }
         self.pace.learn(exec.max(prepare.unwrap_or(0)));
-        learned.done(now, (note.group, note.ran), alone, late);
+        learned.done(now, (note.group, note.ran), alone, late, self.planner.several_workers());
         if rules.planned {
             let members = records.walk(&batch.members);
             let staying = members.filter(|record| !record.cancelled && !record.request.more);

@@ -40,10 +40,12 @@ impl Curves {
         &self.known[index].1
     }
 
-    /// A batch of this group and size took this long.
-    pub(crate) fn learn(&mut self, (group, size): (u16, u64), took: Nanos) {
+    /// A batch of this group and size took this long; deadlines are planned with the quantile `safe`.
+    pub(crate) fn learn(&mut self, (group, size): (u16, u64), took: Nanos, safe: f64) {
         let index = self.index(group, None);
-        self.known[index].1.learn(size, took);
+        let service = &mut self.known[index].1;
+        service.factor.share = safe;
+        service.learn(size, took);
     }
 
     /// Whether anything is known about preparing.
@@ -288,7 +290,7 @@ mod tests {
     #[test]
     fn buckets_learn_apart_and_beyond_the_bound_share_a_model() {
         let mut curves = Curves::default();
-        (0..100).for_each(|group| curves.learn((group, 1), 1000));
+        (0..100).for_each(|group| curves.learn((group, 1), 1000, 0.9));
         assert_eq!(curves.points().count(), GROUPS);
     }
 }

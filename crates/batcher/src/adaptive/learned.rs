@@ -26,6 +26,12 @@ const RATE_MAX: f64 = 2e9;
 /// Requests belong together if they come within this share of the time of a batch of one. Chosen: so
 /// short that waiting for it costs next to nothing.
 const MOMENT: f64 = 1.0 / 32.0;
+/// Deadlines are planned with this quantile of a batch's time. Only the requests at its head have no
+/// more to spare, so that a low one loses few and allows larger batches. Measured: table `g99`; 0.8
+/// serves as many, but decisions under overload take 4 % more instructions.
+const SAFE: f64 = 0.9;
+/// The same with one worker alone: fewer requests are so near to each other. Measured: table `g99`.
+const SAFE_ALONE: f64 = 0.8;
 /// What was learned is doubted when no batch was answered for this long, in nanoseconds. Chosen: a
 /// machine may have changed in a quarter of a second.
 const STALE: Nanos = 250_000_000;
@@ -167,11 +173,18 @@ impl Learned {
     }
 
     /// A batch of this group and size was answered. `late`: what passed beyond its time on the
-    /// worker.
-    pub(crate) fn done(&mut self, now: Nanos, batch: (u16, u64), took: Nanos, late: Option<Nanos>) {
+    /// worker. `several`: there are several workers.
+    pub(crate) fn done(
+        &mut self,
+        now: Nanos,
+        batch: (u16, u64),
+        took: Nanos,
+        late: Option<Nanos>,
+        several: bool,
+    ) {
         self.last_done = now;
         self.answered += 1;
-        self.curves.learn(batch, took);
+        self.curves.learn(batch, took, if several { SAFE } else { SAFE_ALONE });
         if let Some(late) = late {
             self.overhead.learn(late as f64);
         }

@@ -95,6 +95,10 @@ impl Planner {
         self.forecast.open > 0
     }
 
+    pub(crate) fn several_workers(&self) -> bool {
+        self.forecast.len() > 1.0
+    }
+
     /// What is to be expected as the workers were last seen.
     pub(crate) fn view<'a>(&'a self, state: &'a BatcherState) -> View<'a> {
         View { state, forecast: &self.forecast }

@@ -28,9 +28,6 @@ const SURPRISE: f64 = 0.25;
 const FIRST_CAP: u64 = 8;
 /// A batch holds at most so many times the largest that was tried. Chosen: three steps reach 512.
 const GROWTH: u64 = 4;
-/// Deadlines are planned with this quantile of a batch's time. Only the requests at its head have no
-/// more to spare, so that a low one loses few and allows larger batches. Measured: table `g99`.
-const SAFE: f64 = 0.8;
 /// No request is given up while this share of batches would be fast enough. Measured: on settings
 /// drawn by chance (example `heldout`).
 const LUCKY: f64 = 0.05;
@@ -77,7 +74,8 @@ impl Service {
             table: std::array::from_fn(|at| guess * (0.5 + 0.5 * SIZES[at] as f64)),
             fit: LineFit::default(),
             slope: guess / 2.0,
-            factor: Tail::new(1.05, SAFE, (0.02, 0.002), (1.0, 2.0)),
+            // Another quantile is told with the batches of a model.
+            factor: Tail::new(1.05, 0.9, (0.02, 0.002), (1.0, 2.0)),
             luck: Tail::new(0.95, LUCKY, (0.02, 0.002), (0.5, 1.0)),
             run: [1.0; DRIFT_RUN],
             run_len: 0,
@@ -339,7 +337,7 @@ pub(crate) struct Tail {
     /// The estimate.
     pub(crate) value: f64,
     /// Which quantile it is.
-    share: f64,
+    pub(crate) share: f64,
     step: f64,
     least_step: f64,
     /// The estimate never leaves these.
