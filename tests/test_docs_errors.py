@@ -79,7 +79,7 @@ def test_every_row_of_the_error_table_has_a_page_that_agrees_with_it() -> None:
 
 
 def test_every_reason_has_a_page() -> None:
-    source = rust("server/src")
+    source = rust("server/src", "net/src", "telemetry/src")
     words = set(re.findall(r'Rejection::\w+ => "(\w+)"', source)) | set(re.findall(r"\[reason: (\w+)\]", source))
     words |= set(re.findall(r'self\.message\([^;]*?"(\w+)"\)', source))
     words |= set(re.findall(r'reason: Some\("(\w+)"\.into\(\)\)', source))
@@ -89,7 +89,7 @@ def test_every_reason_has_a_page() -> None:
 
 
 def test_every_message_of_a_page_is_in_the_code() -> None:
-    source = rust("server/src", "engine/src", "store/src", "onnx/src")
+    source = rust("server/src", "net/src", "telemetry/src", "engine/src", "store/src", "onnx/src")
     unknown = []
     for page, text in PAGES.items():
         for message in messages(text):
