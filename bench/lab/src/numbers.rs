@@ -1,7 +1,7 @@
 //! The numbers of the adaptive policy: read from where they are declared, moved in a copy of the code,
 //! and written to docs/concepts/policy-numbers.md.
 //!
-//! A number is a `const` of crates/batcher/src/adaptive with a comment of its own, which ends with where
+//! A number is a `const` of crates/batcher/src/adaptive or learned with a comment of its own, which ends with where
 //! it comes from: `Derived:`, `Measured:`, `Chosen:`, or `Bound:` for the length of a table, which is not
 //! moved. The shipped batcher knows nothing of this.
 
@@ -12,7 +12,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Below the root of the repository.
-pub const SOURCE: &str = "crates/batcher/src/adaptive";
+pub const SOURCE: &str = "crates/batcher/src";
+/// Where numbers stand, below [`SOURCE`].
+const PLACES: [&str; 3] = ["adaptive", "learned", "learned.rs"];
 /// The page.
 pub const PAGE: &str = "docs/concepts/policy-numbers.md";
 /// Which number a moved build changes, and by which factor: `file:NAME:0.5`.
@@ -70,16 +72,15 @@ impl PolicyNumber {
 /// A file cannot be read.
 pub fn sources(root: &Path) -> io::Result<BTreeMap<String, String>> {
     let (top, mut found) = (root.join(SOURCE), BTreeMap::new());
-    let mut folders = vec![top.clone()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder)? {
-            let path: PathBuf = entry?.path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.file_name().is_some_and(|name| name != "tests.rs") {
-                let name = path.strip_prefix(&top).map_err(io::Error::other)?;
-                found.insert(name.display().to_string(), fs::read_to_string(&path)?);
+    let mut paths: Vec<PathBuf> = PLACES.iter().map(|place| top.join(place)).collect();
+    while let Some(path) = paths.pop() {
+        if path.is_dir() {
+            for entry in fs::read_dir(path)? {
+                paths.push(entry?.path());
             }
+        } else if path.file_name().is_some_and(|name| name != "tests.rs") {
+            let name = path.strip_prefix(&top).map_err(io::Error::other)?;
+            found.insert(name.display().to_string(), fs::read_to_string(&path)?);
         }
     }
     Ok(found)
@@ -197,7 +198,7 @@ pub fn page(
     for number in numbers {
         if number.file != file {
             file = &number.file;
-            let _ = write!(text, "\n## `adaptive/{file}`\n\n{TABLE_HEAD}\n");
+            let _ = write!(text, "\n## `{file}`\n\n{TABLE_HEAD}\n");
         }
         let scores = moved.get(&number.key());
         let cells = scores.map(|it| it.map(|scores| difference(base, scores)));

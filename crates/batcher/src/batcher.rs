@@ -7,11 +7,12 @@
 mod tests;
 
 use crate::action::{Action, Actions, Dispatch, DispatchReason, Rejection};
-use crate::adaptive::{CurvePoint, Decision, Planner};
+use crate::adaptive::{Decision, Planner};
 use crate::config::Config;
 use crate::event::{BatchFailure, DownReason, Event};
 use crate::fifo::Fifo;
-use crate::queue::sorted::Order;
+use crate::learned::CurvePoint;
+use crate::policy::Order;
 use crate::records::RequestList;
 use crate::recovery::BatchRecovery;
 use crate::request::{BatchId, NEVER, Nanos, Request, RequestId, WorkerId};

@@ -6,8 +6,17 @@
 
 use crate::action::DispatchReason;
 use crate::config::{Adaptive, Config, Policy};
-use crate::queue::sorted::Order;
 use crate::request::{NEVER, Nanos, Request};
+
+/// What a queue is sorted by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Oldest first.
+    #[default]
+    Arrival,
+    /// Earliest deadline first; requests without a deadline follow in order of arrival.
+    Deadline,
+}
 
 /// What waits in a group that is not empty.
 #[derive(Debug)]

@@ -11,10 +11,10 @@ pub(crate) mod tenants;
 use crate::action::Rejection;
 use crate::config::Config;
 use crate::padding::Mix;
-use crate::policy::{GroupLoad, Rules};
+use crate::policy::{GroupLoad, Order, Rules};
 use crate::records::{Location, Records, RequestList};
 use crate::request::{NEVER, Nanos, OriginKind, Request, WorkerId};
-use sorted::{Order, SortedQueue, WaitingRequest};
+use sorted::{SortedQueue, WaitingRequest};
 use tenants::TenantShares;
 
 /// Groups in order of deadline that are remembered, with what was learned of them, while empty.

@@ -4,9 +4,9 @@
 //! batch is dispatched.
 
 use crate::action::{Action, Actions, Rejection};
-use crate::adaptive::Learned;
 use crate::config::{Config, Measure};
 use crate::event::BatchFailure;
+use crate::learned::Learned;
 use crate::padding::{Mix, Padding};
 use crate::policy::Rules;
 use crate::queue::Queue;

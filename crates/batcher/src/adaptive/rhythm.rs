@@ -5,8 +5,8 @@
 //! Each keeps its rhythm, so what counts is how many are answered per unit of time. A batch more at a
 //! time pays only while smaller batches are not much slower for each item.
 
-use super::curves::Curve;
-use super::trials::{AT_A_TIME_MAX, Trials};
+use crate::learned::curves::Curve;
+use crate::learned::trials::{AT_A_TIME_MAX, Trials};
 
 /// All clients are back after so many times the time in which half of them are. Derived: three
 /// quarters of exponential times.
@@ -105,9 +105,9 @@ impl Round<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::curves::{BatchPreparation, Stretch};
-    use super::super::service::Service;
     use super::*;
+    use crate::learned::curves::{BatchPreparation, Stretch};
+    use crate::learned::service::Service;
 
     /// A service that takes so many microseconds.
     fn service(time: impl Fn(u64) -> u64) -> Service {

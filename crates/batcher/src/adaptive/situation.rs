@@ -12,10 +12,10 @@
 
 mod outlook;
 
-use super::curves::Curve;
 use super::rhythm::Rhythm;
 use crate::config::Config;
 use crate::forecast::WorkerForecast;
+use crate::learned::curves::Curve;
 use crate::queue::sorted::SortedQueue;
 use crate::request::{NEVER, Nanos};
 

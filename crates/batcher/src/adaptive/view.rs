@@ -6,8 +6,6 @@
 
 mod ahead;
 
-use super::curves::Curve;
-use super::returns::{OUT_MAX, Out};
 use super::rhythm::Rhythm;
 use super::situation::{Candidate, MARGIN, Situation};
 use super::wait::{Prospect, Wait};
@@ -15,6 +13,8 @@ use crate::action::{DispatchReason, Rejection};
 use crate::config::{Adaptive, Measure};
 use crate::fifo::BULK_TURN;
 use crate::forecast::WorkerForecast;
+use crate::learned::curves::Curve;
+use crate::learned::returns::{OUT_MAX, Out};
 use crate::policy::Rules;
 use crate::queue::QueueGroup;
 use crate::request::{NEVER, Nanos, Priority, Request};

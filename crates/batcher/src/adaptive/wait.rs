@@ -6,9 +6,9 @@
 //! always at low load, it does not. No request waits past the moment at which one more could still
 //! be added without making the head late.
 
-use super::return_times::EDGES;
-use super::returns::{Out, Returns};
 use super::situation::{Candidate, Situation};
+use crate::learned::return_times::EDGES;
+use crate::learned::returns::{Out, Returns};
 use crate::request::Nanos;
 
 /// One worker alone batches by itself while it is busy; waiting must promise so many times as much.

@@ -6,18 +6,9 @@
 use std::collections::VecDeque;
 
 use crate::config::Config;
+use crate::policy::Order;
 use crate::records::Record;
 use crate::request::{NEVER, Nanos};
-
-/// What a queue is sorted by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// Oldest first.
-    #[default]
-    Arrival,
-    /// Earliest deadline first; requests without a deadline follow in order of arrival.
-    Deadline,
-}
 
 /// A request that waits, with what a decision needs to know of it.
 #[derive(Clone, Copy, Debug)]

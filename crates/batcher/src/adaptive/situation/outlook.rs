@@ -7,7 +7,7 @@
 //! never past the first 32 heads.
 
 use super::{Candidate, PLAN, Situation};
-use crate::adaptive::curves::Curve;
+use crate::learned::curves::Curve;
 use crate::request::Nanos;
 
 /// Guesses of how many come: as usual, and so many standard deviations more and fewer of what

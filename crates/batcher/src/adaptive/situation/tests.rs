@@ -1,8 +1,9 @@
 //! Which requests go, on a curve of 5 ms and 1 ms per item that is known exactly.
 
 use super::*;
-use crate::adaptive::service::Service;
-use crate::queue::sorted::{Order, WaitingRequest, waiting};
+use crate::learned::service::Service;
+use crate::policy::Order;
+use crate::queue::sorted::{WaitingRequest, waiting};
 
 const MS: Nanos = 1_000_000;
 

@@ -4,10 +4,10 @@
 //! It costs those who come a moment too late for the batch a whole further one.
 
 use super::View;
-use crate::adaptive::curves::{BatchPreparation, Curve};
-use crate::adaptive::returns::{OUT_MAX, Out};
 use crate::adaptive::rhythm::{Rhythm, Round};
 use crate::adaptive::situation::{Candidate, Situation};
+use crate::learned::curves::{BatchPreparation, Curve};
+use crate::learned::returns::{OUT_MAX, Out};
 use crate::request::Nanos;
 use crate::state::BatcherState;
 

@@ -1,7 +1,8 @@
 //! Which tenant goes first.
 
-use super::super::sorted::{Order, waiting};
+use super::super::sorted::waiting;
 use super::*;
+use crate::policy::Order;
 
 const MS: Nanos = 1_000_000;
 

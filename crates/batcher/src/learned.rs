@@ -1,13 +1,24 @@
 //! What the batcher has learned: how long batches take, how fast requests come, which clients come back.
 //!
-//! It is told what happens under every policy, so that the adaptive one can start at any time. It
-//! never decides anything.
+//! `curves` and `service` know how long a batch takes, `rate`, `returns`, `return_times` and `evidence`
+//! which requests will come, `trials` what was tried where the curves leave it open. All are told what
+//! happens under every policy, so that the adaptive one can start at any time. They never decide
+//! anything.
 
-use super::curves::{BatchPreparation, Curves, Stretch};
-use super::rate::{Flow, Rate};
-use super::returns::Returns;
-use super::service::{Service, Tail};
-use super::trials::Trials;
+pub(crate) mod curves;
+mod evidence;
+mod rate;
+pub(crate) mod return_times;
+pub(crate) mod returns;
+pub(crate) mod service;
+pub(crate) mod trials;
+
+pub use self::curves::CurvePoint;
+use self::curves::{BatchPreparation, Curves, Stretch};
+use self::rate::{Flow, Rate};
+use self::returns::Returns;
+use self::service::{Service, Tail};
+use self::trials::Trials;
 use crate::policy::Rules;
 use crate::request::{Nanos, Origin, Request};
 use crate::workers::{Ahead, ExpectedTimes, StageTimes};
