@@ -28,9 +28,9 @@ use std::time::SystemTime;
 
 use jitney_engine::Engine;
 use jitney_server::auth::{KeyStrength, TokenClock, Tokens};
-use jitney_server::{Server, ServerConfig};
+use jitney_server::{Server, ServerParts};
 use jitney_telemetry::metrics::MeterPlan;
-use jitney_telemetry::{AccessLog, Meter, WriteTime};
+use jitney_telemetry::{AccessLog, EngineObserver, Meter, WriteTime};
 use rustix::process::DumpableBehavior;
 
 use crate::definition::Packer;
@@ -109,11 +109,19 @@ fn serve(mut plan: ServerPlan, env: &Env, logs: &StartedLog) -> Result<(), Failu
     let (tracer, exporter) = traces.transpose()?.unzip();
     let metrics = std::mem::take(&mut plan.metrics);
     let processes = Box::new(ProcReader::new(logs.writer.dropped()));
-    let metrics = MeterPlan { processes, tracer, ..metrics };
+    let metrics = MeterPlan { processes, ..metrics };
     let meter = Arc::new(meter(metrics, &plan.logs.style).map_err(cannot("log metrics"))?);
-    let engine = Engine::start_observed(config, data.handles(), Arc::clone(&meter) as _)
+    let observer = EngineObserver { meter: Arc::clone(&meter), tracer: tracer.clone() };
+    let engine = Engine::start_observed(config, data.handles(), Arc::new(observer))
         .map_err(cannot("start the engine"))?;
-    let running = serve_until_signal(&plan, env, &engine, &meter, &data, scratch.path(), logs);
+    let parts = ServerParts {
+        meter: Arc::clone(&meter),
+        tracer,
+        access_log: access_log(&plan, meter.log_time()),
+        log_book: Some(Arc::clone(&logs.book)),
+        ..ServerParts::default()
+    };
+    let running = serve_until_signal(&plan, env, &engine, &parts, &data, scratch.path(), logs);
     let ended = admin.block_on(running);
     data.end();
     if let Some(exporter) = exporter {
@@ -131,7 +139,7 @@ async fn serve_until_signal(
     plan: &ServerPlan,
     env: &Env,
     engine: &Arc<Engine>,
-    meter: &Arc<Meter>,
+    parts: &ServerParts,
     data: &DataPlane,
     scratch: &Path,
     logs: &StartedLog,
@@ -142,16 +150,16 @@ async fn serve_until_signal(
         signals.watch_stdin().map_err(cannot("watch standard input"))?;
     }
     let loaded = tokio::select! {
-        loaded = load(plan, engine, meter, data, &packer, logs) => loaded?,
+        loaded = load(plan, engine, parts, data, &packer) => loaded?,
         () = signals.first() => return Ok(()),
     };
     let LoadedServer { server, cpu, definitions } = loaded;
     let recorder = plan.snapshots.as_ref().map(|all| SnapshotRecorder::start(all, engine));
     // Before the ports open, so that readiness is right from the first probe on.
-    registrations::follow(plan, env, engine, &packer);
+    registrations::follow(plan, env, engine, &packer, &parts.registrations);
     data.open(&server);
     let admin = server.run_admin(data.closing());
-    watch_system(plan, env, engine, meter, cpu);
+    watch_system(plan, env, engine, &parts.meter, cpu);
     watch_models(plan, engine, &packer, definitions);
     greeting::ready(plan, &server, engine, logs);
     let manager = Arc::new(ServiceManager::find(env));
@@ -187,21 +195,14 @@ struct LoadedServer {
 async fn load(
     plan: &ServerPlan,
     engine: &Arc<Engine>,
-    meter: &Arc<Meter>,
+    parts: &ServerParts,
     data: &DataPlane,
     packer: &Arc<Packer>,
-    logs: &StartedLog,
 ) -> Result<LoadedServer, Failure> {
     let tokens = tokens(plan)?;
-    let config = ServerConfig {
-        access_log: access_log(plan, meter.log_time()),
-        log_book: Some(Arc::clone(&logs.book)),
-        meter: Arc::clone(meter),
-        plugins: plugins::start(&plan.plugins, engine).await?,
-        tokens: tokens.clone(),
-        ..plan.server.clone()
-    };
-    let server = Server::bind(config, Arc::clone(engine), plan.io_threads)
+    let plugins = plugins::start(&plan.plugins, engine).await?;
+    let parts = ServerParts { plugins, tokens: tokens.clone(), ..parts.clone() };
+    let server = Server::bind(plan.server.clone(), parts, Arc::clone(engine), plan.io_threads)
         .map_err(|error| cannot_bind(&error))?;
     let server = Arc::new(server);
     server.serve_workers(&data.handles());

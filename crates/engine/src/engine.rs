@@ -5,7 +5,6 @@ mod config;
 mod opener;
 mod plugins;
 mod registrar;
-mod registrations;
 mod repository;
 mod workflows;
 
@@ -15,7 +14,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
@@ -25,7 +23,6 @@ pub use self::plugins::PluginPlan;
 use self::plugins::RunningPlugins;
 pub use self::registrar::Registered;
 use self::registrar::Registrar;
-pub use self::registrations::{ListedModel, ListedState, RegistrationsReport};
 pub use self::repository::{IndexEntry, IndexState, Repository};
 use self::workflows::Workflows;
 use crate::admission::Admission;
@@ -50,7 +47,7 @@ pub struct Engine {
     repository: Repository,
     plugins: RunningPlugins,
     /// The shared list that models come from, if they come from one.
-    registrations: ArcSwapOption<RegistrationsReport>,
+    expects_models: AtomicBool,
     /// Every model of the start has been ready.
     started: AtomicBool,
     /// The server is no longer ready; requests are still served.
@@ -78,7 +75,7 @@ impl Engine {
             repository: Repository::new(Arc::clone(&models), repository),
             plugins: RunningPlugins::new(Arc::clone(&models)),
             models,
-            registrations: ArcSwapOption::empty(),
+            expects_models: AtomicBool::new(false),
             started: AtomicBool::new(false),
             draining: AtomicBool::new(false),
         }))
@@ -112,9 +109,11 @@ impl Engine {
 
     /// The model of this name, and version if one is asked for.
     pub fn model(&self, name: &str, version: Option<&str>) -> Result<Arc<Model>, LookupError> {
-        self.models.registry.find(name, version).map_err(|error| match self.awaits_list() {
-            true => LookupError::NotYet { model: name.to_owned() },
-            false => error,
+        self.models.registry.find(name, version).map_err(|error| {
+            match self.expects_models.load(Ordering::Relaxed) {
+                true => LookupError::NotYet { model: name.to_owned() },
+                false => error,
+            }
         })
     }
 
@@ -165,7 +164,7 @@ impl Engine {
     /// model can serve or none is meant to, and the server does not drain. Models of a shared list count
     /// as models of the start until all of it was loaded once.
     pub fn is_ready(&self) -> bool {
-        if self.awaits_list() {
+        if self.expects_models.load(Ordering::Relaxed) {
             return false;
         }
         let models = self.models();
@@ -290,19 +289,9 @@ impl Engine {
         self.models.registry.holds(model)
     }
 
-    /// What became of the shared list that models come from; none if there is no such list.
-    pub fn registrations(&self) -> Option<Arc<RegistrationsReport>> {
-        self.registrations.load_full()
-    }
-
-    /// Whether not all models of the shared list have been loaded once.
-    fn awaits_list(&self) -> bool {
-        self.registrations.load().as_ref().is_some_and(|report| !report.settled)
-    }
-
-    /// Whoever follows the list tells what became of it.
-    pub fn report_registrations(&self, report: RegistrationsReport) {
-        self.registrations.store(Some(Arc::new(report)));
+    /// Says whether models of the start are still to come, which makes the server not ready.
+    pub fn expect_models(&self, more: bool) {
+        self.expects_models.store(more, Ordering::Relaxed);
     }
 
     /// For whoever keeps a record of all changes of models, workers and batching.

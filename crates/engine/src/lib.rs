@@ -37,8 +37,8 @@ pub mod workflow;
 
 pub use changes::ChangeRecorder;
 pub use engine::{
-    Engine, EngineConfig, IndexEntry, IndexState, ListedModel, ListedState, PluginPlan, Registered,
-    RegistrationsReport, Repository, RepositoryConfig, ServedDirectory,
+    Engine, EngineConfig, IndexEntry, IndexState, PluginPlan, Registered, Repository,
+    RepositoryConfig, ServedDirectory,
 };
 pub use histogram::{Distribution, FineCounts};
 pub use jitney_batcher::{CurvePoint, Decision, DecisionKind, DispatchReason, Policy, Rejection};

@@ -1,18 +1,11 @@
 //! Everything that can be set about the server, and the live parts that the cli hands it: meter, log book, plugins, keys.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use jitney_net::tls::Tls;
 use jitney_net::{Bind, ConnectionAge};
 use jitney_settings::Dialect;
 use jitney_settings::server::{DRAIN_TIMEOUT, IDLE_TIMEOUT, MAX_CONNECTIONS, MAX_REQUEST_SIZE};
-use jitney_telemetry::AccessLog;
-use jitney_telemetry::log_book::LogBook;
-use jitney_telemetry::metrics::Meter;
-
-use crate::auth::Tokens;
-use crate::plugins::Plugins;
 
 /// The configuration of a server.
 #[derive(Clone, Debug)]
@@ -61,20 +54,10 @@ pub struct ServerConfig {
     pub compress_answers: bool,
     /// Headers for scripts of other origins.
     pub cors: Cors,
-    /// The tokens that requests must bring; without them any request is admitted.
-    pub tokens: Option<Arc<Tokens>>,
-    /// The operator's plugins, if there are any.
-    pub plugins: Option<Arc<Plugins>>,
     /// The certificate of the listeners that speak HTTPS.
     pub tls: Option<Tls>,
-    /// Where one line per request goes, if anywhere.
-    pub access_log: Option<Arc<AccessLog>>,
-    /// The last lines of the log and what is logged, where management may see and change it.
-    pub log_book: Option<Arc<LogBook>>,
     /// The version that the API description and `/v2` tell.
     pub server_version: String,
-    /// What is measured, shared with the engine.
-    pub meter: Arc<Meter>,
 }
 
 impl Default for ServerConfig {
@@ -102,13 +85,8 @@ impl Default for ServerConfig {
             decompress_requests: false,
             compress_answers: false,
             cors: Cors::default(),
-            tokens: None,
-            plugins: None,
             tls: None,
-            access_log: None,
-            log_book: None,
             server_version: "0.12.0".to_owned(),
-            meter: Arc::default(),
         }
     }
 }

@@ -56,6 +56,7 @@ use crate::state::ServerState;
 
 pub use crate::config::{Cors, GrpcBind, ServerConfig};
 pub use crate::plugins::{PluginError, Plugins};
+pub use crate::state::ServerParts;
 pub use rest::shell_example;
 
 /// Asks every plugin what it offers; callers later wait for answers no longer than `timeout`.
@@ -110,6 +111,7 @@ impl Server {
     /// An address cannot be bound; the text names it.
     pub fn bind(
         config: ServerConfig,
+        parts: ServerParts,
         engine: Arc<Engine>,
         data_threads: usize,
     ) -> io::Result<Self> {
@@ -117,11 +119,11 @@ impl Server {
         check_tls(&config, &plans)?;
         let data_threads = data_threads.max(1);
         let planes = planes(&config, &plans, data_threads);
-        config.meter.watch_connections(&planes);
+        parts.meter.watch_connections(&planes);
         let mut addresses = ServerAddresses::configured(&config);
         let admission = Arc::clone(engine.admission());
-        let overview = overview(&config, &engine, planes[1].limit());
-        let state = Arc::new(ServerState::new(config, engine, Arc::clone(&overview)));
+        let overview = overview(&config, &parts, &engine, planes[1].limit());
+        let state = Arc::new(ServerState::new(config, parts, engine, Arc::clone(&overview)));
         let mut data: Vec<Vec<BoundListener>> = (0..data_threads).map(|_| Vec::new()).collect();
         let mut admin = Vec::new();
         for ListenerPlan { bind, apis, grpc } in plans {
@@ -188,15 +190,16 @@ impl Server {
             served = run(take(&self.admin), closing) => served,
             () = cut_slow_clients(&self.admission) => Ok(()),
             () = self.overview.run() => Ok(()),
-            () = ModelWatch::default().run(&self.state.engine, &self.state.config.meter) => Ok(()),
+            () = ModelWatch::default().run(&self.state.engine, &self.state.parts.meter) => Ok(()),
         }
     }
 }
 
 /// Serves the calls of workers on these runtimes, for an engine that listens on no port.
 pub fn serve_workers(config: ServerConfig, engine: &Arc<Engine>, runtimes: &[Handle]) {
-    let overview = overview(&config, engine, 0);
-    let state = Arc::new(ServerState::new(config, Arc::clone(engine), overview));
+    let parts = ServerParts::default();
+    let overview = overview(&config, &parts, engine, 0);
+    let state = Arc::new(ServerState::new(config, parts, Arc::clone(engine), overview));
     handles::serve_workers(&state, runtimes);
 }
 
@@ -247,15 +250,21 @@ impl ServerAddresses {
     }
 }
 
-fn overview(config: &ServerConfig, engine: &Arc<Engine>, connections_max: usize) -> Arc<Overview> {
+fn overview(
+    config: &ServerConfig,
+    parts: &ServerParts,
+    engine: &Arc<Engine>,
+    connections_max: usize,
+) -> Arc<Overview> {
     let sources = OverviewSources {
         engine: Arc::clone(engine),
-        meter: Arc::clone(&config.meter),
+        meter: Arc::clone(&parts.meter),
         dialect: config.dialect,
         started: SystemTime::now(),
-        token_needed: config.tokens.is_some(),
+        token_needed: parts.tokens.is_some(),
         model_api: config.model_api,
-        log_book: config.log_book.clone(),
+        registrations: Arc::clone(&parts.registrations),
+        log_book: parts.log_book.clone(),
     };
     Arc::new(Overview::new(sources, connections_max))
 }

@@ -5,16 +5,39 @@ use std::sync::atomic::AtomicU64;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use jitney_engine::Engine;
-use jitney_telemetry::overview::Overview;
+use jitney_telemetry::trace::Tracer;
+use jitney_telemetry::{AccessLog, LogBook, Meter, Overview, Registrations};
 
+use crate::auth::Tokens;
 use crate::config::ServerConfig;
 use crate::inference::InferenceService;
+use crate::plugins::Plugins;
 use crate::respond::DefaultHeaders;
 use crate::shared_memory::{SharedMemory, SharedReader};
+
+/// The living parts of a server that others made, and share with it.
+#[derive(Clone, Default)]
+pub struct ServerParts {
+    /// What is measured, shared with the engine.
+    pub meter: Arc<Meter>,
+    /// What traces requests, if anything does.
+    pub tracer: Option<Arc<Tracer>>,
+    /// The tokens that requests must bring; without them any request is admitted.
+    pub tokens: Option<Arc<Tokens>>,
+    /// The operator's plugins, if there are any.
+    pub plugins: Option<Arc<Plugins>>,
+    /// Where one line per request goes, if anywhere.
+    pub access_log: Option<Arc<AccessLog>>,
+    /// The last lines of the log and what is logged, where management may see and change it.
+    pub log_book: Option<Arc<LogBook>>,
+    /// What became of the shared list of models, if there is one.
+    pub registrations: Arc<Registrations>,
+}
 
 /// Shared by all listeners and connections of a server.
 pub(crate) struct ServerState {
     pub(crate) config: ServerConfig,
+    pub(crate) parts: ServerParts,
     pub(crate) engine: Arc<Engine>,
     pub(crate) inference: InferenceService,
     /// Connections so far.
@@ -29,14 +52,29 @@ pub(crate) struct ServerState {
 }
 
 impl ServerState {
-    pub(crate) fn new(config: ServerConfig, engine: Arc<Engine>, overview: Arc<Overview>) -> Self {
-        let meter = Arc::clone(&config.meter);
+    pub(crate) fn new(
+        config: ServerConfig,
+        parts: ServerParts,
+        engine: Arc<Engine>,
+        overview: Arc<Overview>,
+    ) -> Self {
+        let meter = Arc::clone(&parts.meter);
         let inference = InferenceService::new(Arc::clone(&engine), meter, config.dialect);
         let default_headers = DefaultHeaders::new(&config.cors, config.content_types);
         let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         let shared_memory = config.client_shared_memory.then(SharedMemory::new);
         let peers = Arc::new(AtomicU64::new(1));
-        Self { config, engine, inference, peers, default_headers, shared_memory, overview, started }
+        Self {
+            config,
+            parts,
+            engine,
+            inference,
+            peers,
+            default_headers,
+            shared_memory,
+            overview,
+            started,
+        }
     }
 
     /// What reads the tensors of one request from shared memory.

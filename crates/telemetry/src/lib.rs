@@ -12,6 +12,7 @@ pub mod log_text;
 pub mod metrics;
 mod model_facts;
 mod model_watch;
+mod observer;
 pub mod overview;
 mod registrations;
 mod spool;
@@ -26,6 +27,9 @@ pub use model_facts::{
     ModelLink, called_models, counted, duration_millis, millis, own_latency, policy_times,
 };
 pub use model_watch::ModelWatch;
+pub use observer::EngineObserver;
 pub use overview::Overview;
-pub use registrations::RegistrationsView;
+pub use registrations::{
+    ListedModel, ListedState, Registrations, RegistrationsReport, RegistrationsView,
+};
 pub use spool::WriteTime;

@@ -13,6 +13,7 @@ mod source;
 use std::sync::Arc;
 
 use jitney_engine::Engine;
+use jitney_telemetry::Registrations;
 use tokio::runtime::Handle;
 
 use crate::definition::Packer;
@@ -25,12 +26,18 @@ use source::DocumentSource;
 
 /// Follows the shared list, if the plan has one; ends with the runtime. The server is not ready until all of
 /// its models were loaded once.
-pub fn follow(plan: &ServerPlan, env: &Env, engine: &Arc<Engine>, packer: &Arc<Packer>) {
+pub fn follow(
+    plan: &ServerPlan,
+    env: &Env,
+    engine: &Arc<Engine>,
+    packer: &Arc<Packer>,
+    reports: &Arc<Registrations>,
+) {
     let Some(registrations) = plan.registrations.clone() else { return };
     let urls = Arc::clone(&plan.engine.urls);
     let fetcher = RemoteFetcher::new(Arc::clone(&urls), env, Handle::current());
     let source = DocumentSource::new(&registrations.source, fetcher);
     let loader = Loader { engine: Arc::clone(engine), packer: Arc::clone(packer) };
-    let follower = ListFollower::new(registrations, source, loader, urls);
+    let follower = ListFollower::new(registrations, source, loader, urls, Arc::clone(reports));
     tokio::spawn(follower.run());
 }

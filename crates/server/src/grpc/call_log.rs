@@ -110,7 +110,7 @@ impl Drop for CallLog {
         if let Some(trace) = self.trace.as_ref().filter(|_| self.code != Code::Cancelled as i32) {
             traced::end(trace, self.code);
         }
-        let Some(log) = &self.state.config.access_log else { return };
+        let Some(log) = &self.state.parts.access_log else { return };
         let Ok(method) = Method::from_bytes(b"gRPC") else { return };
         let path = self.path.as_ref().map_or("", PathAndQuery::path);
         log.write(&AccessRecord {

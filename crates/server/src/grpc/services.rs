@@ -187,16 +187,16 @@ impl GrpcServices {
         mut caller: GrpcCaller,
         request: &mut Request<Incoming>,
     ) -> Result<(), Problem> {
-        let config = &self.state.config;
+        let (config, parts) = (&self.state.config, &self.state.parts);
         let gate = method.gate(self.apis);
         if gate == Gate::Management {
             self.browsers.check(request.headers(), true, config.cors.origin.as_deref())?;
         }
-        if let Some(tokens) = &config.tokens {
+        if let Some(tokens) = &parts.tokens {
             let authorization = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
             tokens.admit(gate, authorization)?;
         }
-        if let Some(plugins) = config.plugins.as_ref().filter(|plugins| plugins.guarded()) {
+        if let Some(plugins) = parts.plugins.as_ref().filter(|plugins| plugins.guarded()) {
             let api = ApiKind::behind(method.key.unwrap_or_else(|| Gate::of_listener(self.apis)));
             let guard = call_guard(plugins, api, peer, &caller, request);
             if service.by_message {

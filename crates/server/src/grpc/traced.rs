@@ -18,7 +18,7 @@ pub(super) fn begin<T>(
     request: &Request<T>,
     caller: &GrpcCaller,
 ) -> Option<Arc<RequestTrace>> {
-    let tracer = state.config.meter.tracer()?;
+    let tracer = state.parts.tracer.as_ref()?;
     RequestTrace::begin(tracer, request.headers(), caller.started, || {
         let name = request.uri().path().trim_start_matches('/');
         let predicts = caller.operation == GuardedOperation::Predict;

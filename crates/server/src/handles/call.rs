@@ -87,7 +87,7 @@ pub(super) fn begin_trace(
     id: &XRequestId,
     started: Instant,
 ) -> Option<Arc<RequestTrace>> {
-    let tracer = state.config.meter.tracer()?;
+    let tracer = state.parts.tracer.as_ref()?;
     RequestTrace::begin(tracer, &call.headers, started, || {
         let address = peer.address.trim_start_matches('/').to_owned();
         let facts = RequestFacts::new("PYTHON /{model}/{endpoint}")
@@ -171,9 +171,9 @@ impl PendingCall {
         if let Some(trace) = &self.trace {
             trace.end("http.response.status_code", status.into(), status >= 500);
         }
-        let config = &self.state.config;
-        config.meter.responded(StatusCode::from_u16(status).unwrap_or_default());
-        let Some(log) = &config.access_log else { return };
+        let (config, parts) = (&self.state.config, &self.state.parts);
+        parts.meter.responded(StatusCode::from_u16(status).unwrap_or_default());
+        let Some(log) = &parts.access_log else { return };
         let Ok(method) = Method::from_bytes(b"PYTHON") else { return };
         log.write(&AccessRecord {
             address: &self.peer.address,

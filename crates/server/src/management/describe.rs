@@ -252,7 +252,7 @@ impl Description {
     fn of(state: &ServerState, model: &Arc<Model>) -> Self {
         let dialect = state.config.dialect;
         let links = (dialect == Dialect::Jitney).then(|| ModelLinks::of(&state.engine, model));
-        Self { links, ..Self::new(model, &state.config.meter, dialect) }
+        Self { links, ..Self::new(model, &state.parts.meter, dialect) }
     }
 
     fn new(model: &Model, meter: &Meter, dialect: Dialect) -> Self {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
-use jitney_telemetry::metrics::PageFormat;
+use jitney_telemetry::metrics::{OtherFacts, PageFormat};
 
 use super::context::RequestContext;
 use crate::auth::{Gate, Role};
@@ -14,7 +14,12 @@ use crate::respond::{self, HttpResponse, HttpResult};
 pub(super) fn metrics(context: &RequestContext<'_>) -> HttpResponse {
     let (state, query) = (context.state, context.query());
     let format = PageFormat::accepted(&context.parts.headers);
-    let page = state.config.meter.page(&state.engine, query.all("name[]").collect(), format);
+    let other = OtherFacts {
+        spans_dropped: state.parts.tracer.as_ref().map_or(0, |tracer| tracer.dropped()),
+        registrations: state.parts.registrations.read(),
+    };
+    let names = query.all("name[]").collect();
+    let page = state.parts.meter.page(&state.engine, names, format, other);
     let mut reply = respond::plain(StatusCode::OK, Bytes::from(page));
     reply.headers_mut().insert(CONTENT_TYPE, format.content_type());
     reply
@@ -23,7 +28,7 @@ pub(super) fn metrics(context: &RequestContext<'_>) -> HttpResponse {
 /// `GET /token?type=…`: replaces the key that the query names. The caller's API key was checked before.
 /// The answer does not contain the new key; it is written to the key file.
 pub(super) fn renew_token(context: &RequestContext<'_>) -> HttpResult {
-    let tokens = context.state.config.tokens.as_ref().ok_or_else(Problem::not_found)?;
+    let tokens = context.state.parts.tokens.as_ref().ok_or_else(Problem::not_found)?;
     let role = match context.query().text("type") {
         Some("inference") => Role::Inference,
         Some("management") => Role::Management,

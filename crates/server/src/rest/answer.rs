@@ -62,7 +62,7 @@ pub(super) async fn answer(
     let ConnectionContext { state, peer, .. } = connection;
     let id = XRequestId::of(state.config.dialect, &parts.headers);
     let started = Instant::now();
-    let trace = state.config.meter.tracer().and_then(|tracer| {
+    let trace = state.parts.tracer.as_ref().and_then(|tracer| {
         RequestTrace::begin(tracer, &parts.headers, started, || facts(connection, parts, &id))
     });
     let context = RequestContext::new(connection, parts, &id, trace.as_ref(), started);
@@ -136,12 +136,12 @@ fn failure(context: &RequestContext<'_>, problem: &Problem) -> HttpResponse {
 fn log(context: &RequestContext<'_>, status: StatusCode, took: Duration) {
     let RequestContext { state, peer, parts, id, trace, .. } = context;
     if status != StatusCode::SWITCHING_PROTOCOLS {
-        state.config.meter.responded(status);
+        state.parts.meter.responded(status);
     }
     if let Some(trace) = trace {
         trace.end("http.response.status_code", status.as_u16().into(), status.is_server_error());
     }
-    if let Some(log) = &state.config.access_log {
+    if let Some(log) = &state.parts.access_log {
         log.write(&AccessRecord {
             address: &peer.address,
             method: &parts.method,
@@ -168,7 +168,7 @@ async fn dispatch(context: &RequestContext<'_>, body: RequestBody) -> HttpResult
         check_browser(context, gate, found.endpoint)?;
     }
     check_token(context, gate)?;
-    let answered = match context.state.config.plugins.as_deref() {
+    let answered = match context.state.parts.plugins.as_deref() {
         Some(plugins) if plugins.guarded() => {
             Box::pin(call_authorized(context, plugins, gate, found, plugin, body)).await
         }
@@ -188,7 +188,7 @@ fn with_load(
     format: LoadFormat,
 ) -> HttpResponse {
     let mut reply = answered.unwrap_or_else(|problem| failure(context, &problem));
-    if let Some(report) = context.state.config.meter.load_report(&context.state.engine, format) {
+    if let Some(report) = context.state.parts.meter.load_report(&context.state.engine, format) {
         reply.headers_mut().insert(LOAD_METRICS, report);
     }
     reply
@@ -299,7 +299,7 @@ fn destination<'a>(
     claimed: Option<&'a ClaimedPath>,
 ) -> (Found<'a>, Option<&'a PluginEndpoint>) {
     let found = endpoints::find(context.apis, &context.parts.method, path);
-    let plugins = context.state.config.plugins.as_ref();
+    let plugins = context.state.parts.plugins.as_ref();
     let plugins = plugins.filter(|_| found.is_unknown() || context.apis.natural);
     let plugin = plugins.and_then(|plugins| plugins.endpoint(context.apis, path));
     match claimed.filter(|_| plugin.is_none()) {
@@ -326,7 +326,7 @@ fn check_browser(
 
 /// Checks the request's token, before its body is read.
 fn check_token(context: &RequestContext<'_>, gate: Gate) -> Result<(), Problem> {
-    let Some(tokens) = &context.state.config.tokens else { return Ok(()) };
+    let Some(tokens) = &context.state.parts.tokens else { return Ok(()) };
     let authorization = context.parts.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
     tokens.admit(gate, authorization)
 }

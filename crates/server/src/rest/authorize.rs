@@ -65,7 +65,7 @@ pub(super) fn intent<'a>(
 
 /// Who authorizes the calls of a handle, each by itself.
 pub(super) fn call_guard(context: &RequestContext<'_>) -> Option<Arc<CallGuard>> {
-    let plugins = context.state.config.plugins.as_ref().filter(|plugins| plugins.guarded())?;
+    let plugins = context.state.parts.plugins.as_ref().filter(|plugins| plugins.guarded())?;
     let Parts { method, uri, headers, .. } = context.parts;
     Some(Arc::new(CallGuard {
         plugins: Arc::clone(plugins),

@@ -35,13 +35,13 @@ fn verbose(context: &RequestContext<'_>, mut body: Value) -> Value {
     let asked = fields.any(|field| field == "verbose" || field.starts_with("verbose="));
     let may_know = || {
         let authorization = context.parts.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
-        let tokens = state.config.tokens.as_ref();
+        let tokens = state.parts.tokens.as_ref();
         tokens.is_none_or(|tokens| tokens.admit(Gate::Either, authorization).is_ok())
     };
     if asked && may_know() {
         body["models"] = json!(health::models(&state.engine));
         body["draining"] = json!(state.engine.draining());
-        if let Some(list) = RegistrationsView::of(&state.engine) {
+        if let Some(list) = RegistrationsView::of(&state.parts.registrations) {
             body["registrations"] = json!(list);
         }
     }

@@ -73,7 +73,7 @@ pub(super) async fn set_level(context: &RequestContext<'_>, body: RequestBody) -
 }
 
 fn book<'a>(context: &RequestContext<'a>) -> Result<&'a LogBook, Problem> {
-    context.state.config.log_book.as_deref().ok_or_else(Problem::not_found)
+    context.state.parts.log_book.as_deref().ok_or_else(Problem::not_found)
 }
 
 fn filter(fields: &RequestFields) -> Result<LineFilter, Problem> {

@@ -36,7 +36,7 @@ pub(super) fn listener(
 ) -> HttpResult {
     let config = &context.state.config;
     let mut paths = listener_paths(rows, context.apis, config.metrics.is_some());
-    if let Some(plugins) = &config.plugins {
+    if let Some(plugins) = &context.state.parts.plugins {
         paths.extend(plugin_paths(plugins.endpoints(context.apis)));
     }
     let document = document("TorchServe APIs", &config.server_version, paths);

@@ -17,7 +17,7 @@ pub(super) async fn answer(
     endpoint: &PluginEndpoint,
     body: RequestBody,
 ) -> HttpResult {
-    let Some(plugins) = &context.state.config.plugins else {
+    let Some(plugins) = &context.state.parts.plugins else {
         return Err(Problem::not_found());
     };
     if !endpoint.takes(&context.parts.method) {

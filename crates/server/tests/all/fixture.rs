@@ -11,7 +11,7 @@ use jitney_engine::settings::{ModelDefaults, RegisterOptions};
 use jitney_engine::store::StoreConfig;
 use jitney_engine::{Engine, EngineConfig, python};
 use jitney_net::Bind;
-use jitney_server::{ServerAddresses, ServerConfig};
+use jitney_server::{ServerAddresses, ServerConfig, ServerParts};
 use jitney_settings::LogFormat;
 use jitney_telemetry::{AccessLog, WriteTime};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -74,14 +74,19 @@ impl Server {
         Self::with(config()).await
     }
 
-    pub async fn with(mut config: ServerConfig) -> Self {
+    pub async fn with(config: ServerConfig) -> Self {
+        Self::with_parts(config, ServerParts::default()).await
+    }
+
+    pub async fn with_parts(config: ServerConfig, mut parts: ServerParts) -> Self {
         let scratch = tempfile::tempdir().unwrap();
         let engine = engine(scratch.path().to_owned());
         let log = Sink::default();
-        config.access_log = Some(Arc::new(
+        parts.access_log = Some(Arc::new(
             AccessLog::new(Box::new(log.clone()), WriteTime::Soon, LogFormat::Text).unwrap(),
         ));
-        let server = Arc::new(jitney_server::Server::bind(config, Arc::clone(&engine), 2).unwrap());
+        let server = jitney_server::Server::bind(config, parts, Arc::clone(&engine), 2).unwrap();
+        let server = Arc::new(server);
         let (end, ended) = watch::channel(false);
         let mut planes = Vec::new();
         for index in 0..2 {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jitney_server::ServerConfig;
+use jitney_server::ServerParts;
 use jitney_telemetry::Meter;
 use jitney_telemetry::metrics::{MeterPlan, MetricsMode};
 
@@ -109,8 +109,8 @@ async fn the_mode_decides_what_stands_on_the_page() {
         [(MetricsMode::Log, false, false), (MetricsMode::Legacy, false, true)]
     {
         let meter = Meter::new(MeterPlan { mode, ..MeterPlan::default() }).unwrap();
-        let config = ServerConfig { meter: Arc::new(meter), ..config() };
-        let server = Server::with(config).await.with_magika().await;
+        let parts = ServerParts { meter: Arc::new(meter), ..ServerParts::default() };
+        let server = Server::with_parts(config(), parts).await.with_magika().await;
         send(server.inference(), "POST", "/predictions/magika", &[], b"print('hi')").await;
         let page = page(&server, "").await;
         assert_eq!(page.contains("Requests2XX"), theirs, "{page}");

@@ -10,8 +10,8 @@ use jitney_proto::kserve::ServerLiveRequest;
 use jitney_proto::management::ListModelsRequest;
 use jitney_proto::management::management_ap_is_service_client::ManagementApIsServiceClient;
 use jitney_proto::openinference::grpc_inference_service_client::GrpcInferenceServiceClient;
-use jitney_server::ServerConfig;
 use jitney_server::auth::{KeyStore, KeyStrength, TokenClock, Tokens};
+use jitney_server::{ServerConfig, ServerParts};
 use tokio::net::UnixStream;
 use tokio::time::Instant;
 use tonic::{Code, Request, Response, Status};
@@ -49,8 +49,9 @@ async fn locked(config: ServerConfig) -> (Server, Notes) {
     let tokens =
         Tokens::new(KeyStrength::TorchServe, hour, Box::new(notes.clone()), clock()).unwrap();
     tokens.issue().unwrap();
-    let config = ServerConfig { tokens: Some(Arc::new(tokens)), oip: true, ..config };
-    (Server::with(config).await.with_magika().await, notes)
+    let parts = ServerParts { tokens: Some(Arc::new(tokens)), ..ServerParts::default() };
+    let config = ServerConfig { oip: true, ..config };
+    (Server::with_parts(config, parts).await.with_magika().await, notes)
 }
 
 async fn get(address: std::net::SocketAddr, path: &str, bearer: &str) -> HttpResponse {

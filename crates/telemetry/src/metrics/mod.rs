@@ -18,18 +18,17 @@ mod printed;
 mod process;
 mod protobuf;
 mod render;
+mod reported;
 mod server;
 mod system;
 mod whole;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
 
 use http::{HeaderValue, StatusCode};
 use jitney_engine::call::{OriginKind, Timing};
-use jitney_engine::observer::{BatchEnded, BatchFinished};
-use jitney_engine::{Engine, Model, ModelTag, Observer};
+use jitney_engine::{Engine, Model};
 
 pub use self::declared::{MetricDeclaration, MetricDeclarations, MetricKind};
 pub use self::format::PageFormat;
@@ -37,21 +36,17 @@ pub use self::load_report::{LOAD_METRICS, LoadFormat};
 pub use self::log::MetricSinks;
 pub use self::process::{OwnProcess, ProcessReader, ProcessUsage};
 pub use self::system::{GpuSample, SystemSample};
+pub use self::whole::OtherFacts;
 
 use self::custom::CustomMetrics;
-use self::family::MetricFamily;
 use self::handlers::{HandlerMetrics, is_timed};
 use self::load_report::LoadReporter;
-use self::log::{
-    MetricLog, MetricLogEntry, MetricNames, MetricSubject, ModelSubject, metric_text, millis,
-};
-use self::printed::PrintedMetric;
+use self::log::{MetricLog, MetricLogEntry, MetricNames, MetricSubject, ModelSubject, millis};
 use self::process::NoProcesses;
 use self::render::PageRenderer;
 use self::server::{MetricSource, ServerMetrics};
 use self::whole::ServerSnapshot;
 use crate::spool::WriteTime;
-use crate::trace::{self, Tracer};
 use jitney_net::open_connections::OpenConnections;
 
 /// Where TorchServe's metrics are shown.
@@ -91,8 +86,6 @@ pub struct MeterPlan {
     pub log_time: WriteTime,
     /// Where lines go, for the modes that have any.
     pub sinks: Option<MetricSinks>,
-    /// What traces requests, if anything does.
-    pub tracer: Option<Arc<Tracer>>,
     /// What processes use.
     pub processes: Box<dyn ProcessReader>,
 }
@@ -106,7 +99,6 @@ impl Default for MeterPlan {
             hostname: "localhost".to_owned(),
             log_time: WriteTime::default(),
             sinks: None,
-            tracer: None,
             processes: Box::new(NoProcesses),
         }
     }
@@ -127,7 +119,6 @@ pub struct Meter {
     log_time: WriteTime,
     /// The last measurement of the machine.
     machine: Mutex<SystemSample>,
-    tracer: Option<Arc<Tracer>>,
     /// Whether somebody looks at it.
     followed: AtomicBool,
     processes: Box<dyn ProcessReader>,
@@ -167,7 +158,7 @@ impl Meter {
     }
 
     fn build(plan: MeterPlan, log: Option<MetricLog>) -> Self {
-        let MeterPlan { mode, declared, auto_detect, hostname, log_time, tracer, .. } = plan;
+        let MeterPlan { mode, declared, auto_detect, hostname, log_time, .. } = plan;
         let processes = plan.processes;
         Self {
             mode,
@@ -179,17 +170,11 @@ impl Meter {
             log,
             log_time,
             machine: Mutex::default(),
-            tracer,
             followed: AtomicBool::new(false),
             processes,
             load: LoadReporter::default(),
             connections: OnceLock::new(),
         }
-    }
-
-    /// What traces requests, if anything does.
-    pub fn tracer(&self) -> Option<&Arc<Tracer>> {
-        self.tracer.as_ref()
     }
 
     /// When lines of the log are written.
@@ -315,13 +300,18 @@ impl Meter {
 
     /// The page for Prometheus, or only the metrics that are named: the server's as they were declared,
     /// those of handlers, then Jitney's own.
-    pub fn page(&self, engine: &Engine, names: Vec<&str>, format: PageFormat) -> Vec<u8> {
+    pub fn page(
+        &self,
+        engine: &Engine,
+        names: Vec<&str>,
+        format: PageFormat,
+        other: OtherFacts,
+    ) -> Vec<u8> {
         if self.mode == MetricsMode::Log {
             return Vec::new();
         }
         let (usage, own) = (self.own_process(), self.processes.own());
-        let spans_dropped = self.tracer.as_ref().map_or(0, |tracer| tracer.dropped());
-        let server = ServerSnapshot::new(engine, self.connections(), usage, own, spans_dropped);
+        let server = ServerSnapshot::new(engine, self.connections(), usage, own, other);
         let snapshots = render::snapshots(engine, &*self.processes);
         let mut page = PageRenderer::new(names, format, &self.hostname, snapshots, server);
         for (index, family) in self.server.families.iter().enumerate() {
@@ -379,84 +369,6 @@ impl Meter {
     ) {
         if let (Some(log), Some(metric)) = (&self.log, metric) {
             log.push(MetricLogEntry::Server { metric, value, subject: subject() });
-        }
-    }
-
-    fn handler_value(&self, family: &MetricFamily, labels: Vec<&str>, metric: &PrintedMetric<'_>) {
-        if self.mode == MetricsMode::Prometheus {
-            return family.record(labels.into_iter().map(str::to_owned).collect(), metric.value);
-        }
-        let text = metric_text(&family.declaration, &labels, false, metric.value);
-        if let (Some(log), Some(text)) = (&self.log, text) {
-            log.push(MetricLogEntry::Model { text, requests: metric.requests.to_owned() });
-        }
-    }
-}
-
-impl Observer for Meter {
-    fn worker_loaded(&self, model: &Arc<ModelTag>, worker: u32, took: Duration) {
-        let subject = MetricSubject::Worker { model: Arc::clone(model), worker };
-        self.record(self.server.worker_load_time, millis(took), subject);
-    }
-
-    fn batch_finished(&self, batch: &BatchFinished<'_>) {
-        self.record_host(self.server.worker_thread_time, millis(batch.handling));
-        if !batch.model.python {
-            return;
-        }
-        let (name, millis) = (&batch.model.name, millis(batch.compute));
-        // Gauges are read from the models when the page is requested.
-        if self.mode == MetricsMode::Prometheus {
-            let not_read = |known: &&Arc<MetricFamily>| known.declaration.kind != MetricKind::Gauge;
-            for family in self.handlers.timed.iter().filter(not_read) {
-                family.record(vec![name.clone(), "Model".to_owned()], millis);
-            }
-        } else if let Some(log) = &self.log {
-            let ids: Vec<&str> = batch.request_ids().collect();
-            let (model, requests) = (Arc::clone(batch.model), ids.join(","));
-            log.push(MetricLogEntry::Batch { model, millis, requests });
-        }
-    }
-
-    fn wants_marks(&self) -> bool {
-        self.tracer.is_some()
-    }
-
-    fn batch_ended(&self, batch: &BatchEnded<'_>) {
-        if let Some(tracer) = &self.tracer {
-            trace::batch_ended(tracer, batch);
-        }
-    }
-
-    fn model_metrics(&self) -> serde_json::Value {
-        self.handlers.declarations()
-    }
-
-    /// Only lines of the log name requests.
-    fn wants_metric_ids(&self) -> bool {
-        self.mode != MetricsMode::Prometheus && self.log.is_some()
-    }
-
-    /// Adds what a definition counts for itself.
-    fn own_metric_printed(&self, model: &str, version: &str, line: &str) {
-        if let Err(why) = self.custom.update(model, version, line) {
-            tracing::debug!(model, version, why, "a metric was not taken");
-        }
-    }
-
-    /// Records a metric that a worker printed, if it is declared or detected.
-    fn metric_printed(&self, line: &str) {
-        let Some(metric) = PrintedMetric::parse(line) else {
-            tracing::debug!(line, "not a metric");
-            return;
-        };
-        let reserved = |name: &str| name.starts_with("jitney_") || self.server.find(name).is_some();
-        let Some(family) = self.handlers.family(&metric, reserved) else { return };
-        let value = |name: &String| metric.dimensions.iter().find(|(known, _)| known == name);
-        let found = family.declaration.dimensions.iter().map(|name| value(name).map(|(_, v)| *v));
-        match found.collect::<Option<Vec<&str>>>() {
-            Some(labels) => self.handler_value(&family, labels, &metric),
-            None => tracing::debug!(metric = metric.name, "metric without its dimensions"),
         }
     }
 }

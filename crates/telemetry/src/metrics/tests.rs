@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use jitney_engine::{ModelTag, Observer};
+use jitney_engine::ModelTag;
 
 use super::*;
 use crate::spool::sink::TestSink;

@@ -7,12 +7,22 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use jitney_engine::Engine;
 use jitney_engine::admission::{Admission, CutReason};
-use jitney_engine::{Engine, ListedState, RegistrationsReport};
 
 use super::declared::MetricKind::{self, Counter, Gauge};
 use super::page::MetricsPage;
 use super::process::{OwnProcess, ProcessUsage};
+use crate::registrations::{ListedState, RegistrationsReport};
+
+/// What the page tells that neither models nor the meter know.
+#[derive(Clone, Debug, Default)]
+pub struct OtherFacts {
+    /// Spans that could not be sent.
+    pub spans_dropped: u64,
+    /// The shared list of models, if there is one.
+    pub registrations: Option<Arc<RegistrationsReport>>,
+}
 
 /// The server as it was when the page was requested.
 pub(super) struct ServerSnapshot {
@@ -21,9 +31,7 @@ pub(super) struct ServerSnapshot {
     connections: [usize; 2],
     usage: Option<ProcessUsage>,
     own: OwnProcess,
-    spans_dropped: u64,
-    /// The shared list of models, if there is one.
-    registrations: Option<Arc<RegistrationsReport>>,
+    other: OtherFacts,
 }
 
 /// How a metric is read.
@@ -50,7 +58,7 @@ const WHOLE: &[(&str, MetricKind, &str, ServerReading)] = &[
     ("jitney_log_lines_dropped_total", Counter, "Lines of the log that were dropped because writing was too slow",
         |it| one(it.own.log_dropped as f64)),
     ("jitney_spans_dropped_total", Counter, "Spans of traces that were dropped because they could not be sent",
-        |it| one(it.spans_dropped as f64)),
+        |it| one(it.other.spans_dropped as f64)),
     ("jitney_registrations_info", Gauge, "Always 1; the label tells which content of the shared list of models is in force",
         |it| it.listed(|list| list.revision.clone().map(|revision| (Some(("revision", Cow::Owned(revision))), 1.0)).into_iter().collect())),
     ("jitney_registrations_models", Gauge, "Models of the shared list by what became of them",
@@ -93,16 +101,15 @@ impl ServerSnapshot {
         connections: [usize; 2],
         usage: Option<ProcessUsage>,
         own: OwnProcess,
-        spans_dropped: u64,
+        other: OtherFacts,
     ) -> Self {
         let admission = Arc::clone(engine.admission());
-        let (ready, registrations) = (engine.is_ready(), engine.registrations());
-        Self { admission, ready, connections, usage, own, spans_dropped, registrations }
+        Self { admission, ready: engine.is_ready(), connections, usage, own, other }
     }
 
     /// Nothing, for a server without a shared list.
     fn listed(&self, read: impl FnOnce(&RegistrationsReport) -> LabelledValues) -> LabelledValues {
-        self.registrations.as_deref().map_or_else(Vec::new, read)
+        self.other.registrations.as_deref().map_or_else(Vec::new, read)
     }
 
     /// Writes them.

@@ -68,7 +68,7 @@ impl<'a> OverviewDocument<'a> {
             gpus: machine.gpus.iter().map(GpuEntry::new).collect(),
             machine: MachineEntry::of(&machine),
             models,
-            registrations: RegistrationsView::of(&sources.engine),
+            registrations: RegistrationsView::of(&sources.registrations),
             sample,
         }
     }

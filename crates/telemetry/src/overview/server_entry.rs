@@ -1,12 +1,12 @@
 //! The server itself in the overview: which one it is, how it is, and what it holds.
 
-use jitney_engine::{ListedState, RegistrationsReport};
 use jitney_settings::Dialect;
 use serde::Serialize;
 
 use super::sources::OverviewSources;
 use super::timestamp::rfc3339;
 use super::version_state::VersionState;
+use crate::registrations::{ListedState, RegistrationsReport};
 
 /// Names of models in the server's sentence; more are counted.
 const NAMED_MAX: usize = 3;
@@ -37,7 +37,8 @@ impl ServerOverview {
     /// `versions` are the names of the models with their states.
     pub(super) fn read(sources: &OverviewSources, versions: &[(&str, VersionState)]) -> Self {
         let OverviewSources { engine, meter, started, .. } = sources;
-        let waiting = engine.registrations().filter(|list| !list.settled && !engine.draining());
+        let waiting =
+            sources.registrations.read().filter(|list| !list.settled && !engine.draining());
         let (state, state_text) = match waiting {
             Some(list) => ("loading", unsettled(&list)),
             None => judge(engine.draining(), versions),

@@ -8,6 +8,7 @@ use jitney_settings::Dialect;
 
 use crate::log_book::LogBook;
 use crate::metrics::Meter;
+use crate::registrations::Registrations;
 
 /// The parts of a server that know how it is, and what never changes about it.
 pub struct OverviewSources {
@@ -23,6 +24,8 @@ pub struct OverviewSources {
     pub token_needed: bool,
     /// Whether models can be registered and removed.
     pub model_api: bool,
+    /// The shared list of models.
+    pub registrations: Arc<Registrations>,
     /// Knows what is logged.
     pub log_book: Option<Arc<LogBook>>,
 }

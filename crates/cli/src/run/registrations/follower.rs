@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use jitney_engine::{ListedModel, ListedState, RegistrationsReport};
+use jitney_telemetry::{ListedModel, ListedState, Registrations, RegistrationsReport};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
@@ -32,6 +32,8 @@ pub struct ListFollower {
     /// What is wrong with the list that was read last.
     mistake: Option<String>,
     report: RegistrationsReport,
+    /// Where the report is read.
+    registrations: Arc<Registrations>,
 }
 
 /// A model of the list.
@@ -50,9 +52,11 @@ impl ListFollower {
         source: DocumentSource,
         loader: Loader,
         urls: Arc<UrlRule>,
+        registrations: Arc<Registrations>,
     ) -> Self {
         let report = RegistrationsReport { source: source.shown(), ..Default::default() };
-        loader.engine.report_registrations(report.clone());
+        loader.engine.expect_models(true);
+        registrations.report(report.clone());
         Self {
             plan,
             source,
@@ -65,6 +69,7 @@ impl ListFollower {
             unreadable: None,
             mistake: None,
             report,
+            registrations,
         }
     }
 
@@ -236,7 +241,8 @@ impl ListFollower {
         self.report.settled |= self.report.revision.is_some() && loaded;
         self.report.models = models;
         self.report.error = self.unreadable.clone().or_else(|| self.mistake.clone());
-        self.loader.engine.report_registrations(self.report.clone());
+        self.loader.engine.expect_models(!self.report.settled);
+        self.registrations.report(self.report.clone());
     }
 
     fn listings(&self) -> Vec<Listing> {
