@@ -1,4 +1,4 @@
-//! Everything that can be set about the server, and the live parts that the cli hands it: meter, log book, plugins, keys.
+//! Everything that can be set about the server, as plain values that the cli fills in. What lives is in `ServerParts`.
 
 use std::time::Duration;
 
