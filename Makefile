@@ -47,7 +47,7 @@ demo: ## Build the program fast, serve the embedded model and print a curl line 
 setup: ## Install what tests need of Debian, as root; it says first what (WITH="torch chromium nginx prometheus")
 	$(PYTHON) tools/debian.py install $(WITH)
 
-check: lint test-pure test-python ## Format, lints, names, arrows and the fast tests: two minutes when built, no network, no root
+check: lint test-pure test-python ## Format, lints, names, arrows and the fast tests; no network, no root
 
 test: test-rust test-python test-blackbox test-torch ## All tests but the heavy ones; changes nothing outside of this folder
 
