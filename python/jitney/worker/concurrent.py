@@ -29,6 +29,7 @@ from jitney.worker.protocol import (
     encode_control,
 )
 from jitney.worker.run import BatchAnswer, Incoming, answer_from, bind, failure_from, read_frames, send_answer
+from jitney.worker.step_times import times_frame
 from jitney.worker.writer import FrameWriter, TurnWriter, assemble
 
 CANCEL_SECONDS = 1.0
@@ -165,11 +166,17 @@ class _ConcurrentBatches:
         answered with nothing, since every batch has an answer."""
         del self._tasks[batch_id]
         self._cancelled.discard(batch_id)
+        self._model.after_batch(self._is_busy)
         if task.cancelled():
             if not self._ended:
                 self._writer.send(REPLY, count, batch_id, assemble({}, [b""] * count))
         elif (error := task.exception()) is not None:
             self._fail(error)
+
+    def _is_busy(self) -> bool:
+        """Whether batches are under way, when no answer waits to be sent."""
+        self._writer.flush()
+        return bool(self._tasks)
 
     async def _answer(self, frame: Frame) -> None:
         context = copy.copy(self._model.context)
@@ -197,4 +204,5 @@ class _ConcurrentBatches:
             answer = failure_from(error, context.metas)
         else:
             answer = answer_from(outputs, frame.count, context)
-        send_answer(self._writer, frame.id, frame.count, answer)
+        before = times_frame(frame.id, self._model.facts_to_tell())
+        send_answer(self._writer, frame.id, frame.count, answer, before)

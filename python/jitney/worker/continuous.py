@@ -19,6 +19,7 @@ from jitney.worker.loader import LoadedModel
 from jitney.worker.protocol import BATCH, CANCEL, FAILED, REPLY, STOP, Bytes, Frame, FrameReader, ProtocolError
 from jitney.worker.reply import encode_item, failure_of_step
 from jitney.worker.run import Incoming, describe, failure_from, logger, read_frames, run_batch, send_answer
+from jitney.worker.step_times import times_frame
 from jitney.worker.writer import FrameWriter, assemble
 
 
@@ -128,6 +129,7 @@ class _LiveJobs:
             self._fail(failure)
             return
         self._live = [job for idx, job in enumerate(jobs) if self._send(idx, job, outputs[idx])]
+        self._model.after_batch(lambda: bool(self._live))
 
     def _fail(self, failure: BatchFailure) -> None:
         """Fails every live job: after a failed step the handler's state of them is unknown."""
@@ -162,7 +164,8 @@ class _LiveJobs:
             # Half an answer cannot become another one: its stream breaks off.
             self._writer.send_control(FAILED, failure_of_step(body)._asdict(), job.batch_id)
         else:
-            self._writer.send(REPLY, 1, job.batch_id, assemble({0: meta} if meta else {}, [body]))
+            told = times_frame(job.batch_id, self._model.facts_to_tell())
+            self._writer.send(REPLY, 1, job.batch_id, assemble({0: meta} if meta else {}, [body]), told)
 
     def _goes_on(self, idx: int, output: Any) -> bool | None:
         """The result of the job's stopping criterion: True to go on, False at the end, None without a stream."""

@@ -103,7 +103,7 @@ class Intake:
                 self._hush()
                 if self._ended:
                     return
-                if self._is_readable() and not self._take_there(give):
+                if self.is_readable() and not self._take_there(give):
                     return
 
     def _take_there(self, give: Callable[[Incoming], None]) -> bool:
@@ -143,13 +143,9 @@ class Intake:
         self.taken += 1
         return held
 
-    def _is_readable(self) -> bool:
+    def is_readable(self) -> bool:
         """Whether there is something to read, which the main thread has not read meanwhile."""
-        if self._watch is None or self._reader.buffered:
-            return True
-        poll = select.poll()
-        poll.register(self._reader.fileno(), select.POLLIN)
-        return bool(poll.poll(0))
+        return self._watch is None or self._reader.has_more
 
     def _hush(self) -> None:
         with contextlib.suppress(BlockingIOError):  # Nobody rang.

@@ -21,6 +21,7 @@ from jitney.torchserve.loading import EntryPoint, in_envelope, load_entry_point,
 from jitney.torchserve.metrics_cache import MetricsCacheYamlImpl
 from jitney.values.images import limit_pixels
 from jitney.worker.context import WorkerContext
+from jitney.worker.garbage import Collector
 from jitney.worker.gpus import GpuUse, in_turn
 
 
@@ -41,6 +42,23 @@ class LoadedModel(NamedTuple):
     """What the worker holds on its GPU; None without one."""
     turns: GpuTurns | None = None
     """Its turns on the GPU; the entry point takes them by itself."""
+    collector: Collector | None = None
+    """The process's garbage collector, once the model is loaded."""
+
+    def gpu_facts(self) -> dict[str, int]:
+        """How much of its GPU the worker uses, if that was not told a moment ago."""
+        held = self.gpu.bytes_to_tell() if self.gpu is not None else None
+        return {} if held is None else {"gpu_memory_bytes": held}
+
+    def facts_to_tell(self) -> dict[str, int]:
+        """What TIMES says now and then: the same, and how long the garbage collector has paused."""
+        facts = self.gpu_facts()
+        return facts if self.collector is None else {**facts, **self.collector.to_tell()}
+
+    def after_batch(self, waits: Callable[[], bool]) -> None:
+        """A batch was answered: the moment to collect garbage, if nothing waits."""
+        if self.collector is not None:
+            self.collector.after_batch(waits)
 
 
 def no_progress(done: int, of: int, what: str) -> None:

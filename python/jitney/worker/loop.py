@@ -20,6 +20,7 @@ from jitney.torchserve.loading import limit_threads
 from jitney.worker.batch import BatchDecoder
 from jitney.worker.concurrent import run_concurrently
 from jitney.worker.continuous import run_continuously
+from jitney.worker.garbage import Collector
 from jitney.worker.gpus import select_gpus
 from jitney.worker.loader import LoadedModel, load_model
 from jitney.worker.overlap import run_overlapped, stages_of
@@ -73,6 +74,8 @@ def run_worker(sock: socket.socket, token: str) -> int:
         try:
             run_model(writer, group.reader(reader), model)
         finally:
+            if model.collector is not None:
+                model.collector.end()
             if model.close is not None:
                 model.close()
     return 0
@@ -111,6 +114,8 @@ def load(writer: FrameWriter, spec: dict[str, Any], group: ProcessGroup) -> Load
         model = load_model(spec, lambda done, of, what: tell_progress(writer, done, of, what))
         stages = stages_of(model)
         group.wait_until_loaded()
+        model = model._replace(collector=Collector())
+        model.collector.begin(spec.get("garbage_collection"))
     except Exception as error:
         message = "".join(traceback.format_exception_only(type(error), error)).strip()
         failure = {"cause": load_failure_cause(error), "message": message}
@@ -123,10 +128,7 @@ def load(writer: FrameWriter, spec: dict[str, Any], group: ProcessGroup) -> Load
     about = {"seconds": round(time.perf_counter() - started, 6), **model.about}
     if stages is not None:
         about["slots"] = stages.slots
-    held = model.gpu.bytes_to_tell() if model.gpu is not None else None
-    if held is not None:
-        about["gpu_memory_bytes"] = held
-    writer.send_control(LOADED, about)
+    writer.send_control(LOADED, {**about, **model.gpu_facts()})
     return model
 
 
@@ -160,14 +162,9 @@ def run_batches(writer: FrameWriter, reader: FrameReader, model: LoadedModel) ->
         if frame.kind != BATCH:
             raise ProtocolError(f"expected BATCH or STOP, got a frame of kind {frame.kind}")
         answer = run_batch(frame, decoder, model)
-        send_answer(writer, frame.id, frame.count, answer, tell_memory(model, frame.id))
+        send_answer(writer, frame.id, frame.count, answer, times_frame(frame.id, model.facts_to_tell()))
         del frame, answer  # They may be large, and the wait for the next batch long.
-
-
-def tell_memory(model: LoadedModel, batch_id: int) -> bytes:
-    """The frame that says, now and then, how much of its GPU the worker uses."""
-    held = model.gpu.bytes_to_tell() if model.gpu is not None else None
-    return b"" if held is None else times_frame(batch_id, {"gpu_memory_bytes": held})
+        model.after_batch(lambda: reader.has_more)
 
 
 MODES = {"single": run_batches, "concurrent": run_concurrently, "continuous": run_continuously}

@@ -274,11 +274,13 @@ class OverlappedBatches:
     def _answer(self, held: HeldBatch, alone: bool = False) -> None:
         times = held.times.told(self._last)
         self._last.follow(held.times)
-        gpu_memory = self._model.gpu.bytes_to_tell() if self._model.gpu is not None else None
-        if gpu_memory is not None:
-            times["gpu_memory_bytes"] = gpu_memory
+        times.update(self._model.facts_to_tell())
         answer = held.failure or answer_from(held.work, held.count, self._context)
         self._answered_alone += alone  # Before it is sent: the next batch may come as soon as the server has it.
         send_answer(self._writer, held.bound.id, held.count, answer, times_frame(held.bound.id, times))
         self._answered_behind += not alone  # After it is sent, so that answers cannot overtake each other.
         self._intake.answered()
+        self._model.after_batch(self._has_more)
+
+    def _has_more(self) -> bool:
+        return self._held() > 0 or self._intake.is_readable()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import select
 import socket
 import struct
 import time
@@ -138,6 +139,15 @@ class FrameReader:
     def buffered(self) -> bool:
         """Whether something was received that was not read yet."""
         return self._start < self._end
+
+    @property
+    def has_more(self) -> bool:
+        """Whether something has come that was not read yet."""
+        if self.buffered:
+            return True
+        poll = select.poll()
+        poll.register(self.fileno(), select.POLLIN)
+        return bool(poll.poll(0))
 
     @property
     def can_poll(self) -> bool:
