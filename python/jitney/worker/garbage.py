@@ -75,10 +75,9 @@ class Collector:
         """Makes a full run if it is worth its time and nothing waits, or if it cannot be put off any longer."""
         if self._young_runs < WORTH or not self._decides:
             return
-        overdue = max(OVERDUE_OBJECTS, OVERDUE_SHARE * self._survivors)
-        if self._young_runs * self._young_objects >= overdue:
-            self._run()
-        elif self._clock() >= self._not_before and not waits():
+        most = max(OVERDUE_OBJECTS, OVERDUE_SHARE * self._survivors)
+        overdue = self._young_runs * self._young_objects >= most
+        if overdue or (self._clock() >= self._not_before and not waits()):
             self._run()
 
     def _run(self) -> None:

@@ -114,8 +114,8 @@ def load(writer: FrameWriter, spec: dict[str, Any], group: ProcessGroup) -> Load
         model = load_model(spec, lambda done, of, what: tell_progress(writer, done, of, what))
         stages = stages_of(model)
         group.wait_until_loaded()
-        model = model._replace(collector=Collector())
-        model.collector.begin(spec.get("garbage_collection"))
+        collector = Collector()
+        collector.begin(spec.get("garbage_collection"))
     except Exception as error:
         message = "".join(traceback.format_exception_only(type(error), error)).strip()
         failure = {"cause": load_failure_cause(error), "message": message}
@@ -125,6 +125,7 @@ def load(writer: FrameWriter, spec: dict[str, Any], group: ProcessGroup) -> Load
             failure["traceback"] = traceback.format_exc()[-TRACEBACK_CHARS:]
         writer.send_control(LOAD_FAILED, failure)
         return None
+    model = model._replace(collector=collector)
     about = {"seconds": round(time.perf_counter() - started, 6), **model.about}
     if stages is not None:
         about["slots"] = stages.slots
