@@ -9,9 +9,8 @@ import pytest
 import torch_models as models
 
 from ts.torch_handler.base_handler import BaseHandler
-from ts.torch_handler.host_images import WRITTEN, HostBatch
 from ts.torch_handler.image_classifier import ImageClassifier
-from ts.torch_handler.images import Image, Recipe, torch, transforms
+from ts.torch_handler.images import WRITTEN, HostBatch, Image, Recipe, torch, transforms
 from ts.torch_handler.settings import HandlerSettings, read_settings
 from ts.torch_handler.threads import ItemPool
 from ts.utils.util import PredictionException

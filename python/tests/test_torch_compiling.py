@@ -19,7 +19,7 @@ from jitney.gpu.compile_cache import FILES_MAX, CompileCache, machine_of, source
 from jitney.gpu.compiled import CompiledModel, CompilerImport, Slot, inductor_options
 from jitney.gpu.graphs import RunShape, SizedModel, Variant
 from jitney.gpu.inputs import CannotCompile
-from ts.torch_handler import background, compile_aside, compiling_processes, formats, variants
+from ts.torch_handler import compile_aside, compiling_processes, formats, variants, warm_up
 from ts.torch_handler.base_handler import BaseHandler
 from ts.torch_handler.compiling import CompilePlan, compile_options, compile_plan
 from ts.torch_handler.compiling_processes import CompilingProcesses
@@ -191,9 +191,9 @@ def test_a_model_serves_as_it_is_until_it_is_compiled(compiler, start, monkeypat
         assert go_on.wait(60)
         compiler.compile(processes, shapes)
 
-    real = background.BackgroundCompilation.start
+    real = warm_up.BackgroundCompilation.start
     monkeypatch.setattr(CompilingProcesses, "compile", compile_when_told)
-    monkeypatch.setattr(background.BackgroundCompilation, "start", lambda self: threads.append(real(self)))
+    monkeypatch.setattr(warm_up.BackgroundCompilation, "start", lambda self: threads.append(real(self)))
     handler, report = start({"compile": "background"})
     assert begun.wait(60) and not compiler.made
     assert set(used(handler).values()) == {"as it is"} and any("serves as it is until" in note for note in report.notes)
@@ -208,9 +208,9 @@ def test_a_model_serves_as_it_is_until_it_is_compiled(compiler, start, monkeypat
 
 def test_a_compilation_in_the_background_that_fails_changes_nothing(compiler, start, monkeypatch, caplog):
     threads = []
-    real = background.BackgroundCompilation.start
+    real = warm_up.BackgroundCompilation.start
     compiler.fails_at = (1, 4)
-    monkeypatch.setattr(background.BackgroundCompilation, "start", lambda self: threads.append(real(self)))
+    monkeypatch.setattr(warm_up.BackgroundCompilation, "start", lambda self: threads.append(real(self)))
     handler, _ = start({"compile": {"enable": True, "background": True}})
     threads[0].join()
     assert "compiling it in the background failed" in caplog.text and set(used(handler).values()) == {"as it is"}

@@ -379,8 +379,8 @@ def test_text_is_cut_into_tokens_and_groups_of_them():
         "ts.metrics.metric_cache_abstract",
         "ts.model_server",
         "ts.torch_handler.unit_tests.test_utils.model_dir",
-        "workflow_archiver.arg_parser",
-        "workflow_archiver.manifest_components.manifest",
+        "workflow_archiver.workflow_packaging",
+        "workflow_archiver.workflow_packaging_utils",
         "workflow_archiver.version",
     ],
 )

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import Any
 
 from model_archiver.manifest_components.manifest import manifest_json
 from model_archiver.model_packaging_utils import FileRules, Members, base_name, check_name, check_overwrite, write
-from workflow_archiver.manifest_components.manifest import Workflow
 from workflow_archiver.version import __version__
 from workflow_archiver.workflow_archiver_error import WorkflowArchiverError
+
+
+@dataclass
+class Workflow:
+    """The workflow of a manifest; files are named as they are inside the archive."""
+
+    workflow_name: str
+    spec_file: str | None
+    handler: str | None = None
 
 
 class WorkflowExportUtils(FileRules):

@@ -1,3 +1,3 @@
 """The decorator that measures a handler's stages, for handlers that import it from here."""
 
-from ts.torch_handler.stage_times import timed as timed
+from ts.torch_handler.profiling import timed as timed

@@ -19,17 +19,14 @@ from jitney.gpu.report import WarmUpReport
 from jitney.gpu.streams import NO_STREAMS, DeviceStreams, streams_of
 from ts.torch_handler import formats
 from ts.torch_handler.compiling import CompilePlan, compile_plan, compiled, wants_aot
-from ts.torch_handler.devices import choose_device
+from ts.torch_handler.devices import choose_device, plain_output, shaped_input, shaped_model
 from ts.torch_handler.model_graphs import ModelGraphs
-from ts.torch_handler.numerics import plain_output, shaped_input, shaped_model
-from ts.torch_handler.profiling import profiled, profiler_enabled
+from ts.torch_handler.profiling import profiled, profiler_enabled, timed
 from ts.torch_handler.rows import numbers_of
-from ts.torch_handler.samples import sample_file
 from ts.torch_handler.settings import HandlerSettings, installed, need, read_settings
-from ts.torch_handler.stage_times import timed
 from ts.torch_handler.stages import Launched, Prepared, asks, merge, milliseconds, now
 from ts.torch_handler.threads import set_torch_threads
-from ts.torch_handler.warm_up import WarmUp
+from ts.torch_handler.warm_up import WarmUp, sample_file
 from ts.utils.util import load_label_mapping
 
 torch: Any = need("torch", "a handler based on ts.torch_handler.base_handler")

@@ -6,8 +6,8 @@ import io
 from typing import Any
 
 from ts.torch_handler.base_handler import BaseHandler, torch
+from ts.torch_handler.profiling import timed
 from ts.torch_handler.rows import value_of
-from ts.torch_handler.stage_times import timed
 
 
 class DenseNetHandler(BaseHandler):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ts.torch_handler.images import torch, transforms
-from ts.torch_handler.stage_times import timed
+from ts.torch_handler.profiling import timed
 from ts.torch_handler.vision_handler import VisionHandler
 from ts.utils.util import map_class_to_label
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ts.torch_handler.image_classifier import ImageClassifier
 from ts.torch_handler.images import torch
-from ts.torch_handler.stage_times import timed
+from ts.torch_handler.profiling import timed
 from ts.torch_handler.vision_handler import VisionHandler
 
 

@@ -18,6 +18,7 @@ from jitney.values.images import TooManyPixels, open_image
 from ts.torch_handler.framing import Framing, framing_of
 from ts.torch_handler.rows import value_of
 from ts.torch_handler.settings import need
+from ts.torch_handler.threads import ItemPool
 from ts.utils.util import PredictionException
 
 torch: Any = need("torch", "an image handler")
@@ -155,3 +156,41 @@ def numbers(value: Any) -> Any:
     except (TypeError, ValueError) as error:
         message = f"an image is bytes, base64 text or nested lists of numbers: {error}"
         raise PredictionException(message, BAD_IMAGE) from error
+
+
+WRITTEN = object()
+"""In place of an item that is in the batch already."""
+
+
+class HostBatch:
+    """The batch of one transform that makes images of one size, in the memory of the host.
+
+    Each thread reads an image and puts its numbers where they belong, so that the arithmetic of `ToTensor` and
+    `Normalize` is done side by side too, on memory that the thread's processor still has at hand.
+    """
+
+    def __init__(self, recipe: Recipe, framing: Framing, rows: Sequence[Any]) -> None:
+        self.recipe = recipe
+        self.rows = rows
+        self.size = (framing.width, framing.height)
+        self.numbers = torch.empty((len(rows), 3, framing.height, framing.width))
+        self.mean, self.deviation = recipe.statistics(self.numbers.dtype, self.numbers.device)
+
+    def read(self, pool: ItemPool) -> list[Any]:
+        """One item per row: WRITTEN, or what could not be put into the batch: an exception, or numbers as they came."""
+        return pool.map(self._read, range(len(self.rows)))
+
+    def _read(self, place: int) -> Any:
+        item = self.recipe.read(self.rows[place])
+        if not plain_rgb(item) or item.size != self.size:
+            return item
+        levels = pixels(item).permute(2, 0, 1)
+        self.numbers[place].copy_(levels).div_(255).sub_(self.mean).div_(self.deviation)
+        return WRITTEN
+
+    def of(self, items: Sequence[Any], good: Sequence[int]) -> Any:
+        """The batch of the items at these places."""
+        if any(items[place] is not WRITTEN for place in good):
+            found = [self.numbers[place] if items[place] is WRITTEN else items[place] for place in good]
+            return self.recipe.stack(found, self.numbers.device)
+        return self.numbers if len(good) == len(items) else self.numbers[list(good)]

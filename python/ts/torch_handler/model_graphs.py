@@ -13,7 +13,7 @@ from typing import Any
 from jitney.gpu.capture import Capture, CudaCapture
 from jitney.gpu.graphs import Progress, SizedModel, Variant
 from jitney.gpu.inputs import CannotCapture, ModelInput
-from ts.torch_handler.numerics import shaped_input
+from ts.torch_handler.devices import shaped_input
 from ts.torch_handler.settings import HandlerSettings, need
 
 logger = logging.getLogger(__name__)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from ts.torch_handler.base_handler import torch
+from ts.torch_handler.profiling import timed
 from ts.torch_handler.rows import text_of
-from ts.torch_handler.stage_times import timed
 from ts.torch_handler.text_handler import TextHandler
 from ts.torch_handler.text_steps import with_ngrams
 from ts.utils.util import PredictionException, map_class_to_label

@@ -10,13 +10,11 @@ from typing import Any
 from ts.torch_handler.base_handler import BaseHandler, is_ours
 from ts.torch_handler.device_images import BatchForm, DeviceImages, batch_form
 from ts.torch_handler.device_trial import device_images
-from ts.torch_handler.host_images import HostBatch
-from ts.torch_handler.images import Image, Recipe
-from ts.torch_handler.profiling import profiler_enabled
-from ts.torch_handler.samples import picture
+from ts.torch_handler.images import HostBatch, Image, Recipe
+from ts.torch_handler.profiling import profiler_enabled, stage, timed, wants_profile
 from ts.torch_handler.settings import HandlerSettings, installed, need
-from ts.torch_handler.stage_times import stage, timed, wants_profile
 from ts.torch_handler.threads import ItemPool, preprocess_threads
+from ts.torch_handler.warm_up import picture
 from ts.utils.util import PredictionException
 
 logger = logging.getLogger(__name__)

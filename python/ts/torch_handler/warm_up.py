@@ -1,7 +1,15 @@
-"""Makes a handler's model ready for its batch sizes, while it is loaded."""
+"""Makes a handler's model ready for its batch sizes, while it is loaded; the sample is a file of the archive, or a
+picture. A model that is compiled in the background takes the compiled graphs over while it serves.
+"""
 
 from __future__ import annotations
 
+import glob
+import io
+import json
+import logging
+import os
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,10 +18,10 @@ from jitney.gpu.inputs import CannotCapture, CannotCompile
 from jitney.gpu.report import WarmUpReport
 from jitney.gpu.shapes import allowed_sizes, compiled_sizes, in_order
 from ts.torch_handler import formats
-from ts.torch_handler.background import BackgroundCompilation
 from ts.torch_handler.compiling import SCRIPT_NOTE
 from ts.torch_handler.compiling_processes import CompilingProcesses
 from ts.torch_handler.model_graphs import Arguments, ModelGraphs, capture_for
+from ts.torch_handler.settings import need
 from ts.torch_handler.stages import now
 from ts.torch_handler.variants import ModelCompiler, cache_of, frozen, identity_of
 
@@ -142,3 +150,62 @@ class WarmUp:
             self.handler.begin(self.handler.sample_rows(size), self.context).wait()
             seconds = now() - started
         return round(seconds * 1e6)
+
+
+SAMPLE_FILES = "jitney_sample.*"
+PICTURE_SIZE = (500, 400)
+NOISE = 64
+
+
+def sample_file(model_dir: str) -> Any:
+    """What a request would bring whose body is the archive's `jitney_sample.*`; None if there is no such file."""
+    found = sorted(glob.glob(os.path.join(glob.escape(model_dir), SAMPLE_FILES)))
+    if not found:
+        return None
+    with open(found[0], "rb") as file:
+        content = file.read()
+    ending = os.path.splitext(found[0])[1].lower()
+    if ending == ".json":
+        return json.loads(content)
+    return content.decode("utf-8") if ending == ".txt" else content
+
+
+def picture() -> bytes:
+    """A JPEG of noise, about as hard to decode as a photo."""
+    image = need("PIL.Image", "an image handler")
+    grey = image.effect_noise(PICTURE_SIZE, NOISE)
+    buffer = io.BytesIO()
+    image.merge("RGB", (grey, grey, grey)).save(buffer, "JPEG")
+    return buffer.getvalue()
+
+
+logger = logging.getLogger(__name__)
+
+
+class BackgroundCompilation:
+    """One compilation, on a thread that waits for the processes which do it."""
+
+    def __init__(self, compiler: ModelCompiler, given: Arguments) -> None:
+        self.compiler, self.given = compiler, given
+
+    def start(self) -> threading.Thread:
+        """Returns at once. Whatever goes wrong, the model goes on as it is."""
+        thread = threading.Thread(target=self._run, name="compiling", daemon=True)
+        thread.start()
+        return thread
+
+    def _run(self) -> None:
+        try:
+            variant = self.compiler.variant(self.given, ignored)
+            sized = self.compiler.sized
+            twin = sized.twin([variant])
+            twin.capture(*self.given, ignored)
+            taken = sized.take(twin)
+            self.compiler.remember()
+            logger.info("Compiled the model in the background; %d batch sizes run compiled now", taken)
+        except Exception as error:
+            logger.warning("The model runs uncompiled, since compiling it in the background failed: %s", error)
+
+
+def ignored(done: int, of: int, what: str) -> None:
+    """Progress of what nobody waits for."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import abc
+import os
 from typing import Any
 
 from ts.torch_handler.base_handler import BaseHandler
-from ts.torch_handler.distributed.ranks import join_group, rank_device
+from ts.torch_handler.settings import need
 
 
 class BaseDeepSpeedHandler(BaseHandler, abc.ABC):
@@ -21,3 +22,21 @@ class BaseDeepSpeedHandler(BaseHandler, abc.ABC):
         self.device = rank_device()
         self.map_location = self.device.type
         join_group()
+
+
+def rank_device() -> Any:
+    """The device of this rank, as torchrun numbers them: its own GPU where there are any, else the CPU."""
+    torch = need("torch", "a distributed handler")
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    if torch.cuda.is_available():
+        torch.cuda.set_device(local)
+        return torch.device(f"cuda:{local}")
+    return torch.device("cpu")
+
+
+def join_group() -> None:
+    """Meets the other ranks, once."""
+    torch = need("torch", "a distributed handler")
+    distributed = torch.distributed
+    if "RANK" in os.environ and distributed.is_available() and not distributed.is_initialized():
+        distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")

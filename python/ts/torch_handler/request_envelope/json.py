@@ -10,8 +10,14 @@ import binascii
 from typing import Any
 
 from jitney.torchserve.bodies import json_text
-from ts.torch_handler.request_envelope.base import BaseEnvelope, Rows
-from ts.torch_handler.request_envelope.rows import bad_request, instances_of, plain_or_error, share_out
+from ts.torch_handler.request_envelope.base import (
+    BaseEnvelope,
+    Rows,
+    bad_request,
+    instances_of,
+    plain_or_error,
+    share_out,
+)
 
 
 class JSONEnvelope(BaseEnvelope):

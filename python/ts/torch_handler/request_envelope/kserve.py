@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ts.torch_handler.request_envelope.base import BaseEnvelope, Rows
-from ts.torch_handler.request_envelope.rows import instances_of, plain, share_out
+from ts.torch_handler.request_envelope.base import BaseEnvelope, Rows, instances_of, plain, share_out
 
 
 class KServeEnvelope(BaseEnvelope):

@@ -1,16 +1,17 @@
 """The envelope `kservev2`: the Open Inference Protocol, KServe's version 2.
 
 Every input tensor is a row for the handler, the object the client sent with its `data` in its shape; every result
-is an output tensor. The shapes and types themselves are read and written in `tensors`.
+is an output tensor. Shapes and types are read and written without numpy.
 """
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Iterator
 from typing import Any
 
-from ts.torch_handler.request_envelope.base import BaseEnvelope, Rows
-from ts.torch_handler.request_envelope.rows import document_of, share_out
-from ts.torch_handler.request_envelope.tensors import row_of, write_tensor
+from ts.torch_handler.request_envelope.base import BaseEnvelope, Rows, bad_request, document_of, plain, share_out
 
 
 class KServev2Envelope(BaseEnvelope):
@@ -58,3 +59,76 @@ def name_of(context: Any) -> str:
 def version_of(manifest: dict[str, Any]) -> str:
     """The model's version in its manifest."""
     return str((manifest.get("model") or {}).get("modelVersion") or "1.0")
+
+
+DATATYPES = {
+    "bool": "BOOL",
+    "uint8": "UINT8",
+    "uint16": "UINT16",
+    "uint32": "UINT32",
+    "uint64": "UINT64",
+    "int8": "INT8",
+    "int16": "INT16",
+    "int32": "INT32",
+    "int64": "INT64",
+    "float16": "FP16",
+    "float32": "FP32",
+    "float64": "FP64",
+}
+"""The protocol's names for the types of arrays and tensors."""
+
+
+def row_of(tensor: Any) -> dict[str, Any]:
+    """An input as handlers see it: all its fields, and its data as a value."""
+    if not isinstance(tensor, dict) or "data" not in tensor:
+        raise bad_request('Every input must be an object with "name", "shape", "datatype" and "data".')
+    return {**tensor, "data": value_of(tensor)}
+
+
+def value_of(tensor: dict[str, Any]) -> Any:
+    """An input's value: nested lists of its shape, or the first element of a tensor of bytes."""
+    data = list(flat(tensor["data"]))
+    if tensor.get("datatype") == "BYTES":
+        return data[0] if data else ""
+    return shaped(data, tensor.get("shape", [len(data)]), str(tensor.get("name", "")))
+
+
+def shaped(data: list[Any], shape: Any, name: str) -> Any:
+    """Flat data as nested lists, row by row; one size may be -1 and follows from the others."""
+    sizes = list(shape) if isinstance(shape, list) else [shape]
+    if sizes.count(-1) == 1:
+        others = math.prod(size for size in sizes if type(size) is int and size != -1)
+        sizes[sizes.index(-1)] = len(data) // others if others else 0
+    if not all(type(size) is int and size >= 0 for size in sizes) or math.prod(sizes) != len(data):
+        raise bad_request(f'Input "{name}" has {len(data)} elements, which does not match its shape {shape}.')
+    for size in reversed(sizes[1:]):
+        data = [data[at : at + size] for at in range(0, len(data), size)] if size else []
+    return data if sizes else data[0]
+
+
+def flat(value: Any) -> Iterator[Any]:
+    """The elements of lists in lists."""
+    if isinstance(value, (list, tuple)):
+        for element in value:
+            yield from flat(element)
+    else:
+        yield value
+
+
+def write_tensor(name: str, result: Any) -> dict[str, Any]:
+    """A result as an output with flat data. What is no number travels as text, objects as their JSON."""
+    data = list(flat(plain(result)))
+    datatype = DATATYPES.get(str(getattr(result, "dtype", "")).rpartition(".")[2]) or datatype_of(data)
+    if datatype == "BYTES":
+        data = [element if isinstance(element, str) else json.dumps(element) for element in data]
+    return {"name": name, "datatype": datatype, "data": data, "shape": [len(data)]}
+
+
+def datatype_of(data: list[Any]) -> str:
+    """The type of plain elements; whole numbers among fractions are fractions."""
+    kinds = {type(element) for element in data}
+    if kinds <= {bool} and kinds:
+        return "BOOL"
+    if kinds <= {int}:
+        return "INT64" if max(data, default=0) < 1 << 63 else "UINT64"
+    return "FP64" if kinds <= {int, float} else "BYTES"
