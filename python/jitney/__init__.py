@@ -36,9 +36,8 @@ from jitney.call.errors import (
 )
 from jitney.call.request import Request
 from jitney.definition.application import Bound, bind, depends
-from jitney.definition.decorators import batch, endpoint, model
+from jitney.definition.decorators import batch, default, endpoint, model
 from jitney.definition.definition import Definition, Endpoint, define
-from jitney.definition.typed import default
 from jitney.execution.streaming import END
 from jitney.gpu.device import Device, device
 from jitney.gpu.graphed import graphs

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from jitney.call.errors import DefinitionError
-from jitney.check import report as check_report
-from jitney.check.check import check
+from jitney.check.check import check, told
 from jitney.definition.application import Application, graph
 from jitney.definition.locate import locate
 from jitney.packing.pack import pack
@@ -59,7 +58,7 @@ def print_check(application: Application, samples: list[dict[str, Any]], flags: 
         print_traceback(error)
         print(f"error: {flags.object} raised {type(error).__name__} in its constructor or setup", file=sys.stderr)
         return FAILED
-    text, status = check_report.write(found, flags.json)
+    text, status = told(found, flags.json)
     print(text)
     return status
 

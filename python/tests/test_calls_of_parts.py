@@ -10,12 +10,10 @@ import pytest
 
 import jitney
 import jitney.testing
-from jitney.call.context import CURRENT, CallContext, inherit
+from jitney.call.context import CURRENT, WINDOW, CallContext, Reserves, inherit
 from jitney.call.request import Request
-from jitney.call.reserve import WINDOW, Reserves
-from jitney.handle.calling import part_handles
 from jitney.handle.frames import CALL_HEAD, HEADER_HEAD
-from jitney.handle.part import PartHandle
+from jitney.handle.part import PartHandle, part_handles
 
 
 class Words:

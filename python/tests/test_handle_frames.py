@@ -16,7 +16,7 @@ import pytest
 from jitney.call import errors
 from jitney.handle import frames
 from jitney.wire import calls, values
-from jitney.wire.call_options import PRIORITIES, CallOptions
+from jitney.wire.calls import PRIORITIES, CallOptions
 
 VECTORS = json.loads((Path(__file__).parents[2] / "protocol" / "handles.json").read_text(encoding="utf-8"))
 

@@ -18,7 +18,7 @@ from jitney.http.arguments import read
 from jitney.packing import openapi
 from jitney.packing.pack import api
 from jitney.testing import load
-from jitney.values.repeated import RepeatedRow
+from jitney.values.rows import RepeatedRow
 
 np = pytest.importorskip("numpy")
 pd = pytest.importorskip("pandas")

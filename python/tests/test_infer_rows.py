@@ -14,7 +14,7 @@ import pytest
 import jitney
 from jitney.offline import infer as offline
 from jitney.offline import progress_bar
-from jitney.offline.outputs import Outputs
+from jitney.offline.infer import Outputs
 from jitney.offline.row_source import read_rows
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jitney.call.reserve import KEYS_MAX, SHARE, WINDOW, Reserve, Reserves, timeout_of
+from jitney.call.context import KEYS_MAX, SHARE, WINDOW, Reserve, Reserves, timeout_of
 
 
 def learned(*seconds: float) -> Reserve:

@@ -7,9 +7,9 @@ import pytest
 
 import jitney
 from jitney import testing
-from jitney.definition import sizes
 from jitney.definition.definition import define
 from jitney.definition.samples import samples
+from jitney.packing.pack import sizes
 from jitney.values.convert import convert
 from jitney.values.rows import AnyRows, Rows
 
@@ -36,7 +36,7 @@ def test_a_caller_with_more_rows_than_a_call_takes_gets_one_answer():
 
 
 def test_the_server_counts_rows():
-    (told,) = sizes.sizes(define(lengths)).values()
+    (told,) = sizes(define(lengths)).values()
     assert told["params"][0] == {"name": "texts", "form": "array", "required": True, "rows": True}
 
 

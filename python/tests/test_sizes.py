@@ -9,9 +9,8 @@ import pandas as pd
 import pytest
 
 import jitney
-from jitney.definition.expressions import extent, parse
-from jitney.definition.forms import form_of
-from jitney.definition.sizes import sizes
+from jitney.definition.expressions import extent, form_of, parse
+from jitney.packing.pack import sizes
 from jitney.testing import load
 
 

@@ -8,6 +8,7 @@ with example items: those given, those of the decorator, or ones made up from th
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -85,3 +86,47 @@ def _meant_for(
     if len(known) == 1 or asked:
         return list(given)
     return [sample for sample in given if fits(endpoint, sample) or not any(fits(one, sample) for one in known)]
+
+
+FOUND = 1
+"""The exit status if there are mistakes, or if nothing could be run."""
+
+
+def told(parts: Sequence[PartReport], as_json: bool) -> tuple[str, int]:
+    """What is printed, lines for people or one JSON document, and the exit status that goes with it."""
+    reports = [report for part in parts for report in part.endpoints]
+    wrong = any(report.mistakes for report in reports)
+    ran = any(report.ran for report in reports)
+    text = json.dumps(_document(parts, wrong, ran), indent=2) if as_json else "\n".join(_lines(parts, wrong or ran))
+    return text, FOUND if wrong or not ran else 0
+
+
+def _lines(parts: Sequence[PartReport], known: bool) -> list[str]:
+    lines = []
+    for part in parts:
+        lines += [f"{part.model}: {remark}" for remark in part.remarks]
+        for report in part.endpoints:
+            lines.append(f"{part.model}/{report.endpoint}")
+            for mark, found in (("ok", report.passed), ("note", report.remarks), ("WRONG", report.mistakes)):
+                lines += [f"  {mark:<6}{one}" for one in found]
+    return lines if known else [*lines, "Nothing could be run, so that nothing is known about batches."]
+
+
+def _document(parts: Sequence[PartReport], wrong: bool, ran: bool) -> dict[str, Any]:
+    return {
+        "ok": ran and not wrong,
+        "models": [
+            {"name": part.model, "notes": part.remarks, "endpoints": [_endpoint(one) for one in part.endpoints]}
+            for part in parts
+        ],
+    }
+
+
+def _endpoint(report: Report) -> dict[str, Any]:
+    return {
+        "name": report.endpoint,
+        "ran": report.ran,
+        "passed": report.passed,
+        "notes": report.remarks,
+        "mistakes": report.mistakes,
+    }

@@ -22,8 +22,7 @@ from jitney.execution.grouping import Item
 from jitney.handle.futures import Call
 from jitney.handle.handle import Handle, running_loop
 from jitney.http.arguments import read_call
-from jitney.wire.call_options import CallOptions
-from jitney.wire.calls import encode_call
+from jitney.wire.calls import CallOptions, encode_call
 from jitney.wire.values import decode, encode
 
 MakeInstance = Callable[[Definition, Resolve], Instance]

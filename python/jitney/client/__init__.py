@@ -1,7 +1,7 @@
 """Clients over HTTP: `Client` for programs with threads, `AsyncClient` for event loops.
 
-Both share their requests (`requests`), replies (`replies`), retries (`retry`) and steps (`conversation`);
-they differ in how bytes move. Nothing but the standard library is needed.
+Both share their requests (`requests`), replies and retries (`retry`) and steps (`methods`); they differ
+in how bytes move. Nothing but the standard library is needed.
 """
 
 from jitney.client.aio import AsyncClient

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from jitney.call.errors import disconnected
 from jitney.client import requests
-from jitney.client.conversation import Conversation, Step
-from jitney.client.methods import ClientMethods
+from jitney.client.methods import ClientMethods, Conversation, Step
 from jitney.client.pool import Pool
 from jitney.client.requests import ClientRequest, PredictOptions
 from jitney.client.retry import Reply, Retry

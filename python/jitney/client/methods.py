@@ -1,20 +1,64 @@
 """What both clients offer, written once: `Client` waits for the answers, `AsyncClient` gives coroutines of them.
 
-A client says how a conversation is run; requests and their answers are the same.
+A client says how a conversation is run, with or without `await`; requests and their answers are the same. Each
+conversation is a generator. It yields a `ClientRequest` and is sent the `Reply`, or the `OSError` that came instead of
+one; it yields a number of seconds to pause; it returns the result.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from jitney.call.errors import disconnected
 from jitney.client import requests
-from jitney.client.conversation import Conversation, list_models, request_status, request_value
 from jitney.client.requests import ClientRequest, PredictOptions
-from jitney.client.retry import Retry
+from jitney.client.retry import Reply, Retry
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+Step = ClientRequest | float
+T = TypeVar("T")
+Conversation = Generator[Step, Reply | OSError | None, T]
+
+
+def request_value(request: ClientRequest, retry: Retry) -> Conversation[Any]:
+    """One request, retried by the rules of `retry`; returns the decoded answer."""
+    attempt = 1
+    while True:
+        outcome = yield request
+        if isinstance(outcome, OSError):
+            pause = retry.after_error(request, outcome, attempt)
+            if pause is None:
+                why = outcome or type(outcome).__name__
+                raise disconnected(f"{request.method} {request.path}: {why}") from outcome
+        else:
+            assert outcome is not None, "a request is answered with a reply or an error"
+            pause = retry.after_reply(outcome, attempt)
+            if pause is None:
+                return outcome.value()
+        yield pause
+        attempt += 1
+
+
+def request_status(request: ClientRequest, retry: Retry) -> Conversation[str]:
+    """A change; returns the server's status text."""
+    return str((yield from request_value(request, retry))["status"])
+
+
+def list_models(retry: Retry) -> Conversation[dict[str, str]]:
+    """Names of all models, page by page, each with its URL."""
+    found: dict[str, str] = {}
+    token: str | None = None
+    while True:
+        page = yield from request_value(requests.models(None, token), retry)
+        found.update({one["modelName"]: one["modelUrl"] for one in page["models"]})
+        token = page.get("nextPageToken")
+        if token is None:
+            return found
+
 
 Value = TypeVar("Value")
 Text = TypeVar("Text")

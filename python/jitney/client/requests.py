@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 
 from jitney.call.errors import DefinitionError
 from jitney.definition.options import Options
-from jitney.wire.call_options import CallOptions
+from jitney.wire.calls import CallOptions
 
 JSON, TEXT, BYTES = "application/json", "text/plain; charset=utf-8", "application/octet-stream"
 

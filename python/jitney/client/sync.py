@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from jitney.client import requests
-from jitney.client.conversation import Conversation, Step
-from jitney.client.methods import ClientMethods
+from jitney.client.methods import ClientMethods, Conversation, Step
 from jitney.client.requests import ClientRequest, PredictOptions
 from jitney.client.retry import Reply, Retry, Unreachable
 from jitney.wire.address import Address, read_url

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from jitney.call.errors import DefinitionError
-from jitney.definition import forms, hints
+from jitney.definition import expressions, hints
 from jitney.definition.decorators import Note, note_of
 from jitney.definition.expressions import Expression
 from jitney.definition.hints import MISSING, FunctionShape, Param
@@ -328,7 +328,7 @@ def _endpoint(
     options, doc = note.options.about(first), inspect.getdoc(function) or ""
     for option, given in (("cost", options.cost), ("bucket", options.bucket)):
         if isinstance(given, Expression):
-            forms.check(name, option, given, shape.params)
+            expressions.check(name, option, given, shape.params)
     tensors = signature(name, batched, shape, inputs, outputs, options.dims[0])
     return Endpoint(name, attribute, batched, is_async, streams, options, shape, doc, tensors)
 

@@ -1,9 +1,9 @@
 """The options of a definition, checked where they are written down.
 
-This class is their only declaration: type checkers read it too (`jitney.definition.typed`), and a test compares bounds
-and words with the settings of the server that they become. They are plain values: how a batch is formed is decided by
-the server, what functions as `cost` and `bucket` mean for the items of a batch by `jitney.execution.grouping`.
-Expressions are read here, and evaluated by both.
+This class is their only declaration: type checkers read it too (see `decorators`), and a test compares bounds and words
+with the settings of the server that they become. They are plain values: how a batch is formed is decided by the server,
+what functions as `cost` and `bucket` mean for the items of a batch by `jitney.execution.grouping`. Expressions are read
+here, and evaluated by both.
 """
 
 from __future__ import annotations

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from jitney.call.errors import RemoteError, remote_error
-from jitney.wire.call_options import CallOptions
-from jitney.wire.calls import decode_failure, read_body
+from jitney.wire.calls import CallOptions, decode_failure, read_body
 
 CALL, CANCEL, ANSWER, FIRST, CHUNK, END, ERROR = range(1, 8)
 HEADER = struct.Struct("<IBBHQ")

@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import Callable, Generator
 from typing import Any
 
-from jitney.definition.typed import R
+from jitney.definition.decorators import R
 from jitney.handle.connection import Connection
 from jitney.handle.frames import Timed, Timing
 from jitney.wire.calls import NO_PIECES

@@ -13,17 +13,15 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, overload
 
-from jitney.call.context import Inherited, inherit
+from jitney.call.context import Inherited, inherit, timeout_of
 from jitney.call.request import BULK, Request
-from jitney.call.reserve import timeout_of
-from jitney.definition.typed import P, R
+from jitney.definition.decorators import P, R
 from jitney.handle.connection import Connection, ResultReceiver
 from jitney.handle.connections import Connections
 from jitney.handle.frames import call_head
 from jitney.handle.futures import AsyncCall, Call
 from jitney.handle.streams import AsyncStream, Stream
-from jitney.wire.call_options import CallOptions
-from jitney.wire.calls import encode_call
+from jitney.wire.calls import CallOptions, encode_call
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

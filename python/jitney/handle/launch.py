@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Any, TypedDict, overload
 
 from jitney.call.errors import RemoteError
 from jitney.client import Client
+from jitney.definition.decorators import BatchFunction, P, R
 from jitney.definition.definition import Definition, define
 from jitney.definition.options import DEVICES, NAME
-from jitney.definition.typed import BatchFunction, P, R
 from jitney.handle.handle import Handle
-from jitney.handle.running import OF_CELLS, RunningModel
-from jitney.handle.server_process import ServerProcess
+from jitney.handle.running import OF_CELLS, RunningModel, ServerProcess
 from jitney.machine.process import find_program, is_interactive, runs_this_package
 from jitney.packing import by_value
 

@@ -2,23 +2,29 @@
 
 The timeout of a call is what is left of the caller's deadline, less what the caller is known to need afterwards; its
 priority, tenant, request id and trace are the caller's, unless `options` says otherwise. A function that is not `async`
-can wait for `.result()`, also where an event loop runs it.
+can wait for `.result()`, also where an event loop runs it. In a worker a connection is opened by the first call, to
+the address that the worker itself has dialled, and begins with a greeting that says what it is for.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
 import time
 from typing import Any
 
 from jitney.call.context import CURRENT, CallContext, Inherited, inherit
 from jitney.call.request import BULK, Request
+from jitney.definition.application import Link, Part
+from jitney.definition.construction import Resolve
 from jitney.handle.connections import Connections
 from jitney.handle.frames import CALL_HEAD, call_head, call_tail
 from jitney.handle.futures import AsyncCall, Call
 from jitney.handle.handle import ENCODINGS, Handle, running_loop
 from jitney.handle.streams import AsyncStream, Stream
-from jitney.wire.call_options import CallOptions
+from jitney.wire.address import Address
+from jitney.wire.calls import CallOptions
 
 TIMEOUT_MS_MAX = 0xFFFFFFFF
 KEPT = [
@@ -135,3 +141,26 @@ class PartHandle(Handle):
         model, version, _ = self._names
         known = {"encoding": self._encoding, "options": options, "endpoints": self._endpoints}
         return PartHandle(self._connections, model, version, endpoint, inherited=self._inherited, **known)
+
+
+def part_handles(part: Part, version: str, sock: socket.socket, greeting: bytes) -> Resolve:
+    """The handles of what a part calls, by slot. All parts of an application are served in the same version."""
+    connections = Connections(dialled_address(sock)._replace(greeting=greeting))
+    handles = {link.slot: _handle(connections, link, version) for link in part.links}
+    return handles.__getitem__
+
+
+def _handle(connections: Connections, link: Link, version: str) -> Any:
+    called = version if link.is_part else link.version
+    endpoints = dict.fromkeys(link.endpoints, "")
+    handle = PartHandle(connections, link.model, called, encoding=link.encoding, endpoints=endpoints)
+    return handle if link.view is None else link.view(handle)
+
+
+def dialled_address(sock: socket.socket) -> Address:
+    """Where the other end of a connected socket is."""
+    peer = sock.getpeername()
+    if sock.family == socket.AF_UNIX:
+        return Address("localhost", 0, peer.decode() if isinstance(peer, bytes) else str(peer))
+    tls, name = (sock.context, sock.server_hostname) if isinstance(sock, ssl.SSLSocket) else (None, None)
+    return Address(peer[0], peer[1], None, tls, server_name=name)

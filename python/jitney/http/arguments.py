@@ -14,7 +14,7 @@ from jitney.definition.definition import Endpoint
 from jitney.definition.hints import LISTS, MISSING, Param
 from jitney.values import array_formats
 from jitney.values.convert import convert, converter_for
-from jitney.values.repeated import RepeatedRow
+from jitney.values.rows import RepeatedRow
 from jitney.wire.calls import decode_call
 
 BODY = "body"

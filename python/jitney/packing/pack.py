@@ -2,7 +2,9 @@
 
 A directory holds no code: a manifest with name and version, the options as the model's own
 settings, where to import the object from, and its API description. Everything the server does
-with models (queues, versions, scaling, draining) is then the same for a definition.
+with models (queues, versions, scaling, draining) is then the same for a definition. For requests that bring several
+items, or differ in cost or bucket, the options also say which parameters an endpoint has and what their values look
+like from outside: the server reads that of a request before it waits.
 """
 
 from __future__ import annotations
@@ -15,10 +17,11 @@ from typing import Any
 
 from jitney.call.errors import DefinitionError
 from jitney.definition.application import Application, Part
-from jitney.definition.definition import Definition
+from jitney.definition.definition import Definition, Endpoint
+from jitney.definition.expressions import Expression, form_of
+from jitney.definition.hints import Param
 from jitney.definition.options import DEVICES
 from jitney.definition.signature import describe
-from jitney.definition.sizes import sizes
 from jitney.packing import openapi
 
 API_FILE = "jitney-api.json"
@@ -244,3 +247,29 @@ def _least_delay(definition: Definition) -> float | None:
     """The endpoints share one queue, so the shortest of their windows holds."""
     delays = [one.options.max_batch_delay_ms for one in definition.endpoints]
     return min((delay for delay in delays if delay is not None), default=None)
+
+
+def sizes(definition: Definition) -> dict[str, Any]:
+    """How to read the sizes of requests, by endpoint."""
+    read = {one.name: _of(one) for one in definition.endpoints if one.batched}
+    return {name: spec for name, spec in read.items() if spec is not None}
+
+
+def _of(endpoint: Endpoint) -> dict[str, Any] | None:
+    params = [param for param in endpoint.params if not param.is_request]
+    places = {param.name: place for place, param in enumerate(params)}
+    told = [_param(param) for param in params]
+    options = endpoint.options
+    given = {"cost": options.cost, "bucket": options.bucket}
+    expressions = {name: one for name, one in given.items() if isinstance(one, Expression)}
+    if not expressions and not any(one["rows"] for one in told):
+        return None
+    steps = {option: expression.steps(places) for option, expression in expressions.items()}
+    others = {"takes_any": endpoint.shape.takes_any, "batch_dim": options.dims[0]}
+    return {"params": told, **others, **steps}
+
+
+def _param(param: Param) -> dict[str, Any]:
+    form = form_of(param.hint) or "json"
+    rows = form in ("array", "frame", "any") and not param.is_list
+    return {"name": param.name, "form": form, "required": param.required, "rows": rows}

@@ -11,7 +11,7 @@ import struct
 from typing import Any
 
 from jitney.torchserve.bodies import Raw, Reader, reader_for
-from jitney.values.repeated import RepeatedRow
+from jitney.values.rows import RepeatedRow
 from jitney.values.tensor import BrokenTensor, RawTensor
 from jitney.worker.protocol import FIELD, ITEM_HEAD_SIZE, ITEM_META, PARAM, Malformed, ReceivedItems
 

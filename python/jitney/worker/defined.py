@@ -13,8 +13,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from jitney.call.context import Reserves
 from jitney.call.request import Request
-from jitney.call.reserve import Reserves
 from jitney.definition.application import Part, graph
 from jitney.definition.construction import Resolve
 from jitney.definition.definition import Definition, Endpoint
@@ -49,7 +49,7 @@ def resolver(part: Part, spec: dict[str, Any]) -> Resolve | None:
     calls = spec.get("calls")
     if not calls:
         raise RuntimeError("this server takes no calls from its workers, and the definition depends on others")
-    from jitney.handle.calling import part_handles
+    from jitney.handle.part import part_handles
 
     payload = encode_control({"protocol": PROTOCOL_VERSION, "token": calls["token"], "role": "calls"})
     greeting = HEADER.pack(len(payload), HELLO, 0, 0, 0) + payload

@@ -9,12 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from jitney.compat.bentoml import exceptions, io, models, validators
-from jitney.compat.bentoml.api import api
+from jitney.compat.bentoml.api import api, importing, on_deployment, on_shutdown, on_startup
 from jitney.compat.bentoml.client import AsyncHTTPClient, SyncHTTPClient
 from jitney.compat.bentoml.context import Context
 from jitney.compat.bentoml.dependencies import depends
 from jitney.compat.bentoml.frameworks import onnx, picklable_model, pytorch, sklearn, torchscript
-from jitney.compat.bentoml.hooks import importing, on_deployment, on_shutdown, on_startup
 from jitney.compat.bentoml.legacy import Service
 from jitney.compat.bentoml.missing import missing
 from jitney.compat.bentoml.runnable import Runnable

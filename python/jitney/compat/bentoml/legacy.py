@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 from jitney.call.request import Request
 from jitney.compat.bentoml import configuration
+from jitney.compat.bentoml.api import run_hooks
 from jitney.compat.bentoml.context import Context
 from jitney.compat.bentoml.exceptions import BentoMLConfigException, NotSupported
-from jitney.compat.bentoml.hooks import run_hooks
 from jitney.compat.bentoml.io import IODescriptor, Multipart, Posted
 from jitney.compat.bentoml.parameters import CONTEXT_NAMES
 from jitney.compat.bentoml.runner import Runner

@@ -9,12 +9,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from jitney.compat.bentoml import configuration
-from jitney.compat.bentoml.api import ApiNote, api_note
+from jitney.compat.bentoml.api import DEPLOYMENT, SHUTDOWN, STARTUP, ApiNote, api_note, hooks_of, run_hooks
 from jitney.compat.bentoml.calling import ApiCall
 from jitney.compat.bentoml.dependencies import ServiceDependency, ServiceProxy
 from jitney.compat.bentoml.description import PATH, describe
 from jitney.compat.bentoml.exceptions import BentoMLConfigException
-from jitney.compat.bentoml.hooks import DEPLOYMENT, SHUTDOWN, STARTUP, hooks_of, run_hooks
 from jitney.compat.bentoml.parameters import WireShape, wire_shape
 from jitney.compat.bentoml.served import HEALTH, VERSION, ServedObject, make_class, mark
 from jitney.definition.application import Bound, Dependency

@@ -15,7 +15,6 @@ from jitney.compat.serve.batching import batch
 from jitney.compat.serve.config import AutoscalingConfig, HTTPOptions, ProxyLocation, gRPCOptions
 from jitney.compat.serve.context import context, get_multiplexed_model_id, get_replica_context
 from jitney.compat.serve.deployment import Application, Deployment, deployment
-from jitney.compat.serve.ingress import ingress
 from jitney.compat.serve.multiplex import multiplexed
 from jitney.compat.serve.older import (
     create_backend,
@@ -31,6 +30,7 @@ from jitney.compat.serve.older import (
     start,
     update_backend_config,
 )
+from jitney.compat.serve.replica_http import ingress
 from jitney.compat.serve.running import (
     delete,
     get_app_handle,

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jitney.compat.serve.batching import Batched
-from jitney.compat.serve.deployment import Application, Deployment
-from jitney.compat.serve.deployment_options import QUEUE_MAX
+from jitney.compat.serve.deployment import QUEUE_MAX, Application, Deployment
 from jitney.compat.serve.endpoints import http_endpoint, method_endpoint, methods
 from jitney.compat.serve.handle import DeploymentHandle
 from jitney.compat.serve.replica import Replica

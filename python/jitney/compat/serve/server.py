@@ -19,13 +19,12 @@ from jitney.call.errors import RemoteError
 from jitney.client import Client
 from jitney.compat.serve.build import Routed, remarks
 from jitney.compat.serve.config import HTTPOptions
-from jitney.compat.serve.deployment_options import logger
+from jitney.compat.serve.deployment import logger
 from jitney.compat.serve.exceptions import RayServeException
 from jitney.compat.serve.handle import DeploymentHandle
 from jitney.compat.serve.replica import Replica
 from jitney.definition.application import graph
-from jitney.handle.running import Session
-from jitney.handle.server_process import ServerProcess
+from jitney.handle.running import ServerProcess, Session
 from jitney.machine.process import find_program, is_interactive
 from jitney.packing import by_value
 from jitney.packing.pack import pack
