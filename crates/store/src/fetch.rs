@@ -4,28 +4,21 @@
 //! Waits for the network, never blocks on it. A fetch that fails, or whose caller goes away, leaves
 //! nothing behind.
 
-use std::{
-    fs::{File, Permissions},
-    io::{self, Read as _, Seek as _, SeekFrom},
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
-};
+use std::fs::{File, Permissions};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tempfile::NamedTempFile;
-use tokio::{
-    io::{AsyncSeekExt as _, AsyncWriteExt as _},
-    time::{Instant, sleep, timeout},
-};
+use tokio::io::{AsyncSeekExt as _, AsyncWriteExt as _};
+use tokio::time::{Instant, sleep, timeout};
 
-use super::{
-    dir::removed,
-    download::{Download, DownloadError, DownloadRequest, Downloader, ResumeFrom},
-    error::StoreError,
-    shown_url::ShownUrl,
-    unpack::{HEAD_BYTES, is_archive},
-};
+use super::download::{Download, DownloadError, DownloadRequest, Downloader, ResumeFrom};
+use super::error::StoreError;
+use super::shown_url::ShownUrl;
+use super::unpack::{HEAD_BYTES, is_archive, removed};
 
 /// A file that was fetched into the store. It leaves the store with this value, until a model that
 /// was registered from it [keeps](Self::keep) it there.

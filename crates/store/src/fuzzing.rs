@@ -1,14 +1,17 @@
 //! What must hold for every archive, whatever its bytes. `fuzz/` looks for bytes for which it does not;
 //! the tests try those of `fuzz/corpus` again.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
 use serde_json::Value;
 
-use super::{
-    allowance::Limits, jail::stays_inside, locate, package::Manifest, package::parse_yaml,
-    shown_url::ShownUrl, unpack::unpack,
-};
+use super::jail::{Limits, stays_inside};
+use super::locate;
+use super::package::{Manifest, parse_yaml};
+use super::shown_url::ShownUrl;
+use super::unpack::unpack;
 
 const BYTES_MAX: u64 = 1 << 16;
 

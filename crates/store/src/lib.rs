@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! url ─▶ locate ─▶ a directory, served where it is ────────────────────┐
-//!           ├────▶ an archive ─▶ unpack ─▶ jail ─▶ dir ────────────────┴─▶ package
+//!           ├────▶ an archive ─▶ unpack ─▶ jail ───────────────────────┴─▶ package
 //!           └─▶ fetch ─▶┘                                                  (manifest, YAML)
 //! ```
 //!
@@ -10,46 +10,45 @@
 //! here runs a model's code, knows a status code, or writes outside [`StoreConfig::scratch`], except
 //! for downloads, which go into the store. An archive that fails to unpack leaves nothing behind.
 
-mod allowance;
 mod checksum;
 mod compiled;
-mod dir;
 mod download;
+mod endpoint_api;
 mod error;
 mod fetch;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
-mod http_paths;
 mod jail;
 mod locate;
 mod package;
 mod repository;
-mod request_sizes;
 mod shown_url;
 mod store;
-mod tensor_specs;
 mod unpack;
 
 #[cfg(test)]
 mod tests;
 
-pub use self::{
-    allowance::Limits,
-    checksum::Sha256,
-    dir::ModelDir,
-    download::{Download, DownloadError, DownloadFuture, DownloadRequest, Downloader, ResumeFrom},
-    error::{Breach, Excess, StoreError},
-    fetch::FetchedFile,
-    http_paths::{HttpMount, HttpPaths, HttpRoute, MetricName},
-    jail::stays_inside,
-    locate::{ModelSource, StoreConfig, UrlFilter, is_remote, serialised},
-    package::{Api, Dependency, Manifest, Package, Runtime, parse_yaml, read_text},
-    repository::{
-        DeclaredTensor, DeclaredTensors, FileStamp, RepositoryContent, RepositoryModel,
-        RepositoryVersion, is_repository, model_named, models_of,
-    },
-    request_sizes::{RequestSizes, SizeExpression, SizeFactor, SizedParam, ValueForm},
-    shown_url::ShownUrl,
-    store::{Store, UnpackTurn, models_in},
-    tensor_specs::{ItemForm, PackedTensor, PackedTensors},
+pub use self::checksum::Sha256;
+pub use self::download::{
+    Download, DownloadError, DownloadFuture, DownloadRequest, Downloader, ResumeFrom,
 };
+pub use self::endpoint_api::{
+    HttpMount, HttpPaths, HttpRoute, MetricName, RequestSizes, SizeExpression, SizeFactor,
+    SizedParam, ValueForm,
+};
+pub use self::error::{Breach, Excess, StoreError};
+pub use self::fetch::FetchedFile;
+pub use self::jail::{Limits, stays_inside};
+pub use self::locate::{ModelSource, StoreConfig, UrlFilter, is_remote, serialised};
+pub use self::package::{
+    Api, Dependency, ItemForm, Manifest, Package, PackedTensor, PackedTensors, Runtime, parse_yaml,
+    read_text,
+};
+pub use self::repository::{
+    DeclaredTensor, DeclaredTensors, FileStamp, RepositoryContent, RepositoryModel,
+    RepositoryVersion, is_repository, model_named, models_of,
+};
+pub use self::shown_url::ShownUrl;
+pub use self::store::{Store, UnpackTurn, models_in};
+pub use self::unpack::ModelDir;

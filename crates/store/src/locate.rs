@@ -7,18 +7,17 @@
 //! The command line may name any path. A path that came over the management API has to lie below the
 //! store when all its links are followed, or else the allow-list has to match it as a `file://` url.
 
-use std::{
-    os::unix::ffi::OsStrExt as _,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use url::Url;
 
-use super::{
-    allowance::Limits, download::Downloader, error::StoreError, fetch::FetchedFile,
-    shown_url::ShownUrl,
-};
+use super::download::Downloader;
+use super::error::StoreError;
+use super::fetch::FetchedFile;
+use super::jail::Limits;
+use super::shown_url::ShownUrl;
 
 /// Decides whether a url may be opened: `http(s)://`, `file://` or a bucket's, as its reader writes it.
 /// A path that a client names outside the store is asked about as a `file://` url.

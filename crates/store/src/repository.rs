@@ -16,11 +16,9 @@ mod stamp;
 mod text_format;
 mod triton;
 
-use std::{
-    collections::BTreeMap,
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use jitney_settings::Values;
 
@@ -29,7 +27,8 @@ use self::stamp::{DEPTH_MAX, StampHasher};
 use self::text_format::ConfigError;
 pub use self::triton::{DeclaredTensor, DeclaredTensors};
 use self::triton::{TritonConfig, VersionPolicy};
-use super::{dir::MANIFEST_DIRECTORY, package::read_text};
+use super::package::read_text;
+use super::unpack::MANIFEST_DIRECTORY;
 
 /// The configuration of a model in Triton's layout.
 const CONFIG_FILE: &str = "config.pbtxt";
@@ -93,7 +92,7 @@ pub fn is_repository(directory: &Path) -> bool {
 
 /// A directory around a model directory and nothing else, which is taken for its wrapping.
 fn is_wrapped_model(directory: &Path) -> bool {
-    let lone = super::dir::lone_directory(directory).ok().flatten();
+    let lone = super::unpack::lone_directory(directory).ok().flatten();
     lone.is_some_and(|lone| is_model_directory(&lone))
 }
 

@@ -1,27 +1,21 @@
 //! A store of models: finds a model by its url, fetches what is remote, unpacks and reads it.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    sync::Arc,
-    sync::atomic::{AtomicU32, Ordering},
-};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{
-    allowance::{bytes_max, free_bytes},
-    checksum::Sha256,
-    compiled,
-    dir::{self, ModelDir},
-    download::DownloadRequest,
-    error::StoreError,
-    fetch,
-    locate::{ModelSource, StoreConfig, locate, locate_apart},
-    package::Package,
-    shown_url::ShownUrl,
-    unpack::unpack,
-};
+use super::checksum::Sha256;
+use super::download::DownloadRequest;
+use super::error::StoreError;
+use super::jail::{bytes_max, free_bytes};
+use super::locate::{ModelSource, StoreConfig, locate, locate_apart};
+use super::package::Package;
+use super::shown_url::ShownUrl;
+use super::unpack::{ModelDir, lone_directory, unpack};
+use super::{compiled, fetch};
 
 /// How many archives are unpacked at a time; further ones wait.
 const UNPACKED_AT_A_TIME: usize = 2;
@@ -162,7 +156,7 @@ fn not_fetched(url: &str) -> StoreError {
 
 /// A directory around a directory and nothing else is taken for its wrapping.
 fn served_from(url: &str, path: PathBuf) -> Result<ModelDir, StoreError> {
-    match dir::lone_directory(&path) {
+    match lone_directory(&path) {
         Ok(lone) => Ok(ModelDir::existing(lone.unwrap_or(path))),
         Err(source) => Err(StoreError::Io { url: ShownUrl::of(url), path, source }),
     }

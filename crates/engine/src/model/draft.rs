@@ -1,8 +1,10 @@
-//! A model between its registration and its first request: everything is known, nothing is connected.
+//! A model between its registration and its first request: everything is known, nothing is connected. What never
+//! changes about it, its name and where it came from, stands here too, and which names are possible.
 //!
 //! Apart from the engine, which decides what is in it; here the handle for callers and the task
 //! behind it are made and joined. Nothing starts: no worker, no task.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
@@ -11,25 +13,24 @@ use jitney_batcher::Actions;
 use tokio::sync::mpsc;
 
 use super::Model;
-use super::endpoint_meters::EndpointMeters;
 use super::gate::RequestGate;
-use super::identity::ModelIdentity;
 use super::intake::Intake;
 use super::lifetime::StartupWait;
 use super::reporter::Reporter;
+use super::requests::{RequestTable, SequenceRequests};
 use super::scheduler::{ModelClock, ModelScheduler, WorkerSlots};
 use super::state::ModelState;
-use super::table::RequestTable;
+use super::statistics::EndpointMeters;
 use super::task::Task;
-use super::turns::SequenceTurns;
 use super::warm_up::{Sample, WarmUp};
 use crate::admission::Admission;
 use crate::changes::Changes;
+use crate::error::RegisterError;
 use crate::local::Signature;
 use crate::observer::{ModelTag, Observer};
 use crate::pool::{Launcher, WorkerPlan, WorkerPool};
-use crate::settings::ModelSettings;
-use crate::store::{FetchedFile, ModelDir};
+use crate::settings::{ModelSettings, RegisterOptions};
+use crate::store::{FetchedFile, ModelDir, Sha256, ShownUrl};
 
 /// Messages that may be on their way to one model's task.
 const INBOX: usize = 4096;
@@ -79,7 +80,7 @@ impl Draft {
             scheduler: ModelScheduler::new(settings.batcher(), clock),
             actions: Actions::new(),
             table: RequestTable::default(),
-            turns: SequenceTurns::new(&settings, clock),
+            sequences: SequenceRequests::new(&settings, clock),
             slots: WorkerSlots::default(),
             beside: 0,
             startup: StartupWait::new(settings.startup_wait),
@@ -125,5 +126,94 @@ fn plan(settings: &ModelSettings) -> WorkerPlan {
         response_timeout: settings.response_timeout,
         retry_window: settings.retry_window,
         slots: settings.slots,
+    }
+}
+
+/// What tells one model version from all others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelIdentity {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// As it was asked for, without its secrets; empty for the functions of a workflow.
+    pub url: ShownUrl,
+    /// The checksum that its file must have, where one was given.
+    pub sha256: Option<Sha256>,
+    /// Whether the server itself loaded it.
+    pub at_startup: bool,
+    /// The workflow that it is a node of.
+    pub workflow: Option<String>,
+    /// The names of classes, by output, where its repository has some.
+    pub labels: Arc<BTreeMap<String, Vec<String>>>,
+}
+
+impl ModelIdentity {
+    /// The caller's name and version win over the model's own; without a name there is no model. Every name of
+    /// a model is checked here.
+    pub(crate) fn settled(
+        (own, own_version): (Option<&str>, &str),
+        options: &RegisterOptions,
+    ) -> Result<Self, RegisterError> {
+        let given = options.model_name.as_deref().filter(|name| !name.is_empty());
+        let name = given.or(own).ok_or(RegisterError::NoName)?;
+        let version = options.version.as_deref().unwrap_or(own_version);
+        check_name(name).and_then(|()| check_name(version)).map_err(RegisterError::BadSettings)?;
+        Ok(Self {
+            name: name.to_owned(),
+            version: version.to_owned(),
+            url: ShownUrl::of(&options.url),
+            sha256: options.sha256,
+            at_startup: options.at_startup,
+            workflow: options.workflow.clone(),
+            labels: Arc::clone(&options.labels),
+        })
+    }
+
+    /// Whether it is a function of a workflow, which no archive of its own stands behind.
+    pub fn is_function(&self) -> bool {
+        self.workflow.is_some() && self.url.is_empty()
+    }
+}
+
+/// The longest name, in bytes, as for files.
+const NAME_BYTES_MAX: usize = 255;
+
+/// Whether a model, a version or a workflow may be called so: the name has to be able to stand in a
+/// path. Gives the reason why not.
+pub(crate) fn check_name(name: &str) -> Result<(), String> {
+    let why = match name {
+        "" => "it is empty",
+        "." | ".." => "paths give it another meaning",
+        _ if name.len() > NAME_BYTES_MAX => {
+            return Err(format!("A name of more than {NAME_BYTES_MAX} bytes is not possible."));
+        }
+        _ if name.contains('/') => "it has a slash",
+        _ if name.contains(char::is_control) => "it has a control character",
+        _ => return Ok(()),
+    };
+    Err(format!("{name:?} cannot be a name: {why}."))
+}
+
+#[cfg(test)]
+mod identity_tests {
+    use super::*;
+
+    #[test]
+    fn every_name_can_stand_in_a_path() {
+        let none = RegisterOptions::default();
+        let long = "n".repeat(256);
+        for name in ["", ".", "..", "a/b", "x/../y", "a\nb", "a\u{1b}[31m", "a\0", &long] {
+            for given in [None, Some(name)] {
+                let model_name = given.map(str::to_owned);
+                let options = RegisterOptions { model_name, ..RegisterOptions::default() };
+                let own = if given.is_some() { "fine" } else { name };
+                let outcome = ModelIdentity::settled((Some(own), "1.0"), &options);
+                let falls_back = given == Some("");
+                assert_eq!(outcome.is_ok(), falls_back, "{name:?} {given:?}");
+            }
+            assert!(ModelIdentity::settled((Some("m"), name), &none).is_err(), "version {name:?}");
+        }
+        assert!(ModelIdentity::settled((Some("modèle 2.0-b_c"), "1.0"), &none).is_ok());
     }
 }

@@ -12,8 +12,8 @@ use std::time::Duration;
 use jitney_settings::model::{MAX_BATCH_SIZE, MAX_LATENCY_MS};
 use jitney_settings::{Setting, SettingSource, SettingValue, Values};
 
-use super::endpoint_meters::index_of;
 use super::endpoint_tensors::EndpointTensors;
+use super::statistics::index_of;
 use crate::call::{CallRoute, Input};
 use crate::local::Signature;
 use crate::pending::EndpointIndex;

@@ -80,8 +80,8 @@ impl Closing {
     }
 
     /// True once: when no request waits for its turn in a sequence, and the batcher can drain.
-    pub(super) fn begins_to_drain(&mut self, turns_waiting: u32) -> bool {
-        turns_waiting == 0 && !std::mem::replace(&mut self.draining, true)
+    pub(super) fn begins_to_drain(&mut self, in_sequences: u32) -> bool {
+        in_sequences == 0 && !std::mem::replace(&mut self.draining, true)
     }
 
     /// True once: when the batcher has drained, and the workers can stop.

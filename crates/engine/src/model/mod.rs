@@ -3,33 +3,29 @@
 //! Behind every [`Model`] runs one [`task`], the only writer of the version's state. What needs no
 //! state happens on the caller's own task, in the [`gate`]: the input is checked, the permit taken,
 //! and the request handed over; dropping the returned future takes the request back out. The task
-//! leaves what it can to owners of their own: [`table`] (admitted requests), [`turns`] (sequences),
+//! leaves what it can to owners of their own: [`requests`] (those admitted, and those of sequences),
 //! [`scheduler`] (the batcher, its time and its workers' slots), [`reporter`] (log and observer), [`warm_up`],
 //! [`exits`] and [`lifetime`].
 
 pub(crate) mod draft;
-mod endpoint_meters;
 pub(crate) mod endpoint_tensors;
 mod endpoints;
 mod exits;
 mod gate;
-mod identity;
 mod incidents;
 mod intake;
 mod lifetime;
 mod messages;
 mod parts;
-mod poison;
 mod report;
 mod reporter;
+mod requests;
 mod scatter;
 mod scheduler;
 mod sequence;
 mod state;
 mod statistics;
-mod table;
 pub(crate) mod task;
-mod turns;
 mod warm_up;
 
 #[cfg(test)]
@@ -45,20 +41,20 @@ use jitney_settings::SettingSource;
 use jitney_settings::model::{MAX_BATCH_SIZE, MAX_LATENCY_MS};
 use tokio::sync::{mpsc, oneshot};
 
-pub use self::endpoint_meters::EndpointMeasures;
+pub use self::draft::ModelIdentity;
+pub(crate) use self::draft::check_name;
 pub(crate) use self::endpoints::Endpoints;
 pub use self::endpoints::{EndpointView, Objective, Reconfigure};
-pub use self::identity::ModelIdentity;
-pub(crate) use self::identity::check_name;
+use self::gate::RequestGate;
 pub use self::incidents::{IncidentReport, WorkerIncident};
 pub(crate) use self::intake::Intake;
-pub use self::report::{BatcherReport, PastDecision, main_group};
-pub use self::state::{Counters, Measures, REJECTIONS, Readiness, Status, Traffic};
-pub use self::statistics::{BatchStatistics, BatchTotals, DISPATCH_REASONS, SizeStatistics};
-
-use self::gate::RequestGate;
 pub use self::messages::Announced;
 use self::messages::ControlMessage;
+pub use self::report::{BatcherReport, PastDecision, main_group};
+pub use self::state::{Counters, Measures, REJECTIONS, Readiness, Status, Traffic};
+pub use self::statistics::{
+    BatchStatistics, BatchTotals, DISPATCH_REASONS, EndpointMeasures, SizeStatistics,
+};
 use crate::call::{Call, SequenceHeaders};
 use crate::changes::Changes;
 use crate::error::{CallError, ScaleError};

@@ -11,7 +11,7 @@ use std::time::Duration;
 use jitney_batcher::Policy;
 use tokio::time::Instant;
 
-use super::poison::POISON_MEMORY;
+use super::incidents::POISON_MEMORY;
 use crate::observer::{BatchEnded, BatchFinished, ModelTag, Observer};
 use crate::outcome::{Cause, LaunchError, ModelFailure, WorkerExit};
 use crate::pending::ShownIds;

@@ -7,16 +7,15 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use jitney_batcher::{CurvePoint, Dispatch, Rejection};
 
-use super::endpoint_meters::EndpointMeters;
-use super::incidents::{IncidentReport, Incidents};
-use super::poison::PoisonList;
-use super::statistics::{BatchMeter, BatchTotals};
+use super::incidents::{IncidentReport, Incidents, PoisonList};
+use super::statistics::{BatchMeter, BatchTotals, EndpointMeters};
 use crate::error::CallError;
 use crate::histogram::{
     AtomicHistogram, Distribution, FILL_PERMILLE, LOAD_US, RATIO_PERMILLE, TIME_US, TimeHistogram,

@@ -4,9 +4,8 @@
 //! the batcher, and the batcher's actions into batches and answers. It waits for nothing but its own
 //! inboxes, so it can neither block nor be blocked. Here: the loop, the requests, what the operator
 //! wants, and what the batcher decided, done in the order of its actions; `workers`: what happens to
-//! workers; `loading`: until they serve.
+//! workers.
 
-mod loading;
 mod workers;
 
 use std::sync::Arc;
@@ -22,11 +21,10 @@ use super::lifetime::{Closing, StartupWait};
 use super::messages::{ControlMessage, RequestMessage};
 use super::report::BatcherReport;
 use super::reporter::Reporter;
+use super::requests::{RequestTable, SequenceRequests, TableEntry, TurnRef};
 use super::scatter;
 use super::scheduler::{Alarm, ModelScheduler, SlotChange, WorkerSlots};
 use super::state::{ModelState, add};
-use super::table::{RequestTable, TableEntry, TurnRef};
-use super::turns::SequenceTurns;
 use super::warm_up::WarmUp;
 use crate::error::{CallError, LoadingWait, WaitLimit};
 use crate::outcome::WorkerExit;
@@ -48,7 +46,7 @@ pub(crate) struct Task {
     pub(super) scheduler: ModelScheduler,
     pub(super) actions: Actions,
     pub(super) table: RequestTable,
-    pub(super) turns: SequenceTurns,
+    pub(super) sequences: SequenceRequests,
     pub(super) pool: WorkerPool,
     pub(super) slots: WorkerSlots,
     /// Batches that run beside others, of which the batcher knows nothing any more.
@@ -68,7 +66,7 @@ impl Task {
         let mut messages = Vec::with_capacity(MESSAGES_AT_ONCE);
         while !self.is_over() {
             self.wait(&mut alarm, &mut messages).await;
-            let waiting = self.scheduler.batcher.waiting() + self.turns.waiting();
+            let waiting = self.scheduler.batcher.waiting() + self.sequences.waiting();
             self.published.waiting.store(waiting, Ordering::Relaxed);
         }
         self.pool.abort_all();
@@ -82,7 +80,7 @@ impl Task {
     /// in before a free worker is served, so that they can join the batch it is given.
     async fn wait(&mut self, alarm: &mut Alarm, messages: &mut Vec<RequestMessage>) {
         let closing = self.closing.as_ref().map(|closing| closing.deadline);
-        let next = self.scheduler.timer.into_iter().chain(closing).chain(self.turns.alarm());
+        let next = self.scheduler.timer.into_iter().chain(closing).chain(self.sequences.alarm());
         let next = next.chain(self.startup.alarm()).min();
         alarm.set(next, self.scheduler.is_adaptive());
         tokio::select! {
@@ -111,7 +109,7 @@ impl Task {
             Some(event) = self.workers.recv() => self.on_worker(event),
             Some(message) = self.control.recv() => self.on_control(message),
             rung = alarm.rings() => {
-                self.expire_turns();
+                self.expire_in_sequences();
                 self.end_long_waits();
                 self.scheduler.rung = Some(rung);
                 self.step(Event::Timer);
@@ -124,7 +122,7 @@ impl Task {
     fn on_message(&mut self, message: RequestMessage, followed: bool) {
         match message {
             RequestMessage::Submit(mut request) => {
-                request.facts.followed &= followed && !self.turns.enabled();
+                request.facts.followed &= followed && !self.sequences.enabled();
                 self.on_request(request);
             }
             RequestMessage::SubmitParts(parts) => self.on_parts(parts),
@@ -150,19 +148,19 @@ impl Task {
         if !self.published.admits.load(Ordering::Relaxed) && self.closing.is_none() {
             return scatter::reject([request], &self.published.no_worker(), &self.published);
         }
-        if !self.turns.enabled() || request.facts.group == ALONE {
+        if !self.sequences.enabled() || request.facts.group == ALONE {
             self.admit(request, None);
         } else if self.closing.is_some() {
             let error = CallError::rejected(Rejection::Draining);
             scatter::reject([request], &error, &self.published);
         } else {
             // The alarm may not have rung yet.
-            self.expire_turns();
-            if let Err((request, error)) = self.turns.join(request) {
+            self.expire_in_sequences();
+            if let Err((request, error)) = self.sequences.join(request) {
                 scatter::end(request, Err(error), &self.published);
             }
         }
-        self.take_turns();
+        self.admit_next_of_sequences();
     }
 
     /// The first part that is rejected takes the others with it, before any of them is dispatched.
@@ -183,7 +181,7 @@ impl Task {
                 return;
             }
         }
-        self.take_turns();
+        self.admit_next_of_sequences();
     }
 
     /// Gives a request to the batcher.
@@ -196,11 +194,11 @@ impl Task {
     }
 
     /// Gives the requests to the batcher whose turn it is.
-    fn take_turns(&mut self) {
-        while let Some((request, turn)) = self.turns.next() {
+    fn admit_next_of_sequences(&mut self) {
+        while let Some((request, turn)) = self.sequences.next() {
             if request.reply.is_closed() {
                 add(&self.published.abandoned, 1);
-                self.turns.answered(Some(turn));
+                self.sequences.answered(Some(turn));
             } else {
                 self.admit(request, Some(turn));
             }
@@ -209,7 +207,7 @@ impl Task {
 
     /// Rejects every request that is not with a worker and was admitted until then.
     fn reject_waiting(&mut self, error: &CallError, until: Instant) {
-        scatter::reject(self.turns.take(until), error, &self.published);
+        scatter::reject(self.sequences.take(until), error, &self.published);
         let waiting = self.table.waiting().filter(|request| request.admitted <= until);
         let waiting: Vec<_> = waiting.map(|request| request.facts.id).collect();
         for id in waiting {
@@ -219,8 +217,8 @@ impl Task {
     }
 
     /// Rejects those whose deadline passed while they waited for a turn.
-    fn expire_turns(&mut self) {
-        for request in self.turns.expire() {
+    fn expire_in_sequences(&mut self) {
+        for request in self.sequences.expire() {
             let error = self.rejection(&request, Rejection::Expired, None);
             scatter::end(request, Err(error), &self.published);
         }
@@ -233,7 +231,7 @@ impl Task {
         let error = CallError::Loading(LoadingWait { wanted: self.pool.wanted(), limit });
         self.reject_waiting(&error, until);
         let oldest =
-            self.table.waiting().map(|request| request.admitted).chain(self.turns.oldest());
+            self.table.waiting().map(|request| request.admitted).chain(self.sequences.oldest());
         self.startup.look_again(oldest.min());
     }
 
@@ -293,12 +291,12 @@ impl Task {
 
     /// Whether the model is closed and nothing is left to do; takes the next step towards that.
     fn is_over(&mut self) -> bool {
-        let turns_waiting = self.turns.waiting();
+        let in_sequences = self.sequences.waiting();
         let Some(closing) = &mut self.closing else { return false };
         if Instant::now() >= closing.deadline {
             return true;
         }
-        if closing.begins_to_drain(turns_waiting) {
+        if closing.begins_to_drain(in_sequences) {
             self.step(Event::Drain);
         }
         let drained = self.scheduler.batcher.drained() && self.beside == 0;
@@ -313,7 +311,7 @@ impl Task {
     /// Feeds one event to the batcher, does what it says, and lets sequences go on.
     fn step(&mut self, event: Event) {
         self.feed(event);
-        self.take_turns();
+        self.admit_next_of_sequences();
     }
 
     /// Feeds one event to the batcher and does what it says.
@@ -386,7 +384,7 @@ impl Task {
         if reason == Rejection::NoWorker {
             if let TableEntry { request: Some(request), turn: Some(turn), .. } = self.table.end(id)
             {
-                self.turns.put_back(request, turn);
+                self.sequences.put_back(request, turn);
             }
             return;
         }
@@ -402,7 +400,7 @@ impl Task {
     /// Takes a request that has ended out of the table; its sequence, if it has one, goes on.
     fn end(&mut self, id: RequestId) -> TableEntry {
         let ended = self.table.end(id);
-        self.turns.answered(ended.turn);
+        self.sequences.answered(ended.turn);
         ended
     }
 }

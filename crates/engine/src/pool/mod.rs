@@ -5,7 +5,6 @@
 //! exits; the pool learns of that through [`WorkerEvent`]s.
 
 mod batches;
-mod loading;
 mod recovery;
 mod supervisor;
 mod worker;
@@ -20,13 +19,13 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 pub(crate) use self::batches::{BatchRun, WorkerBatch};
-pub use self::loading::{GraphMemory, LoadProgress, LoadedReport, MeasuredRun, ProgressSender};
-pub(crate) use self::loading::{LoadedFields, micros};
 use self::supervisor::WorkerSupervisor;
 pub(crate) use self::supervisor::{WorkerEvent, WorkerPlan};
-pub(crate) use self::worker::{BatchOrder, WorkerCapacity};
-pub use self::worker::{BatchTimes, BoxFuture, Launcher, Worker, WorkerGone, WorkerMessage};
-
+pub(crate) use self::worker::{BatchOrder, LoadedFields, WorkerCapacity, micros};
+pub use self::worker::{
+    BatchTimes, BoxFuture, GraphMemory, Launcher, LoadProgress, LoadedReport, MeasuredRun,
+    ProgressSender, Worker, WorkerGone, WorkerMessage,
+};
 use crate::error::ScaleError;
 use crate::outcome::{LaunchError, LoadFailure};
 

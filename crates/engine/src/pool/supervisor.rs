@@ -22,10 +22,11 @@ use tokio::time::error::Elapsed;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::batches::{BatchRun, SentBatches, WorkerBatch};
-use super::loading::{LoadProgress, LoadedReport, ProgressSender};
 use super::recovery::Recovery;
-use super::worker::{BatchOrder, WorkerCapacity};
-use super::worker::{Launcher, Worker, WorkerGone, WorkerMessage};
+use super::worker::{
+    BatchOrder, Launcher, LoadProgress, LoadedReport, ProgressSender, Worker, WorkerCapacity,
+    WorkerGone, WorkerMessage,
+};
 use crate::outcome::{BatchOutcome, LaunchError, WorkerExit};
 
 /// The limits of a worker.

@@ -1,12 +1,16 @@
-//! What the pool asks of a worker, whatever it is: a Python process, an ONNX session, a script of
-//! the test kit. The pool supervises; a worker only takes batches, sends messages, and can be ended.
+//! What the pool asks of a worker, whatever it is: a Python process, an ONNX session, a script of the test kit;
+//! and what a worker says about loading its model. The pool supervises; a worker only takes batches, sends
+//! messages, and can be ended.
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::loading::{LoadedReport, ProgressSender};
+use serde::Deserialize;
+use tokio::sync::mpsc;
+
 use crate::outcome::{BatchOutcome, LaunchError, Output, WorkerExit};
 use crate::pending::PendingRequest;
 
@@ -175,5 +179,192 @@ impl WorkerCapacity {
     /// Whether it may be handed one more batch than it has slots.
     pub(crate) fn ahead(self) -> bool {
         self.order == BatchOrder::Sequential
+    }
+}
+
+/// The most sizes, and the most measured runs, that are taken from one worker.
+const ENTRIES_MAX: usize = 1024;
+
+/// Sentences that are taken from one worker.
+const NOTES_MAX: usize = 20;
+
+/// Steps that may wait to be told.
+const STEPS: usize = 16;
+
+/// A step of loading or warming up that is over.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct LoadProgress {
+    /// Steps that are over.
+    #[serde(default)]
+    pub done: u32,
+    /// How many there are; 0 where that is unknown.
+    #[serde(default)]
+    pub of: u32,
+    /// What was done, in words.
+    #[serde(default)]
+    pub what: String,
+}
+
+impl LoadProgress {
+    /// Whether there is nothing more to come.
+    pub(crate) fn is_last(&self) -> bool {
+        self.of > 0 && self.done >= self.of
+    }
+}
+
+impl fmt::Display for LoadProgress {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.of, self.what.as_str()) {
+            (0, "") => write!(out, "step {}", self.done),
+            (of, "") => write!(out, "step {} of {of}", self.done),
+            (0, what) => write!(out, "{what}"),
+            (of, what) => write!(out, "{what}, {} of {of}", self.done),
+        }
+    }
+}
+
+/// Where a launcher tells how far a worker is. Each step starts its time to load anew.
+#[derive(Clone, Debug)]
+pub struct ProgressSender(mpsc::Sender<LoadProgress>);
+
+impl ProgressSender {
+    pub(crate) fn channel() -> (Self, mpsc::Receiver<LoadProgress>) {
+        let (sender, receiver) = mpsc::channel(STEPS);
+        (Self(sender), receiver)
+    }
+
+    /// Tells of a step; waits while many were told and not heard yet.
+    pub(crate) async fn send(&self, step: LoadProgress) {
+        // Whoever started the worker has given it up.
+        drop(self.0.send(step).await);
+    }
+}
+
+/// What a worker found while it loaded its model and warmed it up.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LoadedReport {
+    /// Batch sizes, in items, at which the model runs; empty for any.
+    pub sizes: Vec<u32>,
+    /// What warming up took at each size; empty where the worker measured nothing.
+    pub measured: Vec<MeasuredRun>,
+    /// The captured graphs, if there are any.
+    pub graphs: Option<GraphMemory>,
+    /// Bytes that the worker holds on its GPU.
+    pub gpu_memory: Option<u64>,
+    /// Sentences for the log.
+    pub notes: Vec<String>,
+}
+
+/// A batch that a worker ran to warm up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MeasuredRun {
+    /// How many items it had.
+    pub items: u32,
+    /// How long it took to prepare them.
+    pub prepare: Duration,
+    /// How long they were in the model.
+    pub model: Duration,
+    /// The length to which they were padded, where the model pads.
+    pub length: Option<u64>,
+}
+
+/// Captured graphs and the memory that they hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct GraphMemory {
+    /// How many there are.
+    #[serde(default)]
+    pub count: u32,
+    /// Bytes of GPU memory.
+    #[serde(default)]
+    pub bytes: u64,
+}
+
+/// What a LOADED says beside its slots (`protocol/spec.md`).
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct LoadedFields {
+    #[serde(default)]
+    sizes: Vec<u32>,
+    #[serde(default)]
+    measured: Vec<Vec<f64>>,
+    #[serde(default)]
+    graphs: Option<GraphMemory>,
+    #[serde(default)]
+    gpu_memory_bytes: Option<u64>,
+    #[serde(default)]
+    notes: Vec<String>,
+}
+
+impl From<LoadedFields> for LoadedReport {
+    fn from(fields: LoadedFields) -> Self {
+        let LoadedFields { mut sizes, measured, graphs, gpu_memory_bytes, mut notes } = fields;
+        sizes.retain(|size| *size > 0);
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes.truncate(ENTRIES_MAX);
+        notes.truncate(NOTES_MAX);
+        Self {
+            sizes,
+            measured: measured.iter().take(ENTRIES_MAX).filter_map(|it| measured_run(it)).collect(),
+            graphs: graphs.filter(|graphs| graphs.count > 0),
+            gpu_memory: gpu_memory_bytes,
+            notes,
+        }
+    }
+}
+
+/// `[items, prepare_us, model_us]`, with a length behind them where items are padded.
+fn measured_run(entry: &[f64]) -> Option<MeasuredRun> {
+    let [items, prepare, model, length @ ..] = entry else { return None };
+    let run = MeasuredRun {
+        items: *items as u32,
+        prepare: micros(*prepare),
+        model: micros(*model),
+        length: length.first().map(|length| *length as u64).filter(|length| *length > 0),
+    };
+    (run.items > 0 && !run.model.is_zero()).then_some(run)
+}
+
+/// A time that a worker tells in microseconds; what is no time is none at all.
+pub(crate) fn micros(micros: f64) -> Duration {
+    Duration::try_from_secs_f64(micros / 1e6).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod loading_tests {
+    use super::*;
+    use serde_json::json;
+
+    fn report(loaded: serde_json::Value) -> LoadedReport {
+        serde_json::from_value::<LoadedFields>(loaded).expect("readable").into()
+    }
+
+    #[test]
+    fn what_a_worker_reports_is_put_in_order_and_what_makes_no_sense_is_left_out() {
+        let told = report(json!({
+            "seconds": 1, "sizes": [4, 1, 0, 2, 2], "graphs": {"count": 3, "bytes": 9},
+            "measured": [[1, 900.5, 2650], [4, 0, 2720, 128], [8, 1], [0, 1, 1], [2, 1, -4], []],
+        }));
+        assert_eq!(told.sizes, [1, 2, 4]);
+        assert_eq!(told.graphs, Some(GraphMemory { count: 3, bytes: 9 }));
+        let runs: Vec<_> =
+            told.measured.iter().map(|it| (it.items, it.model.as_micros(), it.length)).collect();
+        assert_eq!(runs, [(1, 2650, None), (4, 2720, Some(128))]);
+        assert_eq!(told.measured[0].prepare, Duration::from_nanos(900_500));
+        assert_eq!(report(json!({"graphs": {"count": 0}})), LoadedReport::default());
+    }
+
+    #[test]
+    fn progress_is_told_in_words() {
+        let step = |done, of, what: &str| LoadProgress { done, of, what: what.to_owned() };
+        assert_eq!(
+            step(3, 11, "captured batch size 8").to_string(),
+            "captured batch size 8, 3 of 11"
+        );
+        assert_eq!(step(1, 0, "compiled").to_string(), "compiled");
+        assert_eq!(
+            (step(2, 4, "").to_string(), step(2, 0, "").to_string()),
+            ("step 2 of 4".to_owned(), "step 2".to_owned())
+        );
+        assert!(step(4, 4, "").is_last() && !step(4, 0, "").is_last());
     }
 }

@@ -9,7 +9,6 @@
 //! neither wait at a full pipe nor take time from the data plane. What is told of a process is what any
 //! program does: nothing here knows Python, models or frames.
 
-mod group;
 mod guard;
 mod memory;
 
@@ -21,13 +20,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
-use tokio::process::{ChildStderr, ChildStdout, Command};
+use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::runtime::{Builder, Handle};
+use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, interval_at, timeout};
 
-use self::group::ProcessGroup;
 use self::guard::GroupGuard;
 pub use self::guard::guard_groups;
 use self::memory::OomCounter;
@@ -265,6 +265,69 @@ pub(crate) async fn read_pieces(mut pipe: impl AsyncBufRead + Unpin, mut sink: i
         }
         sink.take(&piece, begins);
         begins = piece.ends_with(b"\n");
+    }
+}
+
+/// A group whose leader is a child of this process.
+struct ProcessGroup {
+    child: Child,
+    leader: Pid,
+    /// Tells that a child of this process has ended, whichever.
+    children: SignalStream,
+    /// The leader's id may be somebody else's from now on.
+    reaped: bool,
+}
+
+impl ProcessGroup {
+    fn spawn(mut command: Command) -> io::Result<Self> {
+        // Before the process, so that its end is not missed.
+        let children = signal(SignalKind::child())?;
+        let child = command.process_group(0).kill_on_drop(true).spawn()?;
+        let leader = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        let leader = leader.ok_or_else(|| io::Error::other("a process without an id"))?;
+        Ok(Self { child, leader, children, reaped: false })
+    }
+
+    /// The leader's id, which is the group's.
+    fn leader(&self) -> Pid {
+        self.leader
+    }
+
+    /// Its output, once.
+    fn pipes(&mut self) -> (Option<ChildStdout>, Option<ChildStderr>) {
+        (self.child.stdout.take(), self.child.stderr.take())
+    }
+
+    /// Waits until the leader has ended, without reaping it. Cancel-safe.
+    async fn leader_ended(&mut self) {
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        // An error: somebody else has reaped it.
+        while let Ok(None) = waitid(WaitId::Pid(self.leader), look) {
+            if self.children.recv().await.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Kills all that is left of the group.
+    fn kill(&self) {
+        if !self.reaped {
+            // Fails when none of it is left, which is what we want.
+            let _ = kill_process_group(self.leader, Signal::KILL);
+        }
+    }
+
+    /// How the leader ended; waits until it has.
+    async fn reap(&mut self) -> Option<std::process::ExitStatus> {
+        let status = self.child.wait().await.ok();
+        self.reaped = true;
+        status
+    }
+}
+
+impl Drop for ProcessGroup {
+    fn drop(&mut self) {
+        self.kill();
     }
 }
 

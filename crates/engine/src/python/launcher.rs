@@ -11,10 +11,8 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::environment::Environment;
-use super::output::{OutputSource, WorkerStream};
 use super::placed_model::{PlacedModel, StartedProcess};
-use super::remote_process::NodePaths;
-use super::worker::{PythonWorker, reaped};
+use super::worker::{OutputSource, PythonWorker, WorkerStream, reaped};
 use super::workers::{GpuAssignment, PythonConfig, PythonWorkers};
 use crate::call::SequenceHeaders;
 use crate::frames::{
@@ -114,8 +112,10 @@ impl LoadCommand {
         python: &PythonWorkers,
         settings: &ModelSettings,
     ) -> Option<PlacedModel> {
+        let placement = Arc::clone(python.placement.as_ref()?);
         let name = format!("{} {}", self.model, self.version);
-        PlacedModel::of(python, name, (&self.dir, &self.message), &settings.values)
+        let load = (&*self.dir, &self.message);
+        Some(PlacedModel::of((placement, &python.packages), name, load, &settings.values))
     }
 
     /// Says whether handlers' metrics are wanted with the ids of their requests.
@@ -173,7 +173,7 @@ impl Launcher for PythonLauncher {
         let remote = self.remote.clone();
         Box::pin(async move {
             let (mut process, paths) = spawned.await?;
-            if let Some(remote) = remote {
+            if let (Some(remote), Some(paths)) = (remote, paths) {
                 remote.rewrite(&mut message, &paths);
             }
             let loaded = match connected(expected, &mut process).await {
@@ -280,7 +280,7 @@ impl PythonLauncher {
             if let (Some(open_files), Some(id)) = (open_files, process.id()) {
                 limit_open_files(id, open_files);
             }
-            Ok((process, NodePaths::default()))
+            Ok((process, None))
         })
     }
 }

@@ -6,7 +6,6 @@
 
 mod environment;
 mod launcher;
-mod output;
 mod placed_model;
 mod placement;
 mod remote_process;

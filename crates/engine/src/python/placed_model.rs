@@ -8,17 +8,16 @@ use jitney_settings::Values;
 use jitney_settings::model::{DEVICE_TYPE, NUM_CPUS, NUM_GPUS, PARALLEL_LEVEL, RESOURCES, SHIP};
 use serde_json::{Map, Value, json};
 
-use super::output::WorkerStream;
 use super::placement::{Placement, PlacementOrder};
 use super::remote_process::NodePaths;
-use super::workers::PythonWorkers;
+use super::worker::WorkerStream;
 use crate::outcome::LaunchError;
 use crate::pool::{BoxFuture, ProgressSender};
 use crate::process::WorkerProcess;
 
 /// A process on its way, and where its files are if that is another machine.
 pub(super) type StartedProcess =
-    BoxFuture<'static, Result<(WorkerProcess, NodePaths), LaunchError>>;
+    BoxFuture<'static, Result<(WorkerProcess, Option<NodePaths>), LaunchError>>;
 
 /// A model whose workers run in actors.
 pub(crate) struct PlacedModel {
@@ -32,14 +31,13 @@ pub(crate) struct PlacedModel {
 }
 
 impl PlacedModel {
-    /// None where workers are processes of this machine.
+    /// A model with these files and this load command.
     pub(crate) fn of(
-        python: &PythonWorkers,
+        (placement, packages): (Arc<Placement>, &Path),
         name: String,
         (dir, load): (&Path, &Value),
         values: &Values,
-    ) -> Option<Self> {
-        let placement = Arc::clone(python.placement.as_ref()?);
+    ) -> Self {
         let wants_gpu = values.read(&DEVICE_TYPE).is_some_and(|it: String| it == "gpu");
         let level: u32 = values.value(&PARALLEL_LEVEL);
         let wished = if wants_gpu || level > 1 { f64::from(level.max(1)) } else { 0.0 };
@@ -48,14 +46,14 @@ impl PlacedModel {
         let custom: Map<String, Value> =
             custom.into_iter().map(|(name, amount)| (name, json!(amount))).collect();
         let code = DefinitionCode::of(&load["model_yaml_config"]["jitney"]);
-        let mut files = json!({ "packages": python.packages });
+        let mut files = json!({ "packages": packages });
         if values.value(&SHIP) {
             files["model"] = json!(dir);
             if let Some(code) = &code {
                 files["code"] = json!(code.root);
             }
         }
-        Some(Self {
+        Self {
             placement,
             name,
             resources: json!({
@@ -66,7 +64,7 @@ impl PlacedModel {
             files,
             gpus: gpus.ceil() as u32,
             code,
-        })
+        }
     }
 
     /// The GPUs of a worker, as it counts those that Ray lets it see.
@@ -88,7 +86,10 @@ impl PlacedModel {
             files: self.files.clone(),
         };
         let placement = Arc::clone(&self.placement);
-        Box::pin(async move { placement.start(order, token, output, &progress).await })
+        Box::pin(async move {
+            let (process, paths) = placement.start(order, token, output, &progress).await?;
+            Ok((process, Some(paths)))
+        })
     }
 
     /// Makes the load command one of the node: other directories, and nothing that is only here.

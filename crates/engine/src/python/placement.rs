@@ -17,9 +17,9 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
-use super::output::WorkerStream;
 use super::remote_process::{NodePaths, adopt};
 use super::secure_listener::SecureListener;
+use super::worker::WorkerStream;
 use crate::frames::WorkerListener;
 use crate::outcome::LaunchError;
 use crate::pool::{LoadProgress, ProgressSender};

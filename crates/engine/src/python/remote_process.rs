@@ -18,7 +18,7 @@ use tokio::net::unix::OwnedReadHalf;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::output::WorkerStream;
+use super::worker::WorkerStream;
 use crate::process::{OutputSink as _, ProcessEnd, WatchedElsewhere, WorkerProcess};
 
 /// Bytes of a line; an actor cuts what is printed into pieces that are far smaller.

@@ -20,7 +20,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use super::*;
 use crate::frames::{FrameKind, PROTOCOL, WorkerConnection, encode_control};
 use crate::outcome::WorkerExit;
-use crate::python::output::OutputSource;
+use crate::python::worker::OutputSource;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 

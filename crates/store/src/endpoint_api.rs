@@ -1,6 +1,6 @@
-//! What the server reads of the requests to an endpoint of a definition before they wait: how many items
-//! they bring, what they cost, and which of them may share a batch. It is written down when the
-//! definition is packed; the engine reads requests by it.
+//! What the API description of a definition in Python says of its endpoints: how requests to them are measured, and
+//! which paths they answer. Both are written down when the definition is packed. The server reads the measures
+//! before a request waits: how many items it brings, what it costs, and which others may share its batch.
 
 use std::num::NonZeroU64;
 
@@ -75,4 +75,50 @@ pub enum SizeFactor {
         /// The dimension; from the end if it is negative.
         dim: i32,
     },
+}
+
+/// What a definition wants to be called by, as `jitney-api.json` says it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct HttpPaths {
+    /// Endpoints that get requests as they came, unparsed.
+    pub raw: Vec<String>,
+    /// Paths that each call one endpoint.
+    pub routes: Vec<HttpRoute>,
+    /// Where everything goes to one raw endpoint.
+    pub mount: Option<HttpMount>,
+}
+
+/// A path that calls an endpoint, as `/NAME/ENDPOINT` does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct HttpRoute {
+    /// The whole path.
+    pub path: String,
+    /// The methods; none for those of every prediction.
+    pub methods: Vec<String>,
+    /// The endpoint.
+    pub endpoint: String,
+    /// What the server answers by itself, without an endpoint: `live` or `ready`.
+    pub answers: Option<String>,
+}
+
+/// A prefix, below which everything goes to one raw endpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct HttpMount {
+    /// The prefix; `/` for all paths that the server has no use for.
+    pub prefix: String,
+    /// The endpoint.
+    pub endpoint: String,
+}
+
+/// A name under which others know what an endpoint's batches are measured by.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct MetricName {
+    /// The metric's name.
+    pub name: String,
+    /// Its labels.
+    pub labels: std::collections::BTreeMap<String, String>,
 }

@@ -1,21 +1,24 @@
-//! The requests of sequences: each waits here for its turn, then goes to its sequence's worker.
+//! The requests that the task of a model version owns, until each has ended exactly once.
 //!
-//! Apart from `sequence`, which decides whose turn it is. For a model without sequences every method
-//! does nothing. A request that waits for its turn is owned here, one that is on its way by the table,
-//! so that each ends exactly once whatever becomes of its worker.
+//! Those of sequences wait here for their turn, then go to their sequence's worker; `sequence` decides whose turn it
+//! is, and for a model without sequences all of that does nothing. Admitted requests, waiting or with a worker, lie
+//! in the table: the batcher decides with ids only, and the table holds what the ids stand for. A request
+//! leaves its entry while its batch is with a worker and comes back if the batch must be tried again. An
+//! entry is freed only when its request has ended, so an id never means two requests.
 
 use std::sync::Arc;
 
-use jitney_batcher::WorkerId;
+use jitney_batcher::{RequestId, WorkerId};
+use slab::Slab;
 use tokio::time::Instant;
 
 use super::scheduler::ModelClock;
 use super::sequence::{SequenceName, Sequences, Turn};
-use super::table::TurnRef;
 use crate::call::{Input, SequenceHeaders, SequenceRef};
 use crate::error::CallError;
 use crate::outcome::ItemOutcome;
 use crate::pending::{Payload, PendingRequest};
+use crate::pool::WorkerBatch;
 use crate::settings::ModelSettings;
 
 /// Longer than any sensible id; without a bound ids could fill the memory.
@@ -25,13 +28,13 @@ const ID_BYTES_MAX: usize = 1024;
 const MADE: &str = "ts-seq-";
 
 /// The sequences of one model version, if it keeps any.
-pub(super) struct SequenceTurns {
+pub(super) struct SequenceRequests {
     sequences: Option<Sequences<PendingRequest>>,
     headers: Arc<SequenceHeaders>,
     clock: ModelClock,
 }
 
-impl SequenceTurns {
+impl SequenceRequests {
     pub(super) fn new(settings: &ModelSettings, clock: ModelClock) -> Self {
         let sequences = settings.sequences().map(Sequences::new);
         Self { sequences, headers: Arc::clone(&settings.sequence_headers), clock }
@@ -114,7 +117,7 @@ impl SequenceTurns {
         }
     }
 
-    /// When [`SequenceTurns::expire`] has something to do, at the earliest.
+    /// When [`SequenceRequests::expire`] has something to do, at the earliest.
     pub(super) fn alarm(&self) -> Option<Instant> {
         self.sequences.as_ref().and_then(|sequences| sequences.alarm)
     }
@@ -179,6 +182,84 @@ fn sequence_of(payload: &mut Payload) -> Result<SequenceName, CallError> {
     Ok(SequenceName { id, chosen: false, starts: true, made: true })
 }
 
+/// Which turn of which sequence a request has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TurnRef {
+    pub(super) sequence: usize,
+    pub(super) number: u64,
+}
+
+/// A request, and what is known of it until it has ended.
+#[derive(Debug, Default)]
+pub(super) struct TableEntry {
+    generation: u32,
+    /// `None` while the request is in a batch that is with a worker.
+    pub(super) request: Option<PendingRequest>,
+    /// What its last try came to, told to the caller if there is no other.
+    pub(super) failure: Option<CallError>,
+    /// For models that keep sequences.
+    pub(super) turn: Option<TurnRef>,
+}
+
+/// All requests of one model version that have not ended.
+#[derive(Debug, Default)]
+pub(super) struct RequestTable {
+    entries: Slab<TableEntry>,
+    generation: u32,
+}
+
+impl RequestTable {
+    /// Takes a request in and gives it its id.
+    pub(super) fn insert(
+        &mut self,
+        mut request: PendingRequest,
+        turn: Option<TurnRef>,
+    ) -> RequestId {
+        self.generation = self.generation.wrapping_add(1);
+        let (entry, generation) = (self.entries.vacant_entry(), self.generation);
+        let id = RequestId::new(entry.key() as u32, generation);
+        request.facts.id = id;
+        request.id.set(id);
+        entry.insert(TableEntry { generation, request: Some(request), failure: None, turn });
+        id
+    }
+
+    /// Takes a request out for its batch.
+    pub(super) fn take(&mut self, id: RequestId) -> Option<PendingRequest> {
+        self.entry(id)?.request.take()
+    }
+
+    /// Puts the requests of a batch back, with what went wrong.
+    pub(super) fn put_back(&mut self, batch: WorkerBatch, failure: Option<&CallError>) {
+        for request in batch.requests {
+            if let Some(entry) = self.entry(request.facts.id) {
+                entry.request = Some(request);
+                entry.failure = failure.cloned().or(entry.failure.take());
+            }
+        }
+    }
+
+    /// Whether a request has not ended.
+    pub(super) fn holds(&mut self, id: RequestId) -> bool {
+        self.entry(id).is_some()
+    }
+
+    /// Takes the entry of a request that has ended; an empty one if it had ended before.
+    pub(super) fn end(&mut self, id: RequestId) -> TableEntry {
+        if self.holds(id) { self.entries.remove(id.index()) } else { TableEntry::default() }
+    }
+
+    /// The requests that wait.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &PendingRequest> {
+        self.entries.iter().filter_map(|(_, entry)| entry.request.as_ref())
+    }
+
+    fn entry(&mut self, id: RequestId) -> Option<&mut TableEntry> {
+        let entry = self.entries.get_mut(id.index())?;
+        (RequestId::new(id.index() as u32, entry.generation) == id).then_some(entry)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use jitney_batcher::Request;
@@ -189,11 +270,11 @@ mod tests {
     use crate::settings::Declared;
     use crate::testkit::{call, settings};
 
-    fn turns() -> SequenceTurns {
+    fn sequences() -> SequenceRequests {
         let declared =
             Declared { stateful: true, sequence_max_idle_ms: 20_000, ..Declared::default() };
         let settings = ModelSettings { declared, ..settings() };
-        SequenceTurns::new(&settings, ModelClock::start())
+        SequenceRequests::new(&settings, ModelClock::start())
     }
 
     fn request(sequence: Option<&str>) -> PendingRequest {
@@ -212,37 +293,37 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_request_goes_to_its_sequences_worker_and_the_next_one_waits_for_its_end() {
-        let mut turns = turns();
-        turns.worker_up(7);
+        let mut sequences = sequences();
+        sequences.worker_up(7);
         for _ in 0..2 {
-            assert!(turns.join(request(Some("a"))).is_ok());
+            assert!(sequences.join(request(Some("a"))).is_ok());
         }
-        let (first, turn) = turns.next().expect("a turn");
+        let (first, turn) = sequences.next().expect("a turn");
         assert_eq!(first.facts.worker, Some(WorkerId(7)));
-        assert!(turns.next().is_none() && turns.waiting() == 1);
-        turns.answered(Some(turn));
-        assert!(turns.next().is_some() && turns.waiting() == 0);
+        assert!(sequences.next().is_none() && sequences.waiting() == 1);
+        sequences.answered(Some(turn));
+        assert!(sequences.next().is_some() && sequences.waiting() == 0);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_request_that_names_no_sequence_begins_its_own() {
-        let mut turns = turns();
-        turns.worker_up(1);
-        assert!(turns.join(request(None)).is_ok());
-        let (request, _) = turns.next().expect("a turn");
+        let mut sequences = sequences();
+        sequences.worker_up(1);
+        assert!(sequences.join(request(None)).is_ok());
+        let (request, _) = sequences.next().expect("a turn");
         assert_eq!(sequence(&request), SequenceRef { id: "ts-seq-body".to_owned(), starts: true });
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_request_that_is_put_back_begins_its_sequence_anew_elsewhere() {
-        let mut turns = turns();
-        turns.worker_up(1);
-        assert!(turns.join(request(Some("a"))).is_ok());
-        let (request, turn) = turns.next().expect("a turn");
-        turns.put_back(request, turn);
-        assert!(turns.next().is_none(), "its worker is gone");
-        turns.worker_up(2);
-        let (request, _) = turns.next().expect("a turn");
+        let mut sequences = sequences();
+        sequences.worker_up(1);
+        assert!(sequences.join(request(Some("a"))).is_ok());
+        let (request, turn) = sequences.next().expect("a turn");
+        sequences.put_back(request, turn);
+        assert!(sequences.next().is_none(), "its worker is gone");
+        sequences.worker_up(2);
+        let (request, _) = sequences.next().expect("a turn");
         assert_eq!(request.facts.worker, Some(WorkerId(2)));
         assert!(sequence(&request).starts);
     }
@@ -250,6 +331,6 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_id_has_a_bound() {
         let long = "x".repeat(ID_BYTES_MAX + 1);
-        assert!(matches!(turns().join(request(Some(&long))), Err((_, CallError::BadInput(_)))));
+        assert!(matches!(sequences().join(request(Some(&long))), Err((_, CallError::BadInput(_)))));
     }
 }
