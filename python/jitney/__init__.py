@@ -38,7 +38,7 @@ from jitney.call.request import Request
 from jitney.definition.application import Bound, bind, depends
 from jitney.definition.decorators import batch, default, endpoint, model
 from jitney.definition.definition import Definition, Endpoint, define
-from jitney.execution.streaming import END
+from jitney.execution.splitting import END
 from jitney.gpu.device import Device, device
 from jitney.gpu.graphed import graphs
 from jitney.gpu.padding import Padded, pad

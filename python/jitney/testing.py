@@ -21,7 +21,8 @@ from jitney.definition.construction import Resolve
 from jitney.definition.definition import Definition, Endpoint
 from jitney.execution.execution import Instance
 from jitney.execution.grouping import Item
-from jitney.http import answers, arguments
+from jitney.http import arguments
+from jitney.http.response import TEXT, encode
 from jitney.values.rows import AnyRows, Rows, rows_or_array
 
 
@@ -91,8 +92,8 @@ class Model:
         except Exception as error:
             outcome = error
         if isinstance(outcome, BaseException):
-            return Answer(status_of(outcome), answers.TEXT, describe(outcome).encode())
-        return Answer(200, *answers.encode(outcome, accept))
+            return Answer(status_of(outcome), TEXT, describe(outcome).encode())
+        return Answer(200, *encode(outcome, accept))
 
     def _run(self, endpoint: Endpoint, items: list[Item], emit: Any = None) -> list[Any]:
         return self._instance.call(endpoint, items, emit)

@@ -8,7 +8,7 @@ import pytest
 import jitney
 from jitney.call.errors import NotAnAnswer
 from jitney.execution.splitting import split
-from jitney.http import answers
+from jitney.http.response import encode
 from jitney.testing import load
 
 
@@ -303,7 +303,7 @@ ROWS = np.array([[0.5, float("nan")], [1.5, 2.5], [3.0, 4.0]], dtype=np.float32)
 def test_rows_that_are_made_plain_together_are_answered_as_when_each_is_by_itself(result, sizes):
     count = len(sizes or [1, 2, 3])
     each, together = (split(result, count, sizes, 0, plain) for plain in (False, True))
-    assert [answers.encode(one) for one in each] == [answers.encode(one) for one in together]
+    assert [encode(one) for one in each] == [encode(one) for one in together]
     assert not any(isinstance(one, np.ndarray) for one in together)
 
 

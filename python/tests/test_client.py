@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 import jitney
-from jitney.client.requests import ClientRequest
-from jitney.client.retry import Reply, Retry, Unreachable
+from jitney.client.requests import ClientRequest, Reply, Retry, Unreachable
 
 UNSUPPORTED = (503, {"Retry-After": "0"}, b'{"code": 503, "type": "ServiceUnavailableException", "message": "full"}')
 JSON = {"Content-Type": "application/json"}

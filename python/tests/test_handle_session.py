@@ -13,7 +13,7 @@ import pytest
 import wire
 
 import jitney
-from jitney.handle import connection, frames, streams
+from jitney.handle import connections, frames, streams
 from jitney.handle.running import read_url
 from jitney.packing import by_value
 from jitney.wire import values
@@ -197,7 +197,7 @@ def test_a_stream_that_is_not_read_ends_alone(monkeypatch):
 
 
 def test_too_many_calls_are_rejected_by_the_client(monkeypatch):
-    monkeypatch.setattr(connection, "CALLS_MAX", 2)
+    monkeypatch.setattr(connections, "CALLS_MAX", 2)
 
     async def client(session: jitney.Session) -> None:
         handle = session.model("m")

@@ -16,8 +16,8 @@ from jitney.definition.definition import Endpoint
 from jitney.definition.samples import samples
 from jitney.execution.execution import Instance
 from jitney.execution.grouping import Item
-from jitney.http import answers, arguments
-from jitney.http.response import Response
+from jitney.http import arguments
+from jitney.http.response import Response, encode
 from jitney.values.containers import container_of
 
 PERMUTATIONS = 3
@@ -131,7 +131,7 @@ class Examination:
                 return
             outcome = outcome.body
         try:
-            answers.encode(outcome)
+            encode(outcome)
         except Exception as error:
             self._note(f"an output of type {type(outcome).__name__} cannot be sent: {error}")
 

@@ -11,8 +11,7 @@ from jitney.call.errors import disconnected
 from jitney.client import requests
 from jitney.client.methods import ClientMethods, Conversation, Step
 from jitney.client.pool import Pool
-from jitney.client.requests import ClientRequest, PredictOptions
-from jitney.client.retry import Reply, Retry
+from jitney.client.requests import ClientRequest, PredictOptions, Reply, Retry
 from jitney.wire.address import read_url
 from jitney.wire.calls import read_body
 

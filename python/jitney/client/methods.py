@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from jitney.call.errors import disconnected
 from jitney.client import requests
-from jitney.client.requests import ClientRequest, PredictOptions
-from jitney.client.retry import Reply, Retry
+from jitney.client.requests import ClientRequest, PredictOptions, Reply, Retry
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

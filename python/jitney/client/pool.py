@@ -11,8 +11,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
-from jitney.client.requests import ClientRequest
-from jitney.client.retry import Reply, Unreachable
+from jitney.client.requests import ClientRequest, Reply, Unreachable
 from jitney.wire.address import Address
 
 HEAD_BYTES_MAX = 128 << 10

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from jitney.client import requests
 from jitney.client.methods import ClientMethods, Conversation, Step
-from jitney.client.requests import ClientRequest, PredictOptions
-from jitney.client.retry import Reply, Retry, Unreachable
+from jitney.client.requests import ClientRequest, PredictOptions, Reply, Retry, Unreachable
 from jitney.wire.address import Address, read_url
 from jitney.wire.calls import read_body
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 
@@ -32,3 +33,16 @@ class AbsentName:
 
     def __repr__(self) -> str:
         return f"<{self._sentence}>"
+
+
+def absent_names(
+    module: str, instead: Mapping[str, str], otherwise: str = "", error: type[Exception] = NotThere
+) -> Callable[[str], Any]:
+    """The `__getattr__` of a module without these names of the original; `otherwise` is said of any other name."""
+
+    def get(name: str) -> Any:
+        if name in instead:
+            return AbsentName(f"{module}.{name}", instead[name], error)
+        raise AttributeError(f"{module}.{name} is not there in Jitney's layer{otherwise}")
+
+    return get

@@ -19,8 +19,7 @@ from jitney.call.request import Request
 from jitney.definition.construction import Resolve, make
 from jitney.definition.definition import Definition, Endpoint
 from jitney.execution.grouping import Invocation, Item, Plan, plan
-from jitney.execution.splitting import split
-from jitney.execution.streaming import AnswerStreams, Emit
+from jitney.execution.splitting import AnswerStreams, Emit, split
 from jitney.gpu.fetching import Fetching, fetched, start_fetching
 from jitney.gpu.shapes import use_shapes
 from jitney.http.response import stream_of

@@ -14,7 +14,7 @@ from typing import Any
 
 from jitney.call.errors import BadInput, Error
 from jitney.definition.signature import OUTPUT, Signature
-from jitney.http.answers import encode_json
+from jitney.http.response import encode_json
 from jitney.values.containers import container_of
 from jitney.values.tensor import BF16, BYTES, FORMATS, RawTensor
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from jitney.definition.decorators import R
-from jitney.handle.connection import Connection
+from jitney.handle.connections import Connection
 from jitney.handle.frames import Timed, Timing
 from jitney.wire.calls import NO_PIECES
 

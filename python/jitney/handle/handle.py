@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, overload
 from jitney.call.context import Inherited, inherit, timeout_of
 from jitney.call.request import BULK, Request
 from jitney.definition.decorators import P, R
-from jitney.handle.connection import Connection, ResultReceiver
-from jitney.handle.connections import Connections
+from jitney.handle.connections import Connection, Connections, ResultReceiver
 from jitney.handle.frames import call_head
 from jitney.handle.futures import AsyncCall, Call
 from jitney.handle.streams import AsyncStream, Stream

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jitney.call.errors import Overloaded
-from jitney.handle.connection import Connection
+from jitney.handle.connections import Connection
 from jitney.handle.frames import Timed, Timing
 from jitney.wire.calls import NO_PIECES
 

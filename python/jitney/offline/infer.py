@@ -14,16 +14,17 @@ import contextlib
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Generator, Iterable, Iterator
-from typing import Any
+from typing import IO, Any
 
 from jitney.call.errors import BadInput, Error, InferError
 from jitney.definition.definition import Definition
-from jitney.http.answers import encode_json
+from jitney.http.response import encode_json
 from jitney.machine.process import find_program
-from jitney.offline.job_process import run_job
 from jitney.offline.progress_bar import ProgressBar
 from jitney.offline.row_source import check_columns, read_rows
 from jitney.packing import by_value
@@ -139,11 +140,7 @@ def infer(
         program: the `jitney` program, if not the one beside this Python or on the path.
     """
     source = read_rows(rows)
-    if (
-        source.columns is not None
-        and not isinstance(model, (str, os.PathLike))
-        and not hasattr(model, "__jitney_url__")
-    ):
+    if source.columns is not None and not _is_named(model):
         check_columns(source.columns, model, endpoint)
     fed = None if source.rows is None else map(_line, source.rows)
     flags = {"endpoint": endpoint, "workers": workers, "batch-size": batch_size, "in-flight": in_flight}
@@ -214,3 +211,74 @@ def _name(model: Any) -> tuple[str, str | None]:
 def _is_named(model: Any) -> bool:
     """Whether a model is a text, or what `jitney.run` returned; others are definitions."""
     return isinstance(model, (str, os.PathLike)) or hasattr(model, "__jitney_url__")
+
+
+def run_job(command: list[str], lines: Iterator[bytes] | None, directory: str | None) -> Generator[bytes, None, None]:
+    """The lines that a command prints. `lines` are written to its stdin; `directory` is removed in the end."""
+    stdin = subprocess.DEVNULL if lines is None else subprocess.PIPE
+    with tempfile.TemporaryFile() as stderr:
+        process = subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, env=_environment())
+        feeder = _Feeder(process, lines)
+        try:
+            assert process.stdout is not None
+            yield from process.stdout
+            status = process.wait()
+        finally:
+            _end(process)
+            if directory is not None:
+                shutil.rmtree(directory, ignore_errors=True)
+        if feeder.error is not None:
+            raise feeder.error
+        if status != 0:
+            raise InferError(_error_text(stderr) or f"{command[0]} exited with {status}")
+
+
+class _Feeder:
+    """Writes the rows to the process, on a thread: the user's iterator may be slow."""
+
+    def __init__(self, process: subprocess.Popen[bytes], lines: Iterator[bytes] | None) -> None:
+        self.error: BaseException | None = None
+        self._process = process
+        if lines is not None:
+            threading.Thread(target=self._feed, args=(lines,), daemon=True).start()
+
+    def _feed(self, lines: Iterator[bytes]) -> None:
+        stdin = self._process.stdin
+        assert stdin is not None
+        try:
+            for line in lines:
+                stdin.write(line)
+                stdin.flush()  # The next row may take long.
+            stdin.close()
+        except BrokenPipeError:
+            pass  # The process ended first; its stderr has the reason.
+        except BaseException as error:
+            self.error = error
+            self._process.kill()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ends the job, also when the caller stops iterating."""
+    if process.poll() is None:
+        process.terminate()
+    if process.stdin is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+    if process.stdout is not None:
+        process.stdout.close()
+    try:
+        process.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _error_text(stderr: IO[bytes]) -> str:
+    stderr.seek(max(0, stderr.seek(0, os.SEEK_END) - 65536))
+    return stderr.read().decode(errors="replace").strip().removeprefix("error: ")
+
+
+def _environment() -> dict[str, str]:
+    """Workers import from where this process does."""
+    path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
+    return {**os.environ, "PYTHONPATH": path}

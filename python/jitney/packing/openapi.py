@@ -13,7 +13,7 @@ from typing import Any
 from jitney.definition.definition import Definition, Endpoint
 from jitney.definition.hints import MISSING, Param
 from jitney.definition.samples import samples
-from jitney.http.answers import BYTES, JSON, TEXT
+from jitney.http.response import BYTES, JSON, TEXT
 from jitney.values.array_formats import NPY_TYPE
 from jitney.values.containers import container_for
 from jitney.values.convert import UNIONS

@@ -13,9 +13,8 @@ from typing import Any
 
 from jitney.call.errors import WrongLength, describe, status_of
 from jitney.execution.grouping import Item
-from jitney.execution.streaming import STREAMED
-from jitney.http import answers
-from jitney.http.response import Response
+from jitney.execution.splitting import STREAMED
+from jitney.http.response import BYTES, JSON, PLAIN_TYPES, TEXT, Response, encode
 from jitney.wire.calls import STREAM_TYPE, VALUE_TYPE, encode_failure
 from jitney.wire.values import encode as encode_value
 from jitney.worker.batch import read_headers, read_request_id
@@ -27,10 +26,7 @@ from jitney.worker.writer import encode_fields
 logger = logging.getLogger(__name__)
 
 CAUSE_RAISED, CAUSE_STATED = 1, 7
-_PLAIN_HEADS = {
-    kind: encode_fields(200, "", {"Content-Type": kind})
-    for kind in (answers.JSON, answers.TEXT, answers.BYTES, VALUE_TYPE)
-}
+_PLAIN_HEADS = {kind: encode_fields(200, "", {"Content-Type": kind}) for kind in (JSON, TEXT, BYTES, VALUE_TYPE)}
 """What nearly every answer begins with."""
 
 
@@ -53,7 +49,7 @@ class AnswerEncoder:
         if isinstance(outcome, BaseException):
             return self.failed(at, outcome)
         if outcome is STREAMED:
-            nothing = STREAM_TYPE if at in self._calls else answers.TEXT
+            nothing = STREAM_TYPE if at in self._calls else TEXT
             empty = b"" if at in self.streamed else self._head(at, nothing)
             return empty, b""
         try:
@@ -96,11 +92,11 @@ class AnswerEncoder:
         """An output, or a piece of one, as its caller reads it."""
         if at in self._calls:
             return VALUE_TYPE, encode_value(output)
-        return answers.encode(output, self._accept(at, output) if whole else "")
+        return encode(output, self._accept(at, output) if whole else "")
 
     def _accept(self, at: int, output: Any) -> str:
         """The client's Accept header; only read for outputs that have more than one form."""
-        if type(output) in answers.PLAIN_TYPES or not hasattr(output, "shape"):
+        if type(output) in PLAIN_TYPES or not hasattr(output, "shape"):
             return ""
         return str(read_headers(self._metas[at]).get("accept", ""))
 

@@ -16,7 +16,7 @@ from jitney.call.errors import BadInput
 from jitney.call.request import BULK, HTTP, INTERACTIVE, Facts, Request
 from jitney.definition.definition import Definition, Endpoint
 from jitney.execution.grouping import Item
-from jitney.execution.streaming import STREAMED
+from jitney.execution.splitting import STREAMED
 from jitney.execution.tensor_answers import named
 from jitney.execution.tensor_arguments import Arguments, TensorReader
 from jitney.http import arguments

@@ -6,8 +6,6 @@ says what is here. What is not fails when it is first used, with what to do inst
 
 from __future__ import annotations
 
-from typing import Any
-
 from jitney.compat.bentoml import exceptions, io, models, validators
 from jitney.compat.bentoml.api import api, importing, on_deployment, on_shutdown, on_startup
 from jitney.compat.bentoml.client import AsyncHTTPClient, SyncHTTPClient
@@ -16,8 +14,7 @@ from jitney.compat.bentoml.dependencies import depends
 from jitney.compat.bentoml.frameworks import onnx, picklable_model, pytorch, sklearn, torchscript
 from jitney.compat.bentoml.legacy import Service
 from jitney.compat.bentoml.missing import missing
-from jitney.compat.bentoml.runnable import Runnable
-from jitney.compat.bentoml.runner import Runner
+from jitney.compat.bentoml.runner import Runnable, Runner
 from jitney.compat.bentoml.service import service
 from jitney.compat.bentoml.store import StoredModel as Model
 from jitney.compat.bentoml.store import Tag
@@ -29,11 +26,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
-    stand_in = missing(name)
-    if stand_in is None:
-        raise AttributeError(f"module 'bentoml' has no attribute {name!r}")
-    return stand_in
+__getattr__ = missing
 
 
 def __dir__() -> list[str]:

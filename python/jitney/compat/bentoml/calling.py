@@ -6,6 +6,8 @@ worker whose methods run side by side, those that are not `async` run in threads
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
@@ -89,66 +91,45 @@ class ApiCall:
         return outgoing(result, request, self._shape.output_notes) if self._looks_at_answer else result
 
     def _single(self, method_of: Callable[[Any], Method], threaded: bool) -> Method:
-        def run(served: Any, given: dict[str, Any]) -> Any:
+        def plain(served: Any, /, **given: Any) -> Any:
             request = given.pop(REQUEST, None)
-            context = Context(request)
-            try:
+            with Context(request) as context:
                 by_place, named = self._arguments(given, context)
                 return self._answer(method_of(served)(*by_place, **named), request)
-            finally:
-                context.close()
 
-        async def run_async(served: Any, given: dict[str, Any]) -> Any:
+        async def of_loop(served: Any, /, **given: Any) -> Any:
             request = given.pop(REQUEST, None)
-            context = Context(request)
-            try:
+            with Context(request) as context:
                 by_place, named = self._arguments(given, context)
                 return self._answer(await method_of(served)(*by_place, **named), request)
-            finally:
-                context.close()
 
-        async def of_loop(self: Any, **given: Any) -> Any:
-            return await run_async(self, given)
-
-        async def in_thread(self: Any, **given: Any) -> Any:
-            return await self.in_pool(run, self, given)
-
-        def plain(self: Any, **given: Any) -> Any:
-            return run(self, given)
+        async def in_thread(served: Any, /, **given: Any) -> Any:
+            return await served.in_pool(functools.partial(plain, served, **given))
 
         return of_loop if self.is_async else in_thread if threaded else plain
 
     def _streaming(self, method_of: Callable[[Any], Method], threaded: bool) -> Method:
-        def begin(served: Any, given: dict[str, Any]) -> tuple[Any, Context]:
+        @contextlib.contextmanager
+        def begun(served: Any, given: dict[str, Any]) -> Iterator[Any]:
             request = given.pop(REQUEST)
             request.response_headers.setdefault("Content-Type", EVENT_STREAM)
-            context = Context(request)
-            by_place, named = self._arguments(given, context)
-            return method_of(served)(*by_place, **named), context
+            with Context(request) as context:
+                by_place, named = self._arguments(given, context)
+                yield method_of(served)(*by_place, **named)
 
-        async def of_loop(self: Any, **given: Any) -> AsyncIterator[Any]:
-            pieces, context = begin(self, given)
-            try:
-                async for piece in pieces:
+        async def of_loop(served: Any, /, **given: Any) -> AsyncIterator[Any]:
+            with begun(served, given) as pieces:
+                async with contextlib.aclosing(pieces):
+                    async for piece in pieces:
+                        yield piece
+
+        async def in_thread(served: Any, /, **given: Any) -> AsyncIterator[Any]:
+            with begun(served, given) as pieces, contextlib.closing(pieces):
+                while (piece := await served.in_pool(next, pieces, END)) is not END:
                     yield piece
-            finally:
-                await pieces.aclose()
-                context.close()
 
-        async def in_thread(self: Any, **given: Any) -> AsyncIterator[Any]:
-            pieces, context = begin(self, given)
-            try:
-                while (piece := await self.in_pool(next, pieces, END)) is not END:
-                    yield piece
-            finally:
-                pieces.close()
-                context.close()
-
-        def plain(self: Any, **given: Any) -> Iterator[Any]:
-            pieces, context = begin(self, given)
-            try:
+        def plain(served: Any, /, **given: Any) -> Iterator[Any]:
+            with begun(served, given) as pieces:
                 yield from pieces
-            finally:
-                context.close()
 
         return of_loop if self.is_async else in_thread if threaded else plain

@@ -13,14 +13,14 @@ import mimetypes
 import secrets
 import tempfile
 import urllib.parse
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 from jitney.compat.bentoml.answering import is_image, sent
 from jitney.compat.bentoml.exceptions import BentoMLException, NotFound, ServiceUnavailable
-from jitney.http.answers import encode_json
+from jitney.http.response import encode_json
 
 
 def is_file(value: Any) -> bool:
@@ -125,7 +125,9 @@ TIMEOUT_SECONDS = 30.0
 
 
 class HTTPClient:
-    """What both clients share."""
+    """What both clients share; an attribute that is no other is a method of the service."""
+
+    call: Callable[..., Any]
 
     def __init__(
         self,
@@ -140,6 +142,11 @@ class HTTPClient:
         self._timeout = timeout
         self.default_headers: dict[str, str] = {"Authorization": f"Bearer {token}"} if token else {}
         self._names: dict[str, list[str]] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return lambda *args, **kwargs: self.call(name, *args, **kwargs)
 
     def _connection(self) -> http.client.HTTPConnection:
         kind = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
@@ -208,11 +215,6 @@ class SyncHTTPClient(HTTPClient):
     def close(self) -> None:
         """Ends it."""
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return lambda *args, **kwargs: self.call(name, *args, **kwargs)
-
     def __enter__(self) -> SyncHTTPClient:
         return self
 
@@ -236,11 +238,6 @@ class AsyncHTTPClient(HTTPClient):
 
     async def close(self) -> None:
         """Ends it."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return lambda *args, **kwargs: self.call(name, *args, **kwargs)
 
     async def __aenter__(self) -> AsyncHTTPClient:
         return self

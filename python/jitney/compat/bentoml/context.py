@@ -76,7 +76,10 @@ class Context:
             self._temp_dir = tempfile.mkdtemp(prefix="jitney-bentoml-")
         return self._temp_dir
 
-    def close(self) -> None:
+    def __enter__(self) -> Context:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """Removes its files."""
         if self._temp_dir is not None:
             shutil.rmtree(self._temp_dir, ignore_errors=True)

@@ -10,8 +10,7 @@ from typing import Any
 
 from jitney.compat.bentoml import store
 from jitney.compat.bentoml.exceptions import InvalidArgument, MissingDependencyException
-from jitney.compat.bentoml.runnable import Runnable
-from jitney.compat.bentoml.runner import Runner
+from jitney.compat.bentoml.runner import Runnable, Runner
 from jitney.compat.bentoml.store import StoredModel, Tag
 
 SIGNATURE_KEYS = ("batchable", "batch_dim", "input_spec", "output_spec")

@@ -13,7 +13,7 @@ from typing import Any
 
 from jitney.call.request import Request
 from jitney.compat.bentoml.exceptions import BadInput
-from jitney.http.answers import encode_json
+from jitney.http.response import encode_json
 from jitney.values.images import open_image
 
 

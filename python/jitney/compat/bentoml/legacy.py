@@ -63,20 +63,14 @@ def endpoint(api: FunctionApi, side_by_side: bool) -> Any:
     """The function of the endpoint; those that are not `async` run in threads beside those that are."""
 
     def run(given: dict[str, Any], request: Request) -> Any:
-        context = Context(request)
-        try:
+        with Context(request) as context:
             places, named = api.arguments(Posted(given, request), context)
             return api.output.write(api.function(*places, **named), request)
-        finally:
-            context.close()
 
     async def of_loop(self: Any, bentoml_request: Request, body: Any = None, **fields: Any) -> Any:
-        context = Context(bentoml_request)
-        try:
+        with Context(bentoml_request) as context:
             places, named = api.arguments(Posted({"body": body, **fields}, bentoml_request), context)
             return api.output.write(await api.function(*places, **named), bentoml_request)
-        finally:
-            context.close()
 
     async def in_thread(self: Any, bentoml_request: Request, body: Any = None, **fields: Any) -> Any:
         return await self.in_pool(run, {"body": body, **fields}, bentoml_request)

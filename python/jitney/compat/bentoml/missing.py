@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jitney.compat.absent import AbsentName
+from jitney.compat.absent import absent_names
 from jitney.compat.bentoml.exceptions import NotSupported
 
 OWN_IMAGE = "put the file, its packages and the `jitney` binary into an image of your own (docs/operations)"
@@ -47,8 +47,5 @@ FRAMEWORKS = (
 """Frameworks of BentoML's that have no module here."""
 OTHER_FRAMEWORK = "use bentoml.picklable_model, or load the model in the service's __init__"
 
-
-def missing(name: str) -> AbsentName | None:
-    """What stands for a name of BentoML's that is not here; None for a name that is not BentoML's."""
-    instead = OTHER_FRAMEWORK if name in FRAMEWORKS else INSTEAD.get(name)
-    return AbsentName(f"bentoml.{name}", instead, NotSupported) if instead else None
+missing = absent_names("bentoml", {**dict.fromkeys(FRAMEWORKS, OTHER_FRAMEWORK), **INSTEAD}, error=NotSupported)
+"""What stands for a name of BentoML's that is not here."""

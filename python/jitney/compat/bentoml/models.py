@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from jitney.compat.absent import absent_names
 from jitney.compat.bentoml.exceptions import NotSupported
 from jitney.compat.bentoml.store import StoredModel, Tag, delete, get, list_models
 
@@ -22,12 +21,4 @@ INSTEAD = {
     "pull": "there is no cloud; copy the directory into the store (JITNEY_BENTOML_HOME)",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in INSTEAD:
-        raise AttributeError(f"module 'bentoml.models' has no attribute {name!r}")
-
-    def raise_it(*args: Any, **kwargs: Any) -> Any:
-        raise NotSupported(f"bentoml.models.{name} is not in jitney.compat: {INSTEAD[name]}")
-
-    return raise_it
+__getattr__ = absent_names("bentoml.models", INSTEAD, error=NotSupported)

@@ -6,9 +6,7 @@ table of what works; any other name of Ray Serve fails when it is first used, wi
 
 from __future__ import annotations
 
-from typing import Any
-
-from jitney.compat.absent import AbsentName
+from jitney.compat.absent import absent_names
 from jitney.compat.serve import config, exceptions, handle, metrics, schema
 from jitney.compat.serve.backend import BackendConfig, accept_batch
 from jitney.compat.serve.batching import batch
@@ -69,13 +67,7 @@ _ABSENT = {
 }
 """Names of Ray Serve that are not here; they fail when they are used."""
 
-
-def __getattr__(name: str) -> Any:
-    if name in _ABSENT:
-        return AbsentName(f"serve.{name}", _ABSENT[name])
-    raise AttributeError(
-        f"serve.{name} is not there in Jitney's layer: docs/coming-from/ray-serve.md says what is there"
-    )
+__getattr__ = absent_names("serve", _ABSENT, ": docs/coming-from/ray-serve.md says what is there")
 
 
 def __dir__() -> list[str]:

@@ -20,9 +20,8 @@ from jitney.compat.serve.web_request import FlaskRequest, PythonRequest, told_of
 from jitney.definition.application import Bound, Dependency
 from jitney.definition.decorators import NOTE, Note
 from jitney.definition.options import Options
-from jitney.http import answers
 from jitney.http.request import HttpRequest
-from jitney.http.response import Response
+from jitney.http.response import Response, encode
 
 METHOD_HEADER = "x-serve-call-method"
 ROUTER_CALLS = 255
@@ -229,5 +228,5 @@ def _settled(result: Any) -> Any:
 
 def _sent(answer: Any) -> dict[str, Any]:
     """An answer as it travels to the router: what a client gets."""
-    kind, body = answers.encode(answer.tolist() if hasattr(answer, "tolist") else answer)
+    kind, body = encode(answer.tolist() if hasattr(answer, "tolist") else answer)
     return {"type": kind, "body": bytes(body)}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from jitney.compat.absent import AbsentName
+from jitney.compat.absent import absent_names
 
 PORT = 8000
 """Where Ray Serve listens."""
@@ -93,8 +93,4 @@ _ABSENT = {
     "RequestRouterConfig": "all replicas share one queue, and the first free one takes the next request",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name in _ABSENT:
-        return AbsentName(f"serve.config.{name}", _ABSENT[name])
-    raise AttributeError(f"serve.config.{name} is not there in Jitney's layer")
+__getattr__ = absent_names("serve.config", _ABSENT)

@@ -15,10 +15,9 @@ from jitney.compat.serve.exceptions import RayServeException
 from jitney.compat.serve.handle import CALL
 from jitney.compat.serve.replica import Replica, is_generator
 from jitney.compat.serve.web_request import web_request
-from jitney.http import answers
 from jitney.http.asgi import AsgiModel
 from jitney.http.request import HttpRequest
-from jitney.http.response import Response
+from jitney.http.response import Response, encode, encode_json
 
 logger = logging.getLogger("jitney.compat.serve")
 
@@ -54,7 +53,7 @@ class HttpReplica(Replica):
         if scope["type"] != "http":
             return
         function = self.method(CALL)
-        args = [web_request(scope, receive, send)] if _takes_request(function) else []
+        args = [web_request(scope, receive, send)] if inspect.signature(function).parameters else []
         if is_generator(function):
             await self._send_pieces(function(*args), send)
             return
@@ -62,7 +61,7 @@ class HttpReplica(Replica):
         if callable(result) and hasattr(result, "status_code"):  # A response of Starlette's.
             await result(scope, receive, send)
         elif isinstance(result, Response):
-            await _send(send, result.status, result.headers, *answers.encode(result.body)[::-1])
+            await _send(send, result.status, result.headers, *encode(result.body)[::-1])
         elif inspect.isgenerator(result) or inspect.isasyncgen(result):
             await self._send_pieces(result, send)
         else:
@@ -79,10 +78,6 @@ class HttpReplica(Replica):
         await send({"type": "http.response.body", "body": b""})
 
 
-def _takes_request(function: Callable[..., Any]) -> bool:
-    return bool(inspect.signature(function).parameters)
-
-
 def _spelled(value: Any) -> tuple[bytes, bytes]:
     """Type and body of a plain answer."""
     if value is None:
@@ -91,7 +86,7 @@ def _spelled(value: Any) -> tuple[bytes, bytes]:
         return PLAIN, value
     if isinstance(value, str):
         return TEXT, value.encode()
-    return JSON, answers.encode_json(value)
+    return JSON, encode_json(value)
 
 
 async def _send(send: Send, status: int, headers: list[tuple[str, str]], body: Any, kind: str) -> None:

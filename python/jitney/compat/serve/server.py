@@ -93,7 +93,7 @@ class Server:
         source = by_value.write(routed, self._directory)
         out = self._store / f"{self._versions}"
         told = pack(application, source.spec, source.directory, out, version)
-        models = {_shown_name(part, name): part.name for part in application.parts}
+        models = {part.name.removeprefix(f"{name}."): part.name for part in application.parts}
         deployed = Deployed(name, route_prefix, version, models)
         self._make_room(deployed)
         registered: list[str] = []
@@ -168,8 +168,3 @@ def routed(application: Any, name: str, route_prefix: str | None) -> Routed:
     if not name:
         raise RayServeException("the application's name cannot be empty")
     return Routed(application, name, route_prefix)
-
-
-def _shown_name(part: Any, app_name: str) -> str:
-    """The deployment's own name, with its number if there are several."""
-    return str(part.name.removeprefix(f"{app_name}."))
