@@ -10,6 +10,7 @@ pub mod bounds;
 pub mod contender;
 pub mod grid;
 pub mod numbers;
+pub mod overlap;
 pub mod peers;
 pub mod scores;
 pub mod search;

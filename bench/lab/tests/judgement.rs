@@ -78,7 +78,7 @@ fn workers_that_prepare_are_fed_as_by_the_better_of_both_fixed_rules() {
     for (clients, max) in stages::CLIENTS {
         for contention in [1.15, 1.4] {
             let cell = StagedCell { clients, max, contention, noisy: true, sized: true };
-            let answers = |rule| cell.answers(rule, 2000.0, 42);
+            let answers = |rule| cell.answers(rule, 10_000.0, 42);
             let (ours, best) = (answers(Rule::Ours), FIXED.map(answers));
             let best = best.into_iter().fold(0.0, f64::max);
             assert!(ours >= 0.98 * best, "{cell:?}: {ours} of {best}");
@@ -91,11 +91,11 @@ fn sixteen_clients_share_a_batch_and_many_take_turns() {
     let cell =
         |clients| StagedCell { clients, max: 128, contention: 1.2, noisy: true, sized: true };
     let (few, many) = (cell(16), cell(128));
-    let single = few.answers(Rule::Single, 2000.0, 42);
-    assert!(few.answers(Rule::Ours, 2000.0, 42) >= 0.99 * single);
-    assert!(single > 1.3 * few.answers(Rule::Eager, 2000.0, 42), "half-empty batches cost more");
-    let single = many.answers(Rule::Single, 2000.0, 42);
-    assert!(many.answers(Rule::Ours, 2000.0, 42) > 1.2 * single, "one prepares while one runs");
+    let single = few.answers(Rule::Single, 6000.0, 42);
+    assert!(few.answers(Rule::Ours, 6000.0, 42) >= 0.99 * single);
+    assert!(single > 1.3 * few.answers(Rule::Eager, 6000.0, 42), "half-empty batches cost more");
+    let single = many.answers(Rule::Single, 6000.0, 42);
+    assert!(many.answers(Rule::Ours, 6000.0, 42) > 1.2 * single, "one prepares while one runs");
 }
 
 #[test]

@@ -335,6 +335,9 @@ impl Batcher {
             dispatched = true;
             let members = self.planner.take(&mut self.state, &batch);
             let worker = self.take_slot(None);
+            if self.state.learned.prepares() && self.state.rules.config.seek_slots {
+                self.state.try_slots(batch.clients, batch.candidate.size);
+            }
             self.dispatch(worker, members, 1, batch.reason, out);
             self.planner.reject_passed_over(&mut self.state, &batch, out);
             self.planner.look(&self.state);

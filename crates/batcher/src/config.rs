@@ -39,6 +39,9 @@ pub struct Config {
     /// instead of half octaves; a longer item is in a half octave above the last. A batch runs at the
     /// length of its group, and its number of items at the next larger of `sizes`.
     pub lengths: Vec<u32>,
+    /// Whether it is found by trial how many slots of a worker are best filled where it prepares one
+    /// batch while it runs another; otherwise all of them are (adaptive policy).
+    pub seek_slots: bool,
     /// Weights of tenants that are not 1, each at most once (adaptive policy).
     pub tenant_weights: Vec<(u32, u32)>,
 }
@@ -57,6 +60,7 @@ impl Default for Config {
             measure: Measure::Items,
             sizes: Vec::new(),
             lengths: Vec::new(),
+            seek_slots: true,
             tenant_weights: Vec::new(),
         }
     }

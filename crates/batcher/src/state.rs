@@ -39,6 +39,17 @@ pub(crate) struct BatchMeasure {
 }
 
 impl BatcherState {
+    /// A batch of this size is dispatched to workers that prepare; tries how their slots are best
+    /// filled for clients that come back, if these do.
+    #[cold]
+    pub(crate) fn try_slots(&mut self, clients: Option<u64>, size: u64) {
+        let (workers, slots, _) = self.workers.slots();
+        let Learned { trials, .. } = &mut self.learned;
+        if trials.dispatched(self.rules.now, clients, size, (workers.max(1), slots)) {
+            self.workers.use_slots(Some(trials.slot_use()));
+        }
+    }
+
     pub(crate) fn new(config: Config) -> Self {
         Self {
             rules: Rules::new(config),

@@ -37,6 +37,15 @@ pub(crate) struct StageTimes {
     pub(crate) exec_shared: f64,
 }
 
+/// A way of filling the slots of a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SlotUse {
+    /// So many batches at a time, each when the policy says so.
+    AtATime(u8),
+    /// Full batches at once, and smaller ones when the worker is idle.
+    Full,
+}
+
 /// A time from the first to the second.
 type StageSpan = (Nanos, Nanos);
 
@@ -48,6 +57,9 @@ fn shared(one: StageSpan, other: StageSpan) -> Nanos {
 struct TrackedWorker {
     id: WorkerId,
     slots: u8,
+    /// How many of them are filled, and whether full batches fill them at once.
+    used: u8,
+    at_once: bool,
     busy: u8,
     retiring: bool,
     /// When its last batch is expected to be over, and how long that one was to take.
@@ -68,6 +80,8 @@ impl TrackedWorker {
         Self {
             id,
             slots,
+            used: slots,
+            at_once: false,
             busy: 0,
             retiring: false,
             finish: 0,
@@ -84,13 +98,18 @@ impl TrackedWorker {
         !self.retiring && self.busy < self.slots
     }
 
+    /// Whether the policy fills another slot of it.
+    fn fills_another(&self) -> bool {
+        self.free() && self.busy < self.used.max(1)
+    }
+
     /// Whether it takes a batch now: it has none, or its last one is about to end, so that it may be
     /// handed the next one `ahead` of that. An overdue worker is not: its end is unknown.
     fn open(&self, now: Nanos, ahead: Ahead) -> bool {
         let grace = if ahead.prepare > 0 { self.takes } else { self.takes / OVERDUE };
         let ending =
             self.takes > 0 && self.opens(ahead) <= now && now <= self.finish.saturating_add(grace);
-        self.free() && (self.busy == 0 || ending)
+        self.fills_another() && (self.busy == 0 || ending || self.at_once)
     }
 
     /// From when on it may be handed the next batch: so early that the batch is prepared when the
@@ -121,7 +140,7 @@ impl TrackedWorker {
         let Some(left) = self.left(now) else { return };
         forecast.busy(left);
         let at = self.opens(ahead);
-        if self.free() && self.takes > 0 && at > now {
+        if self.fills_another() && self.takes > 0 && at > now {
             forecast.ahead = Some(forecast.ahead.map_or(at, |other| other.min(at)));
         }
     }
@@ -133,6 +152,8 @@ pub(crate) struct Workers {
     workers: Vec<TrackedWorker>,
     /// Whether they prepare batches while they run others.
     staged: bool,
+    /// How their slots are filled; none: all of them are.
+    slot_use: Option<SlotUse>,
 }
 
 impl Workers {
@@ -146,6 +167,20 @@ impl Workers {
             Err(at) => {
                 self.workers.insert(at, TrackedWorker::new(id, slots));
             }
+        }
+        self.use_slots(self.slot_use);
+    }
+
+    /// From now on slots are filled in this way; none: all of them.
+    pub(crate) fn use_slots(&mut self, slot_use: Option<SlotUse>) {
+        self.slot_use = slot_use;
+        let most = match slot_use {
+            Some(SlotUse::AtATime(most)) => most,
+            _ => u8::MAX,
+        };
+        for worker in &mut self.workers {
+            worker.used = worker.slots.min(most);
+            worker.at_once = slot_use == Some(SlotUse::Full);
         }
     }
 
@@ -243,11 +278,21 @@ impl Workers {
         self.staged = true;
     }
 
-    /// Requests on all workers, and the most slots of any.
-    pub(crate) fn held(&self) -> (u32, u8) {
-        let staying = self.workers.iter().filter(|it| !it.retiring);
-        let slots = staying.map(|it| it.slots).max().unwrap_or(0);
-        (self.workers.iter().map(|it| it.held).sum(), slots)
+    /// Requests on all workers.
+    pub(crate) fn held(&self) -> u32 {
+        self.workers.iter().map(|it| it.held).sum()
+    }
+
+    /// How many workers there are, the most slots of any, and how many of them are filled.
+    pub(crate) fn slots(&self) -> (u32, u8, u8) {
+        let staying = || self.workers.iter().filter(|it| !it.retiring);
+        let most = |of: fn(&TrackedWorker) -> u8| staying().map(of).max().unwrap_or(0);
+        (staying().count() as u32, most(|it| it.slots), most(|it| it.used))
+    }
+
+    /// Whether a batch that is not full waits until a worker is idle.
+    pub(crate) fn full_only(&self) -> bool {
+        self.slot_use == Some(SlotUse::Full)
     }
 
     /// Whether the worker exists and is not about to retire.

@@ -39,4 +39,4 @@ pub use policy::SimulatedPolicy;
 pub use runner::run;
 pub use scheduler::{Orders, Scheduler};
 pub use text_table::TextTable;
-pub use world::{Clients, Load, Loss, ThinkSpread, World};
+pub use world::{ClientStart, Clients, Load, Loss, ThinkSpread, World};

@@ -17,14 +17,17 @@ pub struct Noise {
     pub outlier: f64,
     /// From this time on everything takes this many times as long.
     pub slow: Option<(Nanos, f64)>,
+    /// Until this time everything takes this many times as long: what is done for the first time.
+    pub cold: Option<(Nanos, f64)>,
 }
 
 impl Noise {
     /// No chance at all.
-    pub const NONE: Self = Self { jitter: 0.0, outliers: 0.0, outlier: 1.0, slow: None };
+    pub const NONE: Self =
+        Self { jitter: 0.0, outliers: 0.0, outlier: 1.0, slow: None, cold: None };
 
     /// The columns called noisy: five percent of jitter, and two in a thousand take twice as long.
-    pub const NOISY: Self = Self { jitter: 0.05, outliers: 0.002, outlier: 2.0, slow: None };
+    pub const NOISY: Self = Self { jitter: 0.05, outliers: 0.002, outlier: 2.0, ..Self::NONE };
 
     /// How long a batch that should take `time` takes when it starts `now`.
     pub fn apply(&self, time: Nanos, now: Nanos, dice: &mut Dice) -> Nanos {
@@ -37,6 +40,11 @@ impl Noise {
         }
         if let Some((from, times)) = self.slow
             && now >= from
+        {
+            factor *= times;
+        }
+        if let Some((until, times)) = self.cold
+            && now < until
         {
             factor *= times;
         }

@@ -92,8 +92,9 @@ impl<'a> Runner<'a> {
         };
         let expected = open.len();
         let count = clients.as_ref().map_or(0, |(clients, _)| clients.count);
-        // They start a little apart, as connections do.
-        let thinking = (0..count as u64).map(|client| Reverse((client * 10_000, client))).collect();
+        let count = count as u64;
+        let first = |client| Reverse((load.start.time(client, count), client));
+        let thinking = (0..count).map(first).collect();
         Self {
             world,
             now: 0,

@@ -91,6 +91,32 @@ pub struct Load {
     pub clients: Option<Clients>,
     /// Over which connections they come.
     pub connections: ConnectionUse,
+    /// How these clients come for the first time.
+    pub start: ClientStart,
+}
+
+/// How a fixed set of clients comes for the first time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientStart {
+    /// All together, a little apart, as connections are.
+    #[default]
+    AtOnce,
+    /// One after another, over this time.
+    Over(Nanos),
+    /// In so many waves with this time between them.
+    Waves(u64, Nanos),
+}
+
+impl ClientStart {
+    /// When one of so many clients comes.
+    pub(crate) fn time(self, client: u64, count: u64) -> Nanos {
+        let apart = client * 10_000;
+        match self {
+            Self::AtOnce => apart,
+            Self::Over(time) => time * client / count.max(1),
+            Self::Waves(waves, gap) => apart + gap * (client * waves / count.max(1)),
+        }
+    }
 }
 
 impl Load {

@@ -5,7 +5,6 @@
 //! and rejects them; the batcher dispatches what it has chosen.
 
 use super::log::{Decision, DecisionKind, DecisionLog};
-use super::rhythm::Rhythm;
 use super::view::{GroupChoice, PlannedBatch, View};
 use super::wait::Wait;
 use crate::action::{Actions, DispatchReason, Rejection};
@@ -170,10 +169,7 @@ impl Planner {
     /// whatever fills the room that is left.
     pub(crate) fn take(&mut self, state: &mut BatcherState, batch: &PlannedBatch) -> RequestList {
         self.note(state, batch, DecisionKind::Dispatch(batch.reason));
-        let &PlannedBatch { group, priority, candidate, rhythm, .. } = batch;
-        if let Some(Rhythm { at_a_time, clients, .. }) = rhythm {
-            state.learned.trials.dispatched(state.rules.now, at_a_time, clients, candidate.size);
-        }
+        let &PlannedBatch { group, priority, candidate, .. } = batch;
         let BatcherState { rules, queue, records, .. } = &mut *state;
         let mut members = RequestList::EMPTY;
         let rest =

@@ -6,7 +6,6 @@
 //! time pays only while smaller batches are not much slower for each item.
 
 use crate::learned::curves::Curve;
-use crate::learned::trials::{AT_A_TIME_MAX, Trials};
 
 /// All clients are back after so many times the time in which half of them are. Derived: three
 /// quarters of exponential times.
@@ -33,25 +32,13 @@ pub(crate) struct Round<'a> {
     /// The time in which half of them come back.
     pub(crate) turn: f64,
     pub(crate) cap: u64,
-    pub(crate) slots: u32,
 }
 
 impl Round<'_> {
-    /// The rhythm in which the most are answered per unit of time, by what was tried where several
-    /// promise about the same; none where clients take so long to come back that there is none.
-    pub(crate) fn best(&self, trials: &Trials) -> Option<Rhythm> {
-        let first = self.best_of(1);
-        let (mut rhythms, mut promises) = ([first.0; AT_A_TIME_MAX], [(1, first.1); AT_A_TIME_MAX]);
-        let mut len = 1;
-        for at_a_time in 2..=self.slots.clamp(1, AT_A_TIME_MAX as u32) {
-            let (rhythm, rate) = self.best_of(at_a_time);
-            if rate > promises[len - 1].1 {
-                (rhythms[len], promises[len]) = (rhythm, (at_a_time, rate));
-                len += 1;
-            }
-        }
-        let chosen = trials.choose(&promises[..len], self.clients);
-        let best = *rhythms[..len].iter().find(|it| Some(it.at_a_time) == chosen)?;
+    /// The rhythm with so many batches at a time in which the most are answered per unit of time; none
+    /// where clients take so long to come back that there is none.
+    pub(crate) fn best(&self, at_a_time: u32) -> Option<Rhythm> {
+        let (best, _) = self.best_of(at_a_time);
         let own = self.curve.model(best.size) + self.curve.preparing(best.size);
         (ALL_BACK * self.turn < own).then_some(best)
     }
@@ -121,24 +108,22 @@ mod tests {
     }
 
     /// ResNet-152 in graphs: milliseconds flat for a few, then in proportion; decoding in proportion.
-    fn best(clients: u64, slots: u32, sizes: &[u32]) -> (u64, u64, u32) {
+    fn best(clients: u64, at_a_time: u32, sizes: &[u32]) -> (u64, u64, u32) {
         let model = service(|size| 2600 + size.saturating_sub(4) * 115);
         let prepare = service(|size| 300 + size * 50);
         let stretch = Stretch { model: 0.2, prepare: 0.2 };
         let preparation =
             BatchPreparation { service: &prepare, stretch, head_start: 0.0, overlaps: true };
         let curve = Curve::new(&model, sizes).prepared(Some(preparation));
-        let round = Round { curve, clients, turn: 200_000.0, cap: 128, slots };
-        let rhythm = round.best(&Trials::default());
+        let rhythm = Round { curve, clients, turn: 200_000.0, cap: 128 }.best(at_a_time);
         rhythm.map_or((0, 0, 0), |it| (it.size, it.least, it.at_a_time))
     }
 
     #[test]
     fn few_clients_share_a_batch_and_many_take_turns() {
-        assert_eq!(best(1, 3, &[]), (1, 1, 1));
-        assert_eq!(best(16, 3, &[]), (16, 16, 1));
-        assert_eq!(best(128, 3, &[]), (64, 64, 2));
-        assert_eq!(best(384, 3, &[]), (128, 128, 2));
+        assert_eq!(best(16, 1, &[]), (16, 16, 1));
+        assert_eq!(best(128, 2, &[]), (64, 64, 2));
+        assert_eq!(best(384, 2, &[]), (128, 128, 2));
         assert_eq!(best(384, 1, &[]), (128, 128, 1));
     }
 
@@ -147,7 +132,7 @@ mod tests {
         let sizes = [1, 2, 4, 8, 16, 32, 64, 128];
         assert_eq!(best(33, 1, &sizes), (32, 32, 1));
         assert_eq!(best(63, 1, &sizes), (63, 63, 1));
-        assert_eq!(best(100, 3, &sizes), (64, 32, 2));
+        assert_eq!(best(100, 2, &sizes), (64, 32, 2));
     }
 
     #[test]
@@ -155,7 +140,7 @@ mod tests {
         let model = service(|size| 1000 + 100 * size);
         let rhythm = |turn| {
             let curve = Curve::new(&model, &[]);
-            Round { curve, clients: 8, turn, cap: 32, slots: 1 }.best(&Trials::default())
+            Round { curve, clients: 8, turn, cap: 32 }.best(1)
         };
         assert!(rhythm(800_000.0).is_some() && rhythm(1_000_000.0).is_none());
     }

@@ -44,8 +44,8 @@ pub(crate) struct PlannedBatch {
     pub(crate) next_free: Nanos,
     /// Size that requests of the other priority may add.
     pub(crate) room: u64,
-    /// The rhythm that it keeps.
-    pub(crate) rhythm: Option<Rhythm>,
+    /// The size of the requests of all clients together, where they come back.
+    pub(crate) clients: Option<u64>,
 }
 
 /// What one group would do now.
@@ -245,9 +245,12 @@ impl<'a> View<'a> {
         let priority = leading(it, rules.now);
         let queue = &it.queues[priority];
         let cap = self.capped(group, priority);
-        let rhythm = if self.plain() { None } else { self.rhythm(group, cap) };
+        let clients = if self.plain() { None } else { self.clients(group) };
+        let rhythm = clients.and_then(|clients| self.rhythm(group, cap, clients));
         let situation = self.situation(group, priority, cap, rhythm);
-        let candidate = if situation.curve.service.compared() && !self.doubts() {
+        let never_late = queue.head().is_some_and(|head| head.deadline == NEVER);
+        let as_it_comes = self.state.workers.full_only() && never_late;
+        let candidate = if situation.curve.service.compared() && !self.doubts() && !as_it_comes {
             situation.candidate(free)
         } else {
             situation.first()
@@ -259,7 +262,7 @@ impl<'a> View<'a> {
             let (reason, next_free) = (DispatchReason::Idle, rules.now + wait.next_free);
             let room = 0;
             let batch =
-                PlannedBatch { group, priority, candidate, reason, next_free, room, rhythm };
+                PlannedBatch { group, priority, candidate, reason, next_free, room, clients };
             return GroupChoice::Wait(batch, wait);
         }
         if self.too_soon(group, &situation, candidate, growable) {
@@ -270,11 +273,14 @@ impl<'a> View<'a> {
             0 | 1 => situation.next_worker(candidate).max(0.0),
             _ => 0.0,
         };
-        let candidate = situation.trim(candidate, next_free);
+        let candidate = match as_it_comes {
+            true => candidate,
+            false => situation.trim(candidate, next_free),
+        };
         let next_free = rules.now + situation.next_worker(candidate).max(0.0) as Nanos;
         let alone = it.queues[1 - priority].is_empty() && rules.config.measure != Measure::Padded;
         let room = if alone { 0 } else { situation.room(candidate) };
-        let batch = PlannedBatch { group, priority, candidate, reason, next_free, room, rhythm };
+        let batch = PlannedBatch { group, priority, candidate, reason, next_free, room, clients };
         GroupChoice::Dispatch(batch)
     }
 
@@ -305,7 +311,8 @@ impl<'a> View<'a> {
         if let Some(end) = self.window_end(group) {
             return self.window(situation, candidate, end);
         }
-        if self.state.learned.prepares() && !self.forecast.idles() {
+        let BatcherState { learned, workers, .. } = self.state;
+        if learned.prepares() && (workers.full_only() || !self.forecast.idles()) {
             return None;
         }
         let (now, mut out) = (self.rules().now, [Out::default(); OUT_MAX]);

@@ -1,122 +1,191 @@
-//! What each number of batches at a time has really brought.
+//! What each way of filling the slots of a worker has really brought.
 //!
-//! The curves promise a rate for each of them, but they know nothing of what passes between the stages of
-//! a worker. Where several promise about the same, each is tried for a moment, and the best one kept.
+//! Workers that prepare one batch while they run another may hold one, two or three of them, and curves
+//! cannot tell how many are best: they know nothing of what passes between the stages. So each way is
+//! tried for a moment, the best one kept, and the others tried again after longer and longer times, also
+//! those of which nothing good is expected: what is expected of a way may be wrong until it is tried.
 //! Only clients that come back have a rate that can be compared: it is how fast they are answered.
 
 use crate::request::Nanos;
+use crate::workers::SlotUse;
 
-/// Most batches at a time that are weighed. Bound: workers have no more slots that help.
+/// Most slots whose use is weighed. Bound: workers have no more that help.
 pub(crate) const AT_A_TIME_MAX: usize = 4;
-/// Batches after a change that tell nothing yet. Chosen: those that were on their way.
-const SETTLE: u32 = 6;
-/// Batches over which a rate is taken. Chosen: the shortest time whose rate can be trusted.
-const ROUND: u32 = 16;
-/// One that promises less than this share of the best is not tried. Measured: on an H200 the
-/// promises were wrong by no more.
-const HOPE: f64 = 0.85;
-/// What one brought is forgotten after so many batches, and it is tried again; twice as many after
-/// each round. Chosen: a first look may have been at an odd moment.
-const FORGET: u64 = 64;
+/// Batches after a change that tell nothing yet, for each worker. Chosen: those that were on their way.
+const SETTLE: u32 = 4;
+/// Batches of a block, for each worker: its rate is one reading. Derived: of one, two and three at a
+/// time a whole number of rounds.
+const BLOCK: u32 = 6;
+/// Blocks of a round. Chosen: the slowest is left out, so that one pause spoils nothing.
+const BLOCKS: usize = 3;
+/// After one block, and after two, a trial ends that brings less than this share of the best.
+const HOPELESS: [f64; 2] = [0.8, 0.93];
+/// Another way is better if it brings this many times as much. Chosen: less is chance.
+const BETTER: f64 = 1.01;
+/// How fast the rate of the way that is kept follows. Chosen: one bad round is chance.
+const KEPT: f64 = 0.25;
+/// Batches after which a way is tried for the second time. Chosen: a first look may have been at an odd
+/// moment, as the start of a process is.
+const SECOND_LOOK: u64 = 48;
+/// And after which it is tried again, once for each such share that it has brought less than the best,
+/// and twice as many after each trial.
+const LOOK: (u64, f64) = (256, 0.05);
 /// The most batches after which it is tried again. Chosen: trials then cost less than one percent.
-const FORGET_MAX: u64 = 4096;
+const LOOK_MAX: u64 = 8192;
 /// With so many times as many clients, or as few, nothing is known any more. Chosen: other numbers
-/// have other rhythms.
+/// are best served in other ways.
 const OTHER: f64 = 1.25;
 /// A pause of so many times the usual is none of the worker's. Chosen: clients pause, workers hardly
 /// do.
 const PAUSE: u64 = 8;
 
-/// So many batches at a time, and the rate that the curves promise.
-pub(crate) type Promise = (u32, f64);
+/// After so many batches in a row whose clients may not come back nothing is known any more. Chosen: a
+/// few are chance.
+const UNKNOWN: u32 = 64;
 
-/// What was tried.
+/// What was tried. The ways are numbered: so many batches at a time, less one; and `Full` behind them.
 #[derive(Debug, Default)]
 pub(crate) struct Trials {
-    clients: u64,
-    /// Batches at a time that run now, and the batches since then.
-    current: u32,
+    ways: [Way; AT_A_TIME_MAX + 1],
+    slots: u8,
+    current: usize,
+    /// Batches since that began, all batches ever; clients now, and when the ways were tried first.
     batches: u32,
-    /// When the round began, when its last batch was dispatched, and what it has had since.
+    count: u64,
+    clients: f64,
+    known: f64,
+    /// When the block began, when its last batch was dispatched, and what it has had since.
     began: Nanos,
     last: Nanos,
     size: u64,
-    round: u32,
-    /// All batches ever.
-    count: u64,
-    /// By the number of batches at a time.
-    brought: [Option<Brought>; AT_A_TIME_MAX],
+    len: u32,
+    /// The rates of the blocks of this round.
+    rates: [f64; BLOCKS],
+    blocks: usize,
+    /// Rounds of the current way until now.
+    rounds: u32,
+    /// Batches in a row of which it is unknown whether their clients come back.
+    unknown: u32,
 }
 
-/// What so many batches at a time have brought.
-#[derive(Clone, Copy, Debug)]
-struct Brought {
+/// What is known of one way.
+#[derive(Clone, Copy, Debug, Default)]
+struct Way {
+    /// Size per nanosecond; 0 where it was not tried.
     rate: f64,
-    /// The batch at which that was known.
-    at: u64,
-    /// For how many more batches it counts.
-    lasts: u64,
+    trials: u32,
+    /// From which batch on it is tried again.
+    again: u64,
 }
 
 impl Trials {
-    /// The one to go on with. The promises ascend in batches at a time, and each is more than the last.
-    pub(crate) fn choose(&self, promises: &[Promise], clients: u64) -> Option<u32> {
-        let best = promises.last()?;
-        let hopeful = || promises.iter().filter(|it| it.1 >= HOPE * best.1);
-        if hopeful().count() == 1 || self.others(clients) {
-            return Some(best.0);
+    /// What to do with these slots.
+    pub(crate) fn slot_use(&self) -> SlotUse {
+        match self.current {
+            full if full == usize::from(self.slots) => SlotUse::Full,
+            fewer => SlotUse::AtATime(fewer as u8 + 1),
         }
-        let current = hopeful().find(|it| it.0 == self.current);
-        if let Some(current) = current.filter(|_| self.batches < SETTLE + ROUND) {
-            return Some(current.0);
-        }
-        let untried = hopeful().find(|it| self.rate(it.0).is_none());
-        let rate = |it: &&Promise| self.rate(it.0).unwrap_or(0.0);
-        let tried = hopeful().max_by(|one, other| rate(one).total_cmp(&rate(other)));
-        untried.or(tried).map(|it| it.0)
     }
 
-    /// A batch of this size was dispatched.
-    pub(crate) fn dispatched(&mut self, now: Nanos, at_a_time: u32, clients: u64, size: u64) {
-        if self.others(clients) {
-            *self = Self { clients, ..Self::default() };
+    /// A batch of this size was dispatched to one of so many workers with so many slots, for so many
+    /// clients that come back; none where it is unknown whether they do. Returns whether the way to
+    /// go on with is another one now.
+    pub(crate) fn dispatched(
+        &mut self,
+        now: Nanos,
+        clients: Option<u64>,
+        size: u64,
+        (workers, slots): (u32, u8),
+    ) -> bool {
+        let slots = slots.clamp(1, AT_A_TIME_MAX as u8);
+        let before = (self.slots, self.current);
+        if slots != self.slots {
+            *self = Self { slots, current: usize::from(slots) - 1, ..Self::default() };
         }
         self.count += 1;
-        if at_a_time != self.current {
-            (self.current, self.batches) = (at_a_time, 0);
-        }
-        let usual = (self.last - self.began) / u64::from(self.round.max(1));
-        let paused = self.round > 1 && now - self.last > PAUSE * usual;
         self.batches = self.batches.saturating_add(1);
-        self.last = now;
-        if self.batches <= SETTLE || paused {
-            return self.begin(now);
+        let usual = (self.last - self.began) / u64::from(self.len.max(1));
+        let paused = self.len > 1 && now - self.last > PAUSE * usual.max(1);
+        self.unknown = if clients.is_some() { 0 } else { self.unknown + 1 };
+        if self.unknown == UNKNOWN {
+            *self = Self { slots, current: usize::from(slots) - 1, ..Self::default() };
         }
-        self.size += size;
-        self.round += 1;
-        if self.round == ROUND {
-            let rate = self.size as f64 / (now - self.began).max(1) as f64;
-            if let Some(brought) = self.brought.get_mut(at_a_time as usize - 1) {
-                let lasts = brought.map_or(FORGET, |it| it.lasts);
-                let lasts = (2 * lasts).min(FORGET_MAX);
-                *brought = Some(Brought { rate, at: self.count, lasts });
+        match clients {
+            Some(clients) if !paused && self.batches > SETTLE * workers => {
+                let clients = clients as f64;
+                let step = if self.clients == 0.0 { 1.0 } else { 1.0 / 16.0 };
+                self.clients += step * (clients - self.clients);
+                self.size += size;
+                self.len += 1;
             }
-            self.begin(now);
+            _ => self.begin(now),
         }
+        self.last = now;
+        if self.len >= BLOCK * workers {
+            self.block_over(now, workers.into());
+        }
+        before != (self.slots, self.current)
     }
 
     fn begin(&mut self, now: Nanos) {
-        (self.began, self.size, self.round) = (now, 0, 0);
+        (self.began, self.size, self.len) = (now, 0, 0);
     }
 
-    fn others(&self, clients: u64) -> bool {
-        let [less, more] = [clients.min(self.clients), clients.max(self.clients)];
-        more as f64 > OTHER * less as f64
+    fn block_over(&mut self, now: Nanos, workers: u64) {
+        self.rates[self.blocks] = self.size as f64 / (now - self.began).max(1) as f64;
+        self.blocks += 1;
+        self.begin(now);
+        self.rates[..self.blocks].sort_by(|one, other| other.total_cmp(one));
+        let best = self.best();
+        let hopeless =
+            HOPELESS.get(self.blocks - 1).is_some_and(|share| self.rates[0] < share * best);
+        let best_itself = self.ways[self.current].rate >= best;
+        if self.blocks == BLOCKS || hopeless && !best_itself {
+            let kept = self.blocks.div_ceil(2);
+            self.round_over(self.rates[..kept].iter().sum::<f64>() / kept as f64, workers);
+        }
     }
 
-    fn rate(&self, at_a_time: u32) -> Option<f64> {
-        let brought = self.brought.get(at_a_time as usize - 1).copied().flatten();
-        brought.filter(|it| self.count - it.at <= it.lasts).map(|it| it.rate)
+    /// The current way has brought this; chooses the next one.
+    fn round_over(&mut self, rate: f64, workers: u64) {
+        let [less, more] = [self.clients.min(self.known), self.clients.max(self.known)];
+        if more > OTHER * less {
+            (self.ways, self.rounds, self.known) = (Default::default(), 0, self.clients);
+        }
+        let best = self.best().max(rate);
+        let way = &mut self.ways[self.current];
+        way.rate = match self.rounds {
+            0 => rate.max(0.5 * (way.rate + rate)),
+            _ => way.rate + KEPT * (rate - way.rate),
+        };
+        way.trials += u32::from(self.rounds == 0);
+        self.rounds += 1;
+        let lost = 1.0 + (1.0 - rate / best) / LOOK.1;
+        let look = (LOOK.0 as f64 * lost) as u64 * u64::from(way.trials.clamp(1, 32));
+        let look = if way.trials < 2 { SECOND_LOOK } else { look.min(LOOK_MAX) };
+        way.again = self.count + workers * look;
+        self.blocks = 0;
+        let next = self.next();
+        if next != self.current {
+            (self.current, self.batches, self.rounds) = (next, 0, 0);
+        }
+    }
+
+    /// The way to go on with: one that was never tried, one whose time has come, or the best.
+    fn next(&self) -> usize {
+        let ways = || (0..=usize::from(self.slots)).filter(|_| self.slots > 1);
+        let untried = ways().find(|&way| self.ways[way].trials == 0);
+        let current = self.ways[self.current].rate;
+        let best =
+            ways().max_by(|&one, &other| self.ways[one].rate.total_cmp(&self.ways[other].rate));
+        let best =
+            best.filter(|&way| self.ways[way].rate > BETTER * current).unwrap_or(self.current);
+        let due = ways().filter(|&way| way != best && self.ways[way].again <= self.count);
+        untried.or(due.min_by_key(|&way| self.ways[way].again)).unwrap_or(best)
+    }
+
+    fn best(&self) -> f64 {
+        self.ways.iter().map(|way| way.rate).fold(0.0, f64::max)
     }
 }
 
@@ -124,67 +193,96 @@ impl Trials {
 mod tests {
     use super::*;
 
-    /// Plays batches of 16 that take so long each, by the number at a time; returns the last choices.
-    fn play(trials: &mut Trials, batches: usize, promises: &[Promise], took: [u64; 3]) -> Vec<u32> {
-        play_from(trials.last, trials, batches, promises, took)
+    const MS: Nanos = 1_000_000;
+
+    /// One worker with three slots, and what a batch of 16 takes in each way.
+    struct Play {
+        trials: Trials,
+        now: Nanos,
+        took: [u64; 4],
     }
 
-    fn play_from(
-        mut now: Nanos,
-        trials: &mut Trials,
-        batches: usize,
-        promises: &[Promise],
-        took: [u64; 3],
-    ) -> Vec<u32> {
-        let mut one = |_| {
-            let at_a_time = trials.choose(promises, 16).expect("a choice");
-            now += took[at_a_time as usize - 1];
-            trials.dispatched(now, at_a_time, 16, 16);
-            at_a_time
-        };
-        (0..batches).map(&mut one).collect()
+    impl Play {
+        fn new(took: [u64; 4]) -> Self {
+            Self { trials: Trials::default(), now: 0, took }
+        }
+
+        /// Plays so many batches of so many clients; returns the ways in which they ran.
+        fn batches(&mut self, count: usize, clients: u64) -> Vec<usize> {
+            let mut one = |_| {
+                let way = self.trials.current;
+                self.now += self.took[way] * MS;
+                self.trials.dispatched(self.now, Some(clients), 16, (1, 3));
+                way
+            };
+            (0..count).map(&mut one).collect()
+        }
+    }
+
+    fn share(ways: &[usize], best: usize) -> f64 {
+        ways.iter().filter(|way| **way == best).count() as f64 / ways.len() as f64
     }
 
     #[test]
-    fn what_brings_more_is_kept_whatever_was_promised() {
-        for (took, best) in [([6, 9, 9], 1), ([9, 6, 9], 2)] {
-            let mut trials = Trials::default();
-            let promises = [(1, 1.0), (2, 1.1)];
-            let chosen = play(&mut trials, 200, &promises, took.map(|it| it * 1_000_000));
-            assert!(chosen[..100].contains(&1) && chosen[..100].contains(&2), "both are tried");
-            let kept = chosen[100..].iter().filter(|it| **it == best).count();
-            assert!(kept >= 70, "{chosen:?}");
+    fn every_way_is_tried_and_the_best_kept() {
+        for (took, best) in
+            [([6, 9, 9, 9], 0), ([9, 6, 9, 9], 1), ([9, 9, 6, 9], 2), ([9, 9, 9, 6], 3)]
+        {
+            let mut play = Play::new(took);
+            let tried = play.batches(160, 16);
+            assert!((0..4).all(|way| tried.contains(&way)), "{tried:?}");
+            let kept = play.batches(1000, 16);
+            assert!(share(&kept, best) >= 0.9, "{best}: {kept:?}");
         }
     }
 
     #[test]
-    fn what_promises_far_less_is_not_tried() {
-        let mut trials = Trials::default();
-        let promises = [(1, 0.7), (2, 1.0)];
-        assert!(play(&mut trials, 200, &promises, [6, 9, 9]).iter().all(|it| *it == 2));
+    fn a_way_that_becomes_worse_is_left() {
+        let mut play = Play::new([9, 6, 9, 9]);
+        play.batches(400, 16);
+        play.took = [9, 20, 9, 9];
+        play.batches(100, 16);
+        assert!(share(&play.batches(400, 16), 1) < 0.2);
     }
 
     #[test]
-    fn a_trial_is_repeated_after_a_long_time_and_with_other_clients() {
-        let mut trials = Trials::default();
-        let promises = [(1, 1.0), (2, 1.1)];
-        play(&mut trials, 200, &promises, [6_000, 9_000, 9_000]);
-        let later = play(&mut trials, 5000, &promises, [6_000, 9_000, 9_000]);
-        let again = later.iter().filter(|it| **it == 2).count();
-        assert!((1..=6 * (SETTLE + ROUND) as usize).contains(&again), "{again}");
-        let other = trials.choose(&promises, 64);
-        assert_eq!(other, Some(2), "nothing is known of 64 clients");
+    fn slow_first_batches_and_single_pauses_are_not_held_against_a_way() {
+        let mut play = Play::new([90, 60, 60, 90]);
+        play.batches(12, 16);
+        play.took = [9, 8, 6, 9];
+        play.batches(200, 16);
+        for _ in 0..10 {
+            assert!(share(&play.batches(50, 16), 2) > 0.5);
+            play.now += 170 * MS;
+        }
     }
 
     #[test]
-    fn a_pause_of_the_clients_is_not_held_against_a_rhythm() {
+    fn other_numbers_of_clients_are_tried_anew() {
+        let mut play = Play::new([9, 6, 9, 9]);
+        play.batches(400, 16);
+        let again = play.batches(200, 64);
+        assert!((0..4).all(|way| again.contains(&way)), "{again:?}");
+    }
+
+    #[test]
+    fn without_clients_that_come_back_all_slots_are_filled() {
+        let mut play = Play::new([6, 9, 9, 9]);
+        play.batches(400, 16);
+        assert_eq!(play.trials.slot_use(), SlotUse::AtATime(1));
+        for _ in 0..100 {
+            play.now += 6 * MS;
+            play.trials.dispatched(play.now, None, 16, (1, 3));
+        }
+        assert_eq!(play.trials.slot_use(), SlotUse::AtATime(3));
+    }
+
+    #[test]
+    fn a_worker_with_one_slot_has_nothing_to_choose() {
         let mut trials = Trials::default();
-        let promises = [(1, 1.0), (2, 1.1)];
-        play(&mut trials, 200, &promises, [6_000, 9_000, 9_000]);
-        let before = trials.rate(1);
-        let late = trials.last + 1_000_000_000;
-        let chosen = play_from(late, &mut trials, 100, &promises, [6_000, 9_000, 9_000]);
-        assert!(chosen.iter().all(|it| *it == 1));
-        assert_eq!(trials.rate(1), before);
+        for batch in 0..200 {
+            trials.dispatched(batch * MS, Some(16), 16, (1, 1));
+            assert_eq!(trials.slot_use(), SlotUse::AtATime(1));
+        }
     }
 }

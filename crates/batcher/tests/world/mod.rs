@@ -253,6 +253,7 @@ fn config(dice: &mut Dice) -> Config {
         measure: dice.pick(&[Measure::Items, Measure::Items, Measure::Packed, Measure::Padded]),
         sizes: dice.pick(&[vec![], vec![4, 2, 0], vec![1, 8]]),
         lengths: dice.pick(&[vec![], vec![], vec![4, 0, 2], vec![3]]),
+        seek_slots: true,
         tenant_weights: dice.pick(&[vec![], vec![(1, 3)]]),
     }
 }

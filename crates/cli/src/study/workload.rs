@@ -229,6 +229,7 @@ impl Workload {
             outliers: share("--outliers", self.outliers.unwrap_or(0.0))?,
             outlier: 2.0,
             slow: self.slow_down.as_deref().map(flag_values::slow_down).transpose()?,
+            cold: None,
         };
         let losses = self.lose_worker.as_deref().map(flag_values::loss).transpose()?;
         if workers == 1 && losses.is_some_and(|loss| loss.back == u64::MAX) {

@@ -26,34 +26,40 @@ impl<'a> View<'a> {
         let BatcherState { learned, rules, workers, .. } = self.state;
         let item = rules.config.item(self.group(group).key.class);
         let curve = curve.at_sizes(rules.config.run_sizes(), item);
-        let (head_start, overlaps) = (after as f64, workers.held().1 > 1);
+        let (head_start, overlaps) = (after as f64, workers.slots().2 > 1);
         let preparation = learned.preparation(group);
         curve.prepared(preparation.map(|it| BatchPreparation { head_start, overlaps, ..it }))
     }
 
-    /// In which batches clients that come back are best served by one worker; none where they do not
-    /// come back, or where there is nothing to choose.
+    /// The size of the requests of all clients together; none where they do not come back, or where
+    /// there is nothing to choose for them.
     #[cold]
-    pub(super) fn rhythm(&self, group: usize, cap: u64) -> Option<Rhythm> {
+    pub(super) fn clients(&self, group: usize) -> Option<u64> {
         let BatcherState { learned, rules, queue, workers, .. } = self.state;
         let choice = learned.prepares() || !rules.config.run_sizes().is_empty();
-        let several = self.forecast.len() > 1.0 || queue.planned_groups.0 > 1;
-        if !choice || several || !learned.returns.awaited() {
+        if !choice || queue.planned_groups.0 > 1 {
             return None;
         }
         let flow = learned.flow(group);
-        let curve = self.curve(group, 0);
         let open = flow.open().after_silence(rules.now, learned.unit);
         let closed = open <= OPEN_MAX * flow.all.get();
-        if !closed || !curve.service.compared() || self.doubts() {
+        if !closed || !learned.service(group).compared() || self.doubts() {
             return None;
         }
-        let (held, slots) = workers.held();
-        let clients = queue.planned().requests + held + learned.returns.away(rules.now);
-        let clients = f64::from(clients) * learned.unit;
-        let (clients, turn) = ((clients + 0.5) as u64, learned.returns.turn() as f64);
-        let slots = if learned.prepares() { slots.into() } else { 1 };
-        Round { curve, clients: clients.max(1), turn, cap, slots }.best(&learned.trials)
+        let clients = queue.planned().requests + workers.held() + learned.returns.away(rules.now);
+        Some(((f64::from(clients) * learned.unit + 0.5) as u64).max(1))
+    }
+
+    /// In which batches clients that come back are best served by one worker.
+    #[cold]
+    pub(super) fn rhythm(&self, group: usize, cap: u64, clients: u64) -> Option<Rhythm> {
+        let BatcherState { learned, workers, .. } = self.state;
+        if self.forecast.len() > 1.0 || workers.full_only() || !learned.returns.awaited() {
+            return None;
+        }
+        let turn = learned.returns.turn() as f64;
+        let at_a_time = if learned.prepares() { workers.slots().2.into() } else { 1 };
+        Round { curve: self.curve(group, 0), clients, turn, cap }.best(at_a_time)
     }
 
     /// Whether a batch that would be handed to a worker ahead of time had better stay until that one's
@@ -69,15 +75,13 @@ impl<'a> View<'a> {
         if self.forecast.idles() {
             return false;
         }
-        let BatcherState { learned, rules, .. } = self.state;
-        let single = situation.rhythm.is_some_and(|it| it.at_a_time == 1);
-        let single = single && learned.prepares() && !rules.draining;
-        if !(growable || single) {
+        let BatcherState { learned, rules, workers, .. } = self.state;
+        let late = candidate.hurried || rules.now >= situation.latest(candidate, learned.unit);
+        if !growable || late {
             return false;
         }
-        let late = candidate.hurried || rules.now >= situation.latest(candidate, learned.unit);
-        if late || single {
-            return !late;
+        if workers.full_only() {
+            return true;
         }
         if learned.prepares() {
             return self.misses_more(group, situation, candidate);
