@@ -2,4 +2,4 @@
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| jitney_server::fuzzing::plain_requests(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| jitney_net::http::plain_requests(bytes));

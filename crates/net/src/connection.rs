@@ -6,16 +6,12 @@
 //! that do not read their answers are found in the account of bytes, and cut through a switch.
 
 use std::io;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::Context;
 
-use bytes::{Buf, Bytes};
-use hyper::rt::{Read, ReadBufCursor, Write};
 use jitney_memory::admission::{Admission, CutSwitch, TransferShare};
 
-use crate::malformed;
 use crate::open_connections::OpenConnection;
 
 /// A listener's signal to its connections.
@@ -25,13 +21,6 @@ pub enum ListenerSignal {
     Tick,
     /// Finish what is under way.
     End,
-}
-
-/// Logs a connection that did not end well.
-pub fn log_end(peer: &Peer, ended: hyper::Result<()>) {
-    if let Err(error) = ended {
-        tracing::debug!(peer = peer.address, %error, "connection ended");
-    }
 }
 
 /// What a connection is at. Busy ones may take as long as they like, idle ones are an affair of
@@ -55,8 +44,6 @@ pub struct Peer {
     pub number: u64,
     /// Its address as the access log writes it.
     pub address: String,
-    /// Whether it is a worker of this server, which calls for a request that was admitted.
-    pub is_worker: bool,
     /// Its entry among the open connections.
     pub open: Arc<OpenConnection>,
     stage: AtomicU8,
@@ -90,17 +77,11 @@ impl Peer {
             is_blocked: AtomicBool::new(false),
             number,
             address,
-            is_worker: false,
             open,
             stage: AtomicU8::new(ConnectionStage::Head as u8),
             marks: AtomicU32::new(0),
             calls: AtomicU32::new(0),
         }
-    }
-
-    /// The same for a worker of this server.
-    pub fn of_worker(self) -> Self {
-        Self { is_worker: true, ..self }
     }
 
     /// Takes memory for an answer until it is written.
@@ -118,7 +99,7 @@ impl Peer {
     }
 
     /// The client has nothing to say. It is only watched while it has something to read.
-    fn wait_for_read(&self, context: &Context<'_>) {
+    pub(crate) fn wait_for_read(&self, context: &Context<'_>) {
         if self.answers.load(Relaxed) {
             self.switch.watch(context.waker());
         }
@@ -162,7 +143,7 @@ impl Peer {
         self.at(ConnectionStage::Head)
     }
 
-    fn at(&self, stage: ConnectionStage) -> bool {
+    pub(crate) fn at(&self, stage: ConnectionStage) -> bool {
         self.stage.load(Relaxed) == stage as u8
     }
 
@@ -186,7 +167,7 @@ impl Peer {
         self.marks.load(Relaxed) != 0
     }
 
-    fn bytes_came(&self) {
+    pub(crate) fn bytes_came(&self) {
         if self.at(ConnectionStage::Idle) {
             self.enter(ConnectionStage::Head);
         } else if !self.at(ConnectionStage::Body) {
@@ -202,139 +183,6 @@ impl Peer {
         let stalled = now.is_some() && now == *seen;
         *seen = now;
         stalled
-    }
-}
-
-/// A stream that tells its [`Peer`] when bytes arrive, and adds a body to errors that hyper answers by
-/// itself.
-pub struct WatchedStream<S> {
-    stream: S,
-    peer: Arc<Peer>,
-    /// What was read before.
-    ahead: Bytes,
-    /// What is left to write instead of a bare answer.
-    instead: Bytes,
-}
-
-impl<S> WatchedStream<S> {
-    /// A stream of which `ahead` was read before.
-    pub fn new(stream: S, ahead: Bytes, peer: Arc<Peer>) -> Self {
-        Self { stream, peer, ahead, instead: Bytes::new() }
-    }
-}
-
-impl<S> WatchedStream<S> {
-    /// Notes whether the client takes what is written.
-    fn watch_write(
-        &self,
-        polled: Poll<io::Result<usize>>,
-        context: &Context<'_>,
-    ) -> Poll<io::Result<usize>> {
-        match &polled {
-            Poll::Ready(Ok(written)) => self.peer.wrote(*written, false),
-            Poll::Ready(Err(_)) => {}
-            Poll::Pending => self.peer.wait_for_write(context),
-        }
-        polled
-    }
-}
-
-impl<S: Write + Unpin> WatchedStream<S> {
-    /// Whether something else is written instead of these bytes: `Ready` when it is out.
-    fn poll_instead(
-        &mut self,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Option<Poll<io::Result<usize>>> {
-        if self.instead.is_empty() {
-            let answer =
-                self.peer.at(ConnectionStage::Head).then(|| malformed::answer(bytes)).flatten()?;
-            if let Some(suppressed) = self.peer.open.plane.malformed.pass() {
-                let peer = &self.peer.address;
-                tracing::info!(peer, suppressed, "rejected a request that is not valid HTTP");
-            }
-            self.instead = answer;
-        }
-        while !self.instead.is_empty() {
-            match Pin::new(&mut self.stream).poll_write(context, &self.instead) {
-                Poll::Ready(Ok(written)) if written > 0 => self.instead.advance(written),
-                Poll::Ready(Ok(_)) => {
-                    return Some(Poll::Ready(Err(io::ErrorKind::WriteZero.into())));
-                }
-                Poll::Ready(Err(error)) => return Some(Poll::Ready(Err(error))),
-                Poll::Pending => return Some(Poll::Pending),
-            }
-        }
-        Some(Poll::Ready(Ok(bytes.len())))
-    }
-}
-
-impl<S: Read + Unpin> Read for WatchedStream<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        mut buffer: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
-        self.peer.check_cut()?;
-        if !self.ahead.is_empty() {
-            let count = self.ahead.len().min(buffer.remaining());
-            buffer.put_slice(&self.ahead.split_to(count));
-            self.peer.bytes_came();
-            return Poll::Ready(Ok(()));
-        }
-        let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
-        if polled.is_ready() {
-            self.peer.bytes_came();
-        } else {
-            self.peer.wait_for_read(context);
-        }
-        polled
-    }
-}
-
-impl<S: Write + Unpin> Write for WatchedStream<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.peer.check_cut()?;
-        let polled = match self.poll_instead(context, bytes) {
-            Some(polled) => polled,
-            None => Pin::new(&mut self.stream).poll_write(context, bytes),
-        };
-        self.watch_write(polled, context)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let polled = Pin::new(&mut self.stream).poll_flush(context);
-        match polled {
-            Poll::Ready(_) => self.peer.wrote(0, true),
-            Poll::Pending => self.peer.wait_for_write(context),
-        }
-        polled
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        parts: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let first = parts.first().map_or(&[][..], |part| part);
-        self.peer.check_cut()?;
-        let polled = match self.poll_instead(context, first) {
-            Some(polled) => polled,
-            None => Pin::new(&mut self.stream).poll_write_vectored(context, parts),
-        };
-        self.watch_write(polled, context)
     }
 }
 

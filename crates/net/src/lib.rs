@@ -1,8 +1,8 @@
-//! Bytes and connections: listeners, TLS, limits, HTTP/2, bodies and their compression.
+//! Bytes and connections: listeners, TLS, limits, the carriers of HTTP, bodies and their compression.
 //!
 //! A connection's way through this crate: [`listen`] binds sockets, [`accept`] takes connections within the
-//! limits of their plane, and a [`ConnectionService`] serves each. The crate knows no model, no endpoint and
-//! no plugin, picks no status for a failure, and reads no file, flag or environment.
+//! limits of their plane, and a [`ConnectionService`] serves each. Where that is HTTP, [`http`] reads the requests
+//! and writes what an [`HttpService`] answers. The crate knows no model, no endpoint and no plugin, picks no status for a failure, and reads no file, flag or environment.
 
 pub mod accept;
 mod body_error;
@@ -12,11 +12,10 @@ mod connection_limits;
 pub mod events;
 mod growing_body;
 mod handshake;
-pub mod http2;
+pub mod http;
 mod incoming_body;
 pub mod listen;
 mod log_limit;
-mod malformed;
 mod numbers;
 pub mod open_connections;
 mod outgoing_body;
@@ -26,8 +25,9 @@ pub mod tls;
 pub use accept::{ConnectionService, Listener};
 pub use body_error::BodyError;
 pub use connection_limits::ConnectionLimits;
-pub use growing_body::{GrowingBody, READ_BUFFER};
-pub use http2::ConnectionAge;
+pub use growing_body::GrowingBody;
+pub use http::HttpService;
+pub use http::http2::ConnectionAge;
 pub use incoming_body::{LARGE, RequestBody};
 pub use listen::Bind;
 pub use log_limit::LogLimit;

@@ -15,6 +15,7 @@ use jitney_engine::store::{Excess, StoreError};
 use jitney_engine::workflow::{RunError, UnknownWorkflow, WorkflowError};
 use jitney_net::BodyError;
 use jitney_net::compression::CodingError;
+use jitney_net::http::TooManyHeaders;
 use jitney_telemetry::FollowError;
 
 mod grpc;
@@ -234,6 +235,12 @@ impl From<BodyError> for Problem {
                 Self::new(ErrorCode::TooSlow, message)
             }
         }
+    }
+}
+
+impl From<TooManyHeaders> for Problem {
+    fn from(error: TooManyHeaders) -> Self {
+        Self::new(ErrorCode::HeadTooLarge, error.to_string())
     }
 }
 

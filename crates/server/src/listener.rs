@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use http::Response;
 use jitney_net::connection::{ListenerSignal, Peer};
+use jitney_net::http::HttpClient;
 use jitney_net::{ConnectionAge, ConnectionService, ResponseBody};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
@@ -13,7 +14,7 @@ use crate::errors::{ErrorCode, Problem};
 use crate::grpc::GrpcServices;
 use crate::route::Apis;
 use crate::state::ServerState;
-use crate::{grpc, handles, respond, rest};
+use crate::{grpc, handles, respond};
 
 const HTTPS_ONLY: &str = "This TorchServe instance only accepts HTTPS requests";
 
@@ -42,18 +43,17 @@ impl ConnectionService for ServerListener {
     ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Self { state, apis, browsers, protocol } = &*self;
-        match protocol {
+        match &self.protocol {
             ListenerProtocol::Grpc(services, age) => {
                 let services = Arc::clone(services);
                 Box::pin(grpc::serve(stream, peer, services, *age, signals)).await;
             }
             ListenerProtocol::Http => {
-                let (apis, browsers, upgrade) = (*apis, *browsers, &OnceLock::new());
-                let context =
-                    rest::ConnectionContext { state, apis, browsers, peer: &peer, upgrade };
-                if let Some(upgrade) = rest::serve(stream, context, &mut signals).await {
-                    Box::pin(handles::serve(upgrade, &peer, state, signals)).await;
+                let upgrade = OnceLock::new();
+                let client = HttpClient { peer: &peer, upgrade: &upgrade };
+                jitney_net::http::serve(stream, &self, &client, &mut signals).await;
+                if let Some(upgrade) = upgrade.into_inner() {
+                    Box::pin(handles::serve(upgrade, &peer, &self.state, signals)).await;
                 }
             }
         }

@@ -4,16 +4,18 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, EXPIRES, PRAGMA, RETRY_AFTER,
+    ACCEPT_ENCODING, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW, CACHE_CONTROL, CONTENT_TYPE, EXPIRES, PRAGMA, RETRY_AFTER,
     X_CONTENT_TYPE_OPTIONS,
 };
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderValue, Response, StatusCode};
 use hyper::ext::ReasonPhrase;
 use jitney_net::ResponseBody;
 use jitney_net::compression::Coding;
-use jitney_net::request_id::X_REQUEST_ID;
+use jitney_net::http::{DefaultHeaders, close};
 use serde::Serialize;
 
+use crate::config::Cors;
 use crate::errors::{ErrorCode, Problem};
 
 /// An answer; its body is known, unless the model is still making it.
@@ -22,10 +24,6 @@ pub(crate) type HttpResponse = Response<ResponseBody>;
 /// Marks an answer whose clients say that they take compressed ones and do not.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Uncompressed;
-
-/// Marks an answer that says itself how it may be kept, such as a file of the dashboard.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct OwnCaching;
 
 /// What an endpoint returns.
 pub(crate) type HttpResult = Result<HttpResponse, Problem>;
@@ -160,13 +158,6 @@ fn looks_like_json(text: &[u8]) -> bool {
     }
 }
 
-/// Ends the connection with this answer, and tells the client so.
-pub(crate) fn close(reply: &mut HttpResponse) {
-    if reply.status() != StatusCode::SWITCHING_PROTOCOLS {
-        reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    }
-}
-
 /// Sets status and reason phrase. A code without a usual phrase gets an empty one.
 pub(crate) fn set_status(reply: &mut HttpResponse, code: u16, phrase: &str) {
     let Ok(status) = StatusCode::from_u16(code) else { return };
@@ -181,101 +172,70 @@ pub(crate) fn set_status(reply: &mut HttpResponse, code: u16, phrase: &str) {
     }
 }
 
-/// The headers that go with every answer that does not have them.
-#[derive(Clone, Debug)]
-pub(crate) struct DefaultHeaders {
-    headers: Vec<(HeaderName, HeaderValue)>,
-    /// The lines of the headers that replace an endpoint's.
-    stamps: Vec<u8>,
-}
-
-/// The headers that replace an endpoint's, beside the request's id.
-fn stamps() -> [(HeaderName, HeaderValue); 4] {
-    [
+/// The headers of every answer: those that replace a handler's, as in TorchServe, and where the answer has
+/// none the `Access-Control-Allow-*` headers, if any, and a content type, which TorchServe does not send unless
+/// the handler set one. Values that are no header values are left out with a warning.
+pub(crate) fn default_headers(cors: &Cors, content_type: bool) -> DefaultHeaders {
+    let always = [
         (PRAGMA, NO_CACHE),
         (CACHE_CONTROL, NO_STORE),
         (EXPIRES, LONG_AGO),
         (X_CONTENT_TYPE_OPTIONS, NO_SNIFF),
-    ]
+    ];
+    let mut missing: Vec<_> = content_type.then_some((CONTENT_TYPE, BYTES)).into_iter().collect();
+    for (name, value) in [
+        (ACCESS_CONTROL_ALLOW_ORIGIN, &cors.origin),
+        (ACCESS_CONTROL_ALLOW_METHODS, &cors.methods),
+        (ACCESS_CONTROL_ALLOW_HEADERS, &cors.headers),
+    ] {
+        let Some(value) = value.as_deref().filter(|value| !value.is_empty()) else { continue };
+        match HeaderValue::from_str(value) {
+            Ok(value) => missing.push((name, value)),
+            Err(_) => tracing::warn!(%name, value, "not a header value, left out"),
+        }
+    }
+    DefaultHeaders::new(always.into(), missing)
 }
 
-impl DefaultHeaders {
-    /// The `Access-Control-Allow-*` headers, if any; values that are no header values are left out with a
-    /// warning. And a content type, which TorchServe does not send unless the handler set one.
-    pub(crate) fn new(config: &crate::config::Cors, content_type: bool) -> Self {
-        use http::header::{
-            ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-        };
-        let wanted = [
-            (ACCESS_CONTROL_ALLOW_ORIGIN, &config.origin),
-            (ACCESS_CONTROL_ALLOW_METHODS, &config.methods),
-            (ACCESS_CONTROL_ALLOW_HEADERS, &config.headers),
-        ];
-        let mut headers: Vec<_> =
-            content_type.then_some((CONTENT_TYPE, BYTES)).into_iter().collect();
-        for (name, value) in wanted {
-            let Some(value) = value.as_deref().filter(|value| !value.is_empty()) else { continue };
-            match HeaderValue::from_str(value) {
-                Ok(value) => headers.push((name, value)),
-                Err(_) => tracing::warn!(%name, value, "not a header value, left out"),
-            }
-        }
-        let mut lines = Vec::new();
-        for (name, value) in stamps() {
-            push_header(&mut lines, &name, value.as_bytes());
-        }
-        Self { headers, stamps: lines }
-    }
-
-    /// Whether an endpoint's header of this name is replaced.
-    pub(crate) fn replaces(&self, name: &HeaderName) -> bool {
-        [X_REQUEST_ID, PRAGMA, CACHE_CONTROL, EXPIRES, X_CONTENT_TYPE_OPTIONS].contains(name)
-    }
-
-    /// Appends the lines of these headers, of the defaults those that the answer does not have. Those that
-    /// replace an endpoint's are left out where it has `own` ones.
-    pub(crate) fn push(&self, text: &mut Vec<u8>, own: bool, has: impl Fn(&HeaderName) -> bool) {
-        if !own {
-            text.extend_from_slice(&self.stamps);
-        }
-        for (name, value) in self.headers.iter().filter(|(name, _)| !has(name)) {
-            push_header(text, name, value.as_bytes());
-        }
-    }
-}
-
-/// Appends a header's line, with its name as `X-Request-Id`.
-pub(crate) fn push_header(text: &mut Vec<u8>, name: &HeaderName, value: &[u8]) {
-    let start = text.len();
-    text.extend_from_slice(name.as_str().as_bytes());
-    let mut first = true;
-    for byte in &mut text[start..] {
-        if first {
-            byte.make_ascii_uppercase();
-        }
-        first = *byte == b'-';
-    }
-    text.extend_from_slice(b": ");
-    text.extend_from_slice(value);
-    text.extend_from_slice(b"\r\n");
-}
-
-/// Adds the headers of every answer. They replace a handler's, as in TorchServe, except the defaults.
-pub(crate) fn stamp(reply: &mut HttpResponse, id: HeaderValue, defaults: &DefaultHeaders) {
-    let own = reply.extensions().get::<OwnCaching>().is_some();
-    let headers = reply.headers_mut();
-    headers.insert(X_REQUEST_ID, id);
-    if !own {
-        headers.extend(stamps());
-    }
-    for (name, value) in &defaults.headers {
-        headers.entry(name).or_insert_with(|| value.clone());
-    }
+/// What a client is told whose bytes are no HTTP, where HTTP has this status for them.
+pub(crate) fn malformed(status: u16) -> HttpResponse {
+    let message = match status {
+        414 => "The request's path is too long.",
+        431 => "The request's head is too large.",
+        _ => "Invalid HTTP message.",
+    };
+    let mut reply =
+        problem(&Problem { status, ..Problem::new(ErrorCode::InvalidHead, message) }, None);
+    reply.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
+    reply
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_that_are_no_http_are_explained() {
+        for (status, message) in [
+            (400, "Invalid HTTP message."),
+            (414, "The request's path is too long."),
+            (431, "The request's head is too large."),
+        ] {
+            let reply = malformed(status);
+            let expected = format!(
+                "{{\n  \"code\": {status},\n  \"type\": \"BadRequestException\",\n  \"message\": \"{message}\"\n}}\n"
+            );
+            assert_eq!(reply.body().here(), &expected);
+            let headers: Vec<_> =
+                reply.headers().iter().map(|(name, value)| format!("{name}: {value:?}")).collect();
+            let expected = [
+                "content-type: \"application/json\"",
+                "connection: \"close\"",
+                "x-content-type-options: \"nosniff\"",
+            ];
+            assert_eq!(headers, expected);
+        }
+    }
 
     #[test]
     fn a_body_without_a_type_gets_the_one_it_looks_like() {

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use jitney_engine::Engine;
+use jitney_net::http::HttpRules;
 use jitney_telemetry::trace::Tracer;
 use jitney_telemetry::{AccessLog, LogBook, Meter, Overview, Registrations};
 
@@ -12,7 +13,7 @@ use crate::auth::Tokens;
 use crate::config::ServerConfig;
 use crate::inference::InferenceService;
 use crate::plugins::Plugins;
-use crate::respond::DefaultHeaders;
+use crate::respond;
 use crate::shared_memory::{SharedMemory, SharedReader};
 
 /// The living parts of a server that others made, and share with it.
@@ -42,7 +43,8 @@ pub(crate) struct ServerState {
     pub(crate) inference: InferenceService,
     /// Connections so far.
     pub(crate) peers: Arc<AtomicU64>,
-    pub(crate) default_headers: DefaultHeaders,
+    /// What holds for every HTTP request and answer.
+    pub(crate) http: HttpRules,
     /// The memory that clients share, where that is allowed.
     pub(crate) shared_memory: Option<SharedMemory>,
     /// What the dashboard shows.
@@ -60,21 +62,15 @@ impl ServerState {
     ) -> Self {
         let meter = Arc::clone(&parts.meter);
         let inference = InferenceService::new(Arc::clone(&engine), meter, config.dialect);
-        let default_headers = DefaultHeaders::new(&config.cors, config.content_types);
+        let http = HttpRules {
+            headers: respond::default_headers(&config.cors, config.content_types),
+            decompress: config.decompress_requests,
+            patience: config.head_timeout,
+        };
         let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         let shared_memory = config.client_shared_memory.then(SharedMemory::new);
         let peers = Arc::new(AtomicU64::new(1));
-        Self {
-            config,
-            parts,
-            engine,
-            inference,
-            peers,
-            default_headers,
-            shared_memory,
-            overview,
-            started,
-        }
+        Self { config, parts, engine, inference, peers, http, shared_memory, overview, started }
     }
 
     /// What reads the tensors of one request from shared memory.

@@ -7,7 +7,7 @@ use http::Request;
 use hyper::body::Incoming;
 use jitney_net::ConnectionAge;
 use jitney_net::connection::{ListenerSignal, Peer};
-use jitney_net::http2::{self, Http2Limits};
+use jitney_net::http::http2::{self, Http2Limits};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 

@@ -39,6 +39,8 @@ pub(super) struct CallFrame {
 pub(super) struct PendingCall {
     pub(super) state: Arc<ServerState>,
     pub(super) peer: Arc<Peer>,
+    /// Whether it belongs to a request that was admitted.
+    pub(super) admitted: bool,
     pub(super) model: Arc<Model>,
     pub(super) call: HandleCall,
     pub(super) started: Instant,
@@ -111,7 +113,7 @@ impl PendingCall {
             options,
             origin: Origin { kind: OriginKind::Python, peer: self.peer.number },
             wait_for_queue: true,
-            admitted: self.peer.is_worker,
+            admitted: self.admitted,
             held,
             trace: self.trace.clone(),
         };

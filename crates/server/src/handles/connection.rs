@@ -55,19 +55,30 @@ pub(crate) async fn serve(
     peer.enter(ConnectionStage::Busy);
     let HandleUpgrade { connection, guard } = upgrade;
     let Ok(stream) = connection.await else { return };
-    serve_stream(TokioIo::new(stream), guard, peer, state, &mut signals).await;
+    let right = guard.map_or(CallRight::Open, CallRight::Guarded);
+    serve_stream(TokioIo::new(stream), right, peer, state, &mut signals).await;
+}
+
+/// What the calls of a connection may do.
+pub(super) enum CallRight {
+    /// They are admitted like any request.
+    Open,
+    /// They are, once the operator's plugin allows each.
+    Guarded(Arc<CallGuard>),
+    /// They come from a worker of this server, which calls for a request that was admitted.
+    Admitted,
 }
 
 /// Serves the frames of a connection that speaks nothing else, or nothing else any more.
 pub(super) async fn serve_stream(
     stream: impl AsyncRead + AsyncWrite + Unpin,
-    guard: Option<Arc<CallGuard>>,
+    right: CallRight,
     peer: &Arc<Peer>,
     state: &Arc<ServerState>,
     signals: &mut watch::Receiver<ListenerSignal>,
 ) {
     let (sender, mut receiver) = mpsc::channel(FRAMES_MAX);
-    let mut calls = Calls::new(state, peer, guard, sender);
+    let mut calls = Calls::new(state, peer, right, sender);
     let mut stream = FrameStream::new(stream);
     let ended = serve_calls(&mut stream, &mut calls, &mut receiver, signals).await;
     if let Err(error) = ended {
@@ -180,7 +191,7 @@ struct RunningCall {
 struct Calls<'a> {
     state: &'a Arc<ServerState>,
     peer: &'a Arc<Peer>,
-    guard: Option<Arc<CallGuard>>,
+    right: CallRight,
     sender: mpsc::Sender<CallFrame>,
     tasks: JoinSet<()>,
     /// Those without a last frame so far.
@@ -197,11 +208,11 @@ impl<'a> Calls<'a> {
     fn new(
         state: &'a Arc<ServerState>,
         peer: &'a Arc<Peer>,
-        guard: Option<Arc<CallGuard>>,
+        right: CallRight,
         sender: mpsc::Sender<CallFrame>,
     ) -> Self {
         let (tasks, running) = (JoinSet::new(), HashMap::new());
-        Self { state, peer, guard, sender, tasks, running, bytes: 0, half: None, skipped: 0 }
+        Self { state, peer, right, sender, tasks, running, bytes: 0, half: None, skipped: 0 }
     }
 
     /// Notes when the last call ends, and when another begins to arrive.
@@ -291,14 +302,14 @@ impl<'a> Calls<'a> {
     fn begin(&mut self, call: HandleCall) -> io::Result<()> {
         let (id, bytes, sender) = (call.id, call.body.len(), self.sender.clone());
         self.check_free(id)?;
-        let task = match &self.guard {
-            Some(guard) => {
+        let task = match &self.right {
+            CallRight::Guarded(guard) => {
                 let (guard, asked) =
                     (Arc::clone(guard), (call.model.clone(), call.version.clone()));
                 let pending = self.pending(call);
                 self.tasks.spawn(call::run_authorized(guard, id, asked, pending, sender))
             }
-            None => match self.pending(call) {
+            CallRight::Open | CallRight::Admitted => match self.pending(call) {
                 Ok(pending) => self.tasks.spawn(pending.run(sender)),
                 Err(problem) => self.tasks.spawn(call::fail(id, problem, sender)),
             },
@@ -338,7 +349,8 @@ impl<'a> Calls<'a> {
         let started = Instant::now();
         let id = XRequestId::of(state.config.dialect, &call.headers);
         let trace = call::begin_trace(&state, &peer, &call, &id, started);
-        Ok(PendingCall { state, peer, model, call, started, id, trace, held })
+        let admitted = matches!(self.right, CallRight::Admitted);
+        Ok(PendingCall { state, peer, admitted, model, call, started, id, trace, held })
     }
 
     /// Whether the client still waits for this frame; the last one ends its call.

@@ -11,13 +11,14 @@ use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use jitney_engine::frames::{CallConnection, Caller};
-use jitney_net::connection::{ConnectionStage, ListenerSignal, Peer, WatchedStream};
+use jitney_net::connection::{ConnectionStage, ListenerSignal, Peer};
+use jitney_net::http::WatchedStream;
 use jitney_net::open_connections::{ListedConnection, OpenConnections};
 use tokio::net::UnixStream;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
-use super::connection::serve_stream;
+use super::connection::{CallRight, serve_stream};
 use crate::state::ServerState;
 
 /// Connections of workers at a time; a further one waits.
@@ -63,13 +64,12 @@ async fn serve(
 ) -> std::io::Result<()> {
     let CallConnection { stream, ahead, caller, mut ended } = connection;
     let (open, admission) = (Arc::clone(&listed.open), Arc::clone(state.engine.admission()));
-    let peer = Peer::new(number, address(&caller), open, admission);
-    let peer = Arc::new(peer.of_worker());
+    let peer = Arc::new(Peer::new(number, address(&caller), open, admission));
     peer.enter(ConnectionStage::Busy);
     let stream = TokioIo::new(UnixStream::from_std(stream)?);
     let stream = TokioIo::new(WatchedStream::new(stream, ahead, Arc::clone(&peer)));
     tokio::select! {
-        () = serve_stream(stream, None, &peer, state, &mut signals) => {}
+        () = serve_stream(stream, CallRight::Admitted, &peer, state, &mut signals) => {}
         () = ended.wait() => {}
     }
     Ok(())

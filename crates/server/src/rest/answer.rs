@@ -1,8 +1,8 @@
 //! The one way of a REST answer: id, trace, where the request goes and whether it may, the endpoint, a failure
 //! in its client's words, compression, the access log, and whether the connection ends with it.
 //!
-//! The carriers (`plain`, `http1`, `http2`) call [`answer`] and differ in bytes only. Nothing here knows a
-//! socket, and no endpoint is named here.
+//! The carriers of `jitney_net::http` call it and differ in bytes only. Nothing here knows a socket, and no
+//! endpoint is named here.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,89 +12,81 @@ use http::header::{AUTHORIZATION, HOST};
 use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode, Version};
 use jitney_engine::PathTarget;
-use jitney_net::RequestBody;
+use jitney_net::connection::Peer;
+use jitney_net::http::{Answered, HttpClient, HttpRules, TooManyHeaders};
 use jitney_net::request_id::XRequestId;
+use jitney_net::{HttpService, RequestBody};
 use jitney_settings::Dialect;
 use jitney_telemetry::metrics::{LOAD_METRICS, LoadFormat};
 use jitney_telemetry::trace::{RequestFacts, RequestTrace};
 use jitney_telemetry::{AccessRecord, RecordNames};
 use tokio::time::Instant;
 
-use super::context::{ConnectionContext, RequestContext};
+use super::context::RequestContext;
 use super::endpoint::{Endpoint, EndpointCall, Handler, PredictBody};
 use super::endpoints::{self, ENDPOINTS, Found};
 use super::{authorize, compress, inference, mounted, open_inference, plugins, v1};
 use crate::auth::Gate;
 use crate::errors::{ErrorCode, Problem};
+use crate::handles::HandleUpgrade;
+use crate::listener::ServerListener;
 use crate::plugins::{ApiKind, GuardedOperation, Intent, PluginEndpoint, Plugins};
 use crate::respond::{self, HttpResponse, HttpResult};
-use crate::route::{self, PathNames};
+use crate::route::{self, Apis, PathNames};
 use crate::shown_uri::ShownUri;
-use crate::state::ServerState;
 
-/// An answer, before a carrier writes it.
-pub(super) struct Answered {
-    /// Without the headers of every answer.
-    pub(super) reply: HttpResponse,
-    pub(super) id: XRequestId,
-    /// When it was there.
-    pub(super) at: Instant,
-    /// Whether the connection should end with it: another client waits for its place, or the server is
-    /// about to end and lets its clients go to another one between two requests.
-    pub(super) last: bool,
-}
+impl HttpService for ServerListener {
+    type Upgrade = HandleUpgrade;
 
-impl Answered {
-    /// The answer with the headers of every answer.
-    pub(super) fn stamped(mut self, state: &ServerState) -> HttpResponse {
-        respond::stamp(&mut self.reply, self.id.header(), &state.default_headers);
-        self.reply
+    async fn answer(
+        &self,
+        client: &HttpClient<'_, HandleUpgrade>,
+        parts: &Parts,
+        body: Result<RequestBody, TooManyHeaders>,
+    ) -> Answered {
+        let Self { state, .. } = self;
+        let id = XRequestId::of(state.config.dialect, &parts.headers);
+        let started = Instant::now();
+        let trace = state.parts.tracer.as_ref().and_then(|tracer| {
+            let facts = || facts(self.apis, client.peer, parts, &id);
+            RequestTrace::begin(tracer, &parts.headers, started, facts)
+        });
+        let context = RequestContext::new(self, client, parts, &id, trace.as_ref(), started);
+        let answered = match body {
+            Ok(body) => dispatch(&context, body).await,
+            Err(error) => Err(error.into()),
+        };
+        let mut reply = answered.unwrap_or_else(|problem| failure(&context, &problem));
+        if compress::is_candidate(state, &reply) {
+            Box::pin(compress::compress(&mut reply, &parts.headers)).await;
+        }
+        let at = Instant::now();
+        log(&context, reply.status(), at - started);
+        if let Some(trace) = trace {
+            reply.body_mut().keep(trace);
+        }
+        let open = &client.peer.open;
+        let last = open.is_needed() || open.is_closing() || state.engine.draining();
+        Answered { reply, id, at, last }
     }
-}
 
-/// Answers a request, whatever becomes of it. The body is an error where the head is not valid. This future
-/// is dropped when the client goes away, and the call to the model with it.
-pub(super) async fn answer(
-    connection: ConnectionContext<'_>,
-    parts: &Parts,
-    body: Result<RequestBody, Problem>,
-) -> Answered {
-    let ConnectionContext { state, peer, .. } = connection;
-    let id = XRequestId::of(state.config.dialect, &parts.headers);
-    let started = Instant::now();
-    let trace = state.parts.tracer.as_ref().and_then(|tracer| {
-        RequestTrace::begin(tracer, &parts.headers, started, || facts(connection, parts, &id))
-    });
-    let context = RequestContext::new(connection, parts, &id, trace.as_ref(), started);
-    let answered = match body {
-        Ok(body) => dispatch(&context, body).await,
-        Err(problem) => Err(problem),
-    };
-    let mut reply = answered.unwrap_or_else(|problem| failure(&context, &problem));
-    if compress::is_candidate(state, &reply) {
-        Box::pin(compress::compress(&mut reply, &parts.headers)).await;
+    fn rules(&self) -> &HttpRules {
+        &self.state.http
     }
-    let at = Instant::now();
-    log(&context, reply.status(), at - started);
-    if let Some(trace) = trace {
-        reply.body_mut().keep(trace);
+
+    fn malformed(status: u16) -> HttpResponse {
+        respond::malformed(status)
     }
-    let last = peer.open.is_needed() || peer.open.is_closing() || state.engine.draining();
-    Answered { reply, id, at, last }
 }
 
 /// What the trace of a request says; nothing for requests that are not traced.
-fn facts(
-    connection: ConnectionContext<'_>,
-    parts: &Parts,
-    id: &XRequestId,
-) -> Option<RequestFacts> {
+fn facts(apis: Apis, peer: &Peer, parts: &Parts, id: &XRequestId) -> Option<RequestFacts> {
     let path = parts.uri.path();
     let decoded = route::decode(path);
-    let found = endpoints::find(connection.apis, &parts.method, &decoded).endpoint;
+    let found = endpoints::find(apis, &parts.method, &decoded).endpoint;
     let template = found.is_traced().then(|| found.shown())?;
     let version = format!("{:?}", parts.version);
-    let address = connection.peer.address.trim_start_matches('/').to_owned();
+    let address = peer.address.trim_start_matches('/').to_owned();
     let facts = RequestFacts::new(format!("{} {template}", parts.method))
         .with("http.request.method", parts.method.as_str().to_owned())
         .with("http.route", template)
@@ -334,7 +326,6 @@ fn check_token(context: &RequestContext<'_>, gate: Gate) -> Result<(), Problem> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::route::Apis;
 
     #[test]
     fn predictions_have_names_without_models_and_all_else_none() {

@@ -8,6 +8,7 @@ use jitney_engine::Model;
 use jitney_engine::call::{Origin, OriginKind, ValueBytes};
 use jitney_net::RequestBody;
 use jitney_net::connection::{ConnectionStage, Peer};
+use jitney_net::http::HttpClient;
 use jitney_net::request_id::XRequestId;
 use jitney_telemetry::trace::RequestTrace;
 use tokio::time::Instant;
@@ -15,22 +16,10 @@ use tokio::time::Instant;
 use crate::auth::BrowserRule;
 use crate::errors::Problem;
 use crate::handles::HandleUpgrade;
+use crate::listener::ServerListener;
 use crate::query::RequestFields;
 use crate::route::{Apis, ModelRef};
 use crate::state::ServerState;
-
-/// What all requests of a connection share.
-#[derive(Clone, Copy)]
-pub(crate) struct ConnectionContext<'a> {
-    pub(crate) state: &'a Arc<ServerState>,
-    /// What the listener offers.
-    pub(crate) apis: Apis,
-    /// What the listener believes of browsers.
-    pub(crate) browsers: BrowserRule,
-    pub(crate) peer: &'a Arc<Peer>,
-    /// Set once, by the request that asks for an upgrade.
-    pub(crate) upgrade: &'a OnceLock<HandleUpgrade>,
-}
 
 /// One request while it is being answered.
 #[derive(Clone, Copy)]
@@ -56,14 +45,16 @@ pub(crate) struct RequestContext<'a> {
 impl<'a> RequestContext<'a> {
     /// A request whose head had arrived when it `started`.
     pub(super) fn new(
-        connection: ConnectionContext<'a>,
+        listener: &'a ServerListener,
+        client: &HttpClient<'a, HandleUpgrade>,
         parts: &'a Parts,
         id: &'a XRequestId,
         trace: Option<&'a Arc<RequestTrace>>,
         started: Instant,
     ) -> Self {
-        let ConnectionContext { state, apis, browsers, peer, upgrade } = connection;
-        let authorized = None;
+        let ServerListener { state, apis, browsers, .. } = listener;
+        let (apis, browsers, authorized) = (*apis, *browsers, None);
+        let HttpClient { peer, upgrade } = client;
         Self { state, apis, browsers, peer, upgrade, parts, id, trace, started, authorized }
     }
 }

@@ -13,7 +13,7 @@ use super::context::RequestContext;
 use super::v1;
 use crate::dashboard::DashboardFile;
 use crate::errors::Problem;
-use crate::respond::{self, HttpResponse, HttpResult, OwnCaching};
+use crate::respond::{self, HttpResponse, HttpResult};
 
 /// The page loads nothing from elsewhere, and nobody may put it into a frame.
 const POLICY: &str = "default-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
@@ -48,7 +48,7 @@ pub(super) fn file(context: &RequestContext<'_>, name: &str) -> HttpResult {
         (false, false) => (StatusCode::OK, file.content()),
     };
     let mut reply = respond::plain(status, content);
-    reply.extensions_mut().insert(OwnCaching);
+    reply.extensions_mut().insert(jitney_net::http::OwnCaching);
     let headers = reply.headers_mut();
     if !known {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(file.content_type()));

@@ -14,8 +14,6 @@ mod endpoint;
 mod endpoints;
 mod fan_out;
 mod health;
-mod http1;
-mod http2;
 mod inference;
 mod input;
 mod logs;
@@ -24,21 +22,17 @@ mod mounted;
 mod open_inference;
 mod openapi;
 mod overview;
-mod plain;
 mod plugins;
 mod repository;
 mod shared_memory;
 mod v1;
 
-pub(crate) use context::ConnectionContext;
 pub(crate) use endpoints::is_taken;
 pub use openapi::shell_example;
-pub(crate) use plain::serve;
 
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing {
     //! What `fuzz/` calls of this module.
 
     pub use super::input::fuzzing::forms;
-    pub use super::plain::fuzzing::plain_requests;
 }

@@ -10,7 +10,7 @@ use jitney_net::RequestBody;
 
 use super::context::RequestContext;
 use super::inference;
-use crate::respond::{HttpResult, OwnCaching};
+use crate::respond::HttpResult;
 use crate::route::{PathNames, PredictRoute};
 
 /// Whether an endpoint's path takes this method.
@@ -51,6 +51,6 @@ pub(super) async fn call(
     headers.push("jitney client", context.peer.address.as_bytes());
     let answer = context.state.inference.predict(&model, request).await?;
     let mut reply = inference::timed_response(answer)?;
-    reply.extensions_mut().insert(OwnCaching);
+    reply.extensions_mut().insert(jitney_net::http::OwnCaching);
     Ok(reply)
 }

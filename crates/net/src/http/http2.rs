@@ -19,7 +19,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
-use crate::connection::{ConnectionStage, ListenerSignal, Peer, WatchedStream, log_end};
+use super::watched::{WatchedStream, log_end};
+use crate::connection::{ConnectionStage, ListenerSignal, Peer};
 
 /// What a connection, and each request of it, may send before it is read. The sum of the requests is bounded
 /// by the connection's window.

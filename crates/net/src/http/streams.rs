@@ -1,5 +1,5 @@
-//! HTTP/2 on the REST ports: the same requests as over HTTP/1.1, many at a time on one connection. The first
-//! bytes of a connection tell which of the two it is.
+//! The same requests as over HTTP/1.1, as streams of HTTP/2: many at a time on one connection. The first bytes
+//! of a connection tell which of the two it is.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -10,25 +10,19 @@ use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, COOKIE, HOST};
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use jitney_engine::admission::TransferShare;
-use jitney_net::ConnectionAge;
-use jitney_net::connection::{ListenerSignal, Peer};
-use jitney_net::http2::{self, Http2Limits};
-use jitney_net::{AnswerPiece, PieceError, RequestBody, ResponseBody};
+use jitney_memory::admission::TransferShare;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
-use super::answer;
-use super::context::ConnectionContext;
-use super::http1::{self, HEAD_BYTES_MAX};
-use crate::auth::BrowserRule;
-use crate::errors::{ErrorCode, Problem};
-use crate::handles::HandleUpgrade;
-use crate::respond::HttpResponse;
-use crate::route::Apis;
-use crate::state::ServerState;
+use super::head::is_bare;
+use super::http1::HEAD_BYTES_MAX;
+use super::http2::{self, ConnectionAge, Http2Limits};
+use super::service::{HttpClient, HttpService, TooManyHeaders};
+use crate::connection::{ListenerSignal, Peer};
+use crate::incoming_body::RequestBody;
+use crate::outgoing_body::{AnswerPiece, PieceError, ResponseBody};
 
 /// What a client says first.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -50,64 +44,52 @@ pub(super) fn begins(ahead: &[u8]) -> bool {
 }
 
 /// Serves a connection, of which `ahead` was read before, until it ends or its listener does.
-pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+pub(super) async fn serve<A: HttpService, S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     ahead: Bytes,
-    context: ConnectionContext<'_>,
+    service: &Arc<A>,
+    peer: &Arc<Peer>,
     signals: &mut watch::Receiver<ListenerSignal>,
 ) {
-    let ConnectionContext { state, apis, browsers, peer, .. } = context;
-    let (state, owned, upgrade) = (Arc::clone(state), Arc::clone(peer), OnceLock::new());
-    let connection = Arc::new(SharedConnection { state, apis, browsers, peer: owned, upgrade });
-    let answer = move |request: Request<Incoming>| {
-        let connection = Arc::clone(&connection);
+    let answer = |request: Request<Incoming>| {
+        let (service, open) = (Arc::clone(service), OpenStream::new(peer));
         // hyper moves it several times before it runs.
-        Box::pin(async move { Ok::<_, Infallible>(connection.answer(request).await) })
+        Box::pin(async move { Ok::<_, Infallible>(answer(&*service, open, request).await) })
     };
     let head_bytes = u32::try_from(HEAD_BYTES_MAX).unwrap_or(u32::MAX);
     let limits = Http2Limits { streams: STREAMS_MAX, head_bytes, age: ConnectionAge::default() };
     http2::serve(stream, ahead, peer, limits, signals, answer).await;
 }
 
-/// What all requests of a connection share, for as long as each of them runs.
-struct SharedConnection {
-    state: Arc<ServerState>,
-    apis: Apis,
-    browsers: BrowserRule,
-    peer: Arc<Peer>,
-    /// Never set: only HTTP/1 upgrades.
-    upgrade: OnceLock<HandleUpgrade>,
-}
-
-impl SharedConnection {
-    /// Answers a request, whatever becomes of it. This future is dropped when the client gives the request
-    /// up, and the call to the model with it.
-    async fn answer(&self, request: Request<Incoming>) -> Response<StreamBody> {
-        let Self { state, apis, browsers, peer, upgrade } = self;
-        let open = OpenStream::new(peer);
-        let (mut parts, body) = request.into_parts();
-        let body = read_head(&mut parts).map(|()| {
-            let body = RequestBody::of_stream(body, state.config.head_timeout);
-            http1::coded(state, &mut parts.headers, body)
-        });
-        let (apis, browsers) = (*apis, *browsers);
-        let context = ConnectionContext { state, apis, browsers, peer, upgrade };
-        let answered = answer::answer(context, &parts, body).await;
-        if answered.last {
-            peer.open.ask_to_close();
-        }
-        let mut reply = answered.stamped(state);
-        // Only the stream ends.
-        reply.headers_mut().remove(CONNECTION);
-        drop_body(&parts.method, &mut reply);
-        reply.map(|body| StreamBody::new(body, open))
+/// Answers a request, whatever becomes of it. This future is dropped when the client gives the request up.
+async fn answer<A: HttpService>(
+    service: &A,
+    open: OpenStream,
+    request: Request<Incoming>,
+) -> Response<StreamBody> {
+    let (peer, rules) = (&open.0, service.rules());
+    let (mut parts, body) = request.into_parts();
+    let body = read_head(&mut parts).map(|()| {
+        let body = RequestBody::of_stream(body, rules.patience);
+        rules.coded(&mut parts.headers, body)
+    });
+    // Only HTTP/1 upgrades.
+    let upgrade = &OnceLock::new();
+    let answered = service.answer(&HttpClient { peer, upgrade }, &parts, body).await;
+    if answered.last {
+        peer.open.ask_to_close();
     }
+    let mut reply = answered.stamped(rules);
+    // Only the stream ends.
+    reply.headers_mut().remove(CONNECTION);
+    drop_body(&parts.method, &mut reply);
+    reply.map(|body| StreamBody::new(body, open))
 }
 
 /// Drops the body where none may follow, which hyper only does over HTTP/1.
-fn drop_body(method: &Method, reply: &mut HttpResponse) {
+fn drop_body(method: &Method, reply: &mut Response<ResponseBody>) {
     let head = method == Method::HEAD;
-    if !head && ![StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&reply.status()) {
+    if !head && !is_bare(reply.status()) {
         return;
     }
     let body = std::mem::replace(reply.body_mut(), ResponseBody::whole(Bytes::new()));
@@ -120,7 +102,7 @@ fn drop_body(method: &Method, reply: &mut HttpResponse) {
 ///
 /// # Errors
 /// There are too many headers.
-fn read_head(parts: &mut Parts) -> Result<(), Problem> {
+fn read_head(parts: &mut Parts) -> Result<(), TooManyHeaders> {
     let Parts { uri, headers, .. } = parts;
     let authority = uri.authority().and_then(|it| HeaderValue::from_str(it.as_str()).ok());
     if let Some(authority) = authority
@@ -133,8 +115,7 @@ fn read_head(parts: &mut Parts) -> Result<(), Problem> {
     *uri = Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
     join_cookies(headers);
     if headers.len() > HEADERS_MAX {
-        let message = format!("The request has more than {HEADERS_MAX} headers.");
-        return Err(Problem::new(ErrorCode::HeadTooLarge, message));
+        return Err(TooManyHeaders(HEADERS_MAX));
     }
     Ok(())
 }
@@ -210,6 +191,8 @@ impl Body for StreamBody {
 
 #[cfg(test)]
 mod tests {
+    use http::StatusCode;
+
     use super::*;
 
     #[test]
@@ -223,7 +206,7 @@ mod tests {
         }
     }
 
-    fn read(uri: &str, headers: &[(&'static str, &str)]) -> Result<Parts, Problem> {
+    fn read(uri: &str, headers: &[(&'static str, &str)]) -> Result<Parts, TooManyHeaders> {
         let mut request = Request::builder().uri(uri);
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -245,7 +228,8 @@ mod tests {
     #[test]
     fn what_has_no_body_has_the_length_of_one() {
         let answered = |method: &Method, status| {
-            let mut reply = crate::respond::plain(status, Bytes::from_static(b"abc"));
+            let mut reply = Response::new(ResponseBody::whole(Bytes::from_static(b"abc")));
+            *reply.status_mut() = status;
             drop_body(method, &mut reply);
             let length = reply.headers().get(CONTENT_LENGTH).cloned();
             (length, reply.body().here().len())
@@ -269,7 +253,6 @@ mod tests {
     fn there_may_be_as_many_headers_as_over_http_1() {
         let many = vec![("x-one", "1"); HEADERS_MAX];
         assert!(read("/", &many).is_ok());
-        let problem = read("http://one/", &many).unwrap_err();
-        assert_eq!(problem.status, 431, "{problem:?}");
+        assert_eq!(read("http://one/", &many).unwrap_err(), TooManyHeaders(HEADERS_MAX));
     }
 }

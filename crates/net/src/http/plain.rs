@@ -5,7 +5,6 @@
 //! connection there for good, with what was read of it: whatever is said about clients that are slow, break
 //! off or do not speak HTTP is said there, once.
 
-mod head;
 mod request;
 
 use std::cell::RefCell;
@@ -18,20 +17,17 @@ use bytes::{Buf, Bytes};
 use http::header::CONNECTION;
 use http::response;
 use hyper::body::Body;
-use jitney_net::connection::{ConnectionStage, ListenerSignal, Peer};
-use jitney_net::request_id::XRequestId;
-use jitney_net::{RequestBody, ResponseBody, SMALL_ANSWER};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use self::head::{AnswerHead, DateText, Framing};
 use self::request::{ParsedRequest, PlainRequest};
-use super::answer::{self, Answered};
-use super::context::ConnectionContext;
-use super::{http1, http2};
-use crate::handles::HandleUpgrade;
-use crate::respond;
+use super::head::{self, AnswerHead, DateText, Framing};
+use super::service::{Answered, HttpClient, HttpService};
+use crate::connection::{ConnectionStage, ListenerSignal, Peer};
+use crate::incoming_body::RequestBody;
+use crate::outgoing_body::{ResponseBody, SMALL_ANSWER};
+use crate::request_id::XRequestId;
 
 /// What is read at a time. A plain request fits.
 const READ_BYTES: usize = 32 << 10;
@@ -55,31 +51,29 @@ struct Buffers {
     date: DateText,
 }
 
-/// Serves a connection until it ends or its listener does. Returns the connection if its last request
-/// upgraded it to a handle.
-pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+/// Serves a connection until it ends, its listener does, or a request comes that is not plain: then the stream
+/// is returned, with what was read of it.
+pub(super) async fn serve<A: HttpService, S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
-    context: ConnectionContext<'_>,
-    signals: &mut watch::Receiver<ListenerSignal>,
-) -> Option<HandleUpgrade> {
-    let open = &context.peer.open;
+    service: &A,
+    client: &HttpClient<'_, A::Upgrade>,
+    signals: &watch::Receiver<ListenerSignal>,
+) -> Option<(S, Bytes)> {
+    let open = &client.peer.open;
     open.set_silent(true);
-    let plain = PlainConnection { stream, context, ahead: Vec::new(), unread: false, pieces: 0 };
+    let ahead = Vec::new();
+    let plain = PlainConnection { stream, service, client, ahead, unread: false, pieces: 0 };
     let left = plain.serve(signals).await;
     open.set_silent(false);
     open.set_incomplete(false);
-    let (stream, ahead) = left?;
-    if http2::begins(&ahead) {
-        Box::pin(http2::serve(stream, ahead, context, signals)).await;
-        return None;
-    }
-    Box::pin(http1::serve(stream, ahead, context, signals)).await
+    left
 }
 
 /// A connection on which only plain requests have come so far.
-struct PlainConnection<'a, S> {
+struct PlainConnection<'a, A: HttpService, S> {
     stream: S,
-    context: ConnectionContext<'a>,
+    service: &'a A,
+    client: &'a HttpClient<'a, A::Upgrade>,
     /// What was read of requests to come.
     ahead: Vec<u8>,
     /// Whether nobody has looked at it yet.
@@ -107,9 +101,9 @@ enum FirstWrite {
     Rest(Vec<u8>),
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> PlainConnection<'_, S> {
+impl<A: HttpService, S: AsyncRead + AsyncWrite + Unpin> PlainConnection<'_, A, S> {
     /// Returns the stream and what was read ahead if hyper shall go on.
-    async fn serve(mut self, signals: &mut watch::Receiver<ListenerSignal>) -> Option<(S, Bytes)> {
+    async fn serve(mut self, signals: &watch::Receiver<ListenerSignal>) -> Option<(S, Bytes)> {
         loop {
             match poll_fn(|context| self.poll_request(signals, context)).await {
                 NextRequest::Plain(request) => match self.answer(request, signals).await {
@@ -119,7 +113,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PlainConnection<'_, S> {
                         return None;
                     }
                     Err(error) => {
-                        let peer = &self.context.peer.address;
+                        let peer = &self.client.peer.address;
                         tracing::debug!(peer, %error, "connection ended");
                         return None;
                     }
@@ -135,10 +129,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PlainConnection<'_, S> {
         signals: &watch::Receiver<ListenerSignal>,
         context: &mut Context<'_>,
     ) -> Poll<NextRequest> {
-        let open = &self.context.peer.open;
+        let open = &self.client.peer.open;
         let called = open.was_called(context);
         if open.is_closing() {
-            tracing::debug!(peer = self.context.peer.address, "closed, idle for long");
+            tracing::debug!(peer = self.client.peer.address, "closed, idle for long");
             return Poll::Ready(NextRequest::End);
         }
         if called && !self.unread && open.is_incomplete() {
@@ -162,7 +156,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PlainConnection<'_, S> {
                 Ok(Some(next)) => return Poll::Ready(next),
                 Ok(None) => {}
                 Err(error) => {
-                    let peer = &self.context.peer.address;
+                    let peer = &self.client.peer.address;
                     tracing::debug!(peer, %error, "connection ended");
                     return Poll::Ready(NextRequest::End);
                 }
@@ -189,7 +183,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PlainConnection<'_, S> {
 
     /// The next request in what was read, the rest of which stays ahead.
     fn parse(&mut self, read: Bytes) -> Option<NextRequest> {
-        let open = &self.context.peer.open;
+        let open = &self.client.peer.open;
         open.set_silent(false);
         let (next, used) = match PlainRequest::parse(&read) {
             ParsedRequest::Plain(request, used) => (NextRequest::Plain(request), used),
@@ -219,13 +213,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PlainConnection<'_, S> {
         request: PlainRequest,
         signals: &watch::Receiver<ListenerSignal>,
     ) -> io::Result<bool> {
-        let peer = self.context.peer;
+        let peer = self.client.peer;
         peer.enter(ConnectionStage::Busy);
         let PlainRequest { parts, body, closes } = request;
         let answered = {
             // Idle connections do without its memory.
             let body = Ok(RequestBody::whole(body));
-            let mut answer = Box::pin(answer::answer(self.context, &parts, body));
+            let mut answer = Box::pin(self.service.answer(self.client, &parts, body));
             poll_fn(|context| match answer.as_mut().poll(context) {
                 Poll::Ready(answer) => Poll::Ready(Some(answer)),
                 Poll::Pending => self.poll_gone(context).map(|()| None),
@@ -235,7 +229,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PlainConnection<'_, S> {
         let gone = || io::Error::from(io::ErrorKind::UnexpectedEof);
         let Answered { mut reply, id, at, last } = answered.ok_or_else(gone)?;
         if closes || last || ends(signals) {
-            respond::close(&mut reply);
+            head::close(&mut reply);
         }
         if !reply.body_mut().keep_busy(peer) {
             peer.enter(ConnectionStage::Idle);
@@ -270,7 +264,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PlainConnection<'_, S> {
         id: &XRequestId,
         now: Instant,
     ) -> io::Result<()> {
-        let defaults = &self.context.state.default_headers;
+        let defaults = &self.service.rules().headers;
         let framing = Framing::of(head.status, &body);
         let first = BUFFERS.with_borrow_mut(|buffers| {
             let Buffers { write, date, .. } = buffers;
@@ -292,7 +286,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PlainConnection<'_, S> {
             }
         })?;
         if let FirstWrite::Rest(rest) = first {
-            write_all(&mut self.stream, self.context.peer, &mut &*rest).await?;
+            write_all(&mut self.stream, self.client.peer, &mut &*rest).await?;
         }
         if framing != Framing::None {
             self.write_rest(body, framing == Framing::Chunked).await?;
@@ -305,7 +299,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PlainConnection<'_, S> {
         if !chunked && body.is_end_stream() {
             return Ok(());
         }
-        let peer = self.context.peer;
+        let peer = self.client.peer;
         loop {
             let piece = poll_fn(|context| match Pin::new(&mut body).poll_frame(context) {
                 Poll::Ready(piece) => Poll::Ready(Ok(piece)),
@@ -371,4 +365,4 @@ fn ends(signals: &watch::Receiver<ListenerSignal>) -> bool {
 }
 
 #[cfg(any(test, fuzzing))]
-pub(crate) mod fuzzing;
+pub mod fuzzing;

@@ -4,64 +4,61 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, EXPECT};
-use http::{HeaderMap, Request};
+use http::header::EXPECT;
+use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use jitney_net::compression::Coding;
-use jitney_net::connection::{ConnectionStage, ListenerSignal, WatchedStream, log_end};
-use jitney_net::{READ_BUFFER, RequestBody};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
-use super::answer;
-use super::context::ConnectionContext;
-use crate::handles::HandleUpgrade;
-use crate::respond::{self, HttpResponse};
-use crate::state::ServerState;
+use super::head;
+use super::service::{HttpClient, HttpService};
+use super::watched::{WatchedStream, log_end};
+use crate::connection::{ConnectionStage, ListenerSignal};
+use crate::growing_body::READ_BUFFER;
+use crate::incoming_body::RequestBody;
+use crate::outgoing_body::ResponseBody;
 
 /// Largest head of a request, and hyper's read buffer with it.
 pub(super) const HEAD_BYTES_MAX: usize = READ_BUFFER;
 
-/// Serves a connection, of which `ahead` was read before, until it ends or its listener does. Returns the
-/// connection if its last request upgraded it to a handle.
-pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+/// Serves a connection, of which `ahead` was read before, until it ends, its listener does, or a request has
+/// upgraded it.
+pub(super) async fn serve<A: HttpService, S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     ahead: Bytes,
-    context: ConnectionContext<'_>,
+    service: &A,
+    client: &HttpClient<'_, A::Upgrade>,
     signals: &mut watch::Receiver<ListenerSignal>,
-) -> Option<HandleUpgrade> {
-    let peer = context.peer;
+) {
+    let peer = client.peer;
     let watched = WatchedStream::new(TokioIo::new(stream), ahead, Arc::clone(peer));
-    let service = service_fn(|request: Request<Incoming>| answer(context, request));
+    let watched = watched.explaining(A::malformed);
+    let answer = service_fn(|request: Request<Incoming>| answer(service, client, request));
     let connection = http1::Builder::new()
         .title_case_headers(true)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(watched, service)
+        .serve_connection(watched, answer)
         .with_upgrades();
     let mut connection = std::pin::pin!(connection);
     let (mut seen, mut closing) = (None, false);
     loop {
         tokio::select! {
             biased;
-            ended = connection.as_mut() => {
-                log_end(peer, ended);
-                return context.upgrade.get().cloned();
-            }
+            ended = connection.as_mut() => return log_end(peer, ended),
             signal = signals.changed() => match (signal, *signals.borrow_and_update()) {
                 (Ok(()), ListenerSignal::Tick) if !peer.stalled(&mut seen) => {}
                 (Ok(()), ListenerSignal::Tick) => {
-                    tracing::debug!(peer = peer.address, "the client sends too slowly");
-                    return None;
+                    return tracing::debug!(peer = peer.address, "the client sends too slowly");
                 }
                 (Ok(()), ListenerSignal::End) | (Err(_), _) => break,
             },
             () = peer.open.close_asked(), if !closing => {
                 tracing::debug!(peer = peer.address, "closed, idle for long");
                 if peer.awaits_head() {
-                    return None;
+                    return;
                 }
                 connection.as_mut().graceful_shutdown();
                 closing = true;
@@ -70,37 +67,24 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     }
     connection.as_mut().graceful_shutdown();
     log_end(peer, connection.await);
-    None
 }
 
-async fn answer(
-    connection: ConnectionContext<'_>,
+async fn answer<A: HttpService>(
+    service: &A,
+    client: &HttpClient<'_, A::Upgrade>,
     request: Request<Incoming>,
-) -> Result<HttpResponse, Infallible> {
-    let ConnectionContext { state, peer, .. } = connection;
+) -> Result<Response<ResponseBody>, Infallible> {
+    let (peer, rules) = (client.peer, service.rules());
     peer.enter(ConnectionStage::Busy);
     let (mut parts, body) = request.into_parts();
     let body = RequestBody::new(body, parts.headers.contains_key(EXPECT));
-    let body = coded(state, &mut parts.headers, body);
-    let mut answered = answer::answer(connection, &parts, Ok(body)).await;
+    let body = rules.coded(&mut parts.headers, body);
+    let mut answered = service.answer(client, &parts, Ok(body)).await;
     if answered.last {
-        respond::close(&mut answered.reply);
+        head::close(&mut answered.reply);
     }
     if !answered.reply.body_mut().keep_busy(peer) {
         peer.enter(ConnectionStage::Idle);
     }
-    Ok(answered.stamped(state))
-}
-
-/// The body with what the headers say of how it is compressed, which they then say no more.
-pub(super) fn coded(
-    state: &ServerState,
-    headers: &mut HeaderMap,
-    body: RequestBody,
-) -> RequestBody {
-    if state.config.decompress_requests && headers.contains_key(CONTENT_ENCODING) {
-        body.coded(Coding::take(headers))
-    } else {
-        body
-    }
+    Ok(answered.stamped(rules))
 }

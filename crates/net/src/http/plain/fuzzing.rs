@@ -7,14 +7,16 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, Response};
-use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use jitney_memory::admission::Admission;
 use tokio::io::AsyncWriteExt;
 
 use super::request::{ParsedRequest, PlainRequest};
+use crate::incoming_body::{LARGE, RequestBody};
+use crate::outgoing_body::ResponseBody;
 
 /// Room for the answer, which nobody reads.
 const ANSWER: usize = 1024;
@@ -48,10 +50,11 @@ async fn read_with_hyper(bytes: &[u8]) -> Option<(Parts, Bytes)> {
         let seen = seen.clone();
         async move {
             let (parts, body) = request.into_parts();
-            if let Ok(body) = body.collect().await {
-                *seen.lock().expect("nobody panics") = Some((parts, body.to_bytes()));
+            let admission = Admission::new(Default::default());
+            if let Ok(body) = RequestBody::new(body, false).read(LARGE, &admission).await {
+                *seen.lock().expect("nobody panics") = Some((parts, body.into_whole()));
             }
-            Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
+            Ok::<_, Infallible>(Response::new(ResponseBody::whole(Bytes::new())))
         }
     });
     // The answer is read by nobody.

@@ -8,7 +8,8 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, Uri};
-use jitney_net::LARGE;
+
+use crate::incoming_body::LARGE;
 
 /// Requests with more headers are not plain.
 const HEADERS_MAX: usize = 48;
