@@ -87,26 +87,20 @@ def _typed(value: Any, hint: type) -> Any:
     return _untyped(value)
 
 
-def _integer(value: Any) -> int:
-    if type(value) is int:
-        return value
-    value = _text_or(value)
-    if isinstance(value, str):
-        return int(value)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise Mismatch(f"expected a whole number, got {_kind(value)}")
-    return value
+def _plain(kind: type, accepted: tuple[type, ...], what: str) -> Converter:
+    """Reads whole numbers, numbers or text; text is read as the hint requires."""
 
+    accepted = (str, *accepted)
 
-def _number(value: Any) -> float:
-    if type(value) is float:
-        return value
-    value = _text_or(value)
-    if isinstance(value, str):
-        return float(value)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise Mismatch(f"expected a number, got {_kind(value)}")
-    return float(value)
+    def read(value: Any) -> Any:
+        if type(value) is kind:
+            return value
+        value = _text_or(value)
+        if not isinstance(value, accepted) or isinstance(value, bool):
+            raise Mismatch(f"expected {what}, got {_kind(value)}")
+        return kind(value)
+
+    return read
 
 
 def _boolean(value: Any) -> bool:
@@ -115,15 +109,6 @@ def _boolean(value: Any) -> bool:
         return value.lower() in TRUE
     if not isinstance(value, bool):
         raise Mismatch(f"expected true or false, got {_kind(value)}")
-    return value
-
-
-def _string(value: Any) -> str:
-    if type(value) is str:
-        return value
-    value = _text_or(value)
-    if not isinstance(value, str):
-        raise Mismatch(f"expected text, got {_kind(value)}")
     return value
 
 
@@ -152,10 +137,10 @@ def _sequence(value: Any) -> Any:
 
 
 _READERS: dict[type, Converter] = {
-    int: _integer,
-    float: _number,
+    int: _plain(int, (int,), "a whole number"),
+    float: _plain(float, (int, float), "a number"),
     bool: _boolean,
-    str: _string,
+    str: _plain(str, (), "text"),
     bytes: _bytes,
     bytearray: lambda value: bytearray(_bytes(value)),
     io.BytesIO: lambda value: io.BytesIO(_bytes(value)),

@@ -1,17 +1,9 @@
 """The errors of the metrics cache."""
 
-from jitney.torchserve.metrics_cache import (
-    MetricsCacheIOError as MetricsCacheIOError,
-)
-from jitney.torchserve.metrics_cache import (
-    MetricsCacheKeyError as MetricsCacheKeyError,
-)
-from jitney.torchserve.metrics_cache import (
-    MetricsCachePyYamlError as MetricsCachePyYamlError,
-)
-from jitney.torchserve.metrics_cache import (
-    MetricsCacheTypeError as MetricsCacheTypeError,
-)
-from jitney.torchserve.metrics_cache import (
-    MetricsCacheValueError as MetricsCacheValueError,
-)
+from jitney.torchserve import metrics_cache
+
+MetricsCacheIOError = metrics_cache.MetricsCacheIOError
+MetricsCacheKeyError = metrics_cache.MetricsCacheKeyError
+MetricsCachePyYamlError = metrics_cache.MetricsCachePyYamlError
+MetricsCacheTypeError = metrics_cache.MetricsCacheTypeError
+MetricsCacheValueError = metrics_cache.MetricsCacheValueError

@@ -6,6 +6,7 @@ says what is here. What is not fails when it is first used, with what to do inst
 
 from __future__ import annotations
 
+from jitney.compat.absent import absent_names
 from jitney.compat.bentoml import exceptions, io, models, validators
 from jitney.compat.bentoml.api import api, importing, on_deployment, on_shutdown, on_startup
 from jitney.compat.bentoml.client import AsyncHTTPClient, SyncHTTPClient
@@ -13,7 +14,6 @@ from jitney.compat.bentoml.context import Context
 from jitney.compat.bentoml.dependencies import depends
 from jitney.compat.bentoml.frameworks import onnx, picklable_model, pytorch, sklearn, torchscript
 from jitney.compat.bentoml.legacy import Service
-from jitney.compat.bentoml.missing import missing
 from jitney.compat.bentoml.runner import Runnable, Runner
 from jitney.compat.bentoml.service import service
 from jitney.compat.bentoml.store import StoredModel as Model
@@ -26,7 +26,49 @@ __all__ = [
 ]  # fmt: skip
 
 
-__getattr__ = missing
+_OWN_IMAGE = "put the file, its packages and the `jitney` binary into an image of your own (docs/operations)"
+_ABSENT = {
+    "build": f"there are no bundles: {_OWN_IMAGE}",
+    "bentos": f"there are no bundles: {_OWN_IMAGE}",
+    "container": _OWN_IMAGE,
+    "containerize": _OWN_IMAGE,
+    "images": f"`jitney serve` runs in the Python that you give it, and makes no images: {_OWN_IMAGE}",
+    "deployment": "there is no cloud: run `jitney serve` on your own machines, with --ray on a cluster of them",
+    "cloud": "there is no cloud: run `jitney serve` on your own machines, with --ray on a cluster of them",
+    "api_token": "there is no cloud, and so no token of one; `jitney serve --api-keys` protects a server",
+    "secret": "there is no cloud; give secrets to the server in its environment",
+    "task": "there are no stored tasks: use @bentoml.api and a client that waits, or `jitney infer` for files",
+    "batch": "run the service over a file with `jitney infer service.py:Name INPUT -o OUTPUT`",
+    "monitor": "log what you need with `logging`, and count it with `jitney.Counter` and `jitney.Histogram`",
+    "metrics": "use `jitney.Counter`, `jitney.Gauge` and `jitney.Histogram`; they are shown under /metrics",
+    "serve": "run `jitney serve service.py:Name --port 3000`, or `jitney.run(Name)` beside your program",
+    "runner_service": "use bentoml.Runner, or a service with bentoml.depends",
+    "gradio": "run Gradio as a program of its own that calls the server with bentoml.SyncHTTPClient",
+    "mount_asgi_app": "mount an ASGI application with `jitney.asgi(app)`",
+    "asgi_app": "mount an ASGI application with `jitney.asgi(app)`",
+    "use_arguments": "read the environment: `os.environ`",
+    "arguments": "read the environment: `os.environ`",
+    "legacy": "the names of BentoML 1.0 are in `bentoml` itself: Service, Runner, Runnable, io",
+    "HTTPServer": "run `jitney serve service.py:Name --port 3000`, or `jitney.run(Name)` beside your program",
+    "GrpcServer": "every service answers gRPC by the Open Inference Protocol, on --grpc-port",
+    "get": f"there are no bundles: {_OWN_IMAGE}; models are in bentoml.models",
+    "list": f"there are no bundles: {_OWN_IMAGE}; models are in bentoml.models",
+    "delete": f"there are no bundles: {_OWN_IMAGE}; models are in bentoml.models",
+    "export_bento": f"there are no bundles: {_OWN_IMAGE}",
+    "import_bento": f"there are no bundles: {_OWN_IMAGE}",
+    "push": "there is no cloud; copy the model store's directory",
+    "pull": "there is no cloud; copy the model store's directory",
+    "load": "import the service, as in `from service import Name`",
+    "server_context": "use bentoml.Context as a parameter of the API",
+}
+_FRAMEWORKS = (
+    "catboost", "detectron", "diffusers", "easyocr", "fastai", "flax", "keras", "lightgbm", "mlflow",
+    "pytorch_lightning", "tensorflow", "transformers", "xgboost", "vllm", "ray", "spark",
+)  # fmt: skip
+"""Frameworks of BentoML's that have no module here."""
+_OTHER = "use bentoml.picklable_model, or load the model in the service's __init__"
+
+__getattr__ = absent_names("bentoml", {**dict.fromkeys(_FRAMEWORKS, _OTHER), **_ABSENT}, error=exceptions.NotSupported)
 
 
 def __dir__() -> list[str]:

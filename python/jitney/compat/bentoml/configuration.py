@@ -66,6 +66,16 @@ def seconds_of(config: Mapping[str, Any]) -> int | None:
     return None if timeout is None else max(round(float(timeout)), 1)
 
 
+def options_of(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """What a configuration says about the model of a service or runner."""
+    return {
+        "name": name,
+        "workers": workers_of(config),
+        "response_timeout_s": seconds_of(config),
+        "mix_origins": True,
+    }
+
+
 def batching_of(config: Mapping[str, Any]) -> dict[str, Any]:
     """What it says about batches."""
     batching = dict(config.get("batching") or {})

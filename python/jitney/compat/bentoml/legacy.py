@@ -161,13 +161,7 @@ class Service:
         side_by_side = any(one.is_async for one in self.apis.values())
         members: dict[str, Any] = {f"api_{name}": endpoint(one, side_by_side) for name, one in self.apis.items()}
         members.update(service=self, slots=slots, threads=4, __jitney_deployment__=staticmethod(self.deploy))
-        options = {
-            "name": self.name,
-            "workers": configuration.workers_of(config),
-            "response_timeout_s": configuration.seconds_of(config),
-            "mix_origins": True,
-            "health_routes": HEALTH,
-        }
+        options = {**configuration.options_of(self.name, config), "health_routes": HEALTH}
         return Bound(make_class(self.name, ServedFunctions, members, parts, options), name=self.name)
 
     def deploy(self) -> None:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from jitney.compat.bentoml import configuration
 from jitney.compat.bentoml.dependencies import outside_loop
 from jitney.compat.bentoml.exceptions import StateException
-from jitney.compat.bentoml.served import VERSION, ServedObject, make_class, mark
+from jitney.compat.bentoml.served import ServedObject, make_class, mark, metric_labels
 from jitney.definition.application import Bound
 from jitney.definition.hints import MISSING
 from jitney.values.rows import AnyRows
@@ -208,12 +208,7 @@ class Runner:
         config = configuration.for_runner(self.name)
         members: dict[str, Any] = {one.attribute: self._endpoint(one, config, service) for one in self.runner_methods}
         members.update(__doc__=self.runnable_class.__doc__, runner=self)
-        options = {
-            "name": self.name,
-            "workers": configuration.workers_of(config),
-            "response_timeout_s": configuration.seconds_of(config),
-            "mix_origins": True,
-        }
+        options = configuration.options_of(self.name, config)
         return Bound(make_class(self.runnable_class.__name__, ServedRunner, members, {}, options), name=self.name)
 
     def _endpoint(self, method: RunnerMethod, config: Mapping[str, Any], service: str) -> Any:
@@ -231,13 +226,7 @@ class Runner:
         return mark(function, batched=method.note.batchable, options=options)
 
     def _metrics(self, method: RunnerMethod, service: str) -> tuple[tuple[str, dict[str, str]], ...]:
-        labels = {
-            "method_name": method.name,
-            "runner_name": self.name,
-            "service_name": service,
-            "service_version": VERSION,
-            "worker_index": "1",
-        }
+        labels = metric_labels(method.name, self.name, service)
         first = FIRST_METRIC.format(runner=self.name, method=method.name).replace("-", "_").replace(".", "_")
         return (METRIC, labels), (first, {})
 

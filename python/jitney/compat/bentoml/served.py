@@ -16,10 +16,6 @@ HEALTH = {"/livez": "live", "/healthz": "live", "/readyz": "ready"}
 """Where BentoML's probes ask."""
 
 
-VERSION = "not available"
-"""The version of a service that is not in a bundle, in BentoML's metrics."""
-
-
 class ServedObject:
     """What all made classes have: the life of the user's object, and threads for its methods."""
 
@@ -48,6 +44,14 @@ class ServedObject:
         """Ends the threads."""
         if self._pool is not None:
             self._pool.shutdown(wait=False)
+
+
+def metric_labels(method: str, runner: str, service: str) -> dict[str, str]:
+    """The labels of BentoML's metrics; a service that is not in a bundle has no version."""
+    return {
+        "method_name": method, "runner_name": runner, "service_name": service, "service_version": "not available",
+        "worker_index": "1",
+    }  # fmt: skip
 
 
 def mark(function: Callable[..., Any], *, batched: bool, options: Mapping[str, Any]) -> Callable[..., Any]:

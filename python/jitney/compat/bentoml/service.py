@@ -18,7 +18,7 @@ from jitney.compat.bentoml.calling import ApiCall
 from jitney.compat.bentoml.dependencies import ServiceDependency, ServiceProxy
 from jitney.compat.bentoml.exceptions import BentoMLConfigException
 from jitney.compat.bentoml.parameters import WireParam, WireShape, wire_shape
-from jitney.compat.bentoml.served import HEALTH, VERSION, ServedObject, make_class, mark
+from jitney.compat.bentoml.served import HEALTH, ServedObject, make_class, mark, metric_labels
 from jitney.compat.bentoml.validators import ContentType
 from jitney.definition.application import Bound, Dependency
 from jitney.definition.hints import LISTS, MISSING, STREAMS
@@ -191,11 +191,8 @@ class ClassService:
             __jitney_origin__=self.inner,
         )  # fmt: skip
         options = {
-            "name": self.name,
-            "workers": configuration.workers_of(config),
-            "response_timeout_s": configuration.seconds_of(config),
+            **configuration.options_of(self.name, config),
             "queue": traffic.get("max_concurrency"),
-            "mix_origins": True,
             "health_routes": HEALTH if is_entry else None,
         }
         return make_class(self.inner.__name__, ServedService, members, parts, options)
@@ -225,15 +222,11 @@ class ClassService:
     def _batching(self, note: ApiNote) -> dict[str, Any]:
         told = configuration.batching_of(self.config)
         size = told.get("max_batch_size", note.max_batch_size)
-        labels = {
-            "method_name": note.name, "runner_name": self.name, "service_name": self.name,
-            "service_version": VERSION, "worker_index": "1",
-        }  # fmt: skip
         return {
             "max_batch_size": size if told.get("enabled", True) else 1,
             "max_latency_ms": told.get("max_latency_ms", note.max_latency_ms),
             "batch_dim": note.batch_dim,
-            "metric_names": ((METRIC, labels),),
+            "metric_names": ((METRIC, metric_labels(note.name, self.name, self.name)),),
         }
 
     def deploy(self) -> None:

@@ -68,7 +68,6 @@ setattr(RouterReplica, NOTE, Note(Options(), "model"))
 
 
 ACCEPTS_BATCHES = "__serve_accept_batch__"
-NO_LIMIT_S = 24 * 3600
 
 
 def accept_batch(target: Any) -> Any:
@@ -124,7 +123,7 @@ class Backend:
             )
 
         def endpoint(self: Any, item: Any) -> Any:
-            return function(self, item if batched else [item]) if batched else function(self, [item])[0]
+            return function(self, item) if batched else function(self, [item])[0]
 
         batched = self.accepts_batches
         endpoint.__annotations__ = {"item": list[Any] if batched else Any}

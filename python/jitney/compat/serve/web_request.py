@@ -14,10 +14,10 @@ from jitney.http.request import HttpHeaders, HttpRequest
 
 
 class Fields(dict[str, Any]):
-    """Fields of a query or form; of several of one name the first."""
+    """Fields of a query or form; of several of one name the first, or the last as in Starlette."""
 
-    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
-        super().__init__(dict(reversed(pairs)))
+    def __init__(self, pairs: list[tuple[str, Any]], last: bool = False) -> None:
+        super().__init__(pairs if last else reversed(pairs))
         self._pairs = pairs
 
     def get(self, key: str, default: Any = None, type: Any = None) -> Any:
@@ -34,6 +34,10 @@ class Fields(dict[str, Any]):
     def getlist(self, key: str) -> list[Any]:
         """Every value of one name."""
         return [value for known, value in self._pairs if known == key]
+
+    def multi_items(self) -> list[tuple[str, Any]]:
+        """All of them."""
+        return self._pairs
 
     def to_dict(self, flat: bool = True) -> dict[str, Any]:
         """All of them as a dictionary."""
@@ -140,7 +144,8 @@ class WebRequest:
         self._body: bytes | None = None
         self.method: str = scope["method"]
         self.headers = HttpHeaders([(name.decode("latin-1"), one.decode("latin-1")) for name, one in scope["headers"]])
-        self.query_params = QueryParams(scope["query_string"].decode("latin-1"))
+        query = urllib.parse.parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        self.query_params = Fields(query, last=True)
         self.path_params: dict[str, Any] = {}
         self.client = scope.get("client")
         self.url = WebUrl(scope, self.headers.get("host", ""))
@@ -169,22 +174,6 @@ class WebRequest:
         """Cookies by name."""
         pairs = (one.partition("=") for one in self.headers.get("cookie", "").split(";") if "=" in one)
         return {name.strip(): value.strip() for name, _, value in pairs}
-
-
-class QueryParams(dict[str, str]):
-    """The fields of a query; of several of one name the last."""
-
-    def __init__(self, query: str) -> None:
-        self.pairs = urllib.parse.parse_qsl(query, keep_blank_values=True)
-        super().__init__(self.pairs)
-
-    def getlist(self, name: str) -> list[str]:
-        """Every value of one name."""
-        return [value for known, value in self.pairs if known == name]
-
-    def multi_items(self) -> list[tuple[str, str]]:
-        """All of them."""
-        return self.pairs
 
 
 class WebUrl:

@@ -61,21 +61,9 @@ def version_of(manifest: dict[str, Any]) -> str:
     return str((manifest.get("model") or {}).get("modelVersion") or "1.0")
 
 
-DATATYPES = {
-    "bool": "BOOL",
-    "uint8": "UINT8",
-    "uint16": "UINT16",
-    "uint32": "UINT32",
-    "uint64": "UINT64",
-    "int8": "INT8",
-    "int16": "INT16",
-    "int32": "INT32",
-    "int64": "INT64",
-    "float16": "FP16",
-    "float32": "FP32",
-    "float64": "FP64",
-}
-"""The protocol's names for the types of arrays and tensors."""
+NUMBERS = frozenset(("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16",
+                     "float32", "float64"))  # fmt: skip
+"""Types of arrays and tensors that the protocol has too; its names are in capitals, with FP for float."""
 
 
 def row_of(tensor: Any) -> dict[str, Any]:
@@ -118,7 +106,8 @@ def flat(value: Any) -> Iterator[Any]:
 def write_tensor(name: str, result: Any) -> dict[str, Any]:
     """A result as an output with flat data. What is no number travels as text, objects as their JSON."""
     data = list(flat(plain(result)))
-    datatype = DATATYPES.get(str(getattr(result, "dtype", "")).rpartition(".")[2]) or datatype_of(data)
+    kind = str(getattr(result, "dtype", "")).rpartition(".")[2]
+    datatype = kind.replace("float", "fp").upper() if kind in NUMBERS else datatype_of(data)
     if datatype == "BYTES":
         data = [element if isinstance(element, str) else json.dumps(element) for element in data]
     return {"name": name, "datatype": datatype, "data": data, "shape": [len(data)]}
