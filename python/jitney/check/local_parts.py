@@ -19,8 +19,8 @@ from jitney.definition.construction import Resolve
 from jitney.definition.definition import Definition, Endpoint, define
 from jitney.execution.execution import Execution, Instance
 from jitney.execution.grouping import Item
-from jitney.handle.futures import Call
 from jitney.handle.handle import Handle, running_loop
+from jitney.handle.streams import Call
 from jitney.http.arguments import read_call
 from jitney.wire.calls import CallOptions, encode_call
 from jitney.wire.values import decode, encode

@@ -5,10 +5,9 @@ them `connection` moves frames on an event loop, the caller's own or one in a th
 `frames` are their bytes, `futures` and `streams` what a caller holds meanwhile.
 """
 
-from jitney.handle.futures import AsyncCall, Call
 from jitney.handle.handle import Handle
 from jitney.handle.launch import run
 from jitney.handle.running import RunningModel, Session, connect
-from jitney.handle.streams import AsyncStream, Stream
+from jitney.handle.streams import AsyncCall, AsyncStream, Call, Stream
 
 __all__ = ["AsyncCall", "AsyncStream", "Call", "Handle", "RunningModel", "Session", "Stream", "connect", "run"]

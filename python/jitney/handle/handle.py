@@ -18,8 +18,7 @@ from jitney.call.request import BULK, Request
 from jitney.definition.decorators import P, R
 from jitney.handle.connections import Connection, Connections, ResultReceiver
 from jitney.handle.frames import call_head
-from jitney.handle.futures import AsyncCall, Call
-from jitney.handle.streams import AsyncStream, Stream
+from jitney.handle.streams import AsyncCall, AsyncStream, Call, Stream
 from jitney.wire.calls import CallOptions, encode_call
 
 if TYPE_CHECKING:

@@ -20,9 +20,8 @@ from jitney.definition.application import Link, Part
 from jitney.definition.construction import Resolve
 from jitney.handle.connections import Connections
 from jitney.handle.frames import CALL_HEAD, call_head, call_tail
-from jitney.handle.futures import AsyncCall, Call
 from jitney.handle.handle import ENCODINGS, Handle, running_loop
-from jitney.handle.streams import AsyncStream, Stream
+from jitney.handle.streams import AsyncCall, AsyncStream, Call, Stream
 from jitney.wire.address import Address
 from jitney.wire.calls import CallOptions
 

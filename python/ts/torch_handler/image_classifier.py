@@ -15,7 +15,7 @@ class ImageClassifier(VisionHandler):
 
     topk = 5
 
-    image_processing = transforms.Compose(
+    image_processing = colour_processing = transforms.Compose(
         [
             transforms.Resize(256),
             transforms.CenterCrop(224),
@@ -23,10 +23,6 @@ class ImageClassifier(VisionHandler):
             transforms.Normalize(mean=[0.485, 0.456, 0.406], std=[0.229, 0.224, 0.225]),
         ]
     )
-
-    def image_is_rgb(self) -> bool:
-        """The transform above is for colour images."""
-        return self.image_processing is ImageClassifier.image_processing
 
     def set_max_result_classes(self, topk: int) -> None:
         """Sets how many classes are returned."""

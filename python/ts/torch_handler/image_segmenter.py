@@ -13,11 +13,7 @@ from ts.torch_handler.vision_handler import VisionHandler
 class ImageSegmenter(VisionHandler):
     """For models that answer like torchvision's segmentation models: a dictionary with `out`."""
 
-    image_processing = ImageClassifier.image_processing
-
-    def image_is_rgb(self) -> bool:
-        """The transform above is for colour images."""
-        return self.image_processing is ImageClassifier.image_processing
+    image_processing = colour_processing = ImageClassifier.image_processing
 
     @timed
     def postprocess(self, data: Any) -> Any:

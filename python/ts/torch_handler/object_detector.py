@@ -15,11 +15,7 @@ class ObjectDetector(VisionHandler):
 
     threshold = 0.5
 
-    image_processing = transforms.Compose([transforms.ToTensor()])
-
-    def image_is_rgb(self) -> bool:
-        """The transform above is for colour images."""
-        return self.image_processing is ObjectDetector.image_processing
+    image_processing = colour_processing = transforms.Compose([transforms.ToTensor()])
 
     def assemble(self, recipe: Recipe, items: list[Any]) -> Any:
         """One tensor where all images have the same size, else a list of them."""

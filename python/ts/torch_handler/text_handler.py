@@ -60,17 +60,10 @@ class TextHandler(BaseHandler, abc.ABC):
         summed = attributions.sum(dim=-1).squeeze(0)
         return summed / torch.norm(summed)
 
-    def _remove_html_tags(self, text: str) -> str:
-        return text_steps.without_html(text)
-
-    def _expand_contractions(self, text: str) -> str:
-        return text_steps.expanded(text)
-
-    def _remove_accented_characters(self, text: str) -> str:
-        return text_steps.without_accents(text)
-
-    def _remove_punctuation(self, text: str) -> str:
-        return text_steps.without_punctuation(text)
+    _remove_html_tags = staticmethod(text_steps.without_html)
+    _expand_contractions = staticmethod(text_steps.expanded)
+    _remove_accented_characters = staticmethod(text_steps.without_accents)
+    _remove_punctuation = staticmethod(text_steps.without_punctuation)
 
     def _tokenize(self, text: str) -> list[str]:
         return list(self.tokenizer(text))

@@ -29,6 +29,8 @@ class VisionHandler(BaseHandler, abc.ABC):
     """
 
     image_processing: Any = None
+    colour_processing: Any = ()
+    """The transform of a stock handler, which is for colour images."""
 
     # Until `initialize` has run, also for handlers whose `__init__` does not call ours.
     ig: Any = None
@@ -55,7 +57,7 @@ class VisionHandler(BaseHandler, abc.ABC):
 
     def image_is_rgb(self) -> bool:
         """Whether images are to be turned into RGB first. A handler with a transform of its own gets what was sent."""
-        return False
+        return self.image_processing is self.colour_processing
 
     def recipe(self) -> Recipe:
         """The transform in force now; handlers may replace `image_processing` at any time."""

@@ -17,6 +17,7 @@ from typing import Any
 
 from jitney.compat.bentoml.answering import received, sent
 from jitney.compat.bentoml.exceptions import BentoMLConfigException, NotSupported
+from jitney.handle.handle import running_loop
 
 
 class ServiceDependency:
@@ -164,9 +165,7 @@ def _streaming(handle: Any, is_async: bool) -> Callable[..., Any]:
 
 def outside_loop(call: Callable[[], Any]) -> Any:
     """Calls what waits. Where a loop runs, in a thread beside it: the loop waits too, as it would in BentoML."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if running_loop() is None:
         return call()
     return _beside().submit(contextvars.copy_context().run, call).result()
 

@@ -16,8 +16,7 @@ from typing import Any
 
 from jitney.call.context import CURRENT, CallContext
 from jitney.call.request import Request
-from jitney.compat.serve.batch_items import BatchArguments, BatchItem, StreamItem, UnaryItem
-from jitney.compat.serve.batch_queue import BatchQueue, BatchSettings
+from jitney.compat.serve.batch_queue import BatchArguments, BatchItem, BatchQueue, BatchSettings, StreamItem, UnaryItem
 from jitney.compat.serve.context import ServeRequestContext, enter_request, get_multiplexed_model_id
 
 

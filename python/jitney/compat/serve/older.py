@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import concurrent.futures
 import dataclasses
 import random
@@ -14,6 +13,7 @@ from jitney.compat.references import ObjectRef
 from jitney.compat.serve.backend import Backend, BackendConfig, EndpointRoute
 from jitney.compat.serve.exceptions import RayServeException
 from jitney.compat.serve.running import at_shutdown, running, shutdown, start_server
+from jitney.handle.handle import running_loop
 
 _backends: dict[str, Backend] = {}
 _endpoints: dict[str, RoutedEndpoint] = {}
@@ -53,9 +53,7 @@ class RayServeHandle:
 
 def _in_thread(handle: Any, item: dict[str, Any]) -> Any:
     """The future of a call, which any thread may wait for, whether or not this one runs an event loop."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if running_loop() is None:
         return handle.remote(item)
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         return pool.submit(handle.remote, item).result()
