@@ -2,6 +2,7 @@
 //!
 //! `cargo run --release -p jitney-lab --example overlap -- [worlds] [first seed]`; a third word prints
 //! every world below this share.
+#![expect(clippy::print_stdout, reason = "an example that prints")]
 
 use jitney_lab::overlap::OverlapWorld;
 

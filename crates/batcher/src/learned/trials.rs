@@ -19,7 +19,7 @@ const BLOCK: u32 = 6;
 /// Blocks of a round. Chosen: the slowest is left out, so that one pause spoils nothing.
 const BLOCKS: usize = 3;
 /// After one block, and after two, a trial ends that brings less than this share of the best.
-const HOPELESS: [f64; 2] = [0.8, 0.93];
+const TOO_LITTLE: [f64; 2] = [0.8, 0.93];
 /// Another way is better if it brings this many times as much. Chosen: less is chance.
 const BETTER: f64 = 1.01;
 /// How fast the rate of the way that is kept follows. Chosen: one bad round is chance.
@@ -137,10 +137,10 @@ impl Trials {
         self.begin(now);
         self.rates[..self.blocks].sort_by(|one, other| other.total_cmp(one));
         let best = self.best();
-        let hopeless =
-            HOPELESS.get(self.blocks - 1).is_some_and(|share| self.rates[0] < share * best);
+        let too_little =
+            TOO_LITTLE.get(self.blocks - 1).is_some_and(|share| self.rates[0] < share * best);
         let best_itself = self.ways[self.current].rate >= best;
-        if self.blocks == BLOCKS || hopeless && !best_itself {
+        if self.blocks == BLOCKS || too_little && !best_itself {
             let kept = self.blocks.div_ceil(2);
             self.round_over(self.rates[..kept].iter().sum::<f64>() / kept as f64, workers);
         }
