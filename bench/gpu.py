@@ -3,6 +3,7 @@
     JITNEY_BIN=target/release/jitney python3 bench/gpu.py --out gpu.json              # the whole table, medians of three
     ... bench/gpu.py --rows first,sixteen --quick                                      # some rows, one short round
     ... bench/gpu.py --device cpu --net resnet18 --quick                               # a try-out without a GPU
+    ... bench/gpu.py --starts 10 --rows first,compiled --seconds 4 --wrk wrk           # the worst of ten starts
     ... bench/gpu.py --table gpu.json more.json --fill docs/guides/gpu.md                     # the table of earlier runs
 
 The workers use the Python that runs this script; it needs torch, torchvision, numpy and Pillow. Weights are made up:
@@ -18,6 +19,7 @@ import json
 import os
 import pathlib
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -46,13 +48,34 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory(prefix="jitney-gpu-") as folder:
         rows = measured(options, (options.work or pathlib.Path(folder)).resolve())
+    if options.starts:
+        from on_gpu import steady
+
+        print("\n" + steady.table(rows) + "\n")
+        rows_failed(rows)
+        return
     print("\n" + figures.table(rows) + "\n")
     for name, row in rows.items():
         print("\n".join(figures.remarks(name, row)))
     print("\nBars missed: " + ("; ".join(figures.missed(rows)) or "none"))
+    rows_failed(rows)
+
+
+def rows_failed(rows: dict[str, dict]) -> None:
+    """Ends with an error if a row has failed."""
     failed = [name for name, row in rows.items() if "failed" in row]
     if failed:
         raise SystemExit(f"rows that failed: {', '.join(failed)}")
+
+
+def commit(options: argparse.Namespace) -> str:
+    """The commit that is measured."""
+    if options.commit:
+        return options.commit
+    told = subprocess.run(
+        ["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=pathlib.Path(__file__).parent
+    )
+    return told.stdout.strip() or "unknown"
 
 
 def read_options() -> argparse.Namespace:
@@ -71,6 +94,9 @@ def read_options() -> argparse.Namespace:
     parser.add_argument(
         "--trace", default="", help="rows of which py-spy is to record the worker, where it is installed"
     )
+    parser.add_argument("--starts", type=int, help="measure first and compiled at so many starts, the worst counts")
+    parser.add_argument("--wrk", type=pathlib.Path, help="the binary of wrk, the second generator of --starts")
+    parser.add_argument("--commit", help="what is measured; asked of git if not given")
     parser.add_argument("--out", type=pathlib.Path, help="write everything as JSON")
     parser.add_argument("--table", type=pathlib.Path, nargs="+", help="print the table of such files, and end")
     parser.add_argument("--fill", type=pathlib.Path, help="and put it into this page, between its two marks")
@@ -81,9 +107,15 @@ def measured(options: argparse.Namespace, work: pathlib.Path) -> dict[str, dict]
     """What each row came to; a row that fails does not end the others."""
     import torch
 
+    from on_gpu import steady
     from on_gpu.nets import Form
     from on_gpu.rows import ROWS
     from on_gpu.session import Bench, Plan
+
+    def at_starts(name: str) -> Callable[[Bench], dict]:
+        return lambda bench: steady.measured(bench, name, options.starts, options.wrk)
+
+    known = {name: at_starts(name) for name in steady.ROWS} if options.starts else ROWS
 
     on_gpu = options.device.startswith("cuda")
     plan = Plan(
@@ -98,19 +130,25 @@ def measured(options: argparse.Namespace, work: pathlib.Path) -> dict[str, dict]
         work=work,
         trace=tuple(filter(None, options.trace.split(","))),
     )
-    machine = {"torch": torch.__version__, "processors": os.cpu_count(), "device": options.device, "net": options.net}
+    machine = {
+        "commit": commit(options),
+        "torch": torch.__version__,
+        "processors": os.cpu_count(),
+        "device": options.device,
+        "net": options.net,
+    }
     if on_gpu:
         machine["device"] = torch.cuda.get_device_name(options.device)
     print(f"{machine}, {plan.rounds} x {plan.seconds} s", file=sys.stderr)
-    asked = options.rows.split(",") if options.rows else list(ROWS)
-    unknown = sorted(set(asked) - set(ROWS))
+    asked = options.rows.split(",") if options.rows else list(known)
+    unknown = sorted(set(asked) - set(known))
     if unknown:
-        raise SystemExit(f"there is no row {unknown[0]}; there are {', '.join(ROWS)}")
+        raise SystemExit(f"there is no row {unknown[0]}; there are {', '.join(known)}")
     rows: dict[str, dict] = {}
     with contextlib.closing(Bench(plan)) as bench:
-        for name in (name for name in ROWS if name in asked):
+        for name in (name for name in known if name in asked):
             started = time.perf_counter()
-            rows[name] = one_row(ROWS[name], bench)
+            rows[name] = one_row(known[name], bench)
             rows[name]["took_s"] = time.perf_counter() - started
             print(f"{name}: {rows[name]['took_s']:.0f} s", file=sys.stderr, flush=True)
             if options.out:
@@ -125,7 +163,7 @@ def one_row(row: Callable[[Bench], dict], bench: Bench) -> dict:
         return row(bench)
     except Exception as error:
         told = {"failed": (str(error) or type(error).__name__).splitlines()[0], "traceback": traceback.format_exc()}
-        print(f"{row.__name__} failed: {told['traceback']}", file=sys.stderr)
+        print(f"a row failed: {told['traceback']}", file=sys.stderr)
         if bench.open is not None:
             told["log"] = bench.open[2].tail()
             print(told["log"], file=sys.stderr)

@@ -20,11 +20,18 @@ def closed_loop(
     server: Server, bodies: pathlib.Path, content_type: str, connections: int, seconds: float, warm_up: float
 ) -> dict:
     """`jitney bench` with clients that wait for their answers. A request that fails ends the measurement."""
+    return closed_loop_at(server.port(), bodies, content_type, connections, seconds, warm_up)
+
+
+def closed_loop_at(
+    port: int, bodies: pathlib.Path, content_type: str, connections: int, seconds: float, warm_up: float
+) -> dict:
+    """The same against a port."""
     threads = max(1, min(6, connections // CONNECTIONS_PER_THREAD))
     command = [
         BINARY,
         "bench",
-        f"http://127.0.0.1:{server.port()}/predictions/bench",
+        f"http://127.0.0.1:{port}/predictions/bench",
         "--connections",
         str(connections),
     ]
