@@ -7,14 +7,14 @@ import { History } from "../src/data/history";
 export const nothing = (): Histogram => ({ bounds: [0.01, 0.1, 1], counts: [0, 0, 0, 0], sum: 0 });
 
 export function worker(id: number, change: Partial<Worker> = {}): Worker {
-  return { id, pid: id, state: "ready", startedAt: null, memoryBytes: 4e8, cpuPercent: null, gpu: null, gpuMemoryBytes: null, progress: null, restarts: 0, ...change };
+  return { id, pid: id, state: "ready", startedAt: "", memoryBytes: 4e8, cpuPercent: null, gpu: null, gpuMemoryBytes: null, progress: null, restarts: 0, ...change };
 }
 
 export function model(change: Partial<Model> = {}): Model {
   return {
     name: "m", version: "1.0", isDefault: true, kind: "python", state: "ready", stateText: "1 worker is ready.",
     lastError: null, lastErrorTime: null, lastExit: null, lastExitTime: null, policy: "adaptive", maxBatchSize: 8,
-    maxLatencyMs: 50, maxBatchDelayMs: null, liveSettings: [], workersMin: 1, workersMax: 1, restarts: 0, loadFailures: 0,
+    maxLatencyMs: 50, maxBatchDelayMs: null, endpoints: {}, liveSettings: [], workersMin: 1, workersMax: 1, restarts: 0, loadFailures: 0,
     exits: {}, loadSeconds: null, workers: [worker(9000)], waiting: 0, queueMax: 100, running: 0,
     totals: { requests: 0, answered: 0, rejected: 0, failed: 0, cancelled: 0, retried: 0, late: 0, batches: 0, items: 0, failedBatches: 0 },
     rejections: {}, dispatches: {}, batchSizes: [], queueSeconds: nothing(), computeSeconds: nothing(),
@@ -25,7 +25,7 @@ export function model(change: Partial<Model> = {}): Model {
 export function sample(change: Partial<ModelSample> = {}): ModelSample {
   return {
     requests: 0, answered: 0, late: 0, rejected: 0, failed: 0, cancelled: 0, batches: 0, items: 0, waiting: 0, workersReady: 1,
-    queueSecondsSum: 0, computeSecondsSum: 0, p50Ms: null, p99Ms: null, memoryBytes: 4e8, restarts: 0, ...change,
+    queueSecondsSum: 0, computeSecondsSum: 0, p50Ms: null, p99Ms: null, memoryBytes: 4e8, restarts: 0, exits: 0, loadFailures: 0, rejections: {}, ...change,
   };
 }
 

@@ -66,6 +66,12 @@ test("old documents are thinned out, and the server's past replaces ours", () =>
   assert.deepEqual([history.samples[0]?.time, history.samples.length], [890_000, 10]);
 });
 
+test("a server that has taken no sample yet has no history, and is shown", () => {
+  const history = new History();
+  history.add({ ...document(1000, [model()]), sample: null });
+  assert.deepEqual([history.samples.length, history.documents.length], [0, 1]);
+});
+
 test("a trend has its slope per second", () => {
   assert.equal(trend([[0, 0], [1000, 5], [2000, 10]])?.slope, 5);
   assert.equal(trend([[0, 0]]), null);

@@ -4,9 +4,9 @@
 mod change;
 pub mod client;
 mod details;
+mod document;
 pub mod events;
 mod logs;
-pub mod overview;
 pub mod rates;
 mod status;
 mod target;
@@ -15,6 +15,9 @@ pub mod words;
 
 use std::future::Future;
 
+use jitney_telemetry::overview::{
+    ModelOverview, OverviewDocument, OverviewHistory, OverviewSample,
+};
 use serde_json::{Value, json};
 
 use crate::console;
@@ -23,7 +26,6 @@ use crate::failure::{FAILED, Failure, cannot};
 use crate::flags::change::{DefaultFlags, RegisterFlags, ScaleFlags, SetFlags, UnregisterFlags};
 use crate::flags::remote::{LogsFlags, ModelsFlags, StatusFlags};
 use client::RemoteClient;
-use overview::{RemoteHistory, RemoteOverview, RemoteSample};
 use target::ModelTarget;
 
 /// Runs a command on a runtime of its own.
@@ -59,7 +61,7 @@ pub fn models(flags: &ModelsFlags, env: &Env) -> Result<u8, Failure> {
         }
         return Ok(0);
     };
-    let meant = |model: &&overview::RemoteModel| target.matches(&model.name, &model.version);
+    let meant = |model: &&ModelOverview| target.matches(&model.name, &model.version);
     let found: Vec<_> = overview.models.iter().filter(meant).collect();
     if found.is_empty() {
         let names = overview.models.iter().map(|model| model.name.as_str());
@@ -130,18 +132,18 @@ pub fn logs(flags: &LogsFlags, env: &Env) -> Result<u8, Failure> {
 }
 
 /// The document as it came, and what is read of it.
-pub async fn overview(client: &RemoteClient) -> Result<(Value, RemoteOverview), Failure> {
+pub async fn overview(client: &RemoteClient) -> Result<(Value, OverviewDocument), Failure> {
     let document = client.document(&["overview"], &[]).await?;
-    let read = overview::read(document.clone());
+    let read = document::read(document.clone());
     read.map(|overview| (document, overview)).map_err(cannot("read the server's overview"))
 }
 
 /// The samples that the server kept. Without them there are no rates, and nothing else is missing.
-pub async fn history(client: &RemoteClient) -> Result<Vec<RemoteSample>, Failure> {
+pub async fn history(client: &RemoteClient) -> Result<Vec<OverviewSample>, Failure> {
     let mut events = client.events(&["overview", "stream"], &[]).await?;
     while let Some(event) = events.next().await? {
         if event.name == "history" {
-            return Ok(event.read::<RemoteHistory>().unwrap_or_default().samples);
+            return Ok(event.read::<OverviewHistory>().unwrap_or_default().samples.into());
         }
     }
     Ok(Vec::new())
@@ -149,11 +151,11 @@ pub async fn history(client: &RemoteClient) -> Result<Vec<RemoteSample>, Failure
 
 async fn recent(
     client: &RemoteClient,
-    overview: &RemoteOverview,
-) -> Result<Vec<RemoteSample>, Failure> {
+    overview: &OverviewDocument,
+) -> Result<Vec<OverviewSample>, Failure> {
     let mut samples = history(client).await.unwrap_or_default();
-    samples.push(overview.sample.clone());
-    Ok(status::recent(samples, overview.sample.time))
+    samples.extend(overview.sample.clone());
+    Ok(status::recent(samples))
 }
 
 fn print_json(document: &Value) {

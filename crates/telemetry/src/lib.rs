@@ -30,6 +30,7 @@ pub use model_watch::ModelWatch;
 pub use observer::EngineObserver;
 pub use overview::Overview;
 pub use registrations::{
-    ListedModel, ListedState, Registrations, RegistrationsReport, RegistrationsView,
+    ListedModel, ListedModelView, ListedState, Registrations, RegistrationsReport,
+    RegistrationsView,
 };
 pub use spool::WriteTime;

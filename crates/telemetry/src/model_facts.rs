@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jitney_engine::{Model, Objective, Policy};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A model as another one's document names it.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct ModelLink {
     /// Its name.
     pub model: String,
@@ -46,8 +48,9 @@ pub fn policy_times(policy: &Policy) -> (Option<u64>, Option<u64>) {
 }
 
 /// What was counted at all.
-pub fn counted<const N: usize>(all: [(&'static str, u64); N]) -> BTreeMap<&'static str, u64> {
-    all.into_iter().filter(|(_, count)| *count > 0).collect()
+pub fn counted<const N: usize>(all: [(&'static str, u64); N]) -> BTreeMap<String, u64> {
+    let some = all.into_iter().filter(|(_, count)| *count > 0);
+    some.map(|(name, count)| (name.to_owned(), count)).collect()
 }
 
 /// Milliseconds with three digits behind the point.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use arc_swap::ArcSwapOption;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What was reported last, if there is such a list.
 #[derive(Debug, Default)]
@@ -88,28 +88,37 @@ impl RegistrationsReport {
 }
 
 /// What became of the list.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct RegistrationsView {
-    source: String,
+    /// Where it is, as it may be shown.
+    pub source: String,
     /// The content that is in force; the same on servers that follow the same list. Null before the first.
-    revision: Option<String>,
+    pub revision: Option<String>,
     /// Whether all models of it were loaded once.
-    settled: bool,
+    pub settled: bool,
     /// When it was last read.
-    read_at: Option<String>,
+    pub read_at: Option<String>,
     /// Why the last look could not read it, or what is wrong with it.
-    error: Option<String>,
-    models: Vec<ListedModelView>,
+    pub error: Option<String>,
+    /// In its order.
+    pub models: Vec<ListedModelView>,
 }
 
-#[derive(Debug, Serialize)]
-struct ListedModelView {
-    name: String,
-    version: Option<String>,
-    state: &'static str,
+/// A model of it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct ListedModelView {
+    /// Its name.
+    pub name: String,
+    /// The version that answers, or the one that is asked for.
+    pub version: Option<String>,
+    /// `loaded`, `loading` or `failed`.
+    pub state: String,
     /// Why it could not be loaded.
-    reason: Option<String>,
+    pub reason: Option<String>,
 }
 
 impl RegistrationsView {
@@ -119,7 +128,7 @@ impl RegistrationsView {
         let models = list.models.iter().map(|model| ListedModelView {
             name: model.name.clone(),
             version: model.version.clone(),
-            state: model.state.as_str(),
+            state: model.state.as_str().to_owned(),
             reason: model.reason.clone(),
         });
         Some(Self {

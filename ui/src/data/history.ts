@@ -19,8 +19,8 @@ export class History {
   }
 
   add(document: Overview): void {
-    const last = this.samples.at(-1);
-    if (!last || document.sample.time > last.time) this.samples.push(document.sample);
+    const { sample } = document;
+    if (sample && sample.time > (this.samples.at(-1)?.time ?? 0)) this.samples.push(sample);
     this.documents.push(document);
     const oldest = document.time - KEPT_MS;
     this.samples = this.samples.filter((it) => it.time >= oldest);
@@ -150,7 +150,7 @@ export function recent(samples: Sample[], key: string, seconds: number): Recent 
   const before = first?.models[key];
   if (!first || !before || first === newest) return null;
   const spent = (newest.time - first.time) / 1000;
-  const grew = { seconds: spent, restarts: Math.max(0, (now.restarts ?? 0) - (before.restarts ?? 0)) } as Recent;
+  const grew = { seconds: spent, restarts: Math.max(0, now.restarts - before.restarts) } as Recent;
   for (const field of FIELDS) grew[field] = Math.max(0, now[field] - before[field]);
   return grew;
 }

@@ -31,7 +31,7 @@ export function leaking(model: Model, document: Overview, history: History): Abo
     const restarts = history.samples.at(-1)?.models[key]?.restarts ?? 0;
     const from = history.samples.findLastIndex((it) => {
       const then = it.models[key];
-      return !then || then.workersReady !== ready || (then.restarts ?? 0) !== restarts;
+      return !then || then.workersReady !== ready || then.restarts !== restarts;
     });
     const points = history.samples.slice(from + 1).flatMap((it): [number, number][] => {
       const memory = it.models[key]?.memoryBytes;

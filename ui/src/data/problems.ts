@@ -46,7 +46,7 @@ function ofServer({ server, machine, gpus }: Overview): Problem[] {
     );
   }
   for (const gpu of gpus) {
-    const share = gpu.memoryTotalBytes ? gpu.memoryUsedBytes / gpu.memoryTotalBytes : 0;
+    const share = gpu.memoryTotalBytes ? (gpu.memoryUsedBytes ?? 0) / gpu.memoryTotalBytes : 0;
     if (share > 0.97) {
       say("note", `The memory of GPU ${gpu.id} is ${percent(share)} full.`, "A larger batch or one more worker may not fit.");
     }

@@ -65,7 +65,7 @@ export function Batching({ model }: { model: Model }): JSX.Element {
 }
 
 function Endpoints({ model }: { model: Model }): JSX.Element | null {
-  const endpoints = Object.entries(model.endpoints ?? {});
+  const endpoints = Object.entries(model.endpoints);
   if (endpoints.length === 0) return null;
   return (
     <>

@@ -62,8 +62,8 @@ export function MachinePanel({ document }: { document: Overview }): JSX.Element 
               />
               <Meter
                 label={`GPU ${gpu.id} memory`}
-                share={gpu.memoryTotalBytes ? gpu.memoryUsedBytes / gpu.memoryTotalBytes : null}
-                text={`${bytes(gpu.memoryUsedBytes)} of ${bytes(gpu.memoryTotalBytes)}`}
+                share={gpu.memoryTotalBytes ? (gpu.memoryUsedBytes ?? 0) / gpu.memoryTotalBytes : null}
+                text={gpu.memoryTotalBytes === null ? "not known" : `${bytes(gpu.memoryUsedBytes)} of ${bytes(gpu.memoryTotalBytes)}`}
               />
               <Spark
                 label={`How busy GPU ${gpu.id} was since this page was opened`}

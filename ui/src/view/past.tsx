@@ -20,7 +20,7 @@ export function Charts({ model, document }: { model: Model; document: Overview }
   const hover: Hover = { at, set };
   const key = keyOf(model);
   const span = Math.min(state.span, knownSeconds(state.history.samples, key));
-  const past = grid(state.history.samples, key, document.sample.time, span, POINTS);
+  const past = grid(state.history.samples, key, document.sample?.time ?? document.time, span, POINTS);
   const { times } = past;
   const perSecond = (value: number | null): string => (value === null ? "–" : `${rate(value)}/s`);
   const milli = (values: (number | null)[]): (number | null)[] => values.map((it) => (it === null ? null : it * 1000));
@@ -85,7 +85,7 @@ export function Charts({ model, document }: { model: Model; document: Overview }
         times={times} format={count} hover={hover} least={2} empty="no workers"
         series={[
           { label: "ready", colour: "s5", values: plain((it) => it.workersReady) },
-          { label: "exits and failed loads in a minute", colour: "s3", values: within(past, 60, (it) => (it.exits ?? 0) + (it.loadFailures ?? 0)) },
+          { label: "exits and failed loads in a minute", colour: "s3", values: within(past, 60, (it) => it.exits + it.loadFailures) },
         ]}
       />
       <TimeChart

@@ -52,7 +52,7 @@ function sentence(text: string): string {
 }
 
 function EditSetting({ model, setting, close }: { model: Model; setting: LiveSetting; close(): void }): JSX.Element {
-  const [value, setValue] = useState(setting.value ?? "");
+  const [value, setValue] = useState(setting.value);
   const run = async (): Promise<void> => {
     const query = new URLSearchParams({ [setting.parameter]: value.trim() });
     await change("PUT", `${modelPath(model.name, model.version)}?${query}`);

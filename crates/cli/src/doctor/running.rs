@@ -1,11 +1,12 @@
 //! The server that runs, if one does.
 
+use jitney_telemetry::overview::OverviewDocument;
+
 use super::finding::Finding;
 use crate::env::Env;
 use crate::failure::{Failure, UNREACHABLE};
 use crate::flags::remote::ServerFlags;
 use crate::remote::client::RemoteClient;
-use crate::remote::overview::RemoteOverview;
 use crate::remote::{self, block_on};
 
 const AREA: &str = "Server";
@@ -42,7 +43,7 @@ fn unanswered(failure: Failure) -> Finding {
     Finding::note(AREA, failure.message, advice)
 }
 
-fn standing(address: &str, overview: &RemoteOverview) -> Finding {
+fn standing(address: &str, overview: &OverviewDocument) -> Finding {
     let server = &overview.server;
     let text = format!(
         "jitney {} at {address} is {}, with {} models",

@@ -7,12 +7,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use jitney_settings::{Setting, did_you_mean, model};
+use jitney_telemetry::overview::{ModelOverview, OverviewDocument};
 use reqwest::Method;
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::client::{RemoteClient, model_path};
-use super::overview::{RemoteModel, RemoteOverview};
 use super::target::ModelTarget;
 use crate::failure::Failure;
 use crate::flags::change::{DefaultFlags, RegisterFlags, ScaleFlags, SetFlags, UnregisterFlags};
@@ -40,7 +40,7 @@ pub async fn register(client: &RemoteClient, flags: &RegisterFlags) -> Result<Va
     }
     let query = borrowed(&query);
     let asked = client.change(Method::POST, &["models"], &query);
-    let waits_for = |model: &RemoteModel| model.state == "loading";
+    let waits_for = |model: &ModelOverview| model.state == "loading";
     watched(client, asked, &format!("registering {}", flags.source), waits_for)
         .await
         .map_err(|failure| explain(failure, &flags.source))
@@ -70,7 +70,7 @@ pub async fn scale(client: &RemoteClient, flags: &ScaleFlags) -> Result<Value, F
     query.extend(max.map(|max| ("max_worker".to_owned(), max.to_string())));
     let (path, query) = (model_path(&target), borrowed(&query));
     let asked = client.change(Method::PUT, &path, &query);
-    let meant = |model: &RemoteModel| target.matches(&model.name, &model.version);
+    let meant = |model: &ModelOverview| target.matches(&model.name, &model.version);
     watched(client, asked, &format!("scaling {target}"), meant).await
 }
 
@@ -131,8 +131,8 @@ pub async fn unregister(
 
 /// What would be removed, as far as the server tells.
 async fn question(client: &RemoteClient, target: &ModelTarget) -> String {
-    let overview: RemoteOverview = client.get(&["overview"]).await.unwrap_or_default();
-    let meant = |model: &&RemoteModel| {
+    let overview: OverviewDocument = client.get(&["overview"]).await.unwrap_or_default();
+    let meant = |model: &&ModelOverview| {
         target.matches(&model.name, &model.version)
             && (target.version.is_some() || model.is_default)
     };
@@ -164,7 +164,7 @@ async fn watched(
     client: &RemoteClient,
     change: impl Future<Output = Result<Value, Failure>>,
     what: &str,
-    waits_for: impl Fn(&RemoteModel) -> bool,
+    waits_for: impl Fn(&ModelOverview) -> bool,
 ) -> Result<Value, Failure> {
     let (mut progress, started) = (Progress::new(), Instant::now());
     let mut ticks = tokio::time::interval_at(started + LOOK_EVERY, LOOK_EVERY);
@@ -174,7 +174,7 @@ async fn watched(
             done = &mut change => return done,
             _ = ticks.tick() => {
                 // A server that is busy with the change may not answer this; then only the time is shown.
-                let overview: RemoteOverview = client.get(&["overview"]).await.unwrap_or_default();
+                let overview: OverviewDocument = client.get(&["overview"]).await.unwrap_or_default();
                 let models = overview.models.iter().filter(|model| waits_for(model));
                 let standing: Vec<_> = models.map(standing).collect();
                 let seconds = started.elapsed().as_secs();
@@ -184,7 +184,7 @@ async fn watched(
     }
 }
 
-fn standing(model: &RemoteModel) -> String {
+fn standing(model: &ModelOverview) -> String {
     let progress = model.workers.iter().find_map(|worker| worker.progress.as_ref());
     let progress = progress.map(|progress| format!(", {progress}")).unwrap_or_default();
     format!("({}: {} workers ready{progress})", model.key(), model.workers_ready())

@@ -13,8 +13,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::document;
 use super::events::EventReader;
-use super::overview;
 use super::target::ModelTarget;
 use super::token;
 use crate::env::Env;
@@ -96,7 +96,7 @@ impl RemoteClient {
     /// A document, in its type.
     pub async fn get<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T, Failure> {
         let document = self.document(path, &[]).await?;
-        overview::read(document).map_err(cannot("read the server's answer"))
+        document::read(document).map_err(cannot("read the server's answer"))
     }
 
     /// A change; the answer says what was done.

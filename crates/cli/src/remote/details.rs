@@ -1,10 +1,11 @@
 //! Everything that is known of one version of a model, as a text.
 
-use super::overview::RemoteModel;
+use jitney_telemetry::overview::ModelOverview;
+
 use super::words::{AlignedTable, bytes, counts, milliseconds, number, plain};
 
 /// The text; `name` is how the model is typed.
-pub fn render(model: &RemoteModel) -> String {
+pub fn render(model: &ModelOverview) -> String {
     let default = if model.is_default { ", the default version" } else { "" };
     let mut lines = vec![format!("{} version {}{default}", model.name, model.version)];
     let mut fact = |name: &str, text: String| {
@@ -31,7 +32,7 @@ pub fn render(model: &RemoteModel) -> String {
     lines.join("\n")
 }
 
-fn state(model: &RemoteModel) -> String {
+fn state(model: &ModelOverview) -> String {
     let workers = format!("{} of {} workers", model.workers_ready(), model.workers_min);
     let most = if model.workers_max > model.workers_min {
         format!(", at most {}", model.workers_max)
@@ -43,7 +44,7 @@ fn state(model: &RemoteModel) -> String {
     format!("{}, {workers}{most}{text}", model.state)
 }
 
-fn batching(model: &RemoteModel) -> String {
+fn batching(model: &ModelOverview) -> String {
     let mut text = format!("{}, at most {} items", model.policy, model.max_batch_size);
     if let Some(latency) = model.max_latency_ms {
         text += &format!(", latency target {}", milliseconds(Some(latency)));
@@ -54,7 +55,7 @@ fn batching(model: &RemoteModel) -> String {
     text
 }
 
-fn requests(model: &RemoteModel) -> String {
+fn requests(model: &ModelOverview) -> String {
     let totals = &model.totals;
     format!(
         "{}: {} answered ({} late), {} rejected, {} failed, {} cancelled",
@@ -67,7 +68,7 @@ fn requests(model: &RemoteModel) -> String {
     )
 }
 
-fn batches(model: &RemoteModel) -> String {
+fn batches(model: &ModelOverview) -> String {
     let totals = &model.totals;
     if totals.batches == 0 {
         return "none yet".to_owned();
@@ -80,7 +81,7 @@ fn batches(model: &RemoteModel) -> String {
     )
 }
 
-fn starts(model: &RemoteModel) -> String {
+fn starts(model: &ModelOverview) -> String {
     let mut text = format!("{} restarts, {} failed loads", model.restarts, model.load_failures);
     if let Some(seconds) = model.load_seconds {
         text += &format!(", the last load took {} s", number(seconds));
@@ -97,7 +98,7 @@ fn dated(text: Option<&str>, time: Option<&str>) -> String {
     }
 }
 
-fn workers(model: &RemoteModel) -> Vec<String> {
+fn workers(model: &ModelOverview) -> Vec<String> {
     if model.workers.is_empty() {
         return Vec::new();
     }
@@ -114,26 +115,25 @@ fn workers(model: &RemoteModel) -> Vec<String> {
             shown(worker.cpu_percent.map(|percent| format!("{percent:.0}%"))),
             shown(worker.gpu.map(|gpu| gpu.to_string())),
             worker.restarts.to_string(),
-            shown(worker.started_at.clone()),
+            worker.started_at.clone(),
         ]);
     }
     block("workers", table)
 }
 
-fn settings(model: &RemoteModel) -> Vec<String> {
+fn settings(model: &ModelOverview) -> Vec<String> {
     if model.live_settings.is_empty() {
         return Vec::new();
     }
     let mut table = AlignedTable::new(&["SETTING", "VALUE", "WHAT IT DOES"], &[0, 1, 2]);
     for setting in &model.live_settings {
-        let value = setting.value.clone().filter(|value| !value.is_empty());
-        let value = value.unwrap_or_else(|| "-".to_owned());
-        table.row(vec![setting.name.clone(), value, setting.about.clone()]);
+        let value = if setting.value.is_empty() { "-" } else { &setting.value };
+        table.row(vec![setting.name.clone(), value.to_owned(), setting.about.clone()]);
     }
     block(&format!("settings, changed by `jitney set {} NAME=VALUE`", model.key()), table)
 }
 
-fn curve(model: &RemoteModel) -> Vec<String> {
+fn curve(model: &ModelOverview) -> Vec<String> {
     if model.curve.is_empty() {
         return Vec::new();
     }

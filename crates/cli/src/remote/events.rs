@@ -3,7 +3,7 @@
 use reqwest::Response;
 use serde::de::DeserializeOwned;
 
-use super::overview;
+use super::document;
 use crate::failure::Failure;
 use crate::fetch::client::error_chain;
 
@@ -22,7 +22,7 @@ pub struct StreamEvent {
 impl StreamEvent {
     /// The document in its type.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
-        overview::read(serde_json::from_str(&self.data)?)
+        document::read(serde_json::from_str(&self.data)?)
     }
 }
 

@@ -1,6 +1,6 @@
 //! What happened between two samples of a running server, per second.
 
-use super::overview::{RemoteModelSample, RemoteSample};
+use jitney_telemetry::overview::{ModelSample, OverviewSample};
 
 /// Traffic of a version over an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -27,7 +27,7 @@ impl RemoteRates {
     /// From the first to the last of these samples, oldest first.
     pub fn of<'a>(
         key: &str,
-        samples: impl DoubleEndedIterator<Item = &'a RemoteSample> + Clone,
+        samples: impl DoubleEndedIterator<Item = &'a OverviewSample> + Clone,
     ) -> Self {
         let mut known =
             samples.filter_map(|sample| sample.models.get(key).map(|model| (sample.time, model)));
@@ -38,8 +38,8 @@ impl RemoteRates {
         let Some((first_time, first)) = known.next() else {
             return Self { p50_ms: last.p50_ms, p99_ms: last.p99_ms, ..Self::default() };
         };
-        let seconds = ((last_time - first_time) / 1e3).max(0.001);
-        let since = |count: fn(&RemoteModelSample) -> u64| {
+        let seconds = (last_time.saturating_sub(first_time) as f64 / 1e3).max(0.001);
+        let since = |count: fn(&ModelSample) -> u64| {
             // Fewer than before: the model was registered anew.
             count(last).saturating_sub(count(first)) as f64
         };
@@ -65,33 +65,30 @@ fn max(largest: Option<f64>, value: f64) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn sample(time: f64, answered: u64, p99_ms: Option<f64>) -> RemoteSample {
-        let model = RemoteModelSample {
+    fn sample(time: u64, answered: u64, p99_ms: Option<f64>) -> OverviewSample {
+        let model = ModelSample {
             requests: answered + 2,
             answered,
             late: answered / 10,
             batches: answered / 4,
             items: answered,
             p99_ms,
-            ..RemoteModelSample::default()
+            ..ModelSample::default()
         };
-        RemoteSample { time, models: [("m/1".to_owned(), model)].into() }
+        OverviewSample { time, models: [("m/1".to_owned(), model)].into() }
     }
 
     #[test]
     fn rates_are_differences_over_the_time_between() {
-        let samples = [
-            sample(1000.0, 0, Some(99.0)),
-            sample(3000.0, 20, Some(9.0)),
-            sample(5000.0, 40, Some(7.0)),
-        ];
+        let samples =
+            [sample(1000, 0, Some(99.0)), sample(3000, 20, Some(9.0)), sample(5000, 40, Some(7.0))];
         let rates = RemoteRates::of("m/1", samples.iter());
         assert_eq!((rates.requests, rates.goodput, rates.batch_size), (10.0, 9.0, Some(4.0)));
         assert_eq!(rates.p99_ms, Some(9.0), "the first sample is of the time before");
         let one = RemoteRates::of("m/1", samples[..1].iter());
         assert_eq!((one.requests, one.p99_ms), (0.0, Some(99.0)));
         assert_eq!(RemoteRates::of("other/1", samples.iter()), RemoteRates::default());
-        let anew = [sample(1000.0, 50, None), sample(2000.0, 3, None)];
+        let anew = [sample(1000, 50, None), sample(2000, 3, None)];
         assert_eq!(RemoteRates::of("m/1", anew.iter()).requests, 0.0);
     }
 }

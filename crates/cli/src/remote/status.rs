@@ -1,17 +1,19 @@
 //! One screen about a running server: its state, and one line per model.
 
-use super::overview::{RemoteModel, RemoteOverview, RemoteRegistrations, RemoteSample};
+use jitney_telemetry::RegistrationsView;
+use jitney_telemetry::overview::{ModelOverview, OverviewDocument, OverviewSample};
+
 use super::rates::RemoteRates;
 use super::words::{AlignedTable, bytes, counted, milliseconds, number, shortened, time};
 
 /// Rates are of this many seconds.
-pub const WINDOW_SECONDS: f64 = 60.0;
+const WINDOW_SECONDS: u64 = 60;
 
 /// The most characters of an error.
 const ERROR_MAX: usize = 160;
 
 /// The screen.
-pub fn render(address: &str, overview: &RemoteOverview, samples: &[RemoteSample]) -> String {
+pub fn render(address: &str, overview: &OverviewDocument, samples: &[OverviewSample]) -> String {
     let mut lines = head(address, overview);
     lines.push(String::new());
     lines.extend(models(overview, samples));
@@ -19,7 +21,7 @@ pub fn render(address: &str, overview: &RemoteOverview, samples: &[RemoteSample]
 }
 
 /// What is known of the server and its machine.
-pub fn head(address: &str, overview: &RemoteOverview) -> Vec<String> {
+pub fn head(address: &str, overview: &OverviewDocument) -> Vec<String> {
     let server = &overview.server;
     let mut lines = vec![format!(
         "Jitney {} at {address}: {}, up {}",
@@ -32,7 +34,7 @@ pub fn head(address: &str, overview: &RemoteOverview) -> Vec<String> {
     }
     let mut facts = Vec::new();
     if let Some(machine) = &overview.machine {
-        facts.push(format!("CPU {:.0}%", machine.cpu_percent));
+        facts.push(format!("CPU {:.0}%", machine.cpu_percent.unwrap_or_default()));
         facts.push(format!(
             "memory {} of {}",
             bytes(machine.memory_used_bytes as f64),
@@ -50,15 +52,16 @@ pub fn head(address: &str, overview: &RemoteOverview) -> Vec<String> {
     for gpu in &overview.gpus {
         let busy = gpu.utilization_percent.map_or("-".to_owned(), |busy| format!("{busy:.0}%"));
         let memory = gpu.memory_used_bytes.zip(gpu.memory_total_bytes);
-        let memory = memory
-            .map_or("-".to_owned(), |(used, total)| format!("{} of {}", bytes(used), bytes(total)));
+        let memory = memory.map_or("-".to_owned(), |(used, total)| {
+            format!("{} of {}", bytes(used as f64), bytes(total as f64))
+        });
         lines.push(format!("GPU {}: {busy}, memory {memory}", gpu.id));
     }
     lines
 }
 
 /// The shared list that models come from, and what could not be loaded.
-fn list(list: &RemoteRegistrations) -> Vec<String> {
+fn list(list: &RegistrationsView) -> Vec<String> {
     let revision = list.revision.as_deref().unwrap_or("not read yet");
     let loaded = list.models.iter().filter(|model| model.state == "loaded").count();
     let mut lines = vec![format!(
@@ -75,7 +78,7 @@ fn list(list: &RemoteRegistrations) -> Vec<String> {
 }
 
 /// One line per version, and its last error below it.
-pub fn models(overview: &RemoteOverview, samples: &[RemoteSample]) -> Vec<String> {
+pub fn models(overview: &OverviewDocument, samples: &[OverviewSample]) -> Vec<String> {
     if overview.models.is_empty() {
         return vec!["no model is registered".to_owned()];
     }
@@ -102,11 +105,11 @@ pub fn models(overview: &RemoteOverview, samples: &[RemoteSample]) -> Vec<String
 }
 
 /// Whether the model has other versions, so that the default one must be marked.
-pub fn several(overview: &RemoteOverview, model: &RemoteModel) -> bool {
+pub fn several(overview: &OverviewDocument, model: &ModelOverview) -> bool {
     overview.models.iter().filter(|other| other.name == model.name).count() > 1
 }
 
-fn row(model: &RemoteModel, samples: &[RemoteSample], several: bool) -> Vec<String> {
+fn row(model: &ModelOverview, samples: &[OverviewSample], several: bool) -> Vec<String> {
     let rates = RemoteRates::of(&model.key(), samples.iter());
     let default = if several && model.is_default { " (default)" } else { "" };
     vec![
@@ -122,8 +125,9 @@ fn row(model: &RemoteModel, samples: &[RemoteSample], several: bool) -> Vec<Stri
     ]
 }
 
-/// The samples of the last minute, before this time in Unix milliseconds.
-pub fn recent(samples: Vec<RemoteSample>, now: f64) -> Vec<RemoteSample> {
-    let oldest = now - WINDOW_SECONDS * 1e3;
-    samples.into_iter().filter(|sample| sample.time >= oldest).collect()
+/// The samples of the last minute before the newest, which is the last.
+pub fn recent(mut samples: Vec<OverviewSample>) -> Vec<OverviewSample> {
+    let newest = samples.last().map_or(0, |sample| sample.time);
+    samples.retain(|sample| sample.time + WINDOW_SECONDS * 1000 >= newest);
+    samples
 }

@@ -1,9 +1,9 @@
 //! What the user chose: which model, which order, paused or not. Keys change it, and nothing else does.
 
+use jitney_telemetry::overview::ModelOverview;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::watched::WatchedServer;
-use crate::remote::overview::RemoteModel;
 
 /// The order of the models.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,15 +99,15 @@ impl TopChoice {
     }
 
     /// The models in the chosen order; equal ones by name.
-    pub fn sorted<'a>(&self, watched: &'a WatchedServer) -> Vec<&'a RemoteModel> {
-        let weight = |model: &RemoteModel| {
+    pub fn sorted<'a>(&self, watched: &'a WatchedServer) -> Vec<&'a ModelOverview> {
+        let weight = |model: &ModelOverview| {
             let rates = watched.rates(&model.key());
             match self.sort {
                 SortKey::Name => 0.0,
                 SortKey::Requests => rates.requests,
                 SortKey::Rejected => rates.rejected,
                 SortKey::P99 => rates.p99_ms.unwrap_or(0.0),
-                SortKey::Queue => model.waiting as f64,
+                SortKey::Queue => f64::from(model.waiting),
                 SortKey::Memory => model.memory_bytes() as f64,
             }
         };
@@ -120,7 +120,7 @@ impl TopChoice {
     }
 
     /// Where the chosen model is; the first where it is gone.
-    pub fn position(&self, models: &[&RemoteModel]) -> usize {
+    pub fn position(&self, models: &[&ModelOverview]) -> usize {
         let chosen = |key: &String| models.iter().position(|model| model.key() == *key);
         self.model.as_ref().and_then(chosen).unwrap_or(0)
     }

@@ -1,12 +1,12 @@
 //! The chosen model: its traffic, batch sizes, reasons, workers, last decisions and last error.
 
+use jitney_telemetry::overview::ModelOverview;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Sparkline, Widget, Wrap};
 
 use super::view::TopView;
-use crate::remote::overview::RemoteModel;
 use crate::remote::words::{bytes, counts, milliseconds, number, plain, time};
 
 /// From this width on, two columns.
@@ -24,7 +24,7 @@ const DECISIONS_MAX: usize = 6;
 const BAR_MAX: usize = 24;
 
 /// Draws the model.
-pub fn draw(view: &TopView<'_>, model: &RemoteModel, area: Rect, buffer: &mut Buffer) {
+pub fn draw(view: &TopView<'_>, model: &ModelOverview, area: Rect, buffer: &mut Buffer) {
     let [title, chart, rest] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(CHART_ROWS),
@@ -51,7 +51,7 @@ pub fn draw(view: &TopView<'_>, model: &RemoteModel, area: Rect, buffer: &mut Bu
     }
 }
 
-fn head<'a>(view: &TopView<'_>, model: &RemoteModel, busiest: f64) -> Line<'a> {
+fn head<'a>(view: &TopView<'_>, model: &ModelOverview, busiest: f64) -> Line<'a> {
     let palette = view.palette;
     let rates = view.watched.rates(&model.key());
     Line::from(vec![
@@ -72,7 +72,7 @@ fn head<'a>(view: &TopView<'_>, model: &RemoteModel, busiest: f64) -> Line<'a> {
 }
 
 /// Batch sizes as bars, and why batches were sent and requests rejected.
-fn batches<'a>(view: &TopView<'_>, model: &RemoteModel) -> Vec<Line<'a>> {
+fn batches<'a>(view: &TopView<'_>, model: &ModelOverview) -> Vec<Line<'a>> {
     let palette = view.palette;
     let mut lines = vec![Line::styled("batch sizes since registration", palette.title())];
     let mut sizes: Vec<_> = model.batch_sizes.iter().filter(|size| size.batches > 0).collect();
@@ -113,7 +113,7 @@ fn batches<'a>(view: &TopView<'_>, model: &RemoteModel) -> Vec<Line<'a>> {
 }
 
 /// The last error first, then workers and decisions.
-fn workers<'a>(view: &TopView<'_>, model: &RemoteModel) -> Vec<Line<'a>> {
+fn workers<'a>(view: &TopView<'_>, model: &ModelOverview) -> Vec<Line<'a>> {
     let palette = view.palette;
     let mut lines = Vec::new();
     let mut bad = |name: &str, text: Option<&String>| {

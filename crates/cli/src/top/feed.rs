@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
+use jitney_telemetry::overview::{OverviewDocument, OverviewHistory};
 use tokio::sync::{mpsc, watch};
 
 use super::watched::RemoteBatching;
 use crate::failure::Failure;
 use crate::remote::client::RemoteClient;
-use crate::remote::overview::{RemoteHistory, RemoteOverview, RemoteSample};
 
 /// The pause before the stream is opened again: it doubles up to a maximum.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -21,9 +21,9 @@ const WHY_EVERY: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub enum FeedEvent {
     /// The samples that the server kept.
-    History(Vec<RemoteSample>),
+    History(OverviewHistory),
     /// A document.
-    Overview(Box<RemoteOverview>),
+    Overview(Box<OverviewDocument>),
     /// The stream ended, for this reason.
     Lost(Failure),
     /// The last decisions of a model.
@@ -53,10 +53,8 @@ async fn stream(
     let mut stream = client.events(&["overview", "stream"], &[]).await?;
     while let Some(event) = stream.next().await? {
         let event = match event.name.as_str() {
-            "history" => {
-                FeedEvent::History(event.read::<RemoteHistory>().unwrap_or_default().samples)
-            }
-            "overview" => match event.read::<RemoteOverview>() {
+            "history" => FeedEvent::History(event.read().unwrap_or_default()),
+            "overview" => match event.read() {
                 Ok(overview) => FeedEvent::Overview(Box::new(overview)),
                 Err(error) => {
                     return Err(Failure::failed(format!("its overview cannot be read: {error}")));

@@ -1,5 +1,6 @@
 //! The screen as a function of what is known, what is chosen and its size. Nothing here has a state.
 
+use jitney_telemetry::overview::OverviewDocument;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
@@ -118,15 +119,15 @@ fn help(area: Rect, buffer: &mut Buffer) {
     Paragraph::new(lines).block(Block::bordered().title(" Help ")).render(popup, buffer);
 }
 
-fn machine(overview: &crate::remote::overview::RemoteOverview) -> String {
+fn machine(overview: &OverviewDocument) -> String {
     let mut facts = Vec::new();
     if let Some(machine) = &overview.machine {
         let (used, total) = (machine.memory_used_bytes as f64, machine.memory_total_bytes as f64);
-        facts.push(format!("CPU {:.0}%", machine.cpu_percent));
+        facts.push(format!("CPU {:.0}%", machine.cpu_percent.unwrap_or_default()));
         facts.push(format!("memory {} of {}", bytes(used), bytes(total)));
     }
     let server = &overview.server;
-    facts.push(format!("server {}", bytes(server.memory_bytes as f64)));
+    facts.push(format!("server {}", bytes(server.memory_bytes.unwrap_or_default() as f64)));
     facts.push(format!(
         "requests hold {} of {}",
         bytes(server.request_memory_bytes as f64),
@@ -136,12 +137,12 @@ fn machine(overview: &crate::remote::overview::RemoteOverview) -> String {
     facts.join("   ")
 }
 
-fn gpus(overview: &crate::remote::overview::RemoteOverview) -> Option<String> {
+fn gpus(overview: &OverviewDocument) -> Option<String> {
     let gpus = overview.gpus.iter().map(|gpu| {
         let busy = gpu.utilization_percent.map_or("-".to_owned(), |busy| format!("{busy:.0}%"));
         let memory = gpu.memory_used_bytes.zip(gpu.memory_total_bytes);
         let memory = memory.map_or(String::new(), |(used, total)| {
-            format!(", {} of {}", bytes(used), bytes(total))
+            format!(", {} of {}", bytes(used as f64), bytes(total as f64))
         });
         format!("GPU {} {busy}{memory}", gpu.id)
     });

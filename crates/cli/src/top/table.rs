@@ -1,5 +1,6 @@
 //! The table of models: one row each, and as many columns as fit.
 
+use jitney_telemetry::overview::ModelOverview;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Rect};
 use ratatui::text::{Line, Span};
@@ -7,7 +8,6 @@ use ratatui::widgets::{Row, StatefulWidget, Table, TableState};
 
 use super::choice::SortKey;
 use super::view::TopView;
-use crate::remote::overview::RemoteModel;
 use crate::remote::rates::RemoteRates;
 use crate::remote::words::{bytes, milliseconds, number, plain};
 
@@ -20,7 +20,7 @@ struct ModelColumn {
     width: u16,
     /// Columns with a higher rank go first when the screen is narrow.
     rank: u8,
-    text: fn(&RemoteModel, &RemoteRates) -> String,
+    text: fn(&ModelOverview, &RemoteRates) -> String,
 }
 
 const COLUMNS: [ModelColumn; 12] = [
@@ -77,7 +77,7 @@ fn fitting(width: u16) -> Vec<&'static ModelColumn> {
 }
 
 /// Draws the table.
-pub fn draw(view: &TopView<'_>, models: &[&RemoteModel], area: Rect, buffer: &mut Buffer) {
+pub fn draw(view: &TopView<'_>, models: &[&ModelOverview], area: Rect, buffer: &mut Buffer) {
     let columns = fitting(area.width);
     let (palette, sort) = (view.palette, view.choice.sort);
     let titled = |title: &'static str| {

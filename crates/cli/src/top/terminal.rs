@@ -78,7 +78,7 @@ pub async fn run(client: RemoteClient, palette: TopPalette) -> Result<u8, Failur
 
 fn take(watched: &mut WatchedServer, event: FeedEvent) {
     match event {
-        FeedEvent::History(samples) => watched.take_history(samples),
+        FeedEvent::History(history) => watched.take_history(history.samples),
         FeedEvent::Overview(overview) => watched.take_overview(*overview),
         FeedEvent::Lost(failure) => watched.lost = Some(failure.message),
         FeedEvent::Why(key, batching) => watched.why = Some((key, batching)),

@@ -1,5 +1,6 @@
 //! The screen in a terminal that is only a buffer.
 
+use jitney_telemetry::overview::OverviewDocument;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -10,7 +11,6 @@ use super::palette::TopPalette;
 use super::view::TopView;
 use super::watched::{RemoteBatching, RemoteDecision, WatchedServer};
 use super::*;
-use crate::remote::overview::RemoteOverview;
 
 fn model(name: &str, state: &str) -> serde_json::Value {
     json!({
@@ -25,7 +25,7 @@ fn model(name: &str, state: &str) -> serde_json::Value {
     })
 }
 
-fn overview(time: f64, total: u64) -> RemoteOverview {
+fn overview(time: u64, total: u64) -> OverviewDocument {
     let traffic = |total: u64| {
         json!({
             "requests": total, "answered": total, "late": 0, "rejected": total / 10,
@@ -49,9 +49,9 @@ fn overview(time: f64, total: u64) -> RemoteOverview {
 
 fn watched() -> WatchedServer {
     let mut watched = WatchedServer::new("http://127.0.0.1:8081".to_owned());
-    watched.take_overview(overview(1000.0, 0));
-    watched.take_overview(overview(3000.0, 100));
-    watched.take_overview(overview(5000.0, 400));
+    watched.take_overview(overview(1000, 0));
+    watched.take_overview(overview(3000, 100));
+    watched.take_overview(overview(5000, 400));
     let decision = RemoteDecision { ago_ms: 12.0, words: "sent 4 items: a worker was free".into() };
     let batching = RemoteBatching { how: "at most 32 items".into(), decisions: vec![decision] };
     watched.why = Some(("resnet/1.0".to_owned(), batching));

@@ -3,16 +3,16 @@
 
 use std::collections::VecDeque;
 
+use jitney_telemetry::overview::{ModelOverview, OverviewDocument, OverviewSample};
 use serde::Deserialize;
 
-use crate::remote::overview::{RemoteModel, RemoteOverview, RemoteSample};
 use crate::remote::rates::RemoteRates;
 
 /// Ten minutes at one sample per second.
 const SAMPLES_MAX: usize = 600;
 
 /// Rates are of this many milliseconds.
-const WINDOW_MS: f64 = 5e3;
+const WINDOW_MS: u64 = 5000;
 
 /// What is known of a server.
 #[derive(Clone, Debug, Default)]
@@ -20,9 +20,9 @@ pub struct WatchedServer {
     /// As it is typed.
     pub address: String,
     /// The newest document; none before the first.
-    pub overview: Option<RemoteOverview>,
+    pub overview: Option<OverviewDocument>,
     /// Oldest first.
-    samples: VecDeque<RemoteSample>,
+    samples: VecDeque<OverviewSample>,
     /// Why nothing new comes.
     pub lost: Option<String>,
     /// The last decisions of a model, by its key.
@@ -56,19 +56,19 @@ impl WatchedServer {
     }
 
     /// Takes the samples that the server kept.
-    pub fn take_history(&mut self, samples: Vec<RemoteSample>) {
+    pub fn take_history(&mut self, samples: impl IntoIterator<Item = OverviewSample>) {
         self.samples.clear();
         samples.into_iter().for_each(|sample| self.take_sample(sample));
     }
 
     /// Takes a new document.
-    pub fn take_overview(&mut self, overview: RemoteOverview) {
-        self.take_sample(overview.sample.clone());
+    pub fn take_overview(&mut self, overview: OverviewDocument) {
+        overview.sample.iter().cloned().for_each(|sample| self.take_sample(sample));
         self.overview = Some(overview);
         self.lost = None;
     }
 
-    fn take_sample(&mut self, sample: RemoteSample) {
+    fn take_sample(&mut self, sample: OverviewSample) {
         if self.samples.back().is_some_and(|last| sample.time <= last.time) {
             return;
         }
@@ -79,14 +79,14 @@ impl WatchedServer {
     }
 
     /// The models of the newest document.
-    pub fn models(&self) -> &[RemoteModel] {
+    pub fn models(&self) -> &[ModelOverview] {
         self.overview.as_ref().map_or(&[], |overview| overview.models.as_slice())
     }
 
     /// The traffic of a model in the last seconds.
     pub fn rates(&self, key: &str) -> RemoteRates {
-        let last = self.samples.back().map_or(0.0, |sample| sample.time);
-        let from = self.samples.partition_point(|sample| sample.time < last - WINDOW_MS);
+        let last = self.samples.back().map_or(0, |sample| sample.time);
+        let from = self.samples.partition_point(|sample| sample.time + WINDOW_MS < last);
         // The window is longer than two samples of a server that takes one every few seconds.
         let from = from.min(self.samples.len().saturating_sub(2));
         RemoteRates::of(key, self.samples.range(from..))

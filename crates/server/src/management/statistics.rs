@@ -40,7 +40,7 @@ struct RequestTotals {
     /// Of answered ones, from admission to answer.
     latency_seconds_sum: f64,
     /// Rejected ones by reason.
-    rejections: BTreeMap<&'static str, u64>,
+    rejections: BTreeMap<String, u64>,
 }
 
 /// The batches of one size.
@@ -65,7 +65,7 @@ struct BatchReport {
     /// Items divided by those that the batches could have held.
     fill: f64,
     /// Batches by the reason for their dispatch.
-    dispatches: BTreeMap<&'static str, u64>,
+    dispatches: BTreeMap<String, u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     padding: Option<PaddingReport>,
     answered_batches: u64,

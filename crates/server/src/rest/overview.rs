@@ -14,7 +14,7 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
 
 /// `GET /overview`.
 pub(super) fn document(context: &RequestContext<'_>) -> HttpResponse {
-    context.state.overview.read(|document| respond::json(StatusCode::OK, document))
+    respond::json(StatusCode::OK, &context.state.overview.read())
 }
 
 /// `GET /overview/stream`: the history, then the document once a second.

@@ -1,6 +1,6 @@
 //! The document itself: the server, the machine and every model version at one moment.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::model_entry::ModelOverview;
 use super::model_sample::OverviewSample;
@@ -15,44 +15,61 @@ use crate::registrations::RegistrationsView;
 const MEBI: f64 = (1_u64 << 20) as f64;
 
 /// The answer to `GET /overview`. Counts are totals, so that clients make rates of them.
-#[derive(Debug, Serialize)]
-pub struct OverviewDocument<'a> {
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct OverviewDocument {
     /// Milliseconds of Unix time.
-    time: u64,
-    server: ServerOverview,
+    pub time: u64,
+    /// The server itself.
+    pub server: ServerOverview,
     /// Null until it was measured.
-    machine: Option<MachineEntry>,
-    gpus: Vec<GpuEntry>,
-    models: Vec<ModelOverview>,
+    pub machine: Option<MachineOverview>,
+    /// Its GPUs.
+    pub gpus: Vec<GpuOverview>,
+    /// Every version of every model.
+    pub models: Vec<ModelOverview>,
     /// The shared list that models come from; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    registrations: Option<RegistrationsView>,
-    /// The last of the samples.
-    sample: Option<&'a OverviewSample>,
+    #[cfg_attr(test, ts(optional))]
+    pub registrations: Option<RegistrationsView>,
+    /// The last of the samples; null before the first.
+    pub sample: Option<OverviewSample>,
 }
 
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct MachineEntry {
-    cpu_percent: Option<f64>,
-    memory_used_bytes: u64,
-    memory_total_bytes: u64,
+/// The machine.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct MachineOverview {
+    /// Of all processors together; null where two looks are needed and there was one.
+    pub cpu_percent: Option<f64>,
+    /// In use.
+    pub memory_used_bytes: u64,
+    /// All there is.
+    pub memory_total_bytes: u64,
 }
 
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct GpuEntry {
-    id: u32,
-    utilization_percent: Option<f64>,
-    memory_used_bytes: Option<u64>,
-    memory_total_bytes: Option<u64>,
+/// A GPU; null is what it does not tell.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct GpuOverview {
+    /// Its number.
+    pub id: u32,
+    /// How busy it is.
+    pub utilization_percent: Option<f64>,
+    /// In use.
+    pub memory_used_bytes: Option<u64>,
+    /// All there is.
+    pub memory_total_bytes: Option<u64>,
 }
 
-impl<'a> OverviewDocument<'a> {
+impl OverviewDocument {
     pub(super) fn read(
         sources: &OverviewSources,
         usages: &WorkerUsages,
-        sample: Option<&'a OverviewSample>,
+        sample: Option<OverviewSample>,
     ) -> Self {
         let (draining, meter) = (sources.engine.draining(), &sources.meter);
         let versions = sources.engine.listed_versions();
@@ -65,8 +82,8 @@ impl<'a> OverviewDocument<'a> {
         Self {
             time: unix_millis(),
             server: ServerOverview::read(sources, &states),
-            gpus: machine.gpus.iter().map(GpuEntry::new).collect(),
-            machine: MachineEntry::of(&machine),
+            gpus: machine.gpus.iter().map(GpuOverview::new).collect(),
+            machine: MachineOverview::of(&machine),
             models,
             registrations: RegistrationsView::of(&sources.registrations),
             sample,
@@ -74,7 +91,7 @@ impl<'a> OverviewDocument<'a> {
     }
 }
 
-impl MachineEntry {
+impl MachineOverview {
     fn of(sample: &SystemSample) -> Option<Self> {
         let (total, available) = sample.memory?;
         Some(Self {
@@ -85,7 +102,7 @@ impl MachineEntry {
     }
 }
 
-impl GpuEntry {
+impl GpuOverview {
     fn new(gpu: &GpuSample) -> Self {
         let bytes = |mebi: f64| (mebi * MEBI) as u64;
         Self {

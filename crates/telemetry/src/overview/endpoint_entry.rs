@@ -1,17 +1,19 @@
 //! One endpoint of a definition in the overview: what is its own, where its model's does not hold.
 
 use jitney_engine::{EndpointView, Objective};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::model_facts::own_latency;
 
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct EndpointOverview {
+/// An endpoint of a definition.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct EndpointOverview {
     /// Its largest batch; null if it takes one item at a time.
-    max_batch_size: Option<u32>,
+    pub max_batch_size: Option<u32>,
     /// The latency it keeps; null for none.
-    max_latency_ms: Option<f64>,
+    pub max_latency_ms: Option<f64>,
 }
 
 impl EndpointOverview {

@@ -2,10 +2,9 @@
 //! are very many models, by the number of figures.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use super::model_sample::OverviewSample;
 
@@ -16,49 +15,51 @@ const SAMPLES_MAX: usize = 300;
 /// Samples of one model each: 200 models for ten minutes, about 15 MB.
 const FIGURES_MAX: usize = 200 * SAMPLES_MAX;
 
-/// The last samples, oldest first.
-#[derive(Debug, Default)]
+/// The last samples.
+#[derive(Debug)]
 pub(super) struct SampleHistory {
-    samples: VecDeque<Arc<OverviewSample>>,
+    told: OverviewHistory,
     figures: usize,
+}
+
+/// The samples that a stream begins with.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct OverviewHistory {
+    /// The time between two of them.
+    pub every_seconds: u64,
+    /// Oldest first.
+    #[cfg_attr(test, ts(as = "Vec<OverviewSample>"))]
+    pub samples: VecDeque<OverviewSample>,
+}
+
+impl Default for SampleHistory {
+    fn default() -> Self {
+        let every_seconds = SAMPLE_EVERY.as_secs();
+        Self { told: OverviewHistory { every_seconds, samples: VecDeque::new() }, figures: 0 }
+    }
 }
 
 impl SampleHistory {
     pub(super) fn push(&mut self, sample: OverviewSample) {
-        self.figures += sample.len();
-        self.samples.push_back(Arc::new(sample));
-        while self.samples.len() > SAMPLES_MAX
-            || (self.figures > FIGURES_MAX && self.samples.len() > 1)
-        {
-            let oldest = self.samples.pop_front();
-            self.figures -= oldest.map_or(0, |oldest| oldest.len());
+        self.figures += sample.models.len();
+        let samples = &mut self.told.samples;
+        samples.push_back(sample);
+        while samples.len() > SAMPLES_MAX || (self.figures > FIGURES_MAX && samples.len() > 1) {
+            let oldest = samples.pop_front();
+            self.figures -= oldest.map_or(0, |oldest| oldest.models.len());
         }
     }
 
     /// The newest.
-    pub(super) fn last(&self) -> Option<Arc<OverviewSample>> {
-        self.samples.back().cloned()
+    pub(super) fn last(&self) -> Option<OverviewSample> {
+        self.told.samples.back().cloned()
     }
 
-    pub(super) fn view(&self) -> HistoryEntry<'_> {
-        HistoryEntry { every_seconds: SAMPLE_EVERY.as_secs(), samples: &self.samples }
+    pub(super) fn told(&self) -> &OverviewHistory {
+        &self.told
     }
-}
-
-/// The history as it is told.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct HistoryEntry<'a> {
-    every_seconds: u64,
-    #[serde(serialize_with = "in_order")]
-    samples: &'a VecDeque<Arc<OverviewSample>>,
-}
-
-fn in_order<S: Serializer>(
-    samples: &VecDeque<Arc<OverviewSample>>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(samples.iter().map(Arc::as_ref))
 }
 
 #[cfg(test)]
@@ -71,13 +72,13 @@ mod tests {
     fn the_oldest_make_room() {
         let mut history = SampleHistory::default();
         for time in 0..=SAMPLES_MAX as u64 {
-            history.push(OverviewSample::empty(time));
+            history.push(OverviewSample { time, ..OverviewSample::default() });
         }
-        let told = json!(history.view());
+        let told = json!(history.told());
         assert_eq!(told["everySeconds"], 2);
         let samples = told["samples"].as_array().unwrap();
         assert_eq!(samples.len(), SAMPLES_MAX);
         assert_eq!(samples[0], json!({"time": 1, "models": {}}));
-        assert_eq!(history.last().map(|last| last.len()), Some(0));
+        assert_eq!(history.last().map(|last| last.time), Some(SAMPLES_MAX as u64));
     }
 }

@@ -3,23 +3,27 @@
 
 use jitney_settings::model::SETTINGS;
 use jitney_settings::{Setting, SettingKind, Values};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct LiveSetting {
-    name: &'static str,
+/// A setting with its value.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct LiveSetting {
+    /// The setting.
+    pub name: String,
     /// The parameter that changes it.
-    parameter: &'static str,
+    pub parameter: String,
     /// As it would be typed; empty where there is none.
-    value: String,
+    pub value: String,
     /// A sentence without a full stop.
-    about: &'static str,
-    kind: &'static str,
+    pub about: String,
+    /// `whole`, `time`, `size`, `flag`, `choice` or `text`.
+    pub kind: String,
     /// The words that it can be, if it is a choice.
-    choices: &'static [&'static str],
+    pub choices: Vec<String>,
     /// Where the value comes from.
-    source: &'static str,
+    pub source: String,
 }
 
 impl LiveSetting {
@@ -32,13 +36,13 @@ impl LiveSetting {
     fn of(setting: &'static Setting, values: &Values) -> Option<Self> {
         let (kind, choices) = kind(setting.kind);
         Some(Self {
-            name: setting.name,
-            parameter: setting.parameter.names.first()?,
+            name: setting.name.to_owned(),
+            parameter: (*setting.parameter.names.first()?).to_owned(),
             value: values.show(setting).unwrap_or_default(),
-            about: setting.about,
-            kind,
-            choices,
-            source: values.source(setting).kind(),
+            about: setting.about.to_owned(),
+            kind: kind.to_owned(),
+            choices: choices.iter().map(|&word| word.to_owned()).collect(),
+            source: values.source(setting).kind().to_owned(),
         })
     }
 }
@@ -73,7 +77,7 @@ mod tests {
     fn every_live_setting_says_how_it_is_changed() {
         let values = Values::default().with(&MAX_BATCH_SIZE, 32_u32, SettingSource::Live);
         let all = LiveSetting::all(&values);
-        let names: Vec<_> = all.iter().map(|it| (it.name, it.parameter, it.kind)).collect();
+        let names: Vec<_> = all.iter().map(|it| (&*it.name, &*it.parameter, &*it.kind)).collect();
         assert_eq!(
             names,
             [
@@ -86,7 +90,7 @@ mod tests {
                 ("queue", "job_queue_size", "whole"),
             ]
         );
-        assert_eq!((all[0].value.as_str(), all[0].source), ("32", "live update"));
+        assert_eq!((all[0].value.as_str(), all[0].source.as_str()), ("32", "live update"));
         assert_eq!(all[4].choices, ["adaptive", "window", "opportunistic"]);
     }
 }

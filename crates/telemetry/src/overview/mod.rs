@@ -16,6 +16,8 @@ mod sampler;
 mod server_entry;
 mod sources;
 mod timestamp;
+#[cfg(test)]
+mod tests;
 mod version_state;
 mod worker_entry;
 mod worker_usage;
@@ -27,11 +29,20 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use tokio::time::MissedTickBehavior;
 
-pub use self::document::OverviewDocument;
+pub use self::document::{GpuOverview, MachineOverview, OverviewDocument};
+pub use self::endpoint_entry::EndpointOverview;
+pub use self::history::OverviewHistory;
 use self::history::{SAMPLE_EVERY, SampleHistory};
+pub use self::live_setting::LiveSetting;
 use self::live_stream::LiveStreams;
+pub use self::model_entry::{
+    CurveEntry, DistributionEntry, ModelOverview, SizeCount, VersionTotals,
+};
+pub use self::model_sample::{ModelSample, OverviewSample};
 use self::sampler::Sampler;
+pub use self::server_entry::ServerOverview;
 pub use self::sources::OverviewSources;
+pub use self::worker_entry::{WorkerOverview, WorkerProgress};
 use self::worker_usage::WorkerUsages;
 use crate::follow::FollowError;
 use crate::follow::LiveStream;
@@ -94,10 +105,9 @@ impl Overview {
         self.streams.closing().await;
     }
 
-    /// Reads everything; `write` gets it.
-    pub fn read<T>(&self, write: impl FnOnce(&OverviewDocument<'_>) -> T) -> T {
-        let sample = self.history().last();
-        write(&OverviewDocument::read(&self.sources, &self.usages.load(), sample.as_deref()))
+    /// Reads everything.
+    pub fn read(&self) -> OverviewDocument {
+        OverviewDocument::read(&self.sources, &self.usages.load(), self.history().last())
     }
 
     /// What one follower is told: the history and the state at once, then the state once a second.
@@ -106,12 +116,12 @@ impl Overview {
     /// Too many follow it, or the server ends.
     pub fn follow(&self) -> Result<(Bytes, LiveStream), FollowError> {
         let stream = self.streams.open()?;
-        let history = live_stream::event("history", &self.history().view());
+        let history = live_stream::event("history", self.history().told());
         Ok((Bytes::from([history, self.event()].concat()), stream))
     }
 
     fn event(&self) -> Bytes {
-        self.read(|document| live_stream::event("overview", document))
+        live_stream::event("overview", &self.read())
     }
 
     fn history(&self) -> MutexGuard<'_, SampleHistory> {

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use jitney_engine::model::main_group;
 use jitney_engine::{CurvePoint, Distribution, Measures, Model, Status, WorkerIncident};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::endpoint_entry::EndpointOverview;
 use super::live_setting::LiveSetting;
+use super::model_sample::version_key;
 use super::timestamp::rfc3339;
 use super::version_state::VersionState;
 use super::worker_entry::WorkerOverview;
@@ -20,97 +21,153 @@ const PERMILLE: f64 = 1e3;
 /// Sizes of the learned curve that are told, to bound the length.
 const CURVE_POINTS_MAX: usize = 128;
 
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct ModelOverview {
-    name: String,
-    version: String,
-    is_default: bool,
-    kind: &'static str,
-    state: &'static str,
+/// A version of a model.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct ModelOverview {
+    /// The model.
+    pub name: String,
+    /// The version.
+    pub version: String,
+    /// Whether requests that name no version get it.
+    pub is_default: bool,
+    /// `python`, `onnx`, `definition` or `workflow-function`.
+    pub kind: String,
+    /// `ready`, `loading`, `failed`, `degraded`, `noWorkers` or `ending`.
+    pub state: String,
     /// The same as a sentence.
-    state_text: String,
-    last_error: Option<String>,
-    last_error_time: Option<String>,
+    pub state_text: String,
+    /// The last error of a worker.
+    pub last_error: Option<String>,
+    /// When it was.
+    pub last_error_time: Option<String>,
     /// How the last worker's process that ended by itself did.
-    last_exit: Option<String>,
-    last_exit_time: Option<String>,
-    policy: &'static str,
-    max_batch_size: u32,
-    max_latency_ms: Option<f64>,
-    max_batch_delay_ms: Option<f64>,
+    pub last_exit: Option<String>,
+    /// When that was.
+    pub last_exit_time: Option<String>,
+    /// When batches are sent.
+    pub policy: String,
+    /// Most items in a batch.
+    pub max_batch_size: u32,
+    /// The latency target.
+    pub max_latency_ms: Option<f64>,
+    /// How long a request waits for others at most.
+    pub max_batch_delay_ms: Option<f64>,
     /// Of definitions.
-    endpoints: BTreeMap<String, EndpointOverview>,
+    pub endpoints: BTreeMap<String, EndpointOverview>,
     /// The models that it calls.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    depends_on: Vec<ModelLink>,
-    live_settings: Vec<LiveSetting>,
-    workers_min: u32,
-    workers_max: u32,
-    restarts: u64,
-    load_failures: u64,
+    #[cfg_attr(test, ts(as = "Option<Vec<ModelLink>>", optional))]
+    pub depends_on: Vec<ModelLink>,
+    /// Settings that may change while it runs.
+    pub live_settings: Vec<LiveSetting>,
+    /// Fewest workers.
+    pub workers_min: u32,
+    /// Most workers.
+    pub workers_max: u32,
+    /// Since the registration.
+    pub restarts: u64,
+    /// Loads that failed.
+    pub load_failures: u64,
     /// Exits of workers that had loaded, by kind.
-    exits: BTreeMap<&'static str, u64>,
-    load_seconds: Option<f64>,
-    workers: Vec<WorkerOverview>,
-    waiting: u32,
-    queue_max: u32,
+    pub exits: BTreeMap<String, u64>,
+    /// How long the last load took.
+    pub load_seconds: Option<f64>,
+    /// Its workers.
+    pub workers: Vec<WorkerOverview>,
+    /// Requests in the queue.
+    pub waiting: u32,
+    /// The most that may wait.
+    pub queue_max: u32,
     /// Requests that are with a worker.
-    running: u64,
-    totals: VersionTotals,
-    rejections: BTreeMap<&'static str, u64>,
-    dispatches: BTreeMap<&'static str, u64>,
-    batch_sizes: Vec<SizeCount>,
-    queue_seconds: DistributionEntry,
-    compute_seconds: DistributionEntry,
-    latency_seconds: DistributionEntry,
-    prediction_ratio: DistributionEntry,
-    curve: Vec<CurveEntry>,
+    pub running: u64,
+    /// What it counted.
+    pub totals: VersionTotals,
+    /// Rejected requests by reason.
+    pub rejections: BTreeMap<String, u64>,
+    /// Batches by reason.
+    pub dispatches: BTreeMap<String, u64>,
+    /// How many batches had which size.
+    pub batch_sizes: Vec<SizeCount>,
+    /// Time in the queue.
+    pub queue_seconds: DistributionEntry,
+    /// Time of batches in workers.
+    pub compute_seconds: DistributionEntry,
+    /// Time from arrival to answer.
+    pub latency_seconds: DistributionEntry,
+    /// Measured time over predicted time.
+    pub prediction_ratio: DistributionEntry,
+    /// What batches of a size take.
+    pub curve: Vec<CurveEntry>,
 }
 
 /// What was counted since the version was registered.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct VersionTotals {
-    requests: u64,
-    answered: u64,
-    rejected: u64,
-    failed: u64,
-    cancelled: u64,
-    retried: u64,
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct VersionTotals {
+    /// All requests.
+    pub requests: u64,
+    /// Answered.
+    pub answered: u64,
+    /// Rejected.
+    pub rejected: u64,
+    /// Failed.
+    pub failed: u64,
+    /// Cancelled by the client.
+    pub cancelled: u64,
+    /// Run again after a failure.
+    pub retried: u64,
     /// Answered after its objective or deadline.
-    late: u64,
-    batches: u64,
-    items: u64,
-    failed_batches: u64,
+    pub late: u64,
+    /// Batches.
+    pub batches: u64,
+    /// Items in them.
+    pub items: u64,
+    /// Batches that failed.
+    pub failed_batches: u64,
 }
 
 /// How many batches had this size; the largest of several sizes that are counted together.
-#[derive(Debug, Serialize)]
-struct SizeCount {
-    size: u32,
-    batches: u64,
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct SizeCount {
+    /// In items.
+    pub size: u32,
+    /// Batches.
+    pub batches: u64,
 }
 
 /// A histogram: as many counts as bounds, and one for what is above the last.
-#[derive(Debug, Serialize)]
-struct DistributionEntry {
-    bounds: Vec<f64>,
-    counts: Vec<u64>,
-    sum: f64,
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct DistributionEntry {
+    /// Ascending.
+    pub bounds: Vec<f64>,
+    /// How many were up to each bound.
+    pub counts: Vec<u64>,
+    /// Of all values.
+    pub sum: f64,
 }
 
 /// One size of the learned curve, and the band in which batches are expected.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct CurveEntry {
-    size: u64,
-    ms: f64,
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct CurveEntry {
+    /// In items.
+    pub size: u64,
+    /// Usually.
+    pub ms: f64,
     /// What deadlines are planned with: a safe quantile.
-    planned_ms: f64,
+    pub planned_ms: f64,
     /// As far below the mean as the planned time is above it.
-    low_ms: f64,
-    samples: u32,
+    pub low_ms: f64,
+    /// How often it was measured.
+    pub samples: u32,
 }
 
 impl ModelOverview {
@@ -133,14 +190,14 @@ impl ModelOverview {
             name: model.name().to_owned(),
             version: model.version().to_owned(),
             is_default,
-            kind: kind(model),
-            state: state.as_str(),
+            kind: kind(model).to_owned(),
+            state: state.as_str().to_owned(),
             state_text,
             last_error: last.map(|last| last.error.clone()),
             last_error_time: last.map(time),
             last_exit: exit.and_then(|last| Some(last.exit?.to_string())),
             last_exit_time: exit.map(time),
-            policy: settings.policy.as_str(),
+            policy: settings.policy.as_str().to_owned(),
             max_batch_size: settings.items_max(),
             max_latency_ms,
             max_batch_delay_ms: delay.map(millis),
@@ -168,6 +225,21 @@ impl ModelOverview {
             curve: curve(model),
         };
         (state, entry)
+    }
+
+    /// `name/version`, which is also its key in samples.
+    pub fn key(&self) -> String {
+        version_key(&self.name, &self.version)
+    }
+
+    /// Workers that answer.
+    pub fn workers_ready(&self) -> usize {
+        self.workers.iter().filter(|worker| worker.state == "ready").count()
+    }
+
+    /// Resident memory of all its workers.
+    pub fn memory_bytes(&self) -> u64 {
+        self.workers.iter().filter_map(|worker| worker.memory_bytes).sum()
     }
 }
 

@@ -2,64 +2,67 @@
 //! of the latency since the sample before.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use jitney_engine::{Measures, ModelTag, Status};
-use serde::{Serialize, Serializer};
+use jitney_engine::{Measures, Status};
+use serde::{Deserialize, Serialize};
 
 use super::quantile::Quantiles;
+use crate::model_facts::counted;
 
 /// One sample.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct OverviewSample {
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct OverviewSample {
     /// Milliseconds of Unix time.
-    time: u64,
-    #[serde(serialize_with = "by_version")]
-    models: Vec<(Arc<ModelTag>, ModelSample)>,
+    pub time: u64,
+    /// By `name/version`.
+    pub models: BTreeMap<String, ModelSample>,
 }
 
 /// One model version in it.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct ModelSample {
-    requests: u64,
-    answered: u64,
-    late: u64,
-    rejected: u64,
-    failed: u64,
-    cancelled: u64,
-    batches: u64,
-    items: u64,
-    waiting: u32,
-    workers_ready: u32,
-    queue_seconds_sum: f64,
-    compute_seconds_sum: f64,
-    #[serde(flatten)]
-    latency: Quantiles,
-    memory_bytes: u64,
-    restarts: u64,
-    exits: u64,
-    load_failures: u64,
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct ModelSample {
+    /// All requests.
+    pub requests: u64,
+    /// Answered.
+    pub answered: u64,
+    /// Answered after its objective or deadline.
+    pub late: u64,
+    /// Rejected.
+    pub rejected: u64,
+    /// Failed.
+    pub failed: u64,
+    /// Cancelled by the client.
+    pub cancelled: u64,
+    /// Batches.
+    pub batches: u64,
+    /// Items in them.
+    pub items: u64,
+    /// Requests in the queue now.
+    pub waiting: u32,
+    /// Workers that answer now.
+    pub workers_ready: u32,
+    /// Time in the queue, all requests together.
+    pub queue_seconds_sum: f64,
+    /// Time of all batches in workers.
+    pub compute_seconds_sum: f64,
+    /// Since the sample before: half of the requests took no longer.
+    pub p50_ms: Option<f64>,
+    /// The same for all but one in a hundred.
+    pub p99_ms: Option<f64>,
+    /// Resident memory of its workers now.
+    pub memory_bytes: u64,
+    /// Workers that were started again.
+    pub restarts: u64,
+    /// Workers that had loaded and ended.
+    pub exits: u64,
+    /// Loads that failed.
+    pub load_failures: u64,
     /// Only those that there were.
-    #[serde(serialize_with = "by_reason")]
-    rejections: Box<[(&'static str, u64)]>,
-}
-
-impl OverviewSample {
-    pub(super) fn new(time: u64, models: Vec<(Arc<ModelTag>, ModelSample)>) -> Self {
-        Self { time, models }
-    }
-
-    /// How many model versions are in it.
-    pub(super) fn len(&self) -> usize {
-        self.models.len()
-    }
-
-    #[cfg(test)]
-    pub(super) fn empty(time: u64) -> Self {
-        Self::new(time, Vec::new())
-    }
+    pub rejections: BTreeMap<String, u64>,
 }
 
 impl ModelSample {
@@ -84,28 +87,18 @@ impl ModelSample {
             workers_ready: status.workers.iter().filter(|worker| worker.ready).count() as u32,
             queue_seconds_sum: seconds(measures.queue_us.sum),
             compute_seconds_sum: seconds(measures.compute_us.sum),
-            latency,
+            p50_ms: latency.p50_ms,
+            p99_ms: latency.p99_ms,
             memory_bytes,
             restarts: incidents.restarts,
             exits: incidents.exits.iter().map(|(_, count)| count).sum(),
             load_failures: incidents.load_failures,
-            rejections: measures.rejections.into_iter().filter(|(_, count)| *count > 0).collect(),
+            rejections: counted(measures.rejections),
         }
     }
 }
 
-/// As an object with keys such as `m/1.0`.
-fn by_version<S: Serializer>(
-    models: &[(Arc<ModelTag>, ModelSample)],
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    let key = |tag: &ModelTag| format!("{}/{}", tag.name, tag.version);
-    serializer.collect_map(models.iter().map(|(tag, sample)| (key(tag), sample)))
-}
-
-fn by_reason<S: Serializer>(
-    counts: &[(&'static str, u64)],
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    counts.iter().copied().collect::<BTreeMap<_, _>>().serialize(serializer)
+/// The key of a version in samples.
+pub(super) fn version_key(model: &str, version: &str) -> String {
+    format!("{model}/{version}")
 }

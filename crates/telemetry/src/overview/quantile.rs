@@ -1,15 +1,13 @@
 //! Quantiles of the times that were counted between two looks at a histogram.
 
 use jitney_engine::FineCounts;
-use serde::Serialize;
 
 /// Half of the requests took no longer than the first, all but one in a hundred no longer than the second;
 /// nothing where there were none. Buckets grow by 9 percent, so these are no further off.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Quantiles {
-    p50_ms: Option<f64>,
-    p99_ms: Option<f64>,
+    pub(super) p50_ms: Option<f64>,
+    pub(super) p99_ms: Option<f64>,
 }
 
 /// Times that were counted together.

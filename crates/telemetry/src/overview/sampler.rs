@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jitney_engine::{Engine, FineCounts, Model, ModelTag};
 
-use super::model_sample::{ModelSample, OverviewSample};
+use super::model_sample::{ModelSample, OverviewSample, version_key};
 use super::quantile::Quantiles;
 use super::timestamp::unix_millis;
 use super::worker_usage::WorkerUsages;
@@ -46,10 +46,10 @@ impl Sampler {
             let memory = pids.filter_map(|pid| usages.look(pid, before, meter)).sum();
             let sample = ModelSample::new(&status, &measures, quantiles, memory);
             latencies.insert(place, LatencyCounts { _tag: Arc::clone(tag), counts });
-            (Arc::clone(tag), sample)
+            (version_key(&tag.name, &tag.version), sample)
         };
         let models = versions.iter().map(read).collect();
         self.latencies = latencies;
-        (OverviewSample::new(unix_millis(), models), usages)
+        (OverviewSample { time: unix_millis(), models }, usages)
     }
 }

@@ -1,7 +1,7 @@
 //! The server itself in the overview: which one it is, how it is, and what it holds.
 
 use jitney_settings::Dialect;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::sources::OverviewSources;
 use super::timestamp::rfc3339;
@@ -11,26 +11,41 @@ use crate::registrations::{ListedState, RegistrationsReport};
 /// Names of models in the server's sentence; more are counted.
 const NAMED_MAX: usize = 3;
 
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct ServerOverview {
-    version: &'static str,
-    dialect: &'static str,
-    started_at: String,
-    uptime_seconds: f64,
-    pid: u32,
-    hostname: String,
-    state: &'static str,
+/// The server itself.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct ServerOverview {
+    /// Of the program.
+    pub version: String,
+    /// `jitney` or `torchserve`.
+    pub dialect: String,
+    /// When it began.
+    pub started_at: String,
+    /// Since its start.
+    pub uptime_seconds: f64,
+    /// Its process.
+    pub pid: u32,
+    /// Its machine.
+    pub hostname: String,
+    /// `ready`, `loading`, `degraded` or `draining`.
+    pub state: String,
     /// The same as a sentence.
-    state_text: String,
-    token_needed: bool,
+    pub state_text: String,
+    /// Whether clients need a token.
+    pub token_needed: bool,
     /// Whether models can be registered and unregistered over the network.
-    model_api: bool,
-    log_level: Option<String>,
-    request_memory_bytes: u64,
-    request_memory_limit_bytes: u64,
-    connections: usize,
-    memory_bytes: Option<u64>,
+    pub model_api: bool,
+    /// What it logs.
+    pub log_level: Option<String>,
+    /// Held by requests.
+    pub request_memory_bytes: u64,
+    /// The most that requests may hold.
+    pub request_memory_limit_bytes: u64,
+    /// Open connections.
+    pub connections: u64,
+    /// Resident memory of the server without its workers.
+    pub memory_bytes: Option<u64>,
 }
 
 impl ServerOverview {
@@ -45,26 +60,32 @@ impl ServerOverview {
         };
         let uptime = started.elapsed().unwrap_or_default().as_secs_f64();
         let admission = engine.admission();
+        let dialect = match sources.dialect {
+            Dialect::Jitney => "jitney",
+            Dialect::TorchServe => "torchserve",
+        };
         Self {
-            version: env!("CARGO_PKG_VERSION"),
-            dialect: match sources.dialect {
-                Dialect::Jitney => "jitney",
-                Dialect::TorchServe => "torchserve",
-            },
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            dialect: dialect.to_owned(),
             started_at: rfc3339(*started),
             uptime_seconds: (uptime * 10.0).round() / 10.0,
             pid: std::process::id(),
             hostname: meter.hostname().to_owned(),
-            state,
+            state: state.to_owned(),
             state_text,
             token_needed: sources.token_needed,
             model_api: sources.model_api,
             log_level: sources.log_book.as_ref().map(|book| book.level()),
             request_memory_bytes: admission.bytes(),
             request_memory_limit_bytes: admission.limits().bytes,
-            connections: meter.connections().iter().sum(),
+            connections: meter.connections().iter().sum::<usize>() as u64,
             memory_bytes: meter.own_process().map(|usage| usage.memory),
         }
+    }
+
+    /// Whether every model that was asked for answers.
+    pub fn is_ready(&self) -> bool {
+        self.state == "ready"
     }
 }
 

@@ -1,0 +1,361 @@
+// Made from crates/telemetry/src/overview by `UPDATE_GENERATED=1 cargo test -p jitney-telemetry typescript`; not to be edited.
+
+/** One size of the learned curve, and the band in which batches are expected. */
+export type CurveEntry = {
+  /** In items. */
+  size: number;
+  /** Usually. */
+  ms: number;
+  /** What deadlines are planned with: a safe quantile. */
+  plannedMs: number;
+  /** As far below the mean as the planned time is above it. */
+  lowMs: number;
+  /** How often it was measured. */
+  samples: number;
+};
+
+/** A histogram: as many counts as bounds, and one for what is above the last. */
+export type DistributionEntry = {
+  /** Ascending. */
+  bounds: Array<number>;
+  /** How many were up to each bound. */
+  counts: Array<number>;
+  /** Of all values. */
+  sum: number;
+};
+
+/** An endpoint of a definition. */
+export type EndpointOverview = {
+  /** Its largest batch; null if it takes one item at a time. */
+  maxBatchSize: number | null;
+  /** The latency it keeps; null for none. */
+  maxLatencyMs: number | null;
+};
+
+/** A GPU; null is what it does not tell. */
+export type GpuOverview = {
+  /** Its number. */
+  id: number;
+  /** How busy it is. */
+  utilizationPercent: number | null;
+  /** In use. */
+  memoryUsedBytes: number | null;
+  /** All there is. */
+  memoryTotalBytes: number | null;
+};
+
+/** A model of it. */
+export type ListedModelView = {
+  /** Its name. */
+  name: string;
+  /** The version that answers, or the one that is asked for. */
+  version: string | null;
+  /** `loaded`, `loading` or `failed`. */
+  state: string;
+  /** Why it could not be loaded. */
+  reason: string | null;
+};
+
+/** A setting with its value. */
+export type LiveSetting = {
+  /** The setting. */
+  name: string;
+  /** The parameter that changes it. */
+  parameter: string;
+  /** As it would be typed; empty where there is none. */
+  value: string;
+  /** A sentence without a full stop. */
+  about: string;
+  /** `whole`, `time`, `size`, `flag`, `choice` or `text`. */
+  kind: string;
+  /** The words that it can be, if it is a choice. */
+  choices: Array<string>;
+  /** Where the value comes from. */
+  source: string;
+};
+
+/** The machine. */
+export type MachineOverview = {
+  /** Of all processors together; null where two looks are needed and there was one. */
+  cpuPercent: number | null;
+  /** In use. */
+  memoryUsedBytes: number;
+  /** All there is. */
+  memoryTotalBytes: number;
+};
+
+/** A model as another one's document names it. */
+export type ModelLink = {
+  /** Its name. */
+  model: string;
+  /** None for whichever answers by default. */
+  version: string | null;
+};
+
+/** A version of a model. */
+export type ModelOverview = {
+  /** The model. */
+  name: string;
+  /** The version. */
+  version: string;
+  /** Whether requests that name no version get it. */
+  isDefault: boolean;
+  /** `python`, `onnx`, `definition` or `workflow-function`. */
+  kind: string;
+  /** `ready`, `loading`, `failed`, `degraded`, `noWorkers` or `ending`. */
+  state: string;
+  /** The same as a sentence. */
+  stateText: string;
+  /** The last error of a worker. */
+  lastError: string | null;
+  /** When it was. */
+  lastErrorTime: string | null;
+  /** How the last worker's process that ended by itself did. */
+  lastExit: string | null;
+  /** When that was. */
+  lastExitTime: string | null;
+  /** When batches are sent. */
+  policy: string;
+  /** Most items in a batch. */
+  maxBatchSize: number;
+  /** The latency target. */
+  maxLatencyMs: number | null;
+  /** How long a request waits for others at most. */
+  maxBatchDelayMs: number | null;
+  /** Of definitions. */
+  endpoints: { [key in string]: EndpointOverview };
+  /** The models that it calls. */
+  dependsOn?: Array<ModelLink>;
+  /** Settings that may change while it runs. */
+  liveSettings: Array<LiveSetting>;
+  /** Fewest workers. */
+  workersMin: number;
+  /** Most workers. */
+  workersMax: number;
+  /** Since the registration. */
+  restarts: number;
+  /** Loads that failed. */
+  loadFailures: number;
+  /** Exits of workers that had loaded, by kind. */
+  exits: { [key in string]: number };
+  /** How long the last load took. */
+  loadSeconds: number | null;
+  /** Its workers. */
+  workers: Array<WorkerOverview>;
+  /** Requests in the queue. */
+  waiting: number;
+  /** The most that may wait. */
+  queueMax: number;
+  /** Requests that are with a worker. */
+  running: number;
+  /** What it counted. */
+  totals: VersionTotals;
+  /** Rejected requests by reason. */
+  rejections: { [key in string]: number };
+  /** Batches by reason. */
+  dispatches: { [key in string]: number };
+  /** How many batches had which size. */
+  batchSizes: Array<SizeCount>;
+  /** Time in the queue. */
+  queueSeconds: DistributionEntry;
+  /** Time of batches in workers. */
+  computeSeconds: DistributionEntry;
+  /** Time from arrival to answer. */
+  latencySeconds: DistributionEntry;
+  /** Measured time over predicted time. */
+  predictionRatio: DistributionEntry;
+  /** What batches of a size take. */
+  curve: Array<CurveEntry>;
+};
+
+/** One model version in it. */
+export type ModelSample = {
+  /** All requests. */
+  requests: number;
+  /** Answered. */
+  answered: number;
+  /** Answered after its objective or deadline. */
+  late: number;
+  /** Rejected. */
+  rejected: number;
+  /** Failed. */
+  failed: number;
+  /** Cancelled by the client. */
+  cancelled: number;
+  /** Batches. */
+  batches: number;
+  /** Items in them. */
+  items: number;
+  /** Requests in the queue now. */
+  waiting: number;
+  /** Workers that answer now. */
+  workersReady: number;
+  /** Time in the queue, all requests together. */
+  queueSecondsSum: number;
+  /** Time of all batches in workers. */
+  computeSecondsSum: number;
+  /** Since the sample before: half of the requests took no longer. */
+  p50Ms: number | null;
+  /** The same for all but one in a hundred. */
+  p99Ms: number | null;
+  /** Resident memory of its workers now. */
+  memoryBytes: number;
+  /** Workers that were started again. */
+  restarts: number;
+  /** Workers that had loaded and ended. */
+  exits: number;
+  /** Loads that failed. */
+  loadFailures: number;
+  /** Only those that there were. */
+  rejections: { [key in string]: number };
+};
+
+/** The answer to `GET /overview`. Counts are totals, so that clients make rates of them. */
+export type OverviewDocument = {
+  /** Milliseconds of Unix time. */
+  time: number;
+  /** The server itself. */
+  server: ServerOverview;
+  /** Null until it was measured. */
+  machine: MachineOverview | null;
+  /** Its GPUs. */
+  gpus: Array<GpuOverview>;
+  /** Every version of every model. */
+  models: Array<ModelOverview>;
+  /** The shared list that models come from; absent if there is none. */
+  registrations?: RegistrationsView;
+  /** The last of the samples; null before the first. */
+  sample: OverviewSample | null;
+};
+
+/** The samples that a stream begins with. */
+export type OverviewHistory = {
+  /** The time between two of them. */
+  everySeconds: number;
+  /** Oldest first. */
+  samples: Array<OverviewSample>;
+};
+
+/** One sample. */
+export type OverviewSample = {
+  /** Milliseconds of Unix time. */
+  time: number;
+  /** By `name/version`. */
+  models: { [key in string]: ModelSample };
+};
+
+/** What became of the list. */
+export type RegistrationsView = {
+  /** Where it is, as it may be shown. */
+  source: string;
+  /** The content that is in force; the same on servers that follow the same list. Null before the first. */
+  revision: string | null;
+  /** Whether all models of it were loaded once. */
+  settled: boolean;
+  /** When it was last read. */
+  readAt: string | null;
+  /** Why the last look could not read it, or what is wrong with it. */
+  error: string | null;
+  /** In its order. */
+  models: Array<ListedModelView>;
+};
+
+/** The server itself. */
+export type ServerOverview = {
+  /** Of the program. */
+  version: string;
+  /** `jitney` or `torchserve`. */
+  dialect: string;
+  /** When it began. */
+  startedAt: string;
+  /** Since its start. */
+  uptimeSeconds: number;
+  /** Its process. */
+  pid: number;
+  /** Its machine. */
+  hostname: string;
+  /** `ready`, `loading`, `degraded` or `draining`. */
+  state: string;
+  /** The same as a sentence. */
+  stateText: string;
+  /** Whether clients need a token. */
+  tokenNeeded: boolean;
+  /** Whether models can be registered and unregistered over the network. */
+  modelApi: boolean;
+  /** What it logs. */
+  logLevel: string | null;
+  /** Held by requests. */
+  requestMemoryBytes: number;
+  /** The most that requests may hold. */
+  requestMemoryLimitBytes: number;
+  /** Open connections. */
+  connections: number;
+  /** Resident memory of the server without its workers. */
+  memoryBytes: number | null;
+};
+
+/** How many batches had this size; the largest of several sizes that are counted together. */
+export type SizeCount = {
+  /** In items. */
+  size: number;
+  /** Batches. */
+  batches: number;
+};
+
+/** What was counted since the version was registered. */
+export type VersionTotals = {
+  /** All requests. */
+  requests: number;
+  /** Answered. */
+  answered: number;
+  /** Rejected. */
+  rejected: number;
+  /** Failed. */
+  failed: number;
+  /** Cancelled by the client. */
+  cancelled: number;
+  /** Run again after a failure. */
+  retried: number;
+  /** Answered after its objective or deadline. */
+  late: number;
+  /** Batches. */
+  batches: number;
+  /** Items in them. */
+  items: number;
+  /** Batches that failed. */
+  failedBatches: number;
+};
+
+/** A worker. */
+export type WorkerOverview = {
+  /** Its number. */
+  id: number;
+  /** None for a worker that is a thread of the server. */
+  pid: number | null;
+  /** `ready` or `loading`. */
+  state: string;
+  /** When it was started. */
+  startedAt: string;
+  /** None where it is not known, as for threads, and for the first two seconds. */
+  memoryBytes: number | null;
+  /** Percent of one processor. */
+  cpuPercent: number | null;
+  /** The GPU it was given. */
+  gpu: number | null;
+  /** What it has of the GPU's memory. */
+  gpuMemoryBytes: number | null;
+  /** How far it is with loading and warming up. */
+  progress: WorkerProgress | null;
+  /** How often it was started again. */
+  restarts: number;
+};
+
+/** How far a worker is with loading and warming up. */
+export type WorkerProgress = {
+  /** Steps that are done. */
+  done: number;
+  /** All steps; 0 where that is unknown. */
+  of: number;
+  /** What is being done. */
+  what: string;
+};
