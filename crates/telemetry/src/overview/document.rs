@@ -3,12 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::model_entry::ModelOverview;
-use super::model_sample::OverviewSample;
-use super::server_entry::ServerOverview;
-use super::sources::OverviewSources;
+use super::sampler::OverviewSample;
+use super::server_entry::{OverviewSources, ServerOverview};
 use super::timestamp::unix_millis;
 use super::version_state::VersionState;
-use super::worker_usage::WorkerUsages;
+use super::worker_entry::WorkerUsages;
 use crate::metrics::{GpuSample, SystemSample};
 use crate::registrations::RegistrationsView;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::model_sample::OverviewSample;
+use super::sampler::OverviewSample;
 
 /// How often a sample is taken.
 pub(super) const SAMPLE_EVERY: Duration = Duration::from_secs(2);

@@ -5,22 +5,18 @@
 //! them every two seconds. While somebody follows the overview it is written once a second, for all who do.
 
 mod document;
-mod endpoint_entry;
 mod history;
 mod live_setting;
 mod live_stream;
 mod model_entry;
-mod model_sample;
 mod quantile;
 mod sampler;
 mod server_entry;
-mod sources;
-mod timestamp;
 #[cfg(test)]
 mod tests;
+mod timestamp;
 mod version_state;
 mod worker_entry;
-mod worker_usage;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -30,22 +26,19 @@ use bytes::Bytes;
 use tokio::time::MissedTickBehavior;
 
 pub use self::document::{GpuOverview, MachineOverview, OverviewDocument};
-pub use self::endpoint_entry::EndpointOverview;
 pub use self::history::OverviewHistory;
 use self::history::{SAMPLE_EVERY, SampleHistory};
 pub use self::live_setting::LiveSetting;
 use self::live_stream::LiveStreams;
 pub use self::model_entry::{
-    CurveEntry, DistributionEntry, ModelOverview, SizeCount, VersionTotals,
+    CurveEntry, DistributionEntry, EndpointOverview, ModelOverview, SizeCount, VersionTotals,
 };
-pub use self::model_sample::{ModelSample, OverviewSample};
 use self::sampler::Sampler;
-pub use self::server_entry::ServerOverview;
-pub use self::sources::OverviewSources;
+pub use self::sampler::{ModelSample, OverviewSample};
+pub use self::server_entry::{OverviewSources, ServerOverview};
+use self::worker_entry::WorkerUsages;
 pub use self::worker_entry::{WorkerOverview, WorkerProgress};
-use self::worker_usage::WorkerUsages;
-use crate::follow::FollowError;
-use crate::follow::LiveStream;
+use crate::follow::{FollowError, LiveStream};
 
 /// How often the document is written while somebody follows it.
 const WRITE_EVERY: Duration = Duration::from_secs(1);

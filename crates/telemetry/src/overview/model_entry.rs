@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 
 use jitney_engine::model::main_group;
-use jitney_engine::{CurvePoint, Distribution, Measures, Model, Status, WorkerIncident};
+use jitney_engine::{
+    CurvePoint, Distribution, EndpointView, Measures, Model, Status, WorkerIncident,
+};
 use serde::{Deserialize, Serialize};
 
-use super::endpoint_entry::EndpointOverview;
 use super::live_setting::LiveSetting;
-use super::model_sample::version_key;
+use super::sampler::version_key;
 use super::timestamp::rfc3339;
 use super::version_state::VersionState;
-use super::worker_entry::WorkerOverview;
-use super::worker_usage::WorkerUsages;
-use crate::model_facts::{ModelLink, called_models, counted, millis, policy_times};
+use super::worker_entry::{WorkerOverview, WorkerUsages};
+use crate::model_facts::{ModelLink, called_models, counted, millis, own_latency, policy_times};
 
 const MICROS: f64 = 1e6;
 const PERMILLE: f64 = 1e3;
@@ -100,6 +100,17 @@ pub struct ModelOverview {
     pub prediction_ratio: DistributionEntry,
     /// What batches of a size take.
     pub curve: Vec<CurveEntry>,
+}
+
+/// An endpoint of a definition: what is its own, where its model's does not hold.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct EndpointOverview {
+    /// Its largest batch; null if it takes one item at a time.
+    pub max_batch_size: Option<u32>,
+    /// The latency it keeps; null for none.
+    pub max_latency_ms: Option<f64>,
 }
 
 /// What was counted since the version was registered.
@@ -274,6 +285,16 @@ fn curve(model: &Model) -> Vec<CurveEntry> {
     let main = main_group(&curve);
     let points = curve.iter().filter(|point| Some(point.group) == main);
     points.take(CURVE_POINTS_MAX).map(CurveEntry::new).collect()
+}
+
+impl EndpointOverview {
+    /// `latency` is its model's.
+    fn new(view: &EndpointView, latency: Option<f64>) -> Self {
+        Self {
+            max_batch_size: view.batch_size,
+            max_latency_ms: own_latency(view.objective).unwrap_or(latency),
+        }
+    }
 }
 
 impl VersionTotals {
