@@ -8,7 +8,7 @@ mod document;
 pub mod events;
 mod logs;
 pub mod rates;
-mod status;
+pub mod status;
 mod target;
 mod token;
 pub mod words;
@@ -94,22 +94,19 @@ pub fn register(flags: &RegisterFlags, env: &Env) -> Result<u8, Failure> {
 /// `jitney scale`
 pub fn scale(flags: &ScaleFlags, env: &Env) -> Result<u8, Failure> {
     let client = RemoteClient::new(&flags.server, env)?;
-    let done = block_on(change::scale(&client, flags))?;
-    Ok(announce(&done, flags.server.json))
+    Ok(announce(&block_on(change::scale(&client, flags))?, flags.server.json))
 }
 
 /// `jitney set`
 pub fn set(flags: &SetFlags, env: &Env) -> Result<u8, Failure> {
     let client = RemoteClient::new(&flags.server, env)?;
-    let done = block_on(change::set(&client, flags))?;
-    Ok(announce(&done, flags.server.json))
+    Ok(announce(&block_on(change::set(&client, flags))?, flags.server.json))
 }
 
 /// `jitney default`
 pub fn set_default(flags: &DefaultFlags, env: &Env) -> Result<u8, Failure> {
     let client = RemoteClient::new(&flags.server, env)?;
-    let done = block_on(change::set_default(&client, flags))?;
-    Ok(announce(&done, flags.server.json))
+    Ok(announce(&block_on(change::set_default(&client, flags))?, flags.server.json))
 }
 
 /// `jitney unregister`

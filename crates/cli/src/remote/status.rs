@@ -1,7 +1,7 @@
 //! One screen about a running server: its state, and one line per model.
 
 use jitney_telemetry::RegistrationsView;
-use jitney_telemetry::overview::{ModelOverview, OverviewDocument, OverviewSample};
+use jitney_telemetry::overview::{GpuOverview, ModelOverview, OverviewDocument, OverviewSample};
 
 use super::rates::RemoteRates;
 use super::words::{AlignedTable, bytes, counted, milliseconds, number, shortened, time};
@@ -32,32 +32,39 @@ pub fn head(address: &str, overview: &OverviewDocument) -> Vec<String> {
     if !server.state_text.is_empty() {
         lines.push(server.state_text.clone());
     }
+    lines.push(machine(overview).join(", "));
+    lines.extend(overview.registrations.iter().flat_map(list));
+    lines.extend(overview.gpus.iter().map(gpu));
+    lines
+}
+
+/// What the machine and the server have and use.
+pub fn machine(overview: &OverviewDocument) -> Vec<String> {
+    let server = &overview.server;
+    let of = |used: u64, total: u64| format!("{} of {}", bytes(used as f64), bytes(total as f64));
     let mut facts = Vec::new();
     if let Some(machine) = &overview.machine {
-        facts.push(format!("CPU {:.0}%", machine.cpu_percent.unwrap_or_default()));
-        facts.push(format!(
-            "memory {} of {}",
-            bytes(machine.memory_used_bytes as f64),
-            bytes(machine.memory_total_bytes as f64)
-        ));
+        facts.extend(machine.cpu_percent.map(|percent| format!("CPU {percent:.0}%")));
+        let memory = of(machine.memory_used_bytes, machine.memory_total_bytes);
+        facts.push(format!("memory {memory}"));
     }
-    facts.push(format!(
-        "requests hold {} of {}",
-        bytes(server.request_memory_bytes as f64),
-        bytes(server.request_memory_limit_bytes as f64)
-    ));
+    facts.extend(server.memory_bytes.map(|own| format!("server {}", bytes(own as f64))));
+    let held = of(server.request_memory_bytes, server.request_memory_limit_bytes);
+    facts.push(format!("requests hold {held}"));
     facts.push(counted(server.connections, "connection"));
-    lines.push(facts.join(", "));
-    lines.extend(overview.registrations.iter().flat_map(list));
-    for gpu in &overview.gpus {
-        let busy = gpu.utilization_percent.map_or("-".to_owned(), |busy| format!("{busy:.0}%"));
-        let memory = gpu.memory_used_bytes.zip(gpu.memory_total_bytes);
-        let memory = memory.map_or("-".to_owned(), |(used, total)| {
+    facts
+}
+
+/// A GPU in one line.
+pub fn gpu(gpu: &GpuOverview) -> String {
+    let busy = gpu.utilization_percent.map_or("-".to_owned(), |busy| format!("{busy:.0}%"));
+    let memory = gpu
+        .memory_used_bytes
+        .zip(gpu.memory_total_bytes)
+        .map_or("-".to_owned(), |(used, total)| {
             format!("{} of {}", bytes(used as f64), bytes(total as f64))
         });
-        lines.push(format!("GPU {}: {busy}, memory {memory}", gpu.id));
-    }
-    lines
+    format!("GPU {}: {busy}, memory {memory}", gpu.id)
 }
 
 /// The shared list that models come from, and what could not be loaded.

@@ -1,6 +1,5 @@
 //! The screen as a function of what is known, what is chosen and its size. Nothing here has a state.
 
-use jitney_telemetry::overview::OverviewDocument;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
@@ -9,7 +8,8 @@ use ratatui::widgets::{Block, Clear, Paragraph, Widget};
 use super::detail;
 use super::table;
 use super::view::TopView;
-use crate::remote::words::{bytes, counted, plain, time};
+use crate::remote::status;
+use crate::remote::words::{plain, time};
 
 /// Rows that the detail of a model needs to be of use.
 const DETAIL_MIN: u16 = 8;
@@ -82,8 +82,11 @@ fn header(view: &TopView<'_>) -> Vec<Line<'static>> {
                 Span::raw(format!(", up {}", time(server.uptime_seconds))),
                 Span::styled(if view.choice.paused { "  PAUSED" } else { "" }, palette.bad()),
             ]));
-            lines.push(Line::from(machine(overview)));
-            lines.extend(gpus(overview).map(Line::from));
+            lines.push(Line::from(status::machine(overview).join("   ")));
+            let gpus: Vec<_> = overview.gpus.iter().map(status::gpu).collect();
+            if !gpus.is_empty() {
+                lines.push(Line::from(gpus.join("   ")));
+            }
             if !server.is_ready() && !server.state_text.is_empty() {
                 let text = plain(&server.state_text);
                 lines.push(Line::styled(text, palette.state(&server.state)));
@@ -117,35 +120,4 @@ fn help(area: Rect, buffer: &mut Buffer) {
     Clear.render(popup, buffer);
     let lines: Vec<Line<'_>> = text.iter().map(|line| Line::from(*line)).collect();
     Paragraph::new(lines).block(Block::bordered().title(" Help ")).render(popup, buffer);
-}
-
-fn machine(overview: &OverviewDocument) -> String {
-    let mut facts = Vec::new();
-    if let Some(machine) = &overview.machine {
-        let (used, total) = (machine.memory_used_bytes as f64, machine.memory_total_bytes as f64);
-        facts.push(format!("CPU {:.0}%", machine.cpu_percent.unwrap_or_default()));
-        facts.push(format!("memory {} of {}", bytes(used), bytes(total)));
-    }
-    let server = &overview.server;
-    facts.push(format!("server {}", bytes(server.memory_bytes.unwrap_or_default() as f64)));
-    facts.push(format!(
-        "requests hold {} of {}",
-        bytes(server.request_memory_bytes as f64),
-        bytes(server.request_memory_limit_bytes as f64)
-    ));
-    facts.push(counted(server.connections, "connection"));
-    facts.join("   ")
-}
-
-fn gpus(overview: &OverviewDocument) -> Option<String> {
-    let gpus = overview.gpus.iter().map(|gpu| {
-        let busy = gpu.utilization_percent.map_or("-".to_owned(), |busy| format!("{busy:.0}%"));
-        let memory = gpu.memory_used_bytes.zip(gpu.memory_total_bytes);
-        let memory = memory.map_or(String::new(), |(used, total)| {
-            format!(", {} of {}", bytes(used as f64), bytes(total as f64))
-        });
-        format!("GPU {} {busy}{memory}", gpu.id)
-    });
-    let gpus: Vec<_> = gpus.collect();
-    (!gpus.is_empty()).then(|| gpus.join("   "))
 }

@@ -87,7 +87,7 @@ fn the_screen_shows_the_server_its_models_and_the_chosen_one() {
         &[
             "Jitney 0.1.0 at http://127.0.0.1:8081: degraded, up 1 h 1 min",
             "CPU 37%   memory 2.0 GiB of 8.0 GiB",
-            "GPU 0 55%, 1.0 GiB of 4.0 GiB",
+            "GPU 0: 55%, memory 1.0 GiB of 4.0 GiB",
             "bert has no worker",
             "resnet/1.0",
             // 400 requests in 4 s, all in time; a tenth is also rejected.
