@@ -24,7 +24,7 @@ export type DistributionEntry = {
   sum: number;
 };
 
-/** An endpoint of a definition. */
+/** An endpoint of a definition: what is its own, where its model's does not hold. */
 export type EndpointOverview = {
   /** Its largest batch; null if it takes one item at a time. */
   maxBatchSize: number | null;
