@@ -2,7 +2,6 @@
 //! bounded channel. When the disk is too slow, lines are dropped and counted; requests never wait.
 
 mod filter;
-mod format;
 mod layer;
 mod rolling_file;
 mod writer;
@@ -17,8 +16,8 @@ use jitney_telemetry::metrics::MetricSinks;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-pub use format::Style;
 pub use layer::BANNER;
+pub use layer::Style;
 pub use writer::LogTarget;
 
 use crate::failure::{Failure, cannot};

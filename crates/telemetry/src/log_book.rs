@@ -4,9 +4,7 @@
 //! Whoever writes the log gives every line here too. Keeping a line is a lock and a push; nobody who logs
 //! waits for a reader. Nothing here may log: its own lines would come back to it.
 
-mod filter;
 mod follower;
-mod kept_line;
 mod ring;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,11 +13,9 @@ use bytes::Bytes;
 use tokio::sync::{Semaphore, broadcast};
 use tracing::Level;
 
-pub use self::filter::LineFilter;
 use self::follower::LogFollower;
-pub use self::kept_line::FoundLines;
-use self::kept_line::KeptLine;
-use self::ring::LineRing;
+pub use self::ring::{FoundLines, LineFilter};
+use self::ring::{KeptLine, LineRing};
 use crate::follow::{FollowError, LiveStream};
 use crate::log_line::LogLine;
 

@@ -10,8 +10,7 @@ use tracing::Level;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
-use super::format::Style;
-use super::layer::WORKER_OUTPUT;
+use super::layer::{Style, WORKER_OUTPUT};
 
 const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
 

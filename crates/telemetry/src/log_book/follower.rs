@@ -10,8 +10,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{OwnedSemaphorePermit, broadcast};
 use tokio::time::timeout;
 
-use super::filter::LineFilter;
-use super::kept_line::KeptLine;
+use super::ring::{KeptLine, LineFilter};
 use crate::follow::LiveStream;
 
 /// So often one who gets no line gets a comment, so that a connection that is gone is noticed.

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Deserialize;
 
-use super::declared::MetricKind;
+use super::family::MetricKind;
 use super::own::ModelSnapshot;
 use super::page::{HistogramCounts, MetricsPage};
 

@@ -7,8 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::{Value, json};
 
-use super::declared::{MetricDeclaration, MetricDeclarations, MetricKind};
-use super::family::MetricFamily;
+use super::family::{MetricDeclaration, MetricDeclarations, MetricFamily, MetricKind};
 use super::printed::PrintedMetric;
 
 /// Metrics of handlers at most, declared and detected.

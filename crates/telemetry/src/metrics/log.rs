@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use jitney_engine::ModelTag;
 use jitney_net::LogLimit;
 
-use super::declared::MetricDeclaration;
+use super::family::MetricDeclaration;
 use super::page::JavaDouble;
 use crate::log_text::{LogClock, escape};
 use crate::spool::{Spool, WriteTime};
@@ -344,7 +344,7 @@ pub(super) fn millis(time: Duration) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::declared::{MetricDeclarations, MetricKind};
+    use super::super::family::{MetricDeclarations, MetricKind};
     use super::*;
     use crate::spool::sink::TestSink;
 

@@ -5,7 +5,6 @@
 //! formatted there. It reads no file: the cli brings the machine's state and the configuration.
 
 mod custom;
-mod declared;
 mod family;
 mod format;
 mod handlers;
@@ -23,31 +22,31 @@ mod server;
 mod system;
 mod whole;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use http::{HeaderValue, StatusCode};
 use jitney_engine::call::{OriginKind, Timing};
 use jitney_engine::{Engine, Model};
-
-pub use self::declared::{MetricDeclaration, MetricDeclarations, MetricKind};
-pub use self::format::PageFormat;
-pub use self::load_report::{LOAD_METRICS, LoadFormat};
-pub use self::log::MetricSinks;
-pub use self::process::{OwnProcess, ProcessReader, ProcessUsage};
-pub use self::system::{GpuSample, SystemSample};
-pub use self::whole::OtherFacts;
+use jitney_net::open_connections::OpenConnections;
 
 use self::custom::CustomMetrics;
+pub use self::family::{MetricDeclaration, MetricDeclarations, MetricKind};
+pub use self::format::PageFormat;
 use self::handlers::{HandlerMetrics, is_timed};
 use self::load_report::LoadReporter;
+pub use self::load_report::{LOAD_METRICS, LoadFormat};
+pub use self::log::MetricSinks;
 use self::log::{MetricLog, MetricLogEntry, MetricNames, MetricSubject, ModelSubject, millis};
 use self::process::NoProcesses;
+pub use self::process::{OwnProcess, ProcessReader, ProcessUsage};
 use self::render::PageRenderer;
 use self::server::{MetricSource, ServerMetrics};
+pub use self::system::{GpuSample, SystemSample};
+pub use self::whole::OtherFacts;
 use self::whole::ServerSnapshot;
 use crate::spool::WriteTime;
-use jitney_net::open_connections::OpenConnections;
 
 /// Where TorchServe's metrics are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

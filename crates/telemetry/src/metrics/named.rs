@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jitney_engine::Distribution;
 use jitney_engine::store::MetricName;
 
-use super::declared::MetricKind;
+use super::family::MetricKind;
 use super::own::ModelSnapshot;
 use super::page::{HistogramCounts, MetricsPage};
 

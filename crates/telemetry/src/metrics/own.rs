@@ -8,7 +8,7 @@ use std::sync::Arc;
 use jitney_engine::model::main_group;
 use jitney_engine::{Distribution, EndpointMeasures, Measures, Model, Status, WorkerView};
 
-use super::declared::MetricKind;
+use super::family::MetricKind;
 use super::page::{HistogramCounts, MetricsPage};
 use super::process::ProcessUsage;
 

@@ -6,7 +6,7 @@ use std::fmt::{self, Display, Formatter, Write};
 use jitney_engine::FineCounts;
 use jitney_net::{push_number, push_thousandths};
 
-use super::declared::MetricKind;
+use super::family::MetricKind;
 use super::format::PageFormat;
 use super::protobuf::FamilyWriter;
 

@@ -3,7 +3,7 @@
 //! Handlers print what they like, so everything is checked: a [`PrintedMetric`] can be put on the page as it
 //! is. Anything else is `None` and no error for the handler.
 
-use super::declared::MetricKind;
+use super::family::MetricKind;
 
 /// Values of labels are cut here, so that a handler cannot fill the page with one.
 const VALUE_BYTES_MAX: usize = 256;

@@ -7,7 +7,7 @@ use jitney_proto::prometheus::{
     Bucket, BucketSpan, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType,
 };
 
-use super::declared::MetricKind;
+use super::family::MetricKind;
 
 /// Shorter times than this are no time at all: the end of the bucket before that of one microsecond.
 const ZERO_SECONDS: f64 = 1.0 / (1 << 20) as f64;

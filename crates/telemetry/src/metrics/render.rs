@@ -1,13 +1,13 @@
 //! Writes metrics on the page: of the server, of handlers, of Jitney.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use jitney_engine::{Engine, Traffic};
 
 use super::custom::CustomMetrics;
-use super::declared::{MetricDeclaration, MetricKind};
-use super::family::{BOUNDS, MetricFamily, MetricSeries};
+use super::family::{BOUNDS, MetricDeclaration, MetricFamily, MetricKind, MetricSeries};
 use super::format::PageFormat;
 use super::handlers::is_timed;
 use super::named;

@@ -4,8 +4,7 @@ use std::sync::atomic::AtomicU64;
 
 use jitney_engine::Traffic;
 
-use super::declared::MetricDeclaration;
-use super::family::MetricFamily;
+use super::family::{MetricDeclaration, MetricFamily};
 
 /// The declared metrics, in order; the log names them by their index.
 #[derive(Debug)]

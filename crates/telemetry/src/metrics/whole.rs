@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use jitney_engine::Engine;
 use jitney_engine::admission::{Admission, CutReason};
 
-use super::declared::MetricKind::{self, Counter, Gauge};
+use super::family::MetricKind::{self, Counter, Gauge};
 use super::page::MetricsPage;
 use super::process::{OwnProcess, ProcessUsage};
 use crate::registrations::{ListedState, RegistrationsReport};

@@ -2,12 +2,10 @@
 //! body.
 
 mod models;
-mod register;
 mod scale;
 mod workflows;
 
-pub(crate) use models::{batching, describe, list, set_default, statistics, unregister};
-pub(crate) use register::register;
+pub(crate) use models::{batching, describe, list, register, set_default, statistics, unregister};
 pub(crate) use scale::scale;
 pub(crate) use workflows::{
     describe_workflow, list_workflows, register_workflow, unregister_workflow,

@@ -1,11 +1,16 @@
-//! Models over REST: list, describe, make the default, unregister.
+//! Models over REST: register, list, describe, make the default, unregister.
 
 use http::StatusCode;
+use jitney_engine::settings::RegisterOptions;
+use jitney_net::RequestBody;
+use jitney_settings::from_parameters;
 
 use crate::errors::Problem;
 use crate::management::{self, Notice};
+use crate::query::RequestFields;
 use crate::respond::{self, HttpResponse, HttpResult};
 use crate::rest::context::RequestContext;
+use crate::rest::input;
 use crate::route::ModelRef;
 
 /// `GET /models`.
@@ -55,4 +60,109 @@ pub(super) fn need_model_api(context: &RequestContext<'_>) -> Result<(), Problem
 pub(super) fn notice(notice: Notice) -> HttpResponse {
     let status = if notice.in_progress { StatusCode::ACCEPTED } else { StatusCode::OK };
     respond::status(status, &notice.text)
+}
+
+/// Registers a model. `synchronous` (the default) waits until its workers are loaded.
+pub(crate) async fn register(
+    context: &RequestContext<'_>,
+    body: RequestBody,
+) -> Result<HttpResponse, Problem> {
+    need_model_api(context)?;
+    let fields = fields(context, body).await?;
+    let options = options(&fields)?;
+    let synchronous = fields.boolean("synchronous", true);
+    management::register(context.state, options, synchronous).await.map(notice)
+}
+
+/// A JSON body replaces the query; any other body is ignored.
+pub(super) async fn fields(
+    context: &RequestContext<'_>,
+    body: RequestBody,
+) -> Result<RequestFields, Problem> {
+    if input::mime(&context.parts.headers) != "application/json" {
+        return Ok(context.query());
+    }
+    RequestFields::from_json(&context.read(body).await?).map_err(Problem::bad_request)
+}
+
+/// What the caller gives.
+fn options(fields: &RequestFields) -> Result<RegisterOptions, Problem> {
+    let text = |name| fields.text(name).map(str::to_owned);
+    let url = text("url").ok_or_else(|| Problem::bad_request("Parameter url is required."))?;
+    Ok(RegisterOptions {
+        url,
+        model_name: text("model_name"),
+        handler: text("handler"),
+        runtime: text("runtime"),
+        settings: from_parameters(|name| fields.text(name), false).map_err(Problem::bad_request)?,
+        sha256: fields.text("sha256").map(str::parse).transpose().map_err(Problem::bad_request)?,
+        s3_sse_kms: fields.boolean("s3_sse_kms", false),
+        ..RegisterOptions::default()
+    })
+}
+
+#[cfg(test)]
+mod register_tests {
+    use super::*;
+    use jitney_settings::model::{
+        MAX_BATCH_DELAY, MAX_BATCH_SIZE, MAX_LATENCY_MS, POLICY, RESPONSE_TIMEOUT, SIZES,
+        STARTUP_TIMEOUT, WORKERS,
+    };
+
+    fn read(query: &str) -> Result<RegisterOptions, Problem> {
+        options(&RequestFields::from_query(Some(query)))
+    }
+
+    #[test]
+    fn every_parameter_reaches_the_engine() {
+        let options = read(
+            "url=a.mar&model_name=m&handler=h:f&runtime=python3&batch_size=8&max_batch_delay=0\
+             &max_latency_ms=50&policy=adaptive&sizes=1,2,8&initial_workers=2&response_timeout=33&startup_timeout=0",
+        )
+        .unwrap();
+        assert_eq!((options.url.as_str(), options.model_name.as_deref()), ("a.mar", Some("m")));
+        assert_eq!(
+            (options.handler.as_deref(), options.runtime.as_deref()),
+            (Some("h:f"), Some("python3"))
+        );
+        let expected = [
+            (&WORKERS, "2"),
+            (&MAX_BATCH_SIZE, "8"),
+            (&MAX_BATCH_DELAY, "0"),
+            (&MAX_LATENCY_MS, "50"),
+            (&POLICY, "adaptive"),
+            (&SIZES, "1,2,8"),
+            (&RESPONSE_TIMEOUT, "33"),
+            (&STARTUP_TIMEOUT, "0"),
+        ];
+        for (setting, value) in expected {
+            assert_eq!(options.settings.show(setting).as_deref(), Some(value));
+        }
+        assert!(!options.at_startup);
+    }
+
+    #[test]
+    fn what_cannot_be_read_counts_as_not_set() {
+        let options = read(
+            "url=&batch_size=many&max_batch_delay=-100&response_timeout=1.5&initial_workers=two",
+        )
+        .unwrap();
+        assert_eq!(options.url, "", "an empty url is the store's to refuse");
+        assert!(options.settings.is_empty());
+        assert!(read("url=a&batch_size=-1").unwrap().settings.is_empty());
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for (query, message) in [
+            ("", "Parameter url is required."),
+            (
+                "url=a&policy=magic",
+                "policy must be one of adaptive, window, opportunistic, not \"magic\"",
+            ),
+        ] {
+            let problem = read(query).unwrap_err();
+            assert_eq!((problem.status, problem.message.as_str()), (400, message));
+        }
+    }
 }

@@ -6,8 +6,7 @@ use jitney_net::RequestBody;
 use jitney_settings::from_parameters;
 use jitney_settings::model::{RESPONSE_TIMEOUT, STARTUP_TIMEOUT};
 
-use super::models::{need_model_api, notice};
-use super::register;
+use super::models::{fields, need_model_api, notice};
 use crate::errors::Problem;
 use crate::management;
 use crate::query::RequestFields;
@@ -28,7 +27,7 @@ pub(crate) async fn register_workflow(
     body: RequestBody,
 ) -> HttpResult {
     need_model_api(context)?;
-    let options = options(&register::fields(context, body).await?)?;
+    let options = options(&fields(context, body).await?)?;
     management::register_workflow(&context.state.engine, options).await.map(notice)
 }
 
