@@ -62,7 +62,7 @@ pub async fn start(
     let Some(first) = plans.first() else { return Ok(None) };
     let mut started = Vec::new();
     for plan in plans {
-        let plugin = engine.start_plugin(plan).await.map_err(|error| {
+        let plugin = engine.plugins().start(plan).await.map_err(|error| {
             Failure::failed(format!("plugin {} did not start: {error}", plan.source))
                 .hint("its traceback is in the log above")
         })?;

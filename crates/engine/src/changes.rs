@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 /// The sending side, shared by the engine and its models.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Changes(Arc<Counts>);
+pub struct Changes(Arc<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -26,7 +26,7 @@ impl Changes {
     }
 
     /// Waits until all changes so far are in the record, if somebody keeps one.
-    pub(crate) async fn recorded(&self) {
+    pub async fn recorded(&self) {
         let made = *self.0.made.borrow();
         let mut recorded = self.0.recorded.subscribe();
         // The sender lives as long as this.
@@ -34,7 +34,7 @@ impl Changes {
     }
 
     /// For whoever keeps the record; one at a time.
-    pub(crate) fn recorder(&self) -> ChangeRecorder {
+    pub fn recorder(&self) -> ChangeRecorder {
         let recorder = ChangeRecorder { made: self.0.made.subscribe(), changes: self.clone() };
         let made = *recorder.made.borrow();
         recorder.done(made);

@@ -19,26 +19,23 @@ use tokio::sync::mpsc;
 
 pub use self::config::{EngineConfig, RepositoryConfig, ServedDirectory};
 use self::opener::OpenedModel;
-pub use self::plugins::PluginPlan;
-use self::plugins::RunningPlugins;
+pub use self::plugins::{PluginPlan, RunningPlugins};
 pub use self::registrar::Registered;
 use self::registrar::Registrar;
 pub use self::repository::{IndexEntry, IndexState, Repository};
-use self::workflows::Workflows;
+pub use self::workflows::Workflows;
 use crate::admission::Admission;
 use crate::call::SequenceHeaders;
-use crate::changes::ChangeRecorder;
-use crate::dependencies;
-use crate::error::{LookupError, RegisterError, ScaleError, UnregisterError};
+use crate::changes::Changes;
+use crate::error::{LookupError, RegisterError, UnregisterError};
 use crate::frames::CallConnection;
 use crate::local::LoadedModel;
 use crate::model::Model;
 use crate::observer::Observer;
-use crate::paths::PathTable;
-use crate::resolve;
+use crate::registry::PathTable;
 use crate::settings::{ModelSettings, RegisterOptions};
 use crate::store::Store;
-use crate::workflow::{UnknownWorkflow, Workflow, WorkflowError, WorkflowOptions};
+use crate::{dependencies, resolve};
 
 /// Everything that runs models.
 pub struct Engine {
@@ -50,8 +47,6 @@ pub struct Engine {
     expects_models: AtomicBool,
     /// Every model of the start has been ready.
     started: AtomicBool,
-    /// The server is no longer ready; requests are still served.
-    draining: AtomicBool,
 }
 
 impl Engine {
@@ -77,7 +72,6 @@ impl Engine {
             models,
             expects_models: AtomicBool::new(false),
             started: AtomicBool::new(false),
-            draining: AtomicBool::new(false),
         }))
     }
 
@@ -223,9 +217,7 @@ impl Engine {
 
     /// Makes another version of a model the default.
     pub fn set_default(&self, name: &str, version: &str) -> Result<(), LookupError> {
-        self.models.registry.set_default(name, version)?;
-        self.models.changes.note();
-        Ok(())
+        self.models.registry.set_default(name, version)
     }
 
     /// Removes a version (the default one if none is named): new requests do not find it, admitted
@@ -259,27 +251,18 @@ impl Engine {
         old: Option<&Arc<Model>>,
         new: &Arc<Model>,
     ) -> Result<(), RegisterError> {
-        self.models.registry.exchange(old, new)?;
-        self.models.changes.note();
-        Ok(())
+        self.models.registry.exchange(old, new)
     }
 
     /// Ends exactly these models in the background, one after the other: new requests do not find them, and
     /// admitted ones are answered. Those that come later are found until then, for whoever calls them.
     pub fn retire(&self, models: Vec<Arc<Model>>) {
         let registrar = Arc::clone(&self.models);
-        let take_out = move |registrar: &Registrar, model: &Arc<Model>| {
-            if registrar.registry.withdraw(model) {
-                registrar.changes.note();
-            }
-        };
-        models.first().iter().for_each(|model| take_out(&registrar, model));
+        models.first().map(|model| registrar.registry.withdraw(model));
         tokio::spawn(async move {
             for model in models {
-                take_out(&registrar, &model);
-                registrar.end(&model).await;
-                let (name, version) = (model.name(), model.version());
-                tracing::info!(model = name, version, "model unregistered");
+                registrar.registry.withdraw(&model);
+                registrar.end_removed(&model).await;
             }
         });
     }
@@ -294,14 +277,9 @@ impl Engine {
         self.expects_models.store(more, Ordering::Relaxed);
     }
 
-    /// For whoever keeps a record of all changes of models, workers and batching.
-    pub fn record_changes(&self) -> ChangeRecorder {
-        self.models.changes.recorder()
-    }
-
-    /// Waits until all changes so far are in the record, if somebody keeps one.
-    pub async fn changes_recorded(&self) {
-        self.models.changes.recorded().await;
+    /// The changes of models, workers and batching, for whoever keeps a record of them or waits for it.
+    pub fn changes(&self) -> &Changes {
+        &self.models.registry.changes
     }
 
     /// The models that come and go by their names.
@@ -309,50 +287,25 @@ impl Engine {
         &self.repository
     }
 
-    /// The workflow of this name.
-    pub fn workflow(&self, name: &str) -> Result<Arc<Workflow>, UnknownWorkflow> {
-        self.workflows.table.find(name)
+    /// What workflows there are, and how they come and go.
+    pub fn workflows(&self) -> &Workflows {
+        &self.workflows
     }
 
-    /// All workflows, sorted by name.
-    pub fn workflows(&self) -> Vec<Arc<Workflow>> {
-        self.workflows.table.all()
-    }
-
-    /// Registers a workflow and starts all its nodes; if one of them fails, none is left.
-    pub async fn register_workflow(
-        &self,
-        options: WorkflowOptions,
-    ) -> Result<Arc<Workflow>, WorkflowError> {
-        if self.draining() {
-            return Err(WorkflowError::Draining);
-        }
-        self.workflows.register(options).await
-    }
-
-    /// Removes a workflow: new requests do not find it, those under way are answered, then its nodes
-    /// end.
-    pub async fn unregister_workflow(&self, name: &str) -> Result<(), UnknownWorkflow> {
-        self.workflows.unregister(name).await
-    }
-
-    /// Starts a plugin and waits until it is loaded.
-    ///
-    /// # Errors
-    /// It could not be loaded; the log has its traceback.
-    pub async fn start_plugin(&self, plan: &PluginPlan) -> Result<Arc<Model>, ScaleError> {
-        self.plugins.start(plan).await
+    /// The operator's own processes beside the models.
+    pub fn plugins(&self) -> &RunningPlugins {
+        &self.plugins
     }
 
     /// Whether the engine is about to end.
     pub fn draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
+        self.models.draining.load(Ordering::Relaxed)
     }
 
     /// The server is no longer ready, but requests are still served until [`Engine::drain`], so that
     /// load balancers have time to notice.
     pub fn begin_drain(&self) {
-        self.draining.store(true, Ordering::Relaxed);
+        self.models.draining.store(true, Ordering::Relaxed);
     }
 
     /// Rejects new requests, answers everything that was admitted and ends all workers; true if that

@@ -19,7 +19,6 @@ pub mod local;
 pub mod model;
 pub mod observer;
 pub mod outcome;
-mod paths;
 mod pending;
 mod pool;
 mod process;
@@ -35,10 +34,10 @@ pub mod tensors;
 mod testkit;
 pub mod workflow;
 
-pub use changes::ChangeRecorder;
+pub use changes::{ChangeRecorder, Changes};
 pub use engine::{
     Engine, EngineConfig, IndexEntry, IndexState, PluginPlan, Registered, Repository,
-    RepositoryConfig, ServedDirectory,
+    RepositoryConfig, RunningPlugins, ServedDirectory, Workflows,
 };
 pub use histogram::{Distribution, FineCounts};
 pub use jitney_batcher::{CurvePoint, Decision, DecisionKind, DispatchReason, Policy, Rejection};
@@ -50,8 +49,8 @@ pub use model::{
     SizeStatistics, Status, Traffic, WorkerIncident,
 };
 pub use observer::{ModelTag, Observer};
-pub use paths::{PathTable, PathTarget};
 pub use pool::{BatchTimes, GraphMemory, LoadProgress, WorkerView};
 pub use process::guard_groups;
+pub use registry::{PathTable, PathTarget};
 pub use reply::AnswerStream;
 pub use workflow::Workflow;

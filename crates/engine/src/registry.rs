@@ -1,4 +1,5 @@
-//! Names, versions and which version answers by default.
+//! Names, versions, which version answers by default, and the paths that definitions answer beside those of their
+//! names.
 //!
 //! Readers are on the hot path and take no lock: they see one immutable table at a time. Writers
 //! are rare, take turns, and publish a new table.
@@ -9,11 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 
+use crate::changes::Changes;
 use crate::dependencies;
 use crate::error::{LookupError, RegisterError, UnregisterError};
 use crate::model::Model;
-use crate::paths::PathTable;
-use crate::store::HttpPaths;
+use crate::store::{Api, HttpPaths};
 
 #[derive(Clone)]
 struct ModelVersions {
@@ -32,6 +33,8 @@ pub(crate) struct Registry {
     /// Whether there are any, so that servers without them do not look.
     has_paths: AtomicBool,
     writers: Mutex<()>,
+    /// Who is told of every change.
+    pub(crate) changes: Changes,
 }
 
 impl Registry {
@@ -100,24 +103,6 @@ impl Registry {
         self.has_paths.load(Ordering::Relaxed).then(|| self.paths.load_full())
     }
 
-    /// Adds a model; the first version of a name becomes its default.
-    pub(crate) fn insert(&self, model: Arc<Model>) -> Result<(), RegisterError> {
-        let _lock = self.lock();
-        let (name, version) = (model.name().to_owned(), model.version().to_owned());
-        if self.taken(&name, &version) {
-            return Err(RegisterError::Conflict { model: name, version });
-        }
-        self.check_paths(&model)?;
-        self.change(|table| {
-            let entry = table.entry(name).or_insert_with(|| ModelVersions {
-                default: version.clone(),
-                versions: BTreeMap::new(),
-            });
-            entry.versions.insert(version, model);
-        });
-        Ok(())
-    }
-
     /// Lets another version answer by default.
     pub(crate) fn set_default(&self, name: &str, version: &str) -> Result<(), LookupError> {
         let _lock = self.lock();
@@ -143,12 +128,7 @@ impl Registry {
             return Err(UnregisterError::DefaultVersion { model: name.to_owned() });
         }
         self.check_unneeded(&model)?;
-        self.change(|table| {
-            if let Some(entry) = table.get_mut(name) {
-                entry.versions.remove(model.version());
-            }
-            table.retain(|_, entry| !entry.versions.is_empty());
-        });
+        self.take_out(&model);
         Ok(model)
     }
 
@@ -225,9 +205,14 @@ impl Registry {
     /// does. False if it is not found.
     pub(crate) fn withdraw(&self, model: &Arc<Model>) -> bool {
         let _lock = self.lock();
-        if !self.holds(model) {
-            return false;
+        let found = self.holds(model);
+        if found {
+            self.take_out(model);
         }
+        found
+    }
+
+    fn take_out(&self, model: &Arc<Model>) {
         let others = self.versions(model.name()).unwrap_or_default();
         let mut others = others.iter().rev().filter(|other| !Arc::ptr_eq(other, model));
         let newest = others.next().map(|other| other.version().to_owned());
@@ -240,7 +225,6 @@ impl Registry {
             }
             table.retain(|_, entry| !entry.versions.is_empty());
         });
-        true
     }
 
     /// Whether this very model is found.
@@ -279,6 +263,7 @@ impl Registry {
         self.has_paths.store(!paths.is_empty(), Ordering::Relaxed);
         self.paths.store(Arc::new(paths));
         self.table.store(Arc::new(table));
+        self.changes.note();
     }
 }
 
@@ -298,6 +283,115 @@ fn unknown_version(name: &str, version: &str) -> LookupError {
     LookupError::UnknownVersion { model: name.to_owned(), version: version.to_owned() }
 }
 
+/// The endpoint that a path leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathTarget {
+    /// The model, in its default version.
+    pub model: Box<str>,
+    /// The endpoint.
+    pub endpoint: Box<str>,
+    /// The path, or what all paths below a mount begin with; without a slash at its end.
+    pub path: Box<str>,
+    /// The methods that it is for; none where the endpoint takes those of every prediction.
+    pub methods: Vec<Box<str>>,
+    /// Whether the endpoint gets requests as they came.
+    pub raw: bool,
+    /// What the server answers by itself, without an endpoint: `live` or `ready`.
+    pub answers: Option<Box<str>>,
+}
+
+/// The paths of several models.
+#[derive(Debug, Default)]
+pub struct PathTable {
+    /// Paths that each call one endpoint.
+    routes: BTreeMap<Box<str>, Arc<PathTarget>>,
+    /// Prefixes, the longest first.
+    mounts: Vec<Arc<PathTarget>>,
+}
+
+impl PathTable {
+    /// The paths of these models; of two that want the same the first has it.
+    pub(crate) fn of<'a>(models: impl IntoIterator<Item = (&'a str, &'a Api)>) -> Self {
+        let mut table = Self::default();
+        models.into_iter().for_each(|(name, api)| table.add(name, api));
+        table.mounts.sort_by_key(|mount| std::cmp::Reverse(mount.path.len()));
+        table
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.routes.is_empty() && self.mounts.is_empty()
+    }
+
+    /// The endpoint that this very path calls.
+    pub fn route(&self, path: &str) -> Option<&Arc<PathTarget>> {
+        self.routes.get(path.trim_end_matches('/'))
+    }
+
+    /// The mount that a path is below, the one with the longest prefix.
+    pub fn mount(&self, path: &str) -> Option<&Arc<PathTarget>> {
+        let below = |mount: &&Arc<PathTarget>| {
+            path.strip_prefix(&*mount.path).is_some_and(|it| it.is_empty() || it.starts_with('/'))
+        };
+        self.mounts.iter().find(below)
+    }
+
+    /// A path that the other table has, too, and means something else by.
+    pub(crate) fn shared_with(&self, other: &Self) -> Option<&str> {
+        let differs = |own: &&Arc<PathTarget>| {
+            let same = |it: &Arc<PathTarget>| it.answers.is_some() && it.answers == own.answers;
+            other.routes.get(&own.path).is_some_and(|other| !same(other))
+        };
+        let route = self.routes.values().find(differs).map(|route| &route.path);
+        let taken = |mount: &&Arc<PathTarget>| other.mounts.iter().any(|it| it.path == mount.path);
+        let mount = || self.mounts.iter().find(taken).map(|mount| &mount.path);
+        let shared = route.or_else(mount)?;
+        Some(if shared.is_empty() { "/" } else { shared })
+    }
+
+    /// Raw endpoints of a model that is mounted nowhere are found under its name.
+    fn add(&mut self, name: &str, api: &Api) {
+        let raw = |endpoint: &str| api.http.raw.iter().any(|it| it == endpoint);
+        let target = |endpoint: &str, path: &str| PathTarget {
+            model: name.into(),
+            endpoint: endpoint.into(),
+            path: path.trim_end_matches('/').into(),
+            methods: Vec::new(),
+            raw: raw(endpoint),
+            answers: None,
+        };
+        for route in &api.http.routes {
+            let methods = route.methods.iter().map(|method| method.as_str().into()).collect();
+            let answers = route.answers.as_deref().map(Into::into);
+            self.add_route(PathTarget { methods, answers, ..target(&route.endpoint, &route.path) });
+        }
+        if let Some(mount) = &api.http.mount {
+            self.add_mount(target(&mount.endpoint, &mount.prefix));
+            return;
+        }
+        for endpoint in &api.http.raw {
+            self.add_mount(target(endpoint, &format!("/{name}/{endpoint}")));
+            match &*api.endpoints {
+                [_] => self.add_mount(target(endpoint, &format!("/{name}"))),
+                _ if ["call", "predict"].contains(&endpoint.as_str()) => {
+                    self.add_route(target(endpoint, &format!("/{name}")));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn add_route(&mut self, target: PathTarget) {
+        self.routes.entry(target.path.clone()).or_insert_with(|| Arc::new(target));
+    }
+
+    fn add_mount(&mut self, target: PathTarget) {
+        if !self.mounts.iter().any(|mount| mount.path == target.path) {
+            self.mounts.push(Arc::new(target));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -307,5 +401,43 @@ mod tests {
         let mut versions = ["2.0", "1.11", "1.2.1", "1.2", "1.2-beta", "a", "10"];
         versions.sort_by(|a, b| age(a).cmp(age(b)));
         assert_eq!(versions, ["1.2", "1.2.1", "1.2-beta", "1.11", "2.0", "10", "a"]);
+    }
+}
+
+#[cfg(test)]
+mod paths_tests {
+    use super::*;
+
+    fn api(text: &str) -> Api {
+        serde_json::from_str(text).expect("a description")
+    }
+
+    #[test]
+    fn the_longest_prefix_has_a_path_and_exact_ones_stand_apart() {
+        let all = api(r#"{"endpoints": ["http", "sum"], "http": {"raw": ["http"],
+            "routes": [{"path": "/sum/", "methods": ["POST"], "endpoint": "sum"}],
+            "mount": {"prefix": "/", "endpoint": "http"}}}"#);
+        let some = api(r#"{"endpoints": ["http"], "http": {"raw": ["http"],
+            "mount": {"prefix": "/api/", "endpoint": "http"}}}"#);
+        let table = PathTable::of([("all", &all), ("some", &some)]);
+        let mounted = |path| table.mount(path).map(|it| (&*it.model, &*it.path));
+        assert_eq!(mounted("/api"), Some(("some", "/api")));
+        assert_eq!(mounted("/api/x"), Some(("some", "/api")));
+        assert_eq!(mounted("/apix"), Some(("all", "")));
+        let sum = table.route("/sum").expect("a route");
+        assert_eq!((&*sum.endpoint, sum.raw, sum.methods.len()), ("sum", false, 1));
+        assert!(table.route("/sum/").is_some() && table.route("/su").is_none());
+        assert_eq!(table.shared_with(&PathTable::of([("other", &some)])), Some("/api"));
+        assert_eq!(table.shared_with(&PathTable::default()), None);
+    }
+
+    #[test]
+    fn a_raw_endpoint_that_is_mounted_nowhere_is_found_under_its_model() {
+        let sole = api(r#"{"endpoints": ["call"], "http": {"raw": ["call"]}}"#);
+        let several = api(r#"{"endpoints": ["call", "b"], "http": {"raw": ["call"]}}"#);
+        let table = PathTable::of([("one", &sole), ("two", &several)]);
+        assert!(table.mount("/one/anything").is_some() && table.mount("/two/b").is_none());
+        assert!(table.route("/two").is_some_and(|it| it.raw) && table.mount("/two/call").is_some());
+        assert!(PathTable::of([("plain", &api(r#"{"endpoints": ["a"]}"#))]).is_empty());
     }
 }

@@ -19,7 +19,7 @@ pub struct SnapshotRecorder<'a> {
 impl<'a> SnapshotRecorder<'a> {
     /// Writes the first snapshot.
     pub fn start(snapshots: &'a Snapshots, engine: &'a Arc<Engine>) -> Self {
-        let changes = engine.record_changes();
+        let changes = engine.changes().recorder();
         let mut recorder = Self { snapshots, engine, changes, last: Models::new() };
         recorder.write(Moment::Startup);
         recorder

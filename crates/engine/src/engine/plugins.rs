@@ -48,7 +48,7 @@ pub struct PluginPlan {
 }
 
 /// The plugins that run.
-pub(super) struct RunningPlugins {
+pub struct RunningPlugins {
     models: Arc<Registrar>,
     running: Mutex<Vec<Arc<Model>>>,
 }
@@ -59,7 +59,10 @@ impl RunningPlugins {
     }
 
     /// Starts a plugin and waits until it is loaded.
-    pub(super) async fn start(&self, plan: &PluginPlan) -> Result<Arc<Model>, ScaleError> {
+    ///
+    /// # Errors
+    /// It could not be loaded; the log has its traceback.
+    pub async fn start(&self, plan: &PluginPlan) -> Result<Arc<Model>, ScaleError> {
         let Registrar { admission, rejecting, data, .. } = &*self.models;
         let ids = Arc::new(AtomicU32::new(1));
         let (model, task) = self.draft(plan).build(admission, rejecting, &ids, &Changes::default());

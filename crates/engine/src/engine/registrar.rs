@@ -14,7 +14,6 @@ use tokio::runtime::Handle;
 use super::config::EngineConfig;
 use super::opener::{LocalHome, ModelOpener, OpenedFiles, OpenedModel, blocking};
 use crate::admission::Admission;
-use crate::changes::Changes;
 use crate::error::{RegisterError, UnregisterError};
 use crate::local::LocalModel;
 use crate::local::process::{LocalLoad, LocalProcesses};
@@ -45,8 +44,9 @@ pub struct Registered {
 /// All registered models, and what a new one is made with.
 pub(crate) struct Registrar {
     pub(super) registry: Registry,
-    pub(super) changes: Changes,
     pub(super) admission: Arc<Admission>,
+    /// The server is no longer ready; requests are still served.
+    pub(super) draining: AtomicBool,
     /// New requests are rejected.
     pub(super) rejecting: Arc<AtomicBool>,
     pub(super) opener: ModelOpener,
@@ -87,8 +87,8 @@ impl Registrar {
         };
         Ok(Self {
             registry: Registry::default(),
-            changes: Changes::default(),
             admission: Admission::new(config.limits),
+            draining: AtomicBool::default(),
             rejecting: Arc::default(),
             opener,
             python,
@@ -123,8 +123,7 @@ impl Registrar {
             return Err(RegisterError::Conflict { model: name.clone(), version: version.clone() });
         }
         let (registered, task) = self.build(self.draft(opened, options).await?);
-        self.registry.insert(Arc::clone(&registered.model))?;
-        self.changes.note();
+        self.registry.exchange(None, &registered.model)?;
         self.run(&registered, task);
         Ok(registered)
     }
@@ -225,7 +224,7 @@ impl Registrar {
     fn build(&self, draft: Draft) -> (Registered, Task) {
         let (workers_min, workers_max) = (draft.settings.workers_min, draft.settings.workers_max);
         let (model, task) =
-            draft.build(&self.admission, &self.rejecting, &self.worker_ids, &self.changes);
+            draft.build(&self.admission, &self.rejecting, &self.worker_ids, &self.registry.changes);
         (Registered { model, workers_min, workers_max }, task)
     }
 
@@ -249,11 +248,14 @@ impl Registrar {
         name: &str,
         version: Option<&str>,
     ) -> Result<(), UnregisterError> {
-        let model = self.registry.remove(name, version)?;
-        self.changes.note();
-        self.end(&model).await;
-        tracing::info!(model = model.name(), version = model.version(), "model unregistered");
+        self.end_removed(&self.registry.remove(name, version)?).await;
         Ok(())
+    }
+
+    /// Ends a model that was found until now, and logs that.
+    pub(super) async fn end_removed(&self, model: &Arc<Model>) {
+        self.end(model).await;
+        tracing::info!(model = model.name(), version = model.version(), "model unregistered");
     }
 
     /// Ends a model that is no longer found: its requests are answered, its workers end, and what was

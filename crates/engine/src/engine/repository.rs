@@ -109,7 +109,6 @@ impl Repository {
                     let models: Vec<_> =
                         registered.iter().map(|(it, _)| Arc::clone(&it.model)).collect();
                     drop(self.models.registry.replace(&name, &models));
-                    self.models.changes.note();
                     let versions =
                         registered.iter().map(|(it, stamp)| (Arc::clone(&it.model), *stamp));
                     self.records.loaded(&name, Some(stamp), versions.collect());
@@ -246,11 +245,8 @@ impl Repository {
     }
 
     async fn remove(&self, name: &str) {
-        let removed = self.models.registry.replace(name, &[]);
-        self.models.changes.note();
-        for model in removed {
-            self.models.end(&model).await;
-            tracing::info!(model = model.name(), version = model.version(), "model unregistered");
+        for model in self.models.registry.replace(name, &[]) {
+            self.models.end_removed(&model).await;
         }
     }
 
@@ -277,17 +273,11 @@ impl Repository {
         }
         let models: Vec<_> = versions.iter().map(|(model, _)| Arc::clone(model)).collect();
         let removed = self.models.registry.replace(&wanted.name, &models);
-        self.models.changes.note();
         self.records.loaded(&wanted.name, wanted.stamp, versions);
         let registrar = Arc::clone(&self.models);
         tokio::spawn(async move {
             for model in removed {
-                registrar.end(&model).await;
-                tracing::info!(
-                    model = model.name(),
-                    version = model.version(),
-                    "model unregistered"
-                );
+                registrar.end_removed(&model).await;
             }
         });
         Ok(())

@@ -2,6 +2,7 @@
 //! them or none, and are removed with the workflow.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use jitney_settings::model::{MAX_BATCH_DELAY, MAX_BATCH_SIZE, MAX_WORKERS, WORKERS};
@@ -25,8 +26,8 @@ use crate::workflow::{
 const FUNCTION_VERSION: &str = "1.0";
 
 /// All workflows, and what their nodes are registered with.
-pub(super) struct Workflows {
-    pub(super) table: WorkflowTable,
+pub struct Workflows {
+    table: WorkflowTable,
     /// Where their archives come from.
     store: Arc<Store>,
     models: Arc<Registrar>,
@@ -39,11 +40,21 @@ impl Workflows {
         Self { table: WorkflowTable::default(), store, models }
     }
 
+    /// The workflow of this name.
+    pub fn find(&self, name: &str) -> Result<Arc<Workflow>, UnknownWorkflow> {
+        self.table.find(name)
+    }
+
+    /// All workflows, sorted by name.
+    pub fn all(&self) -> Vec<Arc<Workflow>> {
+        self.table.all()
+    }
+
     /// Registers a workflow and starts all its nodes; if one of them fails, none is left.
-    pub(super) async fn register(
-        &self,
-        options: WorkflowOptions,
-    ) -> Result<Arc<Workflow>, WorkflowError> {
+    pub async fn register(&self, options: WorkflowOptions) -> Result<Arc<Workflow>, WorkflowError> {
+        if self.models.draining.load(Ordering::Relaxed) {
+            return Err(WorkflowError::Draining);
+        }
         let archive = open(&self.store, &options.url).await?;
         let name = name_of(&archive, &options)?;
         let reserved = self.table.reserve(&name)?;
@@ -65,7 +76,7 @@ impl Workflows {
     }
 
     /// Removes a workflow: new requests do not find it, those under way are answered, then its nodes end.
-    pub(super) async fn unregister(&self, name: &str) -> Result<(), UnknownWorkflow> {
+    pub async fn unregister(&self, name: &str) -> Result<(), UnknownWorkflow> {
         let (workflow, reserved) = self.table.withdraw(name)?;
         workflow.idle(self.models.defaults().unregister_timeout).await;
         self.stop_nodes(workflow.graph.nodes.iter().map(|node| &node.model)).await;
@@ -181,17 +192,16 @@ impl Workflows {
     async fn stop_nodes<'a>(&self, models: impl Iterator<Item = &'a Arc<Model>>) {
         let mut ends = JoinSet::new();
         for model in models {
-            let (registry, name, version) =
-                (&self.models.registry, model.name(), Some(model.version()));
-            let is_ours = registry.find(name, version).is_ok_and(|it| Arc::ptr_eq(&it, model));
-            if is_ours && let Err(error) = registry.remove(name, version) {
+            let (registry, name) = (&self.models.registry, model.name());
+            if registry.holds(model)
+                && let Err(error) = registry.remove(name, Some(model.version()))
+            {
                 tracing::warn!(model = name, %error, "a workflow's node stays in the list");
             }
             let (models, model) = (Arc::clone(&self.models), Arc::clone(model));
             ends.spawn(async move { models.end(&model).await });
         }
         while ends.join_next().await.is_some() {}
-        self.models.changes.note();
     }
 }
 

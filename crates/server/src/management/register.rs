@@ -20,7 +20,7 @@ pub(crate) async fn register(
     let (engine, dialect) = (Arc::clone(&state.engine), state.config.dialect);
     let notice = finish(run(engine, options, synchronous, dialect)).await;
     // Whoever has the answer may look for the snapshot.
-    state.engine.changes_recorded().await;
+    state.engine.changes().recorded().await;
     notice
 }
 

@@ -45,7 +45,7 @@ pub(crate) async fn register_workflow(
 ) -> Result<Notice, Problem> {
     let engine = Arc::clone(engine);
     finish(async move {
-        let workflow = engine.register_workflow(options).await.inspect_err(|error| {
+        let workflow = engine.workflows().register(options).await.inspect_err(|error| {
             tracing::warn!(%error, "a workflow was not registered");
         })?;
         let name = workflow.name();
@@ -62,7 +62,7 @@ pub(crate) async fn unregister_workflow(
 ) -> Result<Notice, Problem> {
     let (engine, name) = (Arc::clone(engine), name.to_owned());
     finish(async move {
-        engine.unregister_workflow(&name).await?;
+        engine.workflows().unregister(&name).await?;
         Ok(Notice::done(format!("Workflow \"{name}\" unregistered")))
     })
     .await
@@ -78,7 +78,7 @@ pub(crate) fn list_workflows(
         workflow_name: workflow.name().to_owned(),
         workflow_url: workflow.url().to_owned(),
     };
-    let all = engine.workflows().iter().map(entry).collect();
+    let all = engine.workflows().all().iter().map(entry).collect();
     let (next_page_token, workflows) = slice(all, limit, start);
     WorkflowPage { next_page_token, workflows }
 }
@@ -88,7 +88,7 @@ pub(crate) fn describe_workflow(
     engine: &Engine,
     name: &str,
 ) -> Result<WorkflowDescription, Problem> {
-    let workflow = engine.workflow(name)?;
+    let workflow = engine.workflows().find(name)?;
     let settings = &workflow.spec().settings;
     Ok(WorkflowDescription {
         workflow_name: workflow.name().to_owned(),

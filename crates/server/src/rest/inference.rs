@@ -117,7 +117,7 @@ pub(super) async fn run_workflow(
     name: &str,
 ) -> HttpResult {
     let body = context.read_value(body).await?;
-    let workflow = context.state.engine.workflow(name)?;
+    let workflow = context.state.engine.workflows().find(name)?;
     let route = PredictRoute::new(ModelRef { model: name, version: None });
     let dialect = context.state.config.dialect;
     let parameters = input::parameters(dialect, context.parts, &route, body).await?;
