@@ -8,7 +8,6 @@
 pub(crate) mod process;
 mod signature;
 pub(crate) mod thread;
-pub(crate) mod whole;
 pub(crate) mod worker;
 mod worker_end;
 

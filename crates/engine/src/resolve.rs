@@ -68,11 +68,11 @@ pub(crate) fn local_settings(
     options: &RegisterOptions,
     defaults: &ModelDefaults,
 ) -> Result<ModelSettings, RegisterError> {
-    let limit = model.max_batch_size();
+    let limit = if options.whole { Some(1) } else { model.max_batch_size() };
     let mut own = Values::default();
     own.set(&MAX_BATCH_SIZE, limit.unwrap_or(LOCAL_BATCH_SIZE), SettingSource::Default);
     own.set(&ISOLATION, isolation.as_str(), SettingSource::Default);
-    if model.pads() {
+    if model.pads() && !options.whole {
         own.set(&COST, Cost::Length.as_str(), SettingSource::Default);
     }
     let mut values = resolve(names, own, options, defaults);

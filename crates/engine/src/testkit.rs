@@ -100,7 +100,7 @@ impl Kit {
         script: impl Fn(&ScriptedBatch) -> Act + Send + Sync + 'static,
     ) -> Self {
         let at_once = |_| (Duration::ZERO, Ok(()));
-        let intake = Intake::Local(Arc::new(model));
+        let intake = Intake::Local(Arc::new(model), false);
         let (script, launch) = (Arc::new(script), Arc::new(at_once));
         let kit = Self::build(None, intake, settings, script, launch, Kind::Plain, None);
         drop(kit.model.scale(1, 1).await);

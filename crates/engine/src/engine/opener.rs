@@ -15,7 +15,6 @@ use jitney_settings::{Isolation, Values};
 
 use crate::error::RegisterError;
 use crate::local::process::{LocalLoad, LocalProcesses};
-use crate::local::whole::WholeModel;
 use crate::local::{LoadedModel, LocalModel, LocalRuntime, LocalSession};
 use crate::model::ModelIdentity;
 use crate::outcome::LaunchError;
@@ -71,7 +70,6 @@ impl OpenedModel {
         fetched: Option<FetchedFile>,
         options: &RegisterOptions,
     ) -> Result<Self, RegisterError> {
-        let model = if options.whole { WholeModel::of(model) } else { model };
         let identity = ModelIdentity::settled((Some(model.name()), model.version()), options)?;
         Ok(Self { identity, files: OpenedFiles::Local(model, home, fetched) })
     }

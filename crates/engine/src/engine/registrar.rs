@@ -166,7 +166,7 @@ impl Registrar {
                 launcher: local_launcher(&identity, &settings, &model, home),
                 identity,
                 settings,
-                intake: Intake::Local(model),
+                intake: Intake::Local(model, options.whole),
                 observer: Arc::clone(&self.observer),
                 dir: None,
                 fetched,

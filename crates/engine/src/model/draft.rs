@@ -66,7 +66,7 @@ impl Draft {
         let clock = ModelClock::start();
         published.sizes.store(Arc::new(self.settings.sizes.clone()));
         let ModelIdentity { name, version, .. } = &self.identity;
-        let python = !matches!(self.intake, Intake::Local(_));
+        let python = !matches!(self.intake, Intake::Local(..));
         let tag = Arc::new(ModelTag { name: name.clone(), version: version.clone(), python });
         let warm_up = self.warm_up(admission);
         let settings = self.settings;

@@ -25,8 +25,9 @@ pub(crate) enum Intake {
     Python,
     /// A definition in Python: requests of different endpoints never share a batch.
     Defined(Box<Endpoints>),
-    /// A model in this process, which decodes and checks requests here.
-    Local(Arc<dyn LocalModel>),
+    /// A model in this process, which decodes and checks requests here; and whether each of them runs whole and
+    /// alone, although its shapes have an open first dimension, because its rows belong together.
+    Local(Arc<dyn LocalModel>, bool),
 }
 
 /// An input that fits.
@@ -84,10 +85,12 @@ impl Intake {
                     AcceptedInput { group, objective, cost, endpoint, takes_batches, ..accepted };
                 Ok(accepted.counting(size.items.or(claimed), batch_size))
             }
-            Self::Local(model) => {
+            Self::Local(model, whole) => {
                 let id = std::mem::take(&mut input.id).into_boxed_str();
                 let Decoded { input, items, group, splits, length } =
                     model.decode(input).map_err(CallError::BadInput)?;
+                let (items, splits, length) =
+                    if *whole { (1, false, None) } else { (items, splits, length) };
                 let (payload, objective) = (Payload::Decoded(input, id), Objective::Models);
                 let (beyond, cost, endpoint) = (0, None, None);
                 Ok(AcceptedInput {
@@ -110,7 +113,7 @@ impl Intake {
     pub(crate) fn endpoints(&self) -> Option<&Endpoints> {
         match self {
             Self::Defined(endpoints) => Some(endpoints),
-            Self::Python | Self::Local(_) => None,
+            Self::Python | Self::Local(..) => None,
         }
     }
 

@@ -106,7 +106,7 @@ impl Model {
     /// that answers where a request names none), and of archives that declare it.
     pub fn signature(&self) -> Option<&Signature> {
         match &self.gate.intake {
-            Intake::Local(model) => Some(model.signature()),
+            Intake::Local(model, _) => Some(model.signature()),
             Intake::Defined(endpoints) => endpoints.signature(),
             Intake::Python => self.declared.as_ref(),
         }
@@ -116,7 +116,7 @@ impl Model {
     /// Inference Protocol's JSON.
     pub fn takes_tensors(&self) -> bool {
         match &self.gate.intake {
-            Intake::Local(model) => model.takes_tensors(),
+            Intake::Local(model, _) => model.takes_tensors(),
             Intake::Defined(endpoints) => endpoints.signature().is_some(),
             Intake::Python => false,
         }
@@ -126,7 +126,7 @@ impl Model {
     pub fn labels(&self, output: &str) -> Option<&[String]> {
         let repository = self.identity.labels.get(output).map(Vec::as_slice);
         repository.or_else(|| match &self.gate.intake {
-            Intake::Local(model) => model.labels(output),
+            Intake::Local(model, _) => model.labels(output),
             Intake::Python | Intake::Defined(_) => None,
         })
     }
@@ -134,7 +134,7 @@ impl Model {
     /// What a plain request to it brings; anything, as far as is known of models in Python.
     pub fn body_kind(&self) -> BodyKind {
         match &self.gate.intake {
-            Intake::Local(model) => model.body_kind(),
+            Intake::Local(model, _) => model.body_kind(),
             Intake::Python | Intake::Defined(_) => BodyKind::File,
         }
     }

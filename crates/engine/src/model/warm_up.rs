@@ -179,7 +179,7 @@ impl Sample {
     /// The model's sample, if there is one.
     pub(crate) fn of(intake: &Intake, dir: Option<&Path>) -> Option<Self> {
         match intake {
-            Intake::Local(model) => {
+            Intake::Local(model, _) => {
                 let Decoded { input, group, length, .. } = model.sample()?;
                 Some(Self { payload: Payload::Decoded(input, "".into()), group, length })
             }
