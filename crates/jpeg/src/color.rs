@@ -4,8 +4,7 @@
 use std::ops::Range;
 
 use super::markers::{Component, JpegFrame};
-use super::pass::Plane;
-use super::plane::{Column, ROWS, Strip, StripSource};
+use super::pass::{Column, Plane, ROWS, Strip, StripSource};
 
 /// What the components of a file mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! one is done coefficient by coefficient as they are decoded: most are zero. The second works on
 //! eight rows at once.
 
-use super::plane::{Column, ROWS};
+use super::pass::{Column, ROWS};
 
 type EightRows = [i32; ROWS];
 

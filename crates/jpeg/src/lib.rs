@@ -15,18 +15,16 @@ mod huffman;
 mod idct;
 mod markers;
 mod pass;
-mod plane;
 mod progressive;
 mod scan;
 
 use self::color::Color;
-use self::markers::{Next, ScanHeader, Tables};
-use self::pass::{Plane, Units};
-
 pub use self::color::DecodedJpeg;
 pub use self::error::JpegError;
 pub use self::markers::orientation;
-pub use self::plane::{Column, ROWS, Strip, StripSource, Window};
+use self::markers::{Next, ScanHeader, Tables};
+pub use self::pass::{Column, ROWS, Strip, StripSource, Window};
+use self::pass::{Plane, Units};
 
 /// A file whose header has been read.
 #[derive(Debug)]

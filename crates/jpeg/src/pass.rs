@@ -1,17 +1,20 @@
 //! One pass over an image, and the planes of samples that it fills: what files in one pass and files that
 //! get finer pass by pass have in common. It decodes nothing.
+//!
+//! Samples lie in strips of eight rows. Inside a strip the eight samples of a column lie side by
+//! side: what a block of a JPEG is decoded to, and what the horizontal pass of a resize reads, both with
+//! eight rows at once and without ever turning the image around.
 
 use std::ops::Range;
 
 use super::bits::Bits;
 use super::error::{DAMAGED, JpegError};
 use super::markers::{JpegFrame, ScanHeader, Tables};
-use super::plane::Column;
 
 /// The samples of one component in the units that are needed.
 #[derive(Debug, Default)]
 pub(super) struct Plane {
-    /// Strip by strip; see `plane`.
+    /// Strip by strip.
     pub columns: Vec<Column>,
     /// Columns in a strip.
     pub width: usize,
@@ -85,4 +88,39 @@ impl Pass<'_> {
         let (width, height) = self.frame.samples(&self.frame.components[place]);
         (width.div_ceil(8), height.div_ceil(8))
     }
+}
+
+/// Rows of a strip.
+pub const ROWS: usize = 8;
+
+/// Eight rows of one column.
+pub type Column = [u8; ROWS];
+
+/// The part of an image that is needed, in pixels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Columns.
+    pub x: Range<usize>,
+    /// Rows.
+    pub y: Range<usize>,
+}
+
+impl Window {
+    /// The strips that its rows lie in.
+    #[must_use]
+    pub fn strips(&self) -> Range<usize> {
+        self.y.start / ROWS..self.y.end.div_ceil(ROWS)
+    }
+}
+
+/// One strip of a window: a list of columns per channel.
+pub type Strip = [Vec<Column>; 3];
+
+/// An image that is read strip by strip.
+pub trait StripSource {
+    /// 3 for red, green and blue, 1 where they are equal.
+    fn channels(&self) -> usize;
+
+    /// Writes the columns of the window in a strip of the image. Rows outside of the window hold anything.
+    fn read(&self, strip: usize, columns: Range<usize>, out: &mut Strip);
 }

@@ -7,8 +7,7 @@ use super::error::{CUT_OFF, DAMAGED, JpegError, NO_TABLE};
 use super::huffman::Huffman;
 use super::idct::Block;
 use super::markers::{NATURAL, Next, ScanComponent, ScanHeader, Tables};
-use super::pass::{Pass, Plane, Units};
-use super::plane::Column;
+use super::pass::{Column, Pass, Plane, Units};
 use super::progressive::{self, Coefficients};
 
 /// No encoder makes as many; each one costs a walk over the whole image.
