@@ -20,27 +20,18 @@ const RSA_BITS_MIN: usize = 2048;
 pub struct Tls(Arc<ServerConfig>);
 
 /// Why a certificate and a key are of no use.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The certificate's text is not PEM, or has no certificate in it.
+    #[error("cannot read the certificate: {0}")]
     Certificate(String),
     /// The key's text is not PEM, or has no key in it that is known: PKCS8, PKCS1 or SEC1.
+    #[error("cannot read the private key: {0}")]
     Key(String),
     /// Each is fine alone; together, or for TLS, they are not.
+    #[error("certificate and key cannot be used: {0}")]
     Unfit(String),
 }
-
-impl fmt::Display for TlsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Certificate(why) => write!(f, "cannot read the certificate: {why}"),
-            Self::Key(why) => write!(f, "cannot read the private key: {why}"),
-            Self::Unfit(why) => write!(f, "certificate and key cannot be used: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for TlsError {}
 
 impl Tls {
     /// A chain of certificates, the server's own first, and its key, all in PEM.

@@ -27,9 +27,10 @@ use crate::errors::{ErrorCode, Problem};
 use crate::route::Apis;
 
 /// Why the plugins cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PluginError {
     /// A plugin's description is missing or not valid.
+    #[error("plugin {plugin} has no valid description: {why}")]
     NoDescription {
         /// The plugin.
         plugin: String,
@@ -37,6 +38,7 @@ pub enum PluginError {
         why: String,
     },
     /// A path is the server's own.
+    #[error("plugin {plugin}: {path} is a path of the server's own; choose another")]
     PathTaken {
         /// The plugin.
         plugin: String,
@@ -44,6 +46,7 @@ pub enum PluginError {
         path: String,
     },
     /// A path is declared twice.
+    #[error("plugin {plugin}: {path} is answered by a plugin already; a path can be declared once")]
     PathTwice {
         /// The plugin that came second.
         plugin: String,
@@ -51,6 +54,7 @@ pub enum PluginError {
         path: String,
     },
     /// Two plugins authorize.
+    #[error("plugins {first} and {second} both have @authorize; leave one of them out")]
     TwoAuthorizers {
         /// The first.
         first: String,
@@ -58,29 +62,6 @@ pub enum PluginError {
         second: String,
     },
 }
-
-impl fmt::Display for PluginError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoDescription { plugin, why } => {
-                write!(f, "plugin {plugin} has no valid description: {why}")
-            }
-            Self::PathTaken { plugin, path } => {
-                write!(f, "plugin {plugin}: {path} is a path of the server's own; choose another")
-            }
-            Self::PathTwice { plugin, path } => write!(
-                f,
-                "plugin {plugin}: {path} is answered by a plugin already; a path can be declared once"
-            ),
-            Self::TwoAuthorizers { first, second } => write!(
-                f,
-                "plugins {first} and {second} both have @authorize; leave one of them out"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for PluginError {}
 
 /// A path that a plugin answers.
 pub(crate) struct PluginEndpoint {
