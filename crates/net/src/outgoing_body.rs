@@ -31,17 +31,6 @@ impl AnswerPiece {
         let share = (bytes.len() > SMALL_ANSWER).then(|| peer.hold_answer(bytes.len()));
         Self { bytes, share }
     }
-
-    /// How many bytes are left.
-    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
-    pub fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// The same with memory that was taken for it.
-    pub fn held_by(self, share: TransferShare) -> Self {
-        Self { share: Some(share), ..self }
-    }
 }
 
 impl Buf for AnswerPiece {
@@ -61,21 +50,14 @@ impl Buf for AnswerPiece {
     }
 }
 
-/// An answer's body.
-pub enum ResponseBody {
-    /// All of it; nothing once it was taken. Large ones know their connection.
-    Whole(Bytes, Option<Arc<Peer>>),
-    /// The first piece, and those to come.
-    Pieces {
-        /// Nothing once it was taken.
-        first: Bytes,
-        /// What follows it.
-        rest: PieceStream,
-        /// The connection, while it is under way.
-        busy: Option<Busy>,
-        /// What ends with the last piece, such as the request's trace.
-        kept: Option<Arc<dyn Any + Send + Sync>>,
-    },
+/// An answer's body: what is here of it, and the pieces that are to come.
+pub struct ResponseBody {
+    /// Nothing once it was taken.
+    here: Bytes,
+    rest: Option<PieceStream>,
+    /// What ends with the last piece, such as the request's trace.
+    kept: Option<Arc<dyn Any + Send + Sync>>,
+    taker: AnswerTaker,
 }
 
 /// The pieces of an answer that are to come. A failure ends the connection.
@@ -84,12 +66,41 @@ pub type PieceStream = Pin<Box<dyn Stream<Item = Result<Bytes, PieceError>> + Se
 /// Why there is no further piece.
 pub type PieceError = Box<dyn Error + Send + Sync>;
 
+/// Who takes an answer, and so holds its memory.
+enum AnswerTaker {
+    /// Not known, or of no interest where the answer is small.
+    Any,
+    /// The client of a connection that has one request at a time.
+    Client(Arc<Peer>),
+    /// The same while pieces are to come: until then it is busy.
+    Busy(Busy),
+    /// One stream of several. Its client may read another one and let it wait, so what is here is in the
+    /// account of memory from the beginning, however small.
+    Stream(OpenStream, Option<TransferShare>),
+}
+
 /// A connection on which a stream is under way; idle when this is dropped.
-pub struct Busy(Arc<Peer>);
+struct Busy(Arc<Peer>);
 
 impl Drop for Busy {
     fn drop(&mut self) {
         self.0.enter(ConnectionStage::Idle);
+    }
+}
+
+/// A request of a connection that may have several; the connection may be idle when all are dropped.
+pub(crate) struct OpenStream(pub(crate) Arc<Peer>);
+
+impl OpenStream {
+    pub(crate) fn new(peer: &Arc<Peer>) -> Self {
+        peer.call_began();
+        Self(Arc::clone(peer))
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.0.call_ended();
     }
 }
 
@@ -99,62 +110,64 @@ impl ResponseBody {
         first: Bytes,
         rest: impl Stream<Item = Result<Bytes, PieceError>> + Send + 'static,
     ) -> Self {
-        Self::Pieces { first, rest: Box::pin(rest), busy: None, kept: None }
+        Self { rest: Some(Box::pin(rest)), ..Self::whole(first) }
     }
 
     /// An answer's body that is here.
-    pub fn whole(body: Bytes) -> Self {
-        Self::Whole(body, None)
+    pub fn whole(here: Bytes) -> Self {
+        Self { here, rest: None, kept: None, taker: AnswerTaker::Any }
     }
 
     /// Lets a connection count as busy until the last piece is sent; false if there is only one.
     pub fn keep_busy(&mut self, peer: &Arc<Peer>) -> bool {
-        match self {
-            Self::Whole(body, large) => {
-                *large = (body.len() > SMALL_ANSWER).then(|| Arc::clone(peer));
-                false
-            }
-            Self::Pieces { busy, .. } => {
-                *busy = Some(Busy(Arc::clone(peer)));
-                true
-            }
+        let busy = self.rest.is_some();
+        if busy {
+            self.taker = AnswerTaker::Busy(Busy(Arc::clone(peer)));
+        } else if self.here.len() > SMALL_ANSWER {
+            self.taker = AnswerTaker::Client(Arc::clone(peer));
         }
+        busy
+    }
+
+    /// Lets a stream be open until the last piece is sent.
+    pub(crate) fn keep_open(&mut self, open: OpenStream) {
+        let length = self.here.len();
+        let share = (length > 0).then(|| open.0.hold_answer(length));
+        self.taker = AnswerTaker::Stream(open, share);
     }
 
     /// Keeps something until the last piece is sent; where the answer is here, it ends now.
     pub fn keep(&mut self, it: Arc<dyn Any + Send + Sync>) {
-        if let Self::Pieces { kept, .. } = self {
-            *kept = Some(it);
-        }
+        self.kept = self.rest.is_some().then_some(it);
     }
 
-    /// A piece with its share of the memory, where its connection is known.
-    fn piece(&self, bytes: Bytes) -> Frame<AnswerPiece> {
-        let (Self::Whole(_, Some(peer)) | Self::Pieces { busy: Some(Busy(peer)), .. }) = self
-        else {
-            return Frame::data(AnswerPiece { bytes, share: None });
-        };
-        Frame::data(AnswerPiece::new(bytes, peer))
+    /// A piece with its share of the memory, where who takes it is known.
+    fn piece(&mut self, bytes: Bytes) -> Frame<AnswerPiece> {
+        Frame::data(match &mut self.taker {
+            AnswerTaker::Any => AnswerPiece { bytes, share: None },
+            AnswerTaker::Client(peer) | AnswerTaker::Busy(Busy(peer)) => {
+                AnswerPiece::new(bytes, peer)
+            }
+            AnswerTaker::Stream(open, share) => {
+                let share = share.take().unwrap_or_else(|| open.0.hold_answer(bytes.len()));
+                AnswerPiece { bytes, share: Some(share) }
+            }
+        })
     }
 
     /// What is here of it.
     pub fn here(&self) -> &Bytes {
-        let (Self::Whole(here, _) | Self::Pieces { first: here, .. }) = self;
-        here
+        &self.here
     }
 
     /// All of it, unless there are pieces to come.
     pub fn all(&self) -> Option<&Bytes> {
-        match self {
-            Self::Whole(body, _) => Some(body),
-            Self::Pieces { .. } => None,
-        }
+        self.rest.is_none().then_some(&self.here)
     }
 
     /// Takes what is here.
     pub fn take(&mut self) -> Option<Bytes> {
-        let (Self::Whole(here, _) | Self::Pieces { first: here, .. }) = self;
-        let here = std::mem::take(here);
+        let here = std::mem::take(&mut self.here);
         (!here.is_empty()).then_some(here)
     }
 }
@@ -170,21 +183,16 @@ impl Body for ResponseBody {
         if let Some(here) = self.take() {
             return Poll::Ready(Some(Ok(self.piece(here))));
         }
-        let next = match &mut *self {
-            Self::Whole(..) => None,
-            Self::Pieces { rest, .. } => ready!(rest.as_mut().poll_next(context)),
-        };
+        let Some(rest) = &mut self.rest else { return Poll::Ready(None) };
+        let next = ready!(rest.as_mut().poll_next(context));
         Poll::Ready(next.map(|piece| piece.map(|bytes| self.piece(bytes))))
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, Self::Whole(body, _) if body.is_empty())
+        self.here.is_empty() && self.rest.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Whole(body, _) => SizeHint::with_exact(body.len() as u64),
-            Self::Pieces { .. } => SizeHint::default(),
-        }
+        self.all().map_or_else(SizeHint::default, |body| SizeHint::with_exact(body.len() as u64))
     }
 }

@@ -16,23 +16,21 @@ use jitney_net::PieceError;
 use jitney_net::events::{end, event};
 
 /// The rest of a stream as events.
-pub(crate) struct EventStream {
+pub(crate) struct EventStream<F> {
     pieces: AnswerStream,
-    explain: Explain,
+    /// Makes the JSON that a failed request is answered with.
+    explain: F,
     ended: bool,
 }
 
-/// The JSON that a failed request is answered with.
-pub(crate) type Explain = Box<dyn Fn(&CallError) -> String + Send>;
-
-impl EventStream {
+impl<F> EventStream<F> {
     /// The further pieces of an answer as events.
-    pub(crate) fn new(pieces: AnswerStream, explain: Explain) -> Self {
+    pub(crate) fn new(pieces: AnswerStream, explain: F) -> Self {
         Self { pieces, explain, ended: false }
     }
 }
 
-impl Stream for EventStream {
+impl<F: Fn(&CallError) -> String + Unpin> Stream for EventStream<F> {
     type Item = Result<Bytes, PieceError>;
 
     fn poll_next(

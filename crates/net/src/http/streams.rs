@@ -2,17 +2,14 @@
 //! of a connection tell which of the two it is.
 
 use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, COOKIE, HOST};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
-use hyper::body::{Body, Frame, Incoming, SizeHint};
-use jitney_memory::admission::TransferShare;
+use hyper::body::{Body, Incoming};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
@@ -22,7 +19,7 @@ use super::http2::{self, ConnectionAge, Http2Limits};
 use super::service::{HttpClient, HttpService, TooManyHeaders};
 use crate::connection::{ListenerSignal, Peer};
 use crate::incoming_body::RequestBody;
-use crate::outgoing_body::{AnswerPiece, PieceError, ResponseBody};
+use crate::outgoing_body::{OpenStream, ResponseBody};
 
 /// What a client says first.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -66,7 +63,7 @@ async fn answer<A: HttpService>(
     service: &A,
     open: OpenStream,
     request: Request<Incoming>,
-) -> Response<StreamBody> {
+) -> Response<ResponseBody> {
     let (peer, rules) = (&open.0, service.rules());
     let (mut parts, body) = request.into_parts();
     let body = read_head(&mut parts).map(|()| {
@@ -83,7 +80,8 @@ async fn answer<A: HttpService>(
     // Only the stream ends.
     reply.headers_mut().remove(CONNECTION);
     drop_body(&parts.method, &mut reply);
-    reply.map(|body| StreamBody::new(body, open))
+    reply.body_mut().keep_open(open);
+    reply
 }
 
 /// Drops the body where none may follow, which hyper only does over HTTP/1.
@@ -127,65 +125,6 @@ fn join_cookies(headers: &mut HeaderMap) {
         && let Ok(joined) = HeaderValue::from_bytes(&cookies.join(&b"; "[..]))
     {
         headers.insert(COOKIE, joined);
-    }
-}
-
-/// A request under way; the connection may be idle when all are dropped.
-struct OpenStream(Arc<Peer>);
-
-impl OpenStream {
-    fn new(peer: &Arc<Peer>) -> Self {
-        peer.call_began();
-        Self(Arc::clone(peer))
-    }
-}
-
-impl Drop for OpenStream {
-    fn drop(&mut self) {
-        self.0.call_ended();
-    }
-}
-
-/// An answer's body. A client may read one stream and let another wait, so what is here is in the account of
-/// memory from the beginning, however small.
-struct StreamBody {
-    body: ResponseBody,
-    share: Option<TransferShare>,
-    open: OpenStream,
-}
-
-impl StreamBody {
-    fn new(body: ResponseBody, open: OpenStream) -> Self {
-        let length = body.here().len();
-        let share = (length > 0).then(|| open.0.hold_answer(length));
-        Self { body, share, open }
-    }
-}
-
-impl Body for StreamBody {
-    type Data = AnswerPiece;
-    type Error = PieceError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<AnswerPiece>, PieceError>>> {
-        let this = &mut *self;
-        let frame = ready!(Pin::new(&mut this.body).poll_frame(context));
-        let held = |piece: AnswerPiece| {
-            let held = this.share.take();
-            let held = held.unwrap_or_else(|| this.open.0.hold_answer(piece.len()));
-            piece.held_by(held)
-        };
-        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(held))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

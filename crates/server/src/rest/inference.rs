@@ -176,7 +176,7 @@ fn streamed_response(
                 let target = ModelRef { model: model.name(), version: None };
                 respond::problem_text(&failure(dialect, &model, target, error))
             };
-            ResponseBody::pieces(first, EventStream::new(stream, Box::new(explain)))
+            ResponseBody::pieces(first, EventStream::new(stream, explain))
         }
     };
     timed(&timing, reply)
