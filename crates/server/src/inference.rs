@@ -6,10 +6,11 @@
 
 use std::sync::Arc;
 
+use bytes::{Bytes, BytesMut};
 use jitney_engine::admission::HeldBytes;
 use jitney_engine::call::{
-    Answer, Call, CallRoute, Claim, HeaderBlock, Input, Operation, Origin, Output, Priority,
-    RequestMark,
+    Answer, Call, CallRoute, Claim, HeaderBlock, Input, Operation, Origin, Output, Parameter,
+    Priority, RequestMark, ValueBytes,
 };
 use jitney_engine::error::CallError;
 use jitney_engine::{Engine, Model, Workflow};
@@ -37,6 +38,14 @@ pub(crate) struct InferenceRequest<'a> {
     pub(crate) held: Option<HeldBytes>,
     /// Its trace, if it is traced.
     pub(crate) trace: Option<Arc<RequestTrace>>,
+}
+
+/// A request's body as the model gets it.
+pub(crate) fn body_parameter(
+    content_type: &'static str,
+    value: impl Into<ValueBytes>,
+) -> Parameter {
+    Parameter { name: "body".into(), content_type: content_type.into(), value: value.into() }
 }
 
 /// Answers requests with the engine's models.
@@ -91,6 +100,26 @@ impl InferenceService {
         let answer = answered.map_err(|error| failure(self.dialect, model, target, &error))?;
         self.meter.answered(model, version_named, origin.kind, &answer.timing);
         Ok(answer)
+    }
+
+    /// Takes the whole body of an answer, which may come in pieces.
+    ///
+    /// # Errors
+    /// The model failed on the way.
+    pub(crate) async fn whole(
+        &self,
+        model: &Model,
+        target: ModelRef<'_>,
+        answer: &mut Answer,
+    ) -> Result<Bytes, Problem> {
+        let first = std::mem::take(&mut answer.output.body);
+        let Some(mut rest) = answer.stream.take() else { return Ok(first) };
+        let mut whole = BytesMut::from(first);
+        while let Some(piece) = rest.next().await {
+            let broken = |error| failure(self.dialect, model, target, &error);
+            whole.extend_from_slice(&piece.map_err(broken)?);
+        }
+        Ok(whole.freeze())
     }
 
     async fn call(

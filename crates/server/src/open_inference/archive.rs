@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use jitney_engine::Model;
-use jitney_engine::call::Output;
+use jitney_engine::call::Answer;
 use jitney_engine::local::{Dim, Signature, TensorSpec};
 use jitney_engine::tensors::{Datatype, NamedTensor, strings};
 use serde::{Deserialize, Serialize};
@@ -72,12 +72,12 @@ pub(crate) fn output(answers: &[Bytes]) -> Result<AnswerTensor, String> {
     Ok(tensor.into())
 }
 
-/// The failure that a handler reports with the status of its answer.
-pub(crate) fn failure(output: &Output) -> Option<Problem> {
-    let (status, _) = output.status.as_ref().filter(|(status, _)| *status >= 400)?;
-    let mut problem = Problem::new(ErrorCode::Prediction, String::from_utf8_lossy(&output.body));
-    problem.status = *status;
-    Some(problem)
+/// The answer, unless its handler reports a failure with its status.
+pub(crate) fn checked(answer: Answer) -> Result<Answer, Problem> {
+    let status = answer.output.status.as_ref().map(|(status, _)| *status);
+    let Some(status) = status.filter(|status| *status >= 400) else { return Ok(answer) };
+    let message = String::from_utf8_lossy(&answer.output.body);
+    Err(Problem { status, ..Problem::new(ErrorCode::Prediction, message) })
 }
 
 /// Parameters that say how tensors travel, which is over when a handler reads them.

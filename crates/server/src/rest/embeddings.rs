@@ -16,6 +16,7 @@ use serde_json::value::RawValue;
 use super::context::RequestContext;
 use super::{fan_out, inference, v1};
 use crate::errors::{ErrorCode, Problem};
+use crate::inference::body_parameter;
 use crate::plugins::Plugins;
 use crate::respond::{self, HttpResponse, HttpResult};
 use crate::route::{ModelRef, PredictRoute};
@@ -142,11 +143,8 @@ fn texts(body: &Bytes, input: Option<&RawValue>) -> Result<Vec<Parameter>, Strin
         let given = if tokens { "tokens, which the model does not take" } else { other.get() };
         return Err(format!("{expected}, got {given}"));
     }
-    let parameter = |text: &RawValue| Parameter {
-        name: "body".into(),
-        content_type: "application/json".into(),
-        value: body.slice_ref(text.get().as_bytes()).into(),
-    };
+    let parameter =
+        |text: &RawValue| body_parameter("application/json", body.slice_ref(text.get().as_bytes()));
     Ok(all.into_iter().map(parameter).collect())
 }
 

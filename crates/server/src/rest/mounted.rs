@@ -5,7 +5,6 @@
 
 use http::Method;
 use jitney_engine::PathTarget;
-use jitney_engine::call::Parameter;
 use jitney_net::RequestBody;
 
 use super::context::RequestContext;
@@ -40,7 +39,7 @@ pub(super) async fn call(
     let target = names.target();
     let value = context.read_value(body).await?;
     let model = context.model(target)?;
-    let body = Parameter { name: "body".into(), content_type: "".into(), value };
+    let body = crate::inference::body_parameter("", value);
     let route = PredictRoute { url_path: Some(names.rest), ..PredictRoute::new(target) };
     let mut request = inference::request(context, route, vec![body])?;
     let (uri, headers) = (&context.parts.uri, &mut request.input.headers);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use jitney_engine::Model;
@@ -15,7 +15,7 @@ use serde_json::json;
 use super::context::RequestContext;
 use super::{health, inference};
 use crate::errors::{ErrorCode, Problem};
-use crate::inference::{InferenceRequest, failure};
+use crate::inference::{InferenceRequest, body_parameter};
 use crate::open_inference::answer::OpenInferenceAnswer;
 use crate::open_inference::archive;
 use crate::open_inference::bodies;
@@ -233,7 +233,7 @@ impl OpenInferenceCall<'_> {
     }
 
     async fn body(&self, body: Bytes) -> Result<(Bytes, Timing), Problem> {
-        let mut call = self.call(vec![parameter("", body)])?;
+        let mut call = self.call(vec![body_parameter("", body)])?;
         call.input.route.open_inference = false;
         let mut answer = self.run(call).await?;
         let body = self.whole(&mut answer).await?;
@@ -248,7 +248,8 @@ impl OpenInferenceCall<'_> {
             None => archive::write(&self.request, self.model.name(), BytesForm::Text)
                 .map_err(Problem::bad_request)?,
         };
-        let mut answer = self.run(self.call(vec![parameter("application/json", body)])?).await?;
+        let mut answer =
+            self.run(self.call(vec![body_parameter("application/json", body)])?).await?;
         let whole = self.whole(&mut answer).await?;
         let read = archive::read(&whole, &self.request, self.model);
         let outputs = match read {
@@ -290,23 +291,12 @@ impl OpenInferenceCall<'_> {
 
     async fn run(&self, call: InferenceRequest<'_>) -> Result<Answer, Problem> {
         let answer = self.context.state.inference.predict(self.model, call).await?;
-        match archive::failure(&answer.output) {
-            Some(problem) => Err(problem),
-            None => Ok(answer),
-        }
+        archive::checked(answer)
     }
 
-    /// The whole body of an answer that may come in pieces.
     async fn whole(&self, answer: &mut Answer) -> Result<Bytes, Problem> {
-        let first = std::mem::take(&mut answer.output.body);
-        let Some(mut stream) = answer.stream.take() else { return Ok(first) };
-        let mut whole = BytesMut::from(first);
-        while let Some(piece) = stream.next().await {
-            let dialect = self.context.state.config.dialect;
-            let broken = |error| failure(dialect, self.model, self.route.target, &error);
-            whole.extend_from_slice(&piece.map_err(broken)?);
-        }
-        Ok(whole.freeze())
+        let service = &self.context.state.inference;
+        service.whole(self.model, self.route.target, answer).await
     }
 
     fn respond(&self, answer: OpenInferenceAnswer, timing: &Timing) -> HttpResult {
@@ -322,10 +312,6 @@ impl OpenInferenceCall<'_> {
         headers.insert(SERVER_TIMING, timing::header(timing));
         Ok(reply)
     }
-}
-
-fn parameter(content_type: &'static str, body: Bytes) -> Parameter {
-    Parameter { name: "body".into(), content_type: content_type.into(), value: body.into() }
 }
 
 fn internal(message: String) -> Problem {

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use jitney_engine::Model;
-use jitney_engine::call::{Answer, Parameter};
+use jitney_engine::call::Answer;
 use jitney_engine::store::{Api, ValueForm};
 use jitney_net::RequestBody;
 use jitney_settings::Dialect;
@@ -92,11 +92,7 @@ async fn instances(
         InstanceForm::Rows(_) if instances.is_empty() => (predictions::of_each(key, &[]), vec![]),
         InstanceForm::Rows(names) => {
             let value = instances.rows(&names).map_err(wrong)?;
-            let value = Parameter {
-                name: "body".into(),
-                content_type: "application/json".into(),
-                value: value.into(),
-            };
+            let value = crate::inference::body_parameter("application/json", value);
             let answers = fan_out::call_each(context, model, &route, vec![value]).await?;
             let body = answers.first().map(|answer| &answer.output.body);
             (predictions::of_rows(key, body.unwrap_or(&Bytes::new()), instances.len()), answers)

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use jitney_engine::Model;
 use jitney_engine::call::{Answer, AnswerStream, Parameter, Timing};
 use jitney_engine::tensors::TensorRequest;
@@ -116,7 +116,8 @@ impl InferCall<'_> {
     /// By a handler that gets one body for each element.
     async fn bodies(self, elements: Vec<Bytes>, several: bool) -> Result<InferAnswer, Problem> {
         if let [body] = elements.as_slice() {
-            let answer = self.run(vec![parameter("", body.clone())], None, false).await?;
+            let answer =
+                self.run(vec![inference::body_parameter("", body.clone())], None, false).await?;
             return self.pieces(answer, several).await;
         }
         let each = bodies::each(&self.model, elements, |body| self.body(body));
@@ -127,14 +128,15 @@ impl InferCall<'_> {
     }
 
     async fn body(&self, body: Bytes) -> Result<(Bytes, Timing), Problem> {
-        let mut answer = self.run(vec![parameter("", body)], None, false).await?;
+        let mut answer = self.run(vec![inference::body_parameter("", body)], None, false).await?;
         Ok((self.whole(&mut answer).await?, answer.timing))
     }
 
     /// By a handler that reads the protocol's JSON.
     async fn json(self, several: bool) -> Result<InferAnswer, Problem> {
         let written = archive::write(&self.message.request, self.model.name(), BytesForm::Base64);
-        let body = parameter("application/json", written.map_err(Problem::bad_request)?);
+        let body =
+            inference::body_parameter("application/json", written.map_err(Problem::bad_request)?);
         let mut answer = self.run(vec![body], None, true).await?;
         if several && answer.stream.is_some() {
             return self.pieces(answer, several).await;
@@ -173,23 +175,11 @@ impl InferCall<'_> {
             asked.apply(Instant::now(), &mut call.options).map_err(Problem::bad_request)?;
         }
         let answer = self.state.inference.predict(&self.model, call).await?;
-        match archive::failure(&answer.output) {
-            Some(problem) => Err(problem),
-            None => Ok(answer),
-        }
+        archive::checked(answer)
     }
 
-    /// The whole body of an answer that may come in pieces.
     async fn whole(&self, answer: &mut Answer) -> Result<Bytes, Problem> {
-        let first = std::mem::take(&mut answer.output.body);
-        let Some(mut stream) = answer.stream.take() else { return Ok(first) };
-        let mut whole = BytesMut::from(first);
-        while let Some(piece) = stream.next().await {
-            let dialect = self.state.config.dialect;
-            let broken = |error| inference::failure(dialect, &self.model, self.target, &error);
-            whole.extend_from_slice(&piece.map_err(broken)?);
-        }
-        Ok(whole.freeze())
+        self.state.inference.whole(&self.model, self.target, answer).await
     }
 
     /// A body as it is, or each piece of one for a client that takes several answers.
@@ -272,10 +262,6 @@ fn piece_answer(
     }
     let output = archive::output(&[piece]).map_err(internal)?;
     Ok(OpenInferenceAnswer::new(&message.request, model, vec![output]))
-}
-
-fn parameter(content_type: &'static str, body: Bytes) -> Parameter {
-    Parameter { name: "body".into(), content_type: content_type.into(), value: body.into() }
 }
 
 fn internal(message: String) -> Problem {
