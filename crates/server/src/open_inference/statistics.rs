@@ -7,56 +7,12 @@ use std::time::SystemTime;
 
 use jitney_engine::error::LookupError;
 use jitney_engine::{BatchTotals, Engine, Model};
-use serde::Serialize;
+use jitney_proto::kserve as pb;
+use jitney_proto::kserve::StatisticDuration;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::route::ModelRef;
-
-/// How often something was done, and the nanoseconds that it took altogether.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct StatisticDuration {
-    pub(crate) count: u64,
-    pub(crate) ns: u64,
-}
-
-/// What became of requests.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct InferStatistics {
-    pub(crate) success: StatisticDuration,
-    pub(crate) fail: StatisticDuration,
-    pub(crate) queue: StatisticDuration,
-    pub(crate) compute_input: StatisticDuration,
-    pub(crate) compute_infer: StatisticDuration,
-    pub(crate) compute_output: StatisticDuration,
-    pub(crate) cache_hit: StatisticDuration,
-    pub(crate) cache_miss: StatisticDuration,
-}
-
-/// The batches of one size.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct InferBatchStatistics {
-    pub(crate) batch_size: u64,
-    pub(crate) compute_input: StatisticDuration,
-    pub(crate) compute_infer: StatisticDuration,
-    pub(crate) compute_output: StatisticDuration,
-}
-
-/// The statistics of one version.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct ModelStatistics {
-    pub(crate) name: String,
-    pub(crate) version: String,
-    /// When the last batch was answered, in milliseconds since 1970; 0 before there was one.
-    pub(crate) last_inference: u64,
-    /// Items that were answered.
-    pub(crate) inference_count: u64,
-    /// Batches that were answered.
-    pub(crate) execution_count: u64,
-    pub(crate) inference_stats: InferStatistics,
-    pub(crate) batch_stats: Vec<InferBatchStatistics>,
-    pub(crate) response_stats: serde_json::Map<String, serde_json::Value>,
-    pub(crate) memory_usage: [u64; 0],
-}
 
 /// The statistics of a version, of all versions of a model, or of all models.
 ///
@@ -65,7 +21,7 @@ pub(crate) struct ModelStatistics {
 pub(crate) fn of(
     engine: &Engine,
     target: Option<ModelRef<'_>>,
-) -> Result<Vec<ModelStatistics>, LookupError> {
+) -> Result<Vec<pb::ModelStatistics>, LookupError> {
     let mut models = Vec::new();
     match target {
         Some(ModelRef { model, version: Some(version) }) => {
@@ -79,57 +35,91 @@ pub(crate) fn of(
             }
         }
     }
-    Ok(models.iter().map(|model| ModelStatistics::of(model)).collect())
+    Ok(models.iter().map(|model| of_version(model)).collect())
 }
 
-impl ModelStatistics {
-    fn of(model: &Model) -> Self {
-        let (statistics, counters) = (model.statistics(), model.status().counters);
-        let (total, measures) = (statistics.total(), model.measures());
-        let requests = total.answered_requests;
-        let shared: u64 = statistics.sizes.iter().map(|size| by_request(&size.totals)).sum();
-        let untimed = StatisticDuration { count: requests, ns: 0 };
-        let latency_ns = measures.latency_us.sum.saturating_mul(1000);
-        let sizes = statistics.sizes.iter().filter(|size| size.totals.answered_batches > 0);
-        Self {
-            name: model.name().to_owned(),
-            version: model.version().to_owned(),
-            last_inference: statistics.last_answer.map_or(0, since_1970),
-            inference_count: total.answered_items,
-            execution_count: total.answered_batches,
-            inference_stats: InferStatistics {
-                success: StatisticDuration { count: counters.answered, ns: latency_ns },
-                fail: StatisticDuration { count: counters.failed + counters.rejected, ns: 0 },
-                queue: StatisticDuration { count: requests, ns: total.queue_ns },
-                compute_input: untimed,
-                compute_infer: StatisticDuration { count: requests, ns: shared },
-                compute_output: untimed,
-                ..InferStatistics::default()
-            },
-            batch_stats: sizes
-                .map(|size| InferBatchStatistics {
-                    batch_size: size.largest.into(),
-                    compute_input: untimed_batches(&size.totals),
-                    compute_infer: StatisticDuration {
-                        count: size.totals.answered_batches,
-                        ns: size.totals.compute_ns,
-                    },
-                    compute_output: untimed_batches(&size.totals),
-                })
-                .collect(),
-            response_stats: serde_json::Map::new(),
-            memory_usage: [],
+fn of_version(model: &Model) -> pb::ModelStatistics {
+    let (statistics, counters) = (model.statistics(), model.status().counters);
+    let (total, measures) = (statistics.total(), model.measures());
+    let requests = total.answered_requests;
+    let shared: u64 = statistics.sizes.iter().map(|size| by_request(&size.totals)).sum();
+    let latency_ns = measures.latency_us.sum.saturating_mul(1000);
+    let sizes = statistics.sizes.iter().filter(|size| size.totals.answered_batches > 0);
+    let batches = sizes.map(|size| {
+        let count = size.totals.answered_batches;
+        pb::InferBatchStatistics {
+            batch_size: size.largest.into(),
+            compute_input: time(count, 0),
+            compute_infer: time(count, size.totals.compute_ns),
+            compute_output: time(count, 0),
         }
+    });
+    pb::ModelStatistics {
+        name: model.name().to_owned(),
+        version: model.version().to_owned(),
+        last_inference: statistics.last_answer.map_or(0, since_1970),
+        inference_count: total.answered_items,
+        execution_count: total.answered_batches,
+        inference_stats: Some(pb::InferStatistics {
+            success: time(counters.answered, latency_ns),
+            fail: time(counters.failed + counters.rejected, 0),
+            queue: time(requests, total.queue_ns),
+            compute_input: time(requests, 0),
+            compute_infer: time(requests, shared),
+            compute_output: time(requests, 0),
+            cache_hit: time(0, 0),
+            cache_miss: time(0, 0),
+        }),
+        batch_stats: batches.collect(),
+        ..pb::ModelStatistics::default()
     }
+}
+
+/// How often something was done, and the nanoseconds that it took altogether.
+fn time(count: u64, ns: u64) -> Option<StatisticDuration> {
+    Some(StatisticDuration { count, ns })
+}
+
+/// As Triton writes it over REST.
+pub(crate) fn json(of: &pb::ModelStatistics) -> Value {
+    let time = |it: Option<StatisticDuration>| {
+        let StatisticDuration { count, ns } = it.unwrap_or_default();
+        json!({ "count": count, "ns": ns })
+    };
+    let batch = |it: &pb::InferBatchStatistics| {
+        json!({
+            "batch_size": it.batch_size,
+            "compute_input": time(it.compute_input),
+            "compute_infer": time(it.compute_infer),
+            "compute_output": time(it.compute_output),
+        })
+    };
+    let requests = of.inference_stats.unwrap_or_default();
+    json!({
+        "name": of.name,
+        "version": of.version,
+        "last_inference": of.last_inference,
+        "inference_count": of.inference_count,
+        "execution_count": of.execution_count,
+        "inference_stats": {
+            "success": time(requests.success),
+            "fail": time(requests.fail),
+            "queue": time(requests.queue),
+            "compute_input": time(requests.compute_input),
+            "compute_infer": time(requests.compute_infer),
+            "compute_output": time(requests.compute_output),
+            "cache_hit": time(requests.cache_hit),
+            "cache_miss": time(requests.cache_miss),
+        },
+        "batch_stats": of.batch_stats.iter().map(batch).collect::<Vec<_>>(),
+        "response_stats": {},
+        "memory_usage": [],
+    })
 }
 
 fn since_1970(then: Instant) -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     now.saturating_sub(then.elapsed()).as_millis() as u64
-}
-
-fn untimed_batches(totals: &BatchTotals) -> StatisticDuration {
-    StatisticDuration { count: totals.answered_batches, ns: 0 }
 }
 
 /// The time of batches of one size, counted once for each of their requests.

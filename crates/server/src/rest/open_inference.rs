@@ -20,7 +20,7 @@ use crate::open_inference::answer::OpenInferenceAnswer;
 use crate::open_inference::archive;
 use crate::open_inference::bodies;
 use crate::open_inference::elements::BytesForm;
-use crate::open_inference::metadata::{self, ModelConfiguration};
+use crate::open_inference::metadata;
 use crate::open_inference::request::{self, OpenInferenceRequest};
 use crate::open_inference::shared::SharedOutputs;
 use crate::open_inference::statistics;
@@ -67,17 +67,19 @@ pub(super) fn server(context: &RequestContext<'_>) -> HttpResult {
 
 /// What a model takes and gives.
 pub(super) fn metadata(context: &RequestContext<'_>, target: ModelRef<'_>) -> HttpResult {
-    document(&metadata::metadata(&context.state.engine, &*context.model(target)?)?)
+    let of = metadata::metadata(&context.state.engine, &*context.model(target)?)?;
+    document(&metadata::metadata_json(&of))
 }
 
 /// Triton's configuration of a model.
 pub(super) fn config(context: &RequestContext<'_>, target: ModelRef<'_>) -> HttpResult {
-    document(&ModelConfiguration::of(&*context.model(target)?).json())
+    document(&metadata::config_json(&metadata::config(&*context.model(target)?)))
 }
 
 /// The statistics of a version, of all versions of a model, or of all models.
 pub(super) fn statistics(context: &RequestContext<'_>, target: Option<ModelRef<'_>>) -> HttpResult {
     let all = statistics::of(&context.state.engine, target)?;
+    let all: Vec<_> = all.iter().map(statistics::json).collect();
     document(&json!({ "model_stats": all }))
 }
 

@@ -13,7 +13,6 @@ use std::sync::Arc;
 
 use jitney_proto::kserve as pb;
 use jitney_proto::kserve::grpc_inference_service_server::GrpcInferenceService as Original;
-use jitney_proto::kserve::model_metadata_response::TensorMetadata;
 use jitney_proto::openinference::grpc_inference_service_server::GrpcInferenceService;
 use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status, Streaming};
@@ -25,7 +24,7 @@ use super::request::{self, GrpcRequest, target};
 use super::status::for_triton;
 use crate::errors::Problem;
 use crate::health;
-use crate::open_inference::metadata::{self, TensorMetadata as ModelTensor};
+use crate::open_inference::metadata;
 use crate::shared_memory::{no_cuda_region, no_cuda_sharing};
 use crate::state::ServerState;
 
@@ -62,19 +61,7 @@ impl OpenInferenceService {
         let (mut request, pb::ModelMetadataRequest { name, version }) = GrpcRequest::open(request)?;
         let target = target(&name, &version);
         let model = request.model(&self.state.inference, target).await?;
-        let of = metadata::metadata(&self.state.engine, &model)?;
-        let tensor = |it: ModelTensor| TensorMetadata {
-            name: it.name,
-            datatype: it.datatype.to_owned(),
-            shape: it.shape,
-        };
-        Ok(pb::ModelMetadataResponse {
-            name: of.name,
-            versions: of.versions,
-            platform: of.platform,
-            inputs: of.inputs.into_iter().map(tensor).collect(),
-            outputs: of.outputs.into_iter().map(tensor).collect(),
-        })
+        metadata::metadata(&self.state.engine, &model)
     }
 
     async fn infer(
