@@ -184,6 +184,7 @@ GOOD = [
     chunk("chunk of none", [], 5),
     control("stop", 9, {}),
     control("times", 10, {"prepare_us": 8100, "model_us": 16800, "gpu_memory_bytes": 2**34}, 7),
+    control("times with pauses", 10, {"gc_runs": 12, "gc_us": 4200, "gc_longest_us": 900}, 8),
     control("times with an empty payload", 10, {}, 2**64 - 1),
     control("cancel", 11, {}, 2**33),
     control("progress", 12, {"done": 3, "of": 11, "what": "captured batch size 8"}),

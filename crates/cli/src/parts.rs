@@ -11,9 +11,9 @@ use jitney_server::ServerConfig;
 use jitney_settings::Values;
 use jitney_settings::server::{
     ALLOW_CLIENT_SHARED_MEMORY, BODY_TIMEOUT, COMPRESS_ANSWERS, DEBUG_ERRORS, DECOMPRESS_REQUESTS,
-    DRAIN_DELAY, DRAIN_TIMEOUT, IDLE_TIMEOUT, INSTALL_REQUIREMENTS, MAX_CONNECTIONS,
-    MAX_DOWNLOAD_SIZE, MAX_IMAGE_PIXELS, MAX_REQUEST_MEMORY, MAX_REQUEST_SIZE, MAX_UNPACKED_FILES,
-    MAX_UNPACKED_SIZE, MIN_BODY_RATE, WRITE_TIMEOUT,
+    DRAIN_DELAY, DRAIN_TIMEOUT, GARBAGE_COLLECTION, IDLE_TIMEOUT, INSTALL_REQUIREMENTS,
+    MAX_CONNECTIONS, MAX_DOWNLOAD_SIZE, MAX_IMAGE_PIXELS, MAX_REQUEST_MEMORY, MAX_REQUEST_SIZE,
+    MAX_UNPACKED_FILES, MAX_UNPACKED_SIZE, MIN_BODY_RATE, WRITE_TIMEOUT,
 };
 
 use crate::plan::Drain;
@@ -38,6 +38,7 @@ pub fn python(values: &Values, interpreter: PathBuf) -> PythonConfig {
         install_requirements: values.flag(&INSTALL_REQUIREMENTS),
         image_pixels_max: values.value(&MAX_IMAGE_PIXELS),
         debug_errors: values.flag(&DEBUG_ERRORS),
+        garbage_collection: values.value(&GARBAGE_COLLECTION),
         ..PythonConfig::bare(interpreter)
     }
 }

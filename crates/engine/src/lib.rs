@@ -49,7 +49,7 @@ pub use model::{
     SizeStatistics, Status, Traffic, WorkerIncident,
 };
 pub use observer::{ModelTag, Observer};
-pub use pool::{BatchTimes, GraphMemory, LoadProgress, WorkerView};
+pub use pool::{BatchTimes, CollectorPauses, GraphMemory, LoadProgress, WorkerView};
 pub use process::guard_groups;
 pub use registry::{PathTable, PathTarget};
 pub use reply::AnswerStream;

@@ -18,6 +18,16 @@ words! {
     Json = "json",
 }
 
+words! {
+    /// Who decides when Python's garbage collector looks at everything.
+    GarbageCollection:
+    /// The worker: between batches, and not at what loading left.
+    #[default]
+    Jitney = "jitney",
+    /// Python's own thresholds.
+    Python = "python",
+}
+
 /// The first settings of the table say where to listen.
 pub const ADDRESSES: usize = 7;
 
@@ -99,6 +109,8 @@ settings! {
         .or("false").flag("debug-errors", "BOOL").property("debug_errors");
     MAX_IMAGE_PIXELS = Setting::new("max_image_pixels", SettingKind::from(1), "Most pixels of an image that a stock handler or a parameter of type Image decodes; a larger one is rejected with 400")
         .or("89478485").flag("max-image-pixels", "N").property("max_image_pixels");
+    GARBAGE_COLLECTION = Setting::new("garbage_collection", SettingKind::Choice(GarbageCollection::WORDS), "When Python's garbage collector makes full runs in workers: jitney freezes what loading left and collects between batches, python leaves it to Python's thresholds")
+        .or("jitney").flag("garbage-collection", "WORD").property("garbage_collection");
     ALLOW_CLIENT_SHARED_MEMORY = Setting::new("allow_client_shared_memory", SettingKind::Flag, "Let clients on this machine pass tensors in shared memory (objects below /dev/shm) that they register; they can then name any object that the server may open, so every client has to be trusted")
         .or("false").flag("allow-client-shared-memory", "BOOL").property("allow_client_shared_memory");
     DRAIN_DELAY = Setting::new("drain_delay", SECONDS, "On SIGTERM, time between readiness falling and the ports closing, for load balancers to notice")

@@ -9,7 +9,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use super::tensor_entries;
 use crate::call::{FRAME_BYTES_MAX, Output};
 use crate::outcome::{Cause, ItemOutcome, ModelFailure};
-use crate::pool::{BatchTimes, micros};
+use crate::pool::{BatchTimes, CollectorPauses, micros};
 
 /// Bytes of every frame's header.
 pub(crate) const HEADER_LEN: usize = 16;
@@ -236,6 +236,11 @@ struct TimesMessage {
     prepare_us: Option<f64>,
     model_us: Option<f64>,
     gpu_memory_bytes: Option<u64>,
+    gc_runs: Option<u64>,
+    #[serde(default)]
+    gc_us: f64,
+    #[serde(default)]
+    gc_longest_us: f64,
     #[serde(default)]
     beside: bool,
 }
@@ -247,6 +252,11 @@ pub(crate) fn decode_times(payload: &[u8]) -> Result<BatchTimes, FrameError> {
         prepare: times.prepare_us.map(micros),
         model: times.model_us.map(micros),
         gpu_memory: times.gpu_memory_bytes,
+        pauses: times.gc_runs.map(|runs| CollectorPauses {
+            runs,
+            total: micros(times.gc_us),
+            longest: micros(times.gc_longest_us),
+        }),
         beside: times.beside,
     })
 }

@@ -225,6 +225,9 @@ fn times_are_decoded_as_the_vectors_say() {
         assert_eq!(micros(times.prepare), told["prepare_us"].as_u64());
         assert_eq!(micros(times.model), told["model_us"].as_u64());
         assert_eq!(times.gpu_memory, told["gpu_memory_bytes"].as_u64());
+        assert_eq!(times.pauses.map(|it| it.runs), told["gc_runs"].as_u64());
+        let longest = times.pauses.and_then(|it| micros(Some(it.longest)));
+        assert_eq!(longest, told["gc_longest_us"].as_u64());
     }
 }
 

@@ -23,8 +23,8 @@ use self::supervisor::WorkerSupervisor;
 pub(crate) use self::supervisor::{WorkerEvent, WorkerPlan};
 pub(crate) use self::worker::{BatchOrder, LoadedFields, WorkerCapacity, micros};
 pub use self::worker::{
-    BatchTimes, BoxFuture, GraphMemory, Launcher, LoadProgress, LoadedReport, MeasuredRun,
-    ProgressSender, Worker, WorkerGone, WorkerMessage,
+    BatchTimes, BoxFuture, CollectorPauses, GraphMemory, Launcher, LoadProgress, LoadedReport,
+    MeasuredRun, ProgressSender, Worker, WorkerGone, WorkerMessage,
 };
 use crate::error::ScaleError;
 use crate::outcome::{LaunchError, LoadFailure};
@@ -50,6 +50,8 @@ pub struct WorkerView {
     pub graphs: Option<GraphMemory>,
     /// Bytes that it holds on its GPU, as it said last.
     pub gpu_memory: Option<u64>,
+    /// What its garbage collector has done, as it said last.
+    pub pauses: Option<CollectorPauses>,
     /// Times that it was started again.
     pub restarts: u32,
 }
@@ -70,6 +72,7 @@ struct PoolWorker {
     progress: Option<LoadProgress>,
     graphs: Option<GraphMemory>,
     gpu_memory: Option<u64>,
+    pauses: Option<CollectorPauses>,
     restarts: u32,
 }
 
@@ -194,10 +197,11 @@ impl WorkerPool {
         }
     }
 
-    /// A worker says how many bytes it holds on its GPU.
-    pub(crate) fn holds_gpu_memory(&mut self, worker: u32, bytes: u64) {
+    /// A worker says what it says now and then: what it holds on its GPU, how its collector paused.
+    pub(crate) fn told(&mut self, worker: u32, times: &BatchTimes) {
         if let Some(worker) = self.workers.get_mut(&worker) {
-            worker.gpu_memory = Some(bytes);
+            worker.gpu_memory = times.gpu_memory.or(worker.gpu_memory);
+            worker.pauses = times.pauses.or(worker.pauses);
         }
     }
 
@@ -219,7 +223,8 @@ impl WorkerPool {
             self.failure = None;
         }
         if let Some(worker) = self.workers.get_mut(&worker) {
-            (worker.progress, worker.graphs, worker.gpu_memory) = (None, None, None);
+            (worker.progress, worker.graphs) = (None, None);
+            (worker.gpu_memory, worker.pauses) = (None, None);
             worker.restarts += 1;
         }
     }
@@ -313,6 +318,7 @@ impl WorkerPool {
             progress: worker.progress.clone(),
             graphs: worker.graphs,
             gpu_memory: worker.gpu_memory,
+            pauses: worker.pauses,
             restarts: worker.restarts,
         };
         self.workers
@@ -339,6 +345,7 @@ impl WorkerPool {
             progress: None,
             graphs: None,
             gpu_memory: None,
+            pauses: None,
             restarts: 0,
         };
         self.workers.insert(id, entry);

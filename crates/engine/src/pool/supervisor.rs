@@ -24,8 +24,8 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 use super::batches::{BatchRun, SentBatches, WorkerBatch};
 use super::recovery::Recovery;
 use super::worker::{
-    BatchOrder, Launcher, LoadProgress, LoadedReport, ProgressSender, Worker, WorkerCapacity,
-    WorkerGone, WorkerMessage,
+    BatchOrder, BatchTimes, Launcher, LoadProgress, LoadedReport, ProgressSender, Worker,
+    WorkerCapacity, WorkerGone, WorkerMessage,
 };
 use crate::outcome::{BatchOutcome, LaunchError, WorkerExit};
 
@@ -72,10 +72,10 @@ pub(crate) enum WorkerEvent {
         outcome: BatchOutcome,
         run: BatchRun,
     },
-    /// It holds so many bytes on its GPU.
-    GpuMemory {
+    /// It says what it says now and then.
+    Told {
         worker: u32,
-        bytes: u64,
+        times: BatchTimes,
     },
     /// It exited, with every batch that was handed to it and not finished.
     Exited {
@@ -281,8 +281,8 @@ impl WorkerSupervisor {
                 known
             }
             Ok(WorkerMessage::Times { batch, times }) => {
-                if let Some(bytes) = times.gpu_memory {
-                    self.tell(WorkerEvent::GpuMemory { worker: self.worker, bytes }).await;
+                if times.gpu_memory.is_some() || times.pauses.is_some() {
+                    self.tell(WorkerEvent::Told { worker: self.worker, times }).await;
                 }
                 match times.beside {
                     true => self.set_beside(held, batch).await,

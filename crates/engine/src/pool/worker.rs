@@ -75,8 +75,21 @@ pub struct BatchTimes {
     pub model: Option<Duration>,
     /// Bytes that the worker holds on its GPU.
     pub gpu_memory: Option<u64>,
+    /// How long its garbage collector has paused it until now.
+    pub pauses: Option<CollectorPauses>,
     /// Whether the batch goes on beside others from now on: the worker takes the next one at once.
     pub beside: bool,
+}
+
+/// What the garbage collector of a worker has done since the model was loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CollectorPauses {
+    /// How often it ran.
+    pub runs: u64,
+    /// How long all runs have paused the worker.
+    pub total: Duration,
+    /// The longest of them.
+    pub longest: Duration,
 }
 
 /// The worker is gone; [`Worker::exit`] says how.

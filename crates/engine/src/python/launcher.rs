@@ -76,6 +76,7 @@ impl LoadCommand {
             "max_image_pixels": python.image_pixels_max,
             "debug_errors": python.debug_errors,
             "strict_json": python.strict_json,
+            "garbage_collection": python.garbage_collection.as_str(),
             "decode_input": python.decode_input,
             "manifest": package.manifest_json,
             "model_yaml_config": package.yaml_json,

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jitney_settings::Values;
 use jitney_settings::model::{DEVICE_IDS, DEVICE_TYPE, PARALLEL_LEVEL, PARALLEL_TYPE};
-use jitney_settings::server::MAX_IMAGE_PIXELS;
+use jitney_settings::server::{GarbageCollection, MAX_IMAGE_PIXELS};
 use tokio::process::Command;
 use tokio::runtime::Handle;
 
@@ -46,6 +46,8 @@ pub struct PythonConfig {
     pub debug_errors: bool,
     /// Whether NaN and infinities in a handler's answers become `null`, as JSON has no others.
     pub strict_json: bool,
+    /// Who decides when the workers' garbage is collected.
+    pub garbage_collection: GarbageCollection,
     /// A request envelope for every model.
     pub envelope: Option<String>,
     /// Install what a model's requirements file asks for before its first worker starts.
@@ -71,6 +73,7 @@ impl PythonConfig {
             image_pixels_max: MAX_IMAGE_PIXELS.default_value(),
             debug_errors: false,
             strict_json: true,
+            garbage_collection: GarbageCollection::default(),
             envelope: None,
             install_requirements: false,
             response_bytes_max: None,

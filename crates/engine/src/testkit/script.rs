@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::call::Output;
 use crate::outcome::{BatchOutcome, LaunchError, ModelFailure, WorkerExit};
-use crate::pool::{BatchTimes, LoadProgress, LoadedReport, WorkerMessage};
+use crate::pool::{BatchTimes, CollectorPauses, LoadProgress, LoadedReport, WorkerMessage};
 
 /// A batch as a scripted worker sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,7 +95,8 @@ impl Stage {
         if let Some(prepare) = self.prepare {
             let (prepare, model) = (Some(prepare), Some(began.elapsed()));
             let gpu_memory = Some(1 << 30);
-            let times = BatchTimes { prepare, model, gpu_memory, beside: false };
+            let pauses = Some(CollectorPauses { runs: 3, ..CollectorPauses::default() });
+            let times = BatchTimes { prepare, model, gpu_memory, pauses, beside: false };
             drop(self.says.send(Ok(WorkerMessage::Times { batch, times })).await);
         }
         // The channel is closed when the worker was ended.

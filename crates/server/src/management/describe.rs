@@ -218,6 +218,9 @@ struct WorkerFacts {
     /// How many graphs it captured, and what memory they hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     graphs: Option<Value>,
+    /// How often its garbage collector ran, and how long that took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    garbage_collection: Option<Value>,
 }
 
 impl WorkerFacts {
@@ -229,6 +232,13 @@ impl WorkerFacts {
             gpu_id: worker.gpu,
             gpu_memory_bytes: worker.gpu_memory,
             graphs: worker.graphs.map(|it| json!({ "count": it.count, "bytes": it.bytes })),
+            garbage_collection: worker.pauses.map(|it| {
+                json!({
+                    "runs": it.runs,
+                    "seconds": it.total.as_secs_f64(),
+                    "longestSeconds": it.longest.as_secs_f64(),
+                })
+            }),
         }
     }
 }

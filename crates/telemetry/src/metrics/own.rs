@@ -41,7 +41,7 @@ enum Reading {
     /// A distribution of each, and what its whole numbers are divided by.
     EndpointSpread(fn(&EndpointMeasures) -> &Distribution, f64),
     /// A number of each worker of which it is known.
-    PerWorker(fn(&WorkerView) -> Option<u64>),
+    PerWorker(fn(&WorkerView) -> Option<f64>),
     /// A number of each worker that is a process.
     PerProcess(fn(&ProcessUsage) -> f64),
 }
@@ -126,11 +126,17 @@ const OWN: &[(&str, MetricKind, &str, Reading)] = &[
     ("jitney_gpu_busy_seconds_total", Counter, "Time in which batches were in the model on a GPU",
         Micros(gpu_busy)),
     ("jitney_gpu_memory_bytes", Gauge, "Memory that a worker holds on its GPU",
-        PerWorker(|worker| worker.gpu_memory)),
+        PerWorker(|worker| Some(worker.gpu_memory? as f64))),
     ("jitney_graphs", Gauge, "Graphs that a worker captured",
         PerWorker(|worker| Some(worker.graphs?.count.into()))),
     ("jitney_graph_memory_bytes", Gauge, "Memory that the captured graphs of a worker hold",
-        PerWorker(|worker| Some(worker.graphs?.bytes))),
+        PerWorker(|worker| Some(worker.graphs?.bytes as f64))),
+    ("jitney_collector_runs_total", Counter, "Runs of Python's garbage collector in a worker",
+        PerWorker(|worker| Some(worker.pauses?.runs as f64))),
+    ("jitney_collector_seconds_total", Counter, "Time for which these runs have paused a worker",
+        PerWorker(|worker| Some(worker.pauses?.total.as_secs_f64()))),
+    ("jitney_collector_longest_seconds", Gauge, "The longest of these pauses since the worker was started",
+        PerWorker(|worker| Some(worker.pauses?.longest.as_secs_f64()))),
     ("jitney_latency_seconds", Histogram, "Time from admission to answer of answered requests",
         Spread(|it| &it.measures.latency_us, MICROS)),
     ("jitney_batch_items", Histogram, "Items per batch",
@@ -241,7 +247,7 @@ impl Reading {
                     let gpu = worker.gpu.map(|gpu| gpu.to_string()).unwrap_or_default();
                     let (id, gpu) = (worker.id.to_string(), gpu.as_str());
                     let labels = [model, version, ("worker", &id), ("gpu", gpu), host];
-                    page.sample(&labels, value as f64);
+                    page.sample(&labels, value);
                 }
             }
             PerProcess(read) => {

@@ -48,8 +48,8 @@ impl Task {
                 Some(worker) => self.on_warm_up_finished(worker, &batch, outcome, run),
                 None => self.on_finished(batch, outcome, run),
             },
-            WorkerEvent::GpuMemory { worker, bytes } => {
-                self.pool.holds_gpu_memory(worker, bytes);
+            WorkerEvent::Told { worker, times } => {
+                self.pool.told(worker, &times);
                 self.published.publish_workers(self.pool.views());
             }
             WorkerEvent::Exited { worker, batches, exit, blamed, restart } => {

@@ -55,6 +55,7 @@ async fn stages_are_measured_apart_and_clients_are_told_the_whole() {
     assert_eq!((measures.model_us.count(), measures.model_us.sum), (2, 20_000));
     let worker = &kit.model.status().workers[0];
     assert_eq!((worker.gpu_memory, worker.graphs), (Some(1 << 30), None));
+    assert_eq!(worker.pauses.map(|it| it.runs), Some(3));
 }
 
 #[tokio::test(start_paused = true)]

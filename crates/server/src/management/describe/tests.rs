@@ -38,6 +38,7 @@ fn status() -> Status {
         progress: None,
         graphs: None,
         gpu_memory: None,
+        pauses: None,
         restarts: 0,
     };
     let counters = Counters::default();
