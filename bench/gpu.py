@@ -123,7 +123,8 @@ def measured(options: argparse.Namespace, work: pathlib.Path) -> dict[str, dict]
         net=options.net,
         rounds=options.rounds or (1 if options.quick else 3),
         seconds=options.seconds or (2 if options.quick else 5),
-        warm_up=0.5 if options.quick else 1,
+        # A start is judged by what comes after the two seconds in which the policy may try how many batches to hold.
+        warm_up=2.5 if options.starts else 0.5 if options.quick else 1,
         share=options.scale or (1 if on_gpu else 1 / 16),
         sizes=tuple(map(int, options.sizes.split(","))),
         kinds=options.kinds or (64 if on_gpu else 12),
