@@ -16,10 +16,13 @@ const SETTLE: u32 = 4;
 /// Batches of a block, for each worker: its rate is one reading. Derived: of one, two and three at a
 /// time a whole number of rounds.
 const BLOCK: u32 = 6;
-/// Blocks of a round. Chosen: the slowest is left out, so that one pause spoils nothing.
+/// Blocks of a round, whose rates are kept. Bound: the slowest is left out, so that one pause spoils
+/// nothing.
 const BLOCKS: usize = 3;
-/// After one block, and after two, a trial ends that brings less than this share of the best.
-const TOO_LITTLE: [f64; 2] = [0.8, 0.93];
+/// After one block a trial ends that brings less than this share of the best. Chosen: one block is noisy.
+const FAR_TOO_LITTLE: f64 = 0.8;
+/// And after two. Chosen: two of them are less so.
+const TOO_LITTLE: f64 = 0.93;
 /// Another way is better if it brings this many times as much. Chosen: less is chance.
 const BETTER: f64 = 1.01;
 /// How fast the rate of the way that is kept follows. Chosen: one bad round is chance.
@@ -27,9 +30,12 @@ const KEPT: f64 = 0.25;
 /// Batches after which a way is tried for the second time. Chosen: a first look may have been at an odd
 /// moment, as the start of a process is.
 const SECOND_LOOK: u64 = 48;
-/// And after which it is tried again, once for each such share that it has brought less than the best,
-/// and twice as many after each trial.
-const LOOK: (u64, f64) = (256, 0.05);
+/// And after which it is tried again, so many more after each trial. Chosen: trials then cost about one
+/// percent.
+const LOOK: u64 = 256;
+/// Once more as many for each such share that it has brought less than the best. Chosen: what is far
+/// behind is looked at seldom.
+const BEHIND: f64 = 0.05;
 /// The most batches after which it is tried again. Chosen: trials then cost less than one percent.
 const LOOK_MAX: u64 = 8192;
 /// With so many times as many clients, or as few, nothing is known any more. Chosen: other numbers
@@ -137,8 +143,12 @@ impl Trials {
         self.begin(now);
         self.rates[..self.blocks].sort_by(|one, other| other.total_cmp(one));
         let best = self.best();
-        let too_little =
-            TOO_LITTLE.get(self.blocks - 1).is_some_and(|share| self.rates[0] < share * best);
+        let least = match self.blocks {
+            1 => FAR_TOO_LITTLE,
+            2 => TOO_LITTLE,
+            _ => 0.0,
+        };
+        let too_little = self.rates[0] < least * best;
         let best_itself = self.ways[self.current].rate >= best;
         if self.blocks == BLOCKS || too_little && !best_itself {
             let kept = self.blocks.div_ceil(2);
@@ -160,8 +170,8 @@ impl Trials {
         };
         way.trials += u32::from(self.rounds == 0);
         self.rounds += 1;
-        let lost = 1.0 + (1.0 - rate / best) / LOOK.1;
-        let look = (LOOK.0 as f64 * lost) as u64 * u64::from(way.trials.clamp(1, 32));
+        let lost = 1.0 + (1.0 - rate / best) / BEHIND;
+        let look = (LOOK as f64 * lost) as u64 * u64::from(way.trials.clamp(1, 32));
         let look = if way.trials < 2 { SECOND_LOOK } else { look.min(LOOK_MAX) };
         way.again = self.count + workers * look;
         self.blocks = 0;
