@@ -1,5 +1,6 @@
-//! Each carrier over a real socket, with somebody who answers that knows no model: what he is told of a
-//! request, and what the client gets, are the same whichever way the bytes took.
+//! Each carrier over a real socket, with a service that knows no model: what it is told of a request, and
+//! what the client gets, are the same whichever way the bytes took.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicU64;
