@@ -7,7 +7,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::jail::{Limits, stays_inside};
+use super::allowance::Limits;
+use super::jail::stays_inside;
 use super::locate;
 use super::package::{Manifest, parse_yaml};
 use super::shown_url::ShownUrl;

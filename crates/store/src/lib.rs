@@ -10,6 +10,7 @@
 //! here runs a model's code, knows a status code, or writes outside [`StoreConfig::scratch`], except
 //! for downloads, which go into the store. An archive that fails to unpack leaves nothing behind.
 
+mod allowance;
 mod checksum;
 mod compiled;
 mod download;
@@ -24,11 +25,13 @@ mod package;
 mod repository;
 mod shown_url;
 mod store;
+mod tensor_specs;
 mod unpack;
 
 #[cfg(test)]
 mod tests;
 
+pub use self::allowance::Limits;
 pub use self::checksum::Sha256;
 pub use self::download::{
     Download, DownloadError, DownloadFuture, DownloadRequest, Downloader, ResumeFrom,
@@ -39,16 +42,14 @@ pub use self::endpoint_api::{
 };
 pub use self::error::{Breach, Excess, StoreError};
 pub use self::fetch::FetchedFile;
-pub use self::jail::{Limits, stays_inside};
+pub use self::jail::stays_inside;
 pub use self::locate::{ModelSource, StoreConfig, UrlFilter, is_remote, serialised};
-pub use self::package::{
-    Api, Dependency, ItemForm, Manifest, Package, PackedTensor, PackedTensors, Runtime, parse_yaml,
-    read_text,
-};
+pub use self::package::{Api, Dependency, Manifest, Package, Runtime, parse_yaml, read_text};
 pub use self::repository::{
     DeclaredTensor, DeclaredTensors, FileStamp, RepositoryContent, RepositoryModel,
     RepositoryVersion, is_repository, model_named, models_of,
 };
 pub use self::shown_url::ShownUrl;
 pub use self::store::{Store, UnpackTurn, models_in};
+pub use self::tensor_specs::{ItemForm, PackedTensor, PackedTensors};
 pub use self::unpack::ModelDir;

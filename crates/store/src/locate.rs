@@ -13,10 +13,10 @@ use std::sync::Arc;
 
 use url::Url;
 
+use super::allowance::Limits;
 use super::download::Downloader;
 use super::error::StoreError;
 use super::fetch::FetchedFile;
-use super::jail::Limits;
 use super::shown_url::ShownUrl;
 
 /// Decides whether a url may be opened: `http(s)://`, `file://` or a bucket's, as its reader writes it.

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::allowance::{bytes_max, free_bytes};
 use super::checksum::Sha256;
 use super::download::DownloadRequest;
 use super::error::StoreError;
-use super::jail::{bytes_max, free_bytes};
 use super::locate::{ModelSource, StoreConfig, locate, locate_apart};
 use super::package::Package;
 use super::shown_url::ShownUrl;

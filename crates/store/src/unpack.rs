@@ -19,8 +19,9 @@ use tar::{Archive, Entry, EntryType};
 use zip::ZipArchive;
 use zip::read::ZipFile;
 
+use super::allowance::Limits;
 use super::error::{Breach, Excess, UnpackError};
-use super::jail::{ArchiveLink, Jail, Limits, MemberName};
+use super::jail::{ArchiveLink, Jail, MemberName};
 
 /// Unpacks `archive` into a new directory below `models`.
 pub(super) fn unpack(
