@@ -102,6 +102,7 @@ def test_busy_clients_are_told_to_close_where_others_wait(start, store: Store, t
     held = later(lambda: session.post(server.url("/predictions/orders"), json=gate.order, timeout=120))
     gate.wait()
     waiting = [later(lambda: server.predict("orders", {"id": 1})) for _ in range(3)]
+    until(lambda: server.connections() == 2, "there is no room for the others")  # One more than the limit is taken.
     gate.open()
     assert held.result().headers.get("connection") == "close"
     assert [one.result().status_code for one in waiting] == [200] * 3

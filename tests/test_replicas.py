@@ -136,9 +136,10 @@ def test_a_replica_is_drained_and_replaced_under_load_and_nothing_is_lost(replic
             assert leaving.wait() == 0
             clients.more(300)
             fresh = replicas.start(leaving.address[1])
-            before = answered(fresh)
+            before = fresh.total("jitney_requests_answered_total")
             clients.more(300)
-            until(lambda fresh=fresh, before=before: answered(fresh) > before, "the new replica takes its share")
+            takes = lambda fresh=fresh, before=before: fresh.total("jitney_requests_answered_total") > before
+            until(takes, "the new replica takes its share")
         report = json.loads(bench.communicate(timeout=ASK_SECONDS)[0])
         outcomes = clients.end()
     assert set(outcomes) == {"one"} and outcomes.total() > 1200
@@ -155,26 +156,12 @@ def test_a_replica_that_drains_lets_go_of_the_connections_that_nginx_keeps(repli
         def ask() -> bool:
             return requests.post(nginx.url("/predictions/answer"), data=b"x", timeout=ASK_SECONDS).content == b"x one"
 
-        until(lambda: ask() and connections(leaving) > 0, "nginx keeps a connection to it")
+        until(lambda: ask() and leaving.connections() > 0, "nginx keeps a connection to it")
         leaving.terminate()
         leaving.logged("draining")
-        until(lambda: ask() and connections(leaving) == 0, "nginx keeps none while its port is still open")
-        before = answered(leaving)
-        until(lambda: ask() and answered(leaving) > before, "nginx may still ask it")
-
-
-def connections(server: Server) -> float:
-    """Connections of clients that a replica has open."""
-    page = requests.get(server.url("/metrics", "metrics"), timeout=ASK_SECONDS).text
-    lines = [line for line in page.splitlines() if line.startswith("jitney_connections{") and 'plane="data"' in line]
-    return sum(float(line.rpartition(" ")[2]) for line in lines)
-
-
-def answered(server: Server) -> float:
-    """Requests that a replica has answered."""
-    page = requests.get(server.url("/metrics", "metrics"), timeout=ASK_SECONDS).text
-    lines = [line for line in page.splitlines() if line.startswith("jitney_requests_answered_total{")]
-    return sum(float(line.rpartition(" ")[2]) for line in lines)
+        until(lambda: ask() and leaving.connections() == 0, "nginx keeps none while its port is still open")
+        before = leaving.total("jitney_requests_answered_total")
+        until(lambda: ask() and leaving.total("jitney_requests_answered_total") > before, "nginx may still ask it")
 
 
 def failures(report: dict[str, Any]) -> int:

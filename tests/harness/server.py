@@ -226,6 +226,16 @@ class Server:
         """Those of them that are loaded; workers inside the server have no process of their own."""
         return {w["id"]: w.get("pid") for w in self.describe(model, version)["workers"] if w["status"] == "READY"}
 
+    def connections(self) -> float:
+        """Connections of clients that are open."""
+        return self.total("jitney_connections", 'plane="data"')
+
+    def total(self, name: str, label: str = "") -> float:
+        """The sum of a metric over all its labels, or over those lines that have one."""
+        page = requests.get(self.url("/metrics", "metrics"), timeout=ASK_SECONDS).text
+        lines = [line for line in page.splitlines() if line.startswith(name + "{") and label in line]
+        return sum(float(line.rpartition(" ")[2]) for line in lines)
+
     def metric(self, name: str, model: str, **labels: str) -> float:
         """A number of the metrics page."""
         page = requests.get(self.url("/metrics", "metrics"), timeout=ASK_SECONDS).text

@@ -89,6 +89,7 @@ fn start_workers(registered: Registered) {
     if workers_min == 0 {
         return;
     }
+    model.set_worker_target(workers_min, workers_max);
     tokio::spawn(async move {
         match model.scale(workers_min, workers_max).await {
             Ok(()) => tracing::info!(

@@ -267,10 +267,12 @@ impl Model {
         (min.load(Ordering::Relaxed), max.load(Ordering::Relaxed))
     }
 
-    /// Says how many workers [`Model::scale`] is about to be asked for.
+    /// Says how many workers [`Model::scale`] is about to be asked for. Requests that come before it is wait
+    /// for them.
     pub fn set_worker_target(&self, min: u32, max: u32) {
         self.worker_target[0].store(min, Ordering::Relaxed);
         self.worker_target[1].store(max, Ordering::Relaxed);
+        self.gate.published.expect_workers(min);
     }
 
     /// Changes how requests are batched, at once.

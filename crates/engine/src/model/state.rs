@@ -106,6 +106,13 @@ impl ModelState {
         }
     }
 
+    /// Workers are about to be started: until one fails, requests wait for them.
+    pub(super) fn expect_workers(&self, min: u32) {
+        if min > 0 && self.failure.load().is_none() {
+            self.admits.store(true, Relaxed);
+        }
+    }
+
     /// Why nothing is admitted.
     pub(super) fn no_worker(&self) -> CallError {
         match self.failure.load_full() {

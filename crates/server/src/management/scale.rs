@@ -54,6 +54,7 @@ pub(crate) fn range(min: Option<u32>, max: Option<u32>) -> Result<(u32, u32), Pr
 
 /// Starts the change and leaves it to the log to tell how it ended.
 pub(super) fn in_background(model: Arc<Model>, min: u32, max: u32) {
+    model.set_worker_target(min, max);
     tokio::spawn(async move {
         if model.scale(min, max).await.is_err() {
             // Why is in the lines of the workers, once.

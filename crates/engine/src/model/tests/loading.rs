@@ -162,6 +162,17 @@ async fn a_request_waits_while_a_worker_that_had_loaded_is_started_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_that_comes_before_the_start_of_the_workers_waits_for_them() {
+    let kit = Kit::idle(settings(), echo_after(5));
+    assert!(is_rejected(&kit.call("a").await.map(|it| text(&it)), Rejection::NoWorker));
+    kit.model.set_worker_target(1, 1);
+    let early = kit.start(call("b"));
+    settle().await;
+    kit.model.scale(1, 1).await.unwrap();
+    assert!(early.await.unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_model_is_ready_when_a_worker_serves_and_unstaffed_when_none_is_wanted() {
     let kit = slow(settings());
     assert_eq!(
