@@ -161,7 +161,7 @@ class _Source:
 
 def heads(handle: PartHandle, call: CallContext | None, streams: bool = False) -> tuple[Any, ...]:
     """Timeout, priority and tail of the frame that a call would send."""
-    _, head = handle._head_for(call, streams)
+    head = handle._head_for(call, handle._inherits(call), streams)
     timeout, priority, more, *lengths = CALL_HEAD.unpack_from(head)
     at = CALL_HEAD.size + sum(lengths)
     assert head[CALL_HEAD.size : at] == b"Other1.0split"

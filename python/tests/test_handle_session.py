@@ -113,6 +113,65 @@ def test_a_cancelled_call_is_sent_to_the_server_and_a_late_answer_is_ignored():
     assert talk(client, server) == "good"
 
 
+def test_all_tasks_whose_answers_come_together_go_on_in_one_turn_of_the_loop():
+    async def server(peer: Peer) -> None:
+        await peer.upgrade()
+        numbers = [(await peer.frame())[1] for _ in range(8)]
+        peer.writer.write(b"".join(answer(number, number) for number in numbers))
+        await peer._reader.read()
+
+    async def client(session: jitney.Session) -> list[int]:
+        turns: list[int] = []
+        loop = asyncio.get_running_loop()
+
+        async def one() -> int:
+            value: int = await session.model("m").remote(1)
+            turns.append(len(seen))
+            return value
+
+        seen: list[None] = []
+
+        def turn() -> None:
+            seen.append(None)
+            loop.call_soon(turn)
+
+        turn()
+        values = await asyncio.gather(*(one() for _ in range(8)))
+        assert len(set(turns)) == 1, "all in one turn of the loop"
+        return values
+
+    assert talk(client, server) == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_a_call_can_be_awaited_several_times_and_its_task_cancelled():
+    async def server(peer: Peer) -> None:
+        await peer.upgrade()
+        assert await peer.frame() == (frames.CALL, 1)
+        assert await peer.frame() == (frames.CALL, 2)
+        assert await peer.frame() == (frames.CANCEL, 2)
+        peer.writer.write(answer(1, "answer"))
+        await peer._reader.read()
+
+    async def client(session: jitney.Session) -> list[Any]:
+        shared, lone = session.model("m").remote(1), session.model("m").remote(2)
+        called: list[Any] = []
+        shared.add_done_callback(called.append)
+
+        async def awaits(call: Any) -> Any:
+            return await call
+
+        first, second, third = (asyncio.ensure_future(awaits(one)) for one in (shared, shared, lone))
+        await asyncio.sleep(0)  # Now they all await.
+        third.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await third
+        assert await asyncio.gather(first, second, shared) == ["answer"] * 3
+        return called
+
+    [called] = talk(client, server)
+    assert called.result() == "answer"
+
+
 def test_a_lost_connection_fails_its_calls_and_the_next_call_makes_a_new_one():
     met = []
 

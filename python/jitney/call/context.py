@@ -113,12 +113,11 @@ def inherit(requests: Sequence[Request]) -> Inherited:
 
 def _trace(request: Request) -> tuple[tuple[str, str], ...]:
     """The headers by which a request is found in logs and traces."""
-    headers = request.trace_headers
-    found = [("x-request-id", request.id)] if request.id else []
+    headers, request_id = request.trace_headers, request.id
+    found = {"x-request-id": request_id} if request_id else {}
     if headers:
-        values = ((name, headers.get(name)) for name in TRACE_HEADERS)
-        found += [(name, str(value)) for name, value in values if value]
-    return tuple(one for one in found if one[1].isascii() and one[1].isprintable())
+        found.update({name: str(headers[name]) for name in TRACE_HEADERS if headers.get(name)})
+    return tuple([one for one in found.items() if one[1].isascii() and one[1].isprintable()])
 
 
 class _Use:

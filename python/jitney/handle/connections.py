@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 from jitney.call.errors import Overloaded
 from jitney.client import Client
 from jitney.handle import frames
-from jitney.handle.frames import Timing
+from jitney.handle.frames import AnswerHead, Payload
 from jitney.handle.wire import MakeError, Wire
 from jitney.machine.process import is_interactive
 from jitney.wire.address import Address
@@ -37,10 +37,10 @@ class ResultReceiver(Protocol):
 
     number: int
 
-    def answered(self, value: Any, timing: Timing) -> None:
+    def answered(self, value: Any, head: AnswerHead) -> None:
         """The whole answer."""
 
-    def piece(self, value: Any, size: int, timing: Timing | None) -> bool:
+    def piece(self, value: Any, size: int, head: AnswerHead | None) -> bool:
         """A piece of it; False if it cannot be kept and the call is over."""
 
     def ended(self) -> None:
@@ -70,25 +70,27 @@ class Connection:
         """Begins a call."""
         if len(self._calls) >= CALLS_MAX or self._unsent_bytes > UNSENT_BYTES_MAX:
             raise Overloaded(f"{len(self._calls)} calls are under way; wait for some of them", 429, "TooManyCalls")
-        self._numbers = number = self._numbers + 1
-        receiver.number = number
+        self._numbers = receiver.number = number = self._numbers + 1
         self._calls[number] = receiver
-        self._put(frames.call_frame(number, head, body))
+        self._unsent += frames.call_frame(number, head, body)
+        self._unsent_bytes += len(body)
+        if not self._scheduled:
+            self._schedule()
 
     def cancel(self, receiver: ResultReceiver) -> None:
         """Cancels a call."""
         if self._calls.pop(receiver.number, None) is not None:
             self._types.pop(receiver.number, None)
-            self._put(frames.cancel_frame(receiver.number))
+            self._unsent.append(frames.cancel_frame(receiver.number))
+            self._schedule()
 
     def close(self) -> None:
         """Ends the connection; calls under way fail."""
         if self._wire is not None:
             self._wire.close()
 
-    def _put(self, frame: bytes) -> None:
-        self._unsent.append(frame)
-        self._unsent_bytes += len(frame)
+    def _schedule(self) -> None:
+        """What is unsent leaves at the end of this turn of the loop, in one write."""
         if not self._scheduled:
             self._scheduled = True
             self.loop.call_soon(self._flush)
@@ -115,41 +117,40 @@ class Connection:
         for receiver in calls.values():
             receiver.failed(why())
 
-    def frame_received(self, kind: int, number: int, payload: memoryview) -> None:
+    def frame_received(self, kind: int, number: int, payload: Payload) -> None:
         """Handles one frame; the call may have been cancelled meanwhile."""
         receiver = self._calls.get(number)
         if receiver is None:
             return
-        try:
-            handle = _FRAME_HANDLERS[kind]
-        except KeyError:
-            raise ValueError(f"a frame of kind {kind}") from None
+        handle = _FRAME_HANDLERS.get(kind)
+        if handle is None:
+            raise ValueError(f"a frame of kind {kind}")
         try:
             handle(self, number, payload, receiver)
         except Exception as error:  # A body that cannot be read is that call's failure alone.
             self.cancel(receiver)
             receiver.failed(error)
 
-    def _answer(self, number: int, payload: memoryview, receiver: ResultReceiver) -> None:
-        value, timing, _ = frames.read_answer(payload)
+    def _answer(self, number: int, payload: Payload, receiver: ResultReceiver) -> None:
+        value, head, _ = frames.read_answer(payload)
         del self._calls[number]
-        receiver.answered(value, timing)
+        receiver.answered(value, head)
 
-    def _first(self, number: int, payload: memoryview, receiver: ResultReceiver) -> None:
-        value, timing, self._types[number] = frames.read_answer(payload)
-        if not receiver.piece(value, len(payload), timing):
+    def _first(self, number: int, payload: Payload, receiver: ResultReceiver) -> None:
+        value, head, self._types[number] = frames.read_answer(payload)
+        if not receiver.piece(value, len(payload), head):
             self.cancel(receiver)
 
-    def _chunk(self, number: int, payload: memoryview, receiver: ResultReceiver) -> None:
+    def _chunk(self, number: int, payload: Payload, receiver: ResultReceiver) -> None:
         value = read_body(payload, self._types[number])
         if not receiver.piece(value, len(payload), None):
             self.cancel(receiver)
 
-    def _end(self, number: int, payload: memoryview, receiver: ResultReceiver) -> None:
+    def _end(self, number: int, payload: Payload, receiver: ResultReceiver) -> None:
         self._forget(number)
         receiver.ended()
 
-    def _error(self, number: int, payload: memoryview, receiver: ResultReceiver) -> None:
+    def _error(self, number: int, payload: Payload, receiver: ResultReceiver) -> None:
         self._forget(number)
         receiver.failed(frames.read_error(payload))
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from jitney.call.errors import RemoteError, remote_error
-from jitney.wire.calls import CallOptions, decode_failure, read_body
+from jitney.wire.calls import VALUE_TYPE, CallOptions, decode_failure, read_body
+from jitney.wire.values import decode
 
 CALL, CANCEL, ANSWER, FIRST, CHUNK, END, ERROR = range(1, 8)
 HEADER = struct.Struct("<IBBHQ")
@@ -22,6 +23,9 @@ HAS_CLAIM, HAS_HEADERS = 1, 2
 ANSWER_HEAD = struct.Struct("<IIIIHBBHH")
 ERROR_HEAD = struct.Struct("<HHI")
 FRAME_BYTES_MAX = 1 << 31
+_VALUE = VALUE_TYPE.encode()
+
+Payload = bytes | memoryview
 
 REASONS = ("full", "idle", "window", "deadline", "everyone", "drain", "retry")
 
@@ -38,11 +42,20 @@ class Timing(NamedTuple):
     reason: str
 
 
+AnswerHead = tuple[int, ...]
+"""The head of an answer as it came: what `Timing` has, the status and the length of the content type."""
+
+
 class Timed:
     """What calls and streams know of their timing."""
 
-    timing: Timing | None = None
-    """Known once the call is answered, or its first piece is there."""
+    answer_head: AnswerHead | None = None
+
+    @property
+    def timing(self) -> Timing | None:
+        """Known once the call is answered, or its first piece is there."""
+        return None if self.answer_head is None else timing_of(self.answer_head)
+
     receipt = property(lambda self: self.timing, doc="The older name of `timing`.")
 
 
@@ -67,14 +80,18 @@ def call_tail(tenant: str | None, cost: int | None, own_headers: Sequence[tuple[
     return more, claim + (HEADERS_LENGTH.pack(len(headers)) + headers if headers else b"")
 
 
-def call_frame(number: int, head: bytes, body: bytes) -> bytes:
-    """A CALL."""
-    return HEADER.pack(len(head) + len(body), CALL, 0, 0, number) + head + body
+def call_frame(number: int, head: bytes, body: bytes) -> tuple[bytes, bytes, bytes]:
+    """A CALL, in parts."""
+    return HEADER.pack(len(head) + len(body), CALL, 0, 0, number), head, body
 
 
 def cancel_frame(number: int) -> bytes:
     """A CANCEL."""
     return HEADER.pack(0, CANCEL, 0, 0, number)
+
+
+SMALL_BYTES = 4096
+"""Payloads up to here are copied, which costs less than a view of them."""
 
 
 class FrameBuffer:
@@ -84,7 +101,7 @@ class FrameBuffer:
         self._rest = bytearray()
         self._need = HEADER.size
 
-    def feed(self, data: bytes) -> Iterator[tuple[int, int, memoryview]]:
+    def feed(self, data: bytes) -> Iterator[tuple[int, int, Payload]]:
         """Kind, call and payload of every frame that is complete now."""
         if self._rest:
             self._rest += data
@@ -101,7 +118,7 @@ class FrameBuffer:
             if end > size:
                 self._need = end - at
                 break
-            yield kind, number, view[at + HEADER.size : end]
+            yield kind, number, (data if length <= SMALL_BYTES else view)[at + HEADER.size : end]
             at = end
         else:
             self._need = HEADER.size
@@ -109,27 +126,26 @@ class FrameBuffer:
             self._rest += view[at:]
 
 
-class AnswerFrame(NamedTuple):
-    """An ANSWER or FIRST."""
+def read_answer(payload: Payload) -> tuple[Any, AnswerHead, str]:
+    """An answer or the first piece of it, its head and its content type; raises if the model's status is an error."""
+    head = ANSWER_HEAD.unpack_from(payload)
+    body_at = 24 + head[8]
+    if head[7] >= 400:
+        raise RemoteError(str(payload[body_at:], "utf-8", "replace"), head[7])
+    if payload[24:body_at] == _VALUE:
+        return decode(payload[body_at:]), head, VALUE_TYPE
+    content_type = str(payload[24:body_at], "utf-8")
+    return read_body(payload[body_at:], content_type), head, content_type
 
-    value: Any
-    timing: Timing
-    content_type: str
 
-
-def read_answer(payload: memoryview) -> AnswerFrame:
-    """The head of an answer and its body, or the first piece of it; raises if the model's status is an error."""
-    queue, compute, items, most, position, attempt, reason, status, type_len = ANSWER_HEAD.unpack_from(payload)
-    content_type = str(payload[24 : 24 + type_len], "utf-8")
+def timing_of(head: AnswerHead) -> Timing:
+    """What the head of an answer says about its way."""
+    queue, compute, items, most, position, attempt, reason = head[:7]
     name = REASONS[reason] if reason < len(REASONS) else ""
-    timing = Timing(queue / 1e6, compute / 1e6, items, most, position, attempt, name)
-    body = payload[24 + type_len :]
-    if status >= 400:
-        raise RemoteError(str(body, "utf-8", "replace"), status)
-    return AnswerFrame(read_body(body, content_type), timing, content_type)
+    return Timing(queue / 1e6, compute / 1e6, items, most, position, attempt, name)
 
 
-def read_error(payload: memoryview) -> BaseException:
+def read_error(payload: Payload) -> BaseException:
     """The exception of an ERROR."""
     status, kind_len, retry_ms = ERROR_HEAD.unpack_from(payload)
     kind = str(payload[8 : 8 + kind_len], "utf-8")

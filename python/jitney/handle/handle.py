@@ -20,6 +20,7 @@ from jitney.handle.connections import Connection, Connections, ResultReceiver
 from jitney.handle.frames import call_head
 from jitney.handle.streams import AsyncCall, AsyncStream, Call, Stream
 from jitney.wire.calls import CallOptions, encode_call
+from jitney.wire.values import encode_one
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -170,7 +171,7 @@ class Handle(Generic[P, R]):
 
     def _body(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bytes:
         if self._encoding == "value":
-            return encode_call(arguments, keywords)
+            return encode_call(arguments, keywords) if keywords or len(arguments) != 1 else encode_one(arguments[0])
         if keywords or len(arguments) != 1:
             raise TypeError(f"a handle with encoding={self._encoding!r} sends one argument, the request's body")
         return json.dumps(arguments[0]).encode() if self._encoding == "json" else bytes(arguments[0])
@@ -182,9 +183,5 @@ def options_of(inherited: Inherited) -> CallOptions:
     return CallOptions(timeout, BULK if inherited.is_bulk else None, inherited.tenant, None, inherited.headers or None)
 
 
-def running_loop() -> asyncio.AbstractEventLoop | None:
-    """The event loop that runs in this thread, if one does."""
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
+running_loop: Callable[[], asyncio.AbstractEventLoop | None] = asyncio._get_running_loop
+"""The event loop that runs in this thread, if one does."""

@@ -8,7 +8,6 @@ the address that the worker itself has dialled, and begins with a greeting that 
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import ssl
 import time
@@ -76,10 +75,11 @@ class PartHandle(Handle):
         call = CURRENT.get()
         if call is None and self._inherited is None:
             return super().remote(*arguments, **keywords)
-        inherited, head = self._head_for(call)
-        future: AsyncCall | Call = self._send(
-            self._loop_of(call), Call, AsyncCall, head, self._body(arguments, keywords)
-        )
+        inherited = self._inherits(call)
+        head, body = self._head_for(call, inherited), self._body(arguments, keywords)
+        # A function that is not `async` waits in its thread, where a loop may be running.
+        loop = running_loop() if call is None or call.is_async else None
+        future: AsyncCall | Call = self._send(loop, Call, AsyncCall, head, body)
         if call is not None and inherited.expires is not None:
             call.watch(self._callee, future)
         return future
@@ -89,8 +89,9 @@ class PartHandle(Handle):
         call = CURRENT.get()
         if call is None and self._inherited is None:
             return super().stream(*arguments, **keywords)
-        _, head = self._head_for(call, streams=True)
-        stream = self._send(self._loop_of(call), Stream, AsyncStream, head, self._body(arguments, keywords))
+        head, body = self._head_for(call, self._inherits(call), streams=True), self._body(arguments, keywords)
+        loop = running_loop() if call is None or call.is_async else None
+        stream = self._send(loop, Stream, AsyncStream, head, body)
         if call is not None:
             call.keep(stream)
         return stream
@@ -102,28 +103,26 @@ class PartHandle(Handle):
             return self.remote(*arguments, **keywords).result()
         return super().__call__(*arguments, **keywords)
 
-    def _loop_of(self, call: CallContext | None) -> asyncio.AbstractEventLoop | None:
-        """A function that is not `async` waits in its thread, where a loop may be running: its calls are on the
-        connection of threads."""
-        return running_loop() if call is None or call.is_async else None
+    def _inherits(self, call: CallContext | None) -> Inherited:
+        """What a call that is made now has from the request that it belongs to."""
+        return self._inherited or (Inherited() if call is None else call.inherited)
 
-    def _head_for(self, call: CallContext | None, streams: bool = False) -> tuple[Inherited, bytes]:
+    def _head_for(self, call: CallContext | None, inherited: Inherited, streams: bool = False) -> bytes:
         """The head of a call that is made now. Where pieces are passed on as they come the caller needs no reserve."""
-        inherited = self._inherited or (Inherited() if call is None else call.inherited)
         tail = inherited.encoded
         if inherited.expires is None and tail is not None and self._is_plain:  # Nearly always.
-            return inherited, CALL_HEAD.pack(0, inherited.is_bulk, tail[0], *self._lengths) + self._texts + tail[1]
+            return CALL_HEAD.pack(0, inherited.is_bulk, tail[0], *self._lengths) + self._texts + tail[1]
         timeout = None
         if inherited.expires is not None:
             callee = "" if streams else self._callee
             now = time.monotonic()
             timeout = call.timeout(inherited, callee, now) if call is not None else inherited.expires - now
         if not self._is_plain:
-            return inherited, self._head_with_options(inherited, timeout)
+            return self._head_with_options(inherited, timeout)
         if tail is None:
             tail = inherited.encoded = call_tail(inherited.tenant, None, inherited.headers)
         millis = 0 if timeout is None else min(max(round(timeout * 1000), 1), TIMEOUT_MS_MAX)
-        return inherited, CALL_HEAD.pack(millis, inherited.is_bulk, tail[0], *self._lengths) + self._texts + tail[1]
+        return CALL_HEAD.pack(millis, inherited.is_bulk, tail[0], *self._lengths) + self._texts + tail[1]
 
     def _head_with_options(self, inherited: Inherited, timeout: float | None) -> bytes:
         """The same where `options` set some of it. Own headers replace inherited ones of the same name."""

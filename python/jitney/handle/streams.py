@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import contextvars
 import queue
 from collections import deque
 from collections.abc import Callable, Generator
@@ -21,7 +22,7 @@ from typing import Any
 from jitney.call.errors import Overloaded
 from jitney.definition.decorators import R
 from jitney.handle.connections import Connection
-from jitney.handle.frames import Timed, Timing
+from jitney.handle.frames import AnswerHead, Timed
 from jitney.wire.calls import NO_PIECES
 
 
@@ -31,10 +32,10 @@ class Pieces(Timed):
     number = 0
     _pieces: list[Any] | None = None
 
-    def piece(self, value: Any, size: int, timing: Timing | None) -> bool:
+    def piece(self, value: Any, size: int, head: AnswerHead | None) -> bool:
         """A piece of it."""
-        if timing is not None:
-            self.timing, self._pieces = timing, []
+        if head is not None:
+            self.answer_head, self._pieces = head, []
         if self._pieces is not None:
             self._pieces.append(value)
         return True
@@ -43,9 +44,21 @@ class Pieces(Timed):
 class AsyncCall(Pieces, asyncio.Future[R]):
     """A call made inside an event loop: await it. Cancelling removes it from the model's queue."""
 
+    _awaiting: tuple[Callable[[Any], object], contextvars.Context] | None = None
+    """How the task that awaits this call is woken, and the context that it runs in."""
+
     def __init__(self, connection: Connection) -> None:
         super().__init__(loop=connection.loop)
         self._connection = connection
+
+    def add_done_callback(self, fn: Callable[[Any], object], *, context: contextvars.Context | None = None) -> None:
+        """As of every future. A task that awaits the call goes on at once when the answer is read: a turn of the loop
+        for each answer would cost more than all that is done with it."""
+        is_first = self._awaiting is None and not self.done()
+        if is_first and context is not None and isinstance(getattr(fn, "__self__", None), asyncio.Task):
+            self._awaiting = fn, context
+        else:
+            super().add_done_callback(fn, context=context)
 
     def result(self, timeout: float | None = None) -> R:
         """The answer of a finished call. A loop cannot wait inside a function, so await it instead."""
@@ -54,31 +67,44 @@ class AsyncCall(Pieces, asyncio.Future[R]):
                 "this call was made inside an event loop, which cannot wait here: write `await call` instead of "
                 "call.result(); a function that is not async can be run by `await asyncio.to_thread(function)`"
             )
-        return super().result()
+        return asyncio.Future.result(self)
 
     def cancel(self, msg: Any = None) -> bool:
         """Cancels the call."""
         if not self.done():
             self._connection.cancel(self)
-        return super().cancel(msg)
+        cancelled = super().cancel(msg)
+        self._wake_later()
+        return cancelled
 
-    def answered(self, value: Any, timing: Timing) -> None:
+    def answered(self, value: Any, head: AnswerHead) -> None:
         """The whole answer."""
         if not self.done():
-            self.timing = timing
+            self.answer_head = head
             self.set_result([] if value is NO_PIECES else value)
+            if self._awaiting is not None:
+                (wake, context), self._awaiting = self._awaiting, None
+                context.run(wake, self)
 
     def ended(self) -> None:
         """The last piece was received."""
         if not self.done():
             pieces: Any = self._pieces or []
             self.set_result(pieces)
+            self._wake_later()
 
     def failed(self, error: BaseException) -> None:
         """There is no answer."""
         if not self.done():
             self.set_exception(error)
             self._log_traceback = False  # Whoever gave the call up does not want to read about it.
+            self._wake_later()
+
+    def _wake_later(self) -> None:
+        """Wakes the task that awaits this call where another one may be running."""
+        if self._awaiting is not None:
+            (wake, context), self._awaiting = self._awaiting, None
+            self._loop.call_soon(wake, self, context=context)
 
 
 class Call(Pieces, concurrent.futures.Future[R]):
@@ -106,9 +132,9 @@ class Call(Pieces, concurrent.futures.Future[R]):
             self._on_cancel(self)
         return cancelled
 
-    def answered(self, value: Any, timing: Timing) -> None:
+    def answered(self, value: Any, head: AnswerHead) -> None:
         """The whole answer."""
-        self.timing = timing
+        self.answer_head = head
         self._finish(self.set_result, [] if value is NO_PIECES else value)
 
     def ended(self) -> None:
@@ -143,17 +169,17 @@ class _Receiver(Timed):
         """Whether no piece is to come."""
         return self._over
 
-    def piece(self, value: Any, size: int, timing: Timing | None) -> bool:
+    def piece(self, value: Any, size: int, head: AnswerHead | None) -> bool:
         """One more; False if it cannot be kept and the call is over."""
         raise NotImplementedError
 
     def _finish(self, error: BaseException | None) -> None:
         raise NotImplementedError
 
-    def answered(self, value: Any, timing: Timing) -> None:
+    def answered(self, value: Any, head: AnswerHead) -> None:
         """A model that does not stream gives one piece; an empty stream gives none."""
         if value is not NO_PIECES:
-            self.piece(value, 0, timing)
+            self.piece(value, 0, head)
         self._finish(None)
 
     def ended(self) -> None:
@@ -200,12 +226,12 @@ class AsyncStream(_Receiver):
         """The same, for `contextlib.aclosing`."""
         self.cancel()
 
-    def piece(self, value: Any, size: int, timing: Timing | None) -> bool:
+    def piece(self, value: Any, size: int, head: AnswerHead | None) -> bool:
         """One more."""
         if len(self._pieces) >= PIECES_MAX or (self._pieces and self._bytes + size > BYTES_MAX):
             self._finish(_outpaced())
             return False
-        self.timing = timing or self.timing
+        self.answer_head = head or self.answer_head
         self._pieces.append((value, size))
         self._bytes += size
         self._wake()
@@ -267,12 +293,12 @@ class Stream(_Receiver):
 
     close = cancel
 
-    def piece(self, value: Any, size: int, timing: Timing | None) -> bool:
+    def piece(self, value: Any, size: int, head: AnswerHead | None) -> bool:
         """One more."""
         if self._pieces.qsize() >= PIECES_MAX:
             self._finish(_outpaced())
             return False
-        self.timing = timing or self.timing
+        self.answer_head = head or self.answer_head
         self._put("piece", value)
         return True
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from jitney.call.errors import disconnected, remote_error
-from jitney.handle.frames import FrameBuffer
+from jitney.handle.frames import FrameBuffer, Payload
 from jitney.wire.address import Address
 
 WRITE_BUFFER_BYTES = 1 << 20
@@ -32,7 +32,7 @@ class Listener(Protocol):
     def ready(self) -> None:
         """Frames may be written now."""
 
-    def frame_received(self, kind: int, number: int, payload: memoryview) -> None:
+    def frame_received(self, kind: int, number: int, payload: Payload) -> None:
         """A frame came."""
 
     def lost(self, why: MakeError) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from jitney.call.errors import Error, RemoteError, describe
-from jitney.wire.values import Raw, decode, encode, encode_one
+from jitney.wire.values import Raw, decode, encode
 
 PRIORITIES = ("interactive", "bulk")
 TENANT_MAX = 128
@@ -102,9 +102,7 @@ PLAIN = (type(None), bool, int, float, str)
 
 
 def encode_call(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bytes:
-    """The arguments of one call."""
-    if not keywords and len(arguments) == 1:
-        return encode_one(arguments[0])
+    """The arguments of one call. For a lone one `encode_one` writes the same, for less."""
     return encode((arguments, keywords) if keywords or _is_whole(arguments) else arguments)
 
 

@@ -82,13 +82,13 @@ def _array_bytes(array: Any, name: str) -> bytes:
     return head + data
 
 
-def take_array(view: memoryview, at: int) -> tuple[Any, int]:
+def take_array(view: bytes | memoryview, at: int) -> tuple[Any, int]:
     """A numpy array of its own, and where it ends."""
     name, shape, data, end = _head(view, at)
     return _read(name, shape, data), end
 
 
-def take_tensor(view: memoryview, at: int) -> tuple[Any, int]:
+def take_tensor(view: bytes | memoryview, at: int) -> tuple[Any, int]:
     """A torch tensor of its own, and where it ends."""
     torch = _library("torch")
     name, shape, data, end = _head(view, at)
@@ -114,7 +114,7 @@ def frame(parts: Any) -> Any:
         raise ArrayFormatError(f"no frame: {error}") from None
 
 
-def _head(view: memoryview, at: int) -> tuple[str, tuple[int, ...], memoryview, int]:
+def _head(view: bytes | memoryview, at: int) -> tuple[str, tuple[int, ...], bytes | memoryview, int]:
     """Type, shape and bytes; how many bytes follows from the first two."""
     name_len = view[at]
     name = str(view[at + 1 : at + 1 + name_len], "ascii")
@@ -144,7 +144,7 @@ def _dtype(name: str) -> Any:
     return dtype
 
 
-def _read(name: str, shape: tuple[int, ...], data: memoryview) -> Any:
+def _read(name: str, shape: tuple[int, ...], data: bytes | memoryview) -> Any:
     try:
         return _library("numpy").frombuffer(data, _dtype(name)).reshape(shape).copy()
     except ValueError as error:

@@ -18,6 +18,7 @@ from jitney.values.containers import container_for
 from jitney.wire import value_arrays
 
 Raw = bytes | bytearray | memoryview
+Bytes = bytes | memoryview
 Put = Callable[[Any], None]
 
 DEPTH_MAX = 64
@@ -53,13 +54,13 @@ _PUT_ONE = _pack_size(TUPLE, 1)
 def encode_one(value: Any) -> bytes:
     """A tuple of one value as bytes: nearly every call has one argument."""
     parts: list[Any] = [_PUT_ONE]
-    _put(value, parts.append, 1)
+    _WRITERS.get(type(value), _put_other)(value, parts.append, 1)
     return b"".join(parts)
 
 
 def decode(raw: Raw, imports: bool = True) -> Any:
     """The value that bytes stand for; all of them. Without `imports` its libraries must be loaded already."""
-    view = memoryview(raw)
+    view = raw if type(raw) is bytes else memoryview(raw)
     value_arrays.IMPORTS.allowed = imports
     try:
         value, end = _take(view, 0, 0)
@@ -75,11 +76,7 @@ def decode(raw: Raw, imports: bool = True) -> Any:
 
 
 def _put(value: Any, put: Put, depth: int) -> None:
-    writer = _WRITERS.get(type(value))
-    if writer is not None:
-        writer(value, put, depth)
-    else:
-        _put_other(value, put, depth)
+    _WRITERS.get(type(value), _put_other)(value, put, depth)
 
 
 def _put_int(value: int, put: Put, depth: int) -> None:
@@ -179,7 +176,7 @@ def _plain(value: Any) -> Any:
     raise ValueFormatError(f"{name} cannot be sent through a handle; send numbers, text, bytes, lists, dicts or arrays")
 
 
-def _take(view: memoryview, at: int, depth: int) -> tuple[Any, int]:
+def _take(view: Bytes, at: int, depth: int) -> tuple[Any, int]:
     tag = view[at]
     at += 1
     reader = _READERS.get(tag)
@@ -188,7 +185,7 @@ def _take(view: memoryview, at: int, depth: int) -> tuple[Any, int]:
     return reader(view, at, depth)
 
 
-def _cut(view: memoryview, at: int) -> tuple[memoryview, int]:
+def _cut(view: Bytes, at: int) -> tuple[Bytes, int]:
     """A length, and that many bytes."""
     (size,) = _read_size(view, at)
     end = at + 4 + size
@@ -197,24 +194,24 @@ def _cut(view: memoryview, at: int) -> tuple[memoryview, int]:
     return view[at + 4 : end], end
 
 
-def _take_long(view: memoryview, at: int, depth: int) -> tuple[int, int]:
+def _take_long(view: Bytes, at: int, depth: int) -> tuple[int, int]:
     raw, end = _cut(view, at)
     if len(raw) > INT_BYTES_MAX:
         raise ValueFormatError("a whole number is too large")
     return int.from_bytes(raw, "little", signed=True), end
 
 
-def _take_text(view: memoryview, at: int, depth: int) -> tuple[str, int]:
+def _take_text(view: Bytes, at: int, depth: int) -> tuple[str, int]:
     raw, end = _cut(view, at)
     return str(raw, "utf-8", "surrogatepass"), end
 
 
-def _take_bytes(view: memoryview, at: int, depth: int) -> tuple[bytes, int]:
+def _take_bytes(view: Bytes, at: int, depth: int) -> tuple[bytes, int]:
     raw, end = _cut(view, at)
     return bytes(raw), end
 
 
-def _take_list(view: memoryview, at: int, depth: int) -> tuple[list[Any], int]:
+def _take_list(view: Bytes, at: int, depth: int) -> tuple[list[Any], int]:
     (count,) = _read_size(view, at)
     depth = _deeper(depth)
     at += 4
@@ -225,12 +222,12 @@ def _take_list(view: memoryview, at: int, depth: int) -> tuple[list[Any], int]:
     return values, at
 
 
-def _take_tuple(view: memoryview, at: int, depth: int) -> tuple[tuple[Any, ...], int]:
+def _take_tuple(view: Bytes, at: int, depth: int) -> tuple[tuple[Any, ...], int]:
     values, at = _take_list(view, at, depth)
     return tuple(values), at
 
 
-def _take_dict(view: memoryview, at: int, depth: int) -> tuple[dict[Any, Any], int]:
+def _take_dict(view: Bytes, at: int, depth: int) -> tuple[dict[Any, Any], int]:
     (count,) = _read_size(view, at)
     depth = _deeper(depth)
     at += 4
@@ -245,12 +242,12 @@ def _take_dict(view: memoryview, at: int, depth: int) -> tuple[dict[Any, Any], i
     return values, at
 
 
-def _take_frame(view: memoryview, at: int, depth: int) -> tuple[Any, int]:
+def _take_frame(view: Bytes, at: int, depth: int) -> tuple[Any, int]:
     parts, at = _take(view, at, _deeper(depth))
     return value_arrays.frame(parts), at
 
 
-_READERS: dict[int, Callable[[memoryview, int, int], tuple[Any, int]]] = {
+_READERS: dict[int, Callable[[Bytes, int, int], tuple[Any, int]]] = {
     NONE[0]: lambda view, at, depth: (None, at),
     TRUE[0]: lambda view, at, depth: (True, at),
     FALSE[0]: lambda view, at, depth: (False, at),
