@@ -88,7 +88,7 @@ def plan(endpoint: Endpoint, items: Sequence[Item]) -> Plan:
     for at, item in enumerate(items):
         try:
             if not endpoint.batched:
-                made.invocations.append(Invocation([at], _complete(endpoint, item)))
+                made.invocations.append(Invocation([at], complete(endpoint, item)))
                 continue
             one = _measure(endpoint, at, item)
         except Exception as error:
@@ -142,7 +142,7 @@ def _is_too_much(endpoint: Endpoint, load: _Load) -> bool:
 
 
 def _measure(endpoint: Endpoint, position: int, item: Item) -> _Measured:
-    arguments = _complete(endpoint, item)
+    arguments = complete(endpoint, item)
     if endpoint.is_plain:
         return _Measured(position, arguments, None, None, 1)
     options, dim = endpoint.options, endpoint.options.dims[0]
@@ -170,23 +170,26 @@ def _of(measure: Any) -> Any:
     return measure.of if isinstance(measure, Expression) else None
 
 
-def _complete(endpoint: Endpoint, item: Item) -> dict[str, Any]:
+def complete(endpoint: Endpoint, item: Item) -> dict[str, Any]:
     """An item's arguments in the order of the parameters, whatever order the caller gave them in."""
-    complete: dict[str, Any] = {}
+    given = item.arguments
+    found: dict[str, Any] = {}
     for param in endpoint.params:
         if param.is_request:
-            complete[param.name] = item.request
-        elif param.name in item.arguments:
-            complete[param.name] = item.arguments[param.name]
+            found[param.name] = item.request
+        elif param.name in given:
+            found[param.name] = given[param.name]
         elif param.default is not MISSING:
-            complete[param.name] = param.default
+            found[param.name] = param.default
         else:
             raise BadInput(f"parameter {param.name!r} is missing")
-    for name in item.arguments.keys() - complete.keys():
+    if found.keys() >= given.keys():
+        return found
+    for name in given.keys() - found.keys():
         if not endpoint.shape.takes_any:
             raise BadInput(f"there is no parameter {name!r}")
-        complete[name] = item.arguments[name]
-    return complete
+        found[name] = given[name]
+    return found
 
 
 def _rows(name: str, value: Any, dim: int) -> int:

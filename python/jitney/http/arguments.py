@@ -30,6 +30,7 @@ class ArgumentReader:
         self._endpoint = endpoint
         params = [param for param in endpoint.params if not param.is_request]
         self._converters = {param.name: converter_for(param.hint) for param in params}
+        self._in_order = tuple(self._converters.items())
         self._sole = params[0].name if len(params) == 1 else None
         self._sole_types = (*SOLE_TYPES, bytearray) if self._sole and params[0].hint is bytes else SOLE_TYPES
 
@@ -43,6 +44,16 @@ class ArgumentReader:
             if named is not None:
                 return named
         return read(self._endpoint, row)
+
+    def read_call(self, raw: bytes) -> dict[str, Any]:
+        """One item's arguments of a call through a handle."""
+        try:
+            positional, named = decode_call(raw)
+            if not named and len(positional) <= len(self._in_order):
+                return {name: converter(value) for (name, converter), value in zip(self._in_order, positional)}
+        except Exception:  # `read_call` says what is wrong.
+            pass
+        return read_call(self._endpoint, raw)
 
     def _usual(self, body: Any) -> dict[str, Any] | None:
         converters = self._converters

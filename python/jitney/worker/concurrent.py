@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import copy
 import inspect
 import threading
-from functools import partial
 from typing import Any
 
 from jitney.worker.batch import BatchDecoder, Row
@@ -28,7 +26,7 @@ from jitney.worker.protocol import (
     ProtocolError,
     encode_control,
 )
-from jitney.worker.run import BatchAnswer, Incoming, answer_from, bind, failure_from, read_frames, send_answer
+from jitney.worker.run import BatchAnswer, Incoming, answer_from, failure_from, read_frames, send_answer
 from jitney.worker.step_times import times_frame
 from jitney.worker.writer import FrameWriter, TurnWriter, assemble
 
@@ -68,10 +66,12 @@ class _ConcurrentBatches:
         self._writer = TurnWriter(writer)
         self._model = model
         self._decoder = BatchDecoder(model.decode_input)
-        self._tasks: dict[int, asyncio.Task[None]] = {}
-        """By the id of their batch."""
+        self._tasks: dict[int, tuple[asyncio.Task[None], int]] = {}
+        """By the id of their batch, with the number of its requests."""
         self._cancelled: set[int] = set()
         """Batches that the server has cancelled."""
+        self._errors: list[Exception] = []
+        """What went wrong here, and not in the handler."""
         self._ended = False
         turns = getattr(model.service, "turns", None)
         self._turns: Any = turns() if callable(turns) else None
@@ -97,12 +97,11 @@ class _ConcurrentBatches:
 
     async def _finish_all(self) -> None:
         """Waits for all batches, and sends their answers."""
-        done = await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await asyncio.gather(*(task for task, _ in self._tasks.values()), return_exceptions=True)
         await asyncio.sleep(0)  # Cancelled ones are answered only after their task has ended.
         self._writer.flush()
-        for error in done:
-            if isinstance(error, Exception):
-                raise error
+        for error in self._errors:
+            raise error
 
     def _readable(self, reader: FrameReader) -> None:
         """Takes all frames that are there."""
@@ -132,8 +131,7 @@ class _ConcurrentBatches:
         if frame is None:
             self._stop(False)  # The server is gone; unfinished work has no receiver.
         elif frame.kind == BATCH:
-            self._tasks[frame.id] = task = self._loop.create_task(self._answer(frame))
-            task.add_done_callback(partial(self._finished, frame.id, frame.count))
+            self._tasks[frame.id] = asyncio.Task(self._answer(frame), loop=self._loop), frame.count
         elif frame.kind == CANCEL:
             self._cancel(frame.id)
         elif frame.kind != STOP:
@@ -145,8 +143,9 @@ class _ConcurrentBatches:
         if not self._over.done():
             self._over.set_result(answers)
 
-    def _fail(self, error: BaseException) -> None:
+    def _fail(self, error: Exception) -> None:
         """Ends the worker."""
+        self._errors.append(error)
         if not self._over.done():
             self._over.set_exception(error)
 
@@ -156,35 +155,44 @@ class _ConcurrentBatches:
 
     def _cancel(self, batch_id: int) -> None:
         """Cancels a batch whose clients have all disconnected; it may be finished already."""
-        task = self._tasks.get(batch_id)
-        if task is not None:
+        if batch_id in self._tasks and batch_id not in self._cancelled:
             self._cancelled.add(batch_id)
+            task, count = self._tasks[batch_id]
+            task.add_done_callback(lambda task: self._drop(batch_id, count) if task.cancelled() else None)
             task.cancel()
 
-    def _finished(self, batch_id: int, count: int, task: asyncio.Task[None]) -> None:
-        """An exception here is not the handler's, whose errors were answered: it ends the worker. A cancelled batch is
-        answered with nothing, since every batch has an answer."""
+    def _drop(self, batch_id: int, count: int) -> None:
+        """A cancelled batch is answered with nothing, since every batch has an answer."""
+        self._finished(batch_id)
+        if not self._ended:
+            self._writer.send(REPLY, count, batch_id, assemble({}, [b""] * count))
+
+    def _finished(self, batch_id: int) -> None:
+        """A batch is over."""
         del self._tasks[batch_id]
         self._cancelled.discard(batch_id)
         self._model.after_batch(self._is_busy)
-        if task.cancelled():
-            if not self._ended:
-                self._writer.send(REPLY, count, batch_id, assemble({}, [b""] * count))
-        elif (error := task.exception()) is not None:
-            self._fail(error)
 
     def _is_busy(self) -> bool:
-        """Whether batches are under way, when no answer waits to be sent."""
-        self._writer.flush()
+        """Whether batches are under way; if none is, no answer waits to be sent either."""
+        if not self._tasks:
+            self._writer.flush()
         return bool(self._tasks)
 
     async def _answer(self, frame: Frame) -> None:
-        context = copy.copy(self._model.context)
-        rows = bind(frame, self._decoder, context)
-        if self._turns is None:
-            await self._run(frame, rows, context)
-            return
-        async with self._turns.of(context.metas) as beside:
+        try:
+            rows, metas = self._decoder.decode(frame.payload, frame.count)
+            context = self._model.context.for_batch(metas, frame.id)
+            if self._turns is None:
+                await self._run(frame, rows, context)
+            else:
+                await self._run_in_turn(self._turns, frame, rows, context)
+        except Exception as error:  # Not the handler's, whose errors were answered: it ends the worker.
+            self._fail(error)
+        self._finished(frame.id)
+
+    async def _run_in_turn(self, turns: Any, frame: Frame, rows: list[Row], context: WorkerContext) -> None:
+        async with turns.of(context.metas) as beside:
             if beside:
                 self._writer.send(TIMES, 0, frame.id, (encode_control({"beside": True}),))
                 self._writer.flush()  # Before any piece of its answer.

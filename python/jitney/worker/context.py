@@ -67,10 +67,11 @@ class WorkerContext(Context):
         self._threads: _BatchOfThread | None = None
         super().__init__(*args, **kwargs)
 
-    def __copy__(self) -> WorkerContext:
-        """What batches at a time have one of each."""
+    def for_batch(self, metas: list[bytes], batch_id: int) -> WorkerContext:
+        """The same for a batch that runs beside others."""
         twin = type(self).__new__(type(self))
         twin.__dict__.update(self.__dict__)
+        twin._bound = BoundBatch(metas, batch_id)
         return twin
 
     def bind_batch(self, metas: list[bytes], batch_id: int = 0) -> None:

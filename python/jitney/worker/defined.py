@@ -13,22 +13,24 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from jitney.call.context import Reserves
+from jitney.call.context import CallContext, Reserves
+from jitney.call.errors import ItemErrors
 from jitney.call.request import Request
 from jitney.definition.application import Part, graph
 from jitney.definition.construction import Resolve
 from jitney.definition.definition import Definition, Endpoint
 from jitney.definition.locate import locate
 from jitney.execution.execution import Execution, Instance
-from jitney.execution.grouping import Item
+from jitney.execution.grouping import Item, complete
 from jitney.execution.warm_up import Progress, warm_up
 from jitney.gpu.device import choose_device, loaded_torch
+from jitney.gpu.fetching import fetched, start_fetching
 from jitney.gpu.report import WarmUpReport
 from jitney.http.response import Response
 from jitney.values import array_formats
 from jitney.wire.calls import CALL_PARAMETER
 from jitney.worker.answers import AnswerEncoder
-from jitney.worker.batch import Row
+from jitney.worker.batch import Row, TensorRow
 from jitney.worker.context import WorkerContext
 from jitney.worker.protocol import HEADER, HELLO, POSITION, PROTOCOL_VERSION, Bytes, encode_control
 from jitney.worker.reply import EncodedReply
@@ -40,6 +42,8 @@ OVERLAP = 3
 """Batches that a worker holds where they overlap: one is read, one runs, one is written."""
 SECTION = "jitney"
 _NPY = array_formats.NPY_TYPE.encode()
+NO_CALLS: set[int] = set()
+"""No item of a batch came through a handle."""
 
 
 def resolver(part: Part, spec: dict[str, Any]) -> Resolve | None:
@@ -68,6 +72,8 @@ class DefinedModel:
         self.awaits_others = resolve is not None and all(one.is_async for one in definition.endpoints)
         """Whether its batches run on a loop, also if it takes one at a time, so that the server can cancel them."""
         self._concurrent = self.awaits_others or self.definition.concurrency > 1
+        self._takes_single = not any(one.batched or one.may_stream or not one.is_async for one in definition.endpoints)
+        """Whether every endpoint is a coroutine that takes one item and gives one answer."""
         self._reader = ItemReader(self.definition)
         self._sizes = _Sizes()
 
@@ -104,6 +110,8 @@ class DefinedModel:
     def handle(self, rows: list[Row], context: WorkerContext) -> Any:
         """Answers one batch; a coroutine where batches run side by side."""
         if self._concurrent:
+            if self._takes_single and len(rows) == 1 and not isinstance(rows[0], TensorRow):
+                return self._handle_single(rows[0], context.metas)
             return self._handle_async(self.begin(rows, context))
         return self.finish(self.launch(self.begin(rows, context), context), context)
 
@@ -133,6 +141,21 @@ class DefinedModel:
         """Writes the answers of a batch."""
         batch.split()
         return batch.reply()
+
+    async def _handle_single(self, row: Row, metas: list[bytes]) -> EncodedReply:
+        """Answers a lone item of a coroutine, as a batch would be answered: there is nothing to arrange or to split."""
+        call = SingleCall(self.definition.name, self.reserves, metas[0])
+        encoder = AnswerEncoder(call.items, metas, {0} if CALL_PARAMETER in row else NO_CALLS, self._debug_errors)
+        try:
+            endpoint, call.items[0] = self._reader.open(row, metas[0], call.received)
+            call.endpoint, arguments = endpoint.name, complete(endpoint, call.items[0])
+            with CallContext(call, endpoint.name, True, (0,)):
+                result = await self.instance.function(endpoint)(**arguments)
+            outcome = fetched(start_fetching(result))
+        except Exception as error:
+            outcome = error.errors.get(0, error) if isinstance(error, ItemErrors) else error
+        meta, body = encoder.answer(0, outcome)
+        return EncodedReply(assemble_all([meta], [body]))
 
     async def _handle_async(self, batch: DefinedBatch) -> EncodedReply:
         for places, execution in batch.executions:
@@ -174,6 +197,30 @@ class _Requests:
     def request_at(self, position: int) -> Request:
         """The request of the item at this position."""
         return self._batch.request_at(self._items[position], self._endpoint)
+
+
+class SingleCall:
+    """What is known of a lone item: the source of its call's context."""
+
+    __slots__ = ("_meta", "endpoint", "items", "model", "received", "reserves")
+
+    def __init__(self, model: str, reserves: Reserves, meta: bytes) -> None:
+        self.model = model
+        self.reserves = reserves
+        self.received = time.monotonic()
+        self.endpoint = ""
+        self.items: dict[int, Any] = {}
+        self._meta = meta
+
+    def request_at(self, position: int) -> Request:
+        """Its request, made now if the function did not ask for it."""
+        return _seen(self.items[position], self._meta, self.endpoint, self.received)
+
+
+def _seen(item: Item, meta: bytes, endpoint: str, received: float) -> Request:
+    if item.request is UNSEEN:
+        item.request = WireRequest(meta, endpoint, received)
+    return item.request
 
 
 class DefinedBatch:
@@ -235,10 +282,7 @@ class DefinedBatch:
         """The request of an item, made now if its function did not ask for it."""
         if at in self._tensors:
             return self._tensors[at].request
-        item = self.items[at]
-        if item.request is UNSEEN:
-            item.request = WireRequest(self._metas[at], endpoint, self._received)
-        return item.request
+        return _seen(self.items[at], self._metas[at], endpoint, self._received)
 
     @property
     def done(self) -> bool | None:
@@ -317,6 +361,7 @@ class DefinedBatch:
 
     def reply(self) -> EncodedReply:
         """The items of the batch's REPLY."""
+        self.executions.clear()  # They know this batch: nothing of it is left to the garbage collector.
         if self._tensors:
             return EncodedReply(assemble_parts([self._encode_parts(at) for at in range(len(self._outcomes))]))
         metas: list[bytes] = []

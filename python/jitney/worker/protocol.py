@@ -170,12 +170,16 @@ class FrameReader:
             return
         self._end += max(received, 0)
         while self._end - self._start >= HEADER.size:
-            length, kind, count, _ = parse_header(self._buffer, self._start, self._limit)
-            is_large = length > LARGE_FRAME_BYTES or (kind == BATCH and length > LARGE_ITEM_BYTES * count)
-            if not is_large and self._end - self._start < HEADER.size + length:
+            length, kind, count, frame_id = parse_header(self._buffer, self._start, self._limit)
+            if length > LARGE_FRAME_BYTES or (kind == BATCH and length > LARGE_ITEM_BYTES * count):
+                yield self.read()
+                continue
+            first = self._start + HEADER.size
+            if self._end < first + length:
                 self._make_room(HEADER.size + length)
                 return
-            yield self.read()
+            self._start = first + length
+            yield Frame(kind, count, frame_id, bytes(self._view[first : self._start]))
 
     def give_views(self) -> None:
         """From now on large bodies of a batch are views of one buffer, which costs less than a buffer for each."""

@@ -122,7 +122,7 @@ class WireRequest(Request):
     def headers(self) -> Any:
         return read_headers(self._meta)
 
-    @cached_property
+    @property
     def facts(self) -> Facts:  # type: ignore[override]  # An attribute of the base, made lazy here.
         return read_facts(self._meta, self._received)
 
@@ -152,7 +152,7 @@ class ItemReader:
             read = self._tensors[endpoint.name].read(row)
             return endpoint, TensorItems(endpoint, row, read, WireRequest(meta, endpoint.name, received))
         if CALL_PARAMETER in row:
-            named = arguments.read_call(endpoint, row[CALL_PARAMETER])
+            named = self._readers[endpoint.name].read_call(row[CALL_PARAMETER])
         else:
             named = self._readers[endpoint.name].read(row)
         request = WireRequest(meta, endpoint.name, received) if endpoint.name in self._asking else UNSEEN
