@@ -12,7 +12,6 @@ pub mod log_text;
 pub mod metrics;
 mod model_facts;
 mod model_watch;
-mod observer;
 pub mod overview;
 mod registrations;
 mod spool;
@@ -22,12 +21,11 @@ pub use access_log::{AccessLog, AccessRecord, RecordNames};
 pub use follow::{FollowError, LiveStream};
 pub use log_book::{LogBook, LogFilter};
 pub use log_line::LogLine;
-pub use metrics::Meter;
+pub use metrics::{EngineObserver, Meter};
 pub use model_facts::{
     ModelLink, called_models, counted, duration_millis, millis, own_latency, policy_times,
 };
 pub use model_watch::ModelWatch;
-pub use observer::EngineObserver;
 pub use overview::Overview;
 pub use registrations::{
     ListedModel, ListedModelView, ListedState, Registrations, RegistrationsReport,

@@ -42,6 +42,7 @@ use self::log::{MetricLog, MetricLogEntry, MetricNames, MetricSubject, ModelSubj
 use self::process::NoProcesses;
 pub use self::process::{OwnProcess, ProcessReader, ProcessUsage};
 use self::render::PageRenderer;
+pub use self::reported::EngineObserver;
 use self::server::{MetricSource, ServerMetrics};
 pub use self::system::{GpuSample, SystemSample};
 pub use self::whole::OtherFacts;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use jitney_engine::ModelTag;
+use jitney_engine::{ModelTag, Observer};
 
 use super::*;
 use crate::spool::sink::TestSink;
@@ -26,7 +26,7 @@ fn declared() -> MetricDeclarations {
     declared
 }
 
-fn meter(mode: MetricsMode, auto_detect: bool) -> (Meter, TestSink, TestSink) {
+fn meter(mode: MetricsMode, auto_detect: bool) -> (Arc<Meter>, TestSink, TestSink) {
     let (server, model) = (TestSink::default(), TestSink::default());
     let sinks = MetricSinks { server: Box::new(server.clone()), model: Box::new(model.clone()) };
     let hostname = "h".to_owned();
@@ -39,13 +39,18 @@ fn meter(mode: MetricsMode, auto_detect: bool) -> (Meter, TestSink, TestSink) {
         sinks: Some(sinks),
         ..MeterPlan::default()
     };
-    (Meter::new(plan).unwrap(), server, model)
+    (Arc::new(Meter::new(plan).unwrap()), server, model)
 }
 
-fn print(meter: &Meter, name: &str, value: &str) {
+/// What the engine tells it to.
+fn observer(meter: &Arc<Meter>) -> EngineObserver {
+    EngineObserver { meter: Arc::clone(meter), tracer: None }
+}
+
+fn print(meter: &Arc<Meter>, name: &str, value: &str) {
     let labels = "ModelName:m,Level:Model";
     let kind = "|#type:COUNTER|#hostname:other,1735689600,id-a,id-b";
-    meter.metric_printed(&format!("{name}.Count:{value}|#{labels}{kind}"));
+    observer(meter).metric_printed(&format!("{name}.Count:{value}|#{labels}{kind}"));
 }
 
 /// Every series of the handlers' metrics, as `name=value`.
@@ -66,7 +71,7 @@ fn a_handlers_declared_metric_adds_up_and_another_is_dropped() {
     for (name, value) in [("Listed", "2"), ("Listed", "3"), ("Unlisted", "1"), ("Listed", "x")] {
         print(&meter, name, value);
     }
-    meter.metric_printed("Listed.Count:1|#ModelName:m|#type:COUNTER|#hostname:h,1");
+    observer(&meter).metric_printed("Listed.Count:1|#ModelName:m|#type:COUNTER|#hostname:h,1");
     assert_eq!(reported(&meter), ["Listed(m,Model)=5"]);
 }
 
@@ -88,7 +93,7 @@ fn in_log_mode_everything_becomes_lines() {
     meter.responded(StatusCode::OK);
     meter.responded(StatusCode::NOT_FOUND);
     meter.responded(StatusCode::FOUND);
-    meter.worker_loaded(&tag, 9000, Duration::from_micros(1500));
+    observer(&meter).worker_loaded(&tag, 9000, Duration::from_micros(1500));
     meter.system(SystemSample { cpu_percent: Some(5.0), ..SystemSample::default() });
     print(&meter, "Listed", "2");
     print(&meter, "Unlisted", "2");
@@ -117,7 +122,7 @@ fn in_prometheus_mode_nothing_is_logged() {
 #[test]
 fn workers_are_told_the_declared_metrics_by_type() {
     let (meter, ..) = meter(MetricsMode::Log, false);
-    let declared = meter.model_metrics();
+    let declared = observer(&meter).model_metrics();
     assert_eq!(declared["gauge"][1]["name"], "PredictionTime");
     let listed = serde_json::json!([
         {"name": "Listed", "unit": "count", "dimensions": ["ModelName", "Level"]}
@@ -128,7 +133,7 @@ fn workers_are_told_the_declared_metrics_by_type() {
 #[test]
 fn what_is_not_declared_is_not_recorded() {
     let declared = MetricDeclarations::nothing();
-    let meter = Meter::new(MeterPlan { declared, ..MeterPlan::default() }).unwrap();
+    let meter = Arc::new(Meter::new(MeterPlan { declared, ..MeterPlan::default() }).unwrap());
     meter.responded(StatusCode::OK);
     meter.system(SystemSample { cpu_percent: Some(5.0), ..SystemSample::default() });
     print(&meter, "Listed", "2");
