@@ -121,6 +121,11 @@ def test_in_log_mode_there_are_lines_and_the_page_is_empty(torchserve: Callable[
     ]:
         line = re.compile(rf"^\S+,\d{{3}} - {pattern}", re.MULTILINE)
         until(lambda line=line, file=file: line.search((logs / file).read_text()), f"{file} has {pattern}")
+        logger = file.removesuffix(".log").upper()
+        shown = re.compile(rf"^\S+,\d{{3}} \[INFO \] main {logger} - {pattern}", re.MULTILINE)
+        until(lambda shown=shown: shown.search(server.stdout), f"the console has {pattern}")
+    access = re.compile(r'main ACCESS_LOG - /127.0.0.1:\d+ "POST /predictions/metrics HTTP/1.1" 200 \d+$', re.MULTILINE)
+    until(lambda: access.search(server.stdout), "the console has the access log")
     assert requests.get(server.url("/metrics", "metrics"), timeout=120).text == ""
 
 

@@ -1,13 +1,14 @@
 //! The log. Lines are formatted by the thread that logs, and written by one writer thread behind a
 //! bounded channel. When the disk is too slow, lines are dropped and counted; requests never wait.
 
+mod console_copy;
 mod filter;
 mod layer;
 mod rolling_file;
 mod writer;
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jitney_settings::LogFormat;
@@ -21,6 +22,7 @@ pub use layer::Style;
 pub use writer::LogTarget;
 
 use crate::failure::{Failure, cannot};
+use console_copy::ConsoleCopy;
 use layer::LogLayer;
 use rolling_file::RollingFile;
 use writer::{LogFiles, LogWriter};
@@ -69,15 +71,23 @@ pub fn start(plan: &LogPlan) -> Result<StartedLog, Failure> {
 pub fn access_sink(style: &Style) -> io::Result<Box<dyn Write + Send>> {
     Ok(match style {
         Style::Human { .. } => Box::new(io::stderr()),
-        Style::TorchServe { logs, .. } => Box::new(RollingFile::open(logs.join("access_log.log"))?),
+        Style::TorchServe { logs, .. } => with_console(logs, "access_log.log", "ACCESS_LOG")?,
     })
 }
 
 /// Where metric lines go; the human style has no files for them.
 pub fn metric_sinks(style: &Style) -> io::Result<Option<MetricSinks>> {
     let Style::TorchServe { metrics, .. } = style else { return Ok(None) };
-    let open = |name| RollingFile::open(metrics.join(name)).map(Box::new);
-    Ok(Some(MetricSinks { server: open("ts_metrics.log")?, model: open("model_metrics.log")? }))
+    Ok(Some(MetricSinks {
+        server: with_console(metrics, "ts_metrics.log", "TS_METRICS")?,
+        model: with_console(metrics, "model_metrics.log", "MODEL_METRICS")?,
+    }))
+}
+
+/// A file of TorchServe's whose lines are on its console too.
+fn with_console(dir: &Path, name: &str, logger: &'static str) -> io::Result<Box<dyn Write + Send>> {
+    let file = RollingFile::open(dir.join(name))?;
+    Ok(Box::new(ConsoleCopy { file, console: io::stdout(), logger }))
 }
 
 /// The log files of a style. A file that cannot be opened causes a warning; the console still has
