@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 
 import pytest
 import torch_models as models
+import wire
 from recorded_calls import ReplayedCalls
 from torch_models import image, near, torch
 
@@ -94,7 +97,8 @@ def test_half_precision_comes_out_in_single(load, recorder):
 
 def test_without_a_gpu_and_where_it_is_off_nothing_is_captured(load, monkeypatch, recorder):
     handler = load(ImageClassifier, models.CLASSIFIER, {"jitney": {"cuda_graphs": "off"}})
-    assert handler.warm_up(nothing) == type(handler.warm_up(nothing))() and handler.model_graphs is None
+    report = handler.warm_up(nothing)
+    assert (report.sizes, report.measured, report.graphs) == ([], [], 0) and handler.model_graphs is None
     assert "cudaGraphs" not in handler.describe_handle()
     monkeypatch.setattr(warm_up, "capture_for", model_graphs.capture_for)
     handler = load(ImageClassifier, models.CLASSIFIER)
@@ -192,3 +196,32 @@ def test_explanations_go_through_the_model(load, recorder):
     ]
     replayed = recorder.replayed
     assert ask(handler, image(1)) == ["Classifier"] and recorder.replayed == replayed
+
+
+def native_threads() -> set[str]:
+    """All threads of this process, those of libraries too."""
+    return set(os.listdir("/proc/self/task"))
+
+
+def test_the_first_requests_find_everything_there(raw_worker, tmp_path, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    worker = raw_worker()
+    made = models.unpack(tmp_path, models.CLASSIFIER)
+    worker.load(made, "image_classifier", manifest=models.EAGER, batch_size=4)
+    assert worker.read_control(wire.LOADED)["slots"] == 2
+    threads, modules = native_threads(), set(sys.modules)
+    pictures = [image(seed, form="JPEG") for seed in range(4)]
+    worker.ask(wire.bodies(pictures[0]))
+    for number, count in enumerate((1, 4, 4, 1)):
+        worker.send(wire.batch(wire.bodies(*pictures[:count]), number))
+    assert [worker.read_timed()[1][0] for _ in range(4)] == [wire.REPLY] * 4
+    assert native_threads() <= threads and set(sys.modules) == modules
+
+
+def test_a_stage_of_the_users_own_sees_no_picture_that_nobody_sent(load):
+    class OwnAnswers(ImageClassifier):
+        def postprocess(self, data):
+            raise AssertionError
+
+    assert load(OwnAnswers, models.CLASSIFIER).warm_up(nothing).samples == []
+    assert [len(rows) for rows in load(ImageClassifier, models.CLASSIFIER).warm_up(nothing).samples] == [1, 4]

@@ -42,6 +42,8 @@ def warm_up(instance: Instance, progress: Progress) -> WarmUpReport:
             report.notes.append(f"{run.endpoint.name} is not warmed up: {run} failed with {describe(error)}")
         progress(done, len(runs), f"ran {run}")
     _add_graphs(report)
+    if runs and not failed and len(instance.definition.endpoints) == 1:
+        report.samples = [run.rows() for run in dict.fromkeys((runs[0], runs[-1]))]
     return report
 
 
@@ -57,6 +59,10 @@ class _Run:
     def __str__(self) -> str:
         items = "1 item" if self._size == 1 else f"{self._size} items"
         return items if self._length is None else f"{items} of length {self._length}"
+
+    def rows(self) -> list[dict[str, Any]]:
+        """What its requests would bring."""
+        return [{arguments.BODY: dict(self._sample)}] * self._size
 
     def measure(self, instance: Instance) -> list[MeasuredSize | MeasuredShape]:
         """Runs it twice, since whatever is chosen or captured at the first call costs it time; what the second took."""

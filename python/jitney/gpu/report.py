@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class MeasuredSize(NamedTuple):
@@ -36,3 +36,5 @@ class WarmUpReport:
     """The memory of the GPU that they hold."""
     notes: list[str] = field(default_factory=list)
     """Sentences for the log, such as why there are no graphs."""
+    samples: list[list[Any]] = field(default_factory=list)
+    """Batches of rows, as requests bring them, that the worker then runs the whole way of a request."""

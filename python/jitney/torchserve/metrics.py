@@ -8,13 +8,14 @@ it. Jitney's workers write it themselves (`past_logging`): whatever a handler do
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import enum
 import logging
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 LINE_PREFIX = "[METRICS]"
@@ -199,8 +200,24 @@ def past_logging() -> None:
     _past_logging = True
 
 
+_muted = False
+
+
+@contextlib.contextmanager
+def muted() -> Iterator[None]:
+    """Inside, no lines are written: what is measured there is no user's."""
+    global _muted
+    _muted = True
+    try:
+        yield
+    finally:
+        _muted = False
+
+
 def write_metric(metric: Any) -> None:
     """Writes a metric's line."""
+    if _muted:
+        return
     if _past_logging:
         sys.stdout.write(f"{LINE_PREFIX}{metric}\n")
     else:

@@ -28,10 +28,12 @@ END_SECONDS = 5.0
 class HeldBatch:
     """A batch on its way through the steps."""
 
-    __slots__ = ("begun", "bound", "count", "failure", "finished", "times", "wait", "work")
+    __slots__ = ("begun", "bound", "count", "failure", "finished", "made_up", "times", "wait", "work")
 
-    def __init__(self, rows: list[Row], bound: BoundBatch, began: float) -> None:
+    def __init__(self, rows: list[Row], bound: BoundBatch, began: float, made_up: bool = False) -> None:
         self.bound = bound
+        self.made_up = made_up
+        """Whether nobody sent it."""
         self.count = len(rows)
         self.work: Any = rows
         """What the last step made of it."""
@@ -135,7 +137,10 @@ class Intake:
         if frame.kind != BATCH:
             raise ProtocolError(f"expected BATCH or STOP, got a frame of kind {frame.kind}")
         rows, metas = self._decoder.decode(frame.payload, frame.count)
-        held = HeldBatch(rows, BoundBatch(metas, frame.id), self._reader.frame_began)
+        return self.take(HeldBatch(rows, BoundBatch(metas, frame.id), self._reader.frame_began))
+
+    def take(self, held: HeldBatch) -> HeldBatch:
+        """Counts a batch in, and gives it a slot."""
         waits = self._free_slots.empty()  # It never does: the server sends no more batches than there are slots.
         self._free_slots.get()
         if waits:

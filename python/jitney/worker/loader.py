@@ -10,7 +10,7 @@ import inspect
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -44,6 +44,8 @@ class LoadedModel(NamedTuple):
     """Its turns on the GPU; the entry point takes them by itself."""
     collector: Collector | None = None
     """The process's garbage collector, once the model is loaded."""
+    samples: Sequence[list[Any]] = ()
+    """Batches of rows to go the whole way of a request before it is loaded."""
 
     def gpu_facts(self) -> dict[str, int]:
         """How much of its GPU the worker uses, if that was not told a moment ago."""
@@ -74,9 +76,11 @@ def load_model(spec: dict[str, Any], progress: Progress = no_progress) -> Loaded
     note = limit_memory(spec.get("gpu_memory_fraction"), spec.get("gpu_id"))
     defined = is_defined(spec.get("model_yaml_config") or {})
     model = load_definition(spec, context) if defined else load_handler(spec, context)
-    model = model._replace(about=warm_up(model.entry_point, progress, [note] if note else []))
+    about, samples = warm_up(model.entry_point, progress, [note] if note else [])
+    model = model._replace(about=about, samples=samples)
     if spec.get("envelope") and not defined:
-        model = model._replace(entry_point=in_envelope(spec["envelope"], model.entry_point))
+        # The samples are what is inside of an envelope.
+        model = model._replace(entry_point=in_envelope(spec["envelope"], model.entry_point), samples=())
     return with_gpu(model, spec)
 
 
@@ -163,8 +167,9 @@ Progress = Callable[[int, int, str], None]
 FAILED_NOTE = "warming up failed, the model serves without it: "
 
 
-def warm_up(entry_point: Any, progress: Progress, notes: list[str]) -> dict[str, Any]:
-    """Warms the model up if it can; returns what LOADED says, these notes first. A failure is a note and no more."""
+def warm_up(entry_point: Any, progress: Progress, notes: list[str]) -> tuple[dict[str, Any], list[list[Any]]]:
+    """Warms the model up if it can; returns what LOADED says, these notes first, and samples. A failure is a note and
+    no more."""
     method: Any = getattr(getattr(entry_point, "__self__", entry_point), "warm_up", None)
     report: Any = None
     if takes_progress(method):
@@ -173,7 +178,7 @@ def warm_up(entry_point: Any, progress: Progress, notes: list[str]) -> dict[str,
         except Exception as error:
             logger.warning("warming up failed", exc_info=True)
             notes = [*notes, FAILED_NOTE + f"{type(error).__name__}: {error}"]
-    return described(report, notes)
+    return described(report, notes), getattr(report, "samples", [])
 
 
 def takes_progress(method: Any) -> bool:

@@ -13,7 +13,7 @@ import platform
 import socket
 import time
 import traceback
-from typing import Any
+from typing import Any, NamedTuple
 
 from jitney.torchserve.failures import mentions_cuda
 from jitney.torchserve.loading import limit_threads
@@ -23,8 +23,8 @@ from jitney.worker.continuous import run_continuously
 from jitney.worker.garbage import Collector
 from jitney.worker.gpus import select_gpus
 from jitney.worker.loader import LoadedModel, load_model
-from jitney.worker.overlap import run_overlapped, stages_of
-from jitney.worker.process_group import ProcessGroup
+from jitney.worker.overlap import OverlappedBatches, stages_of
+from jitney.worker.process_group import ProcessGroup, rank_count
 from jitney.worker.protocol import (
     BATCH,
     CANCEL,
@@ -42,6 +42,7 @@ from jitney.worker.protocol import (
 )  # fmt: skip
 from jitney.worker.run import print_traceback, run_batch, send_answer
 from jitney.worker.step_times import times_frame
+from jitney.worker.whole_way import go_the_whole_way, run_one_by_one
 from jitney.worker.writer import FrameWriter
 
 
@@ -67,13 +68,13 @@ def run_worker(sock: socket.socket, token: str) -> int:
     if isinstance(spec.get("calls"), dict):
         spec["calls"]["socket"] = sock  # Calls to other models go to the same address.
     with contextlib.closing(ProcessGroup(spec)) as group:
-        model = load(writer, spec, group)
-        if model is None:
+        worker = load(writer, reader, spec, group)
+        if worker is None:
             return 1
-        model.context.frame_writer = writer
         try:
-            run_model(writer, group.reader(reader), model)
+            run_model(*worker)
         finally:
+            model = worker.model
             if model.collector is not None:
                 model.collector.end()
             if model.close is not None:
@@ -81,13 +82,23 @@ def run_worker(sock: socket.socket, token: str) -> int:
     return 0
 
 
-def run_model(writer: FrameWriter, reader: FrameReader, model: LoadedModel) -> None:
+class LoadedWorker(NamedTuple):
+    """A model that is loaded and warm, and where its batches come from."""
+
+    writer: FrameWriter
+    reader: FrameReader
+    model: LoadedModel
+    overlapped: OverlappedBatches | None
+    """What takes its batches, where their steps overlap."""
+
+
+def run_model(
+    writer: FrameWriter, reader: FrameReader, model: LoadedModel, overlapped: OverlappedBatches | None
+) -> None:
     """Answers batches in the way that fits the model."""
-    if takes_views(model.service):
-        reader.give_views()
-    stages = stages_of(model)
-    if stages is not None:
-        run_overlapped(writer, reader, model, stages)
+    model.context.frame_writer = writer
+    if overlapped is not None:
+        overlapped.run(model)
     else:
         MODES[mode_of(model)](writer, reader, model)
 
@@ -105,15 +116,15 @@ def takes_views(service: Any) -> bool:
     return callable(takes) and takes() is True
 
 
-def load(writer: FrameWriter, spec: dict[str, Any], group: ProcessGroup) -> LoadedModel | None:
+def load(writer: FrameWriter, reader: FrameReader, spec: dict[str, Any], group: ProcessGroup) -> LoadedWorker | None:
     """Loads the model and reports how that went; None if it failed."""
     started = time.perf_counter()
     try:
         group.start()
         limit_threads(spec)
         model = load_model(spec, lambda done, of, what: tell_progress(writer, done, of, what))
-        stages = stages_of(model)
         group.wait_until_loaded()
+        worker = warmed(LoadedWorker(writer, group.reader(reader), model, None), rank_count(spec) == 1)
         collector = Collector()
         collector.begin(spec.get("garbage_collection"))
     except Exception as error:
@@ -125,12 +136,28 @@ def load(writer: FrameWriter, spec: dict[str, Any], group: ProcessGroup) -> Load
             failure["traceback"] = traceback.format_exc()[-TRACEBACK_CHARS:]
         writer.send_control(LOAD_FAILED, failure)
         return None
-    model = model._replace(collector=collector)
     about = {"seconds": round(time.perf_counter() - started, 6), **model.about}
-    if stages is not None:
-        about["slots"] = stages.slots
+    if worker.overlapped is not None:
+        about["slots"] = worker.overlapped.slots
+        worker.overlapped.start_reading()
     writer.send_control(LOADED, {**about, **model.gpu_facts()})
-    return model
+    return worker._replace(model=model._replace(collector=collector, samples=()))
+
+
+def warmed(worker: LoadedWorker, is_alone: bool) -> LoadedWorker:
+    """The worker with the threads that it needs, after made-up batches went the whole way of a request through them.
+    Not where several processes form one worker: each of them would choose by itself what to run."""
+    model, stages = worker.model, stages_of(worker.model)
+    if takes_views(model.service):
+        worker.reader.give_views()
+    if stages is not None:
+        overlapped = OverlappedBatches(worker.writer, worker.reader, model, stages)
+        worker = worker._replace(overlapped=overlapped)
+        if is_alone:
+            go_the_whole_way(model, overlapped.run_made_up, stages.slots)
+    elif is_alone and mode_of(model) == "single":
+        go_the_whole_way(model, run_one_by_one(model), 1)
+    return worker
 
 
 def tell_progress(writer: FrameWriter, done: int, of: int, what: str) -> None:

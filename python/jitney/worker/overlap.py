@@ -13,16 +13,17 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 from jitney.gpu.device import enter_device, keep_device
+from jitney.torchserve.failures import BatchFailure
 from jitney.worker.batch import BatchDecoder
 from jitney.worker.context import WorkerContext
 from jitney.worker.intake import HeldBatch, Incoming, Intake
 from jitney.worker.loader import LoadedModel
-from jitney.worker.protocol import FrameReader
+from jitney.worker.protocol import Bytes, FrameReader
 from jitney.worker.run import answer_from, failure_from, send_answer
 from jitney.worker.step_times import StepTimes, now, times_frame
 from jitney.worker.writer import FrameWriter
@@ -63,16 +64,6 @@ def _as_it_is(outputs: Any, _: WorkerContext) -> Any:
     return outputs
 
 
-def run_overlapped(writer: FrameWriter, reader: FrameReader, model: LoadedModel, stages: Stages) -> None:
-    """Answers batches in order until the server stops or is gone."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH_SECONDS)
-    try:
-        OverlappedBatches(writer, reader, model, stages).run()
-    finally:
-        sys.setswitchinterval(interval)
-
-
 class OverlappedBatches:
     """The batches that one worker holds, at most one for each of its slots.
 
@@ -83,9 +74,11 @@ class OverlappedBatches:
 
     def __init__(self, writer: FrameWriter, reader: FrameReader, model: LoadedModel, stages: Stages) -> None:
         self._writer = writer
-        self._model = model
+        self._model = model._replace(gpu=None)
+        """Until it serves it tells nothing of its GPU."""
         self._context = model.context
         self._stages = stages
+        self.slots = stages.slots
         self._intake = Intake(reader, BatchDecoder(model.decode_input), stages.slots)
         self._received: SimpleQueue[Incoming] = SimpleQueue()
         self._prepared: SimpleQueue[Incoming] = SimpleQueue()
@@ -97,32 +90,58 @@ class OverlappedBatches:
         """Batches that the main thread answered, and those that the other one did."""
         self._last = StepTimes(0.0)
         self._error: BaseException | None = None
-
-    def run(self) -> None:
-        """The main thread's part: launches, and ends the others."""
         self._context.show_each_thread_its_own()
         keep_device()
-        finishing = self._start(self._finish_all, "finish")
-        self._start(self._begin_all, "begin")
-        reading = self._start(lambda: self._intake.take_all(self._give), "read")
+        self._finishing = threading.Thread(target=self._finish_all, name="finish", daemon=True)
+        self._finishing.start()
+        threading.Thread(target=self._begin_all, name="begin", daemon=True).start()
+        self._reading = threading.Thread(target=lambda: self._intake.take_all(self._give), name="read", daemon=True)
+
+    def run_made_up(self, batches: Sequence[HeldBatch]) -> None:
+        """Runs batches that nobody sent: one on this thread, several on those of the steps; raises if one fails."""
+        writer, self._writer = self._writer, _Unsent(self._prepared)
+        try:
+            for held in map(self._intake.take, batches):
+                (self._run_alone if len(batches) == 1 else self._received.put)(held)
+            unanswered = len(batches)
+            while unanswered:
+                received = self._prepared.get()
+                if isinstance(received, BaseException):
+                    raise received
+                if received is None:
+                    unanswered -= 1
+                else:
+                    self._launch(received)
+                    self._launched.put(received)
+        finally:
+            self._writer = writer
+        for held in batches:
+            if held.failure is not None:
+                raise RuntimeError(held.failure.message)
+
+    def start_reading(self) -> None:
+        """From now on batches may come."""
+        self._reading.start()
+
+    def run(self, model: LoadedModel) -> None:
+        """The main thread's part, in order until the server stops or is gone: launches, and ends the others."""
+        self._model = model
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(SWITCH_SECONDS)
         try:
             try:
                 self._launch_all()
             finally:  # What was launched is answered, whatever comes after it.
                 self._launched.put(None)
-                finishing.join()
+                self._finishing.join()
             if self._error is not None:
                 raise self._error
         finally:
+            sys.setswitchinterval(interval)
             # A blocked read keeps the socket open even after it was closed; the server must see the end.
             self._writer.shut_down()
-            self._intake.end(reading)
+            self._intake.end(self._reading)
             self._received.put(None)
-
-    def _start(self, part: Callable[[], None], name: str) -> threading.Thread:
-        thread = threading.Thread(target=part, name=name, daemon=True)
-        thread.start()
-        return thread
 
     def _held(self) -> int:
         return self._intake.taken - self._answered_alone - self._answered_behind
@@ -239,7 +258,7 @@ class OverlappedBatches:
             while not query() and self._held() == 1 and now() < end:
                 time.sleep(0)  # Lets the other threads have the interpreter.
         except Exception as error:
-            held.failure = failure_from(error, held.bound.metas)
+            self._fail(held, error)
 
     def _wait(self, held: HeldBatch) -> None:
         """Returns when the outputs are there, if the model has been given the batch."""
@@ -249,7 +268,7 @@ class OverlappedBatches:
         try:
             measured = wait()
         except Exception as error:
-            held.failure = failure_from(error, held.bound.metas)
+            self._fail(held, error)
         else:
             held.times.got_outputs(now(), measured)
 
@@ -269,7 +288,15 @@ class OverlappedBatches:
         try:
             held.work = step(held.work, self._context)
         except Exception as error:
-            held.failure, held.work = failure_from(error, held.bound.metas), None
+            self._fail(held, error)
+
+    def _fail(self, held: HeldBatch, error: Exception) -> None:
+        """The log shows where a handler failed on requests; for a made-up batch a word is enough."""
+        if held.made_up:
+            held.failure = BatchFailure("raised", f"{type(error).__name__}: {error}")
+        else:
+            held.failure = failure_from(error, held.bound.metas)
+        held.work = None
 
     def _answer(self, held: HeldBatch, alone: bool = False) -> None:
         times = held.times.told(self._last)
@@ -284,3 +311,14 @@ class OverlappedBatches:
 
     def _has_more(self) -> bool:
         return self._held() > 0 or self._intake.is_readable()
+
+
+class _Unsent(FrameWriter):
+    """Throws the answers of made-up batches away, and says to the main thread that they are there."""
+
+    def __init__(self, prepared: SimpleQueue[Incoming]) -> None:
+        self._prepared = prepared
+
+    def send(self, kind: int, count: int, frame_id: int, parts: Sequence[Bytes], before: bytes = b"") -> None:
+        """Nobody waits for it."""
+        self._prepared.put(None)

@@ -281,6 +281,10 @@ class BaseHandler(abc.ABC):  # noqa: B024 - TorchServe's base, which handlers ov
         content = sample_file(self.context.system_properties.get("model_dir"))
         return None if content is None else [{"body": content} for _ in range(count)]
 
+    def makes_up_samples(self) -> bool:
+        """Whether `sample_rows` makes up what requests bring, for the whole way of one."""
+        return False
+
     # -- questions about the model ----------------------------------------------------------------
 
     def explain_handle(self, data_preprocess: Any, raw_data: Any) -> Any:

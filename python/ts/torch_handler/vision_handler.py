@@ -7,6 +7,7 @@ import functools
 import logging
 from typing import Any
 
+from jitney.gpu.streams import NO_STREAMS
 from ts.torch_handler.base_handler import BaseHandler, is_ours
 from ts.torch_handler.device_images import BatchForm, DeviceImages, batch_form
 from ts.torch_handler.device_trial import device_images
@@ -145,6 +146,14 @@ class VisionHandler(BaseHandler, abc.ABC):
         if not self._prepares_items():
             return super().sample_rows(count)
         return [{"body": self.sample_picture} for _ in range(count)]
+
+    def makes_up_samples(self) -> bool:
+        """Where images are prepared as the stock handlers do it. Without a GPU no code of the user's gets to see a
+        picture that nobody sent: it could count them."""
+        stages = (self.handle, self.begin, self.prepare, self.launch, self.inference, self.finish, self.postprocess)
+        if not self._prepares_items() or profiler_enabled():
+            return False
+        return self.streams is not NO_STREAMS or all(map(is_ours, stages))
 
     @functools.cached_property
     def sample_picture(self) -> bytes:

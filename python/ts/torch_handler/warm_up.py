@@ -40,17 +40,23 @@ class WarmUp:
         self.report = WarmUpReport()
 
     def run(self, progress: Progress) -> WarmUpReport:
-        """Returns what was found out. A model that cannot be captured stays as it is, with a note why."""
+        """Returns what was found out, and the batches that go the whole way of a request."""
+        self._capture(progress)
+        self.report.samples = self._samples()
+        return self.report
+
+    def _capture(self, progress: Progress) -> None:
+        """A model that cannot be captured stays as it is, with a note why."""
         graphs = self._graphs()
         if graphs is None:
-            return self.report
+            return
         compiler = self._compiler(graphs)
         batch = self._sample_batch()
         if batch is None:
             self.handler.compile_now()
             graphs.watch()
             self.handler.model_graphs = graphs
-            return self.report
+            return
         given = graphs.shaped((batch,), {})
         later = compiler is not None and compiler.plan.background and bool(compiler.missing(given))
         try:
@@ -59,7 +65,7 @@ class WarmUp:
         except CannotCapture as error:
             self.report.notes.append(f"The model runs without CUDA graphs: {error}")
             self.handler.compile_now()
-            return self.report
+            return
         self.handler.model_graphs = graphs
         if compiler is not None and not later:
             compiler.remember()
@@ -67,7 +73,12 @@ class WarmUp:
             self.report.notes.append("The model serves as it is until other processes have compiled it")
             BackgroundCompilation(compiler, given).start()
         self._tell(graphs)
-        return self.report
+
+    def _samples(self) -> list[list[Any]]:
+        """Of every size that was captured, the largest first, since the others find its memory; else of one item and of
+        the largest batch, where handlers make samples up."""
+        sizes = self.report.sizes[::-1] or (sorted({1, self._largest()}) if self.handler.makes_up_samples() else [])
+        return [self.handler.sample_rows(size) for size in sizes]
 
     def compile_only(self, shapes: Sequence[RunShape]) -> None:
         """Compiles the model for shapes into its cache and leaves it there, for a worker that waits or serves."""
@@ -113,11 +124,14 @@ class WarmUp:
 
     def _sizes(self) -> list[int]:
         """The batch sizes that the operator allows, or else ours."""
-        largest = max(1, int(self.context.system_properties.get("batch_size") or 1))
+        largest = self._largest()
         given = getattr(self.context, "batch_sizes", None)
         if given:
             return in_order(given, largest)
         return compiled_sizes(largest) if self.handler.compile_plan is not None else allowed_sizes(largest)
+
+    def _largest(self) -> int:
+        return max(1, int(self.context.system_properties.get("batch_size") or 1))
 
     def _lengths(self) -> list[int]:
         return in_order(getattr(self.context, "batch_lengths", None) or ())
