@@ -47,6 +47,8 @@ BARS = [
     Bar("one", "p50_ms", "one connection, p50", "16.1 ms", 4, " ms", at_most=True),
     Bar("sixteen", "per_s", "16 connections, images/s", "673", 2300),
     Bar("sixteen", "p99_ms", "16 connections, p99", "32 ms", 12, " ms", at_most=True),
+    Bar("none", "share", "no settings, batch 128, 384 connections, float32: of the faster bare graph loop", "-", 0.85),
+    Bar("none", "per_s", "the same, images/s", "3,316", 3316),
     Bar("encoder", "share", "encoder of BERT-base shape, short texts: of a bare padded loop of batch 64", "-", 1.5),
     Bar("definition", "share", "definition with 10 ms of GPU work per batch of 64: of the bare loop", "-", 0.95),
     Bar("starts", "second_s", "second start of the compiled model, to ready", "-", 15, " s", at_most=True),
@@ -110,6 +112,7 @@ def remarks(name: str, measured: dict) -> Iterable[str]:
     reasons = ", ".join(f"{reason} {count}" for reason, count in batches["reasons"].items())
     stages = ", ".join(f"{key[:-3]} {value:.2f}" for key, value in batches.items() if key.endswith("_ms"))
     yield f"  - batches of {batches['mean_size']:.1f} on average ({reasons}); ms per batch, queue per request: {stages}"
+    yield f"  - batches with the worker at a time: {batches['at_a_time']:.2f}"
     yield f"  - sizes: {common(batches['sizes'])}"
     if "worker_cores" in facts:
         yield (

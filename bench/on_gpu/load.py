@@ -57,18 +57,20 @@ def closed_loop_at(
 def answers(server: Server, bodies: list[bytes], content_type: str) -> list:
     """The answers to some bodies, sent by a few clients at a time so that they share batches."""
 
-    def ask(body: bytes) -> object:
-        connection = http.client.HTTPConnection("127.0.0.1", server.port(), timeout=TIMEOUT_SECONDS)
-        connection.request("POST", "/predictions/bench", body, {"Content-Type": content_type})
-        reply = connection.getresponse()
-        text = reply.read()
-        connection.close()
-        if reply.status != 200:
-            raise RuntimeError(f"a request was answered with {reply.status}: {text[:500]!r}")
-        return json.loads(text)
-
     with ThreadPoolExecutor(ASKERS) as clients:
-        return list(clients.map(ask, bodies))
+        return list(clients.map(lambda body: json.loads(ask(server, body, content_type)[0]), bodies))
+
+
+def ask(server: Server, body: bytes, content_type: str) -> tuple[bytes, str]:
+    """The answer to a body, and what it says about its way."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port(), timeout=TIMEOUT_SECONDS)
+    connection.request("POST", "/predictions/bench", body, {"Content-Type": content_type})
+    reply = connection.getresponse()
+    text = reply.read()
+    connection.close()
+    if reply.status != 200:
+        raise RuntimeError(f"a request was answered with {reply.status}: {text[:500]!r}")
+    return text, reply.headers.get("Server-Timing", "")
 
 
 def check(server: Server, bodies: list[bytes], content_type: str, right: Callable[[int, object], bool]) -> None:

@@ -11,6 +11,7 @@ import pathlib
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import torch
 
@@ -49,6 +50,19 @@ def one(bench: Bench) -> dict:
 def sixteen(bench: Bench) -> dict:
     """Sixteen clients."""
     return bench.by_turns("sixteen", bench.script_server(), bench.alike, JPEG, 16, None)
+
+
+def none(bench: Bench) -> dict:
+    """No settings of ours, over the faster of both memory formats in torch's own arithmetic."""
+    plan, server = bench.plan, bench.plain_server()
+    form = Form(plan.form.device, "float32", False)
+    bench.check_pictures(server, plan.net, form)
+    loops = [
+        bare.script_loop(bench.weights(plan.net)[1], plan.scaled(128), replace(form, channels_last=last))
+        for last in (False, True)
+    ]
+    loop = max(loops, key=lambda it: it.rate(0.5))
+    return bench.by_turns("none", server, bench.alike, JPEG, plan.scaled(384), loop)
 
 
 def starts(bench: Bench) -> dict:
@@ -147,6 +161,6 @@ def encoder(bench: Bench) -> dict:
 
 
 ROWS: dict[str, Callable[[Bench], dict]] = {
-    row.__name__: row for row in (first, many, one, sixteen, starts, compiled, encoder, definition, cpu)
+    row.__name__: row for row in (first, many, one, sixteen, none, starts, compiled, encoder, definition, cpu)
 }
 """In the order in which they run: those with the same server follow each other."""

@@ -140,6 +140,12 @@ class Bench:
         script = self.weights(self.plan.net)[1]
         return self.serve("script", nets.archive(self.plan.work / "models" / "script", {}, config, script), batch)
 
+    def plain_server(self) -> Server:
+        """The same archive as of `script_server`, without any setting of ours."""
+        batch = self.plan.scaled(128)
+        folder, script = self.plan.work / "models" / "plain", self.weights(self.plan.net)[1]
+        return self.serve("plain", nets.archive(folder, {}, {"batchSize": batch}, script), batch)
+
     def compiled_server(self) -> Server:
         """The same with a model file that is compiled."""
         batch = self.plan.scaled(256)

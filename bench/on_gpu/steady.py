@@ -1,7 +1,7 @@
 """The rows that must come out alike at every start: each start measures throughput, tail, pauses, the first request.
 
 `jitney bench` is one generator; wrk with a body from Lua is the second where its binary is given. A figure is the worst
-of all starts.
+of all starts. Of the first request it is said where its time went, and of the slowest start what was different there.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import sys
 import time
 from collections.abc import Callable
 
-from on_gpu import at_once, bare, load, pictures
+from on_gpu import at_once, bare, figures, load, pictures
 from on_gpu.rows import kept
 from on_gpu.session import JPEG, Bench
+from on_gpu.watch import STAGES, Watch, stages
 from server import Server
 
 ALONE = 24
@@ -44,27 +45,49 @@ def measured(bench: Bench, name: str, starts: int, wrk: pathlib.Path | None) -> 
     """A row: every start, the worst of them, and what the generators can do at most."""
     serve, make_loop, connections = ROWS[name]
     connections = bench.plan.scaled(connections)
-    rounds, loop = [], None
+    rounds, facts, loop = [], [], None
     for number in range(starts):
         bench.close()
         server = serve(bench)
         loop = loop or make_loop(bench)
-        rounds.append(one_start(bench, server, loop, connections, wrk))
-        shown = ", ".join(f"{key} {value:.2f}" for key, value in rounds[-1].items())
-        print(f"  {name} start {number + 1}: {shown}", file=sys.stderr, flush=True)
+        found, seen = one_start(bench, server, loop, connections, wrk)
+        rounds.append(found)
+        facts.append({**seen, "ready_s": bench.started_seconds[bench.open[0]]})
+        print(f"  {name} start {number + 1}: {shown(found)}", file=sys.stderr, flush=True)
+        print("\n".join(remarks(facts[-1])), file=sys.stderr, flush=True)
     bench.check_pictures(server, bench.plan.net, bench.plan.form)
     bench.close()
-    return {"worst": worst(rounds), "starts": rounds, "ceiling": ceiling(bench, connections, wrk)}
+    by_share = sorted(range(starts), key=lambda number: rounds[number]["share"])
+    for what, number in (("slowest", by_share[0]), ("middle", by_share[starts // 2])):
+        print(f"  {name}, the {what} start is number {number + 1}:", file=sys.stderr)
+        print("\n".join(remarks(facts[number])), file=sys.stderr, flush=True)
+    return {"worst": worst(rounds), "starts": rounds, "facts": facts, "ceiling": ceiling(bench, connections, wrk)}
 
 
-def one_start(bench: Bench, server: Server, loop: bare.Loop, connections: int, wrk: pathlib.Path | None) -> dict:
-    """What one start of the server came to."""
+def shown(found: dict[str, float]) -> str:
+    """Figures in one line."""
+    return ", ".join(f"{key} {value:.2f}" for key, value in found.items())
+
+
+def remarks(facts: dict) -> list[str]:
+    """What was seen at a start: the first request beside the usual one, and the worker and the GPU under load."""
+    lines = [f"  - {which} request, ms: {shown(facts[which])}" for which in ("first", "usual")]
+    return [*lines, f"  - ready after {facts['ready_s']:.1f} s", *list(figures.remarks("load", facts["load"]))[1:]]
+
+
+def one_start(
+    bench: Bench, server: Server, loop: bare.Loop, connections: int, wrk: pathlib.Path | None
+) -> tuple[dict, dict]:
+    """What one start of the server came to, and what was seen meanwhile."""
     plan = bench.plan
     body = pictures.files(bench.alike)[0]
-    alone = [timed(server, body) for _ in range(ALONE)]
-    found = {"first_over_median": alone[0] / statistics.median(alone[1:])}
+    first, *others = [timed(server, body) for _ in range(ALONE)]
+    usual = {key: statistics.median(it[key] for it in others) for key in first}
+    found = {"first_over_median": first["total"] / usual["total"]}
     found["bare_per_s"] = loop.rate(plan.seconds / 2)
-    ours = load.closed_loop(server, bench.alike, JPEG, connections, plan.seconds, plan.warm_up)
+    with Watch(server, plan.warm_up) as watch:
+        ours = load.closed_loop(server, bench.alike, JPEG, connections, plan.seconds, plan.warm_up)
+    seen = {"first": first, "usual": usual, "load": {"facts": {**watch.facts(), "generator": ours["generator"]}}}
     found |= {key: ours[key] for key in ("per_s", "p50_ms", "p99_ms")}
     found["tail"] = found["p99_ms"] / found["p50_ms"]
     if wrk is not None:
@@ -76,14 +99,18 @@ def one_start(bench: Bench, server: Server, loop: bare.Loop, connections: int, w
     described = server.ask("/models/bench")[0]
     pauses = [it.get("garbageCollection", {}).get("longestSeconds", 0.0) for it in described["workers"]]
     found["longest_pause_ms"] = 1e3 * max(pauses, default=0.0)
-    return found
+    return found, seen
 
 
-def timed(server: Server, body: bytes) -> float:
-    """How long one request takes, alone."""
+def timed(server: Server, body: bytes) -> dict[str, float]:
+    """The milliseconds that one request takes, alone: all of it, and what the server and its worker say of them."""
+    before = stages(server.ask("/models/bench")[0])
     began = time.perf_counter()
-    load.answers(server, [body], JPEG)
-    return time.perf_counter() - began
+    _, timing = load.ask(server, body, JPEG)
+    found = {"total": 1e3 * (time.perf_counter() - began)}
+    found |= {name: float(took) for name, took in re.findall(r"(\w+);dur=([\d.]+)", timing)}
+    _, *seconds = (after - earlier for earlier, after in zip(before, stages(server.ask("/models/bench")[0])))
+    return found | {stage: 1e3 * took for stage, took in zip(STAGES, seconds)}
 
 
 def worst(rounds: list[dict]) -> dict:

@@ -31,7 +31,8 @@ class Watch:
     def __enter__(self) -> Watch:
         self.statistics = self._statistics()
         self.stages = stages(self._described())
-        self.from_time = time.perf_counter() + self.warm_up
+        self.began = time.perf_counter()
+        self.from_time = self.began + self.warm_up
         self.tasks: dict[str, float] | None = None
         self.watchers = [threading.Thread(target=self._look)]
         self.smi = None
@@ -44,6 +45,7 @@ class Watch:
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.seconds = time.perf_counter() - self.began
         self.ended.set()
         if self.smi is not None:
             self.smi.terminate()
@@ -95,6 +97,10 @@ class Watch:
             busy, memory, clock = (statistics.mean(column) for column in zip(*self.gpu))
             facts["gpu"] = {"utilisation_percent": busy, "memory_mib": memory, "clock_mhz": clock}
         facts["batches"] = batches(self.statistics, self._statistics())
+        # Each is with the worker from when it was handed over until it is answered.
+        facts["batches"]["at_a_time"] = (
+            facts["batches"]["batches"] * facts["batches"]["compute_ms"] / 1e3 / self.seconds
+        )
         facts["described"] = self._described()
         count, *seconds = (after - before for before, after in zip(self.stages, stages(facts["described"])))
         if count:
