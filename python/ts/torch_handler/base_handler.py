@@ -309,6 +309,7 @@ class BaseHandler(abc.ABC):  # noqa: B024 - TorchServe's base, which handlers ov
         return {
             "device": str(self.device),
             "precision": self.handler_settings.precision,
+            "channelsLast": bool(self.handler_settings.channels_last),
             "torchThreads": self.torch_threads,
             "batchesAtATime": self.batches_at_a_time(),
             **(self.model_graphs.describe() if self.model_graphs is not None else {}),

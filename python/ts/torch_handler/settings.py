@@ -5,7 +5,7 @@ TorchServe's keys are `handler: {profile}` and `pt2`. Ours stand under `jitney`:
     jitney:
       device: cuda:0            # instead of the one the server assigned
       precision: float16        # float32 (default), float16 or bfloat16: weights and inputs
-      channels_last: true       # memory format of convolution weights and image batches
+      channels_last: true       # memory format of convolution weights and image batches; measured on a GPU if not said
       preprocess_threads: 4     # for handlers that prepare items one by one; 1 is off
       decode_processes: 4       # has no effect any more: the threads decode
       overlap: 2                # batches a worker holds at most, so that their stages overlap; 1 is off
@@ -62,7 +62,7 @@ class HandlerSettings(NamedTuple):
 
     device: str | None = None
     precision: str = "float32"
-    channels_last: bool = False
+    channels_last: bool | None = None
     preprocess_threads: int | None = None
     decode_processes: int | None = None
     overlap: int | None = None
@@ -83,7 +83,7 @@ def read_settings(config: dict[str, Any] | None) -> HandlerSettings:
     settings = HandlerSettings(**section)
     return settings._replace(
         precision=precision(settings.precision),
-        channels_last=flag("channels_last", settings.channels_last),
+        channels_last=None if settings.channels_last is None else flag("channels_last", settings.channels_last),
         preprocess_threads=optional("preprocess_threads", settings.preprocess_threads, THREADS_MAX),
         decode_processes=optional("decode_processes", settings.decode_processes, PROCESSES_MAX, 0),
         overlap=optional("overlap", settings.overlap, OVERLAP_MAX),

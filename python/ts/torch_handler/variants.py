@@ -166,7 +166,7 @@ def cache_of(context: Any, device: Any) -> CompileCache:
 def identity_of(context: Any, settings: Any) -> list[str]:
     """What tells the model of one archive from another, and how it is shaped."""
     model_dir = context.system_properties.get("model_dir")
-    return [*sources_of(model_dir), settings.precision, str(settings.channels_last)]
+    return [*sources_of(model_dir), settings.precision, str(bool(settings.channels_last))]
 
 
 @contextlib.contextmanager

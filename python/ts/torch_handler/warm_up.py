@@ -20,6 +20,7 @@ from jitney.gpu.shapes import allowed_sizes, compiled_sizes, in_order
 from ts.torch_handler import formats
 from ts.torch_handler.compiling import SCRIPT_NOTE
 from ts.torch_handler.compiling_processes import CompilingProcesses
+from ts.torch_handler.model_form import ModelForm
 from ts.torch_handler.model_graphs import Arguments, ModelGraphs, capture_for
 from ts.torch_handler.settings import need
 from ts.torch_handler.stages import now
@@ -57,6 +58,8 @@ class WarmUp:
             graphs.watch()
             self.handler.model_graphs = graphs
             return
+        if self.handler.compile_plan is None:  # A compiler chooses the memory format by itself.
+            graphs.settings = self._choose_form(batch)
         given = graphs.shaped((batch,), {})
         later = compiler is not None and compiler.plan.background and bool(compiler.missing(given))
         try:
@@ -73,6 +76,17 @@ class WarmUp:
             self.report.notes.append("The model serves as it is until other processes have compiled it")
             BackgroundCompilation(compiler, given).start()
         self._tell(graphs)
+
+    def _choose_form(self, batch: Any) -> Any:
+        """The handler's settings, with what they leave open and the GPU tells."""
+        handler = self.handler
+        form = ModelForm(
+            handler.model, batch, self._sizes()[-1], lambda: capture_for(handler.device, handler.streams.model)
+        )
+        says_nothing = "precision" not in (handler.model_yaml_config.get("jitney") or {})
+        handler.handler_settings = form.chosen(handler.handler_settings, says_nothing)
+        self.report.notes += form.notes
+        return handler.handler_settings
 
     def _samples(self) -> list[list[Any]]:
         """Of every size that was captured, the largest first, since the others find its memory; else of one item and of
