@@ -17,10 +17,11 @@ pub fn cpus() -> u32 {
     std::thread::available_parallelism().map_or(1, |count| count.get() as u32)
 }
 
-/// What the machine decides where nobody else does. Data-plane threads: a quarter of the processors, since
-/// one thread feeds many workers. Memory for requests: half of what there is.
+/// What the machine decides where nobody else does. Data-plane threads: half of the processors less
+/// one. One thread feeds many workers, and keeps a request on one processor; a further one brings half as much
+/// again, and costs nothing while it has nothing to do. Memory for requests: half of what there is.
 pub fn defaults() -> Values {
-    let threads = u64::from(cpus() / 4).max(1);
+    let threads = u64::from(cpus() / 2).saturating_sub(1).max(1);
     let memory = (memory(Path::new("/")).unwrap_or(MEMORY_UNKNOWN) / 2).max(REQUEST_MEMORY_MIN);
     Values::default().with(&IO_THREADS, threads, SettingSource::Default).with(
         &MAX_REQUEST_MEMORY,
