@@ -242,6 +242,38 @@ def test_warm_up_covers_the_sizes_and_measures_them():
             assert worker.loaded["graphs"]["count"] == 3
 
 
+def test_without_settings_the_answers_are_those_of_the_usual_layout():
+    contents = [picture(seed) for seed in range(BATCH)]
+    with tempfile.TemporaryDirectory() as folder:
+        for script in (False, True):
+            path, manifest = model(folder, script=script)
+            found = []
+            for config in ({}, {"jitney": {"precision": "float32", "channels_last": False}}):
+                with Worker(path, manifest, config) as worker:
+                    found.append(flat(worker.answer_all([contents, contents[:1]])))
+                    told = worker.describe()
+                    print(told["channelsLast"], worker.loaded.get("notes"))
+                    assert told["precision"] == "float32"
+            assert max(map(apart, *found)) <= 5e-3
+
+
+def test_the_first_requests_take_no_new_memory_and_start_no_thread():
+    with tempfile.TemporaryDirectory() as folder:
+        path, manifest = model(folder)
+        with Worker(path, manifest, {}) as worker:
+            before = facts_of_this_process()
+            for count in (1, BATCH, 1):
+                worker.answer_all([[picture(count)] * count])
+            after = facts_of_this_process()
+    assert after["segments"] == before["segments"] and after["threads"] <= before["threads"], (before, after)
+
+
+def facts_of_this_process() -> dict[str, Any]:
+    """How often torch has taken memory of the GPU, and all threads, those of libraries too."""
+    threads = set(os.listdir("/proc/self/task"))
+    return {"segments": torch.cuda.memory_stats(GPU)["segment.all.allocated"], "threads": threads}
+
+
 def test_a_compiled_model_answers_as_eager_and_is_compiled_once():
     contents = [picture(seed) for seed in range(7)]
     with tempfile.TemporaryDirectory() as folder:

@@ -289,3 +289,11 @@ def test_a_layout_that_answers_otherwise_is_not_taken(load, monkeypatch):
     assert note.startswith(
         "Channels-last would take 1.00 ms instead of 2.00 for a batch of 4, but its answers differ: "
     )
+
+
+def test_a_layout_that_the_models_author_chose_stays(load, monkeypatch):
+    own = models.CLASSIFIER.replace(
+        "        self.head =", "        self.features.to(memory_format=torch.channels_last)\n        self.head ="
+    )
+    handler, notes = formed(load, monkeypatch, {"precision": "float32"}, 2000, 3000, source=own)
+    assert is_channels_last(handler) and not notes

@@ -11,7 +11,7 @@ import inspect
 import statistics
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from jitney.gpu.streams import MODEL_PRIORITY
 from jitney.gpu.trees import torch
@@ -59,13 +59,15 @@ class Capture(abc.ABC):
 class CudaCapture(Capture):
     """CUDA graphs. All share one pool of memory, so the outputs of one are valid until another is replayed."""
 
+    failed: ClassVar[list[Any]] = []
+    """Graphs whose recording broke. The allocator may ask them for ever whether they are being recorded."""
+
     def __init__(self, device: Any, stream: Any, pool: Any = None) -> None:
         self.device, self.stream = device, stream
         with torch.cuda.device(device):
             self.pool = pool or torch.cuda.graph_pool_handle()
             self.side = torch.cuda.Stream(device, priority=MODEL_PRIORITY)
         self.pools = {tuple(self.pool)}
-        self._failed: list[Any] = []
 
     def warm(self, call: Callable[[], Any], runs: int = WARM_RUNS) -> Any:
         """Runs the call on the stream that it will be recorded on."""
@@ -93,7 +95,7 @@ class CudaCapture(Capture):
 
     def _recover(self, graph: Any) -> None:
         """After a failed recording: a stream that never failed, and an allocator that records no more."""
-        self._failed.append(graph)  # The allocator may still ask it whether it is being recorded.
+        self.failed.append(graph)
         with contextlib.suppress(Exception):
             torch._C._cuda_endAllocateToPool(self.device.index or 0, self.pool)
         with contextlib.suppress(Exception):

@@ -54,8 +54,10 @@ class ModelForm:
         return settings
 
     def _has_convolutions(self) -> bool:
+        """Whether there are some, for images, and their author has not chosen another layout himself."""
         images = all(tensor.dim() == 4 and tensor.is_floating_point() for tensor in self.sample.tensors)
-        return images and any(weight.dim() == 4 for weight in self.model.parameters())
+        weights = [weight for weight in self.model.parameters() if weight.dim() == 4]
+        return images and bool(weights) and all(weight.is_contiguous() for weight in weights)
 
     def _with_layout(self, settings: HandlerSettings, usual: Trial) -> tuple[HandlerSettings, Trial]:
         other = settings._replace(channels_last=True)
