@@ -4,7 +4,8 @@ Importing it costs nothing and pulls in no third-party code. What users import i
 `jitney.client`, `jitney.plugin` and `jitney.compat`; every other path may change. The rooms, from the ground up; each
 imports only those above it in this list, and none imports this file:
 
-    call values wire gpu machine    what a call is, its values, their bytes, devices, this process
+    call files values wire          what a call is, the files and values that clients send, their bytes
+    gpu machine                     devices, this process
     definition http packing         how models are defined, what HTTP makes of them, the directory that is served
     execution                       runs the functions of a definition on batches
     client handle                   call a server; imported when they are first used

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from jitney.call.errors import BadInput
-from jitney.values import images
+from jitney.files import images
+from jitney.files.limits import limits
 from jitney.values.convert import convert
 
 
@@ -19,7 +20,7 @@ class Picture:
 
     loaded = False
 
-    def __init__(self, content=None):
+    def __init__(self, content=None, formats=()):
         self.size = tuple(map(int, content.read().split(b"x")))
 
     def load(self):
@@ -28,9 +29,10 @@ class Picture:
 
 @pytest.fixture
 def pillow(monkeypatch):
-    module = SimpleNamespace(Image=Picture, open=Picture, MAX_IMAGE_PIXELS=100, DecompressionBombError=Bomb)
+    errors = {"DecompressionBombError": Bomb, "UnidentifiedImageError": OSError}
+    module = SimpleNamespace(Image=Picture, open=Picture, MAX_IMAGE_PIXELS=100, **errors)
     monkeypatch.setitem(sys.modules, "PIL.Image", module)
-    monkeypatch.setattr(images, "_chosen", None)
+    monkeypatch.setattr(limits, "pixels", None)
     return module
 
 
@@ -43,7 +45,7 @@ def test_an_image_above_the_limit_is_not_decoded(pillow):
 
 
 def test_the_operators_limit_holds_once_pillow_is_there(pillow):
-    images.limit_pixels(50)
+    limits.set(None, 50, None)
     assert images.pixel_limit() == pillow.MAX_IMAGE_PIXELS == 50
     with pytest.raises(images.TooManyPixels):
         images.open_image(b"6x10")
@@ -51,12 +53,12 @@ def test_the_operators_limit_holds_once_pillow_is_there(pillow):
 
 def test_a_model_may_lift_the_limit(pillow):
     pillow.MAX_IMAGE_PIXELS = None
-    images.limit_pixels(50)
+    limits.set(None, 50, None)
     assert images.open_image(b"1000x1000").loaded
 
 
 def test_what_pillow_itself_rejects_is_too_large_too(pillow):
-    def explode(content):
+    def explode(content, formats):
         raise Bomb("could be a decompression bomb")
 
     pillow.open = explode

@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("jitney", "ts", "model_archiver", "workflow_archiver")
 ROOMS = [
     "call",
+    "files",
     "values",
     "wire",
     "gpu",

@@ -11,9 +11,10 @@ use jitney_server::ServerConfig;
 use jitney_settings::Values;
 use jitney_settings::server::{
     ALLOW_CLIENT_SHARED_MEMORY, BODY_TIMEOUT, COMPRESS_ANSWERS, DEBUG_ERRORS, DECOMPRESS_REQUESTS,
-    DRAIN_DELAY, DRAIN_TIMEOUT, GARBAGE_COLLECTION, IDLE_TIMEOUT, INSTALL_REQUIREMENTS,
-    MAX_CONNECTIONS, MAX_DOWNLOAD_SIZE, MAX_IMAGE_PIXELS, MAX_REQUEST_MEMORY, MAX_REQUEST_SIZE,
-    MAX_UNPACKED_FILES, MAX_UNPACKED_SIZE, MIN_BODY_RATE, WRITE_TIMEOUT,
+    DRAIN_DELAY, DRAIN_TIMEOUT, GARBAGE_COLLECTION, IDLE_TIMEOUT, IMAGE_FORMATS,
+    INSTALL_REQUIREMENTS, MAX_CONNECTIONS, MAX_DOWNLOAD_SIZE, MAX_EXPANDED_SIZE, MAX_IMAGE_PIXELS,
+    MAX_REQUEST_MEMORY, MAX_REQUEST_SIZE, MAX_UNPACKED_FILES, MAX_UNPACKED_SIZE, MIN_BODY_RATE,
+    WRITE_TIMEOUT,
 };
 
 use crate::plan::Drain;
@@ -37,6 +38,8 @@ pub fn python(values: &Values, interpreter: PathBuf) -> PythonConfig {
     PythonConfig {
         install_requirements: values.flag(&INSTALL_REQUIREMENTS),
         image_pixels_max: values.value(&MAX_IMAGE_PIXELS),
+        image_formats: values.value(&IMAGE_FORMATS),
+        expanded_bytes_max: values.value(&MAX_EXPANDED_SIZE),
         debug_errors: values.flag(&DEBUG_ERRORS),
         garbage_collection: values.value(&GARBAGE_COLLECTION),
         ..PythonConfig::bare(interpreter)

@@ -109,6 +109,10 @@ settings! {
         .or("false").flag("debug-errors", "BOOL").property("debug_errors");
     MAX_IMAGE_PIXELS = Setting::new("max_image_pixels", SettingKind::from(1), "Most pixels of an image that a stock handler or a parameter of type Image decodes; a larger one is rejected with 400")
         .or("89478485").flag("max-image-pixels", "N").property("max_image_pixels");
+    IMAGE_FORMATS = Setting::new("image_formats", SettingKind::Text, "Formats of images that stock handlers and parameters of type Image open, by Pillow's names; others are rejected with 400")
+        .or("JPEG,PNG,WEBP,GIF,BMP,TIFF").flag("image-formats", "NAMES").property("image_formats");
+    MAX_EXPANDED_SIZE = Setting::new("max_expanded_size", SettingKind::Size, "Most bytes to which a compressed array file, a Parquet file or a saved tensor of a client may expand in a Python worker; more is rejected with 400")
+        .or("64MiB").flag("max-expanded-size", "SIZE").property("max_expanded_size");
     GARBAGE_COLLECTION = Setting::new("garbage_collection", SettingKind::Choice(GarbageCollection::WORDS), "When Python's garbage collector makes full runs in workers: jitney freezes what loading left and collects between batches, python leaves it to Python's thresholds")
         .or("jitney").flag("garbage-collection", "WORD").property("garbage_collection");
     ALLOW_CLIENT_SHARED_MEMORY = Setting::new("allow_client_shared_memory", SettingKind::Flag, "Let clients on this machine pass tensors in shared memory (objects below /dev/shm) that they register; they can then name any object that the server may open, so every client has to be trusted")

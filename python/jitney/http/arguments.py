@@ -12,6 +12,7 @@ from typing import Any, get_origin
 from jitney.call.errors import BadInput
 from jitney.definition.definition import Endpoint
 from jitney.definition.hints import LISTS, MISSING, Param
+from jitney.files.arrays import read_npz
 from jitney.values import array_formats
 from jitney.values.convert import convert, converter_for
 from jitney.values.rows import RepeatedRow
@@ -110,9 +111,9 @@ def _open_body(endpoint: Endpoint, params: list[Param], named: dict[str, Any]) -
     missing = [param for param in params if param.name not in named]
     if _is_empty(body) and (named or not any(param.required for param in missing)):
         return
-    wants_bytes = len(missing) == 1 and missing[0].hint is bytes
-    if not wants_bytes and array_formats.is_npz(body) and array_formats.reads_arrays():
-        body = array_formats.read_npz(body)
+    hints = [param.hint for param in missing] + [endpoint.shape.any_hint] * endpoint.shape.takes_any
+    if array_formats.is_npz(body) and any(map(array_formats.takes_arrays, hints)):
+        body = _arrays_of(body)
     if isinstance(body, dict) and _is_keywords(endpoint, params, missing, body):
         named.update({name: value for name, value in body.items() if name not in named})
         return
@@ -120,6 +121,13 @@ def _open_body(endpoint: Endpoint, params: list[Param], named: dict[str, Any]) -
     if target is None:
         raise BadInput(f"send a JSON object with {_list(params)}" if params else "this endpoint takes no body")
     named[target.name] = body
+
+
+def _arrays_of(body: bytearray) -> dict[str, Any]:
+    try:
+        return read_npz(body)
+    except ValueError as error:
+        raise BadInput(f"the npz file cannot be read: {error}") from None
 
 
 def _object_of(params: list[Param], body: bytearray) -> Any:

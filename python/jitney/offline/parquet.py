@@ -17,6 +17,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from jitney.files.limits import FileRejected
+from jitney.files.tables import open_parquet
+
 CHUNK = 4096
 """Rows in memory at a time."""
 
@@ -37,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # The reader is gone: no error at the exit.
         return 1
-    except (OSError, pyarrow.ArrowException) as error:
+    except (OSError, pyarrow.ArrowException, FileRejected) as error:
         print(f"error: {flags.file}: {error}", file=sys.stderr)
         return 1
     return 0
@@ -58,9 +61,7 @@ def parser() -> argparse.ArgumentParser:
 
 def read(file: Path, skip: int) -> None:
     """Prints the number of all rows, then every row from `skip` on."""
-    import pyarrow.parquet
-
-    with pyarrow.parquet.ParquetFile(file) as source:
+    with open_parquet(file) as source:
         print(source.metadata.num_rows, flush=True)
         for batch in _batches(source, skip):
             sys.stdout.write("".join(f"{_line(row)}\n" for row in batch.to_pylist()))
@@ -69,9 +70,7 @@ def read(file: Path, skip: int) -> None:
 
 def rows(file: str, skip: int, count: int) -> Iterator[str]:
     """Some rows of a file, each as JSON."""
-    import pyarrow.parquet
-
-    with pyarrow.parquet.ParquetFile(file) as source:
+    with open_parquet(file) as source:
         for batch in _batches(source, skip):
             yield from map(_line, batch.slice(0, count).to_pylist())
             count -= len(batch)

@@ -1,6 +1,6 @@
 """Arrays, tensors and frames from the wire and back: npy, npz, JSON, CSV and Parquet.
 
-Nothing is unpickled, ever. The libraries are those that the user's own hints have loaded.
+Files are opened by `jitney.files`. The libraries are those that the user's own hints have loaded.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ import sys
 import typing
 from typing import Any
 
-from jitney.values.containers import container_of
+from jitney.files.arrays import NPY, ZIP, read_npy
+from jitney.files.tables import read_frame
+from jitney.values.containers import container_for, container_of
+from jitney.values.rows import Rows
 
-NPY, NPZ = b"\x93NUMPY", b"PK\x03\x04"
 NPY_TYPE = "application/x-npy"
 
 
@@ -30,18 +32,15 @@ def read(value: Any, hint: Any) -> Any:
 
 def is_npz(value: Any) -> bool:
     """Whether these bytes are a dictionary of arrays."""
-    return isinstance(value, (bytes, bytearray)) and bytes(value[:4]) == NPZ
+    return isinstance(value, (bytes, bytearray)) and bytes(value[:4]) == ZIP
 
 
-def reads_arrays() -> bool:
-    """Whether the model has loaded numpy itself; no request makes it do so."""
-    return "numpy" in sys.modules
-
-
-def read_npz(value: bytes | bytearray) -> dict[str, Any]:
-    """The arrays of an npz file by name."""
-    with _numpy().load(io.BytesIO(value), allow_pickle=False) as arrays:
-        return {name: arrays[name] for name in arrays.files}
+def takes_arrays(hint: Any) -> bool:
+    """Whether a value of this hint is an array, tensor or frame, or has some in it."""
+    kind = typing.get_origin(hint) or hint
+    if kind is not Rows and container_for(kind) is not None:
+        return True
+    return any(map(takes_arrays, typing.get_args(hint)))
 
 
 def write_npy(value: Any) -> bytes:
@@ -86,15 +85,11 @@ def dtype_of(hint: Any) -> Any:
 def _array(value: Any, dtype: Any) -> Any:
     numpy = _numpy()
     if isinstance(value, (bytes, bytearray)):
-        value = _npy(value) if bytes(value[:6]) == NPY else _loads(value)
+        value = read_npy(value) if bytes(value[:6]) == NPY else _loads(value)
     array = numpy.asarray(value, dtype=dtype)
     if array.dtype.hasobject:
         raise ValueError("its rows differ in length or contain values that are not numbers")
     return array
-
-
-def _npy(value: bytes | bytearray) -> Any:
-    return _numpy().load(io.BytesIO(value), allow_pickle=False)
 
 
 def _loads(value: bytes | bytearray) -> Any:
@@ -109,21 +104,17 @@ def _loads(value: bytes | bytearray) -> Any:
 def _tensor(value: Any, origin: type) -> Any:
     torch = sys.modules["torch"]
     if isinstance(value, (bytes, bytearray)):
-        value = _npy(value) if bytes(value[:6]) == NPY else _loads(value)
+        value = read_npy(value) if bytes(value[:6]) == NPY else _loads(value)
     if container_of(value) is not None:
         return torch.from_numpy(value)
     return torch.tensor(value)
 
 
 def _frame(value: Any, origin: Any) -> Any:
-    pandas = sys.modules["pandas"]
-    if isinstance(value, (bytes, bytearray)) and bytes(value[:4]) == b"PAR1":
-        value = pandas.read_parquet(io.BytesIO(value))
-    elif isinstance(value, (bytes, bytearray)) and bytes(value[:1]) in (b"[", b"{"):
+    if isinstance(value, (bytes, bytearray)) and bytes(value[:1]) in (b"[", b"{"):
         value = _loads(value)
     elif isinstance(value, (str, bytes, bytearray)):
-        text = value if isinstance(value, str) else bytes(value).decode()
-        value = pandas.read_csv(io.StringIO(text))
+        value = read_frame(value)
     if origin.__name__ == "Series" and hasattr(value, "columns"):
         return value.iloc[:, 0]
     if isinstance(value, dict) and not any(isinstance(column, (list, dict)) for column in value.values()):

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, Union
 
 from jitney.call.errors import BadInput
+from jitney.files.images import TooManyPixels, open_image
 from jitney.values import array_formats
 from jitney.values.containers import container_for
-from jitney.values.images import TooManyPixels, open_image
 from jitney.values.rows import AnyRows, Rows, rows_or_array
 
 UNIONS = (Union, getattr(types, "UnionType", Union))

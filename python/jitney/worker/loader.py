@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from jitney.files.limits import limits
 from jitney.gpu.device import assign, limit_memory
 from jitney.gpu.turns import GpuTurns, turns_at
 from jitney.torchserve.bodies import use_strict_json
 from jitney.torchserve.loading import EntryPoint, in_envelope, load_entry_point, module_name
 from jitney.torchserve.metrics_cache import MetricsCacheYamlImpl
-from jitney.values.images import limit_pixels
 from jitney.worker.context import WorkerContext
 from jitney.worker.garbage import Collector
 from jitney.worker.gpus import GpuUse, in_turn
@@ -70,7 +70,7 @@ def no_progress(done: int, of: int, what: str) -> None:
 def load_model(spec: dict[str, Any], progress: Progress = no_progress) -> LoadedModel:
     """Loads what a LOAD frame describes and warms it up; leaves the process inside the model directory."""
     context = make_context(spec)
-    limit_pixels(spec.get("max_image_pixels"))
+    limits.set(spec.get("image_formats"), spec.get("max_image_pixels"), spec.get("max_expanded_size"))
     use_strict_json(spec.get("strict_json", False))
     assign(spec.get("gpu_id"))
     note = limit_memory(spec.get("gpu_memory_fraction"), spec.get("gpu_id"))

@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from jitney.files.images import pixel_limit
 from jitney.gpu.nvjpeg import JpegFile
-from jitney.values.images import pixel_limit
 from ts.torch_handler.framing import Framing, ImageFrame
 from ts.torch_handler.images import Recipe, pixels, plain_rgb, torch
 from ts.torch_handler.jpeg import look

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jitney.values.images import TooManyPixels, open_image
+from jitney.files.images import TooManyPixels, open_image
 from ts.torch_handler.framing import Framing, framing_of
 from ts.torch_handler.rows import value_of
 from ts.torch_handler.settings import need
@@ -23,7 +23,6 @@ from ts.utils.util import PredictionException
 
 torch: Any = need("torch", "an image handler")
 Image: Any = need("PIL.Image", "an image handler")
-UnidentifiedImageError: Any = need("PIL", "an image handler").UnidentifiedImageError
 transforms: Any = need("torchvision.transforms", "an image handler")
 
 BAD_IMAGE = 400
@@ -134,8 +133,6 @@ def decode(content: Any) -> Any:
         image = open_image(content)
     except TooManyPixels as error:
         raise PredictionException(f"the image is too large: {error}", BAD_IMAGE) from error
-    except UnidentifiedImageError as error:  # Its own text is an address in this process.
-        raise PredictionException("the image cannot be decoded: no known image format", BAD_IMAGE) from error
     except Exception as error:
         raise PredictionException(f"the image cannot be decoded: {error}", BAD_IMAGE) from error
     return image

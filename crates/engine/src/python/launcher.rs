@@ -74,6 +74,8 @@ impl LoadCommand {
             "envelope": package.manifest.envelope.as_ref().or(python.envelope.as_ref()),
             "limit_max_image_pixels": python.limit_max_image_pixels,
             "max_image_pixels": python.image_pixels_max,
+            "image_formats": python.image_formats,
+            "max_expanded_size": python.expanded_bytes_max,
             "debug_errors": python.debug_errors,
             "strict_json": python.strict_json,
             "garbage_collection": python.garbage_collection.as_str(),

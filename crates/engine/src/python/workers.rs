@@ -18,7 +18,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jitney_settings::Values;
 use jitney_settings::model::{DEVICE_IDS, DEVICE_TYPE, PARALLEL_LEVEL, PARALLEL_TYPE};
-use jitney_settings::server::{GarbageCollection, MAX_IMAGE_PIXELS};
+use jitney_settings::server::{
+    GarbageCollection, IMAGE_FORMATS, MAX_EXPANDED_SIZE, MAX_IMAGE_PIXELS,
+};
 use tokio::process::Command;
 use tokio::runtime::Handle;
 
@@ -42,6 +44,10 @@ pub struct PythonConfig {
     pub limit_max_image_pixels: bool,
     /// Pixels of one image, where that limit is kept.
     pub image_pixels_max: u64,
+    /// Formats of images that clients may send, with commas between them.
+    pub image_formats: String,
+    /// Bytes to which a client's file may expand.
+    pub expanded_bytes_max: u64,
     /// Whether callers that use handles get tracebacks.
     pub debug_errors: bool,
     /// Whether NaN and infinities in a handler's answers become `null`, as JSON has no others.
@@ -71,6 +77,8 @@ impl PythonConfig {
             decode_input: true,
             limit_max_image_pixels: true,
             image_pixels_max: MAX_IMAGE_PIXELS.default_value(),
+            image_formats: IMAGE_FORMATS.default_value(),
+            expanded_bytes_max: MAX_EXPANDED_SIZE.default_value(),
             debug_errors: false,
             strict_json: true,
             garbage_collection: GarbageCollection::default(),

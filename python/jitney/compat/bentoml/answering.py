@@ -10,8 +10,8 @@ from typing import Any
 
 from jitney.call.request import Request
 from jitney.compat.bentoml.validators import ContentType
+from jitney.files.images import open_image
 from jitney.values.convert import converter_for
-from jitney.values.images import open_image
 
 EVENT_STREAM = "text/event-stream; charset=utf-8"
 """The media type of BentoML's streams."""

@@ -13,8 +13,9 @@ from typing import Any
 
 from jitney.call.request import Request
 from jitney.compat.bentoml.exceptions import BadInput
+from jitney.files.images import open_image
+from jitney.files.tables import PARQUET, read_frame, read_json_frame
 from jitney.http.response import encode_json
-from jitney.values.images import open_image
 
 
 class Posted:
@@ -150,17 +151,14 @@ class PandasDataFrame(IODescriptor):
         self._dtype, self._format = dtype, default_format
 
     def read(self, posted: Posted) -> Any:
-        import pandas
+        import pandas  # noqa: F401 - it is what reads them
 
         kind = posted.content_type
         try:
-            if "csv" in kind:
-                frame = pandas.read_csv(io.BytesIO(posted.raw()))
-            elif "parquet" in kind or posted.raw()[:4] == b"PAR1":
-                frame = pandas.read_parquet(io.BytesIO(posted.raw()))
+            if "csv" in kind or "parquet" in kind or posted.raw()[:4] == PARQUET:
+                frame = read_frame(posted.raw())
             else:
-                text = json.dumps(posted.parsed())
-                frame = pandas.read_json(io.StringIO(text), orient=self._orient, dtype=self._dtype or True)
+                frame = read_json_frame(json.dumps(posted.parsed()), self._orient, self._dtype or True)
         except ValueError as error:
             raise BadInput(f"the frame cannot be read: {error}") from None
         if self._columns and self._apply:

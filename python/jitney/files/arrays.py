@@ -1,0 +1,58 @@
+"""Reads npy and npz files. A header is held against the bytes there are, and a directory against the limit, before an
+array is made."""
+
+from __future__ import annotations
+
+import io
+import math
+import zipfile
+import zlib
+from typing import Any
+
+from jitney.files.limits import FileRejected, limits
+
+NPY, ZIP = b"\x93NUMPY", b"PK\x03\x04"
+HEAD_MAX = 12_000
+"""Bytes of a file in which its header ends; numpy reads headers of at most 10,000."""
+COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""What numpy and torch write. Others take memory by what their headers claim."""
+
+
+def read_npy(content: Any) -> Any:
+    """The array of an npy file."""
+    import numpy  # Only reached when arrays are on the wire.
+
+    head = io.BytesIO(content[:HEAD_MAX])
+    old = numpy.lib.format.read_magic(head) == (1, 0)
+    # The third version differs from the second in the names of fields only, which may not be those of Latin 1.
+    read = numpy.lib.format.read_array_header_1_0 if old else numpy.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read(head)
+    if dtype.hasobject:
+        raise FileRejected("it holds Python objects, and nothing that a client sent is unpickled: send numbers")
+    size = math.prod(shape) * dtype.itemsize
+    if size > len(content) - head.tell() or (shape and shape[0] > len(content)):
+        raise FileRejected(f"its header claims shape {shape}, and fewer bytes came")
+    order: Any = "F" if fortran else "C"
+    return numpy.ndarray(shape, dtype, content, head.tell(), order=order).copy(order="K")
+
+
+def read_npz(content: Any) -> dict[str, Any]:
+    """The arrays of an npz file by name."""
+    with open_zip(content) as archive:
+        try:
+            return {name.removesuffix(".npy"): read_npy(archive.read(name)) for name in archive.namelist()}
+        except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:  # The last: it is encrypted.
+            raise FileRejected(f"the npz file cannot be read: {error}") from None
+
+
+def open_zip(content: Any) -> zipfile.ZipFile:
+    """A zip archive that expands to no more than is allowed: nothing reads more of a member than the directory says."""
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(content))
+    except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as error:
+        raise FileRejected(f"the archive cannot be read: {error}") from None
+    members = archive.infolist()
+    if any(member.compress_type not in COMPRESSIONS for member in members):
+        raise FileRejected("its members are compressed in a way that is not read: use numpy.savez_compressed")
+    limits.check_expansion(sum(member.file_size for member in members), len(content))
+    return archive
