@@ -122,6 +122,12 @@ Check = Never | Tested | Line | Statics | NoSleep
 
 READS = r"\bfs::(?:read\w*|File\b|OpenOptions|\{[^}]*File)|\bFile::open\b"
 """Reading a file, whichever way."""
+OPENS = (
+    r"\b(?:[iI]mages?|PIL)\.open\(|\b(?:np|numpy|_numpy\(\)|torch|jit|joblib|(?:cloud)?pickle)\.loads?\(|\bread_magic\("
+    r"|\b(?:pandas|pd)\.read_\w+\(|\bParquetFile\(|\b(?:ipc|feather|orc)\.(?:open|read)"
+    r"|\bZipFile\(|\b(?:gzip|bz2|lzma|tarfile|imageio|cv2)\.(?:open|decompress|imread|imdecode)"
+)
+"""Opening a file with a library's own call."""
 ERRORS = "OK|ACCEPTED|NO_CONTENT|NOT_MODIFIED|SWITCHING_PROTOCOLS|SEE_OTHER|PERMANENT_REDIRECT"
 """Statuses that are no failure."""
 
@@ -205,6 +211,29 @@ SENTENCES: dict[str, dict[str, tuple[Check, ...]]] = {
                 },
             ),
             Tested("test_a_call_makes_no_worker_import_a_library"),
+        ),
+        "A file that a client sent is opened in `jitney.files` and nowhere else.": (
+            Never(
+                "python/*",
+                OPENS,
+                {
+                    "jitney/files/images.py": "this is the place",
+                    "jitney/files/arrays.py": "this is the place",
+                    "jitney/files/tables.py": "this is the place",
+                    "jitney/files/saved_tensors.py": "this is the place",
+                    "packing/by_value.py": "a module that the user's own process wrote reads what was written with it",
+                    "compat/bentoml/frameworks.py": "the user's own model store, as in BentoML",
+                    "compat/bentoml/store.py": "the user's own model store, as in BentoML",
+                    "cluster/ray_files.py": "the server's own packages and model, on their way to another node",
+                    "cluster/ray_placement.py": "the server's own packages, on their way to another node",
+                    "ts/torch_handler/text_handler.py": "the vocabulary of the archive",
+                    "ts/torch_handler/formats.py": "the model file of the archive",
+                    "ts/torch_handler/device_trial.py": "a picture that it made itself",
+                    "model_archiver/model_packaging_utils.py": "it writes an archive",
+                },
+            ),
+            Tested("test_a_file_of_postscript_starts_no_program"),
+            Tested("test_objects_in_an_array_are_not_unpickled"),
         ),
         "Only `cli` reads the environment.": (
             Line("clippy.toml", '"std::env::vars_os"'),
