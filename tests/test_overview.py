@@ -158,3 +158,25 @@ def test_tokens_guard_the_overview_and_a_drain_ends_the_streams(start: Callable[
     assert rest[-1][0] == "end"
     assert json.loads(rest[-2][1])["server"]["state"] == "draining"
     assert server.wait() == 0
+
+
+COLLECTS = """
+import gc
+
+def handle(data, context):
+    gc.collect()
+    return ["collected" for _ in data or []]
+"""
+
+
+def test_pauses_of_the_garbage_collector_are_shown_per_worker(start, store: Store) -> None:
+    server: Server = start("serve", store.mar("collects", source=COLLECTS))
+
+    def told() -> dict | None:
+        assert server.predict("collects", b"").text == "collected"
+        return model(server, "collects")["workers"][0]["garbageCollection"]
+
+    pauses = until(told, "the worker has said how long its collector paused it")
+    assert pauses["runs"] > 0 and 0 < pauses["longestSeconds"] <= pauses["seconds"]
+    (worker,) = server.describe("collects")["workers"]
+    assert set(worker["garbageCollection"]) == set(pauses)

@@ -1,5 +1,15 @@
 // Made from crates/telemetry/src/overview by `UPDATE_GENERATED=1 cargo test -p jitney-telemetry typescript`; not to be edited.
 
+/** The runs of a worker's garbage collector. */
+export type CollectorOverview = {
+  /** How many there were. */
+  runs: number;
+  /** How long all of them have paused the worker. */
+  seconds: number;
+  /** The longest of them. */
+  longestSeconds: number;
+};
+
 /** One size of the learned curve, and the band in which batches are expected. */
 export type CurveEntry = {
   /** In items. */
@@ -348,6 +358,8 @@ export type WorkerOverview = {
   progress: WorkerProgress | null;
   /** How often it was started again. */
   restarts: number;
+  /** What its garbage collector has done since the model was loaded; none before a worker of Python says so. */
+  garbageCollection: CollectorOverview | null;
 };
 
 /** How far a worker is with loading and warming up. */

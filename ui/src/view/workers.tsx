@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { NamedBars } from "../charts/bars";
 import { Spark } from "../charts/spark";
-import { ago, bytes, duration, percent, times } from "../data/format";
+import { ago, bytes, duration, millis, percent, plural, times } from "../data/format";
 import { trend } from "../data/history";
 import type { Model, Overview, Worker } from "../data/types";
 import { keyOf } from "../data/types";
@@ -12,7 +12,7 @@ import { state } from "../state";
 
 export function Workers({ model, document }: { model: Model; document: Overview }): JSX.Element {
   const exits = Object.entries(model.exits).map(([name, count]) => ({ name: name.replaceAll("_", " "), about: EXITS[name] ?? "", count }));
-  const gpus = model.workers.some((it) => it.gpu !== null);
+  const shown = { gpus: model.workers.some((it) => it.gpu !== null), pauses: model.workers.some((it) => it.garbageCollection !== null) };
   return (
     <>
       <p class="summary">
@@ -37,13 +37,14 @@ export function Workers({ model, document }: { model: Model; document: Overview 
               <th class="n">Memory</th>
               <th>Change</th>
               <th class="n">Processor</th>
-              {gpus && <th class="n">GPU</th>}
+              {shown.gpus && <th class="n">GPU</th>}
+              {shown.pauses && <th class="n" title="The longest run of Python's garbage collector since the model was loaded, and all of them">Pauses</th>}
               <th class="n">Restarts</th>
               <th class="n" title="Since it was asked for; restarts do not count">Age</th>
             </tr>
           </thead>
           <tbody>
-            {model.workers.map((it) => <WorkerRow key={it.id} worker={it} model={model} document={document} gpus={gpus} />)}
+            {model.workers.map((it) => <WorkerRow key={it.id} worker={it} model={model} document={document} shown={shown} />)}
           </tbody>
         </table>
       )}
@@ -57,7 +58,10 @@ export function Workers({ model, document }: { model: Model; document: Overview 
   );
 }
 
-function WorkerRow({ worker, model, document, gpus }: { worker: Worker; model: Model; document: Overview; gpus: boolean }): JSX.Element {
+/** The columns that some workers have something for. */
+type Columns = { gpus: boolean; pauses: boolean };
+
+function WorkerRow({ worker, model, document, shown }: { worker: Worker; model: Model; document: Overview; shown: Columns }): JSX.Element {
   const words = stateWords(worker.state);
   const past = state.history.documents.map((it) => {
     const then = it.models.find((other) => keyOf(other) === keyOf(model))?.workers.find((other) => other.id === worker.id);
@@ -81,11 +85,21 @@ function WorkerRow({ worker, model, document, gpus }: { worker: Worker; model: M
         </span>
       </td>
       <td class="n" data-label="Processor">{worker.cpuPercent === null ? "–" : percent(worker.cpuPercent / 100)}</td>
-      {gpus && (
+      {shown.gpus && (
         <td class="n" data-label="GPU">{worker.gpu === null ? "–" : `${worker.gpu}`}{worker.gpuMemoryBytes ? <small> {bytes(worker.gpuMemoryBytes)}</small> : null}</td>
       )}
+      {shown.pauses && <td class="n" data-label="Pauses">{pauses(worker.garbageCollection)}</td>}
       <td class={`n ${worker.restarts ? "warn" : ""}`} data-label="Restarts">{worker.restarts}</td>
       <td class="n" data-label="Age">{Number.isFinite(started) ? duration(Math.max(0, (document.time - started) / 1000)) : "–"}</td>
     </tr>
+  );
+}
+
+function pauses(collector: Worker["garbageCollection"]): JSX.Element {
+  if (collector === null) return <>–</>;
+  return (
+    <>
+      {millis(collector.longestSeconds * 1000)} <small>{millis(collector.seconds * 1000)} in {plural(collector.runs, "run")}</small>
+    </>
   );
 }

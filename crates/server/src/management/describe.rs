@@ -11,6 +11,7 @@ use jitney_engine::{
 };
 use jitney_settings::Dialect;
 use jitney_telemetry::metrics::Meter;
+use jitney_telemetry::overview::CollectorOverview;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -220,7 +221,7 @@ struct WorkerFacts {
     graphs: Option<Value>,
     /// How often its garbage collector ran, and how long that took.
     #[serde(skip_serializing_if = "Option::is_none")]
-    garbage_collection: Option<Value>,
+    garbage_collection: Option<CollectorOverview>,
 }
 
 impl WorkerFacts {
@@ -232,13 +233,7 @@ impl WorkerFacts {
             gpu_id: worker.gpu,
             gpu_memory_bytes: worker.gpu_memory,
             graphs: worker.graphs.map(|it| json!({ "count": it.count, "bytes": it.bytes })),
-            garbage_collection: worker.pauses.map(|it| {
-                json!({
-                    "runs": it.runs,
-                    "seconds": it.total.as_secs_f64(),
-                    "longestSeconds": it.longest.as_secs_f64(),
-                })
-            }),
+            garbage_collection: worker.pauses.map(Into::into),
         }
     }
 }

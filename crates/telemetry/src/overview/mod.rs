@@ -37,7 +37,7 @@ use self::sampler::Sampler;
 pub use self::sampler::{ModelSample, OverviewSample};
 pub use self::server_entry::{OverviewSources, ServerOverview};
 use self::worker_entry::WorkerUsages;
-pub use self::worker_entry::{WorkerOverview, WorkerProgress};
+pub use self::worker_entry::{CollectorOverview, WorkerOverview, WorkerProgress};
 use crate::follow::{FollowError, LiveStream};
 
 /// How often the document is written while somebody follows it.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
-use jitney_engine::WorkerView;
+use jitney_engine::{CollectorPauses, WorkerView};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -36,6 +36,28 @@ pub struct WorkerOverview {
     pub progress: Option<WorkerProgress>,
     /// How often it was started again.
     pub restarts: u32,
+    /// What its garbage collector has done since the model was loaded; none before a worker of Python says so.
+    pub garbage_collection: Option<CollectorOverview>,
+}
+
+/// The runs of a worker's garbage collector.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct CollectorOverview {
+    /// How many there were.
+    pub runs: u64,
+    /// How long all of them have paused the worker.
+    pub seconds: f64,
+    /// The longest of them.
+    pub longest_seconds: f64,
+}
+
+impl From<CollectorPauses> for CollectorOverview {
+    fn from(pauses: CollectorPauses) -> Self {
+        let CollectorPauses { runs, total, longest } = pauses;
+        Self { runs, seconds: total.as_secs_f64(), longest_seconds: longest.as_secs_f64() }
+    }
 }
 
 /// How far a worker is with loading and warming up.
@@ -75,6 +97,7 @@ impl WorkerOverview {
                 what: step.what.clone(),
             }),
             restarts: worker.restarts,
+            garbage_collection: worker.pauses.map(Into::into),
         }
     }
 }
