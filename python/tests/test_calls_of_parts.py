@@ -10,7 +10,7 @@ import pytest
 
 import jitney
 import jitney.testing
-from jitney.call.context import CURRENT, WINDOW, CallContext, Reserves, inherit
+from jitney.call.context import CURRENT, WINDOW, CallContext, Inherited, Reserves, inherit
 from jitney.call.request import Request
 from jitney.handle.frames import CALL_HEAD, HEADER_HEAD
 from jitney.handle.part import PartHandle, part_handles
@@ -161,7 +161,8 @@ class _Source:
 
 def heads(handle: PartHandle, call: CallContext | None, streams: bool = False) -> tuple[Any, ...]:
     """Timeout, priority and tail of the frame that a call would send."""
-    head = handle._head_for(call, handle._inherits(call), streams)
+    inherited = handle._inherited or (Inherited() if call is None else call.inherited)
+    head = handle._head_for(call, inherited, streams)
     timeout, priority, more, *lengths = CALL_HEAD.unpack_from(head)
     at = CALL_HEAD.size + sum(lengths)
     assert head[CALL_HEAD.size : at] == b"Other1.0split"

@@ -75,7 +75,7 @@ class PartHandle(Handle):
         call = CURRENT.get()
         if call is None and self._inherited is None:
             return super().remote(*arguments, **keywords)
-        inherited = self._inherits(call)
+        inherited = self._inherited or (Inherited() if call is None else call.inherited)
         head, body = self._head_for(call, inherited), self._body(arguments, keywords)
         # A function that is not `async` waits in its thread, where a loop may be running.
         loop = running_loop() if call is None or call.is_async else None
@@ -89,7 +89,8 @@ class PartHandle(Handle):
         call = CURRENT.get()
         if call is None and self._inherited is None:
             return super().stream(*arguments, **keywords)
-        head, body = self._head_for(call, self._inherits(call), streams=True), self._body(arguments, keywords)
+        inherited = self._inherited or (Inherited() if call is None else call.inherited)
+        head, body = self._head_for(call, inherited, streams=True), self._body(arguments, keywords)
         loop = running_loop() if call is None or call.is_async else None
         stream = self._send(loop, Stream, AsyncStream, head, body)
         if call is not None:
@@ -102,10 +103,6 @@ class PartHandle(Handle):
         if call is not None and not call.is_async:
             return self.remote(*arguments, **keywords).result()
         return super().__call__(*arguments, **keywords)
-
-    def _inherits(self, call: CallContext | None) -> Inherited:
-        """What a call that is made now has from the request that it belongs to."""
-        return self._inherited or (Inherited() if call is None else call.inherited)
 
     def _head_for(self, call: CallContext | None, inherited: Inherited, streams: bool = False) -> bytes:
         """The head of a call that is made now. Where pieces are passed on as they come the caller needs no reserve."""
