@@ -2,9 +2,9 @@
 
     python bench/chain.py --program target/release/jitney [--ray .venv/ray/bin/python]
 
-Each part takes 2 ms and 0.1 ms per item, at most 32 items, one worker. Two shapes: a driver that awaits three parts one
-after another, and parts that await each other, each of which holds its device while it works. By turns the chain and
-its last part alone, on the same server, with as many connections as keep every part busy; medians of the rounds. CPU
+Each part takes 2 ms and 0.1 ms per item, at most 32 items, one worker. Three shapes: a driver that awaits three parts
+one after another, parts that await each other, each of which holds its device while it works, and `jitney.chain`, which
+the server runs. By turns the chain and its last part alone, on the same server, with as many connections as keep every part busy; medians of the rounds. CPU
 is that of the server with all its workers, per request. `--check` fails below the bars: 0.95 of the part alone, 1/20 of
 Ray's CPU.
 """
@@ -28,7 +28,7 @@ from server import cpu, tree
 
 HERE = pathlib.Path(__file__).parent
 APP = HERE / "chain_app.py"
-SHAPES = {"driver": ("Driver", "Third"), "nested": ("Outer", "Last")}
+SHAPES = {"driver": ("Driver", "Third"), "nested": ("Outer", "Last"), "wired": ("Wired", "Third")}
 """The root of each shape, and the part that is also run alone."""
 THROUGHPUT_BAR, CPU_BAR = 0.95, 1 / 20
 START_S = 120.0

@@ -55,6 +55,10 @@ class Driver:
         return await self.third.remote(await self.second.remote(await self.first.remote(number)))
 
 
+Wired = jitney.chain(First, Second, Third)
+"""The same without a driver."""
+
+
 class Device:
     """Something that one batch at a time can use, and that goes on with the next one by itself."""
 

@@ -39,6 +39,7 @@ from jitney.call.request import Request
 from jitney.definition.application import Bound, bind, depends
 from jitney.definition.decorators import batch, default, endpoint, model
 from jitney.definition.definition import Definition, Endpoint, define
+from jitney.definition.wiring import chain, fan_out
 from jitney.execution.splitting import END
 from jitney.gpu.device import Device, device
 from jitney.gpu.graphed import graphs
@@ -60,8 +61,8 @@ __all__ = [
     "END", "AsyncClient", "BadInput", "Bound", "CallContext", "Client", "Counter", "Definition", "DefinitionError",
     "Device", "Disconnected", "Endpoint", "Error", "Expired", "Gauge", "Handle", "Histogram", "HttpRequest",
     "InferError", "ItemErrors", "NotFound", "Overloaded", "Padded", "RemoteError", "Request", "Response", "Retry",
-    "Session", "Tensor", "WrongLength", "asgi", "batch", "bind", "connect", "context", "default", "define", "depends",
-    "device", "endpoint", "graphs", "infer", "model", "pad", "run",
+    "Session", "Tensor", "WrongLength", "asgi", "batch", "bind", "chain", "connect", "context", "default", "define",
+    "depends", "device", "endpoint", "fan_out", "graphs", "infer", "model", "pad", "run",
 ]  # fmt: skip
 
 _LATER = {

@@ -32,6 +32,7 @@ use crate::frames::CallConnection;
 use crate::local::LoadedModel;
 use crate::model::Model;
 use crate::observer::Observer;
+use crate::queue_slots::QueueSlots;
 use crate::registry::PathTable;
 use crate::settings::{ModelSettings, RegisterOptions};
 use crate::store::Store;
@@ -99,6 +100,11 @@ impl Engine {
     /// What is under way in the whole server.
     pub fn admission(&self) -> &Arc<Admission> {
         &self.models.admission
+    }
+
+    /// How many calls each model is given at a time by those who wait instead of being rejected.
+    pub fn queue_slots(&self) -> &QueueSlots {
+        &self.models.queue_slots
     }
 
     /// The model of this name, and version if one is asked for.

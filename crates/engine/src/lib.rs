@@ -23,6 +23,7 @@ mod pending;
 mod pool;
 mod process;
 pub mod python;
+mod queue_slots;
 mod registry;
 mod reply;
 mod resolve;
@@ -32,6 +33,7 @@ pub mod sizes;
 pub mod tensors;
 #[cfg(test)]
 mod testkit;
+mod wiring;
 pub mod workflow;
 
 pub use changes::{ChangeRecorder, Changes};
@@ -51,6 +53,7 @@ pub use model::{
 pub use observer::{ModelTag, Observer};
 pub use pool::{BatchTimes, CollectorPauses, GraphMemory, LoadProgress, WorkerView};
 pub use process::guard_groups;
+pub use queue_slots::QueueSlots;
 pub use registry::{PathTable, PathTarget};
 pub use reply::AnswerStream;
 pub use workflow::Workflow;

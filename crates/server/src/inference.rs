@@ -19,7 +19,6 @@ use jitney_telemetry::metrics::Meter;
 use jitney_telemetry::trace::{CallTrace, RequestTrace};
 
 use crate::errors::{FailedCall, Problem};
-use crate::queue_slots::QueueSlots;
 use crate::request_options::RequestOptions;
 use crate::route::ModelRef;
 
@@ -52,13 +51,12 @@ pub(crate) fn body_parameter(
 pub(crate) struct InferenceService {
     engine: Arc<Engine>,
     meter: Arc<Meter>,
-    queue_slots: QueueSlots,
     pub(crate) dialect: Dialect,
 }
 
 impl InferenceService {
     pub(crate) fn new(engine: Arc<Engine>, meter: Arc<Meter>, dialect: Dialect) -> Self {
-        Self { engine, meter, queue_slots: QueueSlots::default(), dialect }
+        Self { engine, meter, dialect }
     }
 
     /// The model that a request names.
@@ -129,7 +127,7 @@ impl InferenceService {
         trace: Option<Arc<CallTrace>>,
     ) -> Result<Answer, CallError> {
         let _slot = if request.wait_for_queue {
-            self.queue_slots.acquire(model, request.options.deadline).await?
+            self.engine.queue_slots().acquire(model, request.options.deadline).await?
         } else {
             None
         };

@@ -21,7 +21,6 @@ mod management;
 mod open_inference;
 mod plugins;
 mod query;
-mod queue_slots;
 mod repository;
 mod request_options;
 mod respond;

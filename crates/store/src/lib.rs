@@ -44,7 +44,9 @@ pub use self::error::{Breach, Excess, StoreError};
 pub use self::fetch::FetchedFile;
 pub use self::jail::stays_inside;
 pub use self::locate::{ModelSource, StoreConfig, UrlFilter, is_remote, serialised};
-pub use self::package::{Api, Dependency, Manifest, Package, Runtime, parse_yaml, read_text};
+pub use self::package::{
+    Api, Dependency, Manifest, Package, Runtime, Wiring, parse_yaml, read_text,
+};
 pub use self::repository::{
     DeclaredTensor, DeclaredTensors, FileStamp, RepositoryContent, RepositoryModel,
     RepositoryVersion, is_repository, model_named, models_of,

@@ -174,6 +174,35 @@ pub struct Api {
     pub paths: Map<String, Value>,
     /// The models that it calls.
     pub depends: Vec<Dependency>,
+    /// How it answers by calling them, where it does nothing else.
+    pub wiring: Option<Wiring>,
+}
+
+/// How a model without code of its own makes an answer of those that it calls.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wiring {
+    /// The answer of one of them, by its place in [`Api::depends`].
+    Part(usize),
+    /// One after another; each gets what the one before it gave.
+    Chain(Vec<Wiring>),
+    /// Side by side, with the same arguments; the answer is the list of theirs.
+    FanOut(Vec<Wiring>),
+    /// The same with a name for each answer.
+    Named(Vec<(String, Wiring)>),
+}
+
+impl Wiring {
+    /// The places of all models in it.
+    pub fn parts(&self) -> Vec<usize> {
+        match self {
+            Self::Part(at) => vec![*at],
+            Self::Chain(inner) | Self::FanOut(inner) => {
+                inner.iter().flat_map(Self::parts).collect()
+            }
+            Self::Named(inner) => inner.iter().flat_map(|(_, one)| one.parts()).collect(),
+        }
+    }
 }
 
 /// A model that another one calls.

@@ -16,14 +16,19 @@ from typing import Any
 from jitney.call.errors import DefinitionError
 from jitney.definition.application import Bound, graph
 from jitney.definition.decorators import note_of
+from jitney.definition.wiring import wiring_of
 
 
 def locate(spec: str, directory: str) -> Any:
-    """Imports the module and returns the object."""
+    """Imports the module and returns the object. A chain or fan-out without a name has that of its variable."""
     module_name, _, path = spec.partition(":")
     module_name = _enter(module_name, directory)
     module = _import(module_name)
-    return _walk(module, path) if path else _only_definition(module)
+    if not path:
+        path = _only_definition(module)
+    found = _walk(module, path)
+    unnamed = isinstance(found, Bound) and found.name is None and wiring_of(found.target) is not None
+    return found.with_options(name=path.rpartition(".")[2]) if unnamed else found
 
 
 def _enter(module: str, directory: str) -> str:
@@ -76,13 +81,13 @@ def _is_application(value: Any) -> bool:
     return not isinstance(value, type) and hasattr(value, "__jitney_application__")
 
 
-def _only_definition(module: ModuleType) -> Any:
-    """The definition that a module has, or the one whose parts the others are."""
+def _only_definition(module: ModuleType) -> str:
+    """The name of the definition that a module has, or the one whose parts the others are."""
     found = _roots(module, definitions(module))
     if len(found) != 1:
         names = ", ".join(f"{module.__name__}:{name}" for name in found) or "none with a decorator of jitney"
         raise DefinitionError(f"name the object to serve as {module.__name__}:object; there are: {names}")
-    return getattr(module, found[0])
+    return found[0]
 
 
 def _roots(module: ModuleType, names: list[str]) -> list[str]:

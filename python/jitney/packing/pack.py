@@ -22,6 +22,7 @@ from jitney.definition.expressions import Expression, form_of
 from jitney.definition.hints import Param
 from jitney.definition.options import DEVICES
 from jitney.definition.signature import describe
+from jitney.definition.wiring import wiring_of
 from jitney.packing import openapi
 
 API_FILE = "jitney-api.json"
@@ -79,7 +80,8 @@ def links(part: Part, version: str) -> dict[str, Any]:
     for link in part.links:
         called = version if link.is_part else link.version
         told.append({"slot": link.slot, "model": link.model, **({"version": called} if called else {})})
-    return {"depends": told}
+    wiring = wiring_of(part.definition.target)  # Its numbers are the places of its parts here.
+    return {"depends": told, **({} if wiring is None else {"wiring": wiring})}
 
 
 def settings(definition: Definition, spec: str, directory: str, part: str | None = None) -> dict[str, Any]:

@@ -28,13 +28,20 @@ from jitney.gpu.fetching import fetched, start_fetching
 from jitney.gpu.report import WarmUpReport
 from jitney.http.response import Response
 from jitney.values import array_formats
-from jitney.wire.calls import CALL_PARAMETER
 from jitney.worker.answers import AnswerEncoder
 from jitney.worker.batch import Row, TensorRow
 from jitney.worker.context import WorkerContext
 from jitney.worker.protocol import HEADER, HELLO, POSITION, PROTOCOL_VERSION, Bytes, encode_control
 from jitney.worker.reply import EncodedReply
-from jitney.worker.requests import METHOD_HEADER, UNSEEN, ItemReader, TensorItems, WireRequest, read_batch_size
+from jitney.worker.requests import (
+    METHOD_HEADER,
+    UNSEEN,
+    ItemReader,
+    TensorItems,
+    WireRequest,
+    read_batch_size,
+    wants_value,
+)
 from jitney.worker.turns import Turns
 from jitney.worker.writer import assemble, assemble_all, assemble_parts
 
@@ -43,7 +50,7 @@ OVERLAP = 3
 SECTION = "jitney"
 _NPY = array_formats.NPY_TYPE.encode()
 NO_CALLS: set[int] = set()
-"""No item of a batch came through a handle."""
+"""No item of a batch is answered with a value."""
 
 
 def resolver(part: Part, spec: dict[str, Any]) -> Resolve | None:
@@ -145,7 +152,8 @@ class DefinedModel:
     async def _handle_single(self, row: Row, metas: list[bytes]) -> EncodedReply:
         """Answers a lone item of a coroutine, as a batch would be answered: there is nothing to arrange or to split."""
         call = SingleCall(self.definition.name, self.reserves, metas[0])
-        encoder = AnswerEncoder(call.items, metas, {0} if CALL_PARAMETER in row else NO_CALLS, self._debug_errors)
+        calls = {0} if wants_value(row, metas[0]) else NO_CALLS
+        encoder = AnswerEncoder(call.items, metas, calls, self._debug_errors)
         try:
             endpoint, call.items[0] = self._reader.open(row, metas[0], call.received)
             call.endpoint, arguments = endpoint.name, complete(endpoint, call.items[0])
@@ -241,8 +249,8 @@ class DefinedBatch:
         self._received = time.monotonic()
         self._sizes = sizes
         self._outcomes: list[Any] = [None] * len(rows)
-        self._calls: set[int] = {at for at, row in enumerate(rows) if CALL_PARAMETER in row}
-        """Items that came through a handle."""
+        self._calls: set[int] = {at for at, one in enumerate(zip(rows, context.metas)) if wants_value(*one)}
+        """Items that are answered with values."""
         self.items: dict[int, Item] = {}
         self._tensors: dict[int, TensorItems] = {}
         """Requests in tensors."""

@@ -81,6 +81,8 @@ TRACE_WORD = b"race"
 """What the meta of a request with a trace has in it, however the header is written."""
 ORIGINS, PRIORITIES = (HTTP, "grpc", "python"), (INTERACTIVE, BULK)
 """By their numbers in the frames."""
+OTHER_FORM = b"jitney other form"
+"""The header by which the server asks for an answer in the other form than that of the arguments."""
 BODY = "body"
 METHOD, PATH, MOUNT, QUERY, CLIENT = "jitney method", "jitney path", "jitney mount", "jitney query", "jitney client"
 
@@ -98,6 +100,12 @@ def read_facts(meta: bytes, received: float) -> Facts:
         return deadline, ORIGINS[origin], str(tenant) if tenant else None, PRIORITIES[priority]
     except IndexError:
         raise Malformed(f"no call has origin {origin} and priority {priority}") from None
+
+
+def wants_value(row: Row, meta: bytes) -> bool:
+    """Whether an item is answered with a value, as those that came through a handle. At the ends of a chain that a
+    client of HTTP has called the server wants the other form than that of the arguments."""
+    return (CALL_PARAMETER in row) != (OTHER_FORM in meta)
 
 
 def read_batch_size(meta: bytes) -> int:

@@ -27,9 +27,11 @@ use crate::observer::Observer;
 use crate::pool::Launcher;
 use crate::process::ProcessThread;
 use crate::python::{Environment, LoadCommand, PythonLauncher, PythonWorkers};
+use crate::queue_slots::QueueSlots;
 use crate::registry::Registry;
 use crate::settings::{ModelDefaults, ModelSettings, PolicyName, RegisterOptions};
 use crate::store::{FetchedFile, Package, Store};
+use crate::wiring::{WiredLauncher, WiredModel};
 
 /// A model that was just registered, without workers yet.
 pub struct Registered {
@@ -43,7 +45,9 @@ pub struct Registered {
 
 /// All registered models, and what a new one is made with.
 pub(crate) struct Registrar {
-    pub(super) registry: Registry,
+    pub(super) registry: Arc<Registry>,
+    /// How many calls each model is given at a time.
+    pub(super) queue_slots: Arc<QueueSlots>,
     pub(super) admission: Arc<Admission>,
     /// The server is no longer ready; requests are still served.
     pub(super) draining: AtomicBool,
@@ -86,7 +90,8 @@ impl Registrar {
             local_processes,
         };
         Ok(Self {
-            registry: Registry::default(),
+            registry: Arc::default(),
+            queue_slots: Arc::default(),
             admission: Admission::new(config.limits),
             draining: AtomicBool::default(),
             rejecting: Arc::default(),
@@ -200,7 +205,12 @@ impl Registrar {
         let observer = Arc::clone(&self.observer);
         let remote = command.placed(python, &settings);
         let launcher = PythonLauncher::new(python, command, environment, gpus, observer);
-        let launcher = launcher.placed(remote);
+        let api = package.api.as_ref();
+        let wired = api.and_then(|api| WiredModel::of(api, &self.registry, &self.queue_slots));
+        let launcher: Arc<dyn Launcher> = match wired {
+            Some(wired) => Arc::new(WiredLauncher(Arc::new(wired))),
+            None => Arc::new(launcher.placed(remote)),
+        };
         let intake = match package.api {
             Some(api) => {
                 let endpoints = Endpoints::new(api, &settings, &options.endpoints);
@@ -213,7 +223,7 @@ impl Registrar {
             identity,
             settings,
             intake,
-            launcher: Arc::new(launcher),
+            launcher,
             observer: Arc::clone(&self.observer),
             dir: Some(package.dir),
             fetched: package.downloaded,

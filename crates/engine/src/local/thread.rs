@@ -134,7 +134,7 @@ impl Worker for ThreadWorker {
         self.running = None;
         Poll::Ready(
             outcome
-                .map(|outcome| WorkerMessage::Finished { batch, outcome })
+                .map(|outcome| WorkerMessage::Finished { batch, outcome: Ok(outcome) })
                 .map_err(|_| WorkerGone),
         )
     }
@@ -172,7 +172,7 @@ mod tests {
 
     async fn next(worker: &mut dyn Worker) -> Result<BatchOutcome, WorkerGone> {
         match poll_fn(|context| worker.poll_message(context)).await? {
-            WorkerMessage::Finished { outcome, .. } => Ok(outcome),
+            WorkerMessage::Finished { outcome, .. } => Ok(outcome.expect("an outcome")),
             other @ (WorkerMessage::Pieces { .. } | WorkerMessage::Times { .. }) => {
                 panic!("a thread only answers: {other:?}")
             }

@@ -126,7 +126,7 @@ impl LocalWorker {
             let failed =
                 |_| BatchOutcome::Failed(ModelFailure::raised("the answer was not written"));
             let outcome = outcome.unwrap_or_else(failed);
-            return Ok(WorkerMessage::Finished { batch, outcome });
+            return Ok(WorkerMessage::Finished { batch, outcome: Ok(outcome) });
         }
         if self.exit.is_some() {
             return Err(WorkerGone);
@@ -167,10 +167,10 @@ impl LocalWorker {
             // Tensors are read where they lie.
             BatchOutcome::Items(items) if !inputs.is_empty() => {
                 let outcome = finish(&*self.model, &self.load, &inputs, items);
-                Ok(Some(WorkerMessage::Finished { batch, outcome }))
+                Ok(Some(WorkerMessage::Finished { batch, outcome: Ok(outcome) }))
             }
             outcome @ (BatchOutcome::Items(_) | BatchOutcome::Failed(_)) => {
-                Ok(Some(WorkerMessage::Finished { batch, outcome }))
+                Ok(Some(WorkerMessage::Finished { batch, outcome: Ok(outcome) }))
             }
         }
     }

@@ -12,8 +12,9 @@ use jitney_batcher::Policy;
 use tokio::time::Instant;
 
 use super::incidents::POISON_MEMORY;
+use crate::error::CallError;
 use crate::observer::{BatchEnded, BatchFinished, ModelTag, Observer};
-use crate::outcome::{Cause, LaunchError, ModelFailure, WorkerExit};
+use crate::outcome::{Cause, LaunchError, WorkerExit};
 use crate::pending::ShownIds;
 use crate::pool::{BatchRun, LoadProgress, WorkerBatch};
 
@@ -203,12 +204,13 @@ impl Reporter {
     }
 
     /// A batch failed as a whole.
-    pub(super) fn failed(&self, batch: &WorkerBatch, run: &BatchRun, failure: &ModelFailure) {
+    pub(super) fn failed(&self, batch: &WorkerBatch, run: &BatchRun, error: &CallError) {
         let ModelTag { name: model, version, .. } = &*self.tag;
         let WorkerBatch { requests, attempt, worker, .. } = batch;
-        let (count, request_id, error) = (requests.len(), ShownIds(requests), &failure.message);
-        let cause = failure.cause;
-        if matches!(cause, Cause::Prediction | Cause::Stated) {
+        let (count, request_id, message) = (requests.len(), ShownIds(requests), error.to_string());
+        let cause = if let CallError::Model(failure) = error { Some(failure.cause) } else { None };
+        let error = &message;
+        if matches!(cause, None | Some(Cause::Prediction | Cause::Stated)) {
             tracing::debug!(
                 model, version, worker, requests = count, %request_id, attempt, error,
                 "prediction error"
@@ -219,7 +221,7 @@ impl Reporter {
                 "batch failed"
             );
         }
-        self.ended(batch, Some(run), Some(&failure.message));
+        self.ended(batch, Some(run), Some(error));
     }
 
     /// The batches of a worker are over because it has exited.

@@ -17,17 +17,17 @@ use crate::reply::Answer;
 
 /// One outcome per request, or the failure of the batch as a whole.
 pub(super) fn checked(
-    outcome: BatchOutcome,
+    outcome: Result<BatchOutcome, CallError>,
     count: usize,
-) -> Result<Vec<ItemOutcome>, ModelFailure> {
-    match outcome {
+) -> Result<Vec<ItemOutcome>, CallError> {
+    match outcome? {
         BatchOutcome::Items(items) if items.len() == count => Ok(items),
-        BatchOutcome::Items(_) => Err(ModelFailure {
+        BatchOutcome::Items(_) => Err(CallError::Model(ModelFailure {
             cause: Cause::WrongLength,
             status: None,
             message: "number of batch response mismatched".to_owned(),
-        }),
-        BatchOutcome::Failed(failure) => Err(failure),
+        })),
+        BatchOutcome::Failed(failure) => Err(CallError::Model(failure)),
     }
 }
 

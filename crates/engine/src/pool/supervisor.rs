@@ -27,6 +27,7 @@ use super::worker::{
     BatchOrder, BatchTimes, Launcher, LoadProgress, LoadedReport, ProgressSender, Worker,
     WorkerCapacity, WorkerGone, WorkerMessage,
 };
+use crate::error::CallError;
 use crate::outcome::{BatchOutcome, LaunchError, WorkerExit};
 
 /// The limits of a worker.
@@ -69,7 +70,7 @@ pub(crate) enum WorkerEvent {
     },
     Finished {
         batch: WorkerBatch,
-        outcome: BatchOutcome,
+        outcome: Result<BatchOutcome, CallError>,
         run: BatchRun,
     },
     /// It says what it says now and then.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use tokio::sync::mpsc;
 
+use crate::error::CallError;
 use crate::outcome::{BatchOutcome, LaunchError, Output, WorkerExit};
 use crate::pending::PendingRequest;
 
@@ -54,8 +55,8 @@ pub enum WorkerMessage {
     Finished {
         /// The batch.
         batch: u64,
-        /// How it ended.
-        outcome: BatchOutcome,
+        /// How it ended, or why a model that the worker called did not take its only request.
+        outcome: Result<BatchOutcome, CallError>,
     },
     /// How long a batch took; it comes before its end.
     Times {

@@ -84,11 +84,14 @@ impl PythonWorker {
         if let Some(batch) = self.too_long.pop() {
             let message = "The requests of the batch are too large to be run together.".to_owned();
             let failure = ModelFailure { cause: Cause::TooLarge, status: None, message };
-            return Ok(WorkerMessage::Finished { batch, outcome: BatchOutcome::Failed(failure) });
+            return Ok(WorkerMessage::Finished {
+                batch,
+                outcome: Ok(BatchOutcome::Failed(failure)),
+            });
         }
         let (header, payload) = next_frame(&mut self.connection, &mut self.process).await?;
         let (batch, count) = (header.id, header.count);
-        let over = |outcome| WorkerMessage::Finished { batch, outcome };
+        let over = |outcome| WorkerMessage::Finished { batch, outcome: Ok(outcome) };
         if header.kind == FrameKind::Reply {
             let mut items = decode_reply(count, payload)?;
             if let Some(max) = self.response_bytes_max {

@@ -101,7 +101,9 @@ impl Stage {
         }
         // The channel is closed when the worker was ended.
         drop(
-            self.says.send(played.map(|outcome| WorkerMessage::Finished { batch, outcome })).await,
+            self.says
+                .send(played.map(|it| WorkerMessage::Finished { batch, outcome: Ok(it) }))
+                .await,
         );
     }
 

@@ -167,7 +167,7 @@ impl Worker for ScriptedWorker {
         let play = self.plays.iter().find(|(id, _)| *id == batch);
         play.inspect(|(_, play)| play.abort());
         let says = self.says.clone();
-        let outcome = BatchOutcome::Items(vec![Ok(Output::default())]);
+        let outcome = Ok(BatchOutcome::Items(vec![Ok(Output::default())]));
         self.stages.spawn(async move {
             drop(says.send(Ok(WorkerMessage::Finished { batch, outcome })).await);
         });

@@ -77,7 +77,12 @@ impl Task {
         }
     }
 
-    fn on_finished(&mut self, batch: WorkerBatch, outcome: BatchOutcome, run: BatchRun) {
+    fn on_finished(
+        &mut self,
+        batch: WorkerBatch,
+        outcome: Result<BatchOutcome, CallError>,
+        run: BatchRun,
+    ) {
         let (id, BatchRun { compute, exec, .. }) = (batch.id, run);
         // Second tries go before fresh work, so fresh work means that they are over.
         if self.slots.single && batch.attempt == 1 {
@@ -85,9 +90,9 @@ impl Task {
         }
         let items = match scatter::checked(outcome, batch.requests.len()) {
             Ok(items) => items,
-            Err(failure) => {
-                self.reporter.failed(&batch, &run, &failure);
-                self.give_up(batch, &CallError::Model(failure));
+            Err(error) => {
+                self.reporter.failed(&batch, &run, &error);
+                self.give_up(batch, &error);
                 return self.step(Event::Failed { batch: id, kind: BatchFailure::Handler });
             }
         };
@@ -122,16 +127,20 @@ impl Task {
     }
 
     /// A batch that ran beside others is over; the batcher has forgotten it, and so a failed one is not tried again.
-    fn on_beside_finished(&mut self, batch: WorkerBatch, outcome: BatchOutcome, run: BatchRun) {
+    fn on_beside_finished(
+        &mut self,
+        batch: WorkerBatch,
+        outcome: Result<BatchOutcome, CallError>,
+        run: BatchRun,
+    ) {
         self.beside -= 1;
         match scatter::checked(outcome, batch.requests.len()) {
             Ok(items) => {
                 self.reporter.ended(&batch, Some(&run), None);
                 scatter::answer(batch, items, run.compute, self.scheduler.clock, &self.published);
             }
-            Err(failure) => {
-                self.reporter.failed(&batch, &run, &failure);
-                let error = CallError::Model(failure);
+            Err(error) => {
+                self.reporter.failed(&batch, &run, &error);
                 for request in batch.requests {
                     scatter::end(request, Err(error.clone()), &self.published);
                 }
@@ -334,11 +343,11 @@ impl Task {
         &mut self,
         worker: u32,
         batch: &WorkerBatch,
-        outcome: BatchOutcome,
+        outcome: Result<BatchOutcome, CallError>,
         run: BatchRun,
     ) {
-        if let Err(failure) = scatter::checked(outcome, batch.requests.len()) {
-            self.reporter.sample_failed(&failure.message);
+        if let Err(error) = scatter::checked(outcome, batch.requests.len()) {
+            self.reporter.sample_failed(&error.to_string());
             self.warm_up = None;
         }
         let config = self.scheduler.batcher.config();

@@ -1,21 +1,24 @@
-//! How many calls of handles each model is given at a time: as many as its queue holds.
+//! How many calls of handles, and of models that wire others, each model is given at a time: as many as its queue
+//! holds.
 //!
 //! Further calls wait here, in their order, instead of being rejected. All connections of a server
 //! share the slots. HTTP and gRPC requests do not wait, so a full queue rejects them.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use jitney_engine::error::CallError;
-use jitney_engine::{Model, Rejection};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
+
+use crate::Rejection;
+use crate::error::CallError;
+use crate::model::Model;
 
 /// Slots of one model at most.
 const SLOTS_MAX: usize = 8192;
 
 /// The slots of all models that handles have called.
 #[derive(Default)]
-pub(crate) struct QueueSlots(Mutex<Vec<ModelSlots>>);
+pub struct QueueSlots(Mutex<Vec<ModelSlots>>);
 
 struct ModelSlots {
     model: Weak<Model>,
@@ -25,7 +28,10 @@ struct ModelSlots {
 
 impl QueueSlots {
     /// Waits for a slot in the model's queue, until the deadline at most.
-    pub(crate) async fn acquire(
+    ///
+    /// # Errors
+    /// The deadline came first.
+    pub async fn acquire(
         &self,
         model: &Arc<Model>,
         deadline: Option<Instant>,
