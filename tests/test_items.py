@@ -75,8 +75,17 @@ def pad(text: list[str]) -> list[int]:
 @jitney.batch(max_batch_size=8, max_batch_delay_ms=FOR_EVER)
 def protocol(x: list[list[int]]) -> list[int]:
     return [len(x)] * len(x)
+
+
+@jitney.batch(max_batch_size=8, policy="opportunistic")
+def texts(text: list[str]) -> list[int]:
+    return [len(one) for one in text]
+
+
+def single(text: str) -> str:
+    return text.upper()
 """
-NAMES = ("rows", "eager", "columns", "same", "weigh", "pad", "protocol")
+NAMES = ("rows", "eager", "columns", "same", "weigh", "pad", "protocol", "texts", "single")
 HANDLER = """
 def handle(data, context):
     return [str(len(data))] * len(data) if data else None
@@ -229,13 +238,13 @@ def test_the_first_dimension_of_open_inference_counts(served, channel):
 
 def test_a_request_to_an_archive_has_as_many_items_as_it_says(served, channel):
     def ask(items: int) -> requests.Response:
-        return served.predict("archive", b"x", headers={"x-jitney-items": str(items)})
+        return served.predict("archive", b"x" * items, headers={"x-jitney-items": str(items)})
 
     before = served.metric("jitney_items_total", "archive")
     replies = together([lambda items=items: ask(items) for items in (5, 3)])
     assert [(reply.text, timing_of(reply).size, timing_of(reply).reason) for reply in replies] == [("2", 8, "full")] * 2
     assert served.metric("jitney_items_total", "archive") == before + 8
-    metadata, fields = [("x-jitney-items", "8")], {"model_name": "archive", "input": {"data": b"x"}}
+    metadata, fields = [("x-jitney-items", "8")], {"model_name": "archive", "input": {"data": b"x" * 8}}
     _, trailers = Stub(channel, INFERENCE)("Predictions", timeout=ASK_SECONDS, metadata=metadata, **fields)
     assert 'batch;desc="8 of 8, full' in trailers["server-timing"]
 
@@ -251,6 +260,44 @@ def test_more_items_than_a_batch_has_are_rejected_in_words(served):
     reply = served.predict("archive", b"x", headers={"x-jitney-items": "9"})
     words = "brings 9 items, and a batch of this model has at most 8; send fewer at a time"
     assert_problem(reply, 400, "BadRequestException", words)
+
+
+def head_only(rows: int) -> bytes:
+    """An npy file that promises rows and brings one."""
+    claim = f"({rows},), }}".encode()
+    return npy(1).replace(b"(1, 2), }".ljust(len(claim)), claim)
+
+
+CLAIMS: dict[str, Callable[[Server], requests.Response]] = {
+    "archive": lambda server: server.predict("archive", b"x", headers={"x-jitney-items": "8"}),
+    "one at a time": lambda server: post(server, "/single", {"text": "a"}, **{"x-jitney-items": "2"}),
+    "batched": lambda server: post(server, "/texts", {"text": "a"}, **{"x-jitney-items": "1000000"}),
+    "beyond u31": lambda server: post(server, "/texts", {"text": "a"}, **{"x-jitney-items": "4294967295"}),
+    "a share": lambda server: post(server, "/texts", {"text": "a" * 300_000}, **{"x-jitney-items": "250001"}),
+    "npy": lambda server: post(server, "/eager", head_only(1_000_001), "application/x-npy"),
+    "rows of a list": lambda server: post(server, "/rows", [0] * 250_001),
+    "open inference": lambda server: post(
+        server,
+        "/v2/models/protocol/infer",
+        {"inputs": [{"name": "x", "datatype": "INT64", "shape": [1_000_000, 0], "data": []}]},
+    ),
+}
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_a_claim_that_the_bytes_do_not_support_is_wrong_and_nobody_else_notices(served, claim):
+    reply = CLAIMS[claim](served)
+    assert reply.status_code == 400, reply.text
+    assert post(served, "/single", {"text": "a"}).text.strip('"') == "A"
+
+
+def test_claims_by_handle_and_by_grpc_are_bounded_alike(served, channel):
+    with jitney.connect(served.urls["inference"]) as session, pytest.raises(jitney.BadInput, match="cannot hold"):
+        session.model("rows").remote(np.ones((1_000_000, 0))).result(ASK_SECONDS)
+    predict = Stub(channel, INFERENCE)
+    fields = {"model_name": "texts", "input": {"text": b"a"}}
+    with pytest.raises(grpc.RpcError, match="its 1 bytes cannot hold so many"):
+        predict("Predictions", timeout=ASK_SECONDS, metadata=[("x-jitney-items", "1000000")], **fields)
 
 
 def test_items_count_under_torchserve_too(start: Callable[..., Server], store: Store, tmp_path: Path):

@@ -13,8 +13,8 @@ use jitney_settings::server::{
     ALLOW_CLIENT_SHARED_MEMORY, BODY_TIMEOUT, COMPRESS_ANSWERS, DEBUG_ERRORS, DECOMPRESS_REQUESTS,
     DRAIN_DELAY, DRAIN_TIMEOUT, GARBAGE_COLLECTION, IDLE_TIMEOUT, IMAGE_FORMATS,
     INSTALL_REQUIREMENTS, MAX_CONNECTIONS, MAX_DOWNLOAD_SIZE, MAX_EXPANDED_SIZE, MAX_IMAGE_PIXELS,
-    MAX_REQUEST_MEMORY, MAX_REQUEST_SIZE, MAX_UNPACKED_FILES, MAX_UNPACKED_SIZE, MIN_BODY_RATE,
-    WRITE_TIMEOUT,
+    MAX_REQUEST_MEMORY, MAX_REQUEST_SHARE, MAX_REQUEST_SIZE, MAX_UNPACKED_FILES, MAX_UNPACKED_SIZE,
+    MIN_BODY_RATE, WRITE_TIMEOUT,
 };
 
 use crate::plan::Drain;
@@ -50,6 +50,8 @@ pub fn python(values: &Values, interpreter: PathBuf) -> PythonConfig {
 pub fn admission_limits(values: &Values) -> AdmissionLimits {
     let mut limits = AdmissionLimits::default();
     values.apply(&MAX_REQUEST_MEMORY, &mut limits.bytes);
+    let share: f64 = values.value(&MAX_REQUEST_SHARE);
+    limits.request_items = (limits.items as f64 * share) as u64;
     limits.transfers.body_rate_min = values.value(&MIN_BODY_RATE);
     limits.transfers.body_time_max = values.value(&BODY_TIMEOUT);
     limits.transfers.unread_time_max = values.value(&WRITE_TIMEOUT);

@@ -30,6 +30,8 @@ pub struct AdmissionLimits {
     pub requests: u64,
     /// Items, waiting or running.
     pub items: u64,
+    /// Items of one request, so that none alone takes what all share.
+    pub request_items: u64,
     /// Bytes of bodies on their way in, of inputs, and of answers that are not yet read.
     pub bytes: u64,
     /// When a client is too slow.
@@ -39,7 +41,13 @@ pub struct AdmissionLimits {
 impl Default for AdmissionLimits {
     fn default() -> Self {
         let transfers = TransferRules::default();
-        Self { requests: 100_000, items: 1_000_000, bytes: 4 << 30, transfers }
+        Self {
+            requests: 100_000,
+            items: 1_000_000,
+            request_items: 250_000,
+            bytes: 4 << 30,
+            transfers,
+        }
     }
 }
 

@@ -61,6 +61,8 @@ settings! {
         .or("6553500").flag("max-request-size", "SIZE").property("max_request_size");
     MAX_REQUEST_MEMORY = Setting::new("max_request_memory", SettingKind::Size, "Most memory for request bodies on their way in, requests that wait or run, and answers that are not yet read; when it is full the slowest clients are cut first, and new requests get 503")
         .or_else("half of the memory of the machine or of its cgroup").flag("max-request-memory", "SIZE").property("max_request_memory");
+    MAX_REQUEST_SHARE = Setting::new("max_request_share", SettingKind::Fraction, "Largest share that one request may take of the 1,000,000 items that may be under way in the whole server; one with more is rejected with 400")
+        .or("0.25").flag("max-request-share", "SHARE").property("max_request_share");
     MIN_BODY_RATE = Setting::new("min_body_rate", SettingKind::Size, "Bytes per second that a request body must bring on average after its first 20 seconds; 0 for no limit")
         .or("1KiB").flag("min-body-rate", "SIZE").property("min_body_rate");
     BODY_TIMEOUT = Setting::new("body_timeout", SECONDS, "Time that a request body may take to arrive in all; 0 for no limit")

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::endpoints::Objective;
-use super::intake::Intake;
+use super::intake::{Intake, too_many};
 use super::messages::RequestMessage;
 use super::parts::{self, SplitReply};
 use super::scheduler::ModelClock;
@@ -108,7 +108,7 @@ impl RequestGate {
         let admitted = Instant::now();
         let Call { input, mut claim, .. } = call;
         let (bytes, value_bytes) = (input.weight(), input.value_bytes());
-        let accepted = self.intake.accept(input, claim.items, settings.items_max())?;
+        let accepted = self.intake.accept(input, value_bytes, claim.items, settings.items_max())?;
         if let Some(endpoint) = accepted.endpoint {
             self.published.endpoints.requested(endpoint);
         }
@@ -116,7 +116,12 @@ impl RequestGate {
             return Err(CallError::Poisonous);
         }
         let items = accepted.items;
-        let permit = self.admission.admit(u64::from(items) + u64::from(accepted.beyond), bytes)?;
+        let all_items = u64::from(items) + u64::from(accepted.beyond);
+        let items_max = self.admission.limits().request_items;
+        if all_items > items_max {
+            return Err(too_many(all_items, &format!("a request may bring at most {items_max}")));
+        }
+        let permit = self.admission.admit(all_items, bytes)?;
         claim.cost = accepted.cost.or(claim.cost);
         let weight = settings.shares.weigh(&claim, accepted.length, items, value_bytes);
         let deadline = earliest(call.deadline, accepted.objective, &settings, admitted);

@@ -53,20 +53,24 @@ pub(crate) struct AcceptedInput {
 }
 
 impl Intake {
-    /// Takes in an input that says how many items it brings, or does not.
+    /// Takes in an input of so many bytes that says how many items it brings, or does not. Whoever counts them,
+    /// they are never more than the bytes can hold.
     pub(crate) fn accept(
         &self,
         mut input: Input,
+        bytes: u64,
         claimed: Option<u32>,
         batch_size: u32,
     ) -> Result<AcceptedInput, CallError> {
         match self {
             Self::Python => {
                 let accepted = Self::accept_raw(input, batch_size)?;
-                match claimed {
-                    Some(items) => accepted.with_items(items, batch_size),
-                    None => Ok(accepted),
+                // Its handler takes it whole.
+                if let Some(items) = claimed.filter(|items| *items > batch_size) {
+                    let most = format!("a batch of this model has at most {batch_size}");
+                    return Err(too_many(items.into(), &most));
                 }
+                accepted.counting(claimed, bytes, batch_size)
             }
             Self::Defined(endpoints) => {
                 endpoints.direct(&mut input);
@@ -83,7 +87,11 @@ impl Intake {
                 let cost = size.cost;
                 let accepted =
                     AcceptedInput { group, objective, cost, endpoint, takes_batches, ..accepted };
-                Ok(accepted.counting(size.items.or(claimed), batch_size))
+                let claimed = claimed.filter(|_| size.items.is_none());
+                if let Some(items) = claimed.filter(|items| *items > 1 && !takes_batches) {
+                    return Err(too_many(items.into(), "its endpoint takes one at a time"));
+                }
+                accepted.counting(size.items.or(claimed), bytes, batch_size)
             }
             Self::Local(model, whole) => {
                 let id = std::mem::take(&mut input.id).into_boxed_str();
@@ -91,6 +99,7 @@ impl Intake {
                     model.decode(input).map_err(CallError::BadInput)?;
                 let (items, splits, length) =
                     if *whole { (1, false, None) } else { (items, splits, length) };
+                check_held(items, bytes)?;
                 let (payload, objective) = (Payload::Decoded(input, id), Objective::Models);
                 let (beyond, cost, endpoint) = (0, None, None);
                 Ok(AcceptedInput {
@@ -179,27 +188,33 @@ impl Intake {
 }
 
 impl AcceptedInput {
-    /// With the items that an archive's request says it brings. Its handler takes it whole.
-    fn with_items(self, items: u32, batch_size: u32) -> Result<Self, CallError> {
-        if items > batch_size {
-            return Err(CallError::BadInput(format!(
-                "the request says that it brings {items} items, and a batch of this model has at \
-                 most {batch_size}; send fewer at a time"
-            )));
-        }
-        Ok(self.counting(Some(items), batch_size))
-    }
-
-    /// With the items that were seen. One that brings more than a batch holds runs alone: its worker
+    /// With the items that were seen or claimed. One that brings more than a batch holds runs alone: its worker
     /// calls the function several times. What it teaches about time must not count for others.
-    fn counting(self, items: Option<u32>, batch_size: u32) -> Self {
+    fn counting(self, items: Option<u32>, bytes: u64, batch_size: u32) -> Result<Self, CallError> {
         let items = items.unwrap_or(1).max(1);
-        match items.checked_sub(batch_size) {
+        check_held(items, bytes)?;
+        Ok(match items.checked_sub(batch_size) {
             _ if self.group == ALONE => self,
             Some(beyond) if beyond > 0 => Self { items: batch_size, beyond, group: ALONE, ..self },
             Some(_) | None => Self { items, ..self },
-        }
+        })
     }
+}
+
+/// Whether so many bytes can hold so many items; one item may have none.
+fn check_held(items: u32, bytes: u64) -> Result<(), CallError> {
+    if items > 1 && u64::from(items) > bytes {
+        return Err(too_many(items.into(), &format!("its {bytes} bytes cannot hold so many")));
+    }
+    Ok(())
+}
+
+/// A request that brings more items than `most` lets it.
+#[cold]
+pub(super) fn too_many(items: u64, most: &str) -> CallError {
+    CallError::BadInput(format!(
+        "the request says that it brings {items} items, and {most}; send fewer at a time"
+    ))
 }
 
 /// Buckets of a definition that are kept apart. Two that meet may share a batch, which the worker takes
@@ -239,7 +254,7 @@ mod tests {
         let route = CallRoute { endpoint: asked.map(Into::into), ..CallRoute::default() };
         let input =
             Input { id: String::new(), headers, route, parameters: Vec::new(), tensors: None };
-        intake.accept(input, None, 8).ok().map(|accepted| accepted.group)
+        intake.accept(input, 0, None, 8).ok().map(|accepted| accepted.group)
     }
 
     #[test]
@@ -257,7 +272,7 @@ mod tests {
                 parameters,
                 tensors: None,
             };
-            Intake::Python.accept(input, None, 1).map(drop)
+            Intake::Python.accept(input, bytes, None, 1).map(drop)
         };
         assert!(accept(REQUEST_BYTES_MAX).is_ok());
         let error = accept(REQUEST_BYTES_MAX + 1).expect_err("too large");
@@ -294,21 +309,19 @@ mod tests {
             }],
             tensors: None,
         };
-        let archive = |said| {
-            Intake::Python.accept(input(), said, 8).map(|it| (it.items, it.beyond, it.group)).ok()
-        };
-        assert_eq!(archive(None), Some((1, 0, 0)));
-        assert_eq!([archive(Some(8)), archive(Some(9))], [Some((8, 0, 0)), None]);
+        let counts = |it: AcceptedInput| (it.items, it.beyond, it.group);
+        let archive = |bytes, said| Intake::Python.accept(input(), bytes, said, 8).map(counts).ok();
+        assert_eq!(archive(0, None), Some((1, 0, 0)));
+        assert_eq!([archive(15, Some(8)), archive(15, Some(9))], [Some((8, 0, 0)), None]);
+        assert_eq!([archive(5, Some(5)), archive(5, Some(6))], [Some((5, 0, 0)), None]);
         let sizes =
             r#"{"params": [{"name": "x", "form": "array", "required": true, "rows": true}]}"#;
         let sizes = [("call".to_owned(), serde_json::from_str(sizes).expect("sizes"))];
         let api = Api { endpoints: vec!["call".to_owned()], sizes: sizes.into(), ..Api::default() };
         let settings = ModelSettings { batch_size: 8, ..crate::testkit::settings() };
         let defined = Intake::Defined(Box::new(Endpoints::new(api, &settings, &BTreeMap::new())));
-        let items = |said, batch_size| {
-            let accepted = defined.accept(input(), said, batch_size).ok();
-            accepted.map(|it| (it.items, it.beyond, it.group))
-        };
+        let items =
+            |said, batch_size| defined.accept(input(), 15, said, batch_size).map(counts).ok();
         assert_eq!(items(Some(3), 8), Some((5, 0, 0)), "what is seen counts");
         assert_eq!([items(None, 5), items(None, 4)], [Some((5, 0, 0)), Some((4, 1, ALONE))]);
     }
@@ -335,7 +348,7 @@ mod tests {
                 parameters: Vec::new(),
                 tensors: Some(Arc::new(tensors)),
             };
-            defined.accept(input, None, 8)
+            defined.accept(input, 480, None, 8)
         };
         let accepted = |endpoint, shape: &[usize]| {
             let accepted = accept(endpoint, shape).expect("fits");

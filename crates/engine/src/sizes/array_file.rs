@@ -2,6 +2,7 @@
 //! the lines of a CSV file are counted.
 
 use super::extent::Extent;
+use super::values::element_bytes;
 
 /// How an npy file begins.
 pub(super) const NPY: &[u8] = b"\x93NUMPY";
@@ -12,23 +13,28 @@ const HEAD_MAX: usize = 1 << 16;
 /// Arrays of an npz file that are looked at.
 const ENTRIES_MAX: usize = 256;
 
-/// The shape of the array in an npy file; none for any other.
-pub(super) fn npy(bytes: &[u8]) -> Option<Extent> {
+/// The shape of the array in an npy file of this length, of which `bytes` is the start; none for any other, and
+/// none where the file is too short for its shape: the worker says what is wrong with it.
+pub(super) fn npy(bytes: &[u8], length: usize) -> Option<Extent> {
     let (major, rest) = bytes.strip_prefix(NPY)?.split_first()?;
     let rest = rest.get(1..)?;
-    let (length, rest) = if *major == 1 {
+    let (head_len, rest) = if *major == 1 {
         let (length, rest) = rest.split_first_chunk()?;
         (usize::from(u16::from_le_bytes(*length)), rest)
     } else {
         let (length, rest) = rest.split_first_chunk()?;
         (usize::try_from(u32::from_le_bytes(*length)).ok()?, rest)
     };
-    let head = std::str::from_utf8(rest.get(..length.min(HEAD_MAX))?).ok()?;
+    let head = std::str::from_utf8(rest.get(..head_len.min(HEAD_MAX))?).ok()?;
     let (_, shape) = head.split_once("'shape':")?;
     let (shape, _) = shape.split_once('(')?.1.split_once(')')?;
     let dims = shape.split(',').map(str::trim).filter(|dim| !dim.is_empty());
     let dims: Vec<u64> = dims.map(|dim| dim.parse().ok()).collect::<Option<_>>()?;
-    Some(Extent::of_array(dims.into_iter()))
+    let descr = head.split_once("'descr': '").and_then(|(_, rest)| rest.split_once('\''));
+    let element = descr.and_then(|(descr, _)| element_bytes(descr.as_bytes())).unwrap_or(1);
+    let needed = dims.iter().copied().try_fold(element, u64::checked_mul)?;
+    let here = length.checked_sub(bytes.len() - rest.len() + head_len)?;
+    (needed <= here as u64).then(|| Extent::of_array(dims.into_iter()))
 }
 
 /// Tells the names and shapes of the arrays in an npz file. Those that are compressed have none, and
@@ -42,7 +48,7 @@ pub(super) fn npz(mut bytes: &[u8], mut tell: impl FnMut(&[u8], Extent)) -> Opti
         let (name, rest) = rest.split_at_checked(short(22))?;
         let (extra, data) = rest.split_at_checked(short(24))?;
         let stored = if stored == u32::MAX { long_size(extra)? } else { u64::from(stored) };
-        let shape = npy(data).filter(|_| method == 0);
+        let shape = npy(data, data.len()).filter(|_| method == 0);
         if let (Some(name), Some(shape)) = (name.strip_suffix(b".npy"), shape) {
             tell(name, shape);
         }
@@ -111,13 +117,24 @@ mod tests {
 
     #[test]
     fn an_npy_file_tells_its_shape() {
-        assert_eq!(npy(&file("(3, 2)", 1)).map(shape), Some(vec![3, 2]));
-        assert_eq!(npy(&file("(5,)", 2)).map(shape), Some(vec![5]));
-        assert_eq!(npy(&file("()", 3)).map(shape), Some(vec![]));
-        assert_eq!(npy(&file("(-1,)", 1)), None);
-        assert_eq!(npy(b"[1, 2]"), None);
+        let read = |bytes: &[u8]| npy(bytes, bytes.len());
+        assert_eq!(read(&file("(3, 2)", 1)).map(shape), Some(vec![3, 2]));
+        assert_eq!(read(&file("(5,)", 2)).map(shape), Some(vec![5]));
+        assert_eq!(read(&file("()", 3)).map(shape), Some(vec![]));
+        assert_eq!([read(&file("(-1,)", 1)), read(b"[1, 2]")], [None; 2]);
         let whole = file("(3, 2)", 1);
-        assert!((0..whole.len() - 24).all(|end| npy(&whole[..end]).is_none()));
+        assert!((0..whole.len()).all(|end| read(&whole[..end]).is_none()));
+        let head = npy(&whole[..whole.len() - 24], whole.len());
+        assert_eq!(head, read(&whole), "what follows the head is not looked at");
+    }
+
+    #[test]
+    fn a_shape_that_the_file_cannot_hold_is_not_believed() {
+        let read = |shape: &str| npy(&file(shape, 1), file(shape, 1).len());
+        assert!(read("(6,)").is_some());
+        for shape in ["(7,)", "(1000001,)", "(3, 3)", "(18446744073709551615, 2)"] {
+            assert_eq!(read(shape), None, "{shape}");
+        }
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub fn request_sizes(bytes: &[u8]) {
         assert!(cost.is_some_and(|cost| cost > 0) && bucket.is_some());
         let of_json =
             content_type == "application/json" && !body.starts_with(super::array_file::NPZ);
-        if of_json && super::array_file::npy(&body).is_none() {
+        if of_json && super::array_file::npy(&body, body.len()).is_none() {
             assert!(size.items.is_none_or(|items| items as usize <= body.len()));
         }
         open_inference(&input);

@@ -269,8 +269,8 @@ fn value(parameter: &Parameter, form: ValueForm) -> Option<Extent> {
     match form {
         ValueForm::Array | ValueForm::Frame if value.starts_with(array_file::NPY) => {
             // The head is usually in the first piece, and the rest is not needed.
-            let head = value.pieces().first().and_then(|piece| array_file::npy(piece));
-            head.or_else(|| array_file::npy(value))
+            let read = |bytes: &[u8]| array_file::npy(bytes, value.len());
+            value.pieces().first().and_then(|piece| read(piece)).or_else(|| read(value))
         }
         ValueForm::Array | ValueForm::Frame => match JsonReader::new(scannable(value)).peek() {
             Some(b'[' | b'{') => json(),

@@ -191,7 +191,7 @@ impl<'a> ValueReader<'a> {
 }
 
 /// The bytes of an element, by numpy's name of its type: `<f4`, `|b1`, `<U12`, `<M8[ns]`.
-fn element_bytes(name: &[u8]) -> Option<u64> {
+pub(super) fn element_bytes(name: &[u8]) -> Option<u64> {
     if name == b"bfloat16" {
         return Some(2);
     }
