@@ -22,6 +22,13 @@ MALFORMED = {
     "a zero byte in a header": b"GET /ping HTTP/1.1\r\nHost: a\0b\r\n\r\n",
     "a negative length": POST + b"Content-Length: -1\r\n\r\nabc",
     "two lengths": POST + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+    "a bare end of the first line": b"GET /ping HTTP/1.1\nHost: x\r\n\r\n",
+    "a bare end behind an empty line": b"\r\nGET /ping HTTP/1.1\nHost: x\r\n\r\n",
+    "a bare end of a header": b"GET /ping HTTP/1.1\r\nHost: x\nX: y\r\n\r\n",
+    "a bare end of the head": b"GET /ping HTTP/1.1\r\nHost: x\r\n\n",
+    "bare ends before chunks": POST + b"X: y\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+    "chunked twice": POST + b"Transfer-Encoding: chunked, chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+    "chunked in two headers": POST + b"Transfer-Encoding: chunked\r\n" * 2 + b"\r\n1\r\na\r\n0\r\n\r\n",
     "an unknown transfer encoding": POST + b"Transfer-Encoding: gzip\r\n\r\nabc",
     "a chunk of no size": POST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\nabc\r\n0\r\n\r\n",
     "a TLS hello": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 32,
@@ -39,7 +46,20 @@ def unharmed(shared: Server):
 @pytest.mark.parametrize("name", MALFORMED)
 def test_malformed_http_is_rejected_in_the_documented_shape(shared: Server, name: str) -> None:
     (reply,) = parse(raw(shared.address, MALFORMED[name]))
-    assert_problem(reply, 400, "BadRequestException", "Invalid HTTP message.")
+    assert_problem(reply, 400, "BadRequestException", "Invalid HTTP message")
+
+
+def test_a_bare_end_of_a_line_is_found_in_a_later_request_too(shared: Server) -> None:
+    """The first request has chunks, so another reader than for plain requests serves the connection from then on."""
+    first = POST + b"Transfer-Encoding: chunked\r\n\r\n2\r\n\na\r\n0\r\n\r\n"
+    with socket.create_connection(shared.address) as connection:
+        connection.sendall(first)
+        answer = b""
+        while not answer.endswith(b"\r\n\r\n\na"):
+            answer += connection.recv(65536)
+        connection.sendall(b"GET /ping HTTP/1.1\nHost: x\r\n\r\n")
+        (reply,) = parse(read_all(connection))
+    assert_problem(reply, 400, "BadRequestException", "must end with CR LF")
 
 
 def test_the_log_tells_of_malformed_http_and_who_sent_it(shared: Server) -> None:

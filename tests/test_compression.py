@@ -186,6 +186,7 @@ def test_what_cannot_be_read_says_why(server: Server) -> None:
         ("gzip", b"no gzip at all"),
         ("gzip", gzip.compress(TEXT)[:-1]),
         ("gzip", gzip.compress(TEXT) + b"more"),
+        ("gzip", gzip.compress(b"") * 20_000),
         ("zstd", zstd(TEXT)[:-1]),
         ("deflate", b"\xff\xff\xff"),
     ):

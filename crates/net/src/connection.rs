@@ -51,6 +51,7 @@ pub struct Peer {
     marks: AtomicU32,
     /// Calls under way, where the connection can have several.
     calls: AtomicU32,
+    bare_lf: AtomicBool,
     admission: Arc<Admission>,
     /// Ends the connection from outside, when the client does not read.
     switch: Arc<CutSwitch>,
@@ -81,6 +82,7 @@ impl Peer {
             stage: AtomicU8::new(ConnectionStage::Head as u8),
             marks: AtomicU32::new(0),
             calls: AtomicU32::new(0),
+            bare_lf: AtomicBool::new(false),
         }
     }
 
@@ -162,9 +164,14 @@ impl Peer {
         }
     }
 
-    /// Whether a body has moved, or a second head has begun, on this connection.
-    pub fn spoke(&self) -> bool {
-        self.marks.load(Relaxed) != 0
+    /// Notes that a line of the head at hand ends with a bare LF.
+    pub(crate) fn note_bare_lf(&self) {
+        self.bare_lf.store(true, Relaxed);
+    }
+
+    /// Whether one did, since this was asked last.
+    pub(crate) fn had_bare_lf(&self) -> bool {
+        self.bare_lf.load(Relaxed) && self.bare_lf.swap(false, Relaxed)
     }
 
     pub(crate) fn bytes_came(&self) {

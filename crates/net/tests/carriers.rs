@@ -15,9 +15,7 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use jitney_memory::admission::Admission;
 use jitney_net::connection::{ListenerSignal, Peer};
-use jitney_net::http::{
-    Answered, DefaultHeaders, HttpClient, HttpRules, HttpService, TooManyHeaders,
-};
+use jitney_net::http::{Answered, DefaultHeaders, HeadError, HttpClient, HttpRules, HttpService};
 use jitney_net::open_connections::OpenConnections;
 use jitney_net::request_id::XRequestId;
 use jitney_net::{
@@ -43,7 +41,7 @@ impl Echo {
         &self,
         client: &HttpClient<'_, OnUpgrade>,
         parts: &Parts,
-        body: Result<RequestBody, TooManyHeaders>,
+        body: Result<RequestBody, HeadError>,
     ) -> Result<Response<ResponseBody>, String> {
         if let Some(upgrade) = parts.extensions.get::<OnUpgrade>()
             && parts.headers.contains_key(UPGRADE)
@@ -76,7 +74,7 @@ impl HttpService for Echo {
         &self,
         client: &HttpClient<'_, OnUpgrade>,
         parts: &Parts,
-        body: Result<RequestBody, TooManyHeaders>,
+        body: Result<RequestBody, HeadError>,
     ) -> Answered {
         let reply = self.reply(client, parts, body).await;
         let reply =

@@ -15,7 +15,7 @@ use jitney_engine::store::{Excess, StoreError};
 use jitney_engine::workflow::{RunError, UnknownWorkflow, WorkflowError};
 use jitney_net::BodyError;
 use jitney_net::compression::CodingError;
-use jitney_net::http::TooManyHeaders;
+use jitney_net::http::HeadError;
 use jitney_telemetry::FollowError;
 
 mod grpc;
@@ -238,9 +238,13 @@ impl From<BodyError> for Problem {
     }
 }
 
-impl From<TooManyHeaders> for Problem {
-    fn from(error: TooManyHeaders) -> Self {
-        Self::new(ErrorCode::HeadTooLarge, error.to_string())
+impl From<HeadError> for Problem {
+    fn from(error: HeadError) -> Self {
+        let code = match error {
+            HeadError::TooManyHeaders(_) => ErrorCode::HeadTooLarge,
+            HeadError::BareLf | HeadError::Codings => ErrorCode::InvalidHead,
+        };
+        Self::new(code, error.to_string())
     }
 }
 

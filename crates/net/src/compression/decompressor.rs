@@ -17,12 +17,20 @@ const STEP_MIN: usize = 4 << 10;
 pub const STEP_MAX: usize = 128 << 10;
 /// A first step expects that so much comes out of a byte.
 const STEP_FACTOR: usize = 4;
+/// A piece of gzip costs as much as some hundred bytes, however small it is: a body may have so many, and one more
+/// for so many bytes that went in or came out.
+const PIECES_FREE: u64 = 1000;
+const PIECE_BYTES: u64 = 512;
 
 /// Takes bytes out of a coding as they come.
 pub struct Decompressor {
     coding: Coding,
     state: DecompressorState,
     step: usize,
+    /// Pieces that have begun.
+    pieces: u64,
+    /// Bytes that went in or came out.
+    moved: u64,
 }
 
 enum DecompressorState {
@@ -39,11 +47,11 @@ enum DecompressorState {
 impl Decompressor {
     /// Ready for the first bytes.
     pub fn new(coding: Coding) -> Self {
-        Self { coding, state: DecompressorState::Start, step: 0 }
+        Self { coding, state: DecompressorState::Start, step: 0, pieces: 0, moved: 0 }
     }
 
     /// The next bytes that come out of `input`, of which they are taken; nothing when all is out. Call it until
-    /// then, with the same input. A step also ends with a piece of gzip, and may have nothing to show.
+    /// then, with the same input. A step may have nothing to show.
     ///
     /// # Errors
     /// The input is not what its coding says.
@@ -58,14 +66,12 @@ impl Decompressor {
             let before = input.len();
             let written = self.run(input, &mut output[filled..])?;
             filled += written;
+            self.moved += (written + before - input.len()) as u64;
             if written == 0 && input.len() == before {
                 if input.is_empty() {
                     break;
                 }
                 return Err(self.broken("it cannot be read"));
-            }
-            if matches!(self.state, DecompressorState::End) {
-                break;
             }
         }
         output.truncate(filled);
@@ -94,6 +100,10 @@ impl Decompressor {
         if let (Some(first), true) =
             (input.first(), again || matches!(self.state, DecompressorState::Start))
         {
+            self.pieces += 1;
+            if self.pieces > PIECES_FREE + self.moved / PIECE_BYTES {
+                return Err(self.broken("it has too many small pieces"));
+            }
             self.state = self.begin(*first)?;
         }
         match &mut self.state {
@@ -229,6 +239,19 @@ mod tests {
             let twice = [zstd(&b"one "[..]), zstd(b"two")].concat();
             assert_eq!(decoded(Coding::Zstd, &twice, size).unwrap(), b"one two");
         }
+    }
+
+    #[test]
+    fn pieces_of_gzip_are_as_many_as_their_bytes_pay_for() {
+        let empty = gzip(b"").repeat(100_000);
+        let some = &empty[..empty.len() / 100];
+        assert_eq!(decoded(Coding::Gzip, some, usize::MAX), Ok(Vec::new()));
+        for size in [100, usize::MAX] {
+            let error = decoded(Coding::Gzip, &empty, size).unwrap_err();
+            assert_eq!(error, broken(Coding::Gzip, "it has too many small pieces"));
+        }
+        let blocks = gzip(&[0; 1024]).repeat(5000);
+        assert_eq!(decoded(Coding::Gzip, &blocks, usize::MAX).unwrap().len(), 5000 * 1024);
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::EXPECT;
-use http::{Request, Response};
+use http::header::{EXPECT, TRANSFER_ENCODING};
+use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -14,9 +14,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
 use super::head;
-use super::service::{HttpClient, HttpService};
+use super::service::{HeadError, HttpClient, HttpService};
 use super::watched::{WatchedStream, log_end};
-use crate::connection::{ConnectionStage, ListenerSignal};
+use crate::connection::{ConnectionStage, ListenerSignal, Peer};
 use crate::growing_body::READ_BUFFER;
 use crate::incoming_body::RequestBody;
 use crate::outgoing_body::ResponseBody;
@@ -77,9 +77,11 @@ async fn answer<A: HttpService>(
     let (peer, rules) = (client.peer, service.rules());
     peer.enter(ConnectionStage::Busy);
     let (mut parts, body) = request.into_parts();
-    let body = RequestBody::new(body, parts.headers.contains_key(EXPECT));
-    let body = rules.coded(&mut parts.headers, body);
-    let mut answered = service.answer(client, &parts, Ok(body)).await;
+    let body = check_head(peer, &parts.headers).map(|()| {
+        let body = RequestBody::new(body, parts.headers.contains_key(EXPECT));
+        rules.coded(&mut parts.headers, body)
+    });
+    let mut answered = service.answer(client, &parts, body).await;
     if answered.last {
         head::close(&mut answered.reply);
     }
@@ -87,4 +89,17 @@ async fn answer<A: HttpService>(
         peer.enter(ConnectionStage::Idle);
     }
     Ok(answered.stamped(rules))
+}
+
+/// What hyper lets pass and another reader may read differently.
+fn check_head(peer: &Peer, headers: &HeaderMap) -> Result<(), HeadError> {
+    if peer.had_bare_lf() {
+        return Err(HeadError::BareLf);
+    }
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    match (codings.next(), codings.next()) {
+        (None, _) => Ok(()),
+        (Some(only), None) if only.as_bytes().eq_ignore_ascii_case(b"chunked") => Ok(()),
+        (Some(_), _) => Err(HeadError::Codings),
+    }
 }

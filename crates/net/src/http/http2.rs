@@ -1,7 +1,7 @@
 //! HTTP/2 on one connection, for gRPC and for REST: many requests at a time, within bounds, until the
 //! client, its age or the listener ends it.
 //!
-//! A connection that sends nothing at first is closed; one that falls silent later, also in the middle of a
+//! A connection that does not begin in time is closed; one that falls silent later, also in the middle of a
 //! head, gets HTTP/2 pings and is closed if it does not answer them.
 
 use std::convert::Infallible;
@@ -9,19 +9,21 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{Request, Response};
 use hyper::body::{Body, Incoming};
 use hyper::rt::bounds::Http2ServerConnExec;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::sync::watch;
 
 use super::watched::{WatchedStream, log_end};
 use crate::connection::{ConnectionStage, ListenerSignal, Peer};
 
+/// What a client says first.
+pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// What a connection, and each request of it, may send before it is read. The sum of the requests is bounded
 /// by the connection's window.
 const WINDOW_BYTES: u32 = 1 << 20;
@@ -58,7 +60,7 @@ pub struct Http2Limits {
 
 /// Serves a connection, of which `ahead` was read before.
 pub async fn serve<S, A, F, B>(
-    stream: S,
+    mut stream: S,
     ahead: Bytes,
     peer: &Arc<Peer>,
     limits: Http2Limits,
@@ -72,14 +74,16 @@ pub async fn serve<S, A, F, B>(
     B::Error: Into<Box<dyn Error + Send + Sync>>,
     TokioExecutor: Http2ServerConnExec<F, B>,
 {
-    // Whatever arrives from now on leaves a mark.
+    peer.enter(ConnectionStage::Head);
+    let Some(ahead) = read_preface(&mut stream, ahead, peer, signals).await else {
+        return tracing::debug!(peer = peer.address, "did not begin");
+    };
     peer.enter(ConnectionStage::Body);
     let watched = WatchedStream::new(TokioIo::new(stream), ahead, Arc::clone(peer));
     let connection = builder(limits).serve_connection(watched, service_fn(answer));
     let mut connection = std::pin::pin!(connection);
     let ConnectionAge { max, grace } = limits.age;
     let mut old = std::pin::pin!(until(max));
-    let mut seen = None;
     // The listener has a grace of its own.
     let mut patience = None;
     loop {
@@ -91,8 +95,7 @@ pub async fn serve<S, A, F, B>(
                 break;
             }
             signal = signals.changed() => match (signal, *signals.borrow_and_update()) {
-                (Ok(()), ListenerSignal::Tick) if peer.spoke() || !peer.stalled(&mut seen) => {}
-                (Ok(()), ListenerSignal::Tick) => return tracing::debug!(peer = peer.address, "silent"),
+                (Ok(()), ListenerSignal::Tick) => {}
                 (Ok(()), ListenerSignal::End) | (Err(_), _) => break,
             },
             () = peer.open.close_asked() => break,
@@ -106,6 +109,31 @@ pub async fn serve<S, A, F, B>(
             tracing::debug!(peer = peer.address, "closed, idle");
         }
     }
+}
+
+/// What was read once the client has begun as HTTP/2 does, or otherwise; it has as long for that as for any head.
+/// Nothing if it takes longer or goes away, or if the connection shall end.
+async fn read_preface<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    ahead: Bytes,
+    peer: &Peer,
+    signals: &mut watch::Receiver<ListenerSignal>,
+) -> Option<Bytes> {
+    let (mut read, mut seen) = (BytesMut::from(ahead), None);
+    while read.len() < PREFACE.len() && PREFACE.starts_with(&read) {
+        tokio::select! {
+            biased;
+            came = stream.read_buf(&mut read) => {
+                came.ok().filter(|came| *came > 0)?;
+            }
+            signal = signals.changed() => match (signal, *signals.borrow_and_update()) {
+                (Ok(()), ListenerSignal::Tick) if !peer.stalled(&mut seen) => {}
+                (Ok(()), ListenerSignal::Tick | ListenerSignal::End) | (Err(_), _) => return None,
+            },
+            () = peer.open.close_asked() => return None,
+        }
+    }
+    Some(read.freeze())
 }
 
 /// Until the connection has been idle for a while. A request may have been on its way when the client was

@@ -5,6 +5,7 @@
 //! implements [`HttpService`], and is called without a box and without a table of functions.
 
 mod head;
+mod head_scan;
 mod http1;
 pub mod http2;
 mod plain;
@@ -18,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
 pub use self::head::{DefaultHeaders, OwnCaching, close};
-pub use self::service::{Answered, HttpClient, HttpRules, HttpService, TooManyHeaders};
+pub use self::service::{Answered, HeadError, HttpClient, HttpRules, HttpService};
 pub use self::watched::WatchedStream;
 use crate::connection::ListenerSignal;
 

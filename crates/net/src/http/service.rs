@@ -26,7 +26,7 @@ pub trait HttpService: Send + Sync + 'static {
         &self,
         client: &HttpClient<'_, Self::Upgrade>,
         parts: &Parts,
-        body: Result<RequestBody, TooManyHeaders>,
+        body: Result<RequestBody, HeadError>,
     ) -> impl Future<Output = Answered> + Send;
 
     /// What holds for every request and every answer.
@@ -66,10 +66,19 @@ impl HttpRules {
     }
 }
 
-/// A request with more headers than this is not looked at.
+/// Why a request is not looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("The request has more than {0} headers.")]
-pub struct TooManyHeaders(pub usize);
+pub enum HeadError {
+    /// It has more headers than this.
+    #[error("The request has more than {0} headers.")]
+    TooManyHeaders(usize),
+    /// A proxy before this server may see other lines, and so another request.
+    #[error("Invalid HTTP message: every line of its head must end with CR LF.")]
+    BareLf,
+    /// A proxy before this server may see another end of the body.
+    #[error("Invalid HTTP message: its Transfer-Encoding must be chunked, once.")]
+    Codings,
+}
 
 /// An answer, before a carrier writes it.
 pub struct Answered {

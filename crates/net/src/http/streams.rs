@@ -15,14 +15,12 @@ use tokio::sync::watch;
 
 use super::head::is_bare;
 use super::http1::HEAD_BYTES_MAX;
-use super::http2::{self, ConnectionAge, Http2Limits};
-use super::service::{HttpClient, HttpService, TooManyHeaders};
+use super::http2::{self, ConnectionAge, Http2Limits, PREFACE};
+use super::service::{HeadError, HttpClient, HttpService};
 use crate::connection::{ListenerSignal, Peer};
 use crate::incoming_body::RequestBody;
 use crate::outgoing_body::{OpenStream, ResponseBody};
 
-/// What a client says first.
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// So much of it is not the beginning of anything else.
 const PREFACE_MIN: usize = "PRI ".len();
 /// Where it cannot be HTTP/1 any more.
@@ -100,7 +98,7 @@ fn drop_body(method: &Method, reply: &mut Response<ResponseBody>) {
 ///
 /// # Errors
 /// There are too many headers.
-fn read_head(parts: &mut Parts) -> Result<(), TooManyHeaders> {
+fn read_head(parts: &mut Parts) -> Result<(), HeadError> {
     let Parts { uri, headers, .. } = parts;
     let authority = uri.authority().and_then(|it| HeaderValue::from_str(it.as_str()).ok());
     if let Some(authority) = authority
@@ -113,7 +111,7 @@ fn read_head(parts: &mut Parts) -> Result<(), TooManyHeaders> {
     *uri = Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
     join_cookies(headers);
     if headers.len() > HEADERS_MAX {
-        return Err(TooManyHeaders(HEADERS_MAX));
+        return Err(HeadError::TooManyHeaders(HEADERS_MAX));
     }
     Ok(())
 }
@@ -145,7 +143,7 @@ mod tests {
         }
     }
 
-    fn read(uri: &str, headers: &[(&'static str, &str)]) -> Result<Parts, TooManyHeaders> {
+    fn read(uri: &str, headers: &[(&'static str, &str)]) -> Result<Parts, HeadError> {
         let mut request = Request::builder().uri(uri);
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -192,6 +190,7 @@ mod tests {
     fn there_may_be_as_many_headers_as_over_http_1() {
         let many = vec![("x-one", "1"); HEADERS_MAX];
         assert!(read("/", &many).is_ok());
-        assert_eq!(read("http://one/", &many).unwrap_err(), TooManyHeaders(HEADERS_MAX));
+        let error = read("http://one/", &many).unwrap_err();
+        assert_eq!(error, HeadError::TooManyHeaders(HEADERS_MAX));
     }
 }

@@ -7,14 +7,15 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use http::Response;
 use http::header::CONTENT_LENGTH;
-use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 
 use super::head::push_header;
+use super::head_scan::HeadScan;
 use crate::connection::{ConnectionStage, Peer};
 use crate::outgoing_body::ResponseBody;
 
@@ -24,6 +25,9 @@ pub(super) fn log_end(peer: &Peer, ended: hyper::Result<()>) {
         tracing::debug!(peer = peer.address, %error, "connection ended");
     }
 }
+
+/// What is read of a head at a time.
+const HEAD_READ_BYTES: usize = 8 << 10;
 
 /// What a client is told where HTTP has this status for its bytes.
 type ExplainStatus = fn(u16) -> Response<ResponseBody>;
@@ -39,12 +43,15 @@ pub struct WatchedStream<S> {
     explain: Option<ExplainStatus>,
     /// What is left to write instead of a bare answer.
     instead: Bytes,
+    /// The lines of the head at hand.
+    scan: HeadScan,
 }
 
 impl<S> WatchedStream<S> {
     /// A stream of which `ahead` was read before.
     pub fn new(stream: S, ahead: Bytes, peer: Arc<Peer>) -> Self {
-        Self { stream, peer, ahead, explain: None, instead: Bytes::new() }
+        let (instead, scan) = (Bytes::new(), HeadScan::default());
+        Self { stream, peer, ahead, explain: None, instead, scan }
     }
 
     /// The same, which explains the errors that hyper answers by itself.
@@ -54,6 +61,13 @@ impl<S> WatchedStream<S> {
 }
 
 impl<S> WatchedStream<S> {
+    /// Looks at the lines of a head of HTTP/1.
+    fn watch_head(&mut self, bytes: &[u8]) {
+        if self.scan.has_bare(bytes) {
+            self.peer.note_bare_lf();
+        }
+    }
+
     /// Notes whether the client takes what is written.
     fn watch_write(
         &self,
@@ -99,6 +113,27 @@ impl<S: Write + Unpin> WatchedStream<S> {
     }
 }
 
+impl<S: Read + Unpin> WatchedStream<S> {
+    /// Reads while a head is awaited, or goes on, and looks at its lines.
+    fn poll_read_head(
+        &mut self,
+        context: &mut Context<'_>,
+        mut buffer: ReadBufCursor<'_>,
+        begins: bool,
+    ) -> Poll<io::Result<()>> {
+        let mut bytes = [0; HEAD_READ_BYTES];
+        let most = buffer.remaining().min(HEAD_READ_BYTES);
+        let mut read = ReadBuf::new(&mut bytes[..most]);
+        ready!(Pin::new(&mut self.stream).poll_read(context, read.unfilled()))?;
+        if begins {
+            self.scan = HeadScan::default();
+        }
+        self.watch_head(read.filled());
+        buffer.put_slice(read.filled());
+        Poll::Ready(Ok(()))
+    }
+}
+
 impl<S: Read + Unpin> Read for WatchedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -108,11 +143,20 @@ impl<S: Read + Unpin> Read for WatchedStream<S> {
         self.peer.check_cut()?;
         if !self.ahead.is_empty() {
             let count = self.ahead.len().min(buffer.remaining());
-            buffer.put_slice(&self.ahead.split_to(count));
+            let ahead = self.ahead.split_to(count);
+            if self.explain.is_some() {
+                self.watch_head(&ahead);
+            }
+            buffer.put_slice(&ahead);
             self.peer.bytes_came();
             return Poll::Ready(Ok(()));
         }
-        let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
+        let idle = self.peer.at(ConnectionStage::Idle);
+        let polled = if self.explain.is_some() && (idle || self.peer.at(ConnectionStage::Head)) {
+            self.poll_read_head(context, buffer, idle)
+        } else {
+            Pin::new(&mut self.stream).poll_read(context, buffer)
+        };
         if polled.is_ready() {
             self.peer.bytes_came();
         } else {

@@ -13,7 +13,7 @@ use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode, Version};
 use jitney_engine::PathTarget;
 use jitney_net::connection::Peer;
-use jitney_net::http::{Answered, HttpClient, HttpRules, TooManyHeaders};
+use jitney_net::http::{Answered, HeadError, HttpClient, HttpRules};
 use jitney_net::request_id::XRequestId;
 use jitney_net::{HttpService, RequestBody};
 use jitney_settings::Dialect;
@@ -42,7 +42,7 @@ impl HttpService for ServerListener {
         &self,
         client: &HttpClient<'_, HandleUpgrade>,
         parts: &Parts,
-        body: Result<RequestBody, TooManyHeaders>,
+        body: Result<RequestBody, HeadError>,
     ) -> Answered {
         let Self { state, .. } = self;
         let id = XRequestId::of(state.config.dialect, &parts.headers);

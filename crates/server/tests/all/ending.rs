@@ -85,6 +85,19 @@ async fn an_idle_connection_times_out() {
 }
 
 #[tokio::test]
+async fn half_a_preface_of_http_2_has_as_long_as_any_head() {
+    let second = Duration::from_secs(1);
+    let server = Server::with(ServerConfig { head_timeout: second, ..config() }).await;
+    for address in [server.inference(), server.management(), server.grpc_inference()] {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"PRI * HT").await.unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        assert!(answer.is_empty(), "{answer:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_unix_socket_is_served_and_cleaned_up() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("inference.sock");

@@ -13,6 +13,8 @@ use crate::incoming_body::LARGE;
 
 /// Requests with more headers are not plain.
 const HEADERS_MAX: usize = 48;
+/// What follows the path in the first line.
+const VERSION: &str = " HTTP/1.1";
 
 /// A request that is here as a whole.
 pub(super) struct PlainRequest {
@@ -41,7 +43,8 @@ impl PlainRequest {
         let mut fields = [const { MaybeUninit::uninit() }; HEADERS_MAX];
         let mut head = httparse::Request::new(&mut []);
         let begin = match head.parse_with_uninit_headers(bytes, &mut fields) {
-            Ok(httparse::Status::Complete(begin)) => begin,
+            Ok(httparse::Status::Complete(begin)) if bytes[..begin].ends_with(b"\r\n") => begin,
+            Ok(httparse::Status::Complete(_)) => return ParsedRequest::Other,
             Ok(httparse::Status::Partial) => return ParsedRequest::Incomplete,
             Err(_) => return ParsedRequest::Other,
         };
@@ -64,12 +67,18 @@ fn read_head(bytes: &Bytes, head: &httparse::Request<'_, '_>) -> Option<(Parts, 
     if head.version != Some(1) || [Method::HEAD, Method::CONNECT].contains(&method) {
         return None;
     }
+    if !ends_with_cr(bytes, path.as_bytes(), VERSION.len()) {
+        return None;
+    }
     let (mut parts, ()) = Request::new(()).into_parts();
     parts.uri = Uri::from_maybe_shared(bytes.slice_ref(path.as_bytes())).ok()?;
     parts.method = method;
     parts.headers.reserve(head.headers.len());
     let (mut length, mut closes) = (None, false);
     for field in head.headers.iter() {
+        if !ends_with_cr(bytes, field.value, 0) {
+            return None;
+        }
         let name = HeaderName::from_bytes(field.name.as_bytes()).ok()?;
         if !may_matter(field.name) {
             // Most headers only pass.
@@ -91,6 +100,13 @@ fn read_head(bytes: &Bytes, head: &httparse::Request<'_, '_>) -> Option<(Parts, 
         parts.headers.append(name, value);
     }
     Some((parts, length.unwrap_or(0), closes))
+}
+
+/// Whether CR comes so many bytes behind a part: a line that ends otherwise, with a bare LF or behind space, is not
+/// plain.
+fn ends_with_cr(bytes: &Bytes, part: &[u8], behind: usize) -> bool {
+    let end = part.as_ptr_range().end.addr().wrapping_sub(bytes.as_ptr().addr());
+    bytes.get(end.wrapping_add(behind)) == Some(&b'\r')
 }
 
 /// Whether a header's name begins like one of those that decide.
@@ -172,9 +188,16 @@ mod tests {
             "te: trailers",
             "CONTENT-Encoding: gzip",
             "X Y: 1",
+            "X: 1\nY: 2",
+            "X: 1 ",
         ] {
             let text = format!("POST / HTTP/1.1\r\nHost: t\r\n{header}\r\n\r\n");
             assert!(matches!(parse(&text), ParsedRequest::Other), "{header}");
         }
+        for text in ["GET / HTTP/1.1\nHost: t\r\n\r\n", "GET / HTTP/1.1\r\nHost: t\r\n\n"] {
+            assert!(matches!(parse(text), ParsedRequest::Other), "{text}");
+        }
+        let empty = "GET / HTTP/1.1\r\nHost: t\r\nX:\r\nY: \r\n\r\n";
+        assert!(matches!(parse(empty), ParsedRequest::Plain(..)));
     }
 }
