@@ -74,9 +74,14 @@ fn is_plain(text: &[u8]) -> bool {
     text.iter().fold(true, |plain, byte| plain & (b' '..=b'~').contains(byte))
 }
 
-/// Control characters (C0, DEL, C1) but tabs, and Unicode's own ends of lines.
+/// Control characters (C0, DEL, C1) but tabs, Unicode's own ends of lines, and what turns the direction of a text,
+/// so that a line reads as what it is not.
 pub fn steers(character: char) -> bool {
-    character.is_control() && character != '\t' || matches!(character, '\u{2028}' | '\u{2029}')
+    character.is_control() && character != '\t'
+        || matches!(
+            character,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        )
 }
 
 #[cfg(test)]
@@ -105,6 +110,10 @@ mod tests {
             ("a\nb\r\nc", "a\\nb\\r\\nc"),
             ("\x1b[31m\0\x07\x7f", "\\x1b[31m\\x00\\x07\\x7f"),
             ("\u{85}\u{9b}\u{2028}\u{2029}", "\\x85\\x9b\\u2028\\u2029"),
+            (
+                "\u{202a}\u{202e}\u{2066}\u{2069}\u{200f}\u{61c}",
+                "\\u202a\\u202e\\u2066\\u2069\\u200f\\u061c",
+            ),
         ] {
             assert_eq!(escape(text), expected);
             let mut buffer = b"kept\n".to_vec();
