@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import io
+import re
 import subprocess
 import threading
 from collections.abc import Callable
@@ -169,6 +172,21 @@ def test_the_api_is_described_and_can_be_tried(served):
     page = requests.get(served.url("/docs"), timeout=ASK_SECONDS)
     assert page.headers["content-type"].startswith("text/html")
     assert "openapi.json" in page.text
+    for tag in ("script", "style"):
+        (inside,) = re.findall(f"<{tag}>(.*?)</{tag}>", page.text, re.DOTALL)
+        sum_of = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{sum_of}';" in page.headers["content-security-policy"]
+    assert "unsafe-inline" not in page.headers["content-security-policy"]
+
+
+def test_a_request_that_is_nested_too_deeply_is_wrong_and_costs_few_lines(served):
+    before = len(served.log)
+    deep = b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    for headers in ({"content-type": "application/json"}, {"content-type": "application/octet-stream"}):
+        replies = [requests.post(served.url("/other"), deep, headers=headers, timeout=ASK_SECONDS) for _ in range(10)]
+        assert {reply.status_code for reply in replies} == {400}, replies[0].text
+    logged = served.log[before:]
+    assert "Traceback" not in logged and logged.count("\n") < 20, logged
 
 
 def test_changed_code_is_served_without_losing_a_request(start: Callable[..., Server], tmp_path: Path):

@@ -44,7 +44,10 @@ class ArgumentReader:
                 named = None
             if named is not None:
                 return named
-        return read(self._endpoint, row)
+        try:
+            return read(self._endpoint, row)
+        except RecursionError:
+            raise BadInput("the request is nested too deeply") from None
 
     def read_call(self, raw: bytes) -> dict[str, Any]:
         """One item's arguments of a call through a handle."""

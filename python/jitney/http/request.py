@@ -104,7 +104,7 @@ class HttpRequest(Request):
         """The body as JSON."""
         try:
             return json.loads(self.body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise BadInput(f"the body is not JSON: {error}") from None
 
     def __repr__(self) -> str:

@@ -16,6 +16,7 @@ import io
 import json
 import logging
 import sys
+import time
 from collections.abc import Callable
 from json.encoder import encode_basestring_ascii as quote
 from typing import Any
@@ -106,6 +107,8 @@ Raw = bytes | bytearray | memoryview
 Reader = Callable[[Raw], Any]
 
 JSON_SPACE = " \t\n\r"
+_silence = {"until": 0.0, "left_out": 0.0}
+"""Until when warnings about bodies are left out, and how many were."""
 
 # The standard library has it, and its type stubs do not.
 _scan_json: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
@@ -136,8 +139,19 @@ def read_json(raw: Raw) -> Any:
     try:
         return json.loads(bytes(raw))
     except (ValueError, RecursionError) as error:
-        logger.warning("the content type is JSON but the body is not, passing raw bytes: %s", error)
+        _warn("the content type is JSON but the body is not, passing raw bytes: %s", error)
         return bytearray(raw)
+
+
+def _warn(words: str, error: object) -> None:
+    """One line a second at most, since clients choose how often; it says how many were left out before it."""
+    now = time.monotonic()
+    if now < _silence["until"]:
+        _silence["left_out"] += 1
+        return
+    more = f" ({_silence['left_out']:.0f} like it were not logged)" if _silence["left_out"] else ""
+    _silence.update(until=now + 1, left_out=0)
+    logger.warning(words + "%s", error, more)
 
 
 def read_string(raw: Raw) -> str | bytearray:
@@ -145,7 +159,7 @@ def read_string(raw: Raw) -> str | bytearray:
     try:
         return str(raw, "utf-8")
     except UnicodeDecodeError as error:
-        logger.warning("the content type is text but the body is not UTF-8, passing raw bytes: %s", error.reason)
+        _warn("the content type is text but the body is not UTF-8, passing raw bytes: %s", error.reason)
         return bytearray(raw)
 
 
