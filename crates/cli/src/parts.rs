@@ -7,14 +7,15 @@ use jitney_engine::admission::AdmissionLimits;
 use jitney_engine::call::REQUEST_BYTES_MAX;
 use jitney_engine::python::PythonConfig;
 use jitney_engine::store::Limits;
-use jitney_server::ServerConfig;
+use jitney_server::{Cors, ServerConfig};
 use jitney_settings::Values;
 use jitney_settings::server::{
-    ALLOW_CLIENT_SHARED_MEMORY, BODY_TIMEOUT, COMPRESS_ANSWERS, DEBUG_ERRORS, DECOMPRESS_REQUESTS,
-    DRAIN_DELAY, DRAIN_TIMEOUT, GARBAGE_COLLECTION, IDLE_TIMEOUT, IMAGE_FORMATS,
-    INSTALL_REQUIREMENTS, MAX_CONNECTIONS, MAX_DOWNLOAD_SIZE, MAX_EXPANDED_SIZE, MAX_IMAGE_PIXELS,
-    MAX_REQUEST_MEMORY, MAX_REQUEST_SHARE, MAX_REQUEST_SIZE, MAX_UNPACKED_FILES, MAX_UNPACKED_SIZE,
-    MIN_BODY_RATE, WRITE_TIMEOUT,
+    ALLOW_CLIENT_SHARED_MEMORY, BODY_TIMEOUT, COMPRESS_ANSWERS, CORS_ALLOWED_HEADERS,
+    CORS_ALLOWED_METHODS, CORS_ALLOWED_ORIGIN, DEBUG_ERRORS, DECOMPRESS_REQUESTS, DRAIN_DELAY,
+    DRAIN_TIMEOUT, GARBAGE_COLLECTION, IDLE_TIMEOUT, IMAGE_FORMATS, INSTALL_REQUIREMENTS,
+    MAX_CONNECTIONS, MAX_DOWNLOAD_SIZE, MAX_EXPANDED_SIZE, MAX_IMAGE_PIXELS, MAX_REQUEST_MEMORY,
+    MAX_REQUEST_SHARE, MAX_REQUEST_SIZE, MAX_UNPACKED_FILES, MAX_UNPACKED_SIZE, MIN_BODY_RATE,
+    WRITE_TIMEOUT,
 };
 
 use crate::plan::Drain;
@@ -28,6 +29,11 @@ pub fn server(values: &Values) -> ServerConfig {
         decompress_requests: values.value(&DECOMPRESS_REQUESTS),
         compress_answers: values.value(&COMPRESS_ANSWERS),
         shutdown_grace: values.value(&DRAIN_TIMEOUT),
+        cors: Cors {
+            origin: values.read(&CORS_ALLOWED_ORIGIN),
+            methods: values.read(&CORS_ALLOWED_METHODS),
+            headers: values.read(&CORS_ALLOWED_HEADERS),
+        },
         client_shared_memory: values.flag(&ALLOW_CLIENT_SHARED_MEMORY),
         ..ServerConfig::default()
     }

@@ -106,13 +106,14 @@ impl From<Bind> for GrpcBind {
     }
 }
 
-/// Values of the `Access-Control-Allow-*` headers; none are sent by default.
+/// What pages of other origins may do; nothing by default. Under `jitney torchserve` these are the values of the
+/// `Access-Control-Allow-*` headers of every answer.
 #[derive(Clone, Debug, Default)]
 pub struct Cors {
-    /// `Access-Control-Allow-Origin`.
+    /// The origins, separated by commas.
     pub origin: Option<String>,
-    /// `Access-Control-Allow-Methods`.
+    /// The methods that they may use.
     pub methods: Option<String>,
-    /// `Access-Control-Allow-Headers`.
+    /// The headers that they may send.
     pub headers: Option<String>,
 }

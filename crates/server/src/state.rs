@@ -6,11 +6,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use jitney_engine::Engine;
 use jitney_net::http::HttpRules;
+use jitney_settings::Dialect;
 use jitney_telemetry::trace::Tracer;
 use jitney_telemetry::{AccessLog, LogBook, Meter, Overview, Registrations};
 
 use crate::auth::Tokens;
-use crate::config::ServerConfig;
+use crate::config::{Cors, ServerConfig};
 use crate::inference::InferenceService;
 use crate::plugins::Plugins;
 use crate::respond;
@@ -62,8 +63,13 @@ impl ServerState {
     ) -> Self {
         let meter = Arc::clone(&parts.meter);
         let inference = InferenceService::new(Arc::clone(&engine), meter, config.dialect);
+        let cors = match config.dialect {
+            Dialect::TorchServe => config.cors.clone(),
+            // `rest::cors` looks at who asks.
+            Dialect::Jitney => Cors::default(),
+        };
         let http = HttpRules {
-            headers: respond::default_headers(&config.cors, config.content_types),
+            headers: respond::default_headers(&cors, config.content_types),
             decompress: config.decompress_requests,
             patience: config.head_timeout,
         };

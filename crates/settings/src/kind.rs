@@ -26,6 +26,8 @@ pub enum SettingKind {
     Choice(&'static [&'static str]),
     /// Any text.
     Text,
+    /// Several texts, separated by commas or in a list.
+    Texts,
     /// A path of the file system.
     Path,
     /// A part of a whole, from 0.01 to 1.
@@ -167,7 +169,7 @@ impl SettingKind {
                 let word = words.iter().find(|word| word.eq_ignore_ascii_case(text))?;
                 Some(SettingValue::Text((*word).to_owned()))
             }
-            Self::Text | Self::Path => Some(SettingValue::Text(text.to_owned())),
+            Self::Text | Self::Texts | Self::Path => Some(SettingValue::Text(text.to_owned())),
             Self::Numbers { min } => {
                 let parts = text.trim_matches(['[', ']']).split(',').map(str::trim);
                 let numbers = parts.filter(|part| !part.is_empty()).map(|part| part.parse().ok());
@@ -211,8 +213,17 @@ impl SettingKind {
                 let weight = |it: &Value| u32::try_from(it.as_u64()?).ok().filter(|it| *it > 0);
                 entries(map, weight).map(SettingValue::Weights)
             }
+            (Self::Texts, Value::Array(list)) => {
+                let texts: Option<Vec<_>> = list.iter().map(Value::as_str).collect();
+                self.parsed(&texts?.join(","))
+            }
             (
-                Self::Time(_) | Self::Size | Self::Choice(_) | Self::Text | Self::Path,
+                Self::Time(_)
+                | Self::Size
+                | Self::Choice(_)
+                | Self::Text
+                | Self::Texts
+                | Self::Path,
                 Value::String(text),
             ) => self.parsed(text.trim()),
             _ => None,
@@ -238,6 +249,7 @@ impl SettingKind {
             Self::Flag => "true or false".to_owned(),
             Self::Choice(words) => format!("one of {}", words.join(", ")),
             Self::Text => "a text".to_owned(),
+            Self::Texts => "a text, or a list of texts".to_owned(),
             Self::Path => "a path".to_owned(),
             Self::Numbers { min: 0 } => "a list of whole numbers".to_owned(),
             Self::Numbers { .. } => {
@@ -297,6 +309,7 @@ impl SettingKind {
             Self::Flag => "BOOL",
             Self::Choice(_) => "WORD",
             Self::Text => "TEXT",
+            Self::Texts => "TEXT,...",
             Self::Path => "PATH",
             Self::Fraction | Self::Share => "SHARE",
             Self::Numbers { .. } => "N,N,...",
@@ -417,6 +430,7 @@ mod tests {
             (port, json!("80"), "a whole number from 0 to 65535"),
             (SettingKind::from(0), json!("ten"), "a whole number"),
             (SettingKind::Flag, json!(1), "true or false"),
+            (SettingKind::Texts, json!(["a", 1]), "a text, or a list of texts"),
             (SettingKind::Fraction, json!(1.5), "a number from 0.01 to 1"),
             (SettingKind::Share, json!(-0.1), "a number from 0 to 1"),
             (SettingKind::Fraction, json!(0), "a number from 0.01 to 1"),

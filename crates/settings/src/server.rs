@@ -49,6 +49,12 @@ settings! {
         .or_else("none").flag("key-file", "FILE");
     TLS_CERT = Setting::new("tls_cert", SettingKind::Path, "Speak HTTPS with this certificate, PEM, with its chain if it has one").or_else("none").flag("tls-cert", "FILE");
     TLS_KEY = Setting::new("tls_key", SettingKind::Path, "The certificate's private key, PEM").or_else("none").flag("tls-key", "FILE");
+    CORS_ALLOWED_ORIGIN = Setting::new("cors_allowed_origin", SettingKind::Texts, "Origins of other sites whose pages may read answers, such as https://app.example, or * for every origin where nothing is managed; pages of an origin that is named (a star names none) may also manage the server")
+        .or_else("none").flag("cors-allowed-origin", "ORIGIN,...").property("cors_allowed_origin");
+    CORS_ALLOWED_METHODS = Setting::new("cors_allowed_methods", SettingKind::Texts, "Methods that these pages may use")
+        .or_else("the one that a browser asks for; under `jitney torchserve` none").flag("cors-allowed-methods", "METHOD,...").property("cors_allowed_methods");
+    CORS_ALLOWED_HEADERS = Setting::new("cors_allowed_headers", SettingKind::Texts, "Headers that these pages may send")
+        .or_else("those that a browser asks for; under `jitney torchserve` none").flag("cors-allowed-headers", "HEADER,...").property("cors_allowed_headers");
     MODEL_STORE = Setting::new("model_store", SettingKind::Path, "Directory in which the management API finds archives by file name; paths elsewhere have to be named on the command line")
         .or_else("none").flag("model-store", "DIR").property("model_store");
     POLL = Setting::new("poll", SECONDS, "Look into the served repositories this often, and load what is new or changed there; 0 means never, without a value it is 15 s")

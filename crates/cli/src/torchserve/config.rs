@@ -4,13 +4,13 @@
 use std::path::{Path, PathBuf};
 
 use jitney_engine::PluginPlan;
-use jitney_server::{Cors, ServerConfig};
+use jitney_server::ServerConfig;
 
 use jitney_settings::server::{IO_THREADS, LOG_FORMAT, LOG_LEVEL, MODEL_STORE, PYTHON};
 use jitney_settings::torchserve::{
-    CORS_ALLOWED_HEADERS, CORS_ALLOWED_METHODS, CORS_ALLOWED_ORIGIN, ENABLE_METRICS_API,
-    ENABLE_MODEL_API, LOAD_MODELS, MODEL_SNAPSHOT, NUMBER_OF_GPU, PLUGIN_TIMEOUT, PLUGINS,
-    PLUGINS_PATH, SAGEMAKER, TS_OPEN_INFERENCE_PROTOCOL, WORKFLOW_STORE, properties,
+    ENABLE_METRICS_API, ENABLE_MODEL_API, LOAD_MODELS, MODEL_SNAPSHOT, NUMBER_OF_GPU,
+    PLUGIN_TIMEOUT, PLUGINS, PLUGINS_PATH, SAGEMAKER, TS_OPEN_INFERENCE_PROTOCOL, WORKFLOW_STORE,
+    properties,
 };
 use jitney_settings::{Setting, SettingSource, Values, model};
 
@@ -250,11 +250,6 @@ fn server(values: &Values, addresses: &Addresses, grpc: &Grpc) -> Result<ServerC
         model_api: values.flag(&ENABLE_MODEL_API),
         oip: values.flag(&TS_OPEN_INFERENCE_PROTOCOL),
         sagemaker: values.flag(&SAGEMAKER),
-        cors: Cors {
-            origin: values.read(&CORS_ALLOWED_ORIGIN),
-            methods: values.read(&CORS_ALLOWED_METHODS),
-            headers: values.read(&CORS_ALLOWED_HEADERS),
-        },
         server_version: super::VERSION.to_owned(),
         ..parts::server(values)
     })

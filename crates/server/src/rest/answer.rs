@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use super::context::RequestContext;
 use super::endpoint::{Endpoint, EndpointCall, Handler, PredictBody};
 use super::endpoints::{self, ENDPOINTS, Found};
-use super::{authorize, compress, inference, mounted, open_inference, plugins, v1};
+use super::{authorize, compress, cors, inference, mounted, open_inference, plugins, v1};
 use crate::auth::Gate;
 use crate::errors::{ErrorCode, Problem};
 use crate::handles::HandleUpgrade;
@@ -57,6 +57,7 @@ impl HttpService for ServerListener {
             Err(error) => Err(error.into()),
         };
         let mut reply = answered.unwrap_or_else(|problem| failure(&context, &problem));
+        cors::stamp(&context, &mut reply);
         if compress::is_candidate(state, &reply) {
             Box::pin(compress::compress(&mut reply, &parts.headers)).await;
         }
@@ -149,6 +150,9 @@ fn log(context: &RequestContext<'_>, status: StatusCode, took: Duration) {
 /// Finds where the request goes and whether it may, before its body is read.
 async fn dispatch(context: &RequestContext<'_>, body: RequestBody) -> HttpResult {
     check_host(context.parts)?;
+    if let Some(reply) = cors::preflight(context) {
+        return Ok(reply);
+    }
     let path: Cow<'_, str> = route::decode(context.parts.uri.path());
     let claimed = claim(context, &path);
     let (found, plugin) = destination(context, &path, claimed.as_ref());

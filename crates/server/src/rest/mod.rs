@@ -8,6 +8,7 @@ mod answer;
 mod authorize;
 mod compress;
 mod context;
+mod cors;
 mod dashboard;
 mod embeddings;
 mod endpoint;

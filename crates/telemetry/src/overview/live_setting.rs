@@ -56,6 +56,7 @@ fn kind(kind: SettingKind) -> (&'static str, &'static [&'static str]) {
         SettingKind::Flag => ("flag", &[]),
         SettingKind::Choice(words) => ("choice", words),
         SettingKind::Text
+        | SettingKind::Texts
         | SettingKind::Path
         | SettingKind::Fraction
         | SettingKind::Share
