@@ -18,7 +18,19 @@ import requests
 from harness.archives import Store
 from harness.client import SOCKET_SECONDS, curl, later
 from harness.gate import Gate
-from harness.http2 import CONTINUATION, END_HEADERS, END_STREAM, HEADERS, PING, RESET, Http2, block, frame
+from harness.http2 import (
+    CONTINUATION,
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    PING,
+    PREDICTIONS,
+    RESET,
+    Http2,
+    block,
+    frame,
+    grpc_address,
+)
 from harness.processes import resident_bytes
 from harness.server import Server
 from harness.wait import until
@@ -124,6 +136,43 @@ def test_half_sent_bodies_of_one_connection_stay_within_the_memory(server: Serve
     client.close()
 
 
+def long_head(stream: int, flags: int, fields: dict[str, str]) -> bytes:
+    """A head in as many frames as it needs."""
+    text = block(fields)
+    pieces = [text[at : at + 16_384] for at in range(0, len(text), 16_384)]
+    frames = [frame(CONTINUATION if at else HEADERS, 0 if at else flags, stream, it) for at, it in enumerate(pieces)]
+    return b"".join(frames) + frame(CONTINUATION, END_HEADERS, stream, b"")
+
+
+@pytest.mark.parametrize("protocol", ["REST", "gRPC"])
+def test_heads_whose_bodies_do_not_come_stay_within_the_memory(server: Server, protocol: str) -> None:
+    """Of eight times as much as there is room for, most is refused at once, and others are served."""
+    before = resident_bytes(server.pid)
+    address, path, length, streams = server.address, "/predictions/echo", 100_000, 128
+    if protocol == "gRPC":
+        address, path, length, streams = grpc_address(server), PREDICTIONS, 12_000, 1_024
+    fields = {**HEAD, ":method": "POST", ":path": path, "content-type": "application/grpc", "x-long": "x" * length}
+    clients = [Http2(address) for _ in range(8 * LIMIT // (length * streams) + 1)]
+    for client in clients:
+        client.read()
+        for stream in range(1, 2 * streams, 2):
+            client.socket.sendall(long_head(stream, 0, fields))
+            client.read_ready()
+    held, sent = LIMIT // length, len(clients) * streams
+
+    def refused() -> int:
+        for client in clients:
+            client.read_ready()
+        return sum(len(client.ended) for client in clients)
+
+    until(lambda: refused() >= sent - held, "those without room are told")
+    assert resident_bytes(server.pid) - before < 3 * LIMIT
+    assert ping(server)
+    for client in clients:
+        client.close()
+    until(lambda: server.predict("echo", b"y" * BODY).status_code == 200, "a new client is served")
+
+
 def test_heads_have_the_limits_of_http1(server: Server) -> None:
     client = Http2(server.address)
     client.read()
@@ -131,11 +180,7 @@ def test_heads_have_the_limits_of_http1(server: Server) -> None:
     assert b"Healthy" in client.answer(1)
     client.ask(3, "GET", "/ping", **{f"x-{number}": "1" for number in range(101)})
     assert json.loads(client.answer(3))["code"] == 431
-    fields = block({**HEAD, "x-long": "x" * 200_000})
-    pieces = [fields[at : at + 16_384] for at in range(0, len(fields), 16_384)]
-    client.socket.sendall(frame(HEADERS, END_STREAM, 5, pieces[0]))
-    for number, piece in enumerate(pieces[1:], 2):
-        client.socket.sendall(frame(CONTINUATION, END_HEADERS * (number == len(pieces)), 5, piece))
+    client.socket.sendall(long_head(5, END_STREAM, {**HEAD, "x-long": "x" * 200_000}))
     # Told by HTTP/2 itself, without a body, or by the end of the connection.
     with contextlib.suppress(AssertionError, ConnectionError):
         assert client.answer(5) == b""

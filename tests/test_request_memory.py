@@ -14,7 +14,7 @@ import requests
 
 from harness.archives import Store
 from harness.client import SOCKET_SECONDS, parse, read_all
-from harness.http2 import Http2, message_head
+from harness.http2 import Http2, grpc_address, message_head
 from harness.processes import resident_bytes
 from harness.server import Server
 from harness.shape import assert_problem
@@ -72,12 +72,6 @@ def begin(server: Server, length: int, sent: int) -> socket.socket:
     with contextlib.suppress(OSError):  # Rejected already; the answer tells.
         connection.sendall(b"x" * sent)
     return connection
-
-
-def grpc_address(server: Server) -> tuple[str, int]:
-    """Where the server listens for gRPC."""
-    host, port = re.search(r"^gRPC inference +(?:http://)?(\S+):(\d+)$", server.stdout, re.MULTILINE).groups()
-    return host, int(port)
 
 
 def test_half_sent_bodies_stay_within_the_limit_and_the_slowest_make_room(server: Server) -> None:

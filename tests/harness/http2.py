@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import struct
 
 from .client import SOCKET_SECONDS
+from .server import Server
 
 DATA, HEADERS, RESET, SETTINGS, PING, GOAWAY, WINDOW, CONTINUATION = 0, 1, 3, 4, 6, 7, 8, 9
 END_STREAM, END_HEADERS = 1, 4
@@ -157,3 +159,9 @@ def literal(text: str) -> bytes:
 def message_head(length: int) -> bytes:
     """What goes before a gRPC message."""
     return struct.pack("!BI", 0, length)
+
+
+def grpc_address(server: Server) -> tuple[str, int]:
+    """Where the server listens for gRPC."""
+    host, port = re.search(r"^gRPC inference +(?:http://)?(\S+):(\d+)$", server.stdout, re.MULTILINE).groups()
+    return host, int(port)

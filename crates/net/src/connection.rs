@@ -10,9 +10,24 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Context;
 
-use jitney_memory::admission::{Admission, CutSwitch, TransferShare};
+use http::HeaderMap;
+use jitney_memory::admission::{Admission, CutReason, CutSwitch, TransferShare};
 
+use crate::growing_body::HeadShare;
 use crate::open_connections::OpenConnection;
+
+/// Heads of several requests on a connection are counted from this size on; together smaller ones are no larger
+/// than what such a connection may send ahead.
+const HEAD_COUNTED: usize = 2 << 10;
+/// What a header takes beside its text.
+const HEADER_BYTES: usize = 32;
+
+/// The memory of a head that counts; none for small ones.
+pub fn counted_head(headers: &HeaderMap) -> Option<u64> {
+    let sizes = headers.iter().map(|(name, it)| name.as_str().len() + it.len() + HEADER_BYTES);
+    let bytes = sizes.sum::<usize>();
+    (bytes > HEAD_COUNTED).then_some(bytes as u64)
+}
 
 /// A listener's signal to its connections.
 #[derive(Clone, Copy, Debug)]
@@ -84,6 +99,14 @@ impl Peer {
             calls: AtomicU32::new(0),
             bare_lf: AtomicBool::new(false),
         }
+    }
+
+    /// Takes memory for the head of one of several requests, while its body is awaited.
+    pub(crate) fn hold_head(&self, headers: &HeaderMap) -> Result<Option<HeadShare>, CutReason> {
+        let Some(bytes) = counted_head(headers) else { return Ok(None) };
+        let share = self.admission.body();
+        share.grow(bytes)?;
+        Ok(Some(HeadShare { share, bytes }))
     }
 
     /// Takes memory for an answer until it is written.

@@ -19,6 +19,12 @@ const KEPT_PIECE_MIN: usize = READ_BUFFER / 4 * 3;
 /// The largest buffer into which a connection reads.
 pub const READ_BUFFER: usize = 128 << 10;
 
+/// The share that the head of a request has of the memory while its body is awaited.
+pub struct HeadShare {
+    pub(crate) share: TransferShare,
+    pub(crate) bytes: u64,
+}
+
 /// A body or message that comes in pieces, and its share of the memory.
 pub struct GrowingBody {
     /// What is complete: pieces that fill their buffers, kept as they came.
@@ -27,6 +33,8 @@ pub struct GrowingBody {
     /// Where smaller pieces are put together.
     bytes: BytesMut,
     share: TransferShare,
+    /// What the share has beside them, for the head.
+    head_bytes: u64,
     /// Bytes that were taken in all.
     room: usize,
     /// No more than this will come, if the client keeps its word.
@@ -42,9 +50,18 @@ impl GrowingBody {
             pieces_len: 0,
             bytes: BytesMut::new(),
             share: admission.body(),
+            head_bytes: 0,
             room: 0,
             announced,
         }
+    }
+
+    /// The same behind a head, whose share it goes on with.
+    pub(crate) fn behind(mut self, head: Option<HeadShare>) -> Self {
+        if let Some(HeadShare { share, bytes }) = head {
+            (self.share, self.head_bytes) = (share, bytes);
+        }
+        self
     }
 
     /// How much has come.
@@ -107,7 +124,7 @@ impl GrowingBody {
         if wanted > self.room {
             let step = (self.room * ROOM_FACTOR).max(ROOM_MIN).min(self.announced);
             self.room = wanted.max(step);
-            self.share.grow(self.room as u64)?;
+            self.share.grow(self.head_bytes + self.room as u64)?;
         }
         Ok(())
     }

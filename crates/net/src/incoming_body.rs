@@ -20,7 +20,7 @@ use tokio::runtime::Handle;
 
 use crate::body_error::BodyError;
 use crate::compression::{Coding, CodingError, Decompressor};
-use crate::growing_body::GrowingBody;
+use crate::growing_body::{GrowingBody, HeadShare};
 
 /// Bodies above this usually arrive after their head; below it, with it.
 pub const LARGE: u64 = 16 << 10;
@@ -34,6 +34,8 @@ pub struct RequestBody {
     whole: Bytes,
     body: Option<Incoming>,
     carrier: BodyCarrier,
+    /// The memory of its head, where that is counted.
+    head: Option<HeadShare>,
     /// How it is compressed, or why it cannot be read.
     coding: Result<Option<Coding>, CodingError>,
 }
@@ -51,19 +53,19 @@ impl RequestBody {
     /// The body of a connection's only request.
     pub fn new(body: Incoming, expects: bool) -> Self {
         let carrier = BodyCarrier::Connection { expects };
-        Self { whole: Bytes::new(), body: Some(body), carrier, coding: Ok(None) }
+        Self { whole: Bytes::new(), body: Some(body), carrier, head: None, coding: Ok(None) }
     }
 
     /// The body of one of several requests on a connection, which may stand still for so long.
-    pub fn of_stream(body: Incoming, patience: Duration) -> Self {
+    pub fn of_stream(body: Incoming, patience: Duration, head: Option<HeadShare>) -> Self {
         let carrier = BodyCarrier::Stream { patience };
-        Self { whole: Bytes::new(), body: Some(body), carrier, coding: Ok(None) }
+        Self { whole: Bytes::new(), body: Some(body), carrier, head, coding: Ok(None) }
     }
 
     /// A body that is here.
     pub fn whole(whole: Bytes) -> Self {
         let carrier = BodyCarrier::Connection { expects: false };
-        Self { whole, body: None, carrier, coding: Ok(None) }
+        Self { whole, body: None, carrier, head: None, coding: Ok(None) }
     }
 
     /// The same, compressed in this way; where that is not known, the problem is told to whoever reads it.
@@ -107,7 +109,7 @@ impl RequestBody {
             }
             Err(error) => return Err(error.clone().into()),
         }
-        let first = next(body, self.carrier).await?.unwrap_or_default();
+        let first = next(body, self.carrier, self.head.as_ref()).await?.unwrap_or_default();
         if body.is_end_stream() && first.len() as u64 <= limit {
             return Ok(first.into());
         }
@@ -133,7 +135,8 @@ impl RequestBody {
         let Some(body) = &mut self.body else { return Ok(first.into()) };
         let announced = first.len() as u64 + body.size_hint().exact().unwrap_or(limit);
         let limit = limit.min(admission.bodies_max());
-        let mut whole = GrowingBody::new(admission, announced.min(limit));
+        let head = self.head.take();
+        let mut whole = GrowingBody::new(admission, announced.min(limit)).behind(head);
         whole.push_piece(first).map_err(BodyError::Cut)?;
         while whole.len() as u64 <= limit {
             match next_within(&whole, body, self.carrier).await? {
@@ -152,7 +155,7 @@ impl RequestBody {
         admission: &Arc<Admission>,
     ) -> Result<ValueBytes, BodyError> {
         let limit = limit.min(admission.bodies_max());
-        let mut whole = GrowingBody::new(admission, limit);
+        let mut whole = GrowingBody::new(admission, limit).behind(self.head.take());
         let mut decompressor = Decompressor::new(coding);
         let mut came = 0;
         while let Some(body) = &mut self.body
@@ -200,9 +203,17 @@ async fn next_within(
     carrier.wait(next).await
 }
 
-/// The next piece of data; trailers are passed over.
-async fn next(body: &mut Incoming, carrier: BodyCarrier) -> Result<Option<Bytes>, BodyError> {
-    carrier.wait(poll_fn(|context| poll_next(body, context))).await
+/// The first piece of data, unless the memory of the head was taken away; trailers are passed over.
+async fn next(
+    body: &mut Incoming,
+    carrier: BodyCarrier,
+    head: Option<&HeadShare>,
+) -> Result<Option<Bytes>, BodyError> {
+    let next = poll_fn(|context| match head.map(|head| head.share.poll_cut(context)) {
+        Some(Poll::Ready(reason)) => Poll::Ready(Err(BodyError::Cut(reason))),
+        Some(Poll::Pending) | None => poll_next(body, context),
+    });
+    carrier.wait(next).await
 }
 
 fn poll_next(

@@ -241,6 +241,7 @@ impl From<BodyError> for Problem {
 impl From<HeadError> for Problem {
     fn from(error: HeadError) -> Self {
         let code = match error {
+            HeadError::NoRoom => return Self::cut(CutReason::Room),
             HeadError::TooManyHeaders(_) => ErrorCode::HeadTooLarge,
             HeadError::BareLf | HeadError::Codings => ErrorCode::InvalidHead,
         };

@@ -72,6 +72,9 @@ pub enum HeadError {
     /// It has more headers than this.
     #[error("The request has more than {0} headers.")]
     TooManyHeaders(usize),
+    /// There is no memory for it.
+    #[error("There is no memory for the head of the request.")]
+    NoRoom,
     /// A proxy before this server may see other lines, and so another request.
     #[error("Invalid HTTP message: every line of its head must end with CR LF.")]
     BareLf,

@@ -26,8 +26,7 @@ const PREFACE_MIN: usize = "PRI ".len();
 /// Where it cannot be HTTP/1 any more.
 const PREFACE_START: usize = "PRI * HTTP/2.0".len();
 
-/// Requests of a connection at a time. Their heads are not in the account of memory; together they are no
-/// larger than those of gRPC's calls.
+/// Requests of a connection at a time.
 const STREAMS_MAX: u32 = 128;
 /// Headers of a request, as many as over HTTP/1.1.
 const HEADERS_MAX: usize = 100;
@@ -64,9 +63,12 @@ async fn answer<A: HttpService>(
 ) -> Response<ResponseBody> {
     let (peer, rules) = (&open.0, service.rules());
     let (mut parts, body) = request.into_parts();
-    let body = read_head(&mut parts).map(|()| {
-        let body = RequestBody::of_stream(body, rules.patience);
-        rules.coded(&mut parts.headers, body)
+    let body = read_head(&mut parts).and_then(|()| {
+        let waits = !body.is_end_stream();
+        let head = waits.then(|| peer.hold_head(&parts.headers)).transpose();
+        let head = head.map_err(|_| HeadError::NoRoom)?.flatten();
+        let body = RequestBody::of_stream(body, rules.patience, head);
+        Ok(rules.coded(&mut parts.headers, body))
     });
     // Only HTTP/1 upgrades.
     let upgrade = &OnceLock::new();

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, BufMut as _, Bytes, BytesMut};
 use hyper::body::{Body, Frame, Incoming};
-use jitney_engine::admission::{Admission, CutReason};
+use jitney_engine::admission::{Admission, CutReason, HeldBytes};
 use jitney_net::GrowingBody;
 use jitney_net::compression::Coding;
 use tonic::Status;
@@ -32,6 +32,8 @@ pub(super) struct MessageBody {
     seen: Option<MessageFrame>,
     /// A compressed message that is being inflated.
     inflating: Option<InflatingMessage>,
+    /// The memory of the call's head, where that is counted.
+    _head: Option<HeldBytes>,
 }
 
 /// The end, or what comes next.
@@ -50,7 +52,13 @@ impl MessageBody {
             limit: limit.min(usize::try_from(admission.bodies_max()).unwrap_or(usize::MAX)),
             state: MessageState::Head(BytesMut::new()),
         };
-        Self { body, messages, ready: VecDeque::new(), seen: None, inflating: None }
+        let (seen, inflating, head) = (None, None, None);
+        Self { body, messages, ready: VecDeque::new(), seen, inflating, _head: head }
+    }
+
+    /// The same behind a head that counts.
+    pub(super) fn behind(self, head: Option<HeldBytes>) -> Self {
+        Self { _head: head, ..self }
     }
 
     /// How its messages may be compressed.

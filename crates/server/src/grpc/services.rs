@@ -12,7 +12,8 @@ use std::sync::Arc;
 use http::header::AUTHORIZATION;
 use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
-use jitney_net::connection::Peer;
+use jitney_engine::admission::CutReason;
+use jitney_net::connection::{Peer, counted_head};
 use jitney_proto::inference::inference_ap_is_service_server::InferenceApIsServiceServer;
 use jitney_proto::kserve::grpc_inference_service_server as kserve;
 use jitney_proto::management::management_ap_is_service_server::ManagementApIsServiceServer;
@@ -173,7 +174,9 @@ impl GrpcServices {
         let limit = usize::try_from(self.state.config.max_request_bytes).unwrap_or(usize::MAX);
         let encoding = take_encoding(request.headers_mut())?;
         let admission = self.state.engine.admission();
-        Ok(request.map(|body| MessageBody::new(body, admission, limit, encoding)))
+        let head = counted_head(request.headers()).map(|bytes| admission.hold(bytes)).transpose();
+        let head = head.map_err(|_| Problem::cut(CutReason::Room))?;
+        Ok(request.map(|body| MessageBody::new(body, admission, limit, encoding).behind(head)))
     }
 
     /// Keeps web pages away from management, checks the token, if the server asks for one, then asks the
