@@ -136,10 +136,9 @@ def test_a_replica_is_drained_and_replaced_under_load_and_nothing_is_lost(replic
             assert leaving.wait() == 0
             clients.more(300)
             fresh = replicas.start(leaving.address[1])
-            before = fresh.total("jitney_requests_answered_total")
+            before = answered(fresh)
             clients.more(300)
-            takes = lambda fresh=fresh, before=before: fresh.total("jitney_requests_answered_total") > before
-            until(takes, "the new replica takes its share")
+            until(lambda fresh=fresh, before=before: answered(fresh) > before, "the new replica takes its share")
         report = json.loads(bench.communicate(timeout=ASK_SECONDS)[0])
         outcomes = clients.end()
     assert set(outcomes) == {"one"} and outcomes.total() > 1200
@@ -160,8 +159,13 @@ def test_a_replica_that_drains_lets_go_of_the_connections_that_nginx_keeps(repli
         leaving.terminate()
         leaving.logged("draining")
         until(lambda: ask() and leaving.connections() == 0, "nginx keeps none while its port is still open")
-        before = leaving.total("jitney_requests_answered_total")
-        until(lambda: ask() and leaving.total("jitney_requests_answered_total") > before, "nginx may still ask it")
+        before = answered(leaving)
+        until(lambda: ask() and answered(leaving) > before, "nginx may still ask it")
+
+
+def answered(server: Server) -> float:
+    """Requests that a replica has answered."""
+    return server.total("jitney_requests_answered_total")
 
 
 def failures(report: dict[str, Any]) -> int:
