@@ -14,7 +14,8 @@ from .results import Results
 from .schedule import Lengths
 from .servers import PEERS, SERVERS, Server
 from .servers.base import say
-from .workloads import WORKLOADS
+from .upstream import SERVERS_OF_IT, play
+from .workloads import W7, WORKLOADS
 
 FILE = pathlib.Path(__file__).parent / "results.json"
 PAGE = ROOT / "docs" / "reference" / "performance.md"
@@ -26,6 +27,8 @@ def main() -> None:
     options = parser().parse_args()
     if options.verb == "report":
         return write_page(options.results)
+    if options.verb == "upstream":
+        return upstream(options)
     servers = chosen(options.only.split())
     missing = install(servers)
     say(f"environments are in {home()}")
@@ -43,6 +46,16 @@ def main() -> None:
     return None
 
 
+def upstream(options: argparse.Namespace) -> None:
+    """Adds W7 to the figures that are there."""
+    install(SERVERS[name] for name in SERVERS_OF_IT)
+    results = Results.read(options.results) if options.results.exists() else Results()
+    results.figures = [one for one in results.figures if one.workload != W7.name]
+    play(results, options.serve, options.rounds)
+    results.write(options.results)
+    write_page(options.results)
+
+
 def parser() -> argparse.ArgumentParser:
     """The flags."""
     top = argparse.ArgumentParser(prog="python -m bench.peers", description="Jitney beside other model servers")
@@ -50,11 +63,15 @@ def parser() -> argparse.ArgumentParser:
     for verb, text in (
         ("install", "make the environments"),
         ("run", "measure, and write the page"),
+        ("upstream", "add W7, TorchServe's own benchmark-ab.py"),
         ("report", "write the page from figures that are there"),
     ):
         one = verbs.add_parser(verb, help=text, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
         one.add_argument("--results", type=pathlib.Path, default=FILE, help="file of figures")
-        if verb == "report":
+        if verb == "upstream":
+            one.add_argument("serve", type=pathlib.Path, help="a checkout of pytorch/serve")
+            one.add_argument("--rounds", type=int, default=3, help="how often both are measured")
+        if verb in ("upstream", "report"):
             continue
         peers = " ".join(peer.name for peer in PEERS)
         one.add_argument("--only", default=peers, help="peers beside Jitney, or single ways of Jitney, by name")

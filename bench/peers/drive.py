@@ -21,7 +21,7 @@ from .results import Figure, Results, machine, packages
 from .schedule import Lengths, Step, steps
 from .servers import SERVERS, Ask, Server, Site
 from .servers.base import APPS, common_variables, say
-from .workloads import W3, Load, Workload
+from .workloads import Load, Workload
 
 START_PATIENCE_S = 120.0
 WARM_TIMES_MAX = 4
@@ -57,9 +57,9 @@ class Driver:
             self.results.versions[server.name] = server.version(python_of(server))
             told = self.results.settings.setdefault(server.name, {})
             told.update({one.name: server.settings(one) for one in workloads if server.loads(one)})
-        if W3 in workloads:
+        if any(one.model == "classifier" for one in workloads):
             self.take_photo(python)
-        todo = [step for step in steps(servers, workloads, rounds) if step.workload is not W3 or self.photo]
+        todo = [one for one in steps(servers, workloads, rounds) if one.workload.model != "classifier" or self.photo]
         left = sum(step.estimate(self.lengths) for step in todo)
         say(f"{len(todo)} steps, about {left / 60:.0f} min")
         started, planned = time.monotonic(), 0.0

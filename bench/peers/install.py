@@ -52,19 +52,25 @@ def torch_python() -> str:
 
 
 def environment(server: Server, base: str) -> None:
-    """A virtual environment with the server's packages at their versions; made anew if those changed."""
-    folder = home() / server.environment
-    note = folder / "requirements.json"
-    wanted = {"python": base, "packages": list(server.requirements)}
+    """The virtual environment of a server, with its packages at their versions."""
+    make(server.environment, base, server.requirements)
+
+
+def make(name: str, base: str, requirements: tuple[str, ...]) -> pathlib.Path:
+    """A virtual environment by name, made anew if what it should have changed; its Python."""
+    folder = home() / name
+    note, python = folder / "requirements.json", folder / "bin" / "python"
+    wanted = {"python": base, "packages": list(requirements)}
     if note.exists() and json.loads(note.read_text()) == wanted:
-        return
-    say(f"installing {server.environment} ...")
+        return python
+    say(f"installing {name} ...")
     shutil.rmtree(folder, ignore_errors=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
     run([base, "-m", "venv", "--system-site-packages", str(folder)])
-    if server.requirements:
-        run([str(folder / "bin" / "pip"), "install", "--quiet", "--no-cache-dir", *server.requirements])
+    if requirements:
+        run([str(folder / "bin" / "pip"), "install", "--quiet", "--no-cache-dir", *requirements])
     note.write_text(json.dumps(wanted))
+    return python
 
 
 def run(command: list[str]) -> None:

@@ -11,6 +11,7 @@ import subprocess
 import time
 from typing import Any
 
+from . import loadgen
 from .processes import Running
 from .servers import Ask
 from .servers.jitney import BINARY
@@ -68,7 +69,9 @@ def wait_until_ready(ask: Ask, port: int, running: Running, grpc_folder: pathlib
 def measure(load: Load, ask: Ask, port: int, running: Running, folder: pathlib.Path, seconds: float) -> Figures:
     """One load on a server that is ready and warm, with the CPU time of its processes."""
     before = running.cost()
-    if load.grpc:
+    if load.scenario:
+        figures = loadgen.drive(load, ask, port, folder, seconds)
+    elif load.grpc:
         figures = grpc(load, ask, port, folder, seconds)
     elif load.open:
         figures = open_loop(load, ask, port, folder, seconds)

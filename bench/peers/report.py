@@ -11,7 +11,7 @@ from typing import Any
 from .goals import C256, GOALS, OVER_GRPC
 from .results import Results
 from .servers import JITNEY, PEERS, SERVERS, Server
-from .workloads import GRPC, POOL, TIMEOUT_S, WORKLOADS, Load, Workload
+from .workloads import GRPC, POOL, TIMEOUT_S, W7, WORKLOADS, Load, Workload
 
 BASE = "jitney-serve"
 """The row that ratios are relative to."""
@@ -55,6 +55,8 @@ RECOVERY = Column("recovery_s", "good again after s", False, figures)
 
 def columns(load: Load) -> tuple[Column, ...]:
     """What is shown of a load, with the ratio to our base beside it where it is compared."""
+    if load.scenario == "Offline":
+        return (RATE, CPU)
     if load.then:
         return (GOOD, RATE, P50, P99, CPU, RECOVERY, LAG)
     return (GOOD, P50, P99, CPU, LAG) if load.open else (RATE, P50, P99, CPU)
@@ -62,6 +64,8 @@ def columns(load: Load) -> tuple[Column, ...]:
 
 def compared(load: Load) -> tuple[Column, ...]:
     """In which columns one can lose. The latency of the few answers that an overloaded server gives says nothing."""
+    if load.scenario == "Offline":
+        return (RATE, CPU)
     if load.then:
         return (GOOD, CPU, RECOVERY)
     return (GOOD if load.open else RATE, P50, P99, CPU)
@@ -75,7 +79,7 @@ def page(results: Results) -> str:
         machine(results),
         "## Goals\n\n" + goals(results),
         "## Where we lose\n\n" + losses_text(results),
-        *(workload_text(results, workload) for workload in WORKLOADS.values() if ran(results, workload)),
+        *(workload_text(results, workload) for workload in (*WORKLOADS.values(), W7) if ran(results, workload)),
         "## Footprint\n\n" + footprint(results),
         "## Versions and settings\n\n" + versions(results),
     ]
@@ -98,7 +102,7 @@ def machine(results: Results) -> str:
         "Figures are medians of the rounds. "
         "A ratio is a server's figure over that of `jitney serve` in the same round, again the median. "
         "CPU counts all processes of a server, divided by the answers; where the front is a process of its own, front and workers stand apart. "
-        "Closed loops are driven by wrk, gRPC by h2load, open loops (Poisson, latency from the moment at which a request was due, at most "
+        "Closed loops are driven by wrk, gRPC by h2load, W6 by LoadGen, W7 by ApacheBench, open loops (Poisson, latency from the moment at which a request was due, at most "
         f"{POOL:,} connections, {TIMEOUT_S} s to answer) by `jitney bench`. "
         "Before and after each load an answer is checked.\n\n" + "\n".join(map(run_text, results.runs))
     )

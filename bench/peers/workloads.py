@@ -1,4 +1,4 @@
-"""The five workloads: which model, which body, which load."""
+"""The workloads: which model, which body, which load."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ class Load:
     share: float = 1.0
     """How long it lasts, relative to the others."""
     grpc: bool = False
+    scenario: str = ""
+    """The scenario of LoadGen that drives it, if that does."""
 
     @property
     def open(self) -> bool:
@@ -104,8 +106,33 @@ W5 = Workload(
     (Load("5000/s", rate=5000, then=300),),
     objective_ms=OBJECTIVE_MS,
 )
+LOADGEN_MS = 500
+"""What 99 of 100 answers must keep to in LoadGen's Server scenario."""
+W6 = Workload(
+    "W6",
+    "MLCommons' LoadGen drives the model and the photo of W3 (this uses LoadGen, and is not an MLPerf result). "
+    "Offline: all samples at once, 64 connections. Server: Poisson arrivals; the highest of the rates tried "
+    f"(95, 90, 80, 70, 60, 50, 40 and 30 % of what the server did offline just before) at which LoadGen calls the run valid, with 99 % of the answers within {LOADGEN_MS} ms",
+    "classifier",
+    True,
+    8,
+    10,
+    (
+        Load("Offline", scenario="Offline", share=3.0),
+        Load("Server", scenario="Server", share=6.0),
+    ),
+)
+W7 = Workload(
+    "W7",
+    "TorchServe's own `benchmark-ab.py`, unchanged, starts both servers by the name `torchserve`, registers the archive of W1 and drives it with ApacheBench: 20,000 requests, 100 at a time, batches of at most 32",
+    "noop",
+    False,
+    32,
+    1,
+    (Load("benchmark-ab.py", connections=100),),
+)
 GRPC = Load("256 streams", connections=256, grpc=True)
-WORKLOADS = {one.name: one for one in (W1, W2, W3, W4, W5)}
+WORKLOADS = {one.name: one for one in (W1, W2, W3, W4, W5, W6)}
 
 
 def text_for(frame_bytes: int, total: int = JSON_BYTES) -> str:

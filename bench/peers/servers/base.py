@@ -56,6 +56,8 @@ class Server:
     """How many it gets at least; but no longer than four times that."""
     start_s = 2.0
     """How long it takes to start, about."""
+    loadgen = False
+    """Whether it has a part in W6."""
     environment: str
     """The environment's folder; the name of the server unless several share one."""
 
@@ -67,7 +69,7 @@ class Server:
 
     def loads(self, workload: Workload) -> tuple[Load, ...]:
         """The loads of a workload that make sense for it; none if it has no part in it."""
-        return tuple(load for load in workload.loads if load is not GRPC)
+        return tuple(load for load in workload.loads if load is not GRPC and (self.loadgen or not load.scenario))
 
     def command(self, site: Site) -> list[str]:
         """How it is started, with its files written."""

@@ -45,6 +45,7 @@ class JitneyTorchServe(Jitney):
 
     name = "jitney-torchserve"
     title = "`jitney torchserve`"
+    loadgen = True
 
     yaml = ""
 
@@ -79,6 +80,7 @@ class JitneyServe(Jitney):
 
     name = "jitney-serve"
     title = "`jitney serve`"
+    loadgen = True
 
     def command(self, site: Site) -> list[str]:
         model = archive(site.folder / "bench.mar")

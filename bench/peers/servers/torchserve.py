@@ -30,6 +30,7 @@ class TorchServe(Server):
     warm_s = 4.0
     warm_requests = 6000  # Java compiles what runs often, and until then it is several times slower.
     front = "java"
+    loadgen = True
     path = "/predictions/bench"
 
     def prepare(self, python: pathlib.Path) -> None:

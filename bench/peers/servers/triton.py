@@ -23,6 +23,7 @@ class Triton(Server):
     requirements = ("nvidia-pytriton==0.7.0",)
     start_s = 4.0
     front = "tritonserver"
+    loadgen = True
     path = "/v2/models/bench/infer"
 
     def prepare(self, python: pathlib.Path) -> None:
