@@ -7,6 +7,7 @@ import json
 import pytest
 import wire
 
+from jitney.torchserve import bodies
 from jitney.worker.batch import KNOWN_NAMES_LIMIT, BatchDecoder, Headers
 
 INSPECT = """
@@ -64,7 +65,8 @@ def test_a_value_is_decoded_by_its_content_type(worker, content_type, body, kind
     assert seen["params"] == {"body": [kind, value]}
 
 
-def test_a_value_that_cannot_be_decoded_is_logged(caplog):
+def test_a_value_that_cannot_be_decoded_is_logged(caplog, monkeypatch):
+    monkeypatch.setitem(bodies._silence, "until", 0.0)  # Other tests have sent such bodies too.
     item = wire.item([("body", "application/json", b"{broken secret")])
     BatchDecoder().decode(wire.table([item]), 1)
     (record,) = caplog.records
