@@ -102,7 +102,7 @@ def machine(results: Results) -> str:
         "Figures are medians of the rounds. "
         "A ratio is a server's figure over that of `jitney serve` in the same round, again the median. "
         "CPU counts all processes of a server, divided by the answers; where the front is a process of its own, front and workers stand apart. "
-        "Closed loops are driven by wrk, gRPC by h2load, W6 by LoadGen, W7 by ApacheBench, open loops (Poisson, latency from the moment at which a request was due, at most "
+        "Closed loops are driven by wrk, gRPC by h2load, open loops (Poisson, latency from the moment at which a request was due, at most "
         f"{POOL:,} connections, {TIMEOUT_S} s to answer) by `jitney bench`. "
         "Before and after each load an answer is checked.\n\n" + "\n".join(map(run_text, results.runs))
     )
