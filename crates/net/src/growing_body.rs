@@ -103,9 +103,11 @@ impl GrowingBody {
     }
 
     /// Adds a piece. One that fills most of the buffer it came in is kept; others are copied, since each
-    /// would hold on to a whole buffer.
+    /// would hold on to a whole buffer. So is one for which smaller ones have taken memory already: keeping
+    /// it would take that memory twice.
     fn add_piece(&mut self, piece: Bytes) -> Result<(), CutReason> {
-        if piece.len() < KEPT_PIECE_MIN {
+        let spare = self.bytes.capacity() - self.bytes.len();
+        if piece.len() < KEPT_PIECE_MIN || piece.len() <= spare {
             return self.add(&piece);
         }
         let came = piece.len();
@@ -167,5 +169,29 @@ impl GrowingBody {
             self.pieces.push(self.bytes.freeze());
         }
         ValueBytes::from_pieces(self.pieces)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jitney_memory::admission::AdmissionLimits;
+
+    use super::*;
+
+    #[test]
+    fn pieces_of_any_size_take_hardly_more_memory_than_was_announced() {
+        const ANNOUNCED: usize = 1_000_000;
+        for small in [1, 20_000, 60_000, KEPT_PIECE_MIN] {
+            let admission = Admission::new(AdmissionLimits::default());
+            let mut body = GrowingBody::new(&admission, ANNOUNCED as u64);
+            while body.len() < ANNOUNCED {
+                let size = if body.len() < 3 * small { small } else { READ_BUFFER };
+                let piece = vec![7; size.min(ANNOUNCED - body.len())];
+                body.push_piece(piece.into()).expect("there is room");
+            }
+            let taken = admission.bytes();
+            assert!(taken <= (ANNOUNCED + READ_BUFFER) as u64, "after pieces of {small}: {taken}");
+            assert_eq!(body.into_value().len(), ANNOUNCED);
+        }
     }
 }
