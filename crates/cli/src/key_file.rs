@@ -3,10 +3,11 @@
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use jitney_server::auth::{KeyStore, Tokens};
 use tempfile::NamedTempFile;
+
+use crate::follow::follow;
 
 /// The file's name, in the directory that the server was started in.
 pub const KEY_FILE: &str = "key_file.json";
@@ -31,9 +32,6 @@ impl KeyStore for KeyFile {
     }
 }
 
-/// How often a file of given keys is looked at.
-const CHECK_EVERY: Duration = Duration::from_secs(5);
-
 /// Keys that the operator gives, for example as a secret that is mounted.
 pub struct GivenKeys {
     path: PathBuf,
@@ -53,22 +51,10 @@ impl GivenKeys {
 
     /// Puts the keys in force that the file has, whenever it changes; without end. What cannot be read
     /// changes nothing.
-    pub async fn follow(mut self, tokens: Arc<Tokens>) {
-        loop {
-            tokio::time::sleep(CHECK_EVERY).await;
-            let file = self.path.display();
-            match std::fs::read_to_string(&self.path) {
-                Ok(text) if text == self.text => {}
-                Ok(text) => {
-                    match tokens.give(&text) {
-                        Ok(()) => tracing::info!(%file, "other keys are in force"),
-                        Err(why) => tracing::error!(%file, "the keys stay as they are: {why}"),
-                    }
-                    self.text = text;
-                }
-                Err(error) => tracing::warn!(%file, %error, "the keys cannot be read"),
-            }
-        }
+    pub async fn follow(self, tokens: Arc<Tokens>) {
+        let Self { path, text } = self;
+        let read = || std::fs::read_to_string(&path).map_err(|error| error.to_string());
+        follow(&path, text, read, |text| tokens.give(text)).await;
     }
 }
 

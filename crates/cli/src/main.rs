@@ -16,6 +16,7 @@ mod env;
 mod failure;
 mod fetch;
 mod flags;
+mod follow;
 mod gpu;
 mod infer;
 mod key_file;

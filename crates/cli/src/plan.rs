@@ -18,6 +18,7 @@ use jitney_telemetry::metrics::MeterPlan;
 
 use crate::logs::LogPlan;
 use crate::snapshot::Snapshots;
+use crate::tls::FollowedTls;
 use crate::traces::TracePlan;
 use crate::url_rule::UrlRule;
 
@@ -27,6 +28,8 @@ pub struct ServerPlan {
     pub kind: ServerKind,
     /// The listeners and protocols; access log and meter are added when the log has started.
     pub server: ServerConfig,
+    /// The certificate of the listeners that speak TLS, where it is a file that may change.
+    pub tls: Option<FollowedTls>,
     /// How long tokens are valid; `None` if no token is needed.
     pub tokens: Option<Duration>,
     /// Where the keys are that the operator gives; without it they are made.

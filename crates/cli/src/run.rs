@@ -107,6 +107,9 @@ fn serve(mut plan: ServerPlan, env: &Env, logs: &StartedLog) -> Result<(), Failu
     let config = engine_config(&plan.engine, scratch.path(), env, admin.handle());
     let traces = plan.traces.take().map(|traces| SpanExporter::start(traces, admin.handle()));
     let (tracer, exporter) = traces.transpose()?.unzip();
+    if let Some(tls) = plan.tls.take() {
+        admin.spawn(tls.follow());
+    }
     let metrics = std::mem::take(&mut plan.metrics);
     let processes = Box::new(ProcReader::new(logs.writer.dropped()));
     let metrics = MeterPlan { processes, ..metrics };

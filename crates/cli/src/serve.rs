@@ -14,13 +14,13 @@ use jitney_engine::python::PythonConfig;
 use jitney_engine::settings::ModelDefaults;
 use jitney_engine::store::{ShownUrl, is_remote};
 use jitney_engine::{PluginPlan, RepositoryConfig, ServedDirectory};
-use jitney_net::Tls;
 use jitney_server::ServerConfig;
 use jitney_settings::Dialect;
 use jitney_settings::server::{
-    ACCESS_LOG, GRPC_MANAGEMENT_PORT, GRPC_PORT, HOST, INFERENCE_PORT, IO_THREADS, KEY_FILE,
-    LOG_FORMAT, LOG_LEVEL, MANAGEMENT_HOST, MANAGEMENT_PORT, MAX_WORKERS_PER_MODEL, METRICS_PORT,
-    MODEL_STORE, POLL, PYTHON, REGISTRATIONS, REGISTRATIONS_EVERY, TLS_CERT, TLS_KEY, TOKEN_AUTH,
+    ACCESS_LOG, CLIENT_CA, GRPC_MANAGEMENT_PORT, GRPC_PORT, HOST, INFERENCE_PORT, IO_THREADS,
+    KEY_FILE, LOG_FORMAT, LOG_LEVEL, MANAGEMENT_HOST, MANAGEMENT_PORT, MAX_WORKERS_PER_MODEL,
+    METRICS_PORT, MODEL_STORE, POLL, PYTHON, REGISTRATIONS, REGISTRATIONS_EVERY, TLS_CERT, TLS_KEY,
+    TLS_MIN_VERSION, TOKEN_AUTH,
 };
 use jitney_settings::torchserve::{
     INITIAL_WORKER_PORT, METRIC_TIME_INTERVAL, PLUGIN_TIMEOUT, TOKEN_EXPIRATION_MIN,
@@ -34,9 +34,10 @@ use crate::failure::Failure;
 use crate::flags::{DemoFlags, ServeFlags};
 use crate::logs::{LogPlan, Style};
 use crate::plan::{EnginePlan, RegistrationsPlan, ServerKind, ServerPlan, Startup};
+use crate::tls::{FollowedTls, TlsFiles};
 use crate::traces::TracePlan;
 use crate::url_rule::UrlRule;
-use crate::{gpu, machine, parts, plugins, python, tls};
+use crate::{gpu, machine, parts, plugins, python};
 
 /// What flags, variables and the file come to.
 pub struct ServeConfig {
@@ -176,9 +177,11 @@ pub fn assemble(kind: ServerKind, config: ServeConfig, env: &Env) -> Result<Serv
     let ServeConfig { registrations, watch, until_eof, .. } = config;
     let color = std::io::stderr().is_terminal() && !env.no_color();
     let (format, filter) = (values.value(&LOG_FORMAT), values.value(&LOG_LEVEL));
+    let tls = tls(&values)?;
     Ok(ServerPlan {
         kind,
-        server: server(&values, &mut remarks)?,
+        server: server(&values, tls.as_ref(), &mut remarks)?,
+        tls,
         key_file: values.read(&KEY_FILE),
         tokens: values.flag(&TOKEN_AUTH).then(|| TOKEN_EXPIRATION_MIN.default_value()),
         access_log: values.flag(&ACCESS_LOG),
@@ -203,10 +206,13 @@ pub fn assemble(kind: ServerKind, config: ServeConfig, env: &Env) -> Result<Serv
 
 /// The management API may change models: it is what the user runs on the own machine. Opening it to
 /// others is possible and remarked on.
-fn server(values: &Values, remarks: &mut Vec<String>) -> Result<ServerConfig, Failure> {
+fn server(
+    values: &Values,
+    tls: Option<&FollowedTls>,
+    remarks: &mut Vec<String>,
+) -> Result<ServerConfig, Failure> {
     let host: String = values.value(&HOST);
     let management: String = values.read(&MANAGEMENT_HOST).unwrap_or_else(|| host.clone());
-    let tls = certificate(values.read(&TLS_CERT), values.read(&TLS_KEY))?;
     remarks.extend(openness(&host, &management).filter(|_| !values.flag(&TOKEN_AUTH)));
     let bind = |host: &str, port: &Setting| {
         Address::tcp(host, values.value(port)).secured(tls.is_some()).bind()
@@ -217,7 +223,7 @@ fn server(values: &Values, remarks: &mut Vec<String>) -> Result<ServerConfig, Fa
         metrics: Some(bind(&host, &METRICS_PORT)?),
         grpc_inference: Some(bind(&host, &GRPC_PORT)?.into()),
         grpc_management: Some(bind(&management, &GRPC_MANAGEMENT_PORT)?.into()),
-        tls: tls.clone(),
+        tls: tls.map(|followed| followed.tls.clone()),
         model_api: true,
         oip: true,
         natural: true,
@@ -242,10 +248,18 @@ fn openness(host: &str, management: &str) -> Option<String> {
     }
 }
 
-fn certificate(cert: Option<PathBuf>, key: Option<PathBuf>) -> Result<Option<Tls>, Failure> {
-    match (cert, key) {
+/// The certificate of all listeners, if they have one.
+fn tls(values: &Values) -> Result<Option<FollowedTls>, Failure> {
+    let client_ca = values.read(&CLIENT_CA);
+    match (values.read(&TLS_CERT), values.read(&TLS_KEY)) {
+        (None, None) if client_ca.is_some() => {
+            Err(Failure::usage("--client-ca needs --tls-cert and --tls-key"))
+        }
         (None, None) => Ok(None),
-        (Some(cert), Some(key)) => tls::read(&cert, &key).map(Some),
+        (Some(certificate), Some(key)) => {
+            let min_version = values.read(&TLS_MIN_VERSION).unwrap_or_default();
+            TlsFiles { certificate, key, client_ca, min_version }.load().map(Some)
+        }
         (Some(_), None) => Err(Failure::usage("--tls-cert needs --tls-key")),
         (None, Some(_)) => Err(Failure::usage("--tls-key needs --tls-cert")),
     }

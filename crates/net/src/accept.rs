@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 use crate::connection::{ListenerSignal, Peer};
-use crate::handshake::handshake;
+use crate::handshake::{self, handshake};
 use crate::listen::ListenSocket;
 use crate::open_connections::{ListedConnection, OpenConnections, TICK};
 use crate::outgoing_body::ResponseBody;
@@ -149,7 +149,6 @@ impl Acceptor {
         Ok(match socket {
             ListenSocket::Tls(socket) => {
                 let tls = listener.tls.clone().ok_or_else(no_certificate)?;
-                let tls = tls.speaking(listener.service.protocols());
                 Self::Tls(TcpListener::from_std(socket)?, tls)
             }
             ListenSocket::Tcp(listener) => Self::Tcp(TcpListener::from_std(listener)?),
@@ -217,17 +216,20 @@ impl<C: ConnectionService> Connections<'_, C> {
         self.tasks.spawn(async move {
             let Listener { head_timeout: timeout, service, .. } = &*connection.listener;
             let stream = tokio::select! {
-                stream = handshake(stream, &tls, *timeout, || service.https_only()) => stream,
+                stream = handshake(stream, &tls, service.protocols(), *timeout, || service.https_only()) => stream,
                 // A handshake under way does not delay the end.
                 _ = signals.wait_for(|signal| matches!(signal, ListenerSignal::End)) => Ok(None),
                 () = connection.listed.open.close_asked() => Ok(None),
             };
             match stream {
-                Ok(Some(stream)) => connection.serve(stream).await,
-                Ok(None) => {}
-                Err(error) => {
-                    tracing::debug!(peer = connection.peer.address, %error, "TLS handshake failed");
+                Ok(Some(stream)) => {
+                    if let Some(subject) = handshake::subject(&stream) {
+                        let _ = connection.peer.subject.set(subject);
+                    }
+                    connection.serve(stream).await;
                 }
+                Ok(None) => {}
+                Err(error) => connection.handshake_failed(&error),
             }
         });
     }
@@ -258,5 +260,16 @@ impl<C: ConnectionService> NewConnection<C> {
     {
         let Self { peer, listener, signals, listed: _listed } = self;
         Arc::clone(&listener.service).serve(stream, peer, signals).await;
+    }
+
+    /// Who runs the server is told what they or the client can change; the rest is noise.
+    fn handshake_failed(&self, error: &io::Error) {
+        let peer = &self.peer.address;
+        let Some(why) = handshake::explain(error) else {
+            return tracing::debug!(peer, %error, "TLS handshake failed");
+        };
+        if let Some(suppressed) = self.listener.open.handshake_errors.pass() {
+            tracing::warn!(peer, suppressed, "TLS handshake failed: {why}");
+        }
     }
 }

@@ -7,7 +7,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::Context;
 
 use http::HeaderMap;
@@ -59,6 +59,8 @@ pub struct Peer {
     pub number: u64,
     /// Its address as the access log writes it.
     pub address: String,
+    /// Whom the certificate names that the client showed, once it is verified.
+    pub subject: OnceLock<String>,
     /// Its entry among the open connections.
     pub open: Arc<OpenConnection>,
     stage: AtomicU8,
@@ -93,6 +95,7 @@ impl Peer {
             is_blocked: AtomicBool::new(false),
             number,
             address,
+            subject: OnceLock::new(),
             open,
             stage: AtomicU8::new(ConnectionStage::Head as u8),
             marks: AtomicU32::new(0),

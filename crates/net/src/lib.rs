@@ -6,6 +6,7 @@
 
 pub mod accept;
 mod body_error;
+mod certificate;
 pub mod compression;
 pub mod connection;
 mod connection_limits;
@@ -33,4 +34,4 @@ pub use listen::Bind;
 pub use log_limit::LogLimit;
 pub use numbers::{push_number, push_thousandths};
 pub use outgoing_body::{AnswerPiece, PieceError, PieceStream, ResponseBody, SMALL_ANSWER};
-pub use tls::Tls;
+pub use tls::{ClientRules, Tls};

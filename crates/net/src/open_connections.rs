@@ -60,6 +60,8 @@ pub struct OpenConnections {
     table: Mutex<ConnectionTable>,
     /// For errors of accepting.
     pub accept_errors: LogLimit,
+    /// For the messages about handshakes that failed.
+    pub handshake_errors: LogLimit,
     /// For requests that are not valid HTTP.
     pub malformed: LogLimit,
 }
@@ -87,6 +89,7 @@ impl OpenConnections {
             drains: AtomicBool::new(false),
             table: Mutex::default(),
             accept_errors: LogLimit::default(),
+            handshake_errors: LogLimit::default(),
             malformed: LogLimit::default(),
         })
     }

@@ -1,4 +1,4 @@
-//! TLS: a certificate with its key, for the listeners that need one.
+//! TLS: a certificate with its key, for the listeners that need one, and whose certificates clients must show.
 //!
 //! rustls with ring and nothing else: the provider is named here, so that a second one in the
 //! dependency graph could not change the protocol. Takes texts, not files; the cli reads those.
@@ -6,18 +6,34 @@
 use std::fmt;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
+use jitney_settings::TlsVersion;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject as _};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::{self, ServerConfig};
+use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use tokio_rustls::rustls::version::{TLS12, TLS13};
+use tokio_rustls::rustls::{self, InconsistentKeys, RootCertStore, ServerConfig};
+
+use crate::certificate::rsa_bits;
 
 /// Shorter RSA keys have no signatures that clients accept, and none that ring makes.
 const RSA_BITS_MIN: usize = 2048;
 
-/// What a listener needs to speak HTTPS, or gRPC over TLS.
+/// What a listener needs to speak HTTPS, or gRPC over TLS. Its clones change together.
 #[derive(Clone)]
-pub struct Tls(Arc<ServerConfig>);
+pub struct Tls(Arc<ArcSwap<ServerConfig>>);
+
+/// What is asked of clients.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ClientRules<'a> {
+    /// The authorities, in PEM, one of which must have signed a client's certificate; without them no
+    /// certificate is asked for.
+    pub authorities: Option<&'a [u8]>,
+    /// The oldest version of TLS that is spoken.
+    pub min_version: TlsVersion,
+}
 
 /// Why a certificate and a key are of no use.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +44,9 @@ pub enum TlsError {
     /// The key's text is not PEM, or has no key in it that is known: PKCS8, PKCS1 or SEC1.
     #[error("cannot read the private key: {0}")]
     Key(String),
+    /// The text of the clients' authorities has no certificate in it that could be one.
+    #[error("cannot read the authorities of clients: {0}")]
+    Authorities(String),
     /// Each is fine alone; together, or for TLS, they are not.
     #[error("certificate and key cannot be used: {0}")]
     Unfit(String),
@@ -38,96 +57,94 @@ impl Tls {
     ///
     /// # Errors
     /// The texts are not what they should be, or do not belong together.
-    pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Self, TlsError> {
-        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificates).collect();
-        let chain = chain.map_err(|error| TlsError::Certificate(describe(&error)))?;
-        if chain.is_empty() {
-            return Err(TlsError::Certificate(describe(&pem::Error::NoItemsFound)));
-        }
+    pub fn from_pem(
+        certificates: &[u8],
+        key: &[u8],
+        clients: ClientRules<'_>,
+    ) -> Result<Self, TlsError> {
+        let chain = read_certificates(certificates).map_err(TlsError::Certificate)?;
         let key = PrivateKeyDer::from_pem_slice(key);
-        Self::from_der(chain, key.map_err(|error| TlsError::Key(describe(&error)))?)
+        Self::from_der(chain, key.map_err(|error| TlsError::Key(describe(&error)))?, clients)
     }
 
     /// A self-signed certificate for these names: encrypted, but vouched for by no authority.
     ///
     /// # Errors
     /// A name is not valid.
-    pub fn self_signed(names: Vec<String>) -> Result<Self, TlsError> {
+    pub fn self_signed(names: Vec<String>, clients: ClientRules<'_>) -> Result<Self, TlsError> {
         let made = rcgen::generate_simple_self_signed(names);
         let made = made.map_err(|error| TlsError::Certificate(error.to_string()))?;
         let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
-        Self::from_der(vec![made.cert.der().clone()], key)
+        Self::from_der(vec![made.cert.der().clone()], key, clients)
     }
 
     fn from_der(
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
+        clients: ClientRules<'_>,
     ) -> Result<Self, TlsError> {
         if let Some(bits) = rsa_bits(&key).filter(|bits| *bits < RSA_BITS_MIN) {
             let why =
                 format!("the RSA key has {bits} bits, and at least {RSA_BITS_MIN} are needed");
             return Err(TlsError::Unfit(why));
         }
-        let unfit = |error: rustls::Error| TlsError::Unfit(error.to_string());
-        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(unfit)?
-            .with_no_client_auth()
-            .with_single_cert(chain, key)
-            .map_err(unfit)?;
-        Ok(Self(Arc::new(config)).speaking(&[b"http/1.1"]))
-    }
-
-    /// The same certificate for other protocols (ALPN).
-    #[must_use]
-    pub fn speaking(self, protocols: &[&[u8]]) -> Self {
-        let mut config = Arc::unwrap_or_clone(self.0);
-        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
-        Self(Arc::new(config))
-    }
-
-    /// Does the handshakes.
-    pub fn acceptor(&self) -> TlsAcceptor {
-        TlsAcceptor::from(Arc::clone(&self.0))
-    }
-}
-
-/// The length of an RSA key; none for another kind of key.
-fn rsa_bits(key: &PrivateKeyDer<'_>) -> Option<usize> {
-    const INTEGER: u8 = 0x02;
-    const OCTETS: u8 = 0x04;
-    const SEQUENCE: u8 = 0x30;
-    let pkcs1 = if let PrivateKeyDer::Pkcs1(key) = key {
-        key.secret_pkcs1_der()
-    } else if let PrivateKeyDer::Pkcs8(key) = key {
-        let (inside, _) = der_value(key.secret_pkcs8_der(), SEQUENCE)?;
-        let (_version, rest) = der_value(inside, INTEGER)?;
-        let (_algorithm, rest) = der_value(rest, SEQUENCE)?;
-        der_value(rest, OCTETS)?.0
-    } else {
-        return None;
-    };
-    let (inside, _) = der_value(pkcs1, SEQUENCE)?;
-    let (_version, rest) = der_value(inside, INTEGER)?;
-    let (modulus, _) = der_value(rest, INTEGER)?;
-    let significant = modulus.iter().skip_while(|byte| **byte == 0);
-    let first = significant.clone().next()?;
-    Some(significant.count() * 8 - first.leading_zeros() as usize)
-}
-
-/// The first value of a DER text, if it has this tag, and what follows it.
-fn der_value(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
-    let (found, rest) = der.split_first()?;
-    let (length, rest) = rest.split_first()?;
-    let (length, rest) = match length {
-        0..0x80 => (usize::from(*length), rest),
-        _ => {
-            let (bytes, rest) = rest.split_at_checked(usize::from(length & 0x7f))?;
-            let sum = |sum: usize, byte: &u8| sum.checked_mul(256)?.checked_add(usize::from(*byte));
-            (bytes.iter().try_fold(0, sum)?, rest)
+        let versions = match clients.min_version {
+            TlsVersion::Tls13 => &[&TLS13][..],
+            TlsVersion::Tls12 => &[&TLS13, &TLS12],
+        };
+        let provider = Arc::new(ring::default_provider());
+        let config = ServerConfig::builder_with_provider(Arc::clone(&provider));
+        let config = config.with_protocol_versions(versions).map_err(unfit)?;
+        let config = match clients.authorities {
+            None => config.with_no_client_auth(),
+            Some(authorities) => {
+                let roots = Arc::new(roots(authorities).map_err(TlsError::Authorities)?);
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
+                let unusable = |error| TlsError::Authorities(format!("{error}"));
+                config.with_client_cert_verifier(verifier.map_err(unusable)?)
+            }
+        };
+        let mut config = config.with_single_cert(chain, key).map_err(unfit)?;
+        if clients.authorities.is_some() {
+            // A session that is taken up again would not be asked whether its certificate is still valid.
+            config.session_storage = Arc::new(NoServerSessionStorage {});
         }
-    };
-    rest.split_at_checked(length).filter(|_| *found == tag)
+        Ok(Self(Arc::new(ArcSwap::from_pointee(config))))
+    }
+
+    /// Takes over what another one has, for the connections that begin from now on.
+    pub fn replace(&self, other: &Self) {
+        self.0.store(other.0.load_full());
+    }
+
+    /// Does the handshake of a connection that may speak these protocols (ALPN).
+    pub fn acceptor(&self, protocols: &[&[u8]]) -> TlsAcceptor {
+        let mut config = ServerConfig::clone(&self.0.load());
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+        TlsAcceptor::from(Arc::new(config))
+    }
+}
+
+fn read_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    match found {
+        Ok(found) if found.is_empty() => Err(describe(&pem::Error::NoItemsFound)),
+        found => found.map_err(|error| describe(&error)),
+    }
+}
+
+fn roots(pem: &[u8]) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in read_certificates(pem)? {
+        roots.add(certificate).map_err(|error| error.to_string())?;
+    }
+    Ok(roots)
+}
+
+fn unfit(error: rustls::Error) -> TlsError {
+    let mismatch = rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch);
+    let other = "the key belongs to another certificate";
+    TlsError::Unfit(if error == mismatch { other.to_owned() } else { error.to_string() })
 }
 
 /// Does not print the key.
@@ -154,17 +171,21 @@ mod tests {
         (made.cert.pem(), made.signing_key.serialize_pem())
     }
 
+    fn read(certificate: &str, key: &str) -> Result<Tls, TlsError> {
+        Tls::from_pem(certificate.as_bytes(), key.as_bytes(), ClientRules::default())
+    }
+
     fn rejected(certificate: &str, key: &str) -> String {
-        Tls::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap_err().to_string()
+        read(certificate, key).unwrap_err().to_string()
     }
 
     #[test]
     fn a_certificate_and_its_own_key_are_taken() {
         let (certificate, key) = pair();
-        assert!(Tls::from_pem(certificate.as_bytes(), key.as_bytes()).is_ok());
+        assert!(read(&certificate, &key).is_ok());
         // Keys and certificates often share a file; what else is in there does not matter.
         let both = format!("{key}{certificate}");
-        assert!(Tls::from_pem(both.as_bytes(), both.as_bytes()).is_ok());
+        assert!(read(&both, &both).is_ok());
     }
 
     #[test]
@@ -175,7 +196,23 @@ mod tests {
         );
         assert!(rejected(&key, &key).starts_with("cannot read the certificate"));
         assert!(rejected(&certificate, &certificate).starts_with("cannot read the private key"));
-        assert!(rejected(&certificate, &other).starts_with("certificate and key cannot be used"));
+        let expected = "certificate and key cannot be used: the key belongs to another certificate";
+        assert_eq!(rejected(&certificate, &other), expected);
+    }
+
+    #[test]
+    fn authorities_of_clients_are_certificates() {
+        let (certificate, key) = pair();
+        let read = |authorities: &str| {
+            let authorities = Some(authorities.as_bytes());
+            let clients = ClientRules { authorities, min_version: TlsVersion::Tls12 };
+            Tls::from_pem(certificate.as_bytes(), key.as_bytes(), clients)
+        };
+        assert!(read(&certificate).is_ok());
+        for wrong in ["", &key] {
+            let error = read(wrong).unwrap_err().to_string();
+            assert!(error.starts_with("cannot read the authorities of clients: "), "{error}");
+        }
     }
 
     #[test]
@@ -190,7 +227,7 @@ mod tests {
         let inside = [&[0x02, 1, 0, 0x30, 0][..], &octets].concat();
         let pkcs8 = [&[0x30, 0x81, inside.len() as u8], &*inside].concat();
         let key = PrivateKeyDer::Pkcs8(pkcs8.into());
-        let error = Tls::from_der(Vec::new(), key).unwrap_err().to_string();
+        let error = Tls::from_der(Vec::new(), key, ClientRules::default()).unwrap_err().to_string();
         assert!(
             error.ends_with("the RSA key has 1024 bits, and at least 2048 are needed"),
             "{error}"
@@ -203,7 +240,7 @@ mod tests {
     #[test]
     fn the_key_cannot_be_seen_by_looking_at_it() {
         let (certificate, key) = pair();
-        let tls = Tls::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap();
+        let tls = read(&certificate, &key).unwrap();
         assert_eq!(format!("{tls:?}"), "Tls { .. }");
     }
 }

@@ -226,6 +226,8 @@ impl SettingKind {
                 | Self::Path,
                 Value::String(text),
             ) => self.parsed(text.trim()),
+            // A word may look like a number: a version, a status.
+            (Self::Choice(_), Value::Number(number)) => self.parsed(&number.to_string()),
             _ => None,
         }
     }

@@ -23,6 +23,6 @@ pub use model::{Cost, Isolation, OnnxEngine, PolicyName};
 pub use nearest::{did_you_mean, nearest};
 pub use read::{Batching, check_parameters, from_archive, from_parameters, from_record, to_record};
 pub use reference::page;
-pub use server::LogFormat;
+pub use server::{LogFormat, TlsVersion};
 pub use setting::{LooseKeys, PropertyEffect, Setting};
 pub use values::{FromValue, SettingSource, Values};

@@ -19,6 +19,16 @@ words! {
 }
 
 words! {
+    /// A version of TLS.
+    TlsVersion:
+    /// What every client of today speaks.
+    #[default]
+    Tls13 = "1.3",
+    /// What older ones speak.
+    Tls12 = "1.2",
+}
+
+words! {
     /// Who decides when Python's garbage collector looks at everything.
     GarbageCollection:
     /// The worker: between batches, and not at what loading left.
@@ -49,6 +59,10 @@ settings! {
         .or_else("none").flag("key-file", "FILE");
     TLS_CERT = Setting::new("tls_cert", SettingKind::Path, "Speak HTTPS with this certificate, PEM, with its chain if it has one").or_else("none").flag("tls-cert", "FILE");
     TLS_KEY = Setting::new("tls_key", SettingKind::Path, "The certificate's private key, PEM").or_else("none").flag("tls-key", "FILE");
+    CLIENT_CA = Setting::new("client_ca", SettingKind::Path, "Let only clients in whose certificate one of these authorities has signed, PEM, on every port that speaks TLS; read again when it changes, as the certificate and its key are")
+        .or_else("none: clients show no certificate").flag("client-ca", "FILE").property("client_ca");
+    TLS_MIN_VERSION = Setting::new("tls_min_version", SettingKind::Choice(TlsVersion::WORDS), "The oldest version of TLS that is spoken")
+        .or_else("1.3; under `jitney torchserve` 1.2").flag("tls-min-version", "VERSION").property("tls_min_version");
     CORS_ALLOWED_ORIGIN = Setting::new("cors_allowed_origin", SettingKind::Texts, "Origins of other sites whose pages may read answers, such as https://app.example, or * for every origin where nothing is managed; pages of an origin that is named (a star names none) may also manage the server")
         .or_else("none").flag("cors-allowed-origin", "ORIGIN,...").property("cors_allowed_origin");
     CORS_ALLOWED_METHODS = Setting::new("cors_allowed_methods", SettingKind::Texts, "Methods that these pages may use")

@@ -7,8 +7,9 @@ use std::time::Duration;
 use reqwest::Client;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::{Action, Attempt, Policy};
+use rustls::client::WantsClientCert;
 use rustls::crypto::ring;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
 
 use crate::url_rule::UrlRule;
 
@@ -23,7 +24,7 @@ pub fn make(rule: Arc<UrlRule>) -> reqwest::Result<Client> {
         .user_agent(concat!("jitney/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(CONNECT_TIMEOUT)
         .redirect(Policy::custom(move |attempt| redirect(&rule, attempt)))
-        .tls_backend_preconfigured(tls_config(trusted_certificates()))
+        .tls_backend_preconfigured(tls_config(trusted_certificates()).with_no_client_auth())
         .build()
 }
 
@@ -39,11 +40,11 @@ pub fn trusted_certificates() -> RootCertStore {
     roots
 }
 
-/// TLS with the one crypto provider of this program.
-pub fn tls_config(roots: RootCertStore) -> ClientConfig {
+/// TLS with the one crypto provider of this program; what the client shows of itself is still to be said.
+pub fn tls_config(roots: RootCertStore) -> ConfigBuilder<ClientConfig, WantsClientCert> {
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
     let builder = builder.with_safe_default_protocol_versions();
-    builder.expect("ring knows TLS 1.2 and 1.3").with_root_certificates(roots).with_no_client_auth()
+    builder.expect("ring knows TLS 1.2 and 1.3").with_root_certificates(roots)
 }
 
 /// Resolves names to the addresses that the allow-list permits; those are then connected to.

@@ -20,6 +20,10 @@ pub struct ServerFlags {
     /// for a server on this machine]
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
+    /// Certificate and key, in one PEM file, for a server that asks its clients for one
+    /// [env: JITNEY_CLIENT_CERT]
+    #[arg(long, value_name = "FILE")]
+    pub client_cert: Option<PathBuf>,
     /// Print JSON on stdout
     #[arg(long)]
     pub json: bool,

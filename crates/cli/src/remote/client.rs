@@ -1,6 +1,7 @@
 //! The HTTP client of all commands against a running server: where it is, which key it gets, and how
 //! its answers become sentences.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,7 +9,10 @@ use jitney_settings::server::MANAGEMENT_PORT;
 use reqwest::header::{ACCEPT, AUTHORIZATION};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method, Response, StatusCode, Url};
-use rustls::RootCertStore;
+use rustls::client::WantsClientCert;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -73,7 +77,8 @@ impl RemoteClient {
         // Reading the system's certificates takes a while, and plain http needs none.
         let secure = base.scheme() == "https";
         let roots = if secure { trusted_certificates() } else { RootCertStore::empty() };
-        builder = builder.tls_backend_preconfigured(tls_config(roots));
+        let own = flags.client_cert.clone().or_else(|| env.path("JITNEY_CLIENT_CERT"));
+        builder = builder.tls_backend_preconfigured(showing(tls_config(roots), own)?);
         let client = builder.build().map_err(cannot("make an HTTP client"))?;
         Ok(Self { client, base, socket, token: token::find(flags, local, env)? })
     }
@@ -169,6 +174,12 @@ impl RemoteClient {
             return Failure::unreachable(format!("{address} does not answer in time"))
                 .hint("the machine may be overloaded, or a firewall drops the packets");
         }
+        if reason.contains("alert: certificate") || reason.contains("alert: unknownca") {
+            let refused = format!("{address} does not take this client's certificate: {reason}");
+            return Failure::no_permission(refused).hint(
+                "--client-cert FILE shows one, with its key; the server's client_ca has to know it",
+            );
+        }
         if !connecting {
             return Failure::unreachable(format!("{address} ended the connection: {reason}"));
         }
@@ -212,6 +223,20 @@ impl RemoteClient {
         ))
         .hint("it may be the inference port (8080), another program, or an older server; the management port is 8081 unless --management-port says otherwise")
     }
+}
+
+/// The client's own certificate, where it has one.
+fn showing(
+    config: ConfigBuilder<ClientConfig, WantsClientCert>,
+    file: Option<PathBuf>,
+) -> Result<ClientConfig, Failure> {
+    let Some(file) = file else { return Ok(config.with_no_client_auth()) };
+    let wrong = |error: &dyn Display| Failure::usage(format!("{}: {error}", file.display()));
+    let pem = std::fs::read(&file).map_err(|error| Failure::file("read", &file, &error))?;
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    let chain = chain.map_err(|error| wrong(&error))?;
+    let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|error| wrong(&error))?;
+    config.with_client_auth_cert(chain, key).map_err(|error| wrong(&error))
 }
 
 /// `/models/NAME[/VERSION]`.

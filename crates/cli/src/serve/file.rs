@@ -50,8 +50,14 @@ pub fn read(path: &Path) -> Result<JitneyYaml, Failure> {
     for entry in file.models.iter_mut().filter(|entry| !entry.url.contains("://")) {
         entry.url = base.join(&entry.url).to_string_lossy().into_owned();
     }
-    let (keys, list) = (&server::KEY_FILE, &server::REGISTRATIONS);
-    for setting in [&server::MODEL_STORE, &server::TLS_CERT, &server::TLS_KEY, keys, list] {
+    for setting in [
+        &server::MODEL_STORE,
+        &server::TLS_CERT,
+        &server::TLS_KEY,
+        &server::CLIENT_CA,
+        &server::KEY_FILE,
+        &server::REGISTRATIONS,
+    ] {
         let named = file.settings.read::<String>(setting);
         if let Some(named) = named.filter(|named| !named.contains("://")) {
             let named = base.join(named).to_string_lossy().into_owned();

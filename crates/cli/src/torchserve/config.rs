@@ -88,12 +88,13 @@ pub fn assemble(
     });
     let listeners = addresses.all().into_iter().chain([&grpc.inference.0, &grpc.management.0]);
     let secure = listeners.filter(|address| address.is_secure());
-    let tls = security::tls(&values, secure.collect(), &mut remarks)?;
+    let (certificate, tls) = security::tls(&values, secure.collect(), &mut remarks)?;
     Ok(ServerPlan {
         registrations: None,
         key_file: None,
         kind: ServerKind::TorchServe { banner },
-        server: ServerConfig { tls, ..server(&values, &addresses, &grpc)? },
+        server: ServerConfig { tls: certificate, ..server(&values, &addresses, &grpc)? },
+        tls,
         tokens: security::tokens(&values)?,
         access_log: true,
         engine: engine(&values, &store, python.interpreter, gpus, env)?,

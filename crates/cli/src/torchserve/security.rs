@@ -4,15 +4,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use jitney_net::Tls;
-use jitney_settings::Values;
+use jitney_settings::server::{CLIENT_CA, TLS_MIN_VERSION};
 use jitney_settings::torchserve::{
     CERTIFICATE_FILE, DISABLE_TOKEN_AUTHORIZATION, KEYSTORE_FILE, PRIVATE_KEY_FILE,
     TOKEN_EXPIRATION_MIN,
 };
+use jitney_settings::{TlsVersion, Values};
 
 use crate::address::Address;
 use crate::failure::Failure;
-use crate::tls;
+use crate::tls::{self, FollowedTls, TlsFiles};
 
 /// The longest life of a token: ten years.
 const LIFETIME_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
@@ -35,16 +36,22 @@ pub fn tokens(values: &Values) -> Result<Option<Duration>, Failure> {
     Err(Failure::failed(format!("token_expiration_min={minutes}: not a time a token can live")))
 }
 
-/// The certificate of the addresses that need one. Without any, the server makes its own, as upstream
-/// tries to.
+/// The certificate of the addresses that need one: one that is made, or one that is followed. Without any, the
+/// server makes its own, as upstream tries to. Clients of TorchServe may speak TLS 1.2.
 pub fn tls(
     values: &Values,
     secure: Vec<&Address>,
     remarks: &mut Vec<String>,
-) -> Result<Option<Tls>, Failure> {
-    let Some(address) = secure.first() else { return Ok(None) };
+) -> Result<(Option<Tls>, Option<FollowedTls>), Failure> {
+    let Some(address) = secure.first() else { return Ok((None, None)) };
+    let min_version = values.read(&TLS_MIN_VERSION).unwrap_or(TlsVersion::Tls12);
+    let client_ca = values.read::<PathBuf>(&CLIENT_CA);
     match (values.read::<PathBuf>(&CERTIFICATE_FILE), values.read::<PathBuf>(&PRIVATE_KEY_FILE)) {
-        (Some(certificate), Some(key)) => return tls::read(&certificate, &key).map(Some),
+        (Some(certificate), Some(key)) => {
+            let followed = TlsFiles { certificate, key, client_ca, min_version }.load()?;
+            return Ok((Some(followed.tls.clone()), Some(followed)));
+        }
+        (None, None) if client_ca.is_some() => return Err(alone("client_ca", "certificate_file")),
         (None, None) => {}
         (Some(_), None) => return Err(alone("certificate_file", "private_key_file")),
         (None, Some(_)) => return Err(alone("private_key_file", "certificate_file")),
@@ -57,7 +64,7 @@ pub fn tls(
     remarks.push(format!(
         "{address} has no certificate (certificate_file, private_key_file); the server made one that no client trusts by itself"
     ));
-    tls::self_signed(&secure).map(Some)
+    Ok((Some(tls::self_signed(&secure, min_version)?), None))
 }
 
 fn alone(given: &str, missing: &str) -> Failure {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jitney_net::{Bind, Tls};
+use jitney_net::{Bind, ClientRules, Tls};
 use jitney_server::ServerConfig;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -27,7 +27,8 @@ async fn server() -> (Server, TlsConnector) {
 async fn server_with(config: ServerConfig) -> (Server, TlsConnector) {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
-    let tls = Tls::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap();
+    let tls =
+        Tls::from_pem(certificate.as_bytes(), key.as_bytes(), ClientRules::default()).unwrap();
     let config = ServerConfig {
         inference: secure_port(),
         management: secure_port(),
