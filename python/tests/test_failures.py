@@ -7,6 +7,8 @@ import struct
 import pytest
 import wire
 
+import jitney
+from jitney.testing import load
 from jitney.worker.protocol import Malformed, ProtocolError
 
 FAILING = """
@@ -147,3 +149,13 @@ def test_broken_headers_are_the_protocols_fault_and_not_the_handlers(worker):
     one.send(wire.batch([(meta, b"")]))
     assert one.ended()
     assert isinstance(one.end(), Malformed)
+
+
+def test_a_definition_without_memory_answers_507_and_says_what_to_change():
+    @jitney.endpoint
+    def eat(size: int) -> int:
+        raise MemoryError
+
+    with load(eat) as model:
+        answer = model.post({"size": 1})
+    assert answer.status == 507 and b"raise its memory_limit" in answer.body

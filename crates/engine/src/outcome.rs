@@ -200,7 +200,7 @@ impl fmt::Display for WorkerExit {
 }
 
 /// Bytes for people, such as `3.2 GiB`.
-fn shown_bytes(bytes: u64) -> String {
+pub(crate) fn shown_bytes(bytes: u64) -> String {
     let mebibytes = bytes as f64 / f64::from(1 << 20);
     if mebibytes >= 1024.0 {
         format!("{:.1} GiB", mebibytes / 1024.0)

@@ -112,9 +112,11 @@ settings! {
         .flag("startup-wait", "TIME").property("startup_wait").archive(&["startupWait"], 0).parameter(&["startup_wait"], 0);
     ISOLATION = Setting::new("isolation", SettingKind::Choice(Isolation::WORDS), "Where an ONNX model runs: process gives each worker a process of its own, thread a thread of the server, which saves memory and ends with the model").or("process")
         .flag("isolation", "WHERE").property("onnx_isolation").parameter(&["isolation"], 0);
-    MEMORY_LIMIT = Setting::new("memory_limit", SettingKind::Size, "Memory that one worker process of an ONNX model may use, such as 2GiB; a request that needs more is answered with 507")
-        .or_else("half of the memory of the machine or its cgroup")
+    MEMORY_LIMIT = Setting::new("memory_limit", SettingKind::Size, "Memory that one worker process may use, such as 2GiB; a request that needs more is answered with 507, and a Python worker that keeps more than four fifths of it is replaced")
+        .or_else("half of the memory of the machine or its cgroup for ONNX models, none for Python models")
         .flag("memory-limit", "SIZE").property("onnx_memory_limit").parameter(&["memory_limit"], 1).record_if_changed("memoryLimit");
+    MAX_REQUESTS_PER_WORKER = Setting::new("max_requests_per_worker", SettingKind::from(1), "Requests after which a worker is replaced; the new one is ready first").or_else("none: workers stay")
+        .flag("max-requests-per-worker", "N").property("max_requests_per_worker").parameter(&["max_requests_per_worker"], 1).record_if_changed("maxRequestsPerWorker");
     ONNX_ENGINE = Setting::new("onnx_engine", SettingKind::Choice(OnnxEngine::WORDS), "What runs ONNX models: auto takes ONNX Runtime where its library is found and the built-in engine otherwise, onnxruntime and builtin allow only that one").or("auto")
         .flag("onnx-engine", "ENGINE").property("onnx_engine").parameter(&["onnx_engine"], 0);
     ONNX_LIBRARY = Setting::new("onnx_library", SettingKind::Path, "ONNX Runtime's library, or the directory that it is in")

@@ -101,13 +101,17 @@ def describe(error: BaseException) -> str:
     """The message for the client: an `Error`'s own text; for other exceptions their type and text."""
     if isinstance(error, Error):
         return str(error)
+    if isinstance(error, MemoryError):
+        return "the model ran out of memory on this request; send less at a time, or raise its memory_limit"
     text = str(error)
     name = type(error).__name__
     return f"{name}: {text}" if text else name
 
 
 def status_of(error: BaseException) -> int:
-    """The status of a failure; 500 unless it has its own."""
+    """The status of a failure; 500 unless it has its own. Without memory it is 507, as for every model."""
+    if isinstance(error, MemoryError):
+        return 507
     return error.status if isinstance(error, Error) else 500
 
 

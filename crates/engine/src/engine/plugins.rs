@@ -113,6 +113,7 @@ fn command(plan: &PluginPlan) -> LoadCommand {
     let dir: &Path = &plan.dir;
     LoadCommand {
         calls: false,
+        memory_limit: None,
         model: plan.name.clone(),
         version: "plugin".to_owned(),
         dir: dir.to_owned(),

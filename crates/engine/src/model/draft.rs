@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use arc_swap::ArcSwap;
 use jitney_batcher::Actions;
+use jitney_settings::model::{MAX_REQUESTS_PER_WORKER, MEMORY_LIMIT};
 use tokio::sync::mpsc;
 
 use super::Model;
@@ -28,7 +29,7 @@ use crate::changes::Changes;
 use crate::error::RegisterError;
 use crate::local::Signature;
 use crate::observer::{ModelTag, Observer};
-use crate::pool::{Launcher, WorkerPlan, WorkerPool};
+use crate::pool::{Launcher, WearLimits, WorkerPlan, WorkerPool};
 use crate::settings::{ModelSettings, RegisterOptions};
 use crate::store::{FetchedFile, ModelDir, Sha256, ShownUrl};
 
@@ -126,6 +127,11 @@ fn plan(settings: &ModelSettings) -> WorkerPlan {
         response_timeout: settings.response_timeout,
         retry_window: settings.retry_window,
         slots: settings.slots,
+        wear: WearLimits {
+            requests: settings.values.read(&MAX_REQUESTS_PER_WORKER),
+            // A fifth is left for the batches that it runs until the new one is ready.
+            memory: settings.values.read(&MEMORY_LIMIT).map(|limit: u64| limit / 5 * 4),
+        },
     }
 }
 

@@ -14,9 +14,9 @@ use tokio::time::Instant;
 use super::incidents::POISON_MEMORY;
 use crate::error::CallError;
 use crate::observer::{BatchEnded, BatchFinished, ModelTag, Observer};
-use crate::outcome::{Cause, LaunchError, WorkerExit};
+use crate::outcome::{Cause, LaunchError, WorkerExit, shown_bytes};
 use crate::pending::ShownIds;
-use crate::pool::{BatchRun, LoadProgress, WorkerBatch};
+use crate::pool::{BatchRun, LoadProgress, ReplaceReason, WorkerBatch};
 
 /// How often the progress of workers that load is logged.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
@@ -115,6 +115,20 @@ impl Reporter {
             "worker {worker} of {model} is given up: it did not come up within \
              max_retry_timeout ({seconds} s)"
         );
+    }
+
+    /// A worker is replaced.
+    pub(super) fn worn(&self, worker: u32, reason: ReplaceReason) {
+        let ModelTag { name: model, version, .. } = &*self.tag;
+        let why = match reason {
+            ReplaceReason::Requests(count) => {
+                format!("it has run {count} requests (max_requests_per_worker)")
+            }
+            ReplaceReason::Memory(bytes) => {
+                format!("it holds {} and comes near its memory_limit", shown_bytes(bytes))
+            }
+        };
+        tracing::info!(model, version, worker, "worker {worker} of {model} is replaced: {why}");
     }
 
     /// A worker does not come again.

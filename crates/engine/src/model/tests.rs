@@ -25,6 +25,7 @@ mod measured;
 mod objective;
 mod overlap;
 mod parts;
+mod replaced;
 mod reports;
 mod sequences;
 mod shares;

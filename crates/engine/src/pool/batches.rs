@@ -277,6 +277,32 @@ impl SentBatches {
     }
 }
 
+/// What a worker holds.
+pub(super) struct HeldBatches {
+    pub(super) running: SentBatches,
+    /// Batches that run beside them.
+    pub(super) beside: SentBatches,
+    /// A batch that came ahead of its turn and is too large to be given to a worker at work.
+    pub(super) next: Option<WorkerBatch>,
+    /// Batches it may hold, the one ahead included.
+    pub(super) room: usize,
+}
+
+impl HeldBatches {
+    pub(super) fn has_room(&self) -> bool {
+        self.next.is_none() && self.running.len() < self.room
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.running.is_empty() && self.beside.is_empty()
+    }
+
+    /// Those among which this one is.
+    pub(super) fn holding(&mut self, batch: u64) -> &mut SentBatches {
+        if self.beside.holds(batch) { &mut self.beside } else { &mut self.running }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,6 +7,7 @@
 mod batches;
 mod recovery;
 mod supervisor;
+mod wear;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use tokio::time::Instant;
 pub(crate) use self::batches::{BatchRun, WorkerBatch};
 use self::supervisor::WorkerSupervisor;
 pub(crate) use self::supervisor::{WorkerEvent, WorkerPlan};
+pub(crate) use self::wear::{ReplaceReason, WearLimits};
 pub(crate) use self::worker::{BatchOrder, LoadedFields, WorkerCapacity, micros};
 pub use self::worker::{
     BatchTimes, BoxFuture, CollectorPauses, GraphMemory, Launcher, LoadProgress, LoadedReport,
@@ -74,6 +76,8 @@ struct PoolWorker {
     gpu_memory: Option<u64>,
     pauses: Option<CollectorPauses>,
     restarts: u32,
+    /// The worker that is to stop once this one serves.
+    replaces: Option<u32>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -136,6 +140,23 @@ impl WorkerPool {
         }
         self.waiters.push(reply);
         self.retire(staying.split_off(staying.len().min(max as usize)))
+    }
+
+    /// Starts a worker in place of one that serves. That one goes on until the new one is ready.
+    pub(crate) fn replace(&mut self, worker: u32) {
+        let stays = |it: &PoolWorker| it.state == PoolWorkerState::Ready;
+        if self.workers.get(&worker).is_some_and(stays) {
+            let id = self.add_worker();
+            self.workers.entry(id).and_modify(|it| it.replaces = Some(worker));
+        }
+    }
+
+    /// Asks the worker to stop that this one replaces; returns it.
+    pub(crate) fn retire_replaced(&mut self, by: u32) -> Vec<u32> {
+        let replaced = self.workers.get_mut(&by).and_then(|it| it.replaces.take());
+        let stays =
+            |id: &u32| self.workers.get(id).is_some_and(|it| it.state != PoolWorkerState::Stopping);
+        self.retire(replaced.filter(stays).into_iter().collect())
     }
 
     /// Asks all workers to stop; returns which.
@@ -347,6 +368,7 @@ impl WorkerPool {
             gpu_memory: None,
             pauses: None,
             restarts: 0,
+            replaces: None,
         };
         self.workers.insert(id, entry);
         id

@@ -21,8 +21,9 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
-use super::batches::{BatchRun, SentBatches, WorkerBatch};
+use super::batches::{BatchRun, HeldBatches, SentBatches, WorkerBatch};
 use super::recovery::Recovery;
+use super::wear::{ReplaceReason, Wear, WearLimits};
 use super::worker::{
     BatchOrder, BatchTimes, Launcher, LoadProgress, LoadedReport, ProgressSender, Worker,
     WorkerCapacity, WorkerGone, WorkerMessage,
@@ -38,6 +39,8 @@ pub(crate) struct WorkerPlan {
     pub(crate) retry_window: Duration,
     /// Batches a worker may hold at a time.
     pub(crate) slots: u8,
+    /// When it is replaced.
+    pub(crate) wear: WearLimits,
 }
 
 /// What a supervisor tells the model's task. Events of one worker come in the order in which things
@@ -72,6 +75,11 @@ pub(crate) enum WorkerEvent {
         batch: WorkerBatch,
         outcome: Result<BatchOutcome, CallError>,
         run: BatchRun,
+    },
+    /// A batch is over, and the worker had better be replaced. Told once for each start.
+    Worn {
+        worker: u32,
+        reason: ReplaceReason,
     },
     /// It says what it says now and then.
     Told {
@@ -118,32 +126,6 @@ impl ExitReport {
     }
 }
 
-/// What a worker holds.
-struct HeldBatches {
-    running: SentBatches,
-    /// Batches that run beside them.
-    beside: SentBatches,
-    /// A batch that came ahead of its turn and is too large to be given to a worker at work.
-    next: Option<WorkerBatch>,
-    /// Batches it may hold, the one ahead included.
-    room: usize,
-}
-
-impl HeldBatches {
-    fn has_room(&self) -> bool {
-        self.next.is_none() && self.running.len() < self.room
-    }
-
-    fn is_empty(&self) -> bool {
-        self.running.is_empty() && self.beside.is_empty()
-    }
-
-    /// Those among which this one is.
-    fn holding(&mut self, batch: u64) -> &mut SentBatches {
-        if self.beside.holds(batch) { &mut self.beside } else { &mut self.running }
-    }
-}
-
 pub(crate) struct WorkerSupervisor {
     worker: u32,
     launcher: Arc<dyn Launcher>,
@@ -154,6 +136,8 @@ pub(crate) struct WorkerSupervisor {
     left: Arc<Notify>,
     events: mpsc::Sender<WorkerEvent>,
     recovery: Recovery,
+    /// Since it was last started.
+    wear: Wear,
 }
 
 /// Made only where it is awaited.
@@ -173,7 +157,16 @@ impl WorkerSupervisor {
         let (launcher, events) = (Arc::clone(launcher), events.clone());
         let recovery = Recovery::new(plan.retry_window);
         let left = Arc::clone(left);
-        Self { worker, launcher, plan: *plan, retire, left, events, recovery }
+        Self {
+            worker,
+            launcher,
+            plan: *plan,
+            retire,
+            left,
+            events,
+            recovery,
+            wear: Wear::default(),
+        }
     }
 
     /// Runs until the worker is asked to stop.
@@ -195,6 +188,7 @@ impl WorkerSupervisor {
             }
         };
         self.recovery.up();
+        self.wear = Wear::default();
         let capacity = WorkerCapacity::of(&*worker, self.plan.slots);
         let room = usize::from(capacity.slots) + usize::from(capacity.ahead());
         let (batches, mut inbox) = mpsc::channel(room);
@@ -295,7 +289,12 @@ impl WorkerSupervisor {
                     None => false,
                     Some((batch, run)) => {
                         self.recovery.served();
+                        let requests = batch.requests.len() as u32;
                         self.tell(WorkerEvent::Finished { batch, outcome, run }).await;
+                        let reason = self.wear.add(requests, worker.memory(), &self.plan.wear);
+                        if let Some(reason) = reason {
+                            self.tell(WorkerEvent::Worn { worker: self.worker, reason }).await;
+                        }
                         true
                     }
                 }

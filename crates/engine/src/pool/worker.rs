@@ -102,6 +102,11 @@ pub trait Worker: Send + 'static {
     /// The process id, for workers that are processes.
     fn pid(&self) -> Option<u32>;
 
+    /// Bytes of memory that it held when it was last looked at; 0 where nobody looks.
+    fn memory(&self) -> u64 {
+        0
+    }
+
     /// How many batches it can hold at a time. One that says more than 1 prepares batches while it works on
     /// another, and answers them in the order in which it was given them.
     fn slots(&self) -> u8 {

@@ -16,6 +16,7 @@ use std::convert::Infallible;
 use std::io;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -127,6 +128,8 @@ pub(crate) struct WorkerProcess {
     ended: oneshot::Receiver<ProcessEnd>,
     /// How it ended, once that is known.
     end: Option<Option<ProcessEnd>>,
+    /// The bytes that it held when it was last looked at; 0 before that.
+    memory: Arc<AtomicU64>,
     /// Resolves when nothing more is read from its pipes.
     drained: oneshot::Receiver<Infallible>,
 }
@@ -136,13 +139,19 @@ impl WorkerProcess {
     pub(crate) fn elsewhere() -> (Self, WatchedElsewhere) {
         let ((wanted, unwanted), (tell_ended, ended)) = (oneshot::channel(), oneshot::channel());
         let (reading, drained) = oneshot::channel();
-        let process = Self { id: None, wanted: Some(wanted), ended, end: None, drained };
+        let memory = Arc::default();
+        let process = Self { id: None, wanted: Some(wanted), ended, end: None, memory, drained };
         (process, WatchedElsewhere { unwanted, ended: tell_ended, _drained: reading })
     }
 
     /// Its id on this machine, which is its group's as well.
     pub(crate) fn id(&self) -> Option<u32> {
         self.id
+    }
+
+    /// The bytes that it held when it was last looked at; 0 where nobody looks.
+    pub(crate) fn memory(&self) -> u64 {
+        self.memory.load(Ordering::Relaxed)
     }
 
     /// Waits until it has ended, and its group with it; none if that is not known. Cancel-safe.
@@ -182,6 +191,8 @@ struct RunningProcess {
     kills: Arc<Mutex<OomCounter>>,
     wanted: oneshot::Receiver<Infallible>,
     ended: oneshot::Sender<ProcessEnd>,
+    /// Where its owner reads what it holds.
+    memory: Arc<AtomicU64>,
     _drained: oneshot::Sender<Infallible>,
 }
 
@@ -196,22 +207,23 @@ impl RunningProcess {
         let ((wanted, unwanted), (tell_ended, ended)) = (oneshot::channel(), oneshot::channel());
         let (reading, drained) = oneshot::channel();
         let id = group.leader().as_raw_nonzero().get().unsigned_abs();
-        let process =
-            WorkerProcess { id: Some(id), wanted: Some(wanted), ended, end: None, drained };
+        let memory = Arc::<AtomicU64>::default();
+        let (id, wanted, seen) = (Some(id), Some(wanted), Arc::clone(&memory));
+        let process = WorkerProcess { id, wanted, ended, end: None, memory: seen, drained };
         let pipes = group.pipes();
         let (wanted, ended, _drained) = (unwanted, tell_ended, reading);
-        let running = Self { group, pipes, guard, kills, wanted, ended, _drained };
+        let running = Self { group, pipes, guard, kills, wanted, ended, memory, _drained };
         Ok((running, process))
     }
 
     async fn run(self, stdout: impl OutputSink, stderr: impl OutputSink) {
-        let Self { mut group, pipes, guard, kills, mut wanted, ended, _drained } = self;
+        let Self { mut group, pipes, guard, kills, mut wanted, ended, memory, _drained } = self;
         let reading =
             async { tokio::join!(read_pipe(pipes.0, stdout), read_pipe(pipes.1, stderr)) };
         let mut reading = std::pin::pin!(reading);
         let (mut is_wanted, mut is_read) = (true, false);
         let first = Instant::now() + memory::LOOK_EVERY;
-        let (mut looks, mut memory) = (interval_at(first, memory::LOOK_EVERY), None);
+        let mut looks = interval_at(first, memory::LOOK_EVERY);
         loop {
             tokio::select! {
                 () = group.leader_ended() => break,
@@ -222,7 +234,9 @@ impl RunningProcess {
                 _ = &mut reading, if !is_read => is_read = true,
                 now = looks.tick() => {
                     lock(&kills).age(now);
-                    memory = memory::resident(group.leader()).or(memory);
+                    if let Some(bytes) = memory::resident(group.leader()) {
+                        memory.store(bytes, Ordering::Relaxed);
+                    }
                 }
             }
         }
@@ -231,7 +245,8 @@ impl RunningProcess {
         lock(&guard).forget(group.leader());
         if let Some(status) = group.reap().await {
             // Nobody may wait for it.
-            let _ = ended.send(lock(&kills).judge(status, memory));
+            let held = Some(memory.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0);
+            let _ = ended.send(lock(&kills).judge(status, held));
         }
         if !is_read {
             drop(timeout(DRAIN_TIMEOUT, reading).await);

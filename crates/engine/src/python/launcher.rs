@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use jitney_settings::model::{GPU_MEMORY_FRACTION, GPU_TURNS};
+use jitney_settings::model::{GPU_MEMORY_FRACTION, GPU_TURNS, MEMORY_LIMIT};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -45,6 +45,8 @@ pub(crate) struct LoadCommand {
     /// The `Load` message of `protocol/spec.md`.
     pub(crate) message: Value,
     pub(crate) mode: WorkerMode,
+    /// Bytes that one of its workers may use.
+    pub(crate) memory_limit: Option<u64>,
     /// Whether its workers take turns with those of other models on their GPU.
     pub(crate) gpu_turns: bool,
     /// Whether its workers may call models.
@@ -101,12 +103,22 @@ impl LoadCommand {
                 message[key] = value;
             }
         }
-        let gpu_turns = values.flag(&GPU_TURNS);
+        let (gpu_turns, memory_limit) = (values.flag(&GPU_TURNS), values.read(&MEMORY_LIMIT));
         let dir = package.dir.path().to_owned();
         let sequence_headers = Arc::clone(&settings.sequence_headers);
         let (model, version) = (name.clone(), version.clone());
         let calls = package.api.is_some();
-        Self { model, version, dir, message, mode, gpu_turns, calls, sequence_headers }
+        Self {
+            model,
+            version,
+            dir,
+            message,
+            mode,
+            memory_limit,
+            gpu_turns,
+            calls,
+            sequence_headers,
+        }
     }
 
     /// The model with this load command on a cluster, if there is one.
@@ -274,27 +286,32 @@ impl PythonLauncher {
             .env("JITNEY_WORKER_SOCKET", &listener.path)
             .env("JITNEY_WORKER_TOKEN", expected.token.text())
             .env("JITNEY_WORKER_PARENT", std::process::id().to_string());
-        let (interpreter, open_files) = (environment.interpreter.clone(), config.open_files);
+        let interpreter = environment.interpreter.clone();
+        let limits =
+            [(Resource::Nofile, config.open_files), (Resource::Data, self.load.memory_limit)];
         let spawned = processes.spawn(command, stdout, stderr);
         Box::pin(async move {
             let process = spawned.await.map_err(|error| {
                 LaunchError::Spawn(format!("{}: {error}", interpreter.display()))
             })?;
-            if let (Some(open_files), Some(id)) = (open_files, process.id()) {
-                limit_open_files(id, open_files);
+            for (resource, limit) in limits {
+                if let (Some(limit), Some(id)) = (limit, process.id()) {
+                    set_limit(id, resource, limit);
+                }
             }
             Ok((process, None))
         })
     }
 }
 
-/// Gives a worker the limit of open files that the server was started with: `select` fails above 1024, and
-/// some programs visit every file that they could have open.
-fn limit_open_files(process: u32, limit: u64) {
-    let limit = Rlimit { current: Some(limit), ..getrlimit(Resource::Nofile) };
+/// Limits what a worker may use. Of open files it gets as many as the server was started with: `select` fails above
+/// 1024, and some programs visit every file that they could have open. Of memory what it allocates counts, not what it
+/// only reserves; Python raises MemoryError beyond it.
+fn set_limit(process: u32, resource: Resource, limit: u64) {
+    let limit = Rlimit { current: Some(limit), ..getrlimit(resource) };
     let Some(process) = i32::try_from(process).ok().and_then(Pid::from_raw) else { return };
-    if let Err(error) = prlimit(Some(process), Resource::Nofile, limit) {
-        tracing::debug!(%error, "a worker has the server's limit of open files");
+    if let Err(error) = prlimit(Some(process), resource, limit) {
+        tracing::warn!(%error, ?resource, "a worker has the server's limit");
     }
 }
 

@@ -142,6 +142,10 @@ impl Worker for PythonWorker {
         self.process.id()
     }
 
+    fn memory(&self) -> u64 {
+        self.process.memory()
+    }
+
     fn slots(&self) -> u8 {
         self.slots
     }

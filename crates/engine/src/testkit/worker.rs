@@ -111,6 +111,11 @@ impl Worker for ScriptedWorker {
         Some(self.life)
     }
 
+    /// The first one has eaten much.
+    fn memory(&self) -> u64 {
+        if self.life == 0 { 1 << 30 } else { 0 }
+    }
+
     fn slots(&self) -> u8 {
         if let Kind::Overlapping(slots) = self.kind { slots } else { 1 }
     }

@@ -10,6 +10,7 @@ use jitney_engine::{
     IncidentReport, Measures, Model, Readiness, Status, WorkerIncident, WorkerView,
 };
 use jitney_settings::Dialect;
+use jitney_settings::model::{MAX_REQUESTS_PER_WORKER, MEMORY_LIMIT};
 use jitney_telemetry::metrics::Meter;
 use jitney_telemetry::overview::CollectorOverview;
 use serde::Serialize;
@@ -111,7 +112,7 @@ pub(crate) struct Description {
     links: Option<ModelLinks>,
 }
 
-/// At which sizes the model runs, and what its workers measured; only what there is to say.
+/// At which sizes the model runs, what its workers measured and when they are replaced; only what there is to say.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct BatchFacts {
@@ -123,6 +124,11 @@ struct BatchFacts {
     lengths: Vec<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stages: Option<StageSums>,
+    /// Bytes that one worker may use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory_limit: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_requests_per_worker: Option<u32>,
 }
 
 /// What the stages of all batches took that workers have measured.
@@ -136,10 +142,13 @@ struct StageSums {
 
 impl BatchFacts {
     fn of(model: &Model) -> Self {
+        let settings = model.settings();
         Self {
             sizes: model.allowed_sizes().to_vec(),
-            lengths: model.settings().lengths.clone(),
+            lengths: settings.lengths.clone(),
             stages: StageSums::of(&model.measures()),
+            memory_limit: settings.values.read(&MEMORY_LIMIT),
+            max_requests_per_worker: settings.values.read(&MAX_REQUESTS_PER_WORKER),
         }
     }
 }

@@ -48,6 +48,11 @@ impl Task {
                 Some(worker) => self.on_warm_up_finished(worker, &batch, outcome, run),
                 None => self.on_finished(batch, outcome, run),
             },
+            WorkerEvent::Worn { worker, reason } => {
+                self.reporter.worn(worker, reason);
+                self.pool.replace(worker);
+                self.pool_changed();
+            }
             WorkerEvent::Told { worker, times } => {
                 self.pool.told(worker, &times);
                 self.published.publish_workers(self.pool.views());
@@ -336,6 +341,9 @@ impl Task {
         self.pool.serves(worker);
         self.sequences.worker_up(worker);
         self.tell_slots(worker, SlotChange::Up);
+        for replaced in self.pool.retire_replaced(worker) {
+            self.tell_slots(replaced, SlotChange::Retired);
+        }
         self.pool_changed();
     }
 
