@@ -3,6 +3,7 @@
 //! An event only changes the state. Then everything that is due is dispatched and the timer is set
 //! anew, so that no event needs to know what it has made due, and a late timer does no harm.
 
+mod retries;
 #[cfg(test)]
 mod tests;
 
@@ -16,7 +17,8 @@ use crate::policy::Order;
 use crate::records::RequestList;
 use crate::recovery::BatchRecovery;
 use crate::request::{BatchId, NEVER, Nanos, Request, RequestId, WorkerId};
-use crate::running::{ActiveBatches, DispatchNote, Pace};
+use crate::retry::RetryAttempt;
+use crate::running::{ActiveBatch, ActiveBatches, DispatchNote, Pace};
 use crate::state::{BatchMeasure, BatcherState};
 
 /// Decides when a batch is dispatched and with which requests, for one version of one model.
@@ -28,6 +30,8 @@ pub struct Batcher {
     recovery: BatchRecovery,
     running: ActiveBatches,
     pace: Pace,
+    /// Whether fresh requests go first: suspects went last.
+    fresh_turn: bool,
     /// What the caller was last told.
     timer: Option<Nanos>,
 }
@@ -43,6 +47,7 @@ impl Batcher {
             recovery: BatchRecovery::default(),
             running: ActiveBatches::default(),
             pace: Pace::default(),
+            fresh_turn: false,
             timer: None,
         }
     }
@@ -240,7 +245,7 @@ impl Batcher {
             let staying = members.filter(|record| !record.cancelled && !record.request.more);
             learned.answered(now, staying.map(|record| record.request.origin));
         }
-        if batch.attempt == 1 {
+        if batch.attempt.number == 1 {
             self.recovery.earn(batch.members.len);
         }
         while let Some(at) = records.pop(&mut batch.members) {
@@ -259,12 +264,20 @@ impl Batcher {
         let Self { state, recovery, running, .. } = self;
         state.workers.down(worker);
         state.reject_pinned(worker, out);
+        // Whichever was the cause: all that ran on it are suspects together.
+        let mut suspects: Option<ActiveBatch> = None;
         while let Some(batch) = running.take_from(worker) {
-            match why {
-                DownReason::Crashed => recovery.isolate(state, batch, BatchFailure::Crashed, out),
-                DownReason::TimedOut => recovery.isolate(state, batch, BatchFailure::TimedOut, out),
-                DownReason::Removed => recovery.put_back(state, batch, out),
+            match (why, &mut suspects) {
+                (DownReason::Crashed, Some(all)) => all.join(&mut state.records, batch),
+                (DownReason::Crashed, none) => *none = Some(batch),
+                (DownReason::TimedOut, _) => {
+                    recovery.isolate(state, batch, BatchFailure::TimedOut, out);
+                }
+                (DownReason::Removed, _) => recovery.put_back(state, batch, out),
             }
+        }
+        if let Some(batch) = suspects {
+            recovery.isolate(state, batch, BatchFailure::Crashed, out);
         }
     }
 
@@ -287,12 +300,16 @@ impl Batcher {
 
     // Dispatch
 
-    /// Dispatches what is due while a worker can take it: retries, then groups in order of arrival,
-    /// then planned ones. Usually only one of the three has requests.
+    /// Dispatches what is due while a worker can take it: retries, then fresh requests.
     fn decide(&mut self, out: &mut Actions) {
-        if self.state.retries.len > 0 {
+        if self.state.retries.len > 0 || self.state.workers.keeps {
             self.dispatch_retries(out);
         }
+        self.dispatch_fresh(out);
+    }
+
+    /// Dispatches groups in order of arrival, then planned ones. Usually only one of the two has requests.
+    fn dispatch_fresh(&mut self, out: &mut Actions) {
         while self.state.queue.arrival().len > 0
             && let Some(due) = self.fifo.next(&self.state)
         {
@@ -301,26 +318,10 @@ impl Batcher {
                 Some(pinned) => self.state.workers.take_of(pinned),
                 None => self.take_slot(None),
             };
-            self.dispatch(worker, members, 1, due.reason, out);
+            self.dispatch(worker, members, RetryAttempt::FIRST, due.reason, out);
         }
         if self.state.rules.planned {
             self.dispatch_planned(out);
-        }
-    }
-
-    fn dispatch_retries(&mut self, out: &mut Actions) {
-        let planned = self.state.rules.planned;
-        if planned {
-            self.planner.look(&self.state);
-        }
-        while if planned { self.planner.has_worker() } else { self.state.workers.any_free() }
-            && let Some(group) = self.state.retries.pop(&mut self.state.records)
-        {
-            let worker = self.take_slot(Some(group.avoid));
-            self.dispatch(worker, group.members, group.attempt, DispatchReason::Retry, out);
-            if planned {
-                self.planner.look_again(&self.state);
-            }
         }
     }
 
@@ -338,7 +339,7 @@ impl Batcher {
             if self.state.learned.prepares() && self.state.rules.config.seek_slots {
                 self.state.try_slots(batch.clients, batch.candidate.size);
             }
-            self.dispatch(worker, members, 1, batch.reason, out);
+            self.dispatch(worker, members, RetryAttempt::FIRST, batch.reason, out);
             self.planner.reject_passed_over(&mut self.state, &batch, out);
             self.planner.look(&self.state);
         }
@@ -358,7 +359,7 @@ impl Batcher {
         &mut self,
         worker: Option<WorkerId>,
         members: RequestList,
-        attempt: u8,
+        attempt: RetryAttempt,
         reason: DispatchReason,
         out: &mut Actions,
     ) {
@@ -378,7 +379,7 @@ impl Batcher {
             batch: self.running.start(worker, members, attempt, note),
             members: ids,
             items,
-            attempt,
+            attempt: attempt.number,
             reason,
             padding,
             predicted,

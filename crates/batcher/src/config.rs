@@ -17,7 +17,7 @@ pub struct Config {
     /// Most cost in a batch; `u64::MAX` is no limit.
     pub max_cost: u64,
     /// Most requests that may wait; at most `max_queue * max_items` items may wait. Running requests
-    /// do not count.
+    /// do not count, nor do those that have run and are tried again.
     pub max_queue: u32,
     /// Whether requests of different [`OriginKind`](crate::OriginKind)s may share a batch.
     pub mix_origins: bool,
@@ -27,6 +27,8 @@ pub struct Config {
     /// first attempt is over. So a few bad requests never cost the others their retry, and a model
     /// that fails everything is not run over and over.
     pub retry_budget: u32,
+    /// How long after the first exit of their worker requests are tried again; those that are left then fail.
+    pub suspect_time: Nanos,
     /// What a batch's service time grows with (adaptive policy).
     pub measure: Measure,
     /// Batch sizes, in items, at which the model runs; empty: any. The worker pads a batch to the
@@ -57,6 +59,7 @@ impl Default for Config {
             mix_origins: false,
             isolate: true,
             retry_budget: 64,
+            suspect_time: 240_000_000_000,
             measure: Measure::Items,
             sizes: Vec::new(),
             lengths: Vec::new(),

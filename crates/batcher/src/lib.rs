@@ -63,11 +63,14 @@
 //!   passes. While a worker is free, no request spends more than half of its time in a window.
 //! - A request that may be split arrives in **parts** ([`Request::more`]). Parts fill whatever room
 //!   is left. Nothing is decided before the last part is there, and they count as one request.
-//! - **Isolation**: a batch on which the model failed is tried again in halves; a batch whose worker
-//!   crashed or hung is tried again one by one. See [`Config::isolate`] and [`Config::retry_budget`].
+//! - **Isolation**: a batch on which the model failed is tried again in halves, and so are all requests of a
+//!   worker that crashed; those of one that hung are tried again one by one. See [`Config::isolate`] and
+//!   [`Config::retry_budget`].
+//! - The requests of a worker that crashed or hung are **suspects**. A group of them has a worker for itself,
+//!   between two groups fresh requests have their turn, and after [`Config::suspect_time`] those that are left fail.
 //! - A **pinned** request ([`Request::worker`]) runs on that worker only, is never tried again, and
 //!   is rejected as soon as that worker is gone or about to go.
-//! - After every step no batch is due while a slot is free.
+//! - After every step no batch is due while a slot is free, but for the worker that suspects wait for.
 //!
 //! # How the adaptive policy decides
 //!

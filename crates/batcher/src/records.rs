@@ -185,6 +185,13 @@ impl Records {
         front
     }
 
+    /// Moves all of a list to the tail of another.
+    pub(crate) fn append(&mut self, list: &mut RequestList, mut more: RequestList) {
+        while let Some(at) = self.pop(&mut more) {
+            self.push(list, at);
+        }
+    }
+
     /// Makes two records neighbours; [`NIL`] on either side is that end of the list.
     fn join(&mut self, list: &mut RequestList, prev: u32, next: u32) {
         match prev {

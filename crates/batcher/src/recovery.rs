@@ -32,7 +32,7 @@ impl BatchRecovery {
         mut batch: ActiveBatch,
         out: &mut Actions,
     ) {
-        if batch.attempt > 1 {
+        if batch.attempt.number > 1 {
             let ActiveBatch { members, attempt, worker, .. } = batch;
             return self.regroup(state, RetryGroup { members, attempt, avoid: worker }, out);
         }
@@ -53,10 +53,10 @@ impl BatchRecovery {
         out: &mut Actions,
     ) {
         let ActiveBatch { members, worker: avoid, attempt, .. } = batch;
-        if attempt == 1 {
+        if attempt.number == 1 {
             self.earn(members.len);
         }
-        let attempt = attempt.saturating_add(1);
+        let attempt = attempt.next(kind, state.rules.now, state.rules.config.suspect_time);
         let mut survivors = survivors(state, members, kind, out);
         let len = retry::group_len(kind, survivors.len);
         while survivors.len > 0 {
@@ -65,7 +65,7 @@ impl BatchRecovery {
             let left = self.spent < state.rules.config.retry_budget;
             if kind == BatchFailure::Crashed || left {
                 self.spent += u32::from(kind != BatchFailure::Crashed);
-                enqueue(state, RetryGroup { members, attempt, avoid });
+                wait_again(state, RetryGroup { members, attempt, avoid }, out);
                 continue;
             }
             while let Some(at) = state.records.pop(&mut members) {
@@ -87,8 +87,30 @@ impl BatchRecovery {
                 state.records.push(&mut members, at);
             }
         }
-        enqueue(state, RetryGroup { members, ..group });
+        wait_again(state, RetryGroup { members, ..group }, out);
     }
+}
+
+/// Lets a group wait, unless its time is over.
+fn wait_again(state: &mut BatcherState, group: RetryGroup, out: &mut Actions) {
+    let until = group.attempt.until;
+    state.retries.push(&mut state.records, group);
+    if until <= state.rules.now {
+        state.expire(out);
+    }
+}
+
+/// Takes as many from the head of a group as share a batch: those that ran together may not any more, and
+/// suspects may come from several batches.
+pub(crate) fn next_batch(state: &mut BatcherState, members: &mut RequestList) -> RequestList {
+    let mut batch = RequestList::EMPTY;
+    while let Some(at) = members.head()
+        && may_join(state, &batch, at)
+    {
+        state.records.remove(members, at);
+        state.records.push(&mut batch, at);
+    }
+    batch
 }
 
 /// Ends the members that are not tried again.
@@ -114,22 +136,14 @@ fn survivors(
     survivors
 }
 
-/// Lets a group wait, in parts if its members may not share a batch any more.
-fn enqueue(state: &mut BatcherState, mut group: RetryGroup) {
-    if may_share(state, &group.members) {
-        return state.retries.push(&mut state.records, group);
-    }
-    let half = group.members.len.div_ceil(2);
-    let members = state.records.split(&mut group.members, half);
-    enqueue(state, RetryGroup { members, ..group });
-    enqueue(state, group);
-}
-
-/// Whether the present configuration allows this batch.
-fn may_share(state: &BatcherState, members: &RequestList) -> bool {
-    let config = &state.rules.config;
-    let mut kinds = state.records.walk(members).map(|record| record.request.origin.kind);
-    let first = kinds.next();
-    let alike = config.mix_origins || kinds.all(|kind| Some(kind) == first);
-    alike && config.holds(members.items, members.cost)
+/// Whether the present configuration allows this request in the batch; the first one always.
+fn may_join(state: &BatcherState, batch: &RequestList, at: u32) -> bool {
+    let (config, request) = (&state.rules.config, &state.records[at].request);
+    batch.head().is_none_or(|first| {
+        let first = &state.records[first].request;
+        let alike = config.mix_origins || first.origin.kind == request.origin.kind;
+        let items = batch.items + u64::from(request.items);
+        let cost = batch.cost + u128::from(request.cost);
+        alike && first.group == request.group && config.holds(items, cost)
+    })
 }

@@ -4,8 +4,9 @@
 //! worker. A batch is taken out as a whole. How long batches take on average is kept beside them, so that
 //! a rejected client can be told when to try again.
 
-use crate::records::RequestList;
+use crate::records::{Records, RequestList};
 use crate::request::{BatchId, Nanos, WorkerId};
+use crate::retry::RetryAttempt;
 
 /// A batch on a worker.
 #[derive(Debug)]
@@ -13,9 +14,17 @@ pub(crate) struct ActiveBatch {
     pub(crate) id: BatchId,
     pub(crate) worker: WorkerId,
     pub(crate) members: RequestList,
-    /// 1 for the first try.
-    pub(crate) attempt: u8,
+    pub(crate) attempt: RetryAttempt,
     pub(crate) note: DispatchNote,
+}
+
+impl ActiveBatch {
+    /// Takes the members of another batch that failed together with it.
+    pub(crate) fn join(&mut self, records: &mut Records, other: Self) {
+        records.append(&mut self.members, other.members);
+        self.attempt.number = self.attempt.number.max(other.attempt.number);
+        self.attempt.until = self.attempt.until.min(other.attempt.until);
+    }
 }
 
 /// What is learned from when the batch is over.
@@ -47,7 +56,7 @@ impl ActiveBatches {
         &mut self,
         worker: WorkerId,
         members: RequestList,
-        attempt: u8,
+        attempt: RetryAttempt,
         note: DispatchNote,
     ) -> BatchId {
         self.last += 1;

@@ -76,7 +76,8 @@ impl BatcherState {
     pub(crate) fn overfull(&self) -> bool {
         let Config { max_queue, max_items, .. } = self.rules.config;
         let items_max = u64::from(max_queue) * u64::from(max_items);
-        self.waiting() > max_queue || u64::from(self.waiting_items()) > items_max
+        let (arrival, planned) = (self.queue.arrival(), self.queue.planned());
+        arrival.requests + planned.requests > max_queue || arrival.items + planned.items > items_max
     }
 
     /// What a batch weighs.
@@ -226,19 +227,23 @@ impl BatcherState {
         }
     }
 
-    /// Rejects the waiting requests whose deadline has come.
+    /// Rejects the waiting requests whose deadline has come; suspects that were not cleared in time fail.
     pub(crate) fn expire(&mut self, out: &mut Actions) {
-        while let Some(at) = self.expired() {
+        while let Some((at, suspect)) = self.expired() {
             self.withdraw(at);
-            self.reject(at, Rejection::Expired, None, out);
+            match suspect {
+                true => self.fail(at, BatchFailure::Crashed, out),
+                false => self.reject(at, Rejection::Expired, None, out),
+            }
         }
     }
 
-    fn expired(&self) -> Option<u32> {
+    fn expired(&self) -> Option<(u32, bool)> {
         let now = self.rules.now;
-        let mut retried = self.retries.deadlines(&self.records);
-        let retried = retried.find(|(deadline, _)| *deadline <= now).map(|(_, at)| at);
-        retried.or_else(|| self.queue.expired(now))
+        let mut retried = self.retries.limits(&self.records);
+        let retried = retried.find(|(until, ..)| *until <= now);
+        let retried = retried.map(|(_, suspect, at)| (at, suspect));
+        retried.or_else(|| self.queue.expired(now).map(|at| (at, false)))
     }
 
     /// When the next waiting request expires.
@@ -249,7 +254,7 @@ impl BatcherState {
     }
 
     fn next_retry_expiry(&self) -> Nanos {
-        let retried = self.retries.deadlines(&self.records).map(|(deadline, _)| deadline).min();
+        let retried = self.retries.limits(&self.records).map(|(until, ..)| until).min();
         retried.unwrap_or(NEVER)
     }
 }

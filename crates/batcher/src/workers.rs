@@ -53,6 +53,16 @@ fn shared(one: StageSpan, other: StageSpan) -> Nanos {
     one.1.min(other.1).saturating_sub(one.0.max(other.0))
 }
 
+/// Who may have a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OpenTo {
+    Everybody,
+    /// It is to run suspects once it is idle.
+    Nobody,
+    /// It runs suspects, and nothing else until they are over.
+    Suspects,
+}
+
 #[derive(Debug)]
 struct TrackedWorker {
     id: WorkerId,
@@ -62,6 +72,7 @@ struct TrackedWorker {
     at_once: bool,
     busy: u8,
     retiring: bool,
+    open_to: OpenTo,
     /// When its last batch is expected to be over, and how long that one was to take.
     finish: Nanos,
     takes: Nanos,
@@ -84,6 +95,7 @@ impl TrackedWorker {
             at_once: false,
             busy: 0,
             retiring: false,
+            open_to: OpenTo::Everybody,
             finish: 0,
             takes: 0,
             requests: 0,
@@ -95,7 +107,12 @@ impl TrackedWorker {
     }
 
     fn free(&self) -> bool {
-        !self.retiring && self.busy < self.slots
+        !self.retiring && self.busy < self.slots && self.open_to == OpenTo::Everybody
+    }
+
+    /// Whether nothing runs on it, and batches may.
+    fn idle(&self) -> bool {
+        self.busy == 0 && self.slots > 0 && !self.retiring
     }
 
     /// Whether the policy fills another slot of it.
@@ -154,6 +171,8 @@ pub(crate) struct Workers {
     staged: bool,
     /// How their slots are filled; none: all of them are.
     slot_use: Option<SlotUse>,
+    /// Whether suspects wait for an idle one.
+    pub(crate) keeps: bool,
 }
 
 impl Workers {
@@ -199,11 +218,6 @@ impl Workers {
         }
     }
 
-    /// Whether any worker has a free slot.
-    pub(crate) fn any_free(&self) -> bool {
-        self.workers.iter().any(TrackedWorker::free)
-    }
-
     /// Takes a slot of the lowest-numbered worker that has one, of `avoid` only if no other has.
     /// With `ahead` a busy worker takes another batch only as its last one ends, and idle workers
     /// go first.
@@ -226,6 +240,38 @@ impl Workers {
         let worker = workers.min_by_key(|worker| (Some(worker.id) == avoid, rank(worker)))?;
         worker.busy += 1;
         Some(worker.id)
+    }
+
+    /// Takes a slot of an idle worker for suspects, of `avoid` only if there is no other. It gets nothing else
+    /// until they are over.
+    pub(crate) fn take_whole(&mut self, avoid: WorkerId) -> Option<WorkerId> {
+        let idle = self.workers.iter_mut().filter(|worker| worker.idle());
+        let worker = idle.min_by_key(|worker| worker.id == avoid)?;
+        (worker.open_to, worker.busy) = (OpenTo::Suspects, 1);
+        Some(worker.id)
+    }
+
+    /// Takes another slot of a worker that runs suspects, if it has one.
+    pub(crate) fn take_more(&mut self, id: WorkerId) -> bool {
+        let worker = self.find(id).ok().map(|at| &mut self.workers[at]);
+        worker.filter(|it| it.busy < it.slots).map(|it| it.busy += 1).is_some()
+    }
+
+    /// Suspects wait for an idle worker, or none do any more. While others of them run, they wait for these; else the
+    /// worker that has least to do gets nothing new.
+    pub(crate) fn keep_for_suspects(&mut self, wait: bool) {
+        self.keeps = wait;
+        let mut run = false;
+        for worker in &mut self.workers {
+            match worker.open_to {
+                OpenTo::Suspects => run = true,
+                OpenTo::Everybody | OpenTo::Nobody => worker.open_to = OpenTo::Everybody,
+            }
+        }
+        let staying = self.workers.iter_mut().filter(|it| !it.retiring && it.slots > 0);
+        if let Some(worker) = staying.min_by_key(|it| it.busy).filter(|_| wait && !run) {
+            worker.open_to = OpenTo::Nobody;
+        }
     }
 
     /// Notes when the batch that was just handed to a worker will be over. Returns whether the
@@ -320,6 +366,9 @@ impl Workers {
         let worker = &mut self.workers[at];
         worker.busy -= 1;
         worker.held -= requests;
+        if worker.busy == 0 && worker.open_to == OpenTo::Suspects {
+            worker.open_to = OpenTo::Everybody;
+        }
         if ends > 0 {
             let begins = worker.preparing.1.max(now);
             worker.finish = match worker.busy {
@@ -408,7 +457,7 @@ mod tests {
         assert_eq!(taken, [1, 3, 5]);
         workers.release(WorkerId(3), 0, (0, 0));
         assert_eq!(workers.take(None, 0, None), Some(WorkerId(3)));
-        assert!(!workers.any_free());
+        assert!(!workers.free_for(None, true));
     }
 
     #[test]
@@ -441,9 +490,9 @@ mod tests {
         workers.take(None, 0, None);
         workers.up(WorkerId(0), 1);
         workers.release(WorkerId(0), 0, (0, 0));
-        assert!(!workers.any_free());
+        assert!(!workers.free_for(None, true));
         workers.release(WorkerId(0), 0, (0, 0));
-        assert!(workers.any_free());
+        assert!(workers.free_for(None, true));
     }
 
     #[test]

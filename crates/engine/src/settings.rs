@@ -259,6 +259,8 @@ impl ModelSettings {
             max_queue: if self.job_ticket { 0 } else { queue_max },
             mix_origins: self.mix_origins,
             isolate: self.isolate,
+            // The time of one more start and one more answer.
+            suspect_time: nanos(self.startup_timeout.saturating_add(self.response_timeout)),
             ..BatcherConfig::default()
         })
     }

@@ -28,6 +28,10 @@ pub struct Known {
     pub state: BatcherState,
     pub cancelled: bool,
     pub crashes: u8,
+    /// It was alone in the last of several crashes.
+    pub given_up: bool,
+    /// Until when it is tried again because a worker exited with it.
+    pub suspect_until: Option<Nanos>,
     pub attempts: u8,
     /// Size of the last batch it was in.
     pub company: usize,
@@ -96,7 +100,7 @@ impl Books {
                 self.done(*batch);
             }
             Event::Measured { prepare, .. } => self.staged |= prepare.is_some(),
-            Event::Failed { batch, kind } => return self.failed(*batch, Some(*kind)),
+            Event::Failed { batch, kind } => return self.failed(&[*batch], Some(*kind)),
             Event::Configure(config) => self.configure(config),
             Event::Drain => self.draining = true,
             Event::Announce { .. } | Event::Retract { .. } => {}
@@ -123,6 +127,8 @@ impl Books {
             state: BatcherState::Fresh,
             cancelled: false,
             crashes: 0,
+            given_up: false,
+            suspect_until: None,
             attempts: 0,
             company: 0,
             worker: None,
@@ -144,31 +150,42 @@ impl Books {
             DownReason::Removed => None,
         };
         let batches = self.batches.iter().filter(|(_, batch)| batch.worker == worker);
-        for id in batches.map(|(id, _)| *id).collect::<Vec<_>>() {
-            self.failed(id, kind)?;
+        let batches: Vec<_> = batches.map(|(id, _)| *id).collect();
+        // A crash makes suspects of all of them together.
+        let together = if why == DownReason::Crashed { batches.len().max(1) } else { 1 };
+        for batches in batches.chunks(together) {
+            self.failed(batches, kind)?;
         }
         self.workers.remove(&worker);
         Ok(())
     }
 
     /// The members wait again; no kind means that they are innocent.
-    fn failed(&mut self, batch: BatchId, kind: Option<BatchFailure>) -> Checked {
-        let Some(batch) = self.take(batch) else { return Ok(()) };
-        let len = batch.members.len();
-        let budget = self.config.retry_budget > 0;
-        for id in &batch.members {
+    fn failed(&mut self, batches: &[BatchId], kind: Option<BatchFailure>) -> Checked {
+        let batches: Vec<_> = batches.iter().filter_map(|batch| self.take(*batch)).collect();
+        let ids: Vec<_> = batches.iter().flat_map(|batch| batch.members.clone()).collect();
+        let (len, budget) = (ids.len(), self.config.retry_budget > 0);
+        let attempts = ids.iter().map(|id| self.requests[id].attempts).max().unwrap_or(0);
+        let earlier = ids.iter().filter_map(|id| self.requests[id].suspect_until).min();
+        let until = self.now.saturating_add(self.config.suspect_time).min(Nanos::MAX - 1);
+        for id in &ids {
             let known = self.requests.get_mut(id).ok_or("a member ended while it ran")?;
             known.crashes += u8::from(kind == Some(BatchFailure::Crashed));
-            ensure(known.crashes <= 2, || format!("{id:?} was in three crashes"))?;
+            known.given_up = kind == Some(BatchFailure::Crashed) && len == 1 && known.crashes > 1;
+            known.suspect_until = match kind {
+                None => known.suspect_until,
+                Some(BatchFailure::Handler) => None,
+                Some(_) => Some(earlier.map_or(until, |earlier| earlier.min(until))),
+            };
             known.state = match kind {
                 None if known.attempts == 1 => BatcherState::Fresh,
                 None => BatcherState::Retry(len),
-                Some(BatchFailure::Crashed) => BatcherState::Retry(1),
+                Some(BatchFailure::Crashed) => BatcherState::Retry(len.div_ceil(2)),
                 Some(_) if !budget => BatcherState::Retry(0),
                 Some(BatchFailure::Handler) => BatcherState::Retry(len.div_ceil(2)),
                 Some(BatchFailure::TimedOut) => BatcherState::Retry(1),
             };
-            known.attempts -= u8::from(kind.is_none());
+            known.attempts = if kind.is_none() { known.attempts - 1 } else { attempts };
         }
         Ok(())
     }
@@ -201,9 +218,26 @@ impl Books {
         self.requests.values().filter(|known| known.state == BatcherState::Fresh)
     }
 
+    /// Whether this batch is of suspects.
+    pub fn suspects(&self, batch: &Batch) -> bool {
+        self.requests[&batch.members[0]].suspect_until.is_some()
+    }
+
+    /// Whether suspects run, and whether some wait.
+    pub fn suspects_run_and_wait(&self) -> [bool; 2] {
+        let run = self.batches.values().any(|batch| self.suspects(batch));
+        [run, self.waiting().any(|known| known.suspect_until.is_some())]
+    }
+
+    /// The workers that can take a batch; one that runs suspects cannot.
     pub fn free_workers(&self) -> impl Iterator<Item = WorkerId> {
+        let alone = |id| {
+            let batches = self.batches.values().filter(move |batch| batch.worker == id);
+            !batches.into_iter().any(|batch| self.suspects(batch))
+        };
         let free = |worker: &Worker| !worker.retiring && worker.busy < worker.slots;
-        self.workers.iter().filter(move |(_, worker)| free(worker)).map(|(id, _)| *id)
+        let free = self.workers.iter().filter(move |(_, worker)| free(worker)).map(|(id, _)| *id);
+        free.filter(move |id| alone(*id))
     }
 
     /// Whether the worker this request is pinned to, or any if it is to none, can take a batch.
@@ -309,7 +343,7 @@ impl Books {
 
     /// Whether one more would be too much, in requests or in items.
     pub fn full_for(&self, known: &Known) -> bool {
-        let waiting: Vec<_> = self.waiting().collect();
+        let waiting: Vec<_> = self.fresh().collect();
         let items = sum_items(&waiting) + u64::from(known.request.items);
         let most = u64::from(self.config.max_queue) * u64::from(self.config.max_items);
         count(&waiting) >= self.config.max_queue as usize || items > most

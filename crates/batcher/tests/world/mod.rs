@@ -235,6 +235,12 @@ impl World {
 }
 
 fn config(dice: &mut Dice) -> Config {
+    let config = drawn(dice);
+    let suspect_time = if config.retry_budget == 2 { 60 * TICK } else { 2_000 * TICK };
+    Config { suspect_time, ..config }
+}
+
+fn drawn(dice: &mut Dice) -> Config {
     let window = Policy::Window { delay: dice.pick(&[0, 10, 40]) * TICK };
     let adaptive = Policy::Adaptive(Adaptive {
         objective: dice.pick(&[None, None, Some(60 * TICK)]),
@@ -250,6 +256,7 @@ fn config(dice: &mut Dice) -> Config {
         mix_origins: dice.percent(30),
         isolate: dice.percent(80),
         retry_budget: dice.pick(&[0, 2, oracle::ENDLESS]),
+        suspect_time: 2_000 * TICK,
         measure: dice.pick(&[Measure::Items, Measure::Items, Measure::Packed, Measure::Padded]),
         sizes: dice.pick(&[vec![], vec![4, 2, 0], vec![1, 8]]),
         lengths: dice.pick(&[vec![], vec![], vec![4, 0, 2], vec![3]]),

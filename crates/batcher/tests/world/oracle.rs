@@ -17,13 +17,17 @@ pub struct Oracle {
     running: Vec<BatchId>,
     timer: Option<Nanos>,
     dispatches: u64,
-    passed_over: u32,
+    /// How often a due bulk batch was passed over; unknown after suspects kept a worker.
+    passed_over: Option<u32>,
+    /// Suspects went last: it is the turn of fresh requests.
+    fresh_turn: bool,
 }
 
 impl Oracle {
     pub fn new(config: &Config) -> Self {
         let mut oracle = Self::default();
         oracle.books.configure(config);
+        oracle.passed_over = Some(0);
         oracle
     }
 
@@ -53,7 +57,7 @@ impl Oracle {
         self.books.now = now;
         self.books.learn(event)?;
         if matches!(event, Event::Configure(_)) {
-            self.passed_over = 0;
+            self.passed_over = Some(0);
         }
         let timers = out.iter().filter(|a| matches!(a, Action::SetTimer(_) | Action::ClearTimer));
         ensure(timers.count() <= 1, || "more than one timer".into())?;
@@ -135,10 +139,11 @@ impl Oracle {
         let spent = kind != BatchFailure::Crashed && self.books.config.retry_budget != ENDLESS;
         let last = match kind {
             BatchFailure::Handler | BatchFailure::TimedOut => known.company == 1,
-            BatchFailure::Crashed => known.crashes == 2,
+            BatchFailure::Crashed => known.given_up,
         };
         let pinned = known.request.worker.is_some();
-        let over = last || spent || pinned || !self.books.config.isolate;
+        let late = known.suspect_until.is_some_and(|until| until <= self.books.now);
+        let over = last || spent || pinned || late || !self.books.config.isolate;
         matches!(known.state, BatcherState::Retry(_)) && over
     }
 
@@ -146,6 +151,10 @@ impl Oracle {
 
     fn check_slot(&self, worker: WorkerId, ids: &[RequestId], reason: DispatchReason) -> Checked {
         let free: Vec<_> = self.books.free_workers().collect();
+        let [_, suspects_wait] = self.books.suspects_run_and_wait();
+        if self.books.requests.get(&ids[0]).is_some_and(|known| known.suspect_until.is_some()) {
+            return self.check_worker_of_suspects(worker);
+        }
         ensure(free.contains(&worker), || format!("{worker:?} has no free slot"))?;
         let pinned = self.books.requests.get(&ids[0]).and_then(|known| known.request.worker);
         ensure(pinned.is_none() || reason != DispatchReason::Retry, || "a pinned retry".into())?;
@@ -154,9 +163,18 @@ impl Oracle {
         let first = if self.books.staged { free.iter().min_by_key(busy) } else { free.first() };
         let right = match pinned {
             Some(pinned) => pinned == worker,
-            None => chosen || first == Some(&worker),
+            // One of the workers may be kept for suspects.
+            None => chosen || suspects_wait || first == Some(&worker),
         };
         ensure(right, || format!("{worker:?} is not the right one of {free:?}"))
+    }
+
+    /// Suspects have a worker for themselves.
+    fn check_worker_of_suspects(&self, worker: WorkerId) -> Checked {
+        let it = self.books.workers.get(&worker).filter(|it| !it.retiring && it.busy < it.slots);
+        ensure(it.is_some(), || format!("{worker:?} has no slot for suspects"))?;
+        let mut beside = self.books.batches.values().filter(|batch| batch.worker == worker);
+        ensure(beside.all(|batch| self.books.suspects(batch)), || "suspects beside others".into())
     }
 
     fn check_company(
@@ -220,9 +238,19 @@ impl Oracle {
     }
 
     fn check_group(&self, members: &[RequestId], worker: WorkerId) -> Checked {
-        let failed = self.books.requests[&members[0]].worker == Some(worker);
-        let other = self.books.free_workers().any(|free| free != worker);
-        let other = other && !self.books.adaptive();
+        let first = &self.books.requests[&members[0]];
+        let (failed, suspects) = (first.worker == Some(worker), first.suspect_until.is_some());
+        let idle = |id: &WorkerId| self.books.workers[id].busy == 0;
+        let begins = idle(&worker);
+        let mut others = self.books.free_workers().filter(|free| *free != worker);
+        let other = others.any(|other| !suspects || begins && idle(&other));
+        let other = other && (suspects || !self.books.adaptive());
+        if suspects && begins && self.fresh_turn && !self.books.adaptive() {
+            let groups = self.books.groups();
+            let mut loose = groups.iter().filter(|group| group[0].request.worker.is_none());
+            let due = loose.any(|group| self.books.due(group).is_some());
+            ensure(!due, || "suspects go twice while fresh work is due".into())?;
+        }
         ensure(!(failed && other), || format!("a retry on {worker:?} again"))?;
         let small = |id| match self.books.requests[id].state {
             BatcherState::Retry(most) => members.len() <= most,
@@ -237,7 +265,8 @@ impl Oracle {
         // A pinned one may take a second slot ahead of its time, which others are not handed.
         let pinned = self.books.requests[&members[0]].request.worker.is_some();
         let early = pinned && self.books.adaptive() && !self.books.idle();
-        ensure(!retry || early, || "fresh work departs before a retry".into())?;
+        let [_, suspects_wait] = self.books.suspects_run_and_wait();
+        ensure(!retry || early || suspects_wait, || "fresh work departs before a retry".into())?;
         if self.books.adaptive() {
             // Those who are pinned stand in order of arrival under every policy.
             return if pinned { Ok(()) } else { self.check_deadlines(members) };
@@ -260,11 +289,16 @@ impl Oracle {
         let [interactive, bulk] =
             [Priority::Interactive, Priority::Bulk].map(|it| self.books.oldest_due(it));
         let contested = interactive.is_some() && bulk.is_some();
-        let turn =
-            if contested && self.passed_over == BULK_TURN { bulk } else { interactive.or(bulk) };
-        ensure(turn == Some(lead.seq), || format!("{lead:?} leads out of turn"))?;
+        let bulk_turn = contested && self.passed_over == Some(BULK_TURN);
+        let turn = if bulk_turn { bulk } else { interactive.or(bulk) };
+        let known = self.passed_over.is_some() && !suspects_wait;
+        ensure(turn == Some(lead.seq) || !known, || format!("{lead:?} leads out of turn"))?;
         let passed = contested && lead.request.priority == Priority::Interactive;
-        self.passed_over = if passed { self.passed_over + 1 } else { 0 };
+        self.passed_over = match (suspects_wait, passed) {
+            (true, _) => None,
+            (false, true) => self.passed_over.map(|passed| passed + 1),
+            (false, false) => Some(0),
+        };
         Ok(())
     }
 
@@ -309,6 +343,7 @@ impl Oracle {
             known.company = members.len();
             known.worker = Some(worker);
         }
+        self.fresh_turn = self.books.requests[&members[0]].suspect_until.is_some();
         self.books.workers.get_mut(&worker).ok_or("unknown worker")?.busy += 1;
         self.books.batches.insert(batch, Batch { worker, members: members.to_vec() });
         Ok(())
@@ -324,19 +359,34 @@ impl Oracle {
             })?;
             ensure(self.books.holds(&[known]), || format!("{known:?} waits though too large"))?;
             ensure(!self.books.stranded(known), || format!("{known:?} waits for nobody"))?;
+            ensure(!known.given_up, || format!("{known:?} waits though it ended workers"))?;
+            let late = known.suspect_until.is_some_and(|until| until <= self.books.now);
+            ensure(!late, || format!("{known:?} was a suspect for too long"))?;
         }
         Ok(())
     }
 
     /// Before the last part of a request nobody leaves and no timer is turned.
     fn check_silence(&self, out: &Actions) -> Checked {
-        let silent = out.iter().all(|action| matches!(action, Action::Reject { .. }));
+        let silent =
+            out.iter().all(|action| matches!(action, Action::Reject { .. } | Action::Fail { .. }));
         ensure(silent, || "something is decided before the last part".into())
     }
 
     fn check_dues(&self) -> Checked {
+        let [suspects_run, suspects_wait] = self.books.suspects_run_and_wait();
+        ensure(!(suspects_wait && self.books.idle()), || "suspects and an idle worker".into())?;
         if self.books.adaptive() {
             return self.check_patience();
+        }
+        if suspects_wait {
+            let groups = self.books.groups();
+            let due = |it: &&Vec<&Known>| self.books.due(it).is_some() && !self.books.staged;
+            let loose =
+                groups.iter().filter(|it| it[0].request.worker.is_none()).any(|it| due(&it));
+            let kept = usize::from(!suspects_run);
+            let spare = self.books.free_workers().count() > kept;
+            return ensure(!(loose && spare), || "two workers are kept for suspects".into());
         }
         let retry = self.books.waiting().any(|known| matches!(known.state, BatcherState::Retry(_)));
         let retry = retry && self.books.free_workers().next().is_some();
@@ -363,9 +413,14 @@ impl Oracle {
         ensure(!(patient && loose().any(over)), || "a window is over".into())
     }
 
+    /// Until when each one may wait, where there is such a time.
+    fn expiries(&self) -> impl Iterator<Item = Nanos> {
+        let until = |it: &Known| it.request.deadline.min(it.suspect_until.unwrap_or(Nanos::MAX));
+        self.books.waiting().map(until).filter(|&time| time != Nanos::MAX)
+    }
+
     fn check_adaptive_timer(&self) -> Checked {
-        let expiry = self.books.waiting().map(|known| known.request.deadline);
-        let expiry = expiry.filter(|&time| time != Nanos::MAX).min();
+        let expiry = self.expiries().min();
         let soon = expiry.is_none_or(|time| self.timer.is_some_and(|timer| timer <= time));
         ensure(soon, || format!("timer {:?} is after {expiry:?}", self.timer))?;
         let ahead = self.timer.is_none_or(|timer| timer > self.books.now);
@@ -373,11 +428,11 @@ impl Oracle {
     }
 
     fn check_timer(&self) -> Checked {
-        if self.books.adaptive() {
+        let [_, suspects_wait] = self.books.suspects_run_and_wait();
+        if self.books.adaptive() || suspects_wait {
             return self.check_adaptive_timer();
         }
-        let expiry = self.books.waiting().map(|known| known.request.deadline);
-        let mut times: Vec<_> = expiry.filter(|&time| time != Nanos::MAX).collect();
+        let mut times: Vec<_> = self.expiries().collect();
         if let Policy::Window { delay } = self.books.config.policy {
             let served = || self.books.fresh().filter(|known| self.books.open_for(known));
             times.extend(served().map(|known| known.arrived + delay));

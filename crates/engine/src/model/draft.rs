@@ -19,7 +19,7 @@ use super::intake::Intake;
 use super::lifetime::StartupWait;
 use super::reporter::Reporter;
 use super::requests::{RequestTable, SequenceRequests};
-use super::scheduler::{ModelClock, ModelScheduler, WorkerSlots};
+use super::scheduler::{ModelClock, ModelScheduler};
 use super::state::ModelState;
 use super::statistics::EndpointMeters;
 use super::task::Task;
@@ -82,7 +82,6 @@ impl Draft {
             actions: Actions::new(),
             table: RequestTable::default(),
             sequences: SequenceRequests::new(&settings, clock),
-            slots: WorkerSlots::default(),
             beside: 0,
             startup: StartupWait::new(settings.startup_wait),
             pool,

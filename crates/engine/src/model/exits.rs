@@ -15,10 +15,9 @@ pub(super) struct ExitPlan {
     pub(super) failed: Vec<WorkerBatch>,
     /// The one batch among several that is to blame.
     pub(super) blamed: Option<(BatchId, BatchFailure)>,
-    /// What the batcher is told of the worker.
+    /// What the batcher is told of the worker. Where any of several batches may have caused the exit, it
+    /// suspects all of them.
     pub(super) down: DownReason,
-    /// Whether any of several batches may have caused the exit, so that all must be tried alone.
-    pub(super) doubtful: bool,
 }
 
 impl ExitPlan {
@@ -64,7 +63,7 @@ impl ExitPlan {
             down
         };
         let blamed = blamed.map(|batch| (batch, kind));
-        Self { innocent, failed, blamed, down, doubtful: several && !known }
+        Self { innocent, failed, blamed, down }
     }
 }
 
@@ -87,7 +86,7 @@ mod tests {
     fn the_only_batch_fails_with_its_worker() {
         let plan = plan(&[1], Some(1), BatchOrder::Concurrent);
         assert_eq!((ids(&plan.failed), plan.blamed), (vec![1], None));
-        assert_eq!((plan.down, plan.doubtful), (DownReason::TimedOut, false));
+        assert_eq!(plan.down, DownReason::TimedOut);
     }
 
     #[test]
@@ -96,7 +95,7 @@ mod tests {
             let plan = plan(&[1, 2], Some(1), order);
             assert_eq!((ids(&plan.failed), ids(&plan.innocent)), (vec![1], vec![2]));
             assert_eq!(plan.blamed, Some((BatchId(1), BatchFailure::TimedOut)));
-            assert_eq!((plan.down, plan.doubtful), (DownReason::Removed, false));
+            assert_eq!(plan.down, DownReason::Removed);
         }
     }
 
@@ -105,7 +104,7 @@ mod tests {
         for order in [BatchOrder::Concurrent, BatchOrder::Overlapping] {
             let plan = plan(&[1, 2], None, order);
             assert_eq!((ids(&plan.failed), plan.blamed), (vec![1, 2], None));
-            assert_eq!((plan.down, plan.doubtful), (DownReason::TimedOut, true));
+            assert_eq!(plan.down, DownReason::TimedOut);
         }
     }
 }

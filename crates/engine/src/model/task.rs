@@ -23,7 +23,7 @@ use super::report::BatcherReport;
 use super::reporter::Reporter;
 use super::requests::{RequestTable, SequenceRequests, TableEntry, TurnRef};
 use super::scatter;
-use super::scheduler::{Alarm, ModelScheduler, SlotChange, WorkerSlots};
+use super::scheduler::{Alarm, ModelScheduler, SlotChange};
 use super::state::{ModelState, add};
 use super::warm_up::WarmUp;
 use crate::error::{CallError, LoadingWait, WaitLimit};
@@ -48,7 +48,6 @@ pub(crate) struct Task {
     pub(super) table: RequestTable,
     pub(super) sequences: SequenceRequests,
     pub(super) pool: WorkerPool,
-    pub(super) slots: WorkerSlots,
     /// Batches that run beside others, of which the batcher knows nothing any more.
     pub(super) beside: u32,
     pub(super) startup: StartupWait,
@@ -264,11 +263,11 @@ impl Task {
                 let config = self.scheduler.sizes.configure(settings.batcher());
                 let before = std::mem::discriminant(&self.scheduler.batcher.config().policy);
                 let other_policy = before != std::mem::discriminant(&config.policy);
-                let single = self.slots.single;
                 // A second slot belongs to one policy only: others would fill it at once.
-                self.set_single(single || other_policy);
+                let told = if other_policy { self.pool.ready() } else { Vec::new() };
+                told.iter().for_each(|worker| self.tell_slots(*worker, SlotChange::Single));
                 self.configure(config);
-                self.set_single(single);
+                told.into_iter().for_each(|worker| self.tell_slots(worker, SlotChange::Up));
                 // A caller that does not wait any more is fine, here and below.
                 let _ = reply.send(());
             }

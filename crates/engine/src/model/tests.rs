@@ -31,6 +31,7 @@ mod sequences;
 mod shares;
 mod storm;
 mod streams;
+mod suspects;
 mod warm_up;
 
 fn millis(ms: u64) -> Duration {
@@ -127,7 +128,7 @@ async fn a_worker_that_dies_once_loses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_poisonous_request_costs_two_processes_and_its_neighbours_nothing() {
+async fn a_poisonous_request_among_four_costs_three_processes_and_its_neighbours_nothing() {
     let exits = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&exits);
     let die_of_poison = move |batch: &ScriptedBatch| {
@@ -142,7 +143,7 @@ async fn a_poisonous_request_costs_two_processes_and_its_neighbours_nothing() {
     let answers = kit.call_all(&["a", "poison", "c", "d"]).await;
     assert!(matches!(answers[1], Err(CallError::WorkerExited { .. })), "{answers:?}");
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 3);
-    assert_eq!(exits.load(Ordering::Relaxed), 2);
+    assert_eq!(exits.load(Ordering::Relaxed), 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -164,7 +165,7 @@ async fn a_request_that_needs_too_much_memory_is_not_tried_twice_alone() {
     let answers = kit.call_all(&["a", "hungry", "c", "d"]).await;
     assert!(starved(answers[1].as_ref().err()), "{answers:?}");
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 3, "{answers:?}");
-    assert!(exits.load(Ordering::Relaxed) <= 2);
+    assert!(exits.load(Ordering::Relaxed) <= 3);
 }
 
 #[tokio::test(start_paused = true)]

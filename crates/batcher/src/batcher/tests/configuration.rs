@@ -57,12 +57,11 @@ fn retry_groups_obey_new_limits_and_lanes() {
     play.queue(0, [from(6, OriginKind::Http), from(7, OriginKind::Grpc)]);
     play.up(0, 0);
     play.configure(1, |config| (config.max_items, config.mix_origins) = (3, false), &[]);
-    play.failed(2, 1, BatchFailure::Handler, &["b2 w0 [0 1] retry #2"]);
-    play.done(3, 2, &["b3 w0 [2 3] retry #2"]);
-    play.done(4, 3, &["b4 w0 [4 5] retry #2"]);
-    play.done(5, 4, &["b5 w0 [6] retry #2"]);
-    play.configure(6, |config| config.max_items = 0, &[]);
-    play.done(7, 5, &["b6 w0 [7] retry #2"]);
+    play.failed(2, 1, BatchFailure::Handler, &["b2 w0 [0 1 2] retry #2"]);
+    play.done(3, 2, &["b3 w0 [3] retry #2"]);
+    play.done(4, 3, &["b4 w0 [4 5 6] retry #2"]);
+    play.configure(5, |config| config.max_items = 0, &[]);
+    play.done(6, 4, &["b5 w0 [7] retry #2"]);
 }
 
 #[test]

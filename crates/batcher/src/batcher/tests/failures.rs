@@ -31,11 +31,86 @@ fn a_single_request_the_model_failed_on_is_not_tried_again() {
 }
 
 #[test]
-fn members_of_a_crashed_batch_are_tried_alone_and_given_up_at_the_second_crash() {
+fn suspects_are_halved_until_the_deadly_one_stands_alone() {
+    let mut play = Play::running(Config::default(), 8, 1);
+    let up = |worker| Event::WorkerUp { worker: WorkerId(worker), slots: 1 };
+    play.down(1, 0, DownReason::Crashed, &["timer 240000000001"]);
+    play.step(2, up(1), &["b2 w1 [0 1 2 3] retry #2"]);
+    play.down(3, 1, DownReason::Crashed, &[]);
+    play.step(4, up(2), &["b3 w2 [4 5 6 7] retry #2"]);
+    play.done(5, 3, &["b4 w2 [0 1] retry #3"]);
+    play.down(6, 2, DownReason::Crashed, &[]);
+    play.step(7, up(3), &["b5 w3 [2 3] retry #3"]);
+    play.done(8, 5, &["b6 w3 [0] retry #4"]);
+    // The fourth worker: 1 + log2 8.
+    play.down(9, 3, DownReason::Crashed, &["0 failed Crashed"]);
+    play.step(10, up(4), &["b7 w4 [1] retry #4", "no timer"]);
+    play.done(11, 7, &[]);
+}
+
+#[test]
+fn suspects_have_a_worker_for_themselves_and_take_turns_with_fresh_work() {
+    let mut play = Play::with(Config::default(), 0);
+    let up = |worker| Event::WorkerUp { worker: WorkerId(worker), slots: 4 };
+    play.step(0, up(0), &[]);
+    for index in 0..4 {
+        play.step(
+            0,
+            Event::Arrive(request(index)),
+            &[&format!("b{} w0 [{index}] full", index + 1)],
+        );
+    }
+    play.queue(1, [request(8), request(9)]);
+    play.down(2, 0, DownReason::Crashed, &["timer 240000000002"]);
+    // All that ran on the worker are suspects together, side by side as before.
+    play.step(3, up(1), &["b5 w1 [0] retry #2", "b6 w1 [1] retry #2"]);
+    play.done(4, 5, &[]);
+    play.done(5, 6, &["b7 w1 [8] full", "b8 w1 [9] full"]);
+    // Now it is the suspects' turn, once the worker is idle.
+    play.queue(6, [request(10)]);
+    play.done(7, 7, &[]);
+    play.done(8, 8, &["b9 w1 [2] retry #2", "b10 w1 [3] retry #2", "no timer"]);
+    play.down(9, 1, DownReason::Crashed, &["timer 240000000002"]);
+    play.step(10, up(2), &["b11 w2 [10] full"]);
+    play.done(11, 11, &["b12 w2 [2] retry #3"]);
+}
+
+#[test]
+fn other_workers_go_on_while_suspects_wait_for_one() {
+    let mut play = Play::with(Config::default(), 0);
+    for worker in 0..3 {
+        play.step(0, Event::WorkerUp { worker: WorkerId(worker), slots: 2 }, &[]);
+        for index in [2 * worker, 2 * worker + 1] {
+            let goes = format!("b{} w{worker} [{index}] full", index + 1);
+            play.step(0, Event::Arrive(request(index)), &[&goes]);
+        }
+    }
+    play.queue(1, [request(6), request(7)]);
+    play.down(2, 0, DownReason::Crashed, &["timer 240000000002"]);
+    play.done(3, 3, &[]);
+    play.done(4, 5, &["b7 w2 [6] full"]);
+    play.done(5, 4, &["b8 w1 [0] retry #2"]);
+    play.done(6, 8, &["b9 w1 [7] full"]);
+    play.done(7, 9, &["b10 w1 [1] retry #2", "no timer"]);
+}
+
+#[test]
+fn suspects_that_are_not_cleared_in_time_fail() {
+    let config = Config { suspect_time: 50, ..Config::default() };
+    let mut play = Play::running(config, 4, 1);
+    play.down(1, 0, DownReason::Crashed, &["timer 51"]);
+    play.step(2, Event::WorkerUp { worker: WorkerId(1), slots: 1 }, &["b2 w1 [0 1] retry #2"]);
+    play.step(51, Event::Timer, &["2 failed Crashed", "3 failed Crashed", "no timer"]);
+    play.down(52, 1, DownReason::Crashed, &["0 failed Crashed", "1 failed Crashed"]);
+}
+
+#[test]
+fn members_of_a_crashed_batch_are_given_up_at_the_second_crash_in_which_they_are_alone() {
     let mut play = Play::running(Config::default(), 2, 2);
-    play.down(1, 0, DownReason::Crashed, &["b2 w1 [0] retry #2"]);
+    play.down(1, 0, DownReason::Crashed, &["b2 w1 [0] retry #2", "timer 240000000001"]);
     play.down(2, 1, DownReason::Crashed, &["0 failed Crashed"]);
-    play.step(3, Event::WorkerUp { worker: WorkerId(2), slots: 1 }, &["b3 w2 [1] retry #2"]);
+    let up = Event::WorkerUp { worker: WorkerId(2), slots: 1 };
+    play.step(3, up, &["b3 w2 [1] retry #2", "no timer"]);
     play.done(4, 3, &[]);
 }
 
@@ -48,9 +123,10 @@ fn a_single_request_survives_one_crash() {
 #[test]
 fn members_of_a_batch_that_hung_are_tried_alone_and_given_up_alone() {
     let mut play = Play::running(Config::default(), 2, 2);
-    play.down(1, 0, DownReason::TimedOut, &["b2 w1 [0] retry #2"]);
+    play.down(1, 0, DownReason::TimedOut, &["b2 w1 [0] retry #2", "timer 240000000001"]);
     play.down(2, 1, DownReason::TimedOut, &["0 failed TimedOut"]);
-    play.step(3, Event::WorkerUp { worker: WorkerId(2), slots: 1 }, &["b3 w2 [1] retry #2"]);
+    let up = Event::WorkerUp { worker: WorkerId(2), slots: 1 };
+    play.step(3, up, &["b3 w2 [1] retry #2", "no timer"]);
 }
 
 #[test]
@@ -155,14 +231,12 @@ fn members_that_wait_to_be_tried_again_can_expire_and_be_cancelled() {
     play.queue(0, [request(0), by(1, 50), request(2), request(3)]);
     play.up(0, 0);
     play.down(1, 0, DownReason::Crashed, &["timer 50"]);
-    play.step(50, Event::Timer, &["1 Expired", "no timer"]);
+    play.step(50, Event::Timer, &["1 Expired", "timer 240000000001"]);
     play.cancel(51, 2, &["2 Cancelled"]);
     assert_eq!(play.batcher.waiting(), 2);
-    play.step(
-        52,
-        Event::WorkerUp { worker: WorkerId(1), slots: 3 },
-        &["b2 w1 [0] retry #2", "b3 w1 [3] retry #2"],
-    );
+    let up = Event::WorkerUp { worker: WorkerId(1), slots: 3 };
+    play.step(52, up, &["b2 w1 [0] retry #2"]);
+    play.done(53, 2, &["b3 w1 [3] retry #2", "no timer"]);
 }
 
 #[test]

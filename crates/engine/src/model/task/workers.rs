@@ -89,10 +89,6 @@ impl Task {
         run: BatchRun,
     ) {
         let (id, BatchRun { compute, exec, .. }) = (batch.id, run);
-        // Second tries go before fresh work, so fresh work means that they are over.
-        if self.slots.single && batch.attempt == 1 {
-            self.set_single(false);
-        }
         let items = match scatter::checked(outcome, batch.requests.len()) {
             Ok(items) => items,
             Err(error) => {
@@ -188,9 +184,6 @@ impl Task {
             self.give_up(batch, &error);
         }
         self.pool.exited(worker);
-        if plan.doubtful {
-            self.set_single(true);
-        }
         if let Some((batch, kind)) = plan.blamed {
             self.step(Event::Failed { batch, kind });
         }
@@ -247,22 +240,14 @@ impl Task {
         }
     }
 
-    /// Changes whether each worker gets one batch at a time.
-    pub(super) fn set_single(&mut self, single: bool) {
-        if self.slots.set_single(single) {
-            let ready = self.pool.ready().into_iter();
-            ready.for_each(|worker| self.tell_slots(worker, SlotChange::Up));
-        }
-    }
-
     /// Tells the batcher of a change of a worker. The sequences of one that gets nothing more go on
     /// elsewhere.
     pub(super) fn tell_slots(&mut self, worker: u32, change: SlotChange) {
-        if change != SlotChange::Up {
+        if matches!(change, SlotChange::Retired | SlotChange::Down(_)) {
             self.sequences.worker_gone(worker);
         }
         let early = self.scheduler.is_adaptive() && !self.sequences.enabled();
-        self.step(self.slots.event(worker, self.pool.capacity(worker), early, change));
+        self.step(change.event(worker, self.pool.capacity(worker), early));
     }
 
     /// Publishes the workers. Without any, waiting requests are rejected instead of left hanging.
