@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import jitney
-from jitney.definition.definition import HANDLE_NAMES
+from jitney.definition.definition import HANDLE_NAMES, define
 from jitney.definition.options import Options
 from jitney.handle import RunningModel
 from jitney.packing.pack import api, handler_name, queue_size, settings
@@ -332,3 +332,12 @@ def test_cost_and_bucket_are_called_by_name_or_in_order_if_they_know_no_names():
 )
 def test_the_manifest_names_no_file_outside_of_the_model(spec, name):
     assert handler_name(spec) == name
+
+
+def test_a_class_without_an_endpoint_is_refused_with_the_decorator_to_add():
+    class Empty:
+        def score(self, text: str) -> int:
+            return len(text)
+
+    with pytest.raises(jitney.DefinitionError, match=r"Empty has no endpoint.*@jitney\.batch.*before 'score'"):
+        define(Empty)

@@ -388,12 +388,16 @@ def _marked_methods(target: Any) -> list[str]:
 
 def _main_method(target: Any) -> str:
     owner = target if isinstance(target, type) else type(target)
+    # Not `getattr` alone: every class can be called itself.
+    written = {name: None for one in reversed(owner.__mro__[:-1]) for name in vars(one)}
+    methods = [name for name in written if inspect.isroutine(getattr(owner, name))]
     for name in ("__call__", "predict"):
-        if inspect.isroutine(getattr(owner, name, None)):
+        if name in methods:
             return name
+    example = next((name for name in methods if not name.startswith("_")), "predict")
     raise DefinitionError(
-        f"{target!r} cannot be served: give it a function, or a class with __call__, predict or methods "
-        "marked with @jitney.batch or @jitney.endpoint"
+        f"{owner.__name__} has no endpoint: put @jitney.batch (it takes lists) or @jitney.endpoint (it takes one item) "
+        f"before a method, for example before {example!r}, or name one __call__ or predict"
     )
 
 
