@@ -10,11 +10,12 @@ same process; `model.parts` has them by name.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, get_origin
+from typing import Any
 
-from jitney.call.errors import describe, status_of
+from jitney.call.errors import BadInput, describe, status_of
 from jitney.call.request import Request
 from jitney.definition.application import graph
 from jitney.definition.construction import Resolve
@@ -23,7 +24,6 @@ from jitney.execution.execution import Instance
 from jitney.execution.grouping import Item
 from jitney.http import arguments
 from jitney.http.response import TEXT, encode
-from jitney.values.rows import AnyRows, Rows, rows_or_array
 
 
 class Model:
@@ -60,23 +60,28 @@ class Model:
     ) -> list[Any]:
         """Runs the items as one batch of the server's; one output or exception per item."""
         one = self.definition.endpoint(endpoint)
-        made = [Item(_with_rows(one, arguments)) for arguments in items]
-        for item, request in zip(made, requests or ()):
-            item.request = request
-        return self._run(one, made)
+        outcomes = [_read(one, named) for named in items]
+        made = {at: item for at, item in enumerate(outcomes) if isinstance(item, Item)}
+        for at, request in enumerate(requests or ()):
+            if at in made:
+                made[at].request = request
+        if made:
+            for at, outcome in zip(made, self._run(one, list(made.values()))):
+                outcomes[at] = outcome
+        return outcomes
 
-    def call(self, *, endpoint: str = "", **arguments: Any) -> Any:
+    def call(self, *, endpoint: str = "", **named: Any) -> Any:
         """Runs one item alone; what it fails with is raised."""
-        outcome = self.batch([arguments], endpoint=endpoint)[0]
+        outcome = self.batch([named], endpoint=endpoint)[0]
         if isinstance(outcome, BaseException):
             raise outcome
         return outcome
 
     def stream(self, items: Iterable[Mapping[str, Any]], *, endpoint: str = "") -> list[list[Any]]:
         """The pieces each item got, in order; an exception is the last one of those it ended."""
-        made = [Item(dict(arguments)) for arguments in items]
-        pieces: list[list[Any]] = [[] for _ in made]
         one = self.definition.endpoint(endpoint)
+        made = [Item(arguments.read(one, dict(named))) for named in items]
+        pieces: list[list[Any]] = [[] for _ in made]
         outcomes = self._run(one, made, lambda position, piece: pieces[position].append(piece))
         for got, outcome in zip(pieces, outcomes):
             if isinstance(outcome, BaseException):
@@ -119,7 +124,20 @@ class Answer:
     def __init__(self, status: int, content_type: str, body: bytes | bytearray | memoryview) -> None:
         self.status = status
         self.content_type = content_type
+        self.headers = {"content-type": content_type}
         self.body = bytes(body)
+
+    @property
+    def text(self) -> str:
+        """The body as text."""
+        return self.body.decode()
+
+    def json(self) -> Any:
+        """The value that the body is."""
+        return json.loads(self.body)
+
+    def __repr__(self) -> str:
+        return f"<Answer {self.status} {self.content_type} {self.body[:200]!r}>"
 
 
 class _Counting(Instance):
@@ -139,11 +157,12 @@ class _Counting(Instance):
         return counted
 
 
-def _with_rows(endpoint: Endpoint, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """One item's arguments; lists for parameters that take rows are made rows."""
-    hints = {param.name: param.hint for param in endpoint.params}
-    taken = {name for name, hint in hints.items() if (get_origin(hint) or hint) in (Rows, AnyRows)}
-    return {name: rows_or_array(value) if name in taken else value for name, value in arguments.items()}
+def _read(endpoint: Endpoint, named: Mapping[str, Any]) -> Item | BadInput:
+    """One item as the server makes it of a handle's call."""
+    try:
+        return Item(arguments.read(endpoint, dict(named)))
+    except BadInput as error:
+        return error
 
 
 def _size(endpoint: Endpoint, arguments: Mapping[str, Any]) -> int:

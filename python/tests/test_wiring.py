@@ -49,7 +49,7 @@ def test_a_chain_takes_what_its_first_part_takes_and_runs_in_a_unit_test() -> No
     with jitney.testing.load(both) as model:
         assert model.call(text="a b c") == [3, "a"]
         assert model.call(text="a-b", by="-") == [2, "a"]
-        with pytest.raises(jitney.BadInput, match="parameter 'text' is missing"):
+        with pytest.raises(jitney.BadInput, match="there is no parameter 'word'"):
             model.call(word="a")
     with jitney.testing.load(jitney.fan_out(number=count, word=first)) as model:
         assert model.call(words=["x", "y"]) == {"number": 2, "word": "x"}
