@@ -188,7 +188,7 @@ def double(x: list[int]) -> list[int]:
 def test_a_batch_of_a_definition_leaves_nothing_to_the_collector(target, body):
     model = DefinedModel(jitney.define(target))
     payload = wire.batch([wire.item([("body", "application/json", b"3")])])[16:]
-    rows, metas = BatchDecoder(True).decode(payload, 1)
+    rows, metas = BatchDecoder().decode(payload, 1)
     context = make_context({"model_name": "m", "model_dir": "."}).for_batch(metas, 1)
     gc.collect()
     gc.disable()

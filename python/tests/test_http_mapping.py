@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import inspect
 import io
 import json
+import re
 from typing import Any, Literal
 
 import pytest
@@ -19,6 +21,7 @@ from jitney.packing import openapi
 from jitney.packing.pack import api
 from jitney.testing import load
 from jitney.values.rows import RepeatedRow
+from jitney.worker.requests import reader_for
 
 np = pytest.importorskip("numpy")
 pd = pytest.importorskip("pandas")
@@ -147,6 +150,56 @@ def test_an_object_of_arguments_needs_no_content_type():
         assert model.post(bytearray(b'{"text": "abc"}')).body == b"3"
         assert model.post(bytearray(b'{"a": 1}')).body == b"8", "an object of other names is a text"
         assert model.post(bytearray(b"{broken")).body == b"7"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{"text": "a"', "invalid JSON at line 1, column 13: Expecting ',' delimiter"),
+        (b'{\n "text": a}', "invalid JSON at line 2, column 10: Expecting value"),
+        (b"", "invalid JSON at line 1, column 1: the body is empty"),
+        (b'"\xff"', "invalid JSON: it is not UTF-8"),
+    ],
+)
+@pytest.mark.parametrize("hint", [str, bytes, dict, int])
+@pytest.mark.parametrize("name", ["text", "body"])
+def test_what_claims_to_be_json_and_is_not_is_refused(hint: Any, name: str, body: bytes, said: str):
+    def take(value):
+        return "taken"
+
+    take.__signature__ = inspect.Signature([inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD)])
+    take.__annotations__ = {name: hint}
+    reader = arguments.ArgumentReader(define(take).endpoints[0])
+    with pytest.raises(jitney.BadInput, match=re.escape(said)):
+        reader.read({"body": reader_for("application/json")(body)})
+
+
+def test_an_empty_json_body_is_no_argument_where_none_is_needed():
+    def hello(name: str = "you") -> str:
+        return f"hello {name}"
+
+    assert (
+        arguments.ArgumentReader(define(hello).endpoints[0]).read({"body": reader_for("application/json")(b"")}) == {}
+    )
+
+
+def test_pydantic_names_the_fields_in_one_line():
+    pydantic = pytest.importorskip("pydantic")
+
+    class Flower(pydantic.BaseModel):
+        width: float
+        height: float
+
+    def grow(flower) -> float:
+        return flower.width * flower.height
+
+    grow.__annotations__["flower"] = Flower  # This file's hints are text, which cannot name a local class.
+    with load(grow) as model:
+        assert model.call(flower={"width": 2, "height": 3}) == 6, "converted as the server does"
+        answer = model.post({"flower": {"width": "wide"}})
+        assert answer.status == 400 and "\n" not in answer.text
+        assert "width: Input should be a valid number" in answer.text and "height: Field required" in answer.text
+        assert model.post({"flower": {"width": 2, "height": 3}}).json() == 6
 
 
 @pytest.mark.parametrize(

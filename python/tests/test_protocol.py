@@ -10,6 +10,7 @@ import threading
 import pytest
 import wire
 
+from jitney.torchserve.bodies import read_bytes
 from jitney.values.tensor import RawTensor
 from jitney.worker import protocol
 from jitney.worker.batch import BatchDecoder, read_headers, read_request_id
@@ -70,7 +71,7 @@ def test_a_control_frame_is_its_json_object_both_ways(name):
 def test_a_batch_decodes_to_its_items(name):
     vector = GOOD[name]
     (frame,) = frames_of(bytes.fromhex(vector["hex"]))
-    rows, metas = BatchDecoder(decode_input=False).decode(frame.payload, frame.count)
+    rows, metas = BatchDecoder(read_bytes).decode(frame.payload, frame.count)
     expected = vector["decoded"]["items"]
     assert [read_request_id(meta) for meta in metas] == [item["id"] for item in expected]
     assert rows == [{p["name"]: bytes.fromhex(p["value_hex"]) for p in item["params"]} for item in expected]

@@ -9,6 +9,7 @@ import pytest
 import wire
 from wire import bodies
 
+from jitney.torchserve.bodies import reader_for
 from jitney.worker import whole_way
 from jitney.worker.context import WorkerContext
 from jitney.worker.loader import LoadedModel
@@ -100,6 +101,6 @@ def test_what_would_take_too_long_is_left_out(monkeypatch):
     context = WorkerContext("m", "", {}, 1, None, "", True, None, {})
     samples = [[{}] * size for size in (1, 1, 64)]
     run = []
-    model = LoadedModel(lambda rows, context: rows, context, True, samples=samples)
+    model = LoadedModel(lambda rows, context: rows, context, reader_for, samples=samples)
     whole_way.go_the_whole_way(model, lambda batches: run.append([held.count for held in batches]), 4)
     assert run == [[1], [1]]

@@ -23,6 +23,24 @@ SOLE_TYPES = (list, str, int, float, bool, type(None))
 """Bodies that can be nothing but the one argument there is."""
 
 
+class BrokenJson(bytearray):
+    """A body whose content type says JSON, and which is none."""
+
+    problem = ""
+
+    @classmethod
+    def of(cls, raw: bytes | bytearray | memoryview, error: Exception) -> BrokenJson:
+        """The body that a parser refused, with what is wrong and where."""
+        broken = cls(raw)
+        if isinstance(error, json.JSONDecodeError):
+            why = error.msg if raw else "the body is empty"
+            broken.problem = f"invalid JSON at line {error.lineno}, column {error.colno}: {why}"
+        else:
+            why = "it is nested too deeply" if isinstance(error, RecursionError) else "it is not UTF-8"
+            broken.problem = f"invalid JSON: {why}"
+        return broken
+
+
 class ArgumentReader:
     """Reads the arguments of one endpoint's items. What the endpoint decides is decided once; rows in one of the
     usual forms cost a lookup and a conversion per argument, and `read` deals with all others."""
@@ -62,6 +80,7 @@ class ArgumentReader:
     def _usual(self, body: Any) -> dict[str, Any] | None:
         converters = self._converters
         if BODY in converters:
+            _check_json(body)
             return {BODY: converters[BODY](body)}
         if type(body) is dict:
             if body and converters.keys() >= body.keys():
@@ -114,6 +133,7 @@ def _open_body(endpoint: Endpoint, params: list[Param], named: dict[str, Any]) -
     missing = [param for param in params if param.name not in named]
     if _is_empty(body) and (named or not any(param.required for param in missing)):
         return
+    _check_json(body)
     hints = [param.hint for param in missing] + [endpoint.shape.any_hint] * endpoint.shape.takes_any
     if array_formats.is_npz(body) and any(map(array_formats.takes_arrays, hints)):
         body = _arrays_of(body)
@@ -124,6 +144,12 @@ def _open_body(endpoint: Endpoint, params: list[Param], named: dict[str, Any]) -
     if target is None:
         raise BadInput(f"send a JSON object with {_list(params)}" if params else "this endpoint takes no body")
     named[target.name] = body
+
+
+def _check_json(value: Any) -> None:
+    """Refuses what claims to be JSON and is not; for a parameter that takes text or bytes, too."""
+    if isinstance(value, BrokenJson):
+        raise BadInput(value.problem)
 
 
 def _arrays_of(body: bytearray) -> dict[str, Any]:
@@ -162,6 +188,7 @@ def _sole(params: list[Param], missing: list[Param]) -> Param | None:
 
 
 def _one(endpoint: Endpoint, params: list[Param], name: str, value: Any) -> Any:
+    _check_json(value)
     for param in params:
         if param.name == name:
             return convert(name, value, param.hint)

@@ -41,7 +41,15 @@ def convert(name: str, value: Any, hint: Any) -> Any:
     except Mismatch as error:
         raise BadInput(f"parameter {name!r}: {error}") from None
     except (ValueError, TypeError, KeyError, OverflowError) as error:
-        raise BadInput(f"parameter {name!r} cannot be read as {name_of(hint)}: {error}") from None
+        raise BadInput(f"parameter {name!r} cannot be read as {name_of(hint)}: {_reasons(error)}") from None
+
+
+def _reasons(error: Exception) -> str:
+    """What is wrong in one sentence; of pydantic's list of errors, each field with its own."""
+    listed = getattr(error, "errors", None)
+    if not callable(listed):
+        return str(error)
+    return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'the value'}: {one['msg']}" for one in listed())
 
 
 def name_of(hint: Any) -> str:

@@ -8,6 +8,7 @@ returned beside the rows, and are read on demand.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any
 
 from jitney.torchserve.bodies import Raw, Reader, reader_for
@@ -36,8 +37,8 @@ class TensorRow(Row):
 class BatchDecoder:
     """Turns payloads into rows; one per worker, for its cache of parameter names."""
 
-    def __init__(self, decode_input: bool = True) -> None:
-        self._decode_input = decode_input
+    def __init__(self, reader_for: Callable[[str], Reader] = reader_for) -> None:
+        self._reader_for = reader_for
         self._known: dict[tuple[int, bytes], tuple[str, Reader]] = {}
 
     def decode(self, payload: Raw | ReceivedItems, count: int) -> tuple[list[Row], list[bytes]]:
@@ -141,10 +142,9 @@ class BatchDecoder:
     def _learn(self, key: tuple[int, bytes]) -> tuple[str, Reader]:
         """Remembers which name, and which way to read the value, a parameter's raw names stand for."""
         name_len, names = key
-        content_type = read_text(names[name_len:]) if self._decode_input else ""
         if len(self._known) >= KNOWN_NAMES_LIMIT:
             self._known.clear()
-        known = self._known[key] = read_text(names[:name_len]), reader_for(content_type)
+        known = self._known[key] = read_text(names[:name_len]), self._reader_for(read_text(names[name_len:]))
         return known
 
 

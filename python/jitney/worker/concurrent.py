@@ -65,7 +65,7 @@ class _ConcurrentBatches:
     def __init__(self, writer: FrameWriter, model: LoadedModel) -> None:
         self._writer = TurnWriter(writer)
         self._model = model
-        self._decoder = BatchDecoder(model.decode_input)
+        self._decoder = BatchDecoder(model.reader_for)
         self._tasks: dict[int, tuple[asyncio.Task[None], int]] = {}
         """By the id of their batch, with the number of its requests."""
         self._cancelled: set[int] = set()

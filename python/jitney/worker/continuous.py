@@ -54,7 +54,7 @@ class _LiveJobs:
         self._writer = writer
         self._model = model
         self._context = model.context
-        self._decoder = BatchDecoder(model.decode_input)
+        self._decoder = BatchDecoder(model.reader_for)
         self._live: list[_Job] = []
         self._stopping = False
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from jitney.files.limits import limits
 from jitney.gpu.device import assign, limit_memory
 from jitney.gpu.turns import GpuTurns, turns_at
-from jitney.torchserve.bodies import use_strict_json
+from jitney.torchserve.bodies import Reader, read_bytes, reader_for, use_strict_json
 from jitney.torchserve.loading import EntryPoint, in_envelope, load_entry_point, module_name
 from jitney.torchserve.metrics_cache import MetricsCacheYamlImpl
 from jitney.worker.context import WorkerContext
@@ -30,7 +30,8 @@ class LoadedModel(NamedTuple):
 
     entry_point: EntryPoint
     context: WorkerContext
-    decode_input: bool
+    reader_for: Callable[[str], Reader]
+    """How values reach it, by their content type."""
     mode: str = "single"
     close: Callable[[], None] | None = None
     """Called once when the worker ends, if there is anything to end."""
@@ -88,7 +89,8 @@ def load_handler(spec: dict[str, Any], context: WorkerContext) -> LoadedModel:
     """Loads a TorchServe handler from its model directory."""
     enter_model_dir(spec["model_dir"], spec["handler"])
     entry_point = load_entry_point(spec["handler"], context)
-    return LoadedModel(entry_point, context, spec.get("decode_input", True), spec.get("mode", "single"))
+    readers = reader_for if spec.get("decode_input", True) else read_bytes
+    return LoadedModel(entry_point, context, readers, spec.get("mode", "single"))
 
 
 def with_gpu(model: LoadedModel, spec: dict[str, Any]) -> LoadedModel:
@@ -110,6 +112,7 @@ def load_definition(spec: dict[str, Any], context: WorkerContext) -> LoadedModel
     """Loads a definition. Imported only here: handlers need none of it."""
     from jitney.definition import metrics
     from jitney.worker.defined import DefinedModel
+    from jitney.worker.requests import reader_for
 
     model = DefinedModel.load(spec)
     metrics.begin_reporting()
@@ -118,7 +121,7 @@ def load_definition(spec: dict[str, Any], context: WorkerContext) -> LoadedModel
         model.instance.close()
         metrics.flush_metrics()
 
-    return LoadedModel(model.handle, context, True, spec.get("mode", "single"), close)
+    return LoadedModel(model.handle, context, reader_for, spec.get("mode", "single"), close)
 
 
 def make_context(spec: dict[str, Any]) -> WorkerContext:

@@ -180,7 +180,7 @@ def load_failure_cause(error: Exception) -> str:
 
 def run_batches(writer: FrameWriter, reader: FrameReader, model: LoadedModel) -> None:
     """Answers batches, one at a time and in order, until the server stops or is gone."""
-    decoder = BatchDecoder(model.decode_input)
+    decoder = BatchDecoder(model.reader_for)
     while True:
         frame = reader.read()
         if frame is None or frame.kind == STOP:

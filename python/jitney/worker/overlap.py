@@ -79,7 +79,7 @@ class OverlappedBatches:
         self._context = model.context
         self._stages = stages
         self.slots = stages.slots
-        self._intake = Intake(reader, BatchDecoder(model.decode_input), stages.slots)
+        self._intake = Intake(reader, BatchDecoder(model.reader_for), stages.slots)
         self._received: SimpleQueue[Incoming] = SimpleQueue()
         self._prepared: SimpleQueue[Incoming] = SimpleQueue()
         """Batches for the main thread; one that is alone has not been prepared."""

@@ -21,6 +21,8 @@ from jitney.execution.tensor_answers import named
 from jitney.execution.tensor_arguments import Arguments, TensorReader
 from jitney.http import arguments
 from jitney.http.request import HttpRequest
+from jitney.torchserve import bodies
+from jitney.torchserve.bodies import Raw, Reader
 from jitney.wire.calls import CALL_PARAMETER
 from jitney.worker.batch import Row, TensorRow, read_headers, read_pairs, read_request_id
 from jitney.worker.protocol import CALL_FACTS, ITEM_META, NO_DEADLINE, Bytes, Malformed
@@ -137,6 +139,18 @@ class WireRequest(Request):
     @property
     def trace_headers(self) -> Mapping[str, Any]:
         return self.headers if TRACE_WORD in self._meta else {}
+
+
+def reader_for(content_type: str) -> Reader:
+    """How a value of this content type reaches a definition, which hears of broken JSON."""
+    return _read_json if content_type == "application/json" else bodies.reader_for(content_type)
+
+
+def _read_json(raw: Raw) -> Any:
+    try:
+        return bodies.parse_json(raw)
+    except (ValueError, RecursionError) as error:
+        return arguments.BrokenJson.of(raw, error)
 
 
 class ItemReader:
