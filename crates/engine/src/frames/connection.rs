@@ -23,7 +23,9 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::batch_frame::BatchFrame;
-use super::frame::{FrameError, FrameHeader, FrameKind, HEADER_LEN, encode_cancel, encode_control};
+use super::frame::{
+    FrameError, FrameHeader, FrameKind, HEADER_LEN, PAYLOAD_MAX, encode_cancel, encode_control,
+};
 use crate::process::WorkerProcess;
 
 /// From this size on, values are written in place. Below it one copy is cheaper than many pieces.
@@ -34,6 +36,9 @@ const READ_ROOM: usize = 32 * 1024;
 
 /// A larger buffer is not kept for the next frame.
 const KEPT_MAX: usize = 1 << 20;
+
+/// Bytes of what somebody says before it is known who that is.
+const HELLO_BYTES_MAX: u32 = 4096;
 
 /// What can go wrong between the server and a worker it started.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +53,8 @@ pub(crate) enum ConnectionError {
 
 pub(crate) struct WorkerConnection {
     socket: WorkerSocket,
+    /// Bytes that a frame may bring.
+    payload_max: u32,
     /// What was read and is no whole frame yet.
     read: Vec<u8>,
     /// What was read, whole frames and then perhaps a part of one.
@@ -62,7 +69,13 @@ impl WorkerConnection {
     pub(crate) fn new(stream: UnixStream) -> io::Result<Self> {
         let socket = WorkerSocket::new(stream)?;
         let (read, frames, write) = (Vec::new(), Bytes::new(), BytesMut::new());
-        Ok(Self { socket, read, frames, write, outgoing: Segments::default() })
+        let (payload_max, outgoing) = (PAYLOAD_MAX, Segments::default());
+        Ok(Self { socket, payload_max, read, frames, write, outgoing })
+    }
+
+    /// With somebody who has not said who it is, and for whom no memory is taken.
+    pub(crate) fn with_stranger(stream: UnixStream) -> io::Result<Self> {
+        Ok(Self { payload_max: HELLO_BYTES_MAX, ..Self::new(stream)? })
     }
 
     /// The bare connection, and what was read of it and is no frame that was received.
@@ -163,13 +176,13 @@ impl WorkerConnection {
     /// A whole frame that is already here; otherwise there is room to read on.
     fn buffered(&mut self) -> Result<Option<(FrameHeader, Bytes)>, FrameError> {
         if self.frames.is_empty() {
-            if let Err(missing) = whole(&self.read)? {
+            if let Err(missing) = whole(&self.read, self.payload_max)? {
                 self.read.reserve(missing);
                 return Ok(None);
             }
             self.frames = std::mem::take(&mut self.read).into();
         }
-        match whole(&self.frames)? {
+        match whole(&self.frames, self.payload_max)? {
             Ok((header, length)) => {
                 let mut frame = self.frames.split_to(length);
                 frame.advance(HEADER_LEN);
@@ -199,9 +212,15 @@ pub(crate) async fn next_frame(
 
 /// The head of the frame that begins here and the length of both, or how much had better be read before
 /// looking again.
-fn whole(read: &[u8]) -> Result<Result<(FrameHeader, usize), usize>, FrameError> {
+fn whole(
+    read: &[u8],
+    payload_max: u32,
+) -> Result<Result<(FrameHeader, usize), usize>, FrameError> {
     let Some(head) = read.first_chunk::<HEADER_LEN>() else { return Ok(Err(READ_ROOM)) };
     let header = FrameHeader::decode(head)?;
+    if header.length > payload_max {
+        return Err(FrameError::TooLong(header.length));
+    }
     let length = HEADER_LEN + header.length as usize;
     let missing = length.saturating_sub(read.len());
     Ok(if missing == 0 { Ok((header, length)) } else { Err(missing) })

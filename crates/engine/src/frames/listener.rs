@@ -247,7 +247,7 @@ async fn greet(stream: UnixStream, expected: Arc<ExpectedConnections>) {
 async fn identify(
     stream: UnixStream,
 ) -> Result<(Hello, std::os::unix::net::UnixStream, Bytes), ConnectionError> {
-    let mut connection = WorkerConnection::new(stream.into_std()?)?;
+    let mut connection = WorkerConnection::with_stranger(stream.into_std()?)?;
     let (header, payload) = connection.receive().await?;
     if header.kind != FrameKind::Hello {
         return Err(FrameError::Unexpected(header.kind).into());
@@ -269,7 +269,7 @@ mod tests {
     use bytes::BytesMut;
     use serde_json::{Value, json};
 
-    use super::super::frame::encode_control;
+    use super::super::frame::{FrameHeader, encode_control};
     use super::*;
 
     fn connect(path: &Path, hello: &Value, behind: &[u8]) -> std::os::unix::net::UnixStream {
@@ -316,6 +316,21 @@ mod tests {
         let hello = json!({ "protocol": PROTOCOL, "token": worker.token.text() });
         let _connected = connect(&path, &hello, b"");
         assert!((&mut worker.connection).await.is_ok(), "the token was not used up");
+    }
+
+    #[tokio::test]
+    async fn a_stranger_takes_no_memory_before_it_is_known() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("workers.sock");
+        let _listener = WorkerListener::listen(path.clone(), &Handle::current()).unwrap();
+        for kind in [FrameKind::Hello, FrameKind::Reply] {
+            let mut stream = std::os::unix::net::UnixStream::connect(&path).unwrap();
+            let mut head = BytesMut::new();
+            FrameHeader { length: 1 << 29, kind, count: 0, id: 0 }.encode(&mut head);
+            stream.write_all(&head).unwrap();
+            // It is closed by its header, and not when its time is over.
+            assert!(timeout(HELLO_TIMEOUT / 2, assert_closed(stream)).await.is_ok());
+        }
     }
 
     async fn assert_closed(mut stream: std::os::unix::net::UnixStream) {
