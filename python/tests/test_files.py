@@ -17,7 +17,7 @@ from jitney.files.arrays import read_npy, read_npz
 from jitney.files.images import TooManyPixels, open_image
 from jitney.files.limits import FileLimits, FileRejected, limits
 from jitney.files.saved_tensors import read_saved_tensor
-from jitney.files.tables import read_frame
+from jitney.files.tables import read_frame, read_json_frame
 from jitney.testing import load
 from jitney.values.convert import convert
 
@@ -50,8 +50,8 @@ def picture(kind: str, size=(8, 6)) -> bytes:
     return saved(Image.new("RGB", size, (9, 8, 7)).save, kind)
 
 
-def header(shape: str, rest: bytes = b"") -> bytes:
-    text = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}}}\n".encode()
+def header(shape: str, rest: bytes = b"", descr: str = "'<f8'") -> bytes:
+    text = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}}}\n".encode()
     return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + rest
 
 
@@ -136,10 +136,13 @@ def test_arrays_are_read_as_numpy_reads_them(array):
     assert read_npz(saved(np.savez_compressed, one=array))["one"].tolist() == theirs.tolist()
 
 
-@pytest.mark.parametrize("shape", ["(1000000000000,)", "(2,)", "(1000000000, 0)", "(4294967296, 4294967296)"])
+@pytest.mark.parametrize("shape", ["(-1,)", "(True,)", "(1000000000000,)", "(2,)", "(1000000000, 0)", "(4294967296, 4294967296)"])
 def test_an_array_is_no_larger_than_the_bytes_that_came(shape):
     with pytest.raises(FileRejected, match=r"its header claims shape .*, and fewer bytes came"):
         read_npy(header(shape, bytes(8)))
+    for descr in ("'|V0'", "[('a', '|V0')]"):
+        with pytest.raises(FileRejected, match="fewer bytes came"):
+            read_npy(header("(1, 1000000000000)", bytes(8), descr))
     assert read_npy(header("(1,)", bytes(8))).tolist() == [0]
 
 
@@ -218,8 +221,11 @@ def test_ordinary_tables_are_read():
         {"structs": pa.StructArray.from_arrays([repeated("x" * 100_000, 10_000)], ["inside"])},
         {"numbers": np.zeros(10_000_000)},
         {"lists": pa.ListArray.from_arrays([0, 10_000_000], np.zeros(10_000_000))},
+        {"rows": pa.ListArray.from_arrays(np.arange(1_000_001, dtype="int32"), np.zeros(1_000_000, "int8"))},
+        {"structs": pa.StructArray.from_arrays([np.zeros(1_000_000, "int8")], ["inside"])},
+        {"decimals": pa.array([0]).cast(pa.decimal128(38, 0)).take(np.zeros(1_000_000, "int32"))},
     ],
-    ids=["texts", "lists of texts", "structures", "numbers", "lists of numbers"],
+    ids=["texts", "lists of texts", "texts inside", "numbers", "a long list", "lists", "structures", "decimals"],
 )
 def test_a_small_table_that_stands_for_a_large_one_is_refused(columns, monkeypatch):
     content = parquet(**columns)
@@ -231,6 +237,45 @@ def test_a_small_table_that_stands_for_a_large_one_is_refused(columns, monkeypat
         convert("table", content, pd.DataFrame)
     pa.set_memory_pool(usual)
     assert counted.max_memory() < 4 << 20
+
+
+def test_a_table_has_no_more_columns_than_can_be_read():
+    wide = ",".join(["a"] * 20_000)
+    for content in (wide, wide.encode(), '\n \n"a\n"' + wide, parquet(**{str(n): [1] for n in range(20_000)})):
+        with pytest.raises(FileRejected, match="it has 20000 columns, and at most 10000 are read"):
+            read_frame(content)
+    with pytest.raises(FileRejected, match="its first row has 20000 values, and there are 1 columns"):
+        read_frame(f"a\n{wide}")
+    with pytest.raises(BadInput, match="it has 20000 columns"):
+        convert("table", [dict.fromkeys(map(str, range(20_000)))], pd.DataFrame)
+    with pytest.raises(FileRejected, match="it has 20000 columns"):
+        read_json_frame({"columns": ["a"] * 20_000, "data": []}, "split", True)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        [{str(n): 1} for n in range(5000)],
+        {str(n): {str(n): 1} for n in range(5000)},
+        [list(range(5000)), *[[1]] * 5000],
+        {str(n): [1] * (1 + 5000 * (n == 0)) for n in range(5000)},
+    ],
+    ids=["rows", "columns", "lists of rows", "lists of columns"],
+)
+def test_json_of_few_cells_makes_no_frame_of_many(table):
+    with pytest.raises(BadInput, match=r"it expands to 2000\d+ bytes"):
+        convert("table", table, pd.DataFrame)
+    with pytest.raises(FileRejected, match=r"it expands to 2000\d+ bytes"):
+        read_json_frame(table, "columns", True)
+    limits.set(None, None, 1)
+    assert convert("table", [{"a": 1, "b": 2}] * 2, pd.DataFrame).shape == (2, 2)
+
+
+@pytest.mark.parametrize("texts", [["x" * 20_000, *["y"] * 5000], [[1, "x" * 20_000], *[[2, "y"]] * 2500]])
+def test_one_long_text_makes_no_array_of_long_texts(texts):
+    with pytest.raises(BadInput, match=r"it expands to 400\d+ bytes"):
+        convert("words", texts, np.ndarray)
+    assert convert("words", [["a", "bcd"]], np.ndarray).tolist() == [["a", "bcd"]]
 
 
 def test_a_broken_table_is_refused_and_so_is_a_pyarrow_that_unpickles(monkeypatch):

@@ -29,8 +29,10 @@ def read_npy(content: Any) -> Any:
     shape, fortran, dtype = read(head)
     if dtype.hasobject:
         raise FileRejected("it holds Python objects, and nothing that a client sent is unpickled: send numbers")
-    size = math.prod(shape) * dtype.itemsize
-    if size > len(content) - head.tell() or (shape and shape[0] > len(content)):
+    # Elements without a byte are none that came, and numpy copies them one by one.
+    size = math.prod(shape) * max(1, dtype.itemsize)
+    sizes = all(type(one) is int and one >= 0 for one in shape)
+    if not sizes or size > len(content) - head.tell() or (shape and shape[0] > len(content)):
         raise FileRejected(f"its header claims shape {shape}, and fewer bytes came")
     order: Any = "F" if fortran else "C"
     return numpy.ndarray(shape, dtype, content, head.tell(), order=order).copy(order="K")

@@ -1,13 +1,18 @@
 """Reads tables: Parquet, CSV and JSON, by the pandas or pyarrow that the model has.
 
 A few bytes of a Parquet file may stand for gigabytes: a value that is written once, in a dictionary, counts for every
-row that names it. How large the columns become is computed from the footer and from the lengths in dictionaries.
+row that names it. How large the columns become is computed from the footer and from the lengths in dictionaries. JSON
+names only the cells it has, and a frame has one for every row and column. And pandas takes time for each column.
 """
 
 from __future__ import annotations
 
+import csv
 import io
+import itertools
+import json
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from jitney.files.limits import FileRejected, limits
@@ -17,23 +22,67 @@ UNPICKLES_NOTHING = (14, 0, 1)
 """Before this version pyarrow unpickles types that a file names (CVE-2023-47248)."""
 WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT96": 12}
 """Bytes of a value by its type; the others have 8, a text where it begins."""
+OBJECT_BYTES = 128
+"""Bytes of a Python object in a frame: a list, a structure or a decimal in a row."""
 ROWS_AT_ONCE = 65536
+COLUMNS_MAX = 10_000
+"""Columns of a table. pandas takes seconds for as many that have one name, and sixteen times as long for four times as
+many."""
+INDEX_MAX = 100
 
 
 def read_frame(content: Any) -> Any:
     """A frame of pandas, from Parquet or CSV."""
     pandas: Any = sys.modules["pandas"]
     if isinstance(content, str):
+        _check_csv(content)
         return pandas.read_csv(io.StringIO(content))
     if bytes(content[:4]) != PARQUET:
+        _check_csv(bytes(content).decode("latin-1"))
         return pandas.read_csv(io.BytesIO(content))
     check_parquet(content)
     return pandas.read_parquet(io.BytesIO(content))
 
 
-def read_json_frame(text: str, orient: str, dtype: Any) -> Any:
-    """A frame of pandas, from JSON in one of pandas' forms."""
-    return sys.modules["pandas"].read_json(io.StringIO(text), orient=orient, dtype=dtype)
+def read_json_frame(value: Any, orient: str, dtype: Any) -> Any:
+    """A frame of pandas, from what JSON says in one of pandas' forms."""
+    if orient == "split" and not isinstance(value, dict):
+        raise FileRejected("it is no object with columns and data")
+    check_cells([value.get("columns"), *value.get("data", ())] if orient == "split" else value)
+    return sys.modules["pandas"].read_json(io.StringIO(json.dumps(value)), orient=orient, dtype=dtype)
+
+
+def check_columns(count: int) -> None:
+    """Rejects a table of more columns than are read."""
+    if count > COLUMNS_MAX:
+        raise FileRejected(f"it has {count} columns, and at most {COLUMNS_MAX} are read: send fewer at a time")
+
+
+def check_cells(table: Any) -> None:
+    """Rejects rows, or columns, of which each has few cells and all together many."""
+    lines = [line for line in _values(table) if isinstance(line, (list, dict))]
+    names = {key for line in lines if isinstance(line, dict) for key in line}
+    length = max((len(line) for line in lines if isinstance(line, list)), default=0) + len(names)
+    check_columns(len(table) if isinstance(table, dict) and lines else length)
+    # One that has all its cells is as large as what came.
+    limits.check_expansion(8 * len(lines) * length, 8 * sum(map(len, lines)))
+
+
+def _values(table: Any) -> Iterable[Any]:
+    return table.values() if isinstance(table, dict) else table if isinstance(table, list) else ()
+
+
+def _check_csv(text: str) -> None:
+    """The names of the columns, and the first row: values that it has before them are levels of an index."""
+    rows = csv.reader(io.StringIO(text, newline=""))
+    filled = (row for row in rows if len(row) > 1 or "".join(row).strip())
+    try:
+        lengths = [*map(len, itertools.islice(filled, 2)), 0, 0]
+    except csv.Error as error:
+        raise FileRejected(f"the CSV file cannot be read: {error}") from None
+    check_columns(lengths[0])
+    if lengths[1] > lengths[0] + INDEX_MAX:
+        raise FileRejected(f"its first row has {lengths[1]} values, and there are {lengths[0]} columns")
 
 
 def open_parquet(source: Any, **options: Any) -> Any:
@@ -53,6 +102,7 @@ def check_parquet(content: Any) -> None:
 
     try:
         with open_parquet(io.BytesIO(content)) as source:
+            check_columns(source.metadata.num_columns)
             size, texts, texts_max = _claimed(source.metadata)
         limits.check_expansion(size, len(content))
         if size + texts_max > limits.expanded:
@@ -65,16 +115,27 @@ def _claimed(footer: Any) -> tuple[int, list[str], int]:
     """The bytes of all columns, without what dictionaries stand for; the columns of texts; the most that those add."""
     size, texts, texts_max = 0, set(), 0
     for group in range(footer.num_row_groups):
+        rows = footer.row_group(group)
         for place in range(footer.num_columns):
-            column = footer.row_group(group).column(place)
+            column, kind = rows.column(place), footer.schema.column(place)
             width = WIDTHS.get(column.physical_type, 8)
             if column.physical_type == "FIXED_LEN_BYTE_ARRAY":
-                width = footer.schema.column(place).length
+                width = kind.length
             size += column.total_uncompressed_size + column.num_values * width
+            size += _objects(kind, rows.num_rows, column.num_values) * OBJECT_BYTES
             if column.physical_type == "BYTE_ARRAY":
                 texts.add(column.path_in_schema)
                 texts_max += column.total_uncompressed_size * column.num_values
     return size, sorted(texts), texts_max
+
+
+def _objects(kind: Any, rows: int, values: int) -> int:
+    """How many Python objects a column becomes at most."""
+    depth = kind.path.count(".") - kind.name.count(".")
+    if kind.logical_type.type == "DECIMAL":
+        return values * (depth + 1)
+    is_list = kind.max_repetition_level == 1 and depth <= 2
+    return rows if is_list else values * depth
 
 
 def _text_size(content: Any, columns: list[str]) -> int:

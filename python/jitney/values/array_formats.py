@@ -8,14 +8,18 @@ from __future__ import annotations
 import io
 import sys
 import typing
+from collections.abc import Iterator
 from typing import Any
 
 from jitney.files.arrays import NPY, ZIP, read_npy
-from jitney.files.tables import read_frame
+from jitney.files.limits import limits
+from jitney.files.tables import check_cells, read_frame
 from jitney.values.containers import container_for, container_of
 from jitney.values.rows import Rows
 
 NPY_TYPE = "application/x-npy"
+DIMENSIONS_MAX = 64
+"""Lists inside lists; numpy takes no more."""
 
 
 def read(value: Any, hint: Any) -> Any:
@@ -86,10 +90,31 @@ def _array(value: Any, dtype: Any) -> Any:
     numpy = _numpy()
     if isinstance(value, (bytes, bytearray)):
         value = read_npy(value) if bytes(value[:6]) == NPY else _loads(value)
+    if dtype is None and isinstance(value, (list, tuple)):
+        _check_texts(value)
     array = numpy.asarray(value, dtype=dtype)
     if array.dtype.hasobject:
         raise ValueError("its rows differ in length or contain values that are not numbers")
     return array
+
+
+def _check_texts(values: Any) -> None:
+    """An array has room for its longest text in every element: one text and many short ones would fill the memory."""
+    rows = list(_rows(values, 0))
+    longest = max((length for _, length in rows), default=0)
+    limits.check_expansion(4 * longest * sum(count for count, _ in rows), 0)
+
+
+def _rows(values: Any, depth: int) -> Iterator[tuple[int, int]]:
+    """The number of values in each innermost list, and the length of its longest text."""
+    kinds = set(map(type, values))
+    if kinds.isdisjoint((list, tuple)):
+        texts = () if kinds.isdisjoint((str, bytes)) else (one for one in values if isinstance(one, (str, bytes)))
+        yield len(values), max(map(len, texts), default=0)
+    elif depth < DIMENSIONS_MAX:
+        for one in values:
+            if isinstance(one, (list, tuple)):
+                yield from _rows(one, depth + 1)
 
 
 def _loads(value: bytes | bytearray) -> Any:
@@ -119,4 +144,5 @@ def _frame(value: Any, origin: Any) -> Any:
         return value.iloc[:, 0]
     if isinstance(value, dict) and not any(isinstance(column, (list, dict)) for column in value.values()):
         value = [value]
+    check_cells(value)
     return origin(value)

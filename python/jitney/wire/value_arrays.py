@@ -15,6 +15,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from jitney.files.tables import check_columns
+
 DIMS_MAX = 32
 TORCH_ONLY = {"bfloat16": "<u2"}
 """Types of tensors that numpy has no name for, with the numbers in which they travel."""
@@ -103,6 +105,9 @@ def frame(parts: Any) -> Any:
     pandas = _library("pandas")
     try:
         kind, columns, index, name = parts
+        check_columns(len(columns))
+        if any(isinstance(column, dict) for _, column in columns):
+            raise ArrayFormatError("no frame: a column is a list or an array")
         made = pandas.DataFrame(dict(enumerate(column for _, column in columns)), index=index)
         made.columns = pandas.Index([label for label, _ in columns])
         if kind == "frame":

@@ -158,7 +158,7 @@ class PandasDataFrame(IODescriptor):
             if "csv" in kind or "parquet" in kind or posted.raw()[:4] == PARQUET:
                 frame = read_frame(posted.raw())
             else:
-                frame = read_json_frame(json.dumps(posted.parsed()), self._orient, self._dtype or True)
+                frame = read_json_frame(posted.parsed(), self._orient, self._dtype or True)
         except ValueError as error:
             raise BadInput(f"the frame cannot be read: {error}") from None
         if self._columns and self._apply:
