@@ -136,7 +136,9 @@ def test_arrays_are_read_as_numpy_reads_them(array):
     assert read_npz(saved(np.savez_compressed, one=array))["one"].tolist() == theirs.tolist()
 
 
-@pytest.mark.parametrize("shape", ["(-1,)", "(True,)", "(1000000000000,)", "(2,)", "(1000000000, 0)", "(4294967296, 4294967296)"])
+@pytest.mark.parametrize(
+    "shape", ["(-1,)", "(True,)", "(1000000000000,)", "(2,)", "(1000000000, 0)", "(4294967296, 4294967296)"]
+)
 def test_an_array_is_no_larger_than_the_bytes_that_came(shape):
     with pytest.raises(FileRejected, match=r"its header claims shape .*, and fewer bytes came"):
         read_npy(header(shape, bytes(8)))

@@ -33,6 +33,15 @@ INDEX_MAX = 100
 
 def read_frame(content: Any) -> Any:
     """A frame of pandas, from Parquet or CSV."""
+    try:
+        return _frame(content)
+    except (FileRejected, MemoryError):
+        raise
+    except Exception as error:  # Each of the libraries has errors of its own.
+        raise FileRejected(f"the table cannot be read: {error}") from None
+
+
+def _frame(content: Any) -> Any:
     pandas: Any = sys.modules["pandas"]
     if isinstance(content, str):
         _check_csv(content)
@@ -131,7 +140,7 @@ def _claimed(footer: Any) -> tuple[int, list[str], int]:
 
 def _objects(kind: Any, rows: int, values: int) -> int:
     """How many Python objects a column becomes at most."""
-    depth = kind.path.count(".") - kind.name.count(".")
+    depth: int = kind.path.count(".") - kind.name.count(".")
     if kind.logical_type.type == "DECIMAL":
         return values * (depth + 1)
     is_list = kind.max_repetition_level == 1 and depth <= 2

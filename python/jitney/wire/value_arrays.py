@@ -140,9 +140,10 @@ def _item_size(name: str) -> int:
 
 
 def _dtype(name: str) -> Any:
+    numpy = _library("numpy")
     try:
-        dtype = _library("numpy").dtype(name)
-    except TypeError:
+        dtype = numpy.dtype(name)
+    except (TypeError, ValueError, SyntaxError):
         raise ArrayFormatError(f"there is no dtype {name!r}") from None
     if dtype.hasobject or dtype.kind == "V" or not dtype.itemsize:
         raise ArrayFormatError(f"arrays of dtype {name!r} are not read")
