@@ -132,13 +132,13 @@ test-ui: ui/node_modules/.package-lock.json ## The dashboard's types and unit te
 
 ##@ Heavy tests (make setup WITH="torch chromium nginx prometheus" brings their programs)
 .PHONY: test-all test-heavy test-new-torch test-ray test-compat test-bentoml test-serve test-clouds test-browser test-kserve \
-  test-deploy test-prometheus test-replicas test-install test-docs test-notebook test-onnx test-gpu soak fuzz
+  test-deploy test-prometheus test-replicas test-install test-docs test-notebook test-onnx test-gpu soak fuzz fuzz-python
 INSTALL_TESTS := tests/test_install_static.py tests/test_install_image.py tests/test_install_systemd.py tests/test_wheel.py
 
 test-all: test test-ui test-heavy test-new-torch test-docs test-notebook test-onnx test-ray test-compat test-clouds test-browser test-kserve test-deploy test-prometheus test-replicas test-install ## Everything here and above, but the GPU and the soak
 	$(CARGO) test --locked --release -p jitney-sim -p jitney-lab -- --ignored
 	$(MAKE) deny advisories instructions
-	$(MAKE) fuzz FUZZ_SECONDS=10
+	$(MAKE) fuzz fuzz-python FUZZ_SECONDS=10
 
 test-heavy: build .venv/test/ready ## The long runs of the black-box tests
 	$(BINARY) $(TEST)/python -m pytest -q tests --heavy --ignore tests/test_onnx_files.py \
@@ -222,6 +222,9 @@ soak: build .venv/test/ready ## Half an hour under load while things go wrong (S
 # Without a nightly compiler, which coverage does not need and sanitizers would.
 fuzz: $(FUZZ) ## Fuzz every target for FUZZ_SECONDS (60); FUZZ_TARGETS="urls forms" for some
 	$(PYTHON) fuzz/run.py --cargo-fuzz $(abspath $(FUZZ)) --seconds $(FUZZ_SECONDS) $(FUZZ_TARGETS)
+
+fuzz-python: .venv/fuzz/ready ## The same for what Python reads: files of clients, values of handles (FUZZ_PYTHON="client_files")
+	.venv/fuzz/bin/python fuzz/run_python.py --seconds $(FUZZ_SECONDS) $(FUZZ_PYTHON)
 
 $(FUZZ):
 	$(CARGO) install cargo-fuzz --version 0.13.2 --locked --debug --root .tools

@@ -30,18 +30,19 @@ def build(cargo_fuzz: str) -> Path:
     return programs
 
 
-def run(programs: Path, target: str, seconds: int) -> bool:
-    """Runs one target; False if it found something."""
+def run(program: list[str | Path], target: str, seconds: int, env: dict[str, str] | None = None) -> bool:
+    """Runs the program of one target; False if it found something."""
     found, artifacts = HERE / "found" / target, HERE / "artifacts" / target
     for folder in (found, artifacts):
         folder.mkdir(parents=True, exist_ok=True)
     before = set(artifacts.iterdir())
-    command = [programs / target, f"-max_total_time={seconds}", "-print_final_stats=1", "-timeout=30"]
+    command = [*program, f"-max_total_time={seconds}", "-print_final_stats=1", "-timeout=30"]
     command += ["-rss_limit_mb=4096", f"-artifact_prefix={artifacts}/"]
     dictionary = HERE / "dictionaries" / f"{target}.dict"
     if dictionary.exists():
         command.append(f"-dict={dictionary}")
-    ran = subprocess.run([*command, found, HERE / "corpus" / target], cwd=HERE, capture_output=True, check=False)
+    command += [found, HERE / "corpus" / target]
+    ran = subprocess.run(command, cwd=HERE, env={**os.environ, **(env or {})}, capture_output=True, check=False)
     executed, covered = EXECUTED.findall(ran.stderr), COVERED.findall(ran.stderr)
     edges, features = covered[-1] if covered else (b"0", b"0")
     print(
@@ -57,18 +58,26 @@ def run(programs: Path, target: str, seconds: int) -> bool:
     return False
 
 
+def arguments(description: str | None, targets: list[str], *required: str) -> argparse.Namespace:
+    """The words of the command line: these targets, all of them where none is named."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in required:
+        parser.add_argument(name, required=True)
+    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(targets))
+    flags = parser.parse_args()
+    unknown = sorted(set(flags.targets) - set(targets))
+    if unknown:
+        parser.error(f"there is no target {unknown[0]}; there are: {', '.join(targets)}")
+    flags.targets = flags.targets or targets
+    return flags
+
+
 def main() -> int:
     """Runs the targets one after the other; 1 if any found something."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cargo-fuzz", required=True)
-    parser.add_argument("--seconds", type=int, default=60)
-    parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(TARGETS))
-    flags = parser.parse_args()
-    unknown = sorted(set(flags.targets) - set(TARGETS))
-    if unknown:
-        parser.error(f"there is no target {unknown[0]}; there are: {', '.join(TARGETS)}")
+    flags = arguments(__doc__, TARGETS, "--cargo-fuzz")
     programs = build(flags.cargo_fuzz)
-    passed = [run(programs, target, flags.seconds) for target in flags.targets or TARGETS]
+    passed = [run([programs / target], target, flags.seconds) for target in flags.targets]
     return 0 if all(passed) else 1
 
 
