@@ -388,6 +388,8 @@ def test_the_guard_is_asked_about_every_call_of_a_handle(told: Server) -> None:
                 session.model(name, encoding="bytes").remote(b"x").result(120)
             assert denied.value.status == 403 and '"predict", "' + name in str(denied.value)
         assert allowed.remote(b"x").result(120) == b"of-tenants", "the connection goes on"
+        forged = allowed.options(headers={"x-jitney-tenant": "forged", "X-Jitney-Tenant": "forged too"})
+        assert forged.remote(b"x").result(120) == b"of-tenants", "a header of the call says nothing else"
 
 
 def test_the_tenant_that_the_guard_names_counts(told: Server) -> None:
