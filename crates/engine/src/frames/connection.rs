@@ -212,10 +212,7 @@ pub(crate) async fn next_frame(
 
 /// The head of the frame that begins here and the length of both, or how much had better be read before
 /// looking again.
-fn whole(
-    read: &[u8],
-    payload_max: u32,
-) -> Result<Result<(FrameHeader, usize), usize>, FrameError> {
+fn whole(read: &[u8], payload_max: u32) -> Result<Result<(FrameHeader, usize), usize>, FrameError> {
     let Some(head) = read.first_chunk::<HEADER_LEN>() else { return Ok(Err(READ_ROOM)) };
     let header = FrameHeader::decode(head)?;
     if header.length > payload_max {
