@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -203,3 +205,62 @@ def test_a_server_without_definitions_says_so(chromium, shared: Server):
     seen.page.get_by_text("No model here describes itself").wait_for()
     assert seen.complaints == []
     seen.page.close()
+
+
+class EmptyPage(BaseHTTPRequestHandler):
+    """A page of another site."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<title>another site</title>")
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+
+@pytest.fixture
+def site() -> Iterator[int]:
+    """The port of another site, which has two names and so two origins."""
+    web = ThreadingHTTPServer(("127.0.0.1", 0), EmptyPage)
+    Thread(target=web.serve_forever, daemon=True).start()
+    yield web.server_address[1]
+    web.shutdown()
+    web.server_close()
+
+
+FETCH = """async ([url, method, headers, body]) => {
+  try {
+    const answer = await fetch(url, {method, headers, body});
+    return [answer.status, await answer.text(), answer.headers.get("x-request-id") !== null];
+  } catch (error) {
+    return [0, String(error), false];
+  }
+}"""
+
+
+def test_a_page_of_an_allowed_origin_reads_answers_and_any_other_does_not(
+    chromium, site: int, start: Callable[..., Server], tmp_path: Path
+):
+    (tmp_path / "app.py").write_text(APP)
+    allowed, other = f"http://127.0.0.1:{site}", f"http://localhost:{site}"
+    server = start("serve", "app:lonely", "--cors-allowed-origin", allowed, cwd=tmp_path)
+    json_type, body = {"content-type": "application/json", "x-mine": "1"}, '{"text": "tea"}'
+    asks = {
+        "a request that needs no leave": [server.url("/lonely"), "POST", {"content-type": "text/plain"}, body],
+        "a request that is asked for first": [server.url("/lonely"), "POST", json_type, body],
+        "an error": [server.url("/lonely"), "POST", json_type, '{"wrong": 1}'],
+        "management": [server.url("/models/lonely?min_worker=1", "management"), "PUT", {}, None],
+    }
+    for origin in (allowed, other):
+        seen = open_page(chromium, origin)
+        got = {name: seen.page.evaluate(FETCH, ask) for name, ask in asks.items()}
+        seen.page.close()
+        if origin == other:
+            assert {tuple(one[::2]) for one in got.values()} == {(0, False)}, got
+            continue
+        assert got["a request that is asked for first"] == [200, "TEA", True], got
+        assert got["an error"][0] == 400 and got["an error"][2], got
+        assert got["management"][0] in (200, 202), got
+        assert got["a request that needs no leave"][::2] == [200, True], got
