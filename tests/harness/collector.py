@@ -1,4 +1,4 @@
-"""A collector of traces: takes OTLP over HTTP with OpenTelemetry's own messages and keeps the spans."""
+"""A collector: takes OTLP over HTTP with OpenTelemetry's own messages and keeps spans and log records."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
+    ExportLogsServiceRequest,
+    ExportLogsServiceResponse,
+)
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from harness.wait import until
 
-PATH = "/v1/traces"
+TRACES, LOGS = "/v1/traces", "/v1/logs"
 
 
 class Collector:
@@ -24,6 +29,7 @@ class Collector:
 
     def __init__(self) -> None:
         self.requests: list[ExportTraceServiceRequest] = []
+        self.logs: list[ExportLogsServiceRequest] = []
         self.headers: list[dict[str, str]] = []
         collector = self
 
@@ -34,11 +40,14 @@ class Collector:
                 body = self.rfile.read(int(self.headers["content-length"]))
                 if self.headers.get("content-encoding") == "gzip":
                     body = gzip.decompress(body)
-                known = self.path == PATH and self.headers["content-type"] == "application/x-protobuf"
-                if known:
+                known = self.path in (TRACES, LOGS) and self.headers["content-type"] == "application/x-protobuf"
+                if known and self.path == TRACES:
                     collector.headers.append({name.lower(): value for name, value in self.headers.items()})
                     collector.requests.append(ExportTraceServiceRequest.FromString(body))
-                answer = ExportTraceServiceResponse().SerializeToString()
+                elif known:
+                    collector.logs.append(ExportLogsServiceRequest.FromString(body))
+                answers = {TRACES: ExportTraceServiceResponse, LOGS: ExportLogsServiceResponse}
+                answer = answers.get(self.path, ExportTraceServiceResponse)().SerializeToString()
                 self.send_response(200 if known else 404)
                 self.send_header("content-type", "application/x-protobuf")
                 self.send_header("content-length", str(len(answer)))
@@ -64,6 +73,11 @@ class Collector:
         """The spans so far, of one trace or of all."""
         scopes = [scope for message in self.requests for part in message.resource_spans for scope in part.scope_spans]
         return [span for scope in scopes for span in scope.spans if trace in (None, span.trace_id.hex())]
+
+    def records(self) -> list[LogRecord]:
+        """The log records so far."""
+        scopes = [scope for message in self.logs for part in message.resource_logs for scope in part.scope_logs]
+        return [record for scope in scopes for record in scope.log_records]
 
     def wait(self, what: str, condition: Callable[[Span], bool]) -> Span:
         """The first span of this kind, once it has come."""

@@ -75,6 +75,11 @@ pub fn access_sink(style: &Style) -> io::Result<Box<dyn Write + Send>> {
     })
 }
 
+/// Where lines about changes and refused attempts go.
+pub fn audit_sink(path: &Path) -> io::Result<Box<dyn Write + Send>> {
+    Ok(Box::new(RollingFile::open(path.to_owned())?))
+}
+
 /// Where metric lines go; the human style has no files for them.
 pub fn metric_sinks(style: &Style) -> io::Result<Option<MetricSinks>> {
     let Style::TorchServe { metrics, .. } = style else { return Ok(None) };

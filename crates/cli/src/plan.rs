@@ -36,6 +36,8 @@ pub struct ServerPlan {
     pub key_file: Option<PathBuf>,
     /// Whether every request is logged.
     pub access_log: bool,
+    /// Where changes and refused attempts are written, if anywhere.
+    pub audit_log: Option<PathBuf>,
     /// The engine.
     pub engine: EnginePlan,
     /// The operator's plugins, started before the ports are bound.

@@ -30,8 +30,9 @@ use jitney_engine::Engine;
 use jitney_server::auth::{KeyStrength, TokenClock, Tokens};
 use jitney_server::{Server, ServerParts};
 use jitney_telemetry::metrics::MeterPlan;
-use jitney_telemetry::{AccessLog, EngineObserver, Meter, WriteTime};
+use jitney_telemetry::{AccessLog, AuditLog, EngineObserver, Meter, WriteTime};
 use rustix::process::DumpableBehavior;
+use tokio::runtime::Handle;
 
 use crate::definition::Packer;
 use crate::env::Env;
@@ -40,7 +41,7 @@ use crate::gpu::NvidiaSmi;
 use crate::key_file::{GivenKeys, KeyFile};
 use crate::logs::{self, StartedLog, Style};
 use crate::plan::{Drain, ServerKind, ServerPlan};
-use crate::traces::SpanExporter;
+use crate::traces::{OtlpExporter, TracePlan};
 use crate::{machine, plugins};
 
 pub use assembly::runtime;
@@ -105,8 +106,12 @@ fn serve(mut plan: ServerPlan, env: &Env, logs: &StartedLog) -> Result<(), Failu
     let data = DataPlane::start(plan.io_threads).map_err(cannot("start the data plane"))?;
     let admin = runtime("start the admin plane")?;
     let config = engine_config(&plan.engine, scratch.path(), env, admin.handle());
-    let traces = plan.traces.take().map(|traces| SpanExporter::start(traces, admin.handle()));
-    let (tracer, exporter) = traces.transpose()?.unzip();
+    let traces = plan.traces.take().map(Arc::new);
+    let spans = traces.as_ref().map(|plan| OtlpExporter::spans(plan, admin.handle()));
+    let (tracer, exporter) = spans.transpose()?.unzip();
+    let audit = plan.audit_log.as_deref();
+    let audit = audit.map(|path| audit_log(path, traces.as_ref(), admin.handle()));
+    let (audit, lines) = audit.transpose()?.unzip();
     if let Some(tls) = plan.tls.take() {
         admin.spawn(tls.follow());
     }
@@ -121,13 +126,14 @@ fn serve(mut plan: ServerPlan, env: &Env, logs: &StartedLog) -> Result<(), Failu
         meter: Arc::clone(&meter),
         tracer,
         access_log: access_log(&plan, meter.log_time()),
+        audit,
         log_book: Some(Arc::clone(&logs.book)),
         ..ServerParts::default()
     };
     let running = serve_until_signal(&plan, env, &engine, &parts, &data, scratch.path(), logs);
     let ended = admin.block_on(running);
     data.end();
-    if let Some(exporter) = exporter {
+    for exporter in exporter.into_iter().chain(lines.flatten()) {
         admin.block_on(exporter.finish());
     }
     // Tasks that hold the engine end before it.
@@ -266,6 +272,19 @@ fn access_log(plan: &ServerPlan, time: WriteTime) -> Option<Arc<AccessLog>> {
     let sink = plan.access_log.then(|| logs::access_sink(&plan.logs.style))?;
     let opened = sink.and_then(|sink| AccessLog::new(sink, time, plan.logs.format));
     opened.map(Arc::new).inspect_err(|error| tracing::warn!(%error, "requests are not logged")).ok()
+}
+
+/// A server whose operator wants to know who changed it does not start without that.
+fn audit_log(
+    path: &Path,
+    collector: Option<&Arc<TracePlan>>,
+    runtime: &Handle,
+) -> Result<(Arc<AuditLog>, Option<OtlpExporter>), Failure> {
+    let exporter = collector.map(|plan| OtlpExporter::audit(plan, runtime)).transpose()?;
+    let (lines, exporter) = exporter.flatten().unzip();
+    let opened = logs::audit_sink(path).and_then(|sink| AuditLog::new(sink, lines));
+    let log = opened.map_err(|error| Failure::file("write", path, &error))?;
+    Ok((Arc::new(log), exporter))
 }
 
 fn tokens(plan: &ServerPlan) -> Result<Option<Arc<Tokens>>, Failure> {

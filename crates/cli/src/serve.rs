@@ -17,10 +17,10 @@ use jitney_engine::{PluginPlan, RepositoryConfig, ServedDirectory};
 use jitney_server::ServerConfig;
 use jitney_settings::Dialect;
 use jitney_settings::server::{
-    ACCESS_LOG, CLIENT_CA, GRPC_MANAGEMENT_PORT, GRPC_PORT, HOST, INFERENCE_PORT, IO_THREADS,
-    KEY_FILE, LOG_FORMAT, LOG_LEVEL, MANAGEMENT_HOST, MANAGEMENT_PORT, MAX_WORKERS_PER_MODEL,
-    METRICS_PORT, MODEL_STORE, POLL, PYTHON, REGISTRATIONS, REGISTRATIONS_EVERY, TLS_CERT, TLS_KEY,
-    TLS_MIN_VERSION, TOKEN_AUTH,
+    ACCESS_LOG, AUDIT_LOG, CLIENT_CA, GRPC_MANAGEMENT_PORT, GRPC_PORT, HOST, INFERENCE_PORT,
+    IO_THREADS, KEY_FILE, LOG_FORMAT, LOG_LEVEL, MANAGEMENT_HOST, MANAGEMENT_PORT,
+    MAX_WORKERS_PER_MODEL, METRICS_PORT, MODEL_STORE, POLL, PYTHON, REGISTRATIONS,
+    REGISTRATIONS_EVERY, TLS_CERT, TLS_KEY, TLS_MIN_VERSION, TOKEN_AUTH,
 };
 use jitney_settings::torchserve::{
     INITIAL_WORKER_PORT, METRIC_TIME_INTERVAL, PLUGIN_TIMEOUT, TOKEN_EXPIRATION_MIN,
@@ -185,6 +185,7 @@ pub fn assemble(kind: ServerKind, config: ServeConfig, env: &Env) -> Result<Serv
         key_file: values.read(&KEY_FILE),
         tokens: values.flag(&TOKEN_AUTH).then(|| TOKEN_EXPIRATION_MIN.default_value()),
         access_log: values.flag(&ACCESS_LOG),
+        audit_log: values.read(&AUDIT_LOG),
         engine: engine(&values, &models, repositories, registrations.as_ref(), env)?,
         poll: values.read(&POLL).filter(|every: &Duration| !every.is_zero()),
         plugins,

@@ -1,6 +1,7 @@
-//! Where traces of requests go: an OpenTelemetry collector, to which spans are sent as OTLP over HTTP.
+//! Where traces of requests go: an OpenTelemetry collector, to which spans are sent as OTLP over HTTP, and the lines
+//! of the audit log.
 //!
-//! The server makes the spans; here is what the operator says about them, and the sending.
+//! The server makes them; here is what the operator says about them, and the sending.
 
 mod exporter;
 mod header_list;
@@ -18,7 +19,7 @@ use crate::env::Env;
 use crate::failure::Failure;
 use crate::machine;
 
-pub use exporter::SpanExporter;
+pub use exporter::OtlpExporter;
 pub use variables::variables;
 
 /// Where a collector takes traces.
@@ -73,6 +74,15 @@ impl TracePlan {
             every: millis("OTEL_BSP_SCHEDULE_DELAY").unwrap_or(EVERY),
             gzip: text("OTEL_EXPORTER_OTLP_COMPRESSION") == Some("gzip"),
         }))
+    }
+}
+
+impl TracePlan {
+    /// Where the same collector takes logs; nothing where it is not known.
+    fn logs_url(&self) -> Option<Url> {
+        let mut url = self.url.clone();
+        url.set_path(&format!("{}v1/logs", self.url.path().strip_suffix(PATH)?));
+        Some(url)
     }
 }
 

@@ -51,6 +51,16 @@ impl Gate {
         }
     }
 
+    /// The name of the key that opens it, where only one does.
+    pub(crate) fn key_name(self) -> Option<&'static str> {
+        match self {
+            Self::Inference => Some("inference"),
+            Self::Management => Some("management"),
+            Self::Renewal => Some("API"),
+            Self::Open | Self::Either => None,
+        }
+    }
+
     /// The error for a request that does not pass, in TorchServe's words.
     pub(crate) fn closed(self) -> Problem {
         let what = if self == Self::Renewal { "Authentication" } else { "Authorization" };

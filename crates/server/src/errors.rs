@@ -50,6 +50,13 @@ impl Problem {
         Self { code, status, message, reason: None, retry_after: None }
     }
 
+    /// Whether the caller may not do it. That an operation which changes something is switched off counts too.
+    pub(crate) fn is_denial(&self, changes: bool) -> bool {
+        use ErrorCode::{Denied, ForeignOrigin, InvalidKey, MethodNotAllowed};
+        matches!(self.code, InvalidKey | Denied | ForeignOrigin)
+            || changes && self.code == MethodNotAllowed
+    }
+
     /// The message with its reason, for protocols that have one text only.
     pub fn full_message(&self) -> Cow<'_, str> {
         match &self.reason {

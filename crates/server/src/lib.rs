@@ -5,6 +5,7 @@
 //! [`errors`] maps every failure to a status and a message. The crate decides nothing about batches or
 //! workers. It reads no flag and no environment, and no file but the shared memory that clients offer.
 
+mod audit;
 pub mod auth;
 mod config;
 mod dashboard;

@@ -8,7 +8,7 @@ use jitney_engine::Engine;
 use jitney_net::http::HttpRules;
 use jitney_settings::Dialect;
 use jitney_telemetry::trace::Tracer;
-use jitney_telemetry::{AccessLog, LogBook, Meter, Overview, Registrations};
+use jitney_telemetry::{AccessLog, AuditLog, LogBook, Meter, Overview, Registrations};
 
 use crate::auth::Tokens;
 use crate::config::{Cors, ServerConfig};
@@ -30,6 +30,8 @@ pub struct ServerParts {
     pub plugins: Option<Arc<Plugins>>,
     /// Where one line per request goes, if anywhere.
     pub access_log: Option<Arc<AccessLog>>,
+    /// Where changes and refused attempts are noted, if anywhere.
+    pub audit: Option<Arc<AuditLog>>,
     /// The last lines of the log and what is logged, where management may see and change it.
     pub log_book: Option<Arc<LogBook>>,
     /// What became of the shared list of models, if there is one.

@@ -121,6 +121,8 @@ settings! {
     LOG_FORMAT = Setting::new("log_format", SettingKind::Choice(LogFormat::WORDS), "Form of log lines, those of requests too: text for people, json for one object per line")
         .or("text").flag("log-format", "FORMAT").property("log_format");
     ACCESS_LOG = Setting::new("access_log", SettingKind::Flag, "Write a line per request to stderr").or("false").flag("access-log", "BOOL");
+    AUDIT_LOG = Setting::new("audit_log", SettingKind::Path, "Write a JSON line to this file per change that somebody makes to the server, and per attempt that is refused: who, from where, what, before and after; at 100 MB a new file begins, and five old ones are kept")
+        .or_else("none").flag("audit-log", "FILE").property("audit_log");
     OTLP_ENDPOINT = Setting::new("otlp_endpoint", SettingKind::Text, "Send traces of requests to this OpenTelemetry collector, as OTLP over HTTP, such as http://127.0.0.1:4318; OTEL_EXPORTER_OTLP_ENDPOINT says the same")
         .or_else("none: requests are not traced").flag("otlp-endpoint", "URL").property("otlp_endpoint");
     TRACE_SAMPLE_RATIO = Setting::new("trace_sample_ratio", SettingKind::Share, "Share of the requests to trace that come without a decision in their traceparent header, from 0 (none) to 1 (all)")

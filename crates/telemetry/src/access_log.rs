@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::{Method, Version};
-use jitney_net::LogLimit;
 use jitney_net::push_number;
 use jitney_net::request_id::XRequestId;
 use jitney_settings::Dialect;
@@ -19,7 +18,7 @@ use serde_json::json;
 
 use crate::log_line::{self, LogLine};
 use crate::log_text::{LogClock, escape_from};
-use crate::spool::{Spool, WriteTime};
+use crate::spool::{Spool, WriteTime, line_writer};
 use crate::trace::RequestTrace;
 
 const BUFFER_BYTES_MAX: usize = 4 << 20;
@@ -79,24 +78,12 @@ impl AccessLog {
     /// # Errors
     /// The system has no thread for it.
     pub fn new(
-        mut sink: Box<dyn Write + Send>,
+        sink: Box<dyn Write + Send>,
         time: WriteTime,
         format: LogFormat,
     ) -> std::io::Result<Self> {
-        let (mut lost, slow, broken) = (0, LogLimit::default(), LogLimit::default());
-        let write_out = move |buffer: &mut AccessBuffer, dropped| {
-            lost += dropped;
-            if lost > 0 && slow.pass().is_some() {
-                let dropped = std::mem::take(&mut lost);
-                tracing::warn!(dropped, "access log lines dropped, the disk is too slow");
-            }
-            if let Err(error) = sink.write_all(&buffer.text).and_then(|()| sink.flush())
-                && let Some(suppressed) = broken.pass()
-            {
-                tracing::warn!(%error, suppressed, "cannot write the access log");
-            }
-            buffer.text.clear();
-        };
+        let write_out =
+            line_writer(sink, "access log", |buffer: &mut AccessBuffer| &mut buffer.text);
         Ok(Self { format, spool: Spool::new("access-log", time, write_out)? })
     }
 

@@ -5,6 +5,8 @@
 //! reads no file, flag or environment.
 
 mod access_log;
+mod audit;
+mod export;
 mod follow;
 pub mod log_book;
 mod log_line;
@@ -18,6 +20,8 @@ mod spool;
 pub mod trace;
 
 pub use access_log::{AccessLog, AccessRecord, RecordNames};
+pub use audit::{AuditLine, AuditLog, AuditOutcome, AuditRecord};
+pub use export::{ExportQueue, ExportSender, export_queue};
 pub use follow::{FollowError, LiveStream};
 pub use log_book::{LogBook, LogFilter};
 pub use log_line::LogLine;

@@ -26,25 +26,30 @@ pub struct LogLine {
 }
 
 impl LogLine {
-    /// The object on one line. Characters that could steer a terminal are escaped as JSON does.
+    /// The object on one line.
     pub fn to_json(&self) -> String {
-        let text = serde_json::to_string(self).unwrap_or_default();
-        if text.is_ascii() && !text.contains('\x7f') {
-            return text;
-        }
-        let mut escaped = String::with_capacity(text.len() + 16);
-        for character in text.chars() {
-            // Writing to memory does not fail.
-            let _ = match steers(character) {
-                true => write!(escaped, "\\u{:04x}", u32::from(character)),
-                false => escaped.write_char(character),
-            };
-        }
-        escaped
+        one_line(self)
     }
 }
 
-fn rfc3339<S: Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
+/// An object on one line. Characters that could steer a terminal are escaped as JSON does.
+pub(crate) fn one_line(object: &impl Serialize) -> String {
+    let text = serde_json::to_string(object).unwrap_or_default();
+    if text.is_ascii() && !text.contains('\x7f') {
+        return text;
+    }
+    let mut escaped = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        // Writing to memory does not fail.
+        let _ = match steers(character) {
+            true => write!(escaped, "\\u{:04x}", u32::from(character)),
+            false => escaped.write_char(character),
+        };
+    }
+    escaped
+}
+
+pub(crate) fn rfc3339<S: Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&humantime::format_rfc3339_millis(*time))
 }
 

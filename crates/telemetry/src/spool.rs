@@ -7,9 +7,12 @@
 #[cfg(test)]
 pub mod sink;
 
+use std::io::Write;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+use jitney_net::LogLimit;
 
 const EMPTY_EVERY: Duration = Duration::from_millis(100);
 
@@ -98,6 +101,30 @@ impl<B> Spool<B> {
         if let Some(thread) = thread {
             let _ = thread.join();
         }
+    }
+}
+
+/// Writes the lines of a buffer out and empties it. What is lost, and what the disk says, is logged, once a second
+/// at most.
+pub fn line_writer<B>(
+    mut sink: Box<dyn Write + Send>,
+    log: &'static str,
+    text: fn(&mut B) -> &mut Vec<u8>,
+) -> impl FnMut(&mut B, u64) {
+    let (mut lost, slow, broken) = (0, LogLimit::default(), LogLimit::default());
+    move |buffer, dropped| {
+        let text = text(buffer);
+        lost += dropped;
+        if lost > 0 && slow.pass().is_some() {
+            let dropped = std::mem::take(&mut lost);
+            tracing::warn!(dropped, "{log} lines dropped, the disk is too slow");
+        }
+        if let Err(error) = sink.write_all(text).and_then(|()| sink.flush())
+            && let Some(suppressed) = broken.pass()
+        {
+            tracing::warn!(%error, suppressed, "cannot write the {log}");
+        }
+        text.clear();
     }
 }
 

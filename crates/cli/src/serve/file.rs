@@ -55,6 +55,7 @@ pub fn read(path: &Path) -> Result<JitneyYaml, Failure> {
         &server::TLS_CERT,
         &server::TLS_KEY,
         &server::CLIENT_CA,
+        &server::AUDIT_LOG,
         &server::KEY_FILE,
         &server::REGISTRATIONS,
     ] {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use jitney_engine::PluginPlan;
 use jitney_server::ServerConfig;
 
-use jitney_settings::server::{IO_THREADS, LOG_FORMAT, LOG_LEVEL, MODEL_STORE, PYTHON};
+use jitney_settings::server::{AUDIT_LOG, IO_THREADS, LOG_FORMAT, LOG_LEVEL, MODEL_STORE, PYTHON};
 use jitney_settings::torchserve::{
     ENABLE_METRICS_API, ENABLE_MODEL_API, LOAD_MODELS, MODEL_SNAPSHOT, NUMBER_OF_GPU,
     PLUGIN_TIMEOUT, PLUGINS, PLUGINS_PATH, SAGEMAKER, TS_OPEN_INFERENCE_PROTOCOL, WORKFLOW_STORE,
@@ -97,6 +97,7 @@ pub fn assemble(
         tls,
         tokens: security::tokens(&values)?,
         access_log: true,
+        audit_log: values.read(&AUDIT_LOG),
         engine: engine(&values, &store, python.interpreter, gpus, env)?,
         plugins: plugins(&values, &mut remarks)?,
         models: startups(&values, &store, &mut remarks)?,

@@ -157,6 +157,38 @@ pub mod status {
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ExportLogsServiceRequest {
+    #[prost(message, repeated, tag = "1")]
+    pub resource_logs: ::prost::alloc::vec::Vec<ResourceLogs>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ResourceLogs {
+    #[prost(message, optional, tag = "1")]
+    pub resource: ::core::option::Option<Resource>,
+    #[prost(message, repeated, tag = "2")]
+    pub scope_logs: ::prost::alloc::vec::Vec<ScopeLogs>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ScopeLogs {
+    #[prost(message, optional, tag = "1")]
+    pub scope: ::core::option::Option<InstrumentationScope>,
+    #[prost(message, repeated, tag = "2")]
+    pub log_records: ::prost::alloc::vec::Vec<LogRecord>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct LogRecord {
+    #[prost(fixed64, tag = "1")]
+    pub time_unix_nano: u64,
+    #[prost(string, tag = "3")]
+    pub severity_text: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "5")]
+    pub body: ::core::option::Option<AnyValue>,
+    #[prost(message, repeated, tag = "6")]
+    pub attributes: ::prost::alloc::vec::Vec<KeyValue>,
+    #[prost(fixed64, tag = "11")]
+    pub observed_time_unix_nano: u64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct KeyValue {
     #[prost(string, tag = "1")]
     pub key: ::prost::alloc::string::String,

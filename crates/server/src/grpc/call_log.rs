@@ -87,9 +87,13 @@ impl CallLog {
 
     /// Failures without a message have their code among the headers, all else among the trailers.
     fn read(&mut self, headers: &HeaderMap) {
-        let code = headers.get(GRPC_STATUS).and_then(|code| code.to_str().ok()?.parse().ok());
-        self.code = code.unwrap_or(self.code);
+        self.code = code(headers).unwrap_or(self.code);
     }
+}
+
+/// The code among headers or trailers.
+pub(super) fn code(headers: &HeaderMap) -> Option<i32> {
+    headers.get(GRPC_STATUS).and_then(|code| code.to_str().ok()?.parse().ok())
 }
 
 /// Keeps a value that no other answer has out of the table of headers that both ends hold, where it would

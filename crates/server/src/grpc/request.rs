@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use tonic::{Request, Response};
 
 use super::call_log::TimingTrailer;
+use crate::audit::NamedModel;
 use crate::errors::{ErrorCode, Problem};
 use crate::inference::{InferenceRequest, InferenceService};
 use crate::plugins::{CallGuard, GuardedOperation, Intent};
@@ -37,6 +38,8 @@ pub(super) struct GrpcCaller {
     pub(super) guard: Option<Arc<CallGuard>>,
     /// What its method does.
     pub(super) operation: GuardedOperation,
+    /// Where its message's model is noted for the audit log.
+    pub(super) named: Option<Arc<NamedModel>>,
 }
 
 impl GrpcCaller {
@@ -48,7 +51,7 @@ impl GrpcCaller {
         operation: GuardedOperation,
     ) -> Self {
         let id = XRequestId::of(dialect, metadata);
-        Self { id, started: Instant::now(), peer, trace: None, guard: None, operation }
+        Self { id, started: Instant::now(), peer, trace: None, guard: None, operation, named: None }
     }
 
     pub(super) fn origin(&self) -> Origin {
@@ -108,6 +111,9 @@ impl GrpcRequest {
 
     /// Authorizes the message, if a plugin does that. It may name the tenant, whatever the client claims.
     pub(super) async fn authorize(&mut self, intent: Intent<'_>) -> Result<(), Problem> {
+        if let (Some(named), Some(model)) = (&self.caller.named, intent.model_name()) {
+            let _ = named.set((model.to_owned(), intent.version().map(str::to_owned)));
+        }
         let Some(guard) = &self.caller.guard else { return Ok(()) };
         let tenant = Box::pin(guard.authorize(self.caller.id.text(), &intent)).await?;
         if let Some(tenant) = tenant {

@@ -10,31 +10,34 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
-use http::{HeaderValue, Request, Response};
+use http::{HeaderMap, HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use jitney_engine::admission::CutReason;
 use jitney_net::connection::{Peer, counted_head};
+use jitney_net::request_id::XRequestId;
 use jitney_proto::inference::inference_ap_is_service_server::InferenceApIsServiceServer;
 use jitney_proto::kserve::grpc_inference_service_server as kserve;
 use jitney_proto::management::management_ap_is_service_server::ManagementApIsServiceServer;
 use jitney_proto::openinference::grpc_inference_service_server as openinference;
-use tonic::Status;
+use jitney_telemetry::AuditOutcome;
 use tonic::body::Body;
 use tonic::server::NamedService;
+use tonic::{Code, Status};
 use tonic_health::pb::health_server::HealthServer;
 use tonic_reflection::server::{Builder, Error};
 use tower_service::Service;
 
-use super::call_log::{CallBody, CallLog, LoggedBody};
+use super::call_log::{self, CallBody, CallLog, LoggedBody};
 use super::compression::{self, choose_answer, take_encoding};
 use super::message_body::MessageBody;
 use super::methods::GrpcMethod;
 use super::request::GrpcCaller;
 use super::{health, inference, management, oip, status, traced, unary};
+use crate::audit::AuditedAttempt;
 use crate::auth::{BrowserRule, Gate};
 use crate::errors::Problem;
 use crate::plugins::{ApiKind, CallGuard, Intent, Plugins};
-use crate::route::Apis;
+use crate::route::{Apis, PathNames};
 use crate::state::ServerState;
 
 type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
@@ -136,6 +139,11 @@ impl GrpcServices {
         caller.trace = traced::begin(&self.state, peer, &request, &caller);
         let log = CallLog::new(&self.state, peer, request.uri(), caller.started, caller.id.clone());
         let log = log.traced(caller.trace.clone());
+        let audited = self.state.parts.audit.is_some();
+        let id = audited.then(|| caller.id.clone());
+        let attempt = id.as_ref().filter(|_| method.operation.changes());
+        let attempt = attempt.map(|id| self.attempt(method, peer, id));
+        caller.named = attempt.as_ref().map(|attempt| Arc::clone(&attempt.named));
         let response = match self.find(request.uri().path()) {
             None => failed(status::unknown_service(request.uri().path())),
             Some(service) => match self.admit(service, method, peer, caller, &mut request).await {
@@ -146,11 +154,59 @@ impl GrpcServices {
                 Err(closed) => failed(closed.into()),
             },
         };
+        if let Some(id) = &id {
+            self.note(attempt, method, peer, id, response.headers());
+        }
         if self.state.engine.draining() {
             // The client goes to another server with its next call.
             peer.open.ask_to_close();
         }
         Ok(log.attach(response))
+    }
+
+    /// What the audit log is told of a call, once it has ended.
+    #[cold]
+    fn attempt<'a>(
+        &'a self,
+        method: &GrpcMethod,
+        peer: &'a Peer,
+        id: &'a XRequestId,
+    ) -> Box<AuditedAttempt<'a>> {
+        let (state, gate) = (&*self.state, method.gate(self.apis));
+        Box::new(AuditedAttempt {
+            state,
+            operation: method.operation,
+            manages: gate == Gate::Management,
+            peer,
+            request_id: id.text(),
+            names: PathNames::default(),
+            named: Arc::default(),
+            who: gate.key_name().filter(|_| state.parts.tokens.is_some()),
+            before: AuditedAttempt::before(state, method.operation),
+            ended: None,
+        })
+    }
+
+    #[cold]
+    fn note<'a>(
+        &'a self,
+        attempt: Option<Box<AuditedAttempt<'a>>>,
+        method: &GrpcMethod,
+        peer: &'a Peer,
+        id: &'a XRequestId,
+        headers: &HeaderMap,
+    ) {
+        // A call that went well has its code behind its message.
+        let code = call_log::code(headers).unwrap_or_default();
+        let denied = [Code::PermissionDenied, Code::Unauthenticated].contains(&Code::from(code));
+        let attempt = attempt.or_else(|| denied.then(|| self.attempt(method, peer, id)));
+        let Some(mut attempt) = attempt else { return };
+        let outcome = match code {
+            0 => AuditOutcome::Done,
+            _ if denied => AuditOutcome::Denied,
+            _ => AuditOutcome::Failed,
+        };
+        attempt.ended = Some((code as u16, outcome));
     }
 
     async fn call(

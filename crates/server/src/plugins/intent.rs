@@ -65,6 +65,21 @@ pub(crate) enum GuardedOperation {
 }
 
 impl GuardedOperation {
+    /// Whether it changes the server.
+    pub(crate) fn changes(self) -> bool {
+        matches!(
+            self,
+            Self::Register
+                | Self::Scale
+                | Self::SetDefault
+                | Self::Unregister
+                | Self::RegisterWorkflow
+                | Self::UnregisterWorkflow
+                | Self::RenewToken
+                | Self::SetLogLevel
+        )
+    }
+
     /// Whether it asks for health or readiness, which may need no key.
     pub(crate) fn tells_health(self) -> bool {
         matches!(self, Self::Health | Self::Ready)
@@ -110,12 +125,12 @@ impl<'a> Intent<'a> {
         Some(Self { operation, target, workflow: names.workflow, model })
     }
 
-    pub(super) fn model_name(&self) -> Option<&str> {
+    pub(crate) fn model_name(&self) -> Option<&str> {
         self.target.map(|target| target.model)
     }
 
     /// The version that would answer; the one that is named where there is none.
-    pub(super) fn version(&self) -> Option<&str> {
+    pub(crate) fn version(&self) -> Option<&str> {
         let found = self.model.as_ref().map(|model| model.version());
         found.or_else(|| self.target.and_then(|target| target.version))
     }

@@ -15,7 +15,7 @@ pub(super) fn metrics(context: &RequestContext<'_>) -> HttpResponse {
     let (state, query) = (context.state, context.query());
     let format = PageFormat::accepted(&context.parts.headers);
     let other = OtherFacts {
-        spans_dropped: state.parts.tracer.as_ref().map_or(0, |tracer| tracer.dropped()),
+        spans_dropped: state.parts.tracer.as_ref().map_or(0, |tracer| tracer.spans.dropped()),
         registrations: state.parts.registrations.read(),
     };
     let names = query.all("name[]").collect();

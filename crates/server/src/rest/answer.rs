@@ -19,13 +19,14 @@ use jitney_net::{HttpService, RequestBody};
 use jitney_settings::Dialect;
 use jitney_telemetry::metrics::{LOAD_METRICS, LoadFormat};
 use jitney_telemetry::trace::{RequestFacts, RequestTrace};
-use jitney_telemetry::{AccessRecord, RecordNames};
+use jitney_telemetry::{AccessRecord, AuditOutcome, RecordNames};
 use tokio::time::Instant;
 
 use super::context::RequestContext;
 use super::endpoint::{Endpoint, EndpointCall, Handler, PredictBody};
 use super::endpoints::{self, ENDPOINTS, Found};
 use super::{authorize, compress, cors, inference, mounted, open_inference, plugins, v1};
+use crate::audit::AuditedAttempt;
 use crate::auth::Gate;
 use crate::errors::{ErrorCode, Problem};
 use crate::handles::HandleUpgrade;
@@ -160,20 +161,73 @@ async fn dispatch(context: &RequestContext<'_>, body: RequestBody) -> HttpResult
         Some(endpoint) => endpoint.gate(),
         None => found.endpoint.gate(context.apis),
     };
-    if matches!(gate, Gate::Management | Gate::Renewal) {
-        check_browser(context, gate, found.endpoint)?;
-    }
-    check_token(context, gate)?;
-    let answered = match context.state.parts.plugins.as_deref() {
-        Some(plugins) if plugins.guarded() => {
-            Box::pin(call_authorized(context, plugins, gate, found, plugin, body)).await
+    let audited = context.state.parts.audit.is_some();
+    let change = audited && found.endpoint.operation.changes();
+    let attempt = change.then(|| attempt(context, gate, &found));
+    let answered = enter(context, gate, found, plugin, body).await;
+    match attempt {
+        Some(mut attempt) => note(&mut attempt, &answered),
+        None if audited && answered.is_err() => {
+            note(&mut self::attempt(context, gate, &found), &answered);
         }
-        Some(_) | None => call(context, found, plugin, body).await,
-    };
+        None => {}
+    }
     match LoadFormat::asked(&context.parts.headers).filter(|_| gate == Gate::Inference) {
         None => answered,
         Some(format) => Ok(with_load(context, answered, format)),
     }
+}
+
+/// Lets the request in, and calls its endpoint.
+async fn enter(
+    context: &RequestContext<'_>,
+    gate: Gate,
+    found: Found<'_>,
+    plugin: Option<&PluginEndpoint>,
+    body: RequestBody,
+) -> HttpResult {
+    if matches!(gate, Gate::Management | Gate::Renewal) {
+        check_browser(context, gate, found.endpoint)?;
+    }
+    check_token(context, gate)?;
+    match context.state.parts.plugins.as_deref() {
+        Some(plugins) if plugins.guarded() => {
+            Box::pin(call_authorized(context, plugins, gate, found, plugin, body)).await
+        }
+        Some(_) | None => call(context, found, plugin, body).await,
+    }
+}
+
+/// What the audit log is told of a request, once it has ended.
+#[cold]
+fn attempt<'a>(
+    context: &RequestContext<'a>,
+    gate: Gate,
+    found: &Found<'a>,
+) -> Box<AuditedAttempt<'a>> {
+    let (state, operation) = (context.state, found.endpoint.operation);
+    Box::new(AuditedAttempt {
+        state,
+        operation,
+        manages: matches!(gate, Gate::Management | Gate::Renewal),
+        peer: context.peer,
+        request_id: context.id.text(),
+        names: found.names,
+        named: Arc::default(),
+        who: gate.key_name().filter(|_| state.parts.tokens.is_some()),
+        before: AuditedAttempt::before(state, operation),
+        ended: None,
+    })
+}
+
+#[cold]
+fn note(attempt: &mut AuditedAttempt<'_>, answered: &HttpResult) {
+    let changes = attempt.before.is_some();
+    attempt.ended = Some(match answered {
+        Ok(reply) => (reply.status().as_u16(), AuditOutcome::Done),
+        Err(problem) if problem.is_denial(changes) => (problem.status, AuditOutcome::Denied),
+        Err(problem) => (problem.status, AuditOutcome::Failed),
+    });
 }
 
 /// The answer with a report of how loaded the server is. Who is rejected wants it most.

@@ -22,4 +22,4 @@ pub use self::otlp::TraceResource;
 pub use self::request::{RequestFacts, RequestTrace};
 pub use self::sampling::SampleRatio;
 pub use self::span::SpanRecord;
-pub use self::tracer::{SpanQueue, Tracer};
+pub use self::tracer::Tracer;

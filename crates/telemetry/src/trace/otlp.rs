@@ -1,4 +1,6 @@
-//! Spans as OTLP has them: the message that a collector takes at `/v1/traces`.
+//! Spans and the audit log's lines as OTLP has them: what a collector takes at `/v1/traces` and `/v1/logs`.
+
+use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
 use jitney_proto::Message as _;
@@ -6,6 +8,7 @@ use jitney_proto::otlp as pb;
 
 use super::ids::SpanRef;
 use super::span::{AttributeValue, SpanRecord};
+use crate::audit::AuditLine;
 
 /// Who made the spans.
 #[derive(Clone, Debug, Default)]
@@ -19,13 +22,27 @@ pub struct TraceResource {
 impl TraceResource {
     /// The message that brings these spans.
     pub fn message(&self, spans: &[SpanRecord]) -> Bytes {
-        let scope =
-            pb::InstrumentationScope { name: "jitney".into(), version: self.version.clone() };
-        let spans = pb::ScopeSpans { scope: Some(scope), spans: spans.iter().map(span).collect() };
-        let attributes = self.attributes.iter().map(|(name, value)| text(name, value)).collect();
-        let resource = Some(pb::Resource { attributes });
-        let spans = pb::ResourceSpans { resource, scope_spans: vec![spans] };
+        let spans = spans.iter().map(span).collect();
+        let spans = pb::ScopeSpans { scope: Some(self.scope()), spans };
+        let spans = pb::ResourceSpans { resource: Some(self.resource()), scope_spans: vec![spans] };
         pb::ExportTraceServiceRequest { resource_spans: vec![spans] }.encode_to_vec().into()
+    }
+
+    /// The message that brings these lines of the audit log.
+    pub fn audit_message(&self, lines: &[AuditLine]) -> Bytes {
+        let log_records = lines.iter().map(log_record).collect();
+        let logs = pb::ScopeLogs { scope: Some(self.scope()), log_records };
+        let logs = pb::ResourceLogs { resource: Some(self.resource()), scope_logs: vec![logs] };
+        pb::ExportLogsServiceRequest { resource_logs: vec![logs] }.encode_to_vec().into()
+    }
+
+    fn scope(&self) -> pb::InstrumentationScope {
+        pb::InstrumentationScope { name: "jitney".into(), version: self.version.clone() }
+    }
+
+    fn resource(&self) -> pb::Resource {
+        let attributes = self.attributes.iter().map(|(name, value)| text(name, value)).collect();
+        pb::Resource { attributes }
     }
 }
 
@@ -50,6 +67,19 @@ fn span(record: &SpanRecord) -> pb::Span {
             message: error.to_string(),
             code: pb::status::StatusCode::Error.into(),
         }),
+    }
+}
+
+/// The line is the body, as it stands in the file.
+fn log_record(line: &AuditLine) -> pb::LogRecord {
+    let time = line.time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+    let body = pb::any_value::Value::StringValue(line.text.clone());
+    pb::LogRecord {
+        time_unix_nano: time,
+        severity_text: if line.denied { "WARN" } else { "INFO" }.to_owned(),
+        body: Some(pb::AnyValue { value: Some(body) }),
+        attributes: vec![text("event.name", "jitney.audit")],
+        observed_time_unix_nano: time,
     }
 }
 

@@ -1,0 +1,170 @@
+//! Notes in the audit log who changed the server, and who was denied. REST and gRPC call it where they answer,
+//! whatever the operation is; no endpoint knows of it.
+//!
+//! What an operation changed is found by comparing the server before and after it. Nothing of a request is noted
+//! but who sent it and which model it names, so that no key can slip in.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
+
+use jitney_engine::Model;
+use jitney_net::connection::Peer;
+use jitney_settings::model::{MAX_WORKERS, WORKERS};
+use jitney_settings::{SettingSource, to_record};
+use jitney_telemetry::{AuditLog, AuditOutcome, AuditRecord};
+use serde_json::{Map, Value};
+
+use crate::plugins::GuardedOperation;
+use crate::route::PathNames;
+use crate::state::ServerState;
+
+/// What operations can change, by name: versions of models as `model/version`, and workflows.
+pub(crate) struct Changeable(BTreeMap<String, Map<String, Value>>);
+
+/// A model and perhaps its version, as a message of gRPC names them.
+pub(crate) type NamedModel = OnceLock<(String, Option<String>)>;
+
+/// An attempt that is under way. It is noted when it ends, also when its caller goes away before.
+pub(crate) struct AuditedAttempt<'a> {
+    pub(crate) state: &'a ServerState,
+    pub(crate) operation: GuardedOperation,
+    /// Whether it needs the right to manage.
+    pub(crate) manages: bool,
+    pub(crate) peer: &'a Peer,
+    pub(crate) request_id: &'a str,
+    /// What its path names.
+    pub(crate) names: PathNames<'a>,
+    /// What its message names.
+    pub(crate) named: Arc<NamedModel>,
+    /// The name of the key that opened it.
+    pub(crate) who: Option<&'a str>,
+    /// What can change; nothing for an operation that changes nothing.
+    pub(crate) before: Option<Changeable>,
+    /// HTTP's status or gRPC's code, and how it ended.
+    pub(crate) ended: Option<(u16, AuditOutcome)>,
+}
+
+impl AuditedAttempt<'_> {
+    /// What can change, before an operation that changes something.
+    pub(crate) fn before(state: &ServerState, operation: GuardedOperation) -> Option<Changeable> {
+        operation.changes().then(|| Changeable::now(state))
+    }
+
+    /// Notes how it ended. Of a flood of denied ones most are only counted.
+    fn note(&self, log: &AuditLog) {
+        let (status, outcome) = self.ended.unwrap_or((0, AuditOutcome::Abandoned));
+        let denied = outcome == AuditOutcome::Denied;
+        let passed = if denied { log.pass_denied(self.manages) } else { Some(0) };
+        let Some(suppressed) = passed.filter(|_| denied || self.before.is_some()) else { return };
+        let (model, version) = match self.named.get() {
+            Some((model, version)) => (Some(model.as_str()), version.as_deref()),
+            None => (self.names.model, self.names.version),
+        };
+        let changed =
+            self.before.as_ref().map(|it| it.changed(&Changeable::now(self.state), model));
+        let (before, after) = changed.unwrap_or_default();
+        // Whoever registers a model may leave its name to the archive.
+        let made = after.keys().next().cloned();
+        let made = made.as_deref().and_then(|name| name.rsplit_once('/'));
+        let operation = serde_json::to_value(self.operation).unwrap_or_default();
+        log.write(&AuditRecord {
+            time: SystemTime::now(),
+            operation: operation.as_str().unwrap_or_default(),
+            outcome,
+            who: self.who.filter(|_| !denied),
+            certificate: self.peer.subject.get().map(String::as_str),
+            address: self.peer.address.trim_start_matches('/'),
+            model: model.or(made.map(|(model, _)| model)),
+            version: version.or(made.map(|(_, version)| version)),
+            workflow: self.names.workflow,
+            status,
+            request_id: self.request_id,
+            suppressed,
+            before,
+            after,
+        });
+    }
+}
+
+impl Drop for AuditedAttempt<'_> {
+    fn drop(&mut self) {
+        if let Some(log) = &self.state.parts.audit {
+            self.note(log);
+        }
+    }
+}
+
+impl Changeable {
+    fn now(state: &ServerState) -> Self {
+        let versions = state.engine.listed_versions().into_iter().map(|(model, is_default)| {
+            (format!("{}/{}", model.name(), model.version()), version(&model, is_default))
+        });
+        let workflows = state.engine.workflows().all();
+        let workflows = workflows.iter().map(|it| (format!("workflow {}", it.name()), Map::new()));
+        let level = state.parts.log_book.iter().map(|book| {
+            let level = ("level".to_owned(), Value::String(book.level()));
+            ("log".to_owned(), Map::from_iter([level]))
+        });
+        Self(versions.chain(workflows).chain(level).collect())
+    }
+
+    /// What differs from what is now, as it was and as it is: the fields that differ, or all where there is nothing
+    /// on the other side. Where a model is named, others that change at the same time are left out.
+    fn changed(&self, now: &Self, model: Option<&str>) -> (Map<String, Value>, Map<String, Value>) {
+        let about = |name: &str| match (model, name.rsplit_once('/')) {
+            (Some(model), Some((found, _))) => found == model,
+            (Some(_), None) | (None, _) => true,
+        };
+        let names = self.0.keys().chain(now.0.keys().filter(|name| !self.0.contains_key(*name)));
+        let names = names.filter(|name| self.0.get(*name) != now.0.get(*name) && about(name));
+        let side = |own: &Self, other: &Self, name: &String| {
+            let Some(fields) = own.0.get(name) else { return Value::Null };
+            let other = other.0.get(name);
+            let differ = fields
+                .iter()
+                .filter(|(field, it)| other.is_none_or(|other| other.get(*field) != Some(*it)));
+            Value::Object(differ.map(|(field, it)| (field.clone(), it.clone())).collect())
+        };
+        names
+            .map(|name| {
+                ((name.clone(), side(self, now, name)), (name.clone(), side(now, self, name)))
+            })
+            .unzip()
+    }
+}
+
+/// A version with the settings that snapshots keep.
+fn version(model: &Model, is_default: bool) -> Map<String, Value> {
+    let (min, max) = model.worker_target();
+    let mut values = model.settings().values.clone();
+    values.set(&WORKERS, min, SettingSource::Live);
+    values.set(&MAX_WORKERS, max, SettingSource::Live);
+    let mut fields = to_record(&values);
+    fields.insert("defaultVersion".to_owned(), is_default.into());
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn state(versions: &Value) -> Changeable {
+        let object = |value: &Value| value.as_object().cloned().unwrap_or_default();
+        Changeable(object(versions).iter().map(|(name, it)| (name.clone(), object(it))).collect())
+    }
+
+    #[test]
+    fn only_what_differs_is_told() {
+        let before =
+            state(&json!({ "a/1": { "min": 1, "max": 2 }, "b/1": { "min": 1 }, "c/1": {} }));
+        let now = state(&json!({ "a/1": { "min": 2, "max": 2 }, "c/1": {}, "d/2": { "min": 3 } }));
+        let (was, is) = before.changed(&now, None);
+        assert_eq!(json!(was), json!({ "a/1": { "min": 1 }, "b/1": { "min": 1 }, "d/2": null }));
+        assert_eq!(json!(is), json!({ "a/1": { "min": 2 }, "b/1": null, "d/2": { "min": 3 } }));
+        let (was, is) = before.changed(&now, Some("a"));
+        assert_eq!((was.len(), is.len()), (1, 1), "of one model only");
+    }
+}

@@ -1,0 +1,198 @@
+"""The audit log: who changed the server, who was refused, and that nothing secret is in it."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import grpc
+import pytest
+import requests
+
+from harness.archives import Store
+from harness.certificates import Authority
+from harness.client import curl
+from harness.collector import Collector, facts
+from harness.gate import Gate
+from harness.server import ASK_SECONDS, Server
+from harness.wait import until
+from test_grpc import MANAGEMENT, Stub, address
+from test_security import keys
+
+LIMIT_BYTES = 100 << 20
+
+
+def lines(file: Path) -> list[dict[str, Any]]:
+    """The lines so far."""
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def one(file: Path, operation: str, outcome: str = "done") -> dict[str, Any]:
+    """The only line of this kind, once it is there."""
+    kind = {"operation": operation, "outcome": outcome}
+    [found] = until(lambda: [line for line in lines(file) if kind.items() <= line.items()], f"a line {kind}")
+    return found
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Where the server writes."""
+    return tmp_path / "logs" / "audit.log"
+
+
+@pytest.fixture
+def server(start, store: Store, file: Path) -> Server:
+    """A server that anybody may manage."""
+    store.mar("echo")
+    return start("serve", store.mar("first", "echo"), "--model-store", store.path, "--audit-log", file)
+
+
+def test_every_change_over_rest_is_a_line_with_before_and_after(server: Server, store: Store, file: Path) -> None:
+    server.register(store.mar("second", "echo"))
+    registered = one(file, "register")
+    assert (registered["model"], registered["version"], registered["status"]) == ("second", "1.0", 200)
+    assert registered["before"] == {"second/1.0": None}
+    assert registered["after"]["second/1.0"]["minWorkers"] == 1
+    assert registered["address"].startswith("127.0.0.1:")
+    assert (registered["who"], registered["certificate"]) == (None, None)
+
+    headers = {"x-request-id": "change-17"}
+    url = server.url("/models/second", "management")
+    assert requests.put(url, params={"min_worker": 2}, headers=headers, timeout=ASK_SECONDS).status_code == 202
+    scaled = one(file, "scale")
+    assert scaled["before"] == {"second/1.0": {"minWorkers": 1, "maxWorkers": 1}}
+    assert scaled["after"] == {"second/1.0": {"minWorkers": 2, "maxWorkers": 2}}
+    assert (scaled["model"], scaled["request_id"]) == ("second", "change-17")
+
+    assert server.manage("PUT", "/models/second/1.0/set-default").status_code == 200
+    assert (one(file, "set_default")["model"], one(file, "set_default")["after"]) == ("second", {})
+    level = server.url("/log-level", "management")
+    assert requests.put(level, json={"level": "warn"}, timeout=ASK_SECONDS).status_code == 200
+    assert one(file, "set_log_level")["before"] == {"log": {"level": "info"}}
+    assert one(file, "set_log_level")["after"] == {"log": {"level": "warn"}}
+
+    assert server.manage("DELETE", "/models/nobody").status_code == 404
+    failed = one(file, "unregister", "failed")
+    assert (failed["model"], failed["status"], failed["after"]) == ("nobody", 404, {})
+    assert server.manage("DELETE", "/models/second").status_code == 200
+    assert one(file, "unregister")["after"] == {"second/1.0": None}
+    server.predict("first", b"x")
+    server.describe("first")
+    assert len(lines(file)) == 6, "reading and predicting change nothing"
+
+
+def test_a_caller_who_goes_away_is_noted_too(server: Server, store: Store, tmp_path: Path, file: Path) -> None:
+    gate = Gate(tmp_path)
+    source = f"""
+import pathlib, time
+pathlib.Path({str(gate.arrived)!r}).touch()
+while not pathlib.Path({str(gate.opened)!r}).exists():
+    time.sleep(0.01)
+
+def handle(data, context):
+    return ["here"] * len(data or [])
+"""
+    store.mar("late", source=source)
+    url = urlsplit(server.url("/models?url=late.mar&initial_workers=1", "management"))
+    with socket.create_connection((url.hostname, url.port)) as caller:
+        caller.sendall(f"POST {url.path}?{url.query} HTTP/1.1\r\nHost: {url.netloc}\r\n\r\n".encode())
+        gate.wait()
+    line = one(file, "register", "abandoned")
+    assert (line["model"], line["status"]) == ("late", 0)
+    gate.open()
+    until(lambda: server.ready("late"), "it is carried out all the same")
+
+
+def test_every_change_over_grpc_is_a_line(server: Server, file: Path) -> None:
+    with grpc.insecure_channel(address(server, "management"), options=[("grpc.enable_http_proxy", 0)]) as channel:
+        stub = Stub(channel, MANAGEMENT)
+        stub("RegisterModel", url="echo.mar", initial_workers=1, synchronous=True, timeout=120)
+        stub("ScaleWorker", model_name="echo", min_worker=2)
+        with pytest.raises(grpc.RpcError):
+            stub("SetDefault", model_name="echo", model_version="9")
+        stub("UnregisterModel", model_name="echo")
+        stub("ListModels")
+    assert one(file, "register")["after"]["echo/1.0"]["minWorkers"] == 1
+    assert one(file, "scale")["after"]["echo/1.0"]["minWorkers"] == 2
+    missing = one(file, "set_default", "failed")
+    assert (missing["model"], missing["version"], missing["status"]) == (
+        "echo",
+        "9",
+        grpc.StatusCode.NOT_FOUND.value[0],
+    )
+    assert one(file, "unregister")["after"] == {"echo/1.0": None}
+    assert len(lines(file)) == 4
+
+
+def test_refused_attempts_are_lines_and_keys_are_in_none(start, store: Store, file: Path) -> None:
+    server = start("serve", store.mar("echo"), "--token-auth", "--audit-log", file, wait_for_workers=False)
+    found = keys(server)
+    wrong = ["-H", "Authorization: Bearer stolen-key-17"]
+    assert curl(*wrong, "-X", "DELETE", server.url("/models/echo?secret=value-18", "management")).status_code == 400
+    refused = one(file, "unregister", "denied")
+    assert (refused["model"], refused["who"], refused["before"]) == ("echo", None, {})
+    assert curl(server.url("/models", "management")).status_code == 400
+    assert one(file, "list", "denied")["status"] == 400
+    with grpc.insecure_channel(address(server, "management")) as channel, pytest.raises(grpc.RpcError):
+        Stub(channel, MANAGEMENT)("ScaleWorker", model_name="echo", min_worker=2)
+    one(file, "scale", "denied")
+
+    for _ in range(20):
+        assert curl("-d", "x", server.url("/predictions/echo")).status_code == 400
+    assert len([line for line in lines(file) if line["operation"] == "predict"]) < 20, "a flood is counted"
+
+    right = ["-H", f"Authorization: Bearer {found['management']}"]
+    assert curl(*right, "-X", "PUT", server.url("/models/echo?min_worker=1", "management")).status_code < 300
+    assert one(file, "scale")["who"] == "management"
+    assert curl("-H", f"Authorization: Bearer {found['API']}", server.url("/token?type=inference", "management"))
+    assert one(file, "renew_token")["who"] == "API"
+    text = file.read_text()
+    secrets = ["stolen-key-17", "value-18", *found.values(), *keys(server).values()]
+    assert not any(secret in text for secret in secrets)
+
+
+def test_a_certificate_says_who_it_was(start, tmp_path: Path, store: Store, file: Path) -> None:
+    authority = Authority(tmp_path / "authority")
+    own, client = authority.issue("server"), authority.issue("ops")
+    flags = ["--tls-cert", own.cert, "--tls-key", own.key, "--client-ca", authority.cert, "--audit-log", file]
+    server = start("serve", store.mar("echo"), *flags, wait_for_workers=False)
+    trust = ["--cacert", authority.cert, *client.curl]
+    assert curl(*trust, "-X", "PUT", server.url("/models/echo?min_worker=1", "management")).status_code < 300
+    assert one(file, "scale")["certificate"] == "CN=ops,O=Example"
+
+
+def test_the_file_is_bounded(server: Server, file: Path) -> None:
+    server.manage("PUT", "/models/first", min_worker=1)
+    one(file, "scale")
+    server.end()
+    with file.open("r+b") as full:
+        full.truncate(LIMIT_BYTES)
+    server.started()
+    server.manage("PUT", "/models/first", min_worker=1)
+    until(lambda: file.stat().st_size < LIMIT_BYTES, "a new file begins")
+    one(file, "scale")
+    assert file.with_name("audit.log.1").stat().st_size == LIMIT_BYTES
+
+
+def test_a_server_that_cannot_write_it_does_not_start(start, tmp_path: Path, store: Store) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(AssertionError, match="cannot write"):
+        start("serve", store.mar("echo"), "--audit-log", blocked / "audit.log", wait_for_workers=False)
+
+
+def test_a_collector_gets_the_same_lines(start, store: Store, file: Path) -> None:
+    collector = Collector()
+    env = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "OTEL_BSP_SCHEDULE_DELAY": "20"}
+    server = start("serve", store.mar("echo"), "--audit-log", file, "--service-name", "till", env=env)
+    server.manage("PUT", "/models/echo", min_worker=1)
+    [record] = until(collector.records, "a log record")
+    assert json.loads(record.body.string_value) == one(file, "scale")
+    assert (record.severity_text, facts(record)) == ("INFO", {"event.name": "jitney.audit"})
+    resource = collector.logs[0].resource_logs[0].resource
+    assert facts(resource)["service.name"] == "till"
+    server.end()
+    collector.close()
