@@ -157,5 +157,6 @@ FILES: dict[str, Callable[[Sandbox], None]] = {
     "reference/commands.md": shout,
     "operations/restarts.md": two_versions,
     "operations/security.md": shout,
+    "guides/keys.md": shout,
 }
 """By the name of the page below docs/."""

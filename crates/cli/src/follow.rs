@@ -5,8 +5,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-/// How often they are looked at.
-const CHECK_EVERY: Duration = Duration::from_secs(5);
+/// How often they are looked at: so long a revoked key may still be used.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// Puts in force what the files say whenever they say something else than before; without end. What cannot be
 /// read or used changes nothing, and is one line of the log. `file` is the one that the lines name.

@@ -1,10 +1,10 @@
-//! `key_file.json`: the tokens for clients on this machine, readable by the owner only.
+//! Files with keys: `key_file.json` with the tokens for clients on this machine, readable by the owner only, and files
+//! of the operator's, which are followed.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use jitney_server::auth::{KeyStore, Tokens};
+use jitney_server::auth::KeyStore;
 use tempfile::NamedTempFile;
 
 use crate::follow::follow;
@@ -18,7 +18,12 @@ pub struct KeyFile(PathBuf);
 impl KeyFile {
     /// The file in the current directory.
     pub fn here() -> io::Result<Self> {
-        std::path::absolute(KEY_FILE).map(Self)
+        Self::at(Path::new(KEY_FILE))
+    }
+
+    /// A file anywhere; a link stays, and what it leads to is written.
+    pub fn at(path: &Path) -> io::Result<Self> {
+        path.canonicalize().or_else(|_| std::path::absolute(path)).map(Self)
     }
 }
 
@@ -51,10 +56,10 @@ impl GivenKeys {
 
     /// Puts the keys in force that the file has, whenever it changes; without end. What cannot be read
     /// changes nothing.
-    pub async fn follow(self, tokens: Arc<Tokens>) {
+    pub async fn follow(self, give: impl Fn(&str) -> Result<(), String>) {
         let Self { path, text } = self;
         let read = || std::fs::read_to_string(&path).map_err(|error| error.to_string());
-        follow(&path, text, read, |text| tokens.give(text)).await;
+        follow(&path, text, read, |text| give(text)).await;
     }
 }
 

@@ -12,13 +12,14 @@ use jitney_settings::Values;
 use jitney_settings::server::{
     ALLOW_CLIENT_SHARED_MEMORY, BODY_TIMEOUT, COMPRESS_ANSWERS, CORS_ALLOWED_HEADERS,
     CORS_ALLOWED_METHODS, CORS_ALLOWED_ORIGIN, DEBUG_ERRORS, DECOMPRESS_REQUESTS, DRAIN_DELAY,
-    DRAIN_TIMEOUT, GARBAGE_COLLECTION, IDLE_TIMEOUT, IMAGE_FORMATS, INSTALL_REQUIREMENTS,
-    MAX_CONNECTIONS, MAX_DOWNLOAD_SIZE, MAX_EXPANDED_SIZE, MAX_IMAGE_PIXELS, MAX_REQUEST_MEMORY,
-    MAX_REQUEST_SHARE, MAX_REQUEST_SIZE, MAX_UNPACKED_FILES, MAX_UNPACKED_SIZE, MIN_BODY_RATE,
-    WRITE_TIMEOUT,
+    DRAIN_TIMEOUT, FULL_STATUS, GARBAGE_COLLECTION, IDLE_TIMEOUT, IMAGE_FORMATS,
+    INSTALL_REQUIREMENTS, KEYS, MAX_CONNECTIONS, MAX_DOWNLOAD_SIZE, MAX_EXPANDED_SIZE,
+    MAX_IMAGE_PIXELS, MAX_REQUEST_MEMORY, MAX_REQUEST_SHARE, MAX_REQUEST_SIZE, MAX_UNPACKED_FILES,
+    MAX_UNPACKED_SIZE, MIN_BODY_RATE, TRUSTED_PROXIES, WRITE_TIMEOUT,
 };
 
-use crate::plan::Drain;
+use crate::failure::Failure;
+use crate::plan::{Drain, KeysPlan};
 
 /// The limits and protocols of the listeners; where they listen is not known here.
 pub fn server(values: &Values) -> ServerConfig {
@@ -34,6 +35,7 @@ pub fn server(values: &Values) -> ServerConfig {
             methods: values.read(&CORS_ALLOWED_METHODS),
             headers: values.read(&CORS_ALLOWED_HEADERS),
         },
+        full_status: values.value(&FULL_STATUS),
         client_shared_memory: values.flag(&ALLOW_CLIENT_SHARED_MEMORY),
         ..ServerConfig::default()
     }
@@ -56,12 +58,19 @@ pub fn python(values: &Values, interpreter: PathBuf) -> PythonConfig {
 pub fn admission_limits(values: &Values) -> AdmissionLimits {
     let mut limits = AdmissionLimits::default();
     values.apply(&MAX_REQUEST_MEMORY, &mut limits.bytes);
-    let share: f64 = values.value(&MAX_REQUEST_SHARE);
-    limits.request_items = (limits.items as f64 * share) as u64;
+    limits.share = values.value(&MAX_REQUEST_SHARE);
+    limits.request_items = (limits.items as f64 * limits.share) as u64;
     limits.transfers.body_rate_min = values.value(&MIN_BODY_RATE);
     limits.transfers.body_time_max = values.value(&BODY_TIMEOUT);
     limits.transfers.unread_time_max = values.value(&WRITE_TIMEOUT);
     limits
+}
+
+/// The keys with names, if a file of them is given.
+pub fn keys(values: &Values) -> Result<Option<KeysPlan>, Failure> {
+    let proxies = values.read::<String>(&TRUSTED_PROXIES).unwrap_or_default().parse();
+    let proxies = proxies.map_err(|why| Failure::usage(format!("trusted_proxies: {why}")))?;
+    Ok(values.read(&KEYS).map(|file| KeysPlan { file, proxies }))
 }
 
 /// How large a model may be.

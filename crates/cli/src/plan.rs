@@ -13,6 +13,7 @@ use jitney_engine::settings::{EndpointOptions, ModelDefaults, RegisterOptions};
 use jitney_engine::store::{Limits, Sha256, ShownUrl, is_remote};
 use jitney_engine::{PluginPlan, RepositoryConfig};
 use jitney_server::ServerConfig;
+use jitney_server::keys::TrustedProxies;
 use jitney_settings::Values;
 use jitney_telemetry::metrics::MeterPlan;
 
@@ -21,6 +22,14 @@ use crate::snapshot::Snapshots;
 use crate::tls::FollowedTls;
 use crate::traces::TracePlan;
 use crate::url_rule::UrlRule;
+
+/// Where the keys with names are.
+pub struct KeysPlan {
+    /// `keys.yaml`.
+    pub file: PathBuf,
+    /// Whose claims about tenants count beside them.
+    pub proxies: TrustedProxies,
+}
 
 /// A server that is ready to be started.
 pub struct ServerPlan {
@@ -34,6 +43,8 @@ pub struct ServerPlan {
     pub tokens: Option<Duration>,
     /// Where the keys are that the operator gives; without it they are made.
     pub key_file: Option<PathBuf>,
+    /// The keys with names, if there are any.
+    pub keys: Option<KeysPlan>,
     /// Whether every request is logged.
     pub access_log: bool,
     /// Where changes and refused attempts are written, if anywhere.

@@ -28,6 +28,7 @@ use std::time::SystemTime;
 
 use jitney_engine::Engine;
 use jitney_server::auth::{KeyStrength, TokenClock, Tokens};
+use jitney_server::keys::NamedKeys;
 use jitney_server::{Server, ServerParts};
 use jitney_telemetry::metrics::MeterPlan;
 use jitney_telemetry::{AccessLog, AuditLog, EngineObserver, Meter, WriteTime};
@@ -40,7 +41,7 @@ use crate::failure::{Failure, cannot};
 use crate::gpu::NvidiaSmi;
 use crate::key_file::{GivenKeys, KeyFile};
 use crate::logs::{self, StartedLog, Style};
-use crate::plan::{Drain, ServerKind, ServerPlan};
+use crate::plan::{Drain, KeysPlan, ServerKind, ServerPlan};
 use crate::traces::{OtlpExporter, TracePlan};
 use crate::{machine, plugins};
 
@@ -208,9 +209,9 @@ async fn load(
     data: &DataPlane,
     packer: &Arc<Packer>,
 ) -> Result<LoadedServer, Failure> {
-    let tokens = tokens(plan)?;
+    let (tokens, keys) = (tokens(plan)?, named_keys(plan)?);
     let plugins = plugins::start(&plan.plugins, engine).await?;
-    let parts = ServerParts { plugins, tokens: tokens.clone(), ..parts.clone() };
+    let parts = ServerParts { plugins, tokens: tokens.clone(), keys, ..parts.clone() };
     let server = Server::bind(plan.server.clone(), parts, Arc::clone(engine), plan.io_threads)
         .map_err(|error| cannot_bind(&error))?;
     let server = Arc::new(server);
@@ -307,8 +308,24 @@ fn given_tokens(path: &Path, clock: TokenClock) -> Result<Arc<Tokens>, Failure> 
     let wrong = |why: String| Failure::usage(format!("--key-file {}: {why}", path.display()));
     let keys = GivenKeys::read(path).map_err(|error| wrong(error.to_string()))?;
     let tokens = Arc::new(Tokens::given(keys.text(), clock).map_err(wrong)?);
-    tokio::spawn(keys.follow(Arc::clone(&tokens)));
+    let following = Arc::clone(&tokens);
+    tokio::spawn(keys.follow(move |text| following.give(text)));
     Ok(tokens)
+}
+
+/// The keys with names, whose file is followed; that ends with the runtime.
+fn named_keys(plan: &ServerPlan) -> Result<Option<Arc<NamedKeys>>, Failure> {
+    let Some(KeysPlan { file, proxies }) = &plan.keys else { return Ok(None) };
+    let wrong = |why: String| {
+        Failure::usage(format!("--keys {}: {why}", file.display()))
+            .hint("`jitney keys new NAME` makes a key and writes its row")
+    };
+    let given = GivenKeys::read(file).map_err(|error| wrong(error.to_string()))?;
+    let keys = NamedKeys::new(given.text(), plan.engine.limits, proxies.clone()).map_err(wrong)?;
+    let keys = Arc::new(keys);
+    let following = Arc::clone(&keys);
+    tokio::spawn(given.follow(move |text| following.give(text)));
+    Ok(Some(keys))
 }
 
 /// The server stops being ready, then the ports close, then admitted requests are answered.

@@ -18,7 +18,7 @@ use jitney_server::ServerConfig;
 use jitney_settings::Dialect;
 use jitney_settings::server::{
     ACCESS_LOG, AUDIT_LOG, CLIENT_CA, GRPC_MANAGEMENT_PORT, GRPC_PORT, HOST, INFERENCE_PORT,
-    IO_THREADS, KEY_FILE, LOG_FORMAT, LOG_LEVEL, MANAGEMENT_HOST, MANAGEMENT_PORT,
+    IO_THREADS, KEY_FILE, KEYS, LOG_FORMAT, LOG_LEVEL, MANAGEMENT_HOST, MANAGEMENT_PORT,
     MAX_WORKERS_PER_MODEL, METRICS_PORT, MODEL_STORE, POLL, PYTHON, REGISTRATIONS,
     REGISTRATIONS_EVERY, TLS_CERT, TLS_KEY, TLS_MIN_VERSION, TOKEN_AUTH,
 };
@@ -183,6 +183,7 @@ pub fn assemble(kind: ServerKind, config: ServeConfig, env: &Env) -> Result<Serv
         server: server(&values, tls.as_ref(), &mut remarks)?,
         tls,
         key_file: values.read(&KEY_FILE),
+        keys: parts::keys(&values)?,
         tokens: values.flag(&TOKEN_AUTH).then(|| TOKEN_EXPIRATION_MIN.default_value()),
         access_log: values.flag(&ACCESS_LOG),
         audit_log: values.read(&AUDIT_LOG),
@@ -214,7 +215,9 @@ fn server(
 ) -> Result<ServerConfig, Failure> {
     let host: String = values.value(&HOST);
     let management: String = values.read(&MANAGEMENT_HOST).unwrap_or_else(|| host.clone());
-    remarks.extend(openness(&host, &management).filter(|_| !values.flag(&TOKEN_AUTH)));
+    remarks.extend(
+        openness(&host, &management).filter(|_| !values.flag(&TOKEN_AUTH) && !values.has(&KEYS)),
+    );
     let bind = |host: &str, port: &Setting| {
         Address::tcp(host, values.value(port)).secured(tls.is_some()).bind()
     };

@@ -17,6 +17,7 @@ pub use crate::outcome::Output;
 pub use crate::reply::{Answer, AnswerStream, Timing};
 use crate::tensors::TensorRequest;
 pub use jitney_memory::ValueBytes;
+use jitney_memory::quota::Quota;
 
 pub use jitney_batcher::{Origin, OriginKind, Padding, Priority};
 
@@ -224,7 +225,7 @@ impl Input {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claim {
     /// Who pays; tenants take turns where not all requests fit.
-    pub tenant: Option<Box<str>>,
+    pub tenant: Option<Arc<str>>,
     /// What it weighs, in the unit of the model's cost.
     pub cost: Option<u64>,
     /// How many items it brings, where the server cannot see that.
@@ -248,6 +249,8 @@ pub struct Call {
     pub priority: Priority,
     /// What it says about its share.
     pub claim: Claim,
+    /// What its client may ask for, where that is limited and was not charged for it before.
+    pub quota: Option<Arc<Quota>>,
     /// What the observer is to find again, for one that wants it.
     pub mark: Option<RequestMark>,
 }

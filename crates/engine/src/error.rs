@@ -8,6 +8,7 @@ use jitney_batcher::Rejection;
 
 use crate::admission::LimitMet;
 use crate::outcome::{LaunchError, LoadFailure, ModelFailure, WorkerExit};
+use crate::quota::QuotaMet;
 use crate::store::StoreError;
 
 /// Why a request was not answered by its model.
@@ -72,6 +73,17 @@ impl CallError {
 impl From<LimitMet> for CallError {
     fn from(LimitMet { what }: LimitMet) -> Self {
         Self::ServerFull { what }
+    }
+}
+
+impl From<QuotaMet> for CallError {
+    fn from(met: QuotaMet) -> Self {
+        let retry_after = match met {
+            QuotaMet::Burst(_) => return Self::BadInput(format!("Too many items: {met}.")),
+            QuotaMet::Rate(wait) => Some(wait),
+            QuotaMet::UnderWay(_) => None,
+        };
+        Self::Rejected { reason: Rejection::Quota, retry_after }
     }
 }
 

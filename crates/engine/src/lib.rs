@@ -43,7 +43,7 @@ pub use engine::{
 };
 pub use histogram::{Distribution, FineCounts};
 pub use jitney_batcher::{CurvePoint, Decision, DecisionKind, DispatchReason, Policy, Rejection};
-pub use jitney_memory::admission;
+pub use jitney_memory::{admission, quota};
 pub use jitney_store as store;
 pub use model::{
     BatchStatistics, BatchTotals, BatcherReport, Counters, EndpointMeasures, EndpointView,

@@ -64,6 +64,8 @@ pub(crate) struct PendingRequest {
     pub(crate) permit: Option<Permit>,
     /// How its caller learns its id.
     pub(crate) id: SharedId,
+    /// Who pays for it.
+    pub(crate) tenant: Option<Arc<str>>,
     /// What its protocol wants to find again with its batches.
     pub(crate) mark: Option<RequestMark>,
     /// Whether it ran beside others in a worker that exited. It is tried once more, and then no more.
@@ -93,6 +95,7 @@ impl PendingRequest {
             reply,
             permit,
             id,
+            tenant: None,
             mark,
             tried: false,
         }

@@ -226,7 +226,7 @@ pub fn call(body: &str) -> Call {
     };
     let origin = Origin { kind: OriginKind::Http, peer: 0 };
     let (priority, claim) = (Priority::Interactive, Claim::default());
-    Call { input, deadline: None, origin, priority, claim, mark: None }
+    Call { input, deadline: None, origin, priority, claim, quota: None, mark: None }
 }
 
 /// An answer's body.

@@ -11,6 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
+use tokio::time::Instant;
+
+use crate::quota::{Quota, QuotaMet, QuotaUse};
 use crate::transfers::{ClientTransfer, TransferKind, Transfers};
 
 pub use crate::transfers::{CutReason, CutSwitch, TransferRules};
@@ -32,6 +35,8 @@ pub struct AdmissionLimits {
     pub items: u64,
     /// Items of one request, so that none alone takes what all share.
     pub request_items: u64,
+    /// The part of all of these that one of several clients with keys may have.
+    pub share: f64,
     /// Bytes of bodies on their way in, of inputs, and of answers that are not yet read.
     pub bytes: u64,
     /// When a client is too slow.
@@ -45,6 +50,7 @@ impl Default for AdmissionLimits {
             requests: 100_000,
             items: 1_000_000,
             request_items: 250_000,
+            share: 0.25,
             bytes: 4 << 30,
             transfers,
         }
@@ -76,7 +82,7 @@ impl Admission {
     /// Takes one request's share, or says which limit is met.
     pub fn admit(self: &Arc<Self>, items: u64, bytes: u64) -> Result<Permit, LimitMet> {
         // The permit exists before the checks, so that a rejection gives back what was taken.
-        let permit = Permit { admission: Arc::clone(self), items, bytes };
+        let permit = Permit { admission: Arc::clone(self), items, bytes, used: None };
         let requests = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
         let items = self.items.fetch_add(items, Ordering::Relaxed) + items;
         let bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -197,9 +203,17 @@ pub struct Permit {
     admission: Arc<Admission>,
     items: u64,
     bytes: u64,
+    /// Its share of its client's quota, if that has one.
+    used: Option<QuotaUse>,
 }
 
 impl Permit {
+    /// Takes the request's share of its client's quota, too.
+    pub fn charge(&mut self, quota: &Arc<Quota>, now: Instant) -> Result<(), QuotaMet> {
+        self.used = Some(quota.admit(now, self.items, self.bytes)?);
+        Ok(())
+    }
+
     /// The account of bytes, for what else the request needs on its way.
     pub fn account(&self) -> &Arc<Admission> {
         &self.admission

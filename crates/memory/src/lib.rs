@@ -4,6 +4,7 @@
 //! knows no protocol and no model, and reads nothing.
 
 pub mod admission;
+pub mod quota;
 mod transfers;
 mod value_bytes;
 

@@ -5,6 +5,7 @@
 //! that is not complete, or a body that has not moved, since the tick before ends the connection. Clients
 //! that do not read their answers are found in the account of bytes, and cut through a switch.
 
+use std::any::Any;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -63,6 +64,8 @@ pub struct Peer {
     pub subject: OnceLock<String>,
     /// Its entry among the open connections.
     pub open: Arc<OpenConnection>,
+    /// What whoever answers its requests remembers between them. Nothing here looks inside.
+    pub memo: OnceLock<Box<dyn Any + Send + Sync>>,
     stage: AtomicU8,
     /// Changes whenever a head begins or a body moves.
     marks: AtomicU32,
@@ -97,6 +100,7 @@ impl Peer {
             address,
             subject: OnceLock::new(),
             open,
+            memo: OnceLock::new(),
             stage: AtomicU8::new(ConnectionStage::Head as u8),
             marks: AtomicU32::new(0),
             calls: AtomicU32::new(0),

@@ -21,7 +21,8 @@ use arc_swap::ArcSwap;
 
 pub(crate) use self::browser::BrowserRule;
 pub use self::key::KeyStrength;
-use self::key::{AuthKey, AuthKeys, KeyExpiry, bearer};
+pub(crate) use self::key::bearer;
+use self::key::{AuthKey, AuthKeys, KeyExpiry};
 use crate::errors::{ErrorCode, Problem};
 use crate::route::Apis;
 
@@ -38,6 +39,8 @@ pub enum Gate {
     Either,
     /// Only the API key opens it.
     Renewal,
+    /// Anyone may pass where keys have no names; else the scope `metrics` opens it.
+    Metrics,
 }
 
 impl Gate {
@@ -57,7 +60,7 @@ impl Gate {
             Self::Inference => Some("inference"),
             Self::Management => Some("management"),
             Self::Renewal => Some("API"),
-            Self::Open | Self::Either => None,
+            Self::Open | Self::Either | Self::Metrics => None,
         }
     }
 
@@ -189,7 +192,8 @@ impl Tokens {
     /// # Errors
     /// The token is missing, malformed, expired, or opens another gate.
     pub fn admit(&self, gate: Gate, authorization: Option<&[u8]>) -> Result<(), Problem> {
-        if gate == Gate::Open || authorization.and_then(bearer).is_some_and(|t| self.opens(gate, t))
+        if matches!(gate, Gate::Open | Gate::Metrics)
+            || authorization.and_then(bearer).is_some_and(|t| self.opens(gate, t))
         {
             return Ok(());
         }
@@ -199,7 +203,7 @@ impl Tokens {
     fn opens(&self, gate: Gate, token: &[u8]) -> bool {
         let (keys, now) = (self.keys.load(), (self.clock.steady)());
         match gate {
-            Gate::Open => true,
+            Gate::Open | Gate::Metrics => true,
             Gate::Inference => keys.inference.is(token, now),
             Gate::Management => keys.management.is(token, now),
             // Both are looked at, so that the time taken does not tell which one was close.

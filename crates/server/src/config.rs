@@ -5,7 +5,9 @@ use std::time::Duration;
 use jitney_net::tls::Tls;
 use jitney_net::{Bind, ConnectionAge};
 use jitney_settings::Dialect;
-use jitney_settings::server::{DRAIN_TIMEOUT, IDLE_TIMEOUT, MAX_CONNECTIONS, MAX_REQUEST_SIZE};
+use jitney_settings::server::{
+    DRAIN_TIMEOUT, FullStatus, IDLE_TIMEOUT, MAX_CONNECTIONS, MAX_REQUEST_SIZE,
+};
 
 /// The configuration of a server.
 #[derive(Clone, Debug)]
@@ -52,6 +54,8 @@ pub struct ServerConfig {
     pub decompress_requests: bool,
     /// Whether answers are compressed where the client asks for it.
     pub compress_answers: bool,
+    /// The status of a request that finds a full queue.
+    pub full_status: FullStatus,
     /// Headers for scripts of other origins.
     pub cors: Cors,
     /// The certificate of the listeners that speak HTTPS.
@@ -84,6 +88,7 @@ impl Default for ServerConfig {
             content_types: false,
             decompress_requests: false,
             compress_answers: false,
+            full_status: FullStatus::default(),
             cors: Cors::default(),
             tls: None,
             server_version: "0.12.0".to_owned(),

@@ -52,8 +52,8 @@ impl Problem {
 
     /// Whether the caller may not do it. That an operation which changes something is switched off counts too.
     pub(crate) fn is_denial(&self, changes: bool) -> bool {
-        use ErrorCode::{Denied, ForeignOrigin, InvalidKey, MethodNotAllowed};
-        matches!(self.code, InvalidKey | Denied | ForeignOrigin)
+        use ErrorCode::{Denied, ForeignOrigin, InvalidKey, MethodNotAllowed, UnknownKey};
+        matches!(self.code, InvalidKey | UnknownKey | Denied | ForeignOrigin)
             || changes && self.code == MethodNotAllowed
     }
 
@@ -80,6 +80,13 @@ impl Problem {
     pub fn method_not_allowed() -> Self {
         let message = "Requested method is not allowed, please refer to API document.";
         Self::new(ErrorCode::MethodNotAllowed, message)
+    }
+
+    /// A key that is missing, or that is in force no more.
+    pub fn unknown_key() -> Self {
+        let message = "The key is missing, unknown, revoked or expired: send Authorization: Bearer KEY with a key of \
+                       this server.";
+        Self::new(ErrorCode::UnknownKey, message)
     }
 
     /// A body beyond the server's limit.

@@ -13,10 +13,13 @@ use jitney_engine::call::{
     Priority, RequestMark, ValueBytes,
 };
 use jitney_engine::error::CallError;
+use jitney_engine::quota::{Quota, QuotaUse};
 use jitney_engine::{Engine, Model, Workflow};
 use jitney_settings::Dialect;
+use jitney_settings::server::FullStatus;
 use jitney_telemetry::metrics::Meter;
 use jitney_telemetry::trace::{CallTrace, RequestTrace};
+use tokio::time::Instant;
 
 use crate::errors::{FailedCall, Problem};
 use crate::request_options::RequestOptions;
@@ -29,6 +32,8 @@ pub(crate) struct InferenceRequest<'a> {
     pub(crate) input: Input,
     pub(crate) origin: Origin,
     pub(crate) options: RequestOptions,
+    /// What its client may ask for, unless it was charged for it before.
+    pub(crate) quota: Option<Arc<Quota>>,
     /// Whether to wait for space in a full queue; otherwise the request is rejected.
     pub(crate) wait_for_queue: bool,
     /// Whether it belongs to a request that was admitted before: it goes on while the server drains.
@@ -52,11 +57,17 @@ pub(crate) struct InferenceService {
     engine: Arc<Engine>,
     meter: Arc<Meter>,
     pub(crate) dialect: Dialect,
+    full_status: FullStatus,
 }
 
 impl InferenceService {
-    pub(crate) fn new(engine: Arc<Engine>, meter: Arc<Meter>, dialect: Dialect) -> Self {
-        Self { engine, meter, dialect }
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        meter: Arc<Meter>,
+        dialect: Dialect,
+        full_status: FullStatus,
+    ) -> Self {
+        Self { engine, meter, dialect, full_status }
     }
 
     /// The model that a request names.
@@ -72,9 +83,29 @@ impl InferenceService {
     /// # Errors
     /// There is none.
     pub(crate) fn hold(&self, model: &str, bytes: u64) -> Result<HeldBytes, Problem> {
+        let held = self.engine.admission().hold(bytes);
+        held.map_err(|error| self.early(model).problem(&error.into()))
+    }
+
+    /// Charges a client for a request that becomes several calls: once, for all of them.
+    ///
+    /// # Errors
+    /// That is beyond its quota.
+    pub(crate) fn charge(
+        &self,
+        quota: Option<Arc<Quota>>,
+        model: &str,
+        items: usize,
+        bytes: u64,
+    ) -> Result<Option<QuotaUse>, Problem> {
+        let charged = quota.map(|quota| quota.admit(Instant::now(), items as u64, bytes));
+        charged.transpose().map_err(|error| self.early(model).problem(&error.into()))
+    }
+
+    /// A call that fails before its model is known.
+    fn early<'a>(&self, model: &'a str) -> FailedCall<'a> {
         let (purpose, dialect) = ("inference", self.dialect);
-        let failed = FailedCall { model, version: None, purpose, queue_max: 0, dialect };
-        self.engine.admission().hold(bytes).map_err(|error| failed.problem(&error.into()))
+        FailedCall { model, version: None, purpose, queue_max: 0, dialect }
     }
 
     /// Runs the request on `model`, which [`InferenceService::model`] found.
@@ -95,7 +126,10 @@ impl InferenceService {
         if let Some(trace) = trace {
             trace.end(&answered);
         }
-        let answer = answered.map_err(|error| failure(self.dialect, model, target, &error))?;
+        let answer = answered.map_err(|error| {
+            let problem = failure(self.dialect, model, target, &error);
+            problem.of_queue(&error, self.full_status)
+        })?;
         self.meter.answered(model, version_named, origin.kind, &answer.timing);
         Ok(answer)
     }
@@ -174,16 +208,16 @@ impl InferenceService {
 
 impl InferenceRequest<'_> {
     fn into_call(self) -> Call {
-        let Self { input, origin, options, .. } = self;
+        let Self { input, origin, options, quota, .. } = self;
         let RequestOptions { deadline, priority, claim } = options;
-        Call { input, origin, deadline, priority, claim, mark: None }
+        Call { input, origin, deadline, priority, claim, quota, mark: None }
     }
 }
 
 /// A call without options.
 pub(crate) fn plain_call(input: Input, origin: Origin) -> Call {
     let (priority, claim) = (Priority::Interactive, Claim::default());
-    Call { input, origin, deadline: None, priority, claim, mark: None }
+    Call { input, origin, deadline: None, priority, claim, quota: None, mark: None }
 }
 
 /// The error of a request, also of one whose answer broke off after its first piece.

@@ -17,6 +17,7 @@ mod grpc;
 mod handles;
 mod health;
 mod inference;
+pub mod keys;
 mod listener;
 mod management;
 mod open_inference;
@@ -261,7 +262,7 @@ fn overview(
         meter: Arc::clone(&parts.meter),
         dialect: config.dialect,
         started: SystemTime::now(),
-        token_needed: parts.tokens.is_some(),
+        token_needed: parts.tokens.is_some() || parts.keys.is_some(),
         model_api: config.model_api,
         registrations: Arc::clone(&parts.registrations),
         log_book: parts.log_book.clone(),

@@ -3,6 +3,7 @@
 //! Headers over HTTP, metadata of the same names over gRPC, fields of a call's frame through a handle.
 
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -16,7 +17,7 @@ const TIMEOUT: HeaderName = HeaderName::from_static("x-jitney-timeout-ms");
 /// `interactive` (the default) or `bulk`.
 const PRIORITY: HeaderName = HeaderName::from_static("x-jitney-priority");
 /// Who sends it.
-const TENANT: HeaderName = HeaderName::from_static("x-jitney-tenant");
+pub(crate) const TENANT: HeaderName = HeaderName::from_static("x-jitney-tenant");
 /// Its cost, in the unit of the model's cost.
 const COST: HeaderName = HeaderName::from_static("x-jitney-cost");
 /// How many items it brings, for models whose requests the server does not read.
@@ -65,19 +66,16 @@ pub(crate) fn is_tenant(name: &str) -> bool {
     (1..=TENANT_BYTES_MAX).contains(&name.len()) && name.bytes().all(printable)
 }
 
-/// Replaces whatever a request says about its tenant.
-pub(crate) fn set_tenant(headers: &mut HeaderMap, name: &str) {
-    headers.remove(TENANT);
-    if let Ok(name) = HeaderValue::from_str(name) {
-        headers.insert(TENANT, name);
+/// Adds the tenant as a header, where a model reads it.
+pub(crate) fn push_tenant(claim: &Claim, headers: &mut HeaderBlock) {
+    if let Some(tenant) = &claim.tenant {
+        headers.push(TENANT.as_str(), tenant.as_bytes());
     }
 }
 
 /// Adds tenant and cost as headers, where a model reads them whatever the protocol.
 pub(crate) fn push_claim(claim: &Claim, headers: &mut HeaderBlock) {
-    if let Some(tenant) = &claim.tenant {
-        headers.push(TENANT.as_str(), tenant.as_bytes());
-    }
+    push_tenant(claim, headers);
     if let Some(cost) = claim.cost {
         headers.push(COST.as_str(), cost.to_string().as_bytes());
     }
@@ -111,7 +109,7 @@ fn priority(headers: &HeaderMap) -> Result<Priority, Problem> {
     }
 }
 
-fn tenant(headers: &HeaderMap) -> Result<Option<Box<str>>, Problem> {
+fn tenant(headers: &HeaderMap) -> Result<Option<Arc<str>>, Problem> {
     let Some(value) = headers.get(TENANT) else { return Ok(None) };
     let name = value.to_str().ok().filter(|name| is_tenant(name));
     name.map(|name| Some(name.into())).ok_or_else(|| {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::header::{
     ACCEPT_ENCODING, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
     ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW, CACHE_CONTROL, CONTENT_TYPE, EXPIRES, PRAGMA, RETRY_AFTER,
-    X_CONTENT_TYPE_OPTIONS,
+    WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderValue, Response, StatusCode};
 use hyper::ext::ReasonPhrase;
@@ -116,6 +116,9 @@ pub(crate) fn problem_as<T: Serialize>(problem: &Problem, body: &T) -> HttpRespo
     if let Some(wait) = problem.retry_after {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if problem.code == ErrorCode::UnknownKey {
+        reply.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     if problem.code == ErrorCode::UnknownCoding {
         reply.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static(Coding::KNOWN));

@@ -4,16 +4,22 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue};
 use jitney_engine::Engine;
+use jitney_net::connection::Peer;
 use jitney_net::http::HttpRules;
 use jitney_settings::Dialect;
 use jitney_telemetry::trace::Tracer;
 use jitney_telemetry::{AccessLog, AuditLog, LogBook, Meter, Overview, Registrations};
+use tokio::time::Instant;
 
-use crate::auth::Tokens;
+use crate::auth::{Gate, Tokens};
 use crate::config::{Cors, ServerConfig};
+use crate::errors::Problem;
 use crate::inference::InferenceService;
-use crate::plugins::Plugins;
+use crate::keys::{Caller, NamedKeys};
+use crate::plugins::{GuardedOperation, Plugins};
 use crate::respond;
 use crate::shared_memory::{SharedMemory, SharedReader};
 
@@ -24,8 +30,10 @@ pub struct ServerParts {
     pub meter: Arc<Meter>,
     /// What traces requests, if anything does.
     pub tracer: Option<Arc<Tracer>>,
-    /// The tokens that requests must bring; without them any request is admitted.
+    /// The tokens that requests must bring; without them and without keys any request is admitted.
     pub tokens: Option<Arc<Tokens>>,
+    /// The keys with names, if there are any. A request that brings one needs no token.
+    pub keys: Option<Arc<NamedKeys>>,
     /// The operator's plugins, if there are any.
     pub plugins: Option<Arc<Plugins>>,
     /// Where one line per request goes, if anywhere.
@@ -36,6 +44,41 @@ pub struct ServerParts {
     pub log_book: Option<Arc<LogBook>>,
     /// What became of the shared list of models, if there is one.
     pub registrations: Arc<Registrations>,
+}
+
+impl ServerParts {
+    /// Who sends a request with these headers.
+    pub(crate) fn caller(&self, peer: &Peer, headers: &HeaderMap, now: Instant) -> Caller {
+        match &self.keys {
+            None => Caller::ANYBODY,
+            Some(keys) => keys.caller(peer, headers, now),
+        }
+    }
+
+    /// Lets a caller through a gate: with a key whose scopes allow what it is about to do, or with a token.
+    ///
+    /// # Errors
+    /// It has neither.
+    pub(crate) fn admit(
+        &self,
+        caller: &Caller,
+        gate: Gate,
+        (operation, model): (GuardedOperation, Option<&str>),
+        headers: &HeaderMap,
+    ) -> Result<(), Problem> {
+        if gate == Gate::Open {
+            return Ok(());
+        }
+        match (&self.keys, &self.tokens) {
+            (Some(_), _) if caller.name().is_some() => caller.check(gate, operation, model),
+            (Some(_), None) => Err(Problem::unknown_key()),
+            (Some(_), Some(_)) if gate == Gate::Metrics => Err(Problem::unknown_key()),
+            (_, Some(tokens)) => {
+                tokens.admit(gate, headers.get(AUTHORIZATION).map(HeaderValue::as_bytes))
+            }
+            (None, None) => Ok(()),
+        }
+    }
 }
 
 /// Shared by all listeners and connections of a server.
@@ -64,7 +107,8 @@ impl ServerState {
         overview: Arc<Overview>,
     ) -> Self {
         let meter = Arc::clone(&parts.meter);
-        let inference = InferenceService::new(Arc::clone(&engine), meter, config.dialect);
+        let inference =
+            InferenceService::new(Arc::clone(&engine), meter, config.dialect, config.full_status);
         let cors = match config.dialect {
             Dialect::TorchServe => config.cors.clone(),
             // `rest::cors` looks at who asks.

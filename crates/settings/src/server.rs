@@ -29,6 +29,16 @@ words! {
 }
 
 words! {
+    /// The HTTP status of a request that finds a full queue.
+    FullStatus:
+    /// The server has too much to do.
+    #[default]
+    Unavailable = "503",
+    /// Its clients send too much.
+    TooManyRequests = "429",
+}
+
+words! {
     /// Who decides when Python's garbage collector looks at everything.
     GarbageCollection:
     /// The worker: between batches, and not at what loading left.
@@ -57,6 +67,12 @@ settings! {
         .or("false").flag("token-auth", "BOOL");
     KEY_FILE = Setting::new("key_file", SettingKind::Path, "Take the keys from this file, in the form of key_file.json, instead of making them, and ask clients for them; it is read again when it changes, and several servers can share it")
         .or_else("none").flag("key-file", "FILE");
+    KEYS = Setting::new("keys", SettingKind::Path, "Ask clients for a key of this file, keys.yaml, in which each has a name, scopes, a tenant, an expiry and a quota; it is read again when it changes, and `jitney keys` writes it")
+        .or_else("none").flag("keys", "FILE").property("keys");
+    TRUSTED_PROXIES = Setting::new("trusted_proxies", SettingKind::Texts, "Addresses and networks of proxies, such as 10.0.0.0/8, whose header x-jitney-tenant counts where keys.yaml names the tenants")
+        .or_else("none").flag("trusted-proxies", "ADDRESS,...").property("trusted_proxies");
+    FULL_STATUS = Setting::new("full_status", SettingKind::Choice(FullStatus::WORDS), "HTTP status of a request that finds the queue of its model full")
+        .or("503").flag("full-status", "STATUS").property("full_status");
     TLS_CERT = Setting::new("tls_cert", SettingKind::Path, "Speak HTTPS with this certificate, PEM, with its chain if it has one").or_else("none").flag("tls-cert", "FILE");
     TLS_KEY = Setting::new("tls_key", SettingKind::Path, "The certificate's private key, PEM").or_else("none").flag("tls-key", "FILE");
     CLIENT_CA = Setting::new("client_ca", SettingKind::Path, "Let only clients in whose certificate one of these authorities has signed, PEM, on every port that speaks TLS; read again when it changes, as the certificate and its key are")

@@ -14,7 +14,7 @@ use std::{
 use ring::digest::{Context, SHA256, SHA256_OUTPUT_LEN, digest};
 
 /// A sum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sha256([u8; SHA256_OUTPUT_LEN]);
 
 impl Sha256 {

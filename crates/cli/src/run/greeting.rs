@@ -17,6 +17,8 @@ const STARTED: &str = "Model server started.";
 
 /// The header of an example request if the server needs a token; the key itself must not be logged.
 const TOKEN: &str = "-H \"Authorization: Bearer <inference key of key_file.json>\" ";
+/// The same for a key with a name.
+const KEY: &str = "-H \"Authorization: Bearer <key>\" ";
 
 /// Logged before models are loaded.
 pub fn banner(plan: &ServerPlan) {
@@ -28,7 +30,11 @@ pub fn banner(plan: &ServerPlan) {
 /// Printed after the ports have opened.
 pub fn ready(plan: &ServerPlan, server: &Server, engine: &Engine, logs: &StartedLog) {
     let addresses = server.addresses();
-    let token = if plan.tokens.is_some() { TOKEN } else { "" };
+    let token = match (&plan.keys, plan.tokens) {
+        (Some(_), _) => KEY,
+        (None, Some(_)) => TOKEN,
+        (None, None) => "",
+    };
     let example = example(&plan.kind, token, addresses, engine);
     match plan.kind {
         ServerKind::TorchServe { .. } => {

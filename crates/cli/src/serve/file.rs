@@ -57,6 +57,7 @@ pub fn read(path: &Path) -> Result<JitneyYaml, Failure> {
         &server::CLIENT_CA,
         &server::AUDIT_LOG,
         &server::KEY_FILE,
+        &server::KEYS,
         &server::REGISTRATIONS,
     ] {
         let named = file.settings.read::<String>(setting);

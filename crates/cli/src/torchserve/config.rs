@@ -92,6 +92,7 @@ pub fn assemble(
     Ok(ServerPlan {
         registrations: None,
         key_file: None,
+        keys: parts::keys(&values)?,
         kind: ServerKind::TorchServe { banner },
         server: ServerConfig { tls: certificate, ..server(&values, &addresses, &grpc)? },
         tls,

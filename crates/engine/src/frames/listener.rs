@@ -68,12 +68,12 @@ enum ExpectedConnection {
     /// A worker, once.
     Worker(oneshot::Sender<std::os::unix::net::UnixStream>),
     /// The calls of a worker, any number of times while it lives.
-    Calls(Arc<Caller>, CallerEnded),
+    Calls(Arc<CallingWorker>, CallerEnded),
 }
 
 /// A worker that calls models.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Caller {
+pub struct CallingWorker {
     /// Its own model.
     pub model: String,
     /// The version of that.
@@ -90,7 +90,7 @@ pub struct CallConnection {
     /// What was read behind the hello.
     pub ahead: Bytes,
     /// Whose it is.
-    pub caller: Arc<Caller>,
+    pub caller: Arc<CallingWorker>,
     /// When its calls end.
     pub ended: CallerEnded,
 }
@@ -133,7 +133,7 @@ impl WorkerListener {
     }
 
     /// Makes a token for the calls of one worker. They end when it is dropped.
-    pub(crate) fn expect_calls(&self, caller: Caller) -> CallsToken {
+    pub(crate) fn expect_calls(&self, caller: CallingWorker) -> CallsToken {
         let (alive, ended) = watch::channel(());
         let token =
             self.expected.admit(ExpectedConnection::Calls(Arc::new(caller), CallerEnded(ended)));
@@ -288,7 +288,7 @@ mod tests {
         let listener = WorkerListener::listen(path.clone(), &Handle::current()).unwrap();
         let mut calls = listener.take_calls().unwrap();
         assert!(listener.take_calls().is_none());
-        let caller = Caller { model: "m".to_owned(), version: "1.0".to_owned(), worker: 7 };
+        let caller = CallingWorker { model: "m".to_owned(), version: "1.0".to_owned(), worker: 7 };
         let token = listener.expect_calls(caller.clone());
         let hello = json!({ "protocol": PROTOCOL, "token": token.token.text(), "role": "calls" });
         let _first = connect(&path, &hello, b"CALL");
@@ -307,7 +307,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("workers.sock");
         let listener = WorkerListener::listen(path.clone(), &Handle::current()).unwrap();
-        let caller = Caller { model: "m".to_owned(), version: "1.0".to_owned(), worker: 7 };
+        let caller = CallingWorker { model: "m".to_owned(), version: "1.0".to_owned(), worker: 7 };
         let (calls, mut worker) = (listener.expect_calls(caller), listener.expect());
         for (token, role) in [(calls.token.text(), "worker"), (worker.token.text(), "calls")] {
             let hello = json!({ "protocol": PROTOCOL, "token": token, "role": role });

@@ -21,5 +21,5 @@ pub(crate) use self::frame::{
     FrameError, FrameHeader, FrameKind, HEADER_LEN, PAYLOAD_MAX, decode_chunk, decode_control,
     decode_failed, decode_items, decode_reply, decode_times, encode_control,
 };
-pub use self::listener::{CallConnection, Caller, CallerEnded};
+pub use self::listener::{CallConnection, CallerEnded, CallingWorker};
 pub(crate) use self::listener::{CallsToken, ExpectedWorker, PROTOCOL, WorkerListener};

@@ -121,7 +121,10 @@ impl RequestGate {
         if all_items > items_max {
             return Err(too_many(all_items, &format!("a request may bring at most {items_max}")));
         }
-        let permit = self.admission.admit(all_items, bytes)?;
+        let mut permit = self.admission.admit(all_items, bytes)?;
+        if let Some(quota) = &call.quota {
+            permit.charge(quota, admitted)?;
+        }
         claim.cost = accepted.cost.or(claim.cost);
         let weight = settings.shares.weigh(&claim, accepted.length, items, value_bytes);
         let deadline = earliest(call.deadline, accepted.objective, &settings, admitted);
@@ -151,6 +154,7 @@ impl RequestGate {
         let mut request = PendingRequest::new(facts, payload, admitted, reply, Some(permit));
         (request.beyond, request.endpoint) = (accepted.beyond, accepted.endpoint);
         (request.mark, request.deadline) = (call.mark, deadline);
+        request.tenant = claim.tenant;
         let cancel_on_drop = CancelOnDrop { inbox: &self.inbox, id: Some(request.id.clone()) };
         self.send(RequestMessage::Submit(request))?;
         Ok(Admitted::Whole(answer, cancel_on_drop))

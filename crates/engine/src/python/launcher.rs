@@ -16,7 +16,8 @@ use super::worker::{OutputSource, PythonWorker, WorkerStream, reaped};
 use super::workers::{GpuAssignment, PythonConfig, PythonWorkers};
 use crate::call::SequenceHeaders;
 use crate::frames::{
-    Caller, ExpectedWorker, FrameError, FrameKind, WorkerConnection, decode_control, next_frame,
+    CallingWorker, ExpectedWorker, FrameError, FrameKind, WorkerConnection, decode_control,
+    next_frame,
 };
 use crate::model::ModelIdentity;
 use crate::observer::Observer;
@@ -178,7 +179,7 @@ impl Launcher for PythonLauncher {
         }
         let calls = self.load.calls.then(|| {
             let (model, version) = (self.load.model.clone(), self.load.version.clone());
-            self.python.listener.expect_calls(Caller { model, version, worker })
+            self.python.listener.expect_calls(CallingWorker { model, version, worker })
         });
         if let Some(calls) = &calls {
             message["calls"] = json!({ "token": calls.token.text() });

@@ -14,9 +14,6 @@ use crate::outcome::{BatchOutcome, LaunchError, ModelFailure, Output, WorkerExit
 use crate::pending::PendingRequest;
 use crate::pool::{BoxFuture, Launcher, ProgressSender, Worker, WorkerGone, WorkerMessage};
 
-/// The header in which a request names its tenant.
-const TENANT_HEADER: &[u8] = b"x-jitney-tenant";
-
 /// Makes the workers of one model.
 pub(crate) struct WiredLauncher(pub(crate) Arc<WiredModel>);
 
@@ -118,14 +115,13 @@ impl WiredWorker {
 fn call_of(requests: &[PendingRequest]) -> Option<Call> {
     let [request] = requests else { return None };
     let input = request.payload.raw()?.clone();
-    let tenant = input.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(TENANT_HEADER));
-    let tenant = tenant.and_then(|(_, value)| std::str::from_utf8(value).ok()).map(Into::into);
     Some(Call {
         input,
         deadline: request.deadline,
         origin: Origin { kind: OriginKind::Python, ..request.facts.origin },
         priority: request.facts.priority,
-        claim: Claim { tenant, ..Claim::default() },
+        claim: Claim { tenant: request.tenant.clone(), ..Claim::default() },
+        quota: None,
         mark: request.mark.clone(),
     })
 }

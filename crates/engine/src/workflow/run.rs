@@ -182,6 +182,7 @@ async fn attempt(
         origin: context.origin,
         priority: context.priority,
         claim: context.claim.clone(),
+        quota: None,
         mark: context.mark.clone(),
     };
     let called = async {

@@ -123,7 +123,7 @@ impl AuthKeys {
 }
 
 /// The token inside `Bearer <token>`; any other form has none.
-pub(super) fn bearer(value: &[u8]) -> Option<&[u8]> {
+pub(crate) fn bearer(value: &[u8]) -> Option<&[u8]> {
     let rest = value.strip_prefix(b"Bearer")?;
     let token = rest.trim_ascii_start();
     let well_formed = token.len() < rest.len() && !token.is_empty();

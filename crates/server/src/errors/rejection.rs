@@ -4,9 +4,23 @@
 use std::time::Duration;
 
 use jitney_engine::Rejection;
-use jitney_engine::error::SequenceRejection;
+use jitney_engine::error::{CallError, SequenceRejection};
+use jitney_settings::server::FullStatus;
 
 use super::{ErrorCode, FailedCall, Problem};
+
+impl Problem {
+    /// A request that found a full queue, with the status that the operator chose for that.
+    pub(crate) fn of_queue(self, error: &CallError, status: FullStatus) -> Self {
+        let full = matches!(error, CallError::Rejected { reason: Rejection::QueueFull, .. });
+        match status {
+            FullStatus::TooManyRequests if full => {
+                Self { status: 429, code: ErrorCode::Quota, ..self }
+            }
+            FullStatus::TooManyRequests | FullStatus::Unavailable => self,
+        }
+    }
+}
 
 impl FailedCall<'_> {
     /// A rejection by the batcher or the engine.
@@ -116,11 +130,13 @@ impl FailedCall<'_> {
     }
 }
 
-/// Retry-After goes with everything that may succeed later: at least one second, in whole ones.
+/// Retry-After goes with everything that may succeed later: at least one second, unless a quota knows better.
 fn with_retry(code: ErrorCode, message: String, retry_after: Option<Duration>) -> Problem {
     let mut problem = Problem::new(code, message);
     if code.row().retryable {
-        problem.retry_after = Some(retry_after.unwrap_or_default().max(Duration::from_secs(1)));
+        let least = Duration::from_secs(1);
+        let exact = retry_after.filter(|wait| code == ErrorCode::Quota && !wait.is_zero());
+        problem.retry_after = exact.or_else(|| Some(retry_after.unwrap_or_default().max(least)));
     }
     problem
 }

@@ -23,7 +23,9 @@ pub enum ErrorCode {
     BadRequest,
     /// The token is missing, wrong, expired or meant for something else.
     InvalidKey,
-    /// The operator's plugin denied the request.
+    /// Keys have names, and the request brought none that is in force.
+    UnknownKey,
+    /// The operator's plugin denied the request, or no scope of its key allows it.
     Denied,
     /// A web page of another site sent the request to management.
     ForeignOrigin,
@@ -131,6 +133,7 @@ impl ErrorCode {
             Self::MethodNotAllowed => row(HTTP    , 405,  7, "MethodNotAllowedException",       false, Client),
             Self::BadRequest       => row(HTTP    , 400,  3, "BadRequestException",             false, Client),
             Self::InvalidKey       => row(HTTP    , 400,  7, "InvalidKeyException",             false, Client),
+            Self::UnknownKey       => row(HTTP    , 401, 16, "InvalidKeyException",             false, Client),
             Self::Denied           => row(HTTP    , 403,  7, "AccessDeniedException",           false, Client),
             Self::ForeignOrigin    => row(HTTP    , 403,  7, "ForeignOriginException",          false, Client),
             Self::HttpsOnly        => row(HTTP    , 403,  7, "AccessDeniedException",           false, Client),

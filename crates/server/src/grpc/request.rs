@@ -8,7 +8,8 @@ use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
 use jitney_engine::Model;
 use jitney_engine::admission::HeldBytes;
 use jitney_engine::call::{
-    Answer, CallRoute, HeaderBlock, Input, Origin, OriginKind, Parameter, SequenceRef, Timing,
+    Answer, CallRoute, Claim, HeaderBlock, Input, Origin, OriginKind, Parameter, SequenceRef,
+    Timing,
 };
 use jitney_net::request_id::XRequestId;
 use jitney_settings::Dialect;
@@ -18,10 +19,12 @@ use tonic::{Request, Response};
 
 use super::call_log::TimingTrailer;
 use crate::audit::NamedModel;
+use crate::auth::Gate;
 use crate::errors::{ErrorCode, Problem};
 use crate::inference::{InferenceRequest, InferenceService};
+use crate::keys::Caller;
 use crate::plugins::{CallGuard, GuardedOperation, Intent};
-use crate::request_options::{self, RequestOptions, set_tenant};
+use crate::request_options::{self, RequestOptions, push_tenant};
 use crate::route::ModelRef;
 use crate::timing;
 
@@ -40,6 +43,10 @@ pub(super) struct GrpcCaller {
     pub(super) operation: GuardedOperation,
     /// Where its message's model is noted for the audit log.
     pub(super) named: Option<Arc<NamedModel>>,
+    /// The key that opens the method.
+    pub(super) gate: Gate,
+    /// Who calls.
+    pub(super) who: Caller,
 }
 
 impl GrpcCaller {
@@ -51,7 +58,10 @@ impl GrpcCaller {
         operation: GuardedOperation,
     ) -> Self {
         let id = XRequestId::of(dialect, metadata);
-        Self { id, started: Instant::now(), peer, trace: None, guard: None, operation, named: None }
+        let (trace, guard, named) = (None, None, None);
+        let (gate, who) = (Gate::Open, Caller::ANYBODY);
+        let started = Instant::now();
+        Self { id, started, peer, trace, guard, operation, named, gate, who }
     }
 
     pub(super) fn origin(&self) -> Origin {
@@ -109,15 +119,17 @@ impl GrpcRequest {
         Self { caller, metadata: self.metadata.clone(), held: None }
     }
 
-    /// Authorizes the message, if a plugin does that. It may name the tenant, whatever the client claims.
+    /// Authorizes the message: by the caller's key, and by a plugin, if one does that. It may name the tenant,
+    /// whatever the client claims.
     pub(super) async fn authorize(&mut self, intent: Intent<'_>) -> Result<(), Problem> {
         if let (Some(named), Some(model)) = (&self.caller.named, intent.model_name()) {
             let _ = named.set((model.to_owned(), intent.version().map(str::to_owned)));
         }
+        self.caller.who.check_again(self.caller.gate, intent.operation, intent.model_name())?;
         let Some(guard) = &self.caller.guard else { return Ok(()) };
         let tenant = Box::pin(guard.authorize(self.caller.id.text(), &intent)).await?;
         if let Some(tenant) = tenant {
-            set_tenant(&mut self.metadata, &tenant);
+            self.caller.who = self.caller.who.of_tenant(&tenant);
         }
         Ok(())
     }
@@ -145,6 +157,9 @@ impl GrpcRequest {
         if self.caller.guard.is_some() {
             let known = found.as_ref().ok().map(Arc::clone);
             self.authorize(Intent::with_model(self.caller.operation, target, known)).await?;
+        } else {
+            let GrpcCaller { who, gate, operation, .. } = &mut self.caller;
+            who.check_again(*gate, *operation, Some(target.model))?;
         }
         found
     }
@@ -178,7 +193,8 @@ impl GrpcRequest {
         call: ModelCall<'a>,
     ) -> Result<InferenceRequest<'a>, Problem> {
         let ModelCall { target, parameters, open_inference, sequence } = call;
-        let headers = headers(&self.metadata);
+        let options = self.options()?;
+        let headers = headers(&self.metadata, &self.caller.who, &options.claim);
         let sequence = sequence.filter(|sequence| !sequence.id.is_empty()).map(Box::new);
         let named = || request_options::sequence(&self.metadata, &*model.sequence_headers()?);
         let sequence = sequence.or_else(named);
@@ -192,7 +208,8 @@ impl GrpcRequest {
                 parameters,
                 tensors: None,
             },
-            options: self.options()?,
+            options,
+            quota: self.caller.who.quota(),
             origin: self.caller.origin(),
             wait_for_queue: false,
             admitted: false,
@@ -204,6 +221,7 @@ impl GrpcRequest {
     /// The options of the metadata; the earlier of gRPC's own deadline and ours counts.
     fn options(&self) -> Result<RequestOptions, Problem> {
         let mut options = RequestOptions::read(&self.metadata, self.caller.started)?;
+        self.caller.who.settle(&mut options.claim);
         let Some(value) = self.metadata.get("grpc-timeout") else { return Ok(options) };
         let timeout = value.to_str().ok().and_then(timeout).ok_or_else(|| {
             Problem::bad_request("Metadata grpc-timeout must be at most 8 digits and a unit.")
@@ -286,14 +304,21 @@ fn timeout(text: &str) -> Option<Duration> {
 }
 
 /// The client's metadata as the handler's headers, without what belongs to the protocol.
-pub(super) fn headers(metadata: &HeaderMap) -> HeaderBlock {
+pub(super) fn headers(metadata: &HeaderMap, caller: &Caller, claim: &Claim) -> HeaderBlock {
     let mut headers = HeaderBlock::new();
+    let shows_all = caller.shows_all();
     for (name, value) in metadata {
+        if !shows_all && caller.hides(name) {
+            continue;
+        }
         let name = name.as_str();
         let protocol = name.starts_with("grpc-") || ["te", "content-type"].contains(&name);
         if !protocol && !name.ends_with("-bin") {
             headers.push(name, value.as_bytes());
         }
+    }
+    if !shows_all {
+        push_tenant(claim, &mut headers);
     }
     headers
 }
@@ -352,7 +377,7 @@ mod tests {
         for name in ["te", "grpc-timeout", "content-type", "x-user", "trace-bin"] {
             metadata.insert(name, "1".parse().unwrap());
         }
-        let headers = headers(&metadata);
+        let headers = headers(&metadata, &Caller::ANYBODY, &Claim::default());
         assert_eq!(headers.iter().collect::<Vec<_>>(), [(&b"x-user"[..], &b"1"[..])]);
     }
 

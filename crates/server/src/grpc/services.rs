@@ -1,4 +1,4 @@
-//! The gRPC services of one listener: finds the service by the request's path, checks the token that the
+//! The gRPC services of one listener: finds the service by the request's path, checks the key that the
 //! method needs, hands the request over and logs how it ended.
 //!
 //! hyper serves HTTP/2 here and tonic only reads the messages: its own server would bring a router and a
@@ -9,8 +9,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderValue, Request, Response};
+use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
 use jitney_engine::admission::CutReason;
 use jitney_net::connection::{Peer, counted_head};
@@ -36,7 +35,7 @@ use super::{health, inference, management, oip, status, traced, unary};
 use crate::audit::AuditedAttempt;
 use crate::auth::{BrowserRule, Gate};
 use crate::errors::Problem;
-use crate::plugins::{ApiKind, CallGuard, Intent, Plugins};
+use crate::plugins::{ApiKind, CallGuard, GuardedOperation as Op, Intent, Plugins};
 use crate::route::{Apis, PathNames};
 use crate::state::ServerState;
 
@@ -235,7 +234,7 @@ impl GrpcServices {
         Ok(request.map(|body| MessageBody::new(body, admission, limit, encoding).behind(head)))
     }
 
-    /// Keeps web pages away from management, checks the token, if the server asks for one, then asks the
+    /// Keeps web pages away from management, checks the key or the token, if the server asks for one, then asks the
     /// operator's plugin, if one authorizes requests. What comes in messages is asked about message by
     /// message: they name the model.
     async fn admit(
@@ -251,10 +250,11 @@ impl GrpcServices {
         if gate == Gate::Management {
             self.browsers.check(request.headers(), true, config.cors.origin.as_deref())?;
         }
-        if let Some(tokens) = &parts.tokens {
-            let authorization = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
-            tokens.admit(gate, authorization)?;
-        }
+        // Messages that name models are checked one by one.
+        let operation = if service.by_message { Op::Unknown } else { method.operation };
+        let who = parts.caller(peer, request.headers(), caller.started);
+        parts.admit(&who, gate, (operation, None), request.headers())?;
+        (caller.gate, caller.who) = (gate, who);
         if let Some(plugins) = parts.plugins.as_ref().filter(|plugins| plugins.guarded()) {
             let api = ApiKind::behind(method.key.unwrap_or_else(|| Gate::of_listener(self.apis)));
             let guard = call_guard(plugins, api, peer, &caller, request);

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use super::frame::{HandleCall, ServerFrame};
 use crate::errors::Problem;
 use crate::inference::{self, InferenceRequest};
+use crate::keys::Caller;
 use crate::plugins::{CallGuard, GuardedOperation, Intent};
 use crate::request_options::{RequestOptions, push_claim};
 use crate::route::ModelRef;
@@ -39,6 +40,8 @@ pub(super) struct CallFrame {
 pub(super) struct PendingCall {
     pub(super) state: Arc<ServerState>,
     pub(super) peer: Arc<Peer>,
+    /// Who makes it.
+    pub(super) caller: Caller,
     /// Whether it belongs to a request that was admitted.
     pub(super) admitted: bool,
     pub(super) model: Arc<Model>,
@@ -67,8 +70,9 @@ pub(super) async fn run_authorized(
     let verdict = guard.authorize(XRequestId::fresh().text(), &intent).await;
     match (verdict, pending) {
         (Ok(tenant), Ok(mut pending)) => {
-            let claim = &mut pending.call.claim;
-            claim.tenant = tenant.or(claim.tenant.take());
+            if let Some(tenant) = tenant {
+                pending.caller = pending.caller.of_tenant(&tenant);
+            }
             pending.run(sender).await;
         }
         (Err(denied), Ok(pending)) => pending.end(ServerFrame::Failed(denied), &sender).await,
@@ -111,6 +115,7 @@ impl PendingCall {
             target: self.target(),
             input,
             options,
+            quota: self.caller.quota(),
             origin: Origin { kind: OriginKind::Python, peer: self.peer.number },
             wait_for_queue: true,
             admitted: self.admitted,
@@ -191,9 +196,10 @@ impl PendingCall {
     /// Takes body, claim and content type out of the call.
     fn input(&mut self) -> (Input, RequestOptions) {
         let call = &mut self.call;
-        let claim = std::mem::take(&mut call.claim);
+        let mut claim = std::mem::take(&mut call.claim);
+        self.caller.settle(&mut claim);
         let mut headers = HeaderBlock::default();
-        for (name, value) in &call.headers {
+        for (name, value) in call.headers.iter().filter(|(name, _)| !self.caller.hides(name)) {
             headers.push(name.as_str(), value.as_bytes());
         }
         push_claim(&claim, &mut headers);

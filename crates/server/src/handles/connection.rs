@@ -26,9 +26,11 @@ use tokio::time::Instant;
 use super::HandleUpgrade;
 use super::call::{self, CallFrame, PendingCall};
 use super::frame::{self, ClientFrame, HandleCall, HandleFrameError, NAMES_MAX, ServerFrame};
+use crate::auth::Gate;
 use crate::errors::Problem;
 use crate::inference;
-use crate::plugins::CallGuard;
+use crate::keys::Caller;
+use crate::plugins::{CallGuard, GuardedOperation};
 use crate::route::ModelRef;
 use crate::state::ServerState;
 
@@ -53,10 +55,10 @@ pub(crate) async fn serve(
     mut signals: watch::Receiver<ListenerSignal>,
 ) {
     peer.enter(ConnectionStage::Busy);
-    let HandleUpgrade { connection, guard } = upgrade;
+    let HandleUpgrade { connection, guard, caller } = upgrade;
     let Ok(stream) = connection.await else { return };
     let right = guard.map_or(CallRight::Open, CallRight::Guarded);
-    serve_stream(TokioIo::new(stream), right, peer, state, &mut signals).await;
+    serve_stream(TokioIo::new(stream), right, caller, peer, state, &mut signals).await;
 }
 
 /// What the calls of a connection may do.
@@ -73,12 +75,13 @@ pub(super) enum CallRight {
 pub(super) async fn serve_stream(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     right: CallRight,
+    caller: Caller,
     peer: &Arc<Peer>,
     state: &Arc<ServerState>,
     signals: &mut watch::Receiver<ListenerSignal>,
 ) {
     let (sender, mut receiver) = mpsc::channel(FRAMES_MAX);
-    let mut calls = Calls::new(state, peer, right, sender);
+    let mut calls = Calls::new(state, peer, right, caller, sender);
     let mut stream = FrameStream::new(stream);
     let ended = serve_calls(&mut stream, &mut calls, &mut receiver, signals).await;
     if let Err(error) = ended {
@@ -192,6 +195,7 @@ struct Calls<'a> {
     state: &'a Arc<ServerState>,
     peer: &'a Arc<Peer>,
     right: CallRight,
+    caller: Caller,
     sender: mpsc::Sender<CallFrame>,
     tasks: JoinSet<()>,
     /// Those without a last frame so far.
@@ -209,10 +213,12 @@ impl<'a> Calls<'a> {
         state: &'a Arc<ServerState>,
         peer: &'a Arc<Peer>,
         right: CallRight,
+        caller: Caller,
         sender: mpsc::Sender<CallFrame>,
     ) -> Self {
         let (tasks, running) = (JoinSet::new(), HashMap::new());
-        Self { state, peer, right, sender, tasks, running, bytes: 0, half: None, skipped: 0 }
+        let (bytes, half, skipped) = (0, None, 0);
+        Self { state, peer, right, caller, sender, tasks, running, bytes, half, skipped }
     }
 
     /// Notes when the last call ends, and when another begins to arrive.
@@ -330,7 +336,9 @@ impl<'a> Calls<'a> {
         Some(running)
     }
 
-    fn pending(&self, call: HandleCall) -> Result<PendingCall, Problem> {
+    fn pending(&mut self, call: HandleCall) -> Result<PendingCall, Problem> {
+        let (gate, operation) = (Gate::Inference, GuardedOperation::Predict);
+        self.caller.check_again(gate, operation, Some(&call.model))?;
         let target = ModelRef { model: &call.model, version: call.version.as_deref() };
         let model = self.state.inference.model(target)?;
         if call.content_type.is_empty() && model.api().is_none() {
@@ -350,7 +358,8 @@ impl<'a> Calls<'a> {
         let id = XRequestId::of(state.config.dialect, &call.headers);
         let trace = call::begin_trace(&state, &peer, &call, &id, started);
         let admitted = matches!(self.right, CallRight::Admitted);
-        Ok(PendingCall { state, peer, admitted, model, call, started, id, trace, held })
+        let caller = self.caller.clone();
+        Ok(PendingCall { state, peer, caller, admitted, model, call, started, id, trace, held })
     }
 
     /// Whether the client still waits for this frame; the last one ends its call.

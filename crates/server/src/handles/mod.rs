@@ -22,6 +22,7 @@ use http::{HeaderValue, StatusCode};
 use hyper::upgrade::OnUpgrade;
 
 use crate::errors::Problem;
+use crate::keys::Caller;
 use crate::plugins::CallGuard;
 use crate::respond::{self, HttpResult};
 
@@ -37,6 +38,8 @@ pub(crate) struct HandleUpgrade {
     connection: OnUpgrade,
     /// Who authorizes its calls, if anybody does.
     guard: Option<Arc<CallGuard>>,
+    /// Who makes them.
+    caller: Caller,
 }
 
 /// Agrees to speak frames; the connection is served by [`serve`] when HTTP has ended on it.
@@ -44,6 +47,7 @@ pub(crate) fn upgrade(
     parts: &Parts,
     place: &OnceLock<HandleUpgrade>,
     guard: Option<Arc<CallGuard>>,
+    caller: &Caller,
 ) -> HttpResult {
     let protocol = parts.headers.get(UPGRADE).map(HeaderValue::as_bytes);
     let upgrade = parts.extensions.get::<OnUpgrade>();
@@ -54,7 +58,7 @@ pub(crate) fn upgrade(
         )));
     };
     // There is no second one: the first ends HTTP on the connection.
-    drop(place.set(HandleUpgrade { connection: upgrade.clone(), guard }));
+    drop(place.set(HandleUpgrade { connection: upgrade.clone(), guard, caller: caller.clone() }));
     let mut reply = respond::plain(StatusCode::SWITCHING_PROTOCOLS, bytes::Bytes::new());
     reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
     reply.headers_mut().insert(UPGRADE, HeaderValue::from_static(PROTOCOL));

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
-use jitney_engine::frames::{CallConnection, Caller};
+use jitney_engine::frames::{CallConnection, CallingWorker};
 use jitney_net::connection::{ConnectionStage, ListenerSignal, Peer};
 use jitney_net::http::WatchedStream;
 use jitney_net::open_connections::{ListedConnection, OpenConnections};
@@ -19,6 +19,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
 use super::connection::{CallRight, serve_stream};
+use crate::keys::Caller;
 use crate::state::ServerState;
 
 /// Connections of workers at a time; a further one waits.
@@ -69,13 +70,13 @@ async fn serve(
     let stream = TokioIo::new(UnixStream::from_std(stream)?);
     let stream = TokioIo::new(WatchedStream::new(stream, ahead, Arc::clone(&peer)));
     tokio::select! {
-        () = serve_stream(stream, CallRight::Admitted, &peer, state, &mut signals) => {}
+        () = serve_stream(stream, CallRight::Admitted, Caller::ANYBODY, &peer, state, &mut signals) => {}
         () = ended.wait() => {}
     }
     Ok(())
 }
 
 /// What the access log and traces show as the client's address.
-fn address(caller: &Caller) -> String {
+fn address(caller: &CallingWorker) -> String {
     format!("worker:{}:{}:{}", caller.model, caller.version, caller.worker)
 }

@@ -32,7 +32,7 @@ impl ApiKind {
     pub(crate) fn behind(gate: Gate) -> Self {
         match gate {
             Gate::Management | Gate::Renewal => Self::Management,
-            Gate::Open | Gate::Inference | Gate::Either => Self::Inference,
+            Gate::Open | Gate::Inference | Gate::Either | Gate::Metrics => Self::Inference,
         }
     }
 

@@ -88,7 +88,7 @@ impl GuardedOperation {
 
 /// An operation, and the model or workflow it is for.
 pub(crate) struct Intent<'a> {
-    pub(super) operation: GuardedOperation,
+    pub(crate) operation: GuardedOperation,
     /// The model as the request names it.
     target: Option<ModelRef<'a>>,
     pub(super) workflow: Option<&'a str>,

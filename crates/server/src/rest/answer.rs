@@ -8,9 +8,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{AUTHORIZATION, HOST};
+use http::header::HOST;
 use http::request::Parts;
-use http::{HeaderValue, Method, StatusCode, Version};
+use http::{Method, StatusCode, Version};
 use jitney_engine::PathTarget;
 use jitney_net::connection::Peer;
 use jitney_net::http::{Answered, HeadError, HttpClient, HttpRules};
@@ -52,7 +52,9 @@ impl HttpService for ServerListener {
             let facts = || facts(self.apis, client.peer, parts, &id);
             RequestTrace::begin(tracer, &parts.headers, started, facts)
         });
-        let context = RequestContext::new(self, client, parts, &id, trace.as_ref(), started);
+        let caller = state.parts.caller(client.peer, &parts.headers, started);
+        let context =
+            RequestContext::new(self, client, parts, &id, trace.as_ref(), &caller, started);
         let answered = match body {
             Ok(body) => dispatch(&context, body).await,
             Err(error) => Err(error.into()),
@@ -189,7 +191,9 @@ async fn enter(
     if matches!(gate, Gate::Management | Gate::Renewal) {
         check_browser(context, gate, found.endpoint)?;
     }
-    check_token(context, gate)?;
+    let Found { endpoint: Endpoint { operation, .. }, names } = found;
+    let operation = plugin.map_or(*operation, |_| GuardedOperation::Endpoint);
+    context.admit(gate, operation, names.model.or(names.workflow))?;
     match context.state.parts.plugins.as_deref() {
         Some(plugins) if plugins.guarded() => {
             Box::pin(call_authorized(context, plugins, gate, found, plugin, body)).await
@@ -206,6 +210,7 @@ fn attempt<'a>(
     found: &Found<'a>,
 ) -> Box<AuditedAttempt<'a>> {
     let (state, operation) = (context.state, found.endpoint.operation);
+    let token = || gate.key_name().filter(|_| state.parts.tokens.is_some());
     Box::new(AuditedAttempt {
         state,
         operation,
@@ -214,7 +219,7 @@ fn attempt<'a>(
         request_id: context.id.text(),
         names: found.names,
         named: Arc::default(),
-        who: gate.key_name().filter(|_| state.parts.tokens.is_some()),
+        who: context.caller.name().or_else(token),
         before: AuditedAttempt::before(state, operation),
         ended: None,
     })
@@ -372,13 +377,6 @@ fn check_browser(
         && !matches!(endpoint.handler, Handler::Stream(_));
     let allowed = context.state.config.cors.origin.as_deref();
     context.browsers.check(headers, !reads, allowed)
-}
-
-/// Checks the request's token, before its body is read.
-fn check_token(context: &RequestContext<'_>, gate: Gate) -> Result<(), Problem> {
-    let Some(tokens) = &context.state.parts.tokens else { return Ok(()) };
-    let authorization = context.parts.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
-    tokens.admit(gate, authorization)
 }
 
 #[cfg(test)]

@@ -8,23 +8,23 @@ use jitney_engine::Model;
 
 use super::context::RequestContext;
 use crate::errors::Problem;
+use crate::keys::Caller;
 use crate::plugins::{ApiKind, CallGuard, GuardedOperation, Intent, PluginRequest, Plugins};
 use crate::query::RequestFields;
-use crate::request_options::set_tenant;
 use crate::route::{self, PathNames};
 
 /// What the plugin's yes is for.
 pub(super) struct Authorized {
-    /// The request with the tenant that the plugin named, if it did.
-    parts: Option<Box<Parts>>,
+    /// The caller with the tenant that the plugin named, if it did.
+    caller: Option<Caller>,
     model: Option<Arc<Model>>,
 }
 
 impl Authorized {
     /// The request as it goes on.
     pub(super) fn context<'a>(&'a self, asked: &RequestContext<'a>) -> RequestContext<'a> {
-        let parts = self.parts.as_deref().unwrap_or(asked.parts);
-        RequestContext { parts, authorized: self.model.as_ref(), ..*asked }
+        let caller = self.caller.as_ref().unwrap_or(asked.caller);
+        RequestContext { caller, authorized: self.model.as_ref(), ..*asked }
     }
 }
 
@@ -41,12 +41,8 @@ pub(super) async fn authorize(
     let path = path(context);
     let request = plugin_request(context, &path);
     let tenant = plugins.authorize(request, listener, &intent).await?;
-    let named = |tenant: Box<str>| {
-        let mut parts = context.parts.clone();
-        set_tenant(&mut parts.headers, &tenant);
-        Box::new(parts)
-    };
-    Ok(Authorized { parts: tenant.map(named), model: intent.model })
+    let caller = tenant.map(|tenant| context.caller.of_tenant(&tenant));
+    Ok(Authorized { caller, model: intent.model })
 }
 
 /// What a request is about to do; nothing for what everybody may read. The query of a request for

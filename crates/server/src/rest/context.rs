@@ -13,11 +13,14 @@ use jitney_net::request_id::XRequestId;
 use jitney_telemetry::trace::RequestTrace;
 use tokio::time::Instant;
 
-use crate::auth::BrowserRule;
+use crate::auth::{BrowserRule, Gate};
 use crate::errors::Problem;
 use crate::handles::HandleUpgrade;
+use crate::keys::Caller;
 use crate::listener::ServerListener;
+use crate::plugins::GuardedOperation;
 use crate::query::RequestFields;
+use crate::request_options::RequestOptions;
 use crate::route::{Apis, ModelRef};
 use crate::state::ServerState;
 
@@ -36,6 +39,8 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) id: &'a XRequestId,
     /// Its trace, if it is traced.
     pub(crate) trace: Option<&'a Arc<RequestTrace>>,
+    /// Who sent it.
+    pub(crate) caller: &'a Caller,
     /// When its head had arrived.
     pub(crate) started: Instant,
     /// The model that a plugin allowed it to use.
@@ -50,12 +55,13 @@ impl<'a> RequestContext<'a> {
         parts: &'a Parts,
         id: &'a XRequestId,
         trace: Option<&'a Arc<RequestTrace>>,
+        caller: &'a Caller,
         started: Instant,
     ) -> Self {
         let ServerListener { state, apis, browsers, .. } = listener;
         let (apis, browsers, authorized) = (*apis, *browsers, None);
         let HttpClient { peer, upgrade } = client;
-        Self { state, apis, browsers, peer, upgrade, parts, id, trace, started, authorized }
+        Self { state, apis, browsers, peer, upgrade, parts, id, trace, caller, started, authorized }
     }
 }
 
@@ -86,6 +92,23 @@ impl RequestContext<'_> {
             Some(model) => Ok(Arc::clone(model)),
             None => self.state.inference.model(target),
         }
+    }
+
+    /// Lets the request through a gate, if its key or its token allows what it is about to do.
+    pub(crate) fn admit(
+        &self,
+        gate: Gate,
+        operation: GuardedOperation,
+        model: Option<&str>,
+    ) -> Result<(), Problem> {
+        self.state.parts.admit(self.caller, gate, (operation, model), &self.parts.headers)
+    }
+
+    /// What the request says about itself, for the tenant that its caller stands for.
+    pub(crate) fn options(&self) -> Result<RequestOptions, Problem> {
+        let mut options = RequestOptions::read(&self.parts.headers, self.started)?;
+        self.caller.settle(&mut options.claim);
+        Ok(options)
     }
 
     /// The fields of the query.

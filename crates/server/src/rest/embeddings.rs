@@ -15,9 +15,10 @@ use serde_json::value::RawValue;
 
 use super::context::RequestContext;
 use super::{fan_out, inference, v1};
+use crate::auth::Gate;
 use crate::errors::{ErrorCode, Problem};
 use crate::inference::body_parameter;
-use crate::plugins::Plugins;
+use crate::plugins::{GuardedOperation, Plugins};
 use crate::respond::{self, HttpResponse, HttpResult};
 use crate::route::{ModelRef, PredictRoute};
 
@@ -86,6 +87,7 @@ async fn answer(
         Problem::bad_request(format!("The request body is not what embeddings take: {error}."))
     })?;
     let name = request.model.as_deref().ok_or_else(|| Problem::bad_request(MODEL_MISSING))?;
+    context.caller.check(Gate::Inference, GuardedOperation::Predict, Some(name))?;
     let mut authorized = None;
     if let Some(plugins) = plugins {
         let _held = context.state.inference.hold(name, body.len() as u64)?;

@@ -30,6 +30,7 @@ const OPEN: Option<Gate> = Some(Gate::Open);
 const USE: Option<Gate> = Some(Gate::Inference);
 const MANAGE: Option<Gate> = Some(Gate::Management);
 const EITHER: Option<Gate> = Some(Gate::Either);
+const METRICS: Option<Gate> = Some(Gate::Metrics);
 const API_KEY: Option<Gate> = Some(Gate::Renewal);
 const LISTENER: Option<Gate> = None;
 
@@ -105,7 +106,7 @@ pub(super) static ENDPOINTS: &[Endpoint] = &[
     row(Inference, Runs, "/explanations/{model}/{version}", USE, Op::Explain, Predict(EXPLAINS), RUNS_MODEL).ids("versionExplanations", "predict"),
     row(Inference, Runs, "/explanations/{model}/{version}/{path+}", USE, Op::Explain, Predict(EXPLAINS), "The same; the handler sees the path."),
     row(Inference, Runs, "/invocations", USE, Op::Predict, Asks(|it| Box::pin(inference::invoke(it.context, it.plugins, it.body))), RUNS_MODEL).id("invocations", "invocations"),
-    row(Inference, Any, "/.jitney/handle", USE, Op::Connect, Now(|it, _| handles::upgrade(it.parts, it.upgrade, authorize::call_guard(it))), "A connection of Python calls."),
+    row(Inference, Any, "/.jitney/handle", USE, Op::Connect, Now(|it, _| handles::upgrade(it.parts, it.upgrade, authorize::call_guard(it), it.caller)), "A connection of Python calls."),
     row(Inference, Runs, "/models/{model}/invoke", USE, Op::Predict, Predict(SAGEMAKER), RUNS_MODEL).id("invoke", "predict"),
     row(Inference, Any, "/models/**", USE, Op::Unknown, Nothing, NO_ENDPOINT),
     row(Inference, Runs, "/{model}/predict", USE, Op::Predict, Predict(SAGEMAKER), RUNS_MODEL),
@@ -181,7 +182,7 @@ pub(super) static ENDPOINTS: &[Endpoint] = &[
     row(Management, Delete, "/workflows/{workflow}/**", MANAGE, Op::UnregisterWorkflow, Waits(|it| Box::pin(management::unregister_workflow(it.context, it.names.workflow.unwrap_or_default()))), "Removes a workflow with its nodes.").id("unregisterWorkflow", "unregisterWorkflow"),
     row(Every, Any, "/api-description", OPEN, Op::Public, Rows(openapi::listener), "This document.").id("managementApiDescriptionAlias", "document").within(Management),
 
-    row(Metrics, Any, "/metrics/**", OPEN, Op::Public, Now(|it, _| Ok(admin::metrics(it))), "Metrics in Prometheus' text format.").id("metrics", "metrics"),
+    row(Metrics, Any, "/metrics/**", METRICS, Op::Public, Now(|it, _| Ok(admin::metrics(it))), "Metrics in Prometheus' text format.").id("metrics", "metrics"),
 
     row(OpenAi, Get, "/v1/models", USE, Op::Metadata, Now(|it, _| Ok(v1::models(it.state))), "The names of the models."),
     row(OpenAi, Post, "/v1/embeddings", USE, Op::Predict, Asks(|it| Box::pin(embeddings::create(it.context, it.plugins, it.body))), "OpenAI's embeddings; the body names the model."),

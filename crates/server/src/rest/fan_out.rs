@@ -13,7 +13,6 @@ use super::context::RequestContext;
 use super::input;
 use crate::errors::{ErrorCode, Problem};
 use crate::inference::InferenceRequest;
-use crate::request_options::RequestOptions;
 use crate::route::PredictRoute;
 
 /// Values of one request that are with the model at a time: two batches for each worker, so that it never
@@ -31,17 +30,22 @@ pub(super) async fn call_each(
     route: &PredictRoute<'_>,
     values: Vec<Parameter>,
 ) -> Result<Vec<Answer>, Problem> {
-    let mut options = RequestOptions::read(&context.parts.headers, context.started)?;
+    let mut options = context.options()?;
     let count = values.len();
     if count > 1 {
         // What the client says holds for all of them together.
         (options.claim.items, options.claim.cost) = (None, None);
     }
+    let bytes = values.iter().map(|value| value.value.len() as u64).sum();
+    let (service, quota) = (&context.state.inference, context.caller.quota());
+    let _charged = service.charge(quota, model.name(), count, bytes)?;
     let call = |at: usize, value: Parameter| {
+        let headers = input::headers(&context.parts.headers, context.caller, &options.claim);
         let request = InferenceRequest {
             target: route.target,
             options: options.clone(),
-            input: input::input(context.parts, context.id, route, vec![value]),
+            input: input::input(context.id, headers, route, vec![value]),
+            quota: None,
             origin: context.origin(),
             wait_for_queue: true,
             admitted: false,

@@ -1,7 +1,6 @@
 //! Health and metadata in TorchServe's words, the Open Inference Protocol's and SageMaker's.
 
-use http::header::AUTHORIZATION;
-use http::{HeaderValue, StatusCode};
+use http::StatusCode;
 use jitney_engine::Engine;
 use jitney_settings::Dialect;
 use jitney_telemetry::RegistrationsView;
@@ -11,6 +10,7 @@ use super::context::RequestContext;
 use crate::auth::Gate;
 use crate::errors::{ErrorCode, Problem};
 use crate::health::{self, is_healthy, is_model_ready, status};
+use crate::plugins::GuardedOperation;
 use crate::respond::{self, HttpResponse, HttpResult};
 use crate::route::ModelRef;
 use crate::state::ServerState;
@@ -33,11 +33,7 @@ fn verbose(context: &RequestContext<'_>, mut body: Value) -> Value {
     let state = context.state;
     let mut fields = context.parts.uri.query().unwrap_or_default().split('&');
     let asked = fields.any(|field| field == "verbose" || field.starts_with("verbose="));
-    let may_know = || {
-        let authorization = context.parts.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
-        let tokens = state.parts.tokens.as_ref();
-        tokens.is_none_or(|tokens| tokens.admit(Gate::Either, authorization).is_ok())
-    };
+    let may_know = || context.admit(Gate::Either, GuardedOperation::List, None).is_ok();
     if asked && may_know() {
         body["models"] = json!(health::models(&state.engine));
         body["draining"] = json!(state.engine.draining());

@@ -22,11 +22,12 @@ use jitney_settings::Dialect;
 use super::authorize::{Authorized, authorize};
 use super::context::RequestContext;
 use super::input;
+use crate::auth::Gate;
 use crate::errors::{ErrorCode, Problem};
 use crate::event_stream::EventStream;
 use crate::inference::{InferenceRequest, failure};
 use crate::plugins::{ApiKind, GuardedOperation, Intent, Plugins};
-use crate::request_options::{RequestOptions, sequence};
+use crate::request_options::sequence;
 use crate::respond::{self, HttpResponse, HttpResult};
 use crate::route::{ModelRef, PredictRoute};
 use crate::timing::{self, SERVER_TIMING};
@@ -95,6 +96,7 @@ pub(super) async fn invoke(
     }
     let context = authorized.as_ref().map_or(*context, |authorized| authorized.context(context));
     let target = ModelRef { model: &name, version: None };
+    context.caller.check(Gate::Inference, GuardedOperation::Predict, Some(&name))?;
     let model = context.model(target)?;
     run(&context, &model, PredictRoute::with_query(target), body.into()).await
 }
@@ -121,7 +123,9 @@ pub(super) async fn run_workflow(
     let route = PredictRoute::new(ModelRef { model: name, version: None });
     let dialect = context.state.config.dialect;
     let parameters = input::parameters(dialect, context.parts, &route, body).await?;
-    let request = request(context, route, parameters)?;
+    let mut request = request(context, route, parameters)?;
+    let quota = request.quota.take();
+    let _charged = context.state.inference.charge(quota, name, 1, request.input.weight())?;
     let output = context.state.inference.run_workflow(&workflow, request).await?;
     let mut reply = response(output, None, false)?;
     let json = HeaderValue::from_static("application/json");
@@ -188,10 +192,13 @@ pub(super) fn request<'a>(
     route: PredictRoute<'a>,
     parameters: Vec<Parameter>,
 ) -> Result<InferenceRequest<'a>, Problem> {
+    let options = context.options()?;
+    let headers = input::headers(&context.parts.headers, context.caller, &options.claim);
     Ok(InferenceRequest {
         target: route.target,
-        options: RequestOptions::read(&context.parts.headers, context.started)?,
-        input: input::input(context.parts, context.id, &route, parameters),
+        input: input::input(context.id, headers, &route, parameters),
+        options,
+        quota: context.caller.quota(),
         origin: context.origin(),
         wait_for_queue: false,
         admitted: false,

@@ -10,13 +10,15 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http_body_util::{BodyDataStream, Full};
 use jitney_engine::call::{
-    CallRoute, HeaderBlock, Input, Operation, PARAMETERS_MAX, Parameter, ValueBytes,
+    CallRoute, Claim, HeaderBlock, Input, Operation, PARAMETERS_MAX, Parameter, ValueBytes,
 };
 use jitney_net::request_id::XRequestId;
 use jitney_settings::Dialect;
 
 use crate::errors::{ErrorCode, Problem};
+use crate::keys::Caller;
 use crate::query::{RequestFields, pairs};
+use crate::request_options::push_tenant;
 use crate::route::PredictRoute;
 
 /// What a request gives the model beside its head.
@@ -37,12 +39,11 @@ pub(super) async fn parameters(
 /// The model's input from a request.
 #[inline]
 pub(super) fn input(
-    parts: &Parts,
     id: &XRequestId,
+    headers: HeaderBlock,
     route: &PredictRoute<'_>,
     parameters: Vec<Parameter>,
 ) -> Input {
-    let headers = headers(&parts.headers);
     Input { id: id.text().to_owned(), headers, route: call_route(route), parameters, tensors: None }
 }
 
@@ -58,11 +59,17 @@ pub(super) async fn named_model(
     Ok(found.map(|parameter| String::from_utf8_lossy(&parameter.value).into_owned()))
 }
 
-/// The client's headers. Names are in lower case, as hyper gives them; the worker ignores case.
-fn headers(sent: &HeaderMap) -> HeaderBlock {
+/// The client's headers, without those that are no affair of the model. Names are in lower case, as hyper gives them; the worker ignores case.
+pub(super) fn headers(sent: &HeaderMap, caller: &Caller, claim: &Claim) -> HeaderBlock {
     let mut headers = HeaderBlock::new();
+    let shows_all = caller.shows_all();
     for (name, value) in sent {
-        headers.push(name.as_str(), value.as_bytes());
+        if shows_all || !caller.hides(name) {
+            headers.push(name.as_str(), value.as_bytes());
+        }
+    }
+    if !shows_all {
+        push_tenant(claim, &mut headers);
     }
     headers
 }

@@ -227,6 +227,9 @@ impl OpenInferenceCall<'_> {
 
     /// By a handler that gets one body for each element.
     async fn bodies(&self, bodies: Vec<Bytes>) -> HttpResult {
+        let bytes_all = bodies.iter().map(|body| body.len() as u64).sum();
+        let (service, quota) = (&self.context.state.inference, self.context.caller.quota());
+        let _charged = service.charge(quota, self.model.name(), bodies.len(), bytes_all)?;
         let each = bodies::each(self.model, bodies, |body| self.body(body));
         let (answers, timing) = each.await?;
         let output = archive::output(&answers).map_err(internal)?;
@@ -236,6 +239,7 @@ impl OpenInferenceCall<'_> {
 
     async fn body(&self, body: Bytes) -> Result<(Bytes, Timing), Problem> {
         let mut call = self.call(vec![body_parameter("", body)])?;
+        call.quota = None;
         call.input.route.open_inference = false;
         let mut answer = self.run(call).await?;
         let body = self.whole(&mut answer).await?;

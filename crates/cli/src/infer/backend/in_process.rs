@@ -84,6 +84,7 @@ impl InProcessModel {
             origin: Origin { kind: OriginKind::Python, peer: 0 },
             priority: Priority::Bulk,
             claim: Claim::default(),
+            quota: None,
             mark: None,
         }
     }

@@ -120,6 +120,9 @@ impl InferCall<'_> {
                 self.run(vec![inference::body_parameter("", body.clone())], None, false).await?;
             return self.pieces(answer, several).await;
         }
+        let bytes = elements.iter().map(|element| element.len() as u64).sum();
+        let (service, quota) = (&self.state.inference, self.request.caller.who.quota());
+        let _charged = service.charge(quota, self.target.model, elements.len(), bytes)?;
         let each = bodies::each(&self.model, elements, |body| self.body(body));
         let (answers, timing) = each.await?;
         let output = archive::output(&answers).map_err(internal)?;
@@ -128,7 +131,8 @@ impl InferCall<'_> {
     }
 
     async fn body(&self, body: Bytes) -> Result<(Bytes, Timing), Problem> {
-        let mut answer = self.run(vec![inference::body_parameter("", body)], None, false).await?;
+        let call = self.call(vec![inference::body_parameter("", body)], None, false)?;
+        let mut answer = self.predict(InferenceRequest { quota: None, ..call }).await?;
         Ok((self.whole(&mut answer).await?, answer.timing))
     }
 
@@ -164,6 +168,15 @@ impl InferCall<'_> {
         tensors: Option<TensorRequest>,
         open_inference: bool,
     ) -> Result<Answer, Problem> {
+        self.predict(self.call(parameters, tensors, open_inference)?).await
+    }
+
+    fn call(
+        &self,
+        parameters: Vec<Parameter>,
+        tensors: Option<TensorRequest>,
+        open_inference: bool,
+    ) -> Result<InferenceRequest<'_>, Problem> {
         let asked = &self.message.request;
         let sequence = asked.sequence().map_err(Problem::bad_request)?;
         let call = ModelCall { target: self.target, parameters, open_inference, sequence };
@@ -174,6 +187,10 @@ impl InferCall<'_> {
             call.input.route.endpoint = asked.endpoint(&self.model).map(Into::into);
             asked.apply(Instant::now(), &mut call.options).map_err(Problem::bad_request)?;
         }
+        Ok(call)
+    }
+
+    async fn predict(&self, call: InferenceRequest<'_>) -> Result<Answer, Problem> {
         let answer = self.state.inference.predict(&self.model, call).await?;
         archive::checked(answer)
     }

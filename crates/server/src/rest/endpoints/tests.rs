@@ -447,6 +447,7 @@ fn key(key: Option<Gate>) -> &'static str {
         Some(Gate::Management) => "management",
         Some(Gate::Either) => "either",
         Some(Gate::Renewal) => "API",
+        Some(Gate::Metrics) => "none, or the scope `metrics`",
         None => "the listener's",
     }
 }

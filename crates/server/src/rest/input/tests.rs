@@ -30,7 +30,12 @@ fn shape(
     let id = jitney_net::request_id::XRequestId::fresh();
     let body = body.as_bytes().to_vec().into();
     let parameters = runtime.block_on(parameters(dialect, &parts, &route, body))?;
-    let input = input(&parts, &id, &route, parameters);
+    let input = input(
+        &id,
+        headers(&parts.headers, &Caller::ANYBODY, &Claim::default()),
+        &route,
+        parameters,
+    );
     assert_eq!(input.id, id.text());
     let text = String::from_utf8_lossy;
     let parameters = input.parameters.iter();
@@ -152,7 +157,7 @@ fn the_route_says_what_is_asked() {
 fn a_client_cannot_say_what_only_the_route_says() {
     let names = ["explain", "describe", "url_path", "open_inference", "x-mine"];
     let sent = names.map(|name| (http::HeaderName::from_static(name), "True".parse().unwrap()));
-    let kept = headers(&HeaderMap::from_iter(sent));
+    let kept = headers(&HeaderMap::from_iter(sent), &Caller::ANYBODY, &Claim::default());
     let kept: Vec<_> = kept.iter().map(|(name, _)| name.to_vec()).collect();
     assert_eq!(kept, [&b"open_inference"[..], b"x-mine"], "the first is a header like any other");
     let route = PredictRoute { url_path: None, explain: None, ..ROUTE };
