@@ -7,6 +7,7 @@ pub mod completions;
 pub mod config;
 pub mod doctor;
 pub mod infer;
+pub mod keys;
 pub mod onnx;
 pub mod remote;
 pub mod serve;
@@ -26,6 +27,7 @@ use completions::CompletionsFlags;
 use config::ConfigFlags;
 use doctor::DoctorFlags;
 use infer::InferFlags;
+use keys::KeysFlags;
 use onnx::OnnxFlags;
 use remote::{LogsFlags, ModelsFlags, StatusFlags, TopFlags};
 pub use serve::ServeFlags;
@@ -104,6 +106,8 @@ pub enum Command {
     Unregister(UnregisterFlags),
     /// Print the last log lines of a running server, or follow its log
     Logs(LogsFlags),
+    /// Make, list and revoke the keys of keys.yaml, with which clients show who they are
+    Keys(KeysFlags),
     /// Check this machine: Python, torch, GPUs, ONNX Runtime, ports, limits; and say what to do
     Doctor(DoctorFlags),
     /// Print the completions of a shell

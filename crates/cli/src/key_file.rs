@@ -18,7 +18,7 @@ pub struct KeyFile(PathBuf);
 impl KeyFile {
     /// The file in the current directory.
     pub fn here() -> io::Result<Self> {
-        Self::at(Path::new(KEY_FILE))
+        std::path::absolute(KEY_FILE).map(Self)
     }
 
     /// A file anywhere; a link stays, and what it leads to is written.

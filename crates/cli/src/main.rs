@@ -20,6 +20,7 @@ mod follow;
 mod gpu;
 mod infer;
 mod key_file;
+mod keys;
 mod logs;
 mod machine;
 mod onnx;
@@ -88,6 +89,7 @@ fn dispatch(command: Command, args: &[OsString], env: &Env) -> u8 {
         Command::Default(flags) => remote::set_default(&flags, env),
         Command::Unregister(flags) => remote::unregister(&flags, env),
         Command::Logs(flags) => remote::logs(&flags, env),
+        Command::Keys(flags) => keys::main(&flags),
         Command::Doctor(flags) => doctor::main(&flags, env),
         Command::Completions(flags) => completions::print(&flags),
         Command::OnnxWorker => onnx_worker::run(env),

@@ -32,6 +32,7 @@ fn plan_of(line: &str, env: &Env) -> Result<ServerPlan, Failure> {
         | Command::Default(_)
         | Command::Unregister(_)
         | Command::Logs(_)
+        | Command::Keys(_)
         | Command::Doctor(_)
         | Command::Completions(_)
         | Command::OnnxWorker

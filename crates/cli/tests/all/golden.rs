@@ -23,6 +23,7 @@ fn help_is_as_recorded() {
     check("help-demo", &["demo", "--help"]);
     check("help-onnx", &["onnx", "--help"]);
     check("help-onnx-install", &["onnx", "install", "--help"]);
+    check("help-keys-new", &["keys", "new", "--help"]);
     check("help-torchserve", &["torchserve", "--help"]);
     check("help-config", &["config", "--help"]);
     check("help-archive", &["archive", "--help"]);
@@ -40,6 +41,7 @@ fn help_is_as_recorded() {
         "default",
         "unregister",
         "logs",
+        "keys",
         "doctor",
         "completions",
     ] {
