@@ -280,6 +280,17 @@ def test_one_long_text_makes_no_array_of_long_texts(texts):
     assert convert("words", [["a", "bcd"]], np.ndarray).tolist() == [["a", "bcd"]]
 
 
+def test_a_footer_that_lies_is_not_believed():
+    buffer = io.BytesIO()
+    pq.write_table(pa.table({"text": ["x" * 80_000_000]}), buffer, compression="zstd", use_dictionary=False)
+    size = pq.ParquetFile(buffer).metadata.row_group(0).column(0).total_uncompressed_size
+    honest = bytes(2 * size >> shift & 127 | 128 * (shift < 21) for shift in (0, 7, 14, 21))
+    content = buffer.getvalue().replace(honest, b"\xc8\x80\x80\x00")
+    assert pq.ParquetFile(io.BytesIO(content)).metadata.row_group(0).column(0).total_uncompressed_size == 36
+    with pytest.raises(FileRejected, match="it expands to 8000"):
+        read_frame(content)
+
+
 def test_a_broken_table_is_refused_and_so_is_a_pyarrow_that_unpickles(monkeypatch):
     content = parquet(n=np.arange(3))
     with pytest.raises(FileRejected, match="the Parquet file cannot be read"):

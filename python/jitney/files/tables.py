@@ -1,7 +1,7 @@
 """Reads tables: Parquet, CSV and JSON, by the pandas or pyarrow that the model has.
 
 A few bytes of a Parquet file may stand for gigabytes: a value that is written once, in a dictionary, counts for every
-row that names it. How large the columns become is computed from the footer and from the lengths in dictionaries. JSON
+row that names it. How large the columns become is computed from its pages and from the lengths in dictionaries. JSON
 names only the cells it has, and a frame has one for every row and column. And pandas takes time for each column.
 """
 
@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from jitney.files.limits import FileRejected, limits
+from jitney.files.parquet_pages import column_chunks
 
 PARQUET = b"PAR1"
 UNPICKLES_NOTHING = (14, 0, 1)
@@ -112,7 +113,7 @@ def check_parquet(content: Any) -> None:
     try:
         with open_parquet(io.BytesIO(content)) as source:
             check_columns(source.metadata.num_columns)
-            size, texts, texts_max = _claimed(source.metadata)
+            size, texts, texts_max = _claimed(source.schema, content)
         limits.check_expansion(size, len(content))
         if size + texts_max > limits.expanded:
             limits.check_expansion(size + _text_size(content, texts), len(content))
@@ -120,21 +121,19 @@ def check_parquet(content: Any) -> None:
         raise FileRejected(f"the Parquet file cannot be read: {error}") from None
 
 
-def _claimed(footer: Any) -> tuple[int, list[str], int]:
+def _claimed(schema: Any, content: Any) -> tuple[int, list[str], int]:
     """The bytes of all columns, without what dictionaries stand for; the columns of texts; the most that those add."""
     size, texts, texts_max = 0, set(), 0
-    for group in range(footer.num_row_groups):
-        rows = footer.row_group(group)
-        for place in range(footer.num_columns):
-            column, kind = rows.column(place), footer.schema.column(place)
-            width = WIDTHS.get(column.physical_type, 8)
-            if column.physical_type == "FIXED_LEN_BYTE_ARRAY":
-                width = kind.length
-            size += column.total_uncompressed_size + column.num_values * width
-            size += _objects(kind, rows.num_rows, column.num_values) * OBJECT_BYTES
-            if column.physical_type == "BYTE_ARRAY":
-                texts.add(column.path_in_schema)
-                texts_max += column.total_uncompressed_size * column.num_values
+    for chunk in column_chunks(content):
+        kind = schema.column(chunk.place)
+        width = WIDTHS.get(kind.physical_type, 8)
+        if kind.physical_type == "FIXED_LEN_BYTE_ARRAY":
+            width = kind.length
+        size += chunk.size + chunk.values * width
+        size += _objects(kind, chunk.rows, chunk.values) * OBJECT_BYTES
+        if kind.physical_type == "BYTE_ARRAY":
+            texts.add(kind.path)
+            texts_max += chunk.size * chunk.values
     return size, sorted(texts), texts_max
 
 
