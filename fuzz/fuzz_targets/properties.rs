@@ -3,7 +3,7 @@
 #![no_main]
 
 #[allow(dead_code)]
-#[path = "../../crates/cli/src/torchserve/snapshot/escape.rs"]
+#[path = "../../crates/cli/src/snapshot/escape.rs"]
 mod escape;
 #[allow(dead_code)]
 #[path = "../../crates/cli/src/failure.rs"]
