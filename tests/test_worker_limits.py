@@ -13,6 +13,7 @@ from harness.wait import until
 
 APP = """
 import os
+import sys
 
 import jitney
 
@@ -24,6 +25,12 @@ class Eater:
     @jitney.endpoint
     def eat(self, mebibytes: int) -> int:
         return len(bytearray(mebibytes << 20)) >> 20
+
+    @jitney.endpoint
+    def abort(self, mebibytes: int) -> int:
+        # As a library in C++ does that gets no memory.
+        print("terminate called\\n  what():  std::bad_alloc", file=sys.stderr, flush=True)
+        os.abort()
 
     @jitney.endpoint
     def keep(self, mebibytes: int) -> int:
@@ -60,6 +67,13 @@ def test_a_request_beyond_the_memory_limit_fails_alone_and_a_full_worker_is_repl
     assert ask(server, "keep", 200).json() == pid, "the worker goes on"
     assert ask(server, "keep", 200).status_code == 200
     until(replaced(server, pid), "another worker serves")
+
+
+def test_a_request_whose_library_aborts_for_memory_is_told_so(start: Callable[..., Server], home: Path) -> None:
+    server = start("serve", "app.py:Eater", "--memory-limit", "500MiB", cwd=home)
+    beyond = ask(server, "abort", 1)
+    assert (beyond.status_code, "than its memory_limit allows" in beyond.text) == (507, True), beyond.text
+    assert ask(server, "eat", 1).json() == 1
 
 
 def test_a_worker_that_has_run_enough_requests_is_replaced(start: Callable[..., Server], home: Path) -> None:

@@ -98,10 +98,10 @@ pub enum WorkerExit {
         /// The limit that was passed.
         limit: Duration,
     },
-    /// It asked for more memory than it may have, and aborted.
+    /// It needed more memory than it may have, and aborted or was ended.
     OutOfMemory {
-        /// What it asked for.
-        bytes: u64,
+        /// What it asked for, where it says that.
+        bytes: Option<u64>,
     },
     /// It sent something that is not in the protocol.
     BrokeProtocol,
@@ -121,6 +121,7 @@ pub enum WorkerExit {
 const KERNEL: &str = "the kernel's out-of-memory killer ended it";
 const PERHAPS: &str = "perhaps out of memory";
 
+const SIGABRT: i32 = 6;
 const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
 
@@ -134,11 +135,14 @@ impl WorkerExit {
 
     /// The end of a process, if that is known.
     pub(crate) fn of_process(end: Option<ProcessEnd>) -> Self {
-        let Some(ProcessEnd { status, out_of_memory, memory, lost }) = end else {
+        let Some(ProcessEnd { status, out_of_memory, memory, beyond_limit, lost }) = end else {
             return Self::UNEXPLAINED;
         };
         if lost {
             return Self::Lost;
+        }
+        if beyond_limit {
+            return Self::OutOfMemory { bytes: None };
         }
         match (status.signal(), out_of_memory) {
             (Some(SIGKILL), Some(true)) => Self::KilledForMemory { certain: true, memory },
@@ -162,6 +166,11 @@ impl WorkerExit {
     /// Whether it was killed as the kernel kills when memory runs out.
     pub fn is_killed(self) -> bool {
         matches!(self, Self::Ended { signal: Some(SIGKILL), .. } | Self::KilledForMemory { .. })
+    }
+
+    /// Whether it aborted.
+    pub(crate) fn is_abort(self) -> bool {
+        matches!(self, Self::Ended { signal: Some(SIGABRT), .. })
     }
 
     /// Whether something else than its own code may have ended it: the kernel, an operator.
@@ -190,8 +199,11 @@ impl fmt::Display for WorkerExit {
             Self::TimedOut { limit } => {
                 write!(out, "ran longer than response_timeout ({} s)", limit.as_secs_f64())
             }
-            Self::OutOfMemory { bytes } => {
+            Self::OutOfMemory { bytes: Some(bytes) } => {
                 write!(out, "ran out of memory when it asked for {bytes} bytes more")
+            }
+            Self::OutOfMemory { bytes: None } => {
+                out.write_str("needed more memory than its memory_limit allows")
             }
             Self::BrokeProtocol => out.write_str("broke the protocol"),
             Self::Lost => out.write_str("its node or the connection to it was lost"),

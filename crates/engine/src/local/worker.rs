@@ -187,7 +187,7 @@ impl LocalWorker {
         let status = self.process.wait().await;
         self.process.drained().await;
         self.exit = Some(match self.last_words.get() {
-            Some(bytes) => WorkerExit::OutOfMemory { bytes: *bytes },
+            Some(bytes) => WorkerExit::OutOfMemory { bytes: Some(*bytes) },
             None => WorkerExit::of_process(status),
         });
     }

@@ -19,6 +19,8 @@ pub(crate) struct ProcessEnd {
     pub(crate) out_of_memory: Option<bool>,
     /// The bytes that it held when it was last looked at.
     pub(crate) memory: Option<u64>,
+    /// Whether it needed more than its own limit.
+    pub(crate) beyond_limit: bool,
     /// Whether its machine was lost, or the connection to it: how it ended is not known then.
     pub(crate) lost: bool,
 }
@@ -44,11 +46,11 @@ impl OomCounter {
     pub(super) fn find() -> Self {
         let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let files = candidates(&groups).into_iter();
-        Self::of(files.into_iter().find(|file| read(file).is_some()))
+        Self::of(files.into_iter().find(|file| oom_kills(file).is_some()))
     }
 
     fn of(file: Option<PathBuf>) -> Self {
-        let before = file.as_deref().and_then(read).unwrap_or_default();
+        let before = file.as_deref().and_then(oom_kills).unwrap_or_default();
         Self { file, before, latest: None }
     }
 
@@ -57,7 +59,7 @@ impl OomCounter {
         if self.latest.is_some_and(|(_, at)| now.duration_since(at) < FORGET_AFTER) {
             return;
         }
-        if let Some(count) = self.file.as_deref().and_then(read) {
+        if let Some(count) = self.file.as_deref().and_then(oom_kills) {
             self.before = self.latest.map_or(self.before, |(count, _)| count);
             self.latest = Some((count, now));
         }
@@ -66,7 +68,7 @@ impl OomCounter {
     /// Whether a process that was killed just now was ended for want of memory; none where that is not
     /// known. Each end that the kernel counts explains one.
     fn explains(&mut self) -> Option<bool> {
-        let count = read(self.file.as_deref()?)?;
+        let count = oom_kills(self.file.as_deref()?)?;
         let explained = count > self.before;
         if explained {
             self.before += 1;
@@ -84,7 +86,7 @@ impl OomCounter {
         use std::os::unix::process::ExitStatusExt as _;
         let killed = status.signal() == Some(Signal::KILL.as_raw());
         let out_of_memory = if killed { self.explains() } else { Some(false) };
-        ProcessEnd { status, out_of_memory, memory, lost: false }
+        ProcessEnd { status, out_of_memory, memory, beyond_limit: false, lost: false }
     }
 }
 
@@ -110,7 +112,7 @@ fn candidates(groups: &str) -> Vec<PathBuf> {
 }
 
 /// The line `oom_kill 3` of a file.
-fn read(file: &Path) -> Option<u64> {
+pub(super) fn oom_kills(file: &Path) -> Option<u64> {
     let text = std::fs::read_to_string(file).ok()?;
     text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
 }

@@ -11,17 +11,21 @@
 
 mod guard;
 mod memory;
+mod memory_group;
 
 use std::convert::Infallible;
 use std::io;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getrlimit, kill_process_group, prlimit,
+    waitid,
+};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::runtime::{Builder, Handle};
@@ -33,6 +37,7 @@ use self::guard::GroupGuard;
 pub use self::guard::guard_groups;
 use self::memory::OomCounter;
 pub(crate) use self::memory::ProcessEnd;
+use self::memory_group::{MemoryGroup, MemoryGroups};
 
 /// How long what a dead process has printed is still read, where a child that left its group holds the
 /// pipe open.
@@ -53,6 +58,8 @@ pub(crate) struct ProcessThread {
     thread: Option<JoinHandle<()>>,
     guard: Arc<Mutex<GroupGuard>>,
     kills: Arc<Mutex<OomCounter>>,
+    /// None where this process may make none.
+    memory_groups: Option<MemoryGroups>,
 }
 
 impl ProcessThread {
@@ -68,7 +75,8 @@ impl ProcessThread {
         })?;
         let guard = Arc::new(Mutex::new(GroupGuard::start(guard)));
         let kills = Arc::new(Mutex::new(OomCounter::find()));
-        Ok(Self { runtime: handle, alive: Some(alive), thread: Some(thread), guard, kills })
+        let (runtime, alive, thread) = (handle, Some(alive), Some(thread));
+        Ok(Self { runtime, alive, thread, guard, kills, memory_groups: MemoryGroups::find() })
     }
 
     /// Starts a process. Dropping the future, or the process, ends it.
@@ -95,6 +103,17 @@ impl ProcessThread {
 }
 
 impl ProcessThread {
+    /// From now on this process may use so many bytes. What it allocates counts, not what it only reserves. In a
+    /// group of its own it is ended beyond that; elsewhere it gets no more, and Python raises MemoryError.
+    pub(crate) fn limit_memory(&self, process: &WorkerProcess, bytes: u64) {
+        let Some(id) = process.id.and_then(|id| Pid::from_raw(id.cast_signed())) else { return };
+        match self.memory_groups.as_ref().and_then(|groups| groups.limit(id, bytes)) {
+            // It is set once: a process has one limit.
+            Some(group) => drop(process.memory.group.set(group)),
+            None => process.limit(Resource::Data, bytes),
+        }
+    }
+
     /// The thread's runtime, for whoever watches processes of other machines.
     pub(crate) fn runtime(&self) -> &Handle {
         &self.runtime
@@ -118,6 +137,15 @@ fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What a process has of the machine's memory.
+#[derive(Debug, Default)]
+struct ProcessMemory {
+    /// The bytes that it held when it was last looked at; 0 before that.
+    held: AtomicU64,
+    /// What limits it, where that is a group.
+    group: OnceLock<MemoryGroup>,
+}
+
 /// A process as its owner sees it. Dropping it kills the process and its group.
 #[derive(Debug)]
 pub(crate) struct WorkerProcess {
@@ -128,8 +156,7 @@ pub(crate) struct WorkerProcess {
     ended: oneshot::Receiver<ProcessEnd>,
     /// How it ended, once that is known.
     end: Option<Option<ProcessEnd>>,
-    /// The bytes that it held when it was last looked at; 0 before that.
-    memory: Arc<AtomicU64>,
+    memory: Arc<ProcessMemory>,
     /// Resolves when nothing more is read from its pipes.
     drained: oneshot::Receiver<Infallible>,
 }
@@ -151,7 +178,16 @@ impl WorkerProcess {
 
     /// The bytes that it held when it was last looked at; 0 where nobody looks.
     pub(crate) fn memory(&self) -> u64 {
-        self.memory.load(Ordering::Relaxed)
+        self.memory.held.load(Ordering::Relaxed)
+    }
+
+    /// Limits what it may use of a resource; nothing where it runs on another machine.
+    pub(crate) fn limit(&self, resource: Resource, most: u64) {
+        let Some(id) = self.id.and_then(|id| Pid::from_raw(id.cast_signed())) else { return };
+        let limit = Rlimit { current: Some(most), ..getrlimit(resource) };
+        if let Err(error) = prlimit(Some(id), resource, limit) {
+            tracing::warn!(%error, ?resource, "a worker has the server's limit");
+        }
     }
 
     /// Waits until it has ended, and its group with it; none if that is not known. Cancel-safe.
@@ -191,8 +227,7 @@ struct RunningProcess {
     kills: Arc<Mutex<OomCounter>>,
     wanted: oneshot::Receiver<Infallible>,
     ended: oneshot::Sender<ProcessEnd>,
-    /// Where its owner reads what it holds.
-    memory: Arc<AtomicU64>,
+    memory: Arc<ProcessMemory>,
     _drained: oneshot::Sender<Infallible>,
 }
 
@@ -207,7 +242,7 @@ impl RunningProcess {
         let ((wanted, unwanted), (tell_ended, ended)) = (oneshot::channel(), oneshot::channel());
         let (reading, drained) = oneshot::channel();
         let id = group.leader().as_raw_nonzero().get().unsigned_abs();
-        let memory = Arc::<AtomicU64>::default();
+        let memory = Arc::<ProcessMemory>::default();
         let (id, wanted, seen) = (Some(id), Some(wanted), Arc::clone(&memory));
         let process = WorkerProcess { id, wanted, ended, end: None, memory: seen, drained };
         let pipes = group.pipes();
@@ -235,7 +270,7 @@ impl RunningProcess {
                 now = looks.tick() => {
                     lock(&kills).age(now);
                     if let Some(bytes) = memory::resident(group.leader()) {
-                        memory.store(bytes, Ordering::Relaxed);
+                        memory.held.store(bytes, Ordering::Relaxed);
                     }
                 }
             }
@@ -245,8 +280,9 @@ impl RunningProcess {
         lock(&guard).forget(group.leader());
         if let Some(status) = group.reap().await {
             // Nobody may wait for it.
-            let held = Some(memory.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0);
-            let _ = ended.send(lock(&kills).judge(status, held));
+            let held = Some(memory.held.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0);
+            let beyond_limit = memory.group.get().is_some_and(MemoryGroup::ran_out);
+            let _ = ended.send(ProcessEnd { beyond_limit, ..lock(&kills).judge(status, held) });
         }
         if !is_read {
             drop(timeout(DRAIN_TIMEOUT, reading).await);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jitney_settings::model::{GPU_MEMORY_FRACTION, GPU_TURNS, MEMORY_LIMIT};
-use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+use rustix::process::Resource;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -186,7 +186,7 @@ impl Launcher for PythonLauncher {
         }
         let response_bytes_max = self.python.config.response_bytes_max;
         let (mode, sequence_headers) = (self.load.mode, Arc::clone(&self.load.sequence_headers));
-        let remote = self.remote.clone();
+        let (remote, limited) = (self.remote.clone(), self.load.memory_limit.is_some());
         Box::pin(async move {
             let (mut process, paths) = spawned.await?;
             if let (Some(remote), Some(paths)) = (remote, paths) {
@@ -213,6 +213,7 @@ impl Launcher for PythonLauncher {
                 hears: false,
                 calls,
                 broken: None,
+                output: limited.then_some(source),
             };
             Ok(Box::new(worker) as Box<dyn Worker>)
         })
@@ -288,31 +289,23 @@ impl PythonLauncher {
             .env("JITNEY_WORKER_TOKEN", expected.token.text())
             .env("JITNEY_WORKER_PARENT", std::process::id().to_string());
         let interpreter = environment.interpreter.clone();
-        let limits =
-            [(Resource::Nofile, config.open_files), (Resource::Data, self.load.memory_limit)];
-        let spawned = processes.spawn(command, stdout, stderr);
+        let (open_files, memory) = (config.open_files, self.load.memory_limit);
+        let (processes, spawned) =
+            (Arc::clone(processes), processes.spawn(command, stdout, stderr));
         Box::pin(async move {
             let process = spawned.await.map_err(|error| {
                 LaunchError::Spawn(format!("{}: {error}", interpreter.display()))
             })?;
-            for (resource, limit) in limits {
-                if let (Some(limit), Some(id)) = (limit, process.id()) {
-                    set_limit(id, resource, limit);
-                }
+            if let Some(most) = open_files {
+                // As many as the server was started with: `select` fails above 1024, and some programs visit
+                // every file that they could have open.
+                process.limit(Resource::Nofile, most);
+            }
+            if let Some(bytes) = memory {
+                processes.limit_memory(&process, bytes);
             }
             Ok((process, None))
         })
-    }
-}
-
-/// Limits what a worker may use. Of open files it gets as many as the server was started with: `select` fails above
-/// 1024, and some programs visit every file that they could have open. Of memory what it allocates counts, not what it
-/// only reserves; Python raises MemoryError beyond it.
-fn set_limit(process: u32, resource: Resource, limit: u64) {
-    let limit = Rlimit { current: Some(limit), ..getrlimit(resource) };
-    let Some(process) = i32::try_from(process).ok().and_then(Pid::from_raw) else { return };
-    if let Err(error) = prlimit(Some(process), resource, limit) {
-        tracing::warn!(%error, ?resource, "a worker has the server's limit");
     }
 }
 

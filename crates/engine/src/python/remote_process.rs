@@ -183,5 +183,11 @@ impl ActorConnection {
 fn ended(status: i32) -> ProcessEnd {
     let raw = if status < 0 { status.saturating_neg() & 0x7f } else { (status & 0xff) << 8 };
     let (out_of_memory, memory, lost) = (Some(false), None, false);
-    ProcessEnd { status: ExitStatus::from_raw(raw), out_of_memory, memory, lost }
+    ProcessEnd {
+        status: ExitStatus::from_raw(raw),
+        out_of_memory,
+        memory,
+        beyond_limit: false,
+        lost,
+    }
 }

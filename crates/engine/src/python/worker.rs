@@ -50,6 +50,8 @@ pub(crate) struct PythonWorker {
     pub(super) calls: Option<CallsToken>,
     /// Why it was found lost.
     pub(super) broken: Option<ConnectionError>,
+    /// What it has printed, where its memory is limited.
+    pub(super) output: Option<Arc<OutputSource>>,
 }
 
 impl PythonWorker {
@@ -118,10 +120,25 @@ impl PythonWorker {
                 tracing::error!(%error, "worker broke the protocol");
                 WorkerExit::BrokeProtocol
             }
-            ConnectionError::Closed | ConnectionError::Io(_) => reaped(&mut self.process).await,
+            ConnectionError::Closed | ConnectionError::Io(_) => {
+                let exit = reaped(&mut self.process).await;
+                self.aborted_for_memory(exit).await.unwrap_or(exit)
+            }
         }
     }
+
+    /// Libraries in C++ and Rust abort where Python would raise MemoryError; the last that they print tells.
+    async fn aborted_for_memory(&mut self, exit: WorkerExit) -> Option<WorkerExit> {
+        let output = self.output.as_ref().filter(|_| exit.is_abort())?;
+        drop(timeout(EXIT_TIMEOUT, self.process.drained()).await);
+        let last = output.last_error();
+        let memory = NO_MEMORY.iter().any(|words| last.contains(words));
+        memory.then_some(WorkerExit::OutOfMemory { bytes: None })
+    }
 }
+
+/// What is printed by a library that gets no memory, and aborts.
+const NO_MEMORY: [&str; 3] = ["bad_alloc", "MemoryError", "memory allocation of"];
 
 /// How a process ended that closed its connection.
 pub(super) async fn reaped(process: &mut WorkerProcess) -> WorkerExit {

@@ -129,7 +129,7 @@ async fn play(act: Act, bodies: Vec<String>) -> Result<BatchOutcome, WorkerExit>
             Ok(BatchOutcome::Items(bodies.into_iter().map(item).collect()))
         }
         Act::Die => Err(WorkerExit::UNEXPLAINED),
-        Act::Starve => Err(WorkerExit::OutOfMemory { bytes: 1 << 40 }),
+        Act::Starve => Err(WorkerExit::OutOfMemory { bytes: Some(1 << 40) }),
         Act::Silence | Act::Beside(_) | Act::Stream(..) => std::future::pending().await,
         Act::After(pause, then) => {
             tokio::time::sleep(pause).await;

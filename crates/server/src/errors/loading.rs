@@ -53,8 +53,11 @@ impl FailedCall<'_> {
 
     /// The worker exited while it ran the request.
     pub(super) fn worker_exited(&self, exit: WorkerExit) -> Problem {
-        let killed = exit.is_killed();
-        let code = if killed { ErrorCode::WorkerKilled } else { ErrorCode::WorkerDied };
+        let code = match (exit, self.dialect) {
+            (WorkerExit::OutOfMemory { .. }, Dialect::Jitney) => ErrorCode::OutOfMemory,
+            _ if exit.is_killed() => ErrorCode::WorkerKilled,
+            _ => ErrorCode::WorkerDied,
+        };
         let why = match exit {
             WorkerExit::TimedOut { .. } => {
                 format!("The batch {exit} and its worker was restarted.")

@@ -177,6 +177,10 @@ fn a_lost_worker_is_explained_beside_torchserves_message_or_in_place_of_it() {
             },
             "The batch ran longer than response_timeout (3 s) and its worker was restarted.",
         ),
+        (
+            CallError::WorkerExited { exit: WorkerExit::OutOfMemory { bytes: None } },
+            "The worker ended while it ran the request (needed more memory than its memory_limit allows) and was restarted.",
+        ),
     ] {
         let why = why.to_owned();
         assert_eq!(told(&error), [(died.clone(), Some(why.clone())), (why, None)]);

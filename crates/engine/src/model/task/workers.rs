@@ -172,8 +172,11 @@ impl Task {
             self.table.put_back(batch, None);
         }
         let error = match exit {
-            WorkerExit::OutOfMemory { bytes } => CallError::Model(out_of_memory(bytes)),
+            WorkerExit::OutOfMemory { bytes: Some(bytes) } => {
+                CallError::Model(out_of_memory(bytes))
+            }
             WorkerExit::Ended { .. }
+            | WorkerExit::OutOfMemory { bytes: None }
             | WorkerExit::KilledForMemory { .. }
             | WorkerExit::TimedOut { .. }
             | WorkerExit::Lost
