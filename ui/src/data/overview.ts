@@ -142,6 +142,8 @@ export type ModelOverview = {
   workersMin: number;
   /** Most workers. */
   workersMax: number;
+  /** What one of them may use (`memory_limit`), where that is set. */
+  memoryLimitBytes: number | null;
   /** Since the registration. */
   restarts: number;
   /** Loads that failed. */

@@ -77,7 +77,7 @@ function WorkerRow({ worker, model, document, shown }: { worker: Worker; model: 
         <span aria-hidden="true">{words.mark}</span> {words.label}
         {worker.progress ? <small> {worker.progress.what} {worker.progress.done} of {worker.progress.of}</small> : null}
       </td>
-      <td class="n" data-label="Memory">{bytes(worker.memoryBytes || null)}</td>
+      <td class="n" data-label="Memory">{bytes(worker.memoryBytes || null)}{model.memoryLimitBytes ? <small> of {bytes(model.memoryLimitBytes)}</small> : null}</td>
       <td data-label="Change">
         <span class="change">
           <Spark values={past.map((it) => it?.[1] ?? null)} fromZero={false} label={`Memory of worker ${worker.id} since this page was opened`} width={72} />

@@ -6,6 +6,7 @@ use jitney_engine::model::main_group;
 use jitney_engine::{
     CurvePoint, Distribution, EndpointView, Measures, Model, Status, WorkerIncident,
 };
+use jitney_settings::model::MEMORY_LIMIT;
 use serde::{Deserialize, Serialize};
 
 use super::live_setting::LiveSetting;
@@ -66,6 +67,8 @@ pub struct ModelOverview {
     pub workers_min: u32,
     /// Most workers.
     pub workers_max: u32,
+    /// What one of them may use (`memory_limit`), where that is set.
+    pub memory_limit_bytes: Option<u64>,
     /// Since the registration.
     pub restarts: u64,
     /// Loads that failed.
@@ -217,6 +220,7 @@ impl ModelOverview {
             live_settings: LiveSetting::all(&settings.values),
             workers_min: status.workers_min,
             workers_max: status.workers_max,
+            memory_limit_bytes: settings.values.read(&MEMORY_LIMIT),
             restarts: incidents.restarts,
             load_failures: incidents.load_failures,
             exits: counted(incidents.exits),
