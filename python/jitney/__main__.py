@@ -92,7 +92,9 @@ def print_traceback(error: BaseException) -> None:
     trace = error.__traceback__
     while trace is not None and _is_ours(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next
-    traceback.print_exception(type(error), error, trace or error.__traceback__)
+    # What cannot be parsed has not run: its file, line and caret say all.
+    otherwise = None if isinstance(error, SyntaxError) else error.__traceback__
+    traceback.print_exception(type(error), error, trace or otherwise)
 
 
 def _is_ours(file: str) -> bool:

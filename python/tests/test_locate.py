@@ -88,3 +88,11 @@ def test_code_that_does_not_import_is_an_error_with_its_traceback(tmp_path, caps
     printed = capsys.readouterr().err
     assert "ZeroDivisionError" in printed
     assert "while it was imported" in printed
+
+
+def test_code_that_cannot_be_parsed_is_shown_with_its_caret_and_nothing_before(tmp_path, capsys):
+    (tmp_path / "unclosed_app.py").write_text("def f(:\n")
+    assert main(["check", "unclosed_app:x", "--directory", str(tmp_path)]) == 1
+    printed = capsys.readouterr().err
+    assert printed.lstrip().startswith('File "') and "unclosed_app.py" in printed.splitlines()[0]
+    assert "^" in printed and "SyntaxError" in printed and "Traceback" not in printed

@@ -1,7 +1,8 @@
 //! Turns `tracing` events into log lines: reads the fields, chooses format and target, and escapes control
-//! characters, so that an event is one line whatever it tells. The formats are TorchServe's pattern for its files
-//! and console, and a shorter one for people. Times are UTC.
+//! characters. Further lines of an event are indented, so that none can pass for an event of its own. The formats
+//! are TorchServe's pattern for its files and console, and a shorter one for people. Times are UTC.
 
+use std::borrow::Cow;
 use std::fmt::{Debug, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -46,9 +47,9 @@ impl LogLayer {
         }
         let mut fields = EventFields::default();
         event.record(&mut fields);
-        let message = fields.message + &fields.rest;
+        let message = fields.message + &fields.rest + &fields.blocks;
         let banner = metadata.target() == BANNER;
-        let message = if banner { message.into() } else { escape(&message) };
+        let message = if banner { message.into() } else { indented(&message) };
         self.server_line(now, *metadata.level(), metadata.target(), &message)
     }
 
@@ -135,23 +136,38 @@ impl Visit for ObjectFields {
     }
 }
 
-/// The message, and the other fields as `name=value`.
+/// What stands before the second and all further lines of an event.
+const INDENT: &str = "\n    ";
+
+/// The lines of a message, each escaped, the second and further ones indented.
+fn indented(message: &str) -> Cow<'_, str> {
+    if !message.contains('\n') {
+        return escape(message);
+    }
+    let lines: Vec<_> = message.trim_end().lines().map(escape).collect();
+    Cow::Owned(lines.join(INDENT))
+}
+
+/// The message, the other fields as `name=value`, and below them those of several lines.
 #[derive(Default)]
 struct EventFields {
     message: String,
     rest: String,
+    blocks: String,
 }
 
 impl Visit for EventFields {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        let _ = match field.name() {
-            "message" => write!(self.message, "{value:?}"),
-            name => write!(self.rest, " {name}={value:?}"),
-        };
+        let (name, text) = (field.name(), format!("{value:?}"));
+        match name {
+            "message" => self.message += &text,
+            _ if text.contains('\n') => self.blocks += &format!("\n{name}: {text}"),
+            _ => self.rest += &format!(" {name}={text}"),
+        }
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        if field.name() != "message" && value.contains([' ', '"', '\n']) {
+        if field.name() != "message" && !value.contains('\n') && value.contains([' ', '"']) {
             self.record_debug(field, &value);
         } else {
             self.record_debug(field, &format_args!("{value}"));
@@ -304,6 +320,14 @@ mod format_tests {
             torchserve_worker_line(now(), &label("stderr"), "oh"),
             "2025-01-01T00:00:00,123 [WARN ] W-9000-ops_1.0-stderr MODEL_LOG - oh"
         );
+    }
+
+    #[test]
+    fn several_lines_are_several_lines_and_none_begins_like_an_event() {
+        let text = "it failed:\n  File \"a.py\"\n00:00:00.000  INFO forged \u{1b}[31m\n";
+        let shown = "it failed:\n      File \"a.py\"\n    00:00:00.000  INFO forged \\x1b[31m";
+        assert_eq!(indented(text), shown);
+        assert_eq!(indented("one line"), "one line");
     }
 
     #[test]
