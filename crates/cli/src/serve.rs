@@ -25,7 +25,7 @@ use jitney_settings::server::{
 use jitney_settings::torchserve::{
     INITIAL_WORKER_PORT, METRIC_TIME_INTERVAL, PLUGIN_TIMEOUT, TOKEN_EXPIRATION_MIN,
 };
-use jitney_settings::{Setting, Values, server};
+use jitney_settings::{Setting, SettingSource, Values, server};
 use jitney_telemetry::metrics::MeterPlan;
 
 use crate::address::Address;
@@ -218,8 +218,12 @@ fn server(
     remarks.extend(
         openness(&host, &management).filter(|_| !values.flag(&TOKEN_AUTH) && !values.has(&KEYS)),
     );
-    let bind = |host: &str, port: &Setting| {
-        Address::tcp(host, values.value(port)).secured(tls.is_some()).bind()
+    // Whoever takes any free port has another server here, so the other ports are any free ones, too.
+    let any = values.value::<u16>(&INFERENCE_PORT) == 0;
+    let bind = |host: &str, setting: &Setting| {
+        let chosen = values.source(setting) != SettingSource::Default;
+        let port = if any && !chosen { 0 } else { values.value(setting) };
+        Address::tcp(host, port).secured(tls.is_some()).bind()
     };
     Ok(ServerConfig {
         inference: bind(&host, &INFERENCE_PORT)?,

@@ -58,7 +58,7 @@ settings! {
         .or("127.0.0.1").flag("host", "HOST");
     MANAGEMENT_HOST = Setting::new("management_host", SettingKind::Text, "Address to listen on for management, over HTTP and gRPC; 127.0.0.1 keeps it for this machine while predictions are open to the network")
         .or_else("as host").flag("management-host", "HOST");
-    INFERENCE_PORT = Setting::new("port", PORT, "Port for predictions; 0 takes a free one").or("8080").flag("port", "PORT");
+    INFERENCE_PORT = Setting::new("port", PORT, "Port for predictions; 0 takes a free one, and free ones for the other listeners").or("8080").flag("port", "PORT");
     MANAGEMENT_PORT = Setting::new("management_port", PORT, "Port for management: register, scale, describe").or("8081").flag("management-port", "PORT");
     METRICS_PORT = Setting::new("metrics_port", PORT, "Port for metrics").or("8082").flag("metrics-port", "PORT");
     GRPC_PORT = Setting::new("grpc_port", PORT, "Port for predictions over gRPC").or("7070").flag("grpc-port", "PORT").property("grpc_inference_port");

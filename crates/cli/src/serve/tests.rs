@@ -96,6 +96,16 @@ fn mistakes_are_usage_errors_with_a_hint_where_there_is_one() {
 }
 
 #[test]
+fn any_free_port_means_free_ports_for_all_listeners_that_have_none() {
+    let plan = plan_of("jitney demo --port 0 --metrics-port 9000", &Env::default()).expect("plans");
+    let ServerConfig { inference, management, metrics, grpc_inference, .. } = plan.server;
+    let any = "http://127.0.0.1:0";
+    assert_eq!([inference.to_string(), management.to_string()], [any, any]);
+    assert_eq!(grpc_inference.map(|grpc| grpc.bind.to_string()).as_deref(), Some(any));
+    assert_eq!(metrics.map(|it| it.to_string()).as_deref(), Some("http://127.0.0.1:9000"));
+}
+
+#[test]
 fn only_an_address_others_can_reach_is_remarked_on() {
     let remarks = |line: &str| plan_of(line, &Env::default()).expect("plans").remarks;
     assert!(remarks("jitney demo --port 0").is_empty());
