@@ -148,8 +148,8 @@ def test_unknown_models_versions_and_paths_are_told_apart(shared: Server) -> Non
     for path, kind, words in (
         ("/predictions/nobody", "ModelNotFoundException", "Model not found: nobody"),
         ("/predictions/echo/9.9", "ModelVersionNotFoundException", "Model version: 9.9 does not exist for model: echo"),
-        ("/predictions", "ResourceNotFoundException", "Requested resource is not found"),
-        ("/no/such/path", "ResourceNotFoundException", "Requested resource is not found"),
+        ("/predictions", "ResourceNotFoundException", "There is no /predictions on this port"),
+        ("/no/such/path", "ResourceNotFoundException", "There is no /no/such/path on this port"),
         ("/predictions/%ff%fe", "ModelNotFoundException", "Model not found"),
     ):
         assert_problem(requests.post(shared.url(path), data=b"", timeout=120), 404, kind, words)

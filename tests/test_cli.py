@@ -187,6 +187,7 @@ def test_addresses_are_on_stdout_and_the_log_is_on_stderr(start, store: Store) -
         "Metrics",
         "gRPC",
         "gRPC",
+        "API",
         "Dashboard",
         "Try:",
     ]

@@ -6,6 +6,7 @@ use http::Response;
 use jitney_net::connection::{ListenerSignal, Peer};
 use jitney_net::http::HttpClient;
 use jitney_net::{ConnectionAge, ConnectionService, ResponseBody};
+use jitney_settings::Dialect;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
@@ -15,8 +16,6 @@ use crate::grpc::GrpcServices;
 use crate::route::Apis;
 use crate::state::ServerState;
 use crate::{grpc, handles, respond};
-
-const HTTPS_ONLY: &str = "This TorchServe instance only accepts HTTPS requests";
 
 /// One listener's view of the server.
 pub(crate) struct ServerListener {
@@ -71,7 +70,13 @@ impl ConnectionService for ServerListener {
     }
 
     fn https_only(&self) -> Response<ResponseBody> {
-        let problem = Problem::new(ErrorCode::HttpsOnly, HTTPS_ONLY);
+        let message = match self.state.config.dialect {
+            Dialect::TorchServe => "This TorchServe instance only accepts HTTPS requests",
+            Dialect::Jitney => {
+                "This port speaks HTTPS only. Write https:// instead of http:// in the address."
+            }
+        };
+        let problem = Problem::new(ErrorCode::HttpsOnly, message);
         respond::problem_as(&problem, &serde_json::json!({ "status": problem.message }))
     }
 }

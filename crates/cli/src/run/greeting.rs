@@ -51,8 +51,14 @@ pub fn ready(plan: &ServerPlan, server: &Server, engine: &Engine, logs: &Started
             for (name, address) in named(addresses) {
                 console::out(format!("{:<15} {address}", name));
             }
-            if let Some(dashboard) = dashboard(&addresses.management) {
-                console::out(format!("{:<15} {dashboard}", "Dashboard"));
+            let pages = [
+                ("API", page(&addresses.inference, "/docs")),
+                ("Dashboard", page(&addresses.management, "/dashboard")),
+            ];
+            for (name, page) in pages {
+                if let Some(page) = page {
+                    console::out(format!("{name:<15} {page}"));
+                }
             }
             for (application, parts) in applications(engine) {
                 console::out(format!("{:<15} {} of {application}", "Parts", parts.join(", ")));
@@ -87,10 +93,10 @@ fn named(addresses: &ServerAddresses) -> Vec<(&'static str, String)> {
     named
 }
 
-/// Where a browser on this machine finds the dashboard; none reaches a Unix socket.
-fn dashboard(management: &Bind) -> Option<String> {
-    let (socket, base) = reach(management);
-    socket.is_empty().then(|| format!("{base}/dashboard"))
+/// Where a browser on this machine finds a page; none reaches a Unix socket.
+fn page(bind: &Bind, path: &str) -> Option<String> {
+    let (socket, base) = reach(bind);
+    socket.is_empty().then(|| format!("{base}{path}"))
 }
 
 /// An address as gRPC clients take it, without a scheme.
@@ -159,7 +165,8 @@ mod tests {
             ("https://127.0.0.1:8081", Some("https://127.0.0.1:8081/dashboard")),
             ("unix:/x", None),
         ] {
-            assert_eq!(dashboard(&bind.parse().expect("an address")).as_deref(), expected);
+            let page = page(&bind.parse().expect("an address"), "/dashboard");
+            assert_eq!(page.as_deref(), expected);
         }
     }
 

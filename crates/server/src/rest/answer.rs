@@ -301,7 +301,7 @@ async fn call(
             answer(EndpointCall { context, names, body, plugins: None }).await
         }
         Handler::Rows(answer) => answer(context, names, ENDPOINTS),
-        Handler::Nothing => Err(Problem::not_found()),
+        Handler::Nothing => Err(endpoints::unknown_path(context)),
     }
 }
 

@@ -141,9 +141,9 @@ fn array_params(api: &Api, endpoint: Option<&str>) -> Option<Vec<String>> {
     arrays.then(|| sizes.params.iter().map(|param| param.name.clone()).collect())
 }
 
-/// `GET /`, as KServe's clients ask whether a server lives.
+/// `GET /`, as KServe's clients ask whether a server lives, and where people begin to look.
 pub(super) fn alive() -> HttpResponse {
-    respond::json(StatusCode::OK, &json!({ "status": "alive" }))
+    respond::json(StatusCode::OK, &json!({ "status": "alive", "docs": "/docs" }))
 }
 
 /// `GET /v1/models`: one body for KServe's clients and for OpenAI's.

@@ -1,0 +1,92 @@
+"""What a newcomer reads first: the banner, unknown paths, broken JSON, and code that cannot be served."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+
+from harness.server import ASK_SECONDS, FREE_PORTS, Server
+
+APP = """
+import jitney
+
+
+@jitney.batch
+def shout(text: list[str]) -> list[str]:
+    return [one.upper() for one in text]
+
+
+class Silent:
+    def speak(self, text: str) -> str:
+        return text
+"""
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with code that can be served, and code that cannot."""
+    home = tmp_path_factory.mktemp("app")
+    (home / "app.py").write_text(APP)
+    (home / "unclosed.py").write_text("def f(:\n    pass\n")
+    return home
+
+
+@pytest.fixture(scope="module")
+def server(binary: Path, app: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """README's first example."""
+    server = Server(binary, tmp_path_factory.mktemp("home") / "server", ["serve", "app.py:shout"], cwd=app)
+    yield server.started()
+    server.end()
+
+
+def test_the_banner_and_the_root_name_the_page_of_the_api(server: Server) -> None:
+    assert f"{server.url('')}/docs" in server.stdout
+    assert requests.get(server.url("/"), timeout=ASK_SECONDS).json() == {"status": "alive", "docs": "/docs"}
+
+
+@pytest.mark.parametrize(
+    ("listener", "path", "other"),
+    [
+        ("inference", "/models", "management"),
+        ("management", "/shout", "inference"),
+        ("management", "/metrics", "metrics"),
+    ],
+)
+def test_an_unknown_path_is_told_its_port(server: Server, listener: str, path: str, other: str) -> None:
+    reply = requests.get(server.url(path, listener), timeout=ASK_SECONDS)
+    message = reply.json()["message"]
+    assert (reply.status_code, message.count("/docs")) == (404, 1), message
+    assert f"There is no {path} on this port. It is on the {other} port" in message
+
+
+def test_an_unknown_path_that_is_nowhere_names_no_port(server: Server) -> None:
+    message = requests.get(server.url("/nothing/at/all"), timeout=ASK_SECONDS).json()["message"]
+    assert "It is on" not in message and "/docs" in message
+
+
+@pytest.mark.parametrize(("body", "place"), [(b'{"text":"a"', "line 1, column 12"), (b"", "line 1, column 1")])
+def test_broken_json_is_refused_with_its_place(server: Server, body: bytes, place: str) -> None:
+    headers = {"content-type": "application/json"}
+    reply = requests.post(server.url("/shout"), body, headers=headers, timeout=ASK_SECONDS)
+    assert reply.status_code == 400 and f"invalid JSON at {place}" in reply.json()["message"], reply.text
+
+
+@pytest.mark.parametrize(
+    ("target", "lines"),
+    [
+        ("app.py:Silent", ["Silent has no endpoint: put @jitney.batch"]),
+        ("unclosed.py:f", ['    File "', "      def f(:", "            ^", "    SyntaxError: "]),
+    ],
+)
+def test_code_that_cannot_be_served_is_refused_in_lines_that_can_be_read(
+    binary: Path, app: Path, target: str, lines: list[str]
+) -> None:
+    command = [str(binary), "serve", target, *FREE_PORTS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=app)
+    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
+    for line in lines:
+        assert any(line in shown for shown in done.stderr.splitlines()), done.stderr
