@@ -20,9 +20,11 @@ from harness.gate import Gate
 from harness.server import ASK_SECONDS, Server
 from harness.wait import until
 from test_grpc import MANAGEMENT, Stub, address
+from test_named_keys import bearer, code, row, write
 from test_security import keys
 
 LIMIT_BYTES = 100 << 20
+OPS, APP = "o" * 40, "a" * 40
 
 
 def lines(file: Path) -> list[dict[str, Any]]:
@@ -162,6 +164,22 @@ def test_a_certificate_says_who_it_was(start, tmp_path: Path, store: Store, file
     trust = ["--cacert", authority.cert, *client.curl]
     assert curl(*trust, "-X", "PUT", server.url("/models/echo?min_worker=1", "management")).status_code < 300
     assert one(file, "scale")["certificate"] == "CN=ops,O=Example"
+
+
+def test_a_named_key_says_who_it_was_and_who_was_denied(start, tmp_path: Path, store: Store, file: Path) -> None:
+    names = write(tmp_path / "keys.yaml", row("ops", OPS, "manage"), row("app", APP, "predict"))
+    server = start("serve", store.mar("echo"), "--keys", names, "--audit-log", file, wait_for_workers=False)
+    url = server.url("/models/echo", "management")
+    assert requests.delete(url, headers=bearer(APP), timeout=ASK_SECONDS).status_code == 403
+    assert one(file, "unregister", "denied")["who"] == "app"
+    scaled = requests.put(url, params={"min_worker": 1}, headers=bearer(OPS), timeout=ASK_SECONDS)
+    assert scaled.status_code < 300 and one(file, "scale")["who"] == "ops"
+    with grpc.insecure_channel(address(server, "management"), options=[("grpc.enable_http_proxy", 0)]) as channel:
+        stub = Stub(channel, MANAGEMENT)
+        assert code(stub, "ScaleWorker", APP, model_name="echo", min_worker=2) == "PERMISSION_DENIED"
+        assert one(file, "scale", "denied")["who"] == "app"
+        assert code(stub, "UnregisterModel", OPS, model_name="echo") == "OK"
+        assert one(file, "unregister")["who"] == "ops"
 
 
 def test_the_file_is_bounded(server: Server, file: Path) -> None:

@@ -37,8 +37,10 @@ pub(crate) struct AuditedAttempt<'a> {
     pub(crate) names: PathNames<'a>,
     /// What its message names.
     pub(crate) named: Arc<NamedModel>,
-    /// The name of the key that opened it.
+    /// The name of its caller's key, which may not suffice.
     pub(crate) who: Option<&'a str>,
+    /// The name of the token that opens it, where there are tokens.
+    pub(crate) token: Option<&'a str>,
     /// What can change; nothing for an operation that changes nothing.
     pub(crate) before: Option<Changeable>,
     /// HTTP's status or gRPC's code, and how it ended.
@@ -72,7 +74,7 @@ impl AuditedAttempt<'_> {
             time: SystemTime::now(),
             operation: operation.as_str().unwrap_or_default(),
             outcome,
-            who: self.who.filter(|_| !denied),
+            who: self.who.or(self.token.filter(|_| !denied)),
             certificate: self.peer.subject.get().map(String::as_str),
             address: self.peer.address.trim_start_matches('/'),
             model: model.or(made.map(|(model, _)| model)),

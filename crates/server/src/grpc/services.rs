@@ -35,6 +35,7 @@ use super::{health, inference, management, oip, status, traced, unary};
 use crate::audit::AuditedAttempt;
 use crate::auth::{BrowserRule, Gate};
 use crate::errors::Problem;
+use crate::keys::Caller;
 use crate::plugins::{ApiKind, CallGuard, GuardedOperation as Op, Intent, Plugins};
 use crate::route::{Apis, PathNames};
 use crate::state::ServerState;
@@ -139,9 +140,12 @@ impl GrpcServices {
         let log = CallLog::new(&self.state, peer, request.uri(), caller.started, caller.id.clone());
         let log = log.traced(caller.trace.clone());
         let audited = self.state.parts.audit.is_some();
-        let id = audited.then(|| caller.id.clone());
-        let attempt = id.as_ref().filter(|_| method.operation.changes());
-        let attempt = attempt.map(|id| self.attempt(method, peer, id));
+        let known = audited.then(|| {
+            let who = self.state.parts.caller(peer, request.headers(), caller.started);
+            (caller.id.clone(), who)
+        });
+        let attempt = known.as_ref().filter(|_| method.operation.changes());
+        let attempt = attempt.map(|known| self.attempt(method, peer, known));
         caller.named = attempt.as_ref().map(|attempt| Arc::clone(&attempt.named));
         let response = match self.find(request.uri().path()) {
             None => failed(status::unknown_service(request.uri().path())),
@@ -153,8 +157,8 @@ impl GrpcServices {
                 Err(closed) => failed(closed.into()),
             },
         };
-        if let Some(id) = &id {
-            self.note(attempt, method, peer, id, response.headers());
+        if let Some(known) = &known {
+            self.note(attempt, method, peer, known, response.headers());
         }
         if self.state.engine.draining() {
             // The client goes to another server with its next call.
@@ -169,7 +173,7 @@ impl GrpcServices {
         &'a self,
         method: &GrpcMethod,
         peer: &'a Peer,
-        id: &'a XRequestId,
+        (id, who): &'a (XRequestId, Caller),
     ) -> Box<AuditedAttempt<'a>> {
         let (state, gate) = (&*self.state, method.gate(self.apis));
         Box::new(AuditedAttempt {
@@ -180,7 +184,8 @@ impl GrpcServices {
             request_id: id.text(),
             names: PathNames::default(),
             named: Arc::default(),
-            who: gate.key_name().filter(|_| state.parts.tokens.is_some()),
+            who: who.name(),
+            token: gate.key_name().filter(|_| state.parts.tokens.is_some()),
             before: AuditedAttempt::before(state, method.operation),
             ended: None,
         })
@@ -192,13 +197,13 @@ impl GrpcServices {
         attempt: Option<Box<AuditedAttempt<'a>>>,
         method: &GrpcMethod,
         peer: &'a Peer,
-        id: &'a XRequestId,
+        known: &'a (XRequestId, Caller),
         headers: &HeaderMap,
     ) {
         // A call that went well has its code behind its message.
         let code = call_log::code(headers).unwrap_or_default();
         let denied = [Code::PermissionDenied, Code::Unauthenticated].contains(&Code::from(code));
-        let attempt = attempt.or_else(|| denied.then(|| self.attempt(method, peer, id)));
+        let attempt = attempt.or_else(|| denied.then(|| self.attempt(method, peer, known)));
         let Some(mut attempt) = attempt else { return };
         let outcome = match code {
             0 => AuditOutcome::Done,

@@ -210,7 +210,6 @@ fn attempt<'a>(
     found: &Found<'a>,
 ) -> Box<AuditedAttempt<'a>> {
     let (state, operation) = (context.state, found.endpoint.operation);
-    let token = || gate.key_name().filter(|_| state.parts.tokens.is_some());
     Box::new(AuditedAttempt {
         state,
         operation,
@@ -219,7 +218,8 @@ fn attempt<'a>(
         request_id: context.id.text(),
         names: found.names,
         named: Arc::default(),
-        who: context.caller.name().or_else(token),
+        who: context.caller.name(),
+        token: gate.key_name().filter(|_| state.parts.tokens.is_some()),
         before: AuditedAttempt::before(state, operation),
         ended: None,
     })
