@@ -237,7 +237,7 @@ mod tests {
         for number in 0..1000 {
             sender.send(LogTarget::Server, number.to_string());
         }
-        assert!(sender.dropped.load(Ordering::Relaxed) > 0);
+        assert!(writer.dropped().load(Ordering::Relaxed) > 0);
         drop(unblock);
         writer.finish();
         assert!(text(&shared).contains("log lines were dropped"), "{}", text(&shared));
