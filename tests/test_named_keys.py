@@ -406,3 +406,10 @@ def test_torchserves_tokens_go_on_working_beside_keys(start, tmp_path: Path, sto
     assert requests.get(models, headers=bearer(key), timeout=120).status_code == 403
     renewed = requests.get(server.url("/token?type=inference", "management"), headers=bearer(key), timeout=120)
     assert renewed.status_code == 403
+
+
+def test_an_unknown_path_names_no_model_that_the_key_may_not_use(server: Server, keys: dict[str, str]) -> None:
+    """The other port is named to who may call the model there."""
+    for name, told in (("all", True), ("manages", False)):
+        reply = requests.get(server.url("/echo", "management"), headers=bearer(keys[name]), timeout=120)
+        assert reply.status_code == 404 and ("It is on the inference port" in reply.json()["message"]) == told, name

@@ -277,7 +277,8 @@ pub(super) fn unknown_path(context: &RequestContext<'_>) -> Problem {
     )
 }
 
-/// Whether other APIs than this listener's have the path; of a model's own path, whether there is the model.
+/// Whether other APIs than this listener's have the path; of a model's own path, whether there is the model, and the
+/// caller may use it.
 fn is_elsewhere(context: &RequestContext<'_>, apis: Apis, path: &str) -> bool {
     let own = context.apis;
     let here = (apis.inference && own.inference)
@@ -285,7 +286,11 @@ fn is_elsewhere(context: &RequestContext<'_>, apis: Apis, path: &str) -> bool {
         || (apis.metrics && own.metrics);
     let found = find(apis, &context.parts.method, path);
     let ModelRef { model, version } = found.names.target();
-    let is_there = || context.state.engine.model(model, version).is_ok();
+    let operation = found.endpoint.operation;
+    let is_there = || {
+        context.caller.check(Gate::Inference, operation, Some(model)).is_ok()
+            && context.state.engine.model(model, version).is_ok()
+    };
     !here && !found.is_unknown() && (!found.endpoint.is_prediction() || is_there())
 }
 
