@@ -16,8 +16,6 @@ from harness.archives import Store
 from harness.server import ASK_SECONDS, FREE_ADDRESSES, Server
 from harness.wait import until
 
-pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to mount a small file system")
-
 
 @pytest.fixture
 def disk() -> Iterator[Path]:
