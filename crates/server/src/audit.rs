@@ -15,6 +15,8 @@ use jitney_settings::{SettingSource, to_record};
 use jitney_telemetry::{AuditLog, AuditOutcome, AuditRecord};
 use serde_json::{Map, Value};
 
+use crate::auth::Gate;
+use crate::keys::Caller;
 use crate::plugins::GuardedOperation;
 use crate::route::PathNames;
 use crate::state::ServerState;
@@ -25,39 +27,58 @@ pub(crate) struct Changeable(BTreeMap<String, Map<String, Value>>);
 /// A model and perhaps its version, as a message of gRPC names them.
 pub(crate) type NamedModel = OnceLock<(String, Option<String>)>;
 
-/// An attempt that is under way. It is noted when it ends, also when its caller goes away before.
-pub(crate) struct AuditedAttempt<'a> {
-    pub(crate) state: &'a ServerState,
-    pub(crate) operation: GuardedOperation,
-    /// Whether it needs the right to manage.
-    pub(crate) manages: bool,
+/// Who attempts something, and what it takes.
+pub(crate) struct AuditedCaller<'a> {
     pub(crate) peer: &'a Peer,
     pub(crate) request_id: &'a str,
+    /// Who holds a key, which may not suffice.
+    pub(crate) caller: &'a Caller,
+    /// What has to be opened.
+    pub(crate) gate: Gate,
+}
+
+/// An attempt that is under way. It is noted when it ends, also when its caller goes away before.
+pub(crate) struct AuditedAttempt<'a> {
+    state: &'a ServerState,
+    operation: GuardedOperation,
+    by: AuditedCaller<'a>,
     /// What its path names.
-    pub(crate) names: PathNames<'a>,
+    names: PathNames<'a>,
     /// What its message names.
     pub(crate) named: Arc<NamedModel>,
-    /// The name of its caller's key, which may not suffice.
-    pub(crate) who: Option<&'a str>,
-    /// The name of the token that opens it, where there are tokens.
-    pub(crate) token: Option<&'a str>,
     /// What can change; nothing for an operation that changes nothing.
     pub(crate) before: Option<Changeable>,
     /// HTTP's status or gRPC's code, and how it ended.
     pub(crate) ended: Option<(u16, AuditOutcome)>,
 }
 
-impl AuditedAttempt<'_> {
-    /// What can change, before an operation that changes something.
-    pub(crate) fn before(state: &ServerState, operation: GuardedOperation) -> Option<Changeable> {
-        operation.changes().then(|| Changeable::now(state))
+impl<'a> AuditedAttempt<'a> {
+    /// One that begins; on the heap, since few requests have one.
+    #[cold]
+    pub(crate) fn begin(
+        state: &'a ServerState,
+        operation: GuardedOperation,
+        by: AuditedCaller<'a>,
+        names: PathNames<'a>,
+    ) -> Box<Self> {
+        let before = operation.changes().then(|| Changeable::now(state));
+        Box::new(Self { state, operation, by, names, named: Arc::default(), before, ended: None })
+    }
+
+    /// The name of the key, or of the token that lets its bearers in.
+    fn who(&self, denied: bool) -> Option<&str> {
+        let AuditedCaller { caller, gate, .. } = &self.by;
+        let token = || gate.key_name().filter(|_| !denied && self.state.parts.tokens.is_some());
+        caller.name().or_else(token)
     }
 
     /// Notes how it ended. Of a flood of denied ones most are only counted.
     fn note(&self, log: &AuditLog) {
         let (status, outcome) = self.ended.unwrap_or((0, AuditOutcome::Abandoned));
         let denied = outcome == AuditOutcome::Denied;
-        let passed = if denied { log.pass_denied(self.manages) } else { Some(0) };
+        let AuditedCaller { peer, request_id, gate, .. } = self.by;
+        let manages = matches!(gate, Gate::Management | Gate::Renewal);
+        let passed = if denied { log.pass_denied(manages) } else { Some(0) };
         let Some(suppressed) = passed.filter(|_| denied || self.before.is_some()) else { return };
         let (model, version) = match self.named.get() {
             Some((model, version)) => (Some(model.as_str()), version.as_deref()),
@@ -74,14 +95,14 @@ impl AuditedAttempt<'_> {
             time: SystemTime::now(),
             operation: operation.as_str().unwrap_or_default(),
             outcome,
-            who: self.who.or(self.token.filter(|_| !denied)),
-            certificate: self.peer.subject.get().map(String::as_str),
-            address: self.peer.address.trim_start_matches('/'),
+            who: self.who(denied),
+            certificate: peer.subject.get().map(String::as_str),
+            address: peer.address.trim_start_matches('/'),
             model: model.or(made.map(|(model, _)| model)),
             version: version.or(made.map(|(_, version)| version)),
             workflow: self.names.workflow,
             status,
-            request_id: self.request_id,
+            request_id,
             suppressed,
             before,
             after,

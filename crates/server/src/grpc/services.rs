@@ -32,7 +32,7 @@ use super::message_body::MessageBody;
 use super::methods::GrpcMethod;
 use super::request::GrpcCaller;
 use super::{health, inference, management, oip, status, traced, unary};
-use crate::audit::AuditedAttempt;
+use crate::audit::{AuditedAttempt, AuditedCaller};
 use crate::auth::{BrowserRule, Gate};
 use crate::errors::Problem;
 use crate::keys::Caller;
@@ -173,22 +173,11 @@ impl GrpcServices {
         &'a self,
         method: &GrpcMethod,
         peer: &'a Peer,
-        (id, who): &'a (XRequestId, Caller),
+        (id, caller): &'a (XRequestId, Caller),
     ) -> Box<AuditedAttempt<'a>> {
-        let (state, gate) = (&*self.state, method.gate(self.apis));
-        Box::new(AuditedAttempt {
-            state,
-            operation: method.operation,
-            manages: gate == Gate::Management,
-            peer,
-            request_id: id.text(),
-            names: PathNames::default(),
-            named: Arc::default(),
-            who: who.name(),
-            token: gate.key_name().filter(|_| state.parts.tokens.is_some()),
-            before: AuditedAttempt::before(state, method.operation),
-            ended: None,
-        })
+        let gate = method.gate(self.apis);
+        let by = AuditedCaller { peer, request_id: id.text(), caller, gate };
+        AuditedAttempt::begin(&self.state, method.operation, by, PathNames::default())
     }
 
     #[cold]

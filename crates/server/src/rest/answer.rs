@@ -26,7 +26,7 @@ use super::context::RequestContext;
 use super::endpoint::{Endpoint, EndpointCall, Handler, PredictBody};
 use super::endpoints::{self, ENDPOINTS, Found};
 use super::{authorize, compress, cors, inference, mounted, open_inference, plugins, v1};
-use crate::audit::AuditedAttempt;
+use crate::audit::{AuditedAttempt, AuditedCaller};
 use crate::auth::Gate;
 use crate::errors::{ErrorCode, Problem};
 use crate::handles::HandleUpgrade;
@@ -209,20 +209,9 @@ fn attempt<'a>(
     gate: Gate,
     found: &Found<'a>,
 ) -> Box<AuditedAttempt<'a>> {
-    let (state, operation) = (context.state, found.endpoint.operation);
-    Box::new(AuditedAttempt {
-        state,
-        operation,
-        manages: matches!(gate, Gate::Management | Gate::Renewal),
-        peer: context.peer,
-        request_id: context.id.text(),
-        names: found.names,
-        named: Arc::default(),
-        who: context.caller.name(),
-        token: gate.key_name().filter(|_| state.parts.tokens.is_some()),
-        before: AuditedAttempt::before(state, operation),
-        ended: None,
-    })
+    let RequestContext { state, peer, id, caller, .. } = *context;
+    let by = AuditedCaller { peer, request_id: id.text(), caller, gate };
+    AuditedAttempt::begin(state, found.endpoint.operation, by, found.names)
 }
 
 #[cold]
