@@ -42,7 +42,8 @@ fn a_restart_brings_the_models_back() {
     let (inference, management) = (free_port(), free_port());
     let text = format!(
         "inference_address=http://127.0.0.1:{inference}\nenable_metrics_api=false\n\
-         management_address=http://127.0.0.1:{management}\nmodel_store={}\n",
+         management_address=http://127.0.0.1:{management}\nmodel_store={}\n\
+         grpc_inference_port=0\ngrpc_management_port=0\n",
         sandbox.at("store").display()
     );
     std::fs::write(sandbox.at("cwd/first.properties"), text).expect("file");
