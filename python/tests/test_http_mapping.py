@@ -11,6 +11,7 @@ import re
 from typing import Any, Literal
 
 import pytest
+import wire
 
 import jitney
 from jitney.definition.definition import define
@@ -22,6 +23,7 @@ from jitney.packing.pack import api
 from jitney.testing import load
 from jitney.values.rows import RepeatedRow
 from jitney.worker.requests import reader_for
+from jitney.worker.writer import encode_failed
 
 np = pytest.importorskip("numpy")
 pd = pytest.importorskip("pandas")
@@ -200,6 +202,24 @@ def test_pydantic_names_the_fields_in_one_line():
         assert answer.status == 400 and "\n" not in answer.text
         assert "width: Input should be a valid number" in answer.text and "height: Field required" in answer.text
         assert model.post({"flower": {"width": 2, "height": 3}}).json() == 6
+    with pytest.raises(jitney.BadInput) as failed:
+        arguments.read(define(grow).endpoints[0], {"flower": {"width": "wide"}, "deep": 1})
+    assert [field for field, _ in failed.value.errors] == ["flower.width", "flower.height", "deep"]
+    assert not any("http" in why for _, why in failed.value.errors)
+
+
+def test_of_many_wrong_fields_the_sentence_names_some_and_the_list_more():
+    def add(values: list[int]) -> int:
+        return sum(values)
+
+    with pytest.raises(jitney.BadInput, match=r"; and 190 more$") as failed:
+        arguments.read(define(add).endpoints[0], {"values": ["x"] * 200})
+    meta = encode_failed(7, 400, failed.value.errors)
+    fields = wire.decode_reply_meta(meta)["headers"]
+    assert len(fields) == 100 and fields[99][0] == "values.99"
+    name = "\ud800" + "n" * 70_000
+    (field,) = wire.decode_reply_meta(encode_failed(7, 400, [(name, "why")]))["headers"]
+    assert field == ["?" + "n" * 511, "why"]
 
 
 @pytest.mark.parametrize(

@@ -62,12 +62,24 @@ pub struct ModelFailure {
     pub status: Option<u16>,
     /// One sentence for the client; tracebacks stay in the log.
     pub message: String,
+    /// The fields of the request that do not fit, each with the reason.
+    pub fields: Vec<(String, String)>,
 }
 
 impl ModelFailure {
+    /// A failure without a status of its own.
+    pub fn new(cause: Cause, message: impl Into<String>) -> Self {
+        Self { cause, status: None, message: message.into(), fields: Vec::new() }
+    }
+
     /// The failure of a model that raised.
     pub fn raised(message: impl Into<String>) -> Self {
-        Self { cause: Cause::Raised, status: None, message: message.into() }
+        Self::new(Cause::Raised, message)
+    }
+
+    /// A failure with the status that the model asked for.
+    pub fn with_status(self, status: Option<u16>) -> Self {
+        Self { status, ..self }
     }
 }
 

@@ -87,7 +87,7 @@ pub(super) fn named(model: &OnnxModel, requested: &[usize], outputs: Vec<Tensor>
 }
 
 fn unsupported(message: String) -> ModelFailure {
-    ModelFailure { cause: Cause::UnsupportedOutput, status: None, message }
+    ModelFailure::new(Cause::UnsupportedOutput, message)
 }
 
 fn open_inference(

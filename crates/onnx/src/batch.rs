@@ -114,7 +114,7 @@ fn prepared<'a>(
         }
         match tensors.next().unwrap_or_else(|| Err("the body was not prepared".to_owned())) {
             Ok(tensors) => Ok(Cow::Owned(input.shared.prepared(tensors).into())),
-            Err(message) => Err(ModelFailure { cause: Cause::Stated, status: Some(400), message }),
+            Err(message) => Err(ModelFailure::new(Cause::Stated, message).with_status(Some(400))),
         }
     };
     inputs.iter().copied().map(prepare).collect()
@@ -244,5 +244,5 @@ fn cut_back(
 
 fn wrong_length(spec: &TensorSpec, output: &Tensor, of: fmt::Arguments<'_>) -> ModelFailure {
     let message = format!("output {:?} has shape {:?} for {of}", spec.name, output.shape());
-    ModelFailure { cause: Cause::WrongLength, status: None, message }
+    ModelFailure::new(Cause::WrongLength, message)
 }

@@ -166,5 +166,5 @@ fn uneven() -> ModelFailure {
         "the model's outputs have another shape in every batch, so that a request cannot \
                    be answered in parts; set \"split: false\" on its card"
             .to_owned();
-    ModelFailure { cause: Cause::UnsupportedOutput, status: None, message }
+    ModelFailure::new(Cause::UnsupportedOutput, message)
 }

@@ -39,6 +39,8 @@ pub struct Problem {
     pub message: String,
     /// What TorchServe's sentence leaves out.
     pub reason: Option<String>,
+    /// The fields of the request that do not fit, each with the reason; clients of TorchServe do not get them.
+    pub fields: Vec<(String, String)>,
     /// When trying again makes sense.
     pub retry_after: Option<Duration>,
 }
@@ -47,7 +49,7 @@ impl Problem {
     /// A failure with a message of its own.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         let (status, message) = (code.row().status, message.into());
-        Self { code, status, message, reason: None, retry_after: None }
+        Self { code, status, message, reason: None, fields: Vec::new(), retry_after: None }
     }
 
     /// Whether the caller may not do it. That an operation which changes something is switched off counts too.
@@ -183,7 +185,7 @@ impl FailedCall<'_> {
             CallError::UnknownEndpoint(message) => {
                 Problem::new(ErrorCode::ResourceNotFound, message.as_str())
             }
-            CallError::Model(failure) => model_failure(failure),
+            CallError::Model(failure) => self.model_failure(failure),
             CallError::NotLoaded(failure) => self.not_loaded(failure),
             CallError::Loading(wait) => self.loading(*wait),
             CallError::WorkerExited { exit } => self.worker_exited(*exit),
@@ -195,29 +197,32 @@ impl FailedCall<'_> {
             CallError::Gone => self.gone(),
         }
     }
-}
 
-/// The model's failure. A handler's 413 is shown as 507, as in TorchServe; a definition's is not.
-fn model_failure(failure: &ModelFailure) -> Problem {
-    let code = match failure.cause {
-        Cause::Memory => ErrorCode::OutOfMemory,
-        Cause::Raised
-        | Cause::Prediction
-        | Cause::NotAList
-        | Cause::WrongLength
-        | Cause::UnsupportedOutput
-        | Cause::TooLarge => ErrorCode::Prediction,
-        Cause::Stated => failure.status.map_or(ErrorCode::Prediction, stated_code),
-    };
-    let mut problem = Problem::new(code, failure.message.as_str());
-    match failure.status {
-        // TorchServe's worker dies of an answer that is too large.
-        None if failure.cause == Cause::TooLarge => problem.status = 500,
-        Some(413) if failure.cause != Cause::Stated => problem.status = 507,
-        Some(status @ 200..=999) => problem.status = status,
-        Some(_) | None => {}
+    /// The model's failure. A handler's 413 is shown as 507, as in TorchServe; a definition's is not.
+    fn model_failure(&self, failure: &ModelFailure) -> Problem {
+        let code = match failure.cause {
+            Cause::Memory => ErrorCode::OutOfMemory,
+            Cause::Raised
+            | Cause::Prediction
+            | Cause::NotAList
+            | Cause::WrongLength
+            | Cause::UnsupportedOutput
+            | Cause::TooLarge => ErrorCode::Prediction,
+            Cause::Stated => failure.status.map_or(ErrorCode::Prediction, stated_code),
+        };
+        let mut problem = Problem::new(code, failure.message.as_str());
+        match failure.status {
+            // TorchServe's worker dies of an answer that is too large.
+            None if failure.cause == Cause::TooLarge => problem.status = 500,
+            Some(413) if failure.cause != Cause::Stated => problem.status = 507,
+            Some(status @ 200..=999) => problem.status = status,
+            Some(_) | None => {}
+        }
+        if self.dialect == Dialect::Jitney {
+            problem.fields.clone_from(&failure.fields);
+        }
+        problem
     }
-    problem
 }
 
 /// What the status means that a definition failed a request with.

@@ -83,9 +83,18 @@ struct ErrorBody<'a> {
     /// Where clients of KServe and Triton look.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<FieldError<'a>>,
     /// By what the log knows the request.
     #[serde(rename = "requestId", skip_serializing_if = "Option::is_none")]
     request_id: Option<&'a str>,
+}
+
+/// A field of the request that does not fit.
+#[derive(Serialize)]
+struct FieldError<'a> {
+    field: &'a str,
+    message: &'a str,
 }
 
 impl<'a> ErrorBody<'a> {
@@ -93,12 +102,15 @@ impl<'a> ErrorBody<'a> {
         let (kind, reason) = (problem.code.row().kind, problem.reason.as_deref());
         let message = &problem.message;
         let (error, request_id) = (None, None);
-        Self { code: problem.status, r#type: kind, message, reason, error, request_id }
+        let field = |(field, message): &'a (String, String)| FieldError { field, message };
+        let errors = problem.fields.iter().map(field).collect();
+        Self { code: problem.status, r#type: kind, message, reason, error, errors, request_id }
     }
 }
 
-/// A failure as `{code, type, message}`, with `reason` where that says more than the message, with `Retry-After` where that makes sense,
-/// and with the id of the request where one is given.
+/// A failure as `{code, type, message}`, with `reason` where that says more than the message, with `errors` where
+/// fields of the request do not fit, with `Retry-After` where that makes sense, and with the id of the request where
+/// one is given.
 pub(crate) fn problem(problem: &Problem, request_id: Option<&str>) -> HttpResponse {
     problem_as(problem, &ErrorBody { request_id, ..ErrorBody::of(problem) })
 }

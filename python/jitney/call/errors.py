@@ -7,7 +7,7 @@ retries its halves until the bad item is alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 
 class DefinitionError(Exception):
@@ -25,10 +25,33 @@ class Error(Exception):
             self.status = check_status(status)
 
 
+FieldErrors = Sequence[tuple[str, str]]
+"""Fields of a request, each with what is wrong with it."""
+
+
 class BadInput(Error):
     """The item itself is wrong: the client gets status 400."""
 
     status = 400
+    errors: FieldErrors = ()
+    """The fields that do not fit. Clients of HTTP get them as a list beside the message."""
+
+    def __init__(self, message: str, status: int | None = None, errors: FieldErrors = ()) -> None:
+        super().__init__(message, status)
+        if errors:
+            self.errors = errors
+
+    @classmethod
+    def joined(cls, failures: Sequence[BadInput]) -> BadInput:
+        """Several failures of one request as one."""
+        if len(failures) == 1:
+            return failures[0]
+        return cls("; ".join(map(str, failures)), errors=[field for one in failures for field in one.errors])
+
+    @classmethod
+    def missing(cls, names: Iterable[str]) -> BadInput:
+        """Parameters without which the endpoint cannot be called."""
+        return cls.joined([cls(f"parameter {name!r} is missing", errors=[(name, "is missing")]) for name in names])
 
 
 class TooCostly(Error):

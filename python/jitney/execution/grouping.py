@@ -182,12 +182,12 @@ def complete(endpoint: Endpoint, item: Item) -> dict[str, Any]:
         elif param.default is not MISSING:
             found[param.name] = param.default
         else:
-            raise BadInput(f"parameter {param.name!r} is missing")
+            raise BadInput.missing(one.name for one in endpoint.params if one.required and one.name not in given)
     if found.keys() >= given.keys():
         return found
     for name in given.keys() - found.keys():
         if not endpoint.shape.takes_any:
-            raise BadInput(f"there is no parameter {name!r}")
+            raise BadInput(f"there is no parameter {name!r}", errors=[(name, "there is no such parameter")])
         found[name] = given[name]
     return found
 

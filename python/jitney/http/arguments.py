@@ -98,7 +98,17 @@ def read(endpoint: Endpoint, row: dict[str, Any]) -> dict[str, Any]:
         _gather(params, row, named)
     if BODY in named and not any(param.name == BODY for param in params):
         _open_body(endpoint, params, named)
-    return {name: _one(endpoint, params, name, value) for name, value in named.items()}
+    found: dict[str, Any] = {}
+    failed: list[BadInput] = []
+    for name, value in named.items():
+        try:
+            found[name] = _one(endpoint, params, name, value)
+        except BadInput as error:
+            failed.append(error)
+    if failed:
+        missing = [param.name for param in params if param.required and param.name not in named]
+        raise BadInput.joined(failed + [BadInput.missing(missing)] * bool(missing))
+    return found
 
 
 def _gather(params: list[Param], row: RepeatedRow, named: dict[str, Any]) -> None:
@@ -193,7 +203,8 @@ def _one(endpoint: Endpoint, params: list[Param], name: str, value: Any) -> Any:
         if param.name == name:
             return convert(name, value, param.hint)
     if not endpoint.shape.takes_any:
-        raise BadInput(f"there is no parameter {name!r}; {endpoint.name} takes {_list(params) or 'none'}")
+        message = f"there is no parameter {name!r}; {endpoint.name} takes {_list(params) or 'none'}"
+        raise BadInput(message, errors=[(name, "there is no such parameter")])
     hint = endpoint.shape.any_hint
     return convert(name, value, Any if hint is MISSING else hint)
 

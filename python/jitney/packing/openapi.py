@@ -16,7 +16,7 @@ from jitney.definition.samples import samples
 from jitney.http.response import BYTES, JSON, TEXT
 from jitney.values.array_formats import NPY_TYPE
 from jitney.values.containers import container_for
-from jitney.values.convert import UNIONS
+from jitney.values.convert import UNIONS, has_no_default
 from jitney.values.rows import Rows
 
 EXAMPLE_CHARS_MAX = 512
@@ -168,17 +168,13 @@ def _class(hint: type) -> dict[str, Any]:
 def _dataclass(hint: Any) -> dict[str, Any]:
     hints = typing.get_type_hints(hint)
     fields = [field for field in dataclasses.fields(hint) if field.init]
-    needed = [field.name for field in fields if _has_no_default(field)]
+    needed = [field.name for field in fields if has_no_default(field)]
     described: dict[str, Any] = {
         "type": "object",
         "title": hint.__name__,
         "properties": {field.name: schema_of(hints.get(field.name, Any)) for field in fields},
     }
     return {**described, "required": needed} if needed else described
-
-
-def _has_no_default(field: dataclasses.Field[Any]) -> bool:
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 def _origin(hint: Any) -> Any:

@@ -17,7 +17,7 @@ import typing
 from collections.abc import Callable, Iterable
 from typing import Any, Union
 
-from jitney.call.errors import BadInput
+from jitney.call.errors import BadInput, FieldErrors
 from jitney.files.images import TooManyPixels, open_image
 from jitney.values import array_formats
 from jitney.values.containers import container_for
@@ -33,23 +33,58 @@ TRUE, FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 class Mismatch(Exception):
     """The value does not fit; the text names what would."""
 
+    def __init__(self, message: str = "", errors: FieldErrors = ()) -> None:
+        super().__init__(message)
+        self.errors = errors
+        """The places inside of the value that do not fit."""
+
+
+UNFIT = (Mismatch, ValueError, TypeError, KeyError, OverflowError)
+SENTENCE_FIELDS_MAX = 10
+"""So many wrong fields are named in the sentence; the list beside it has more."""
+
 
 def convert(name: str, value: Any, hint: Any) -> Any:
     """The value for a parameter, or `BadInput` that names it."""
     try:
         return converter_for(hint)(value)
-    except Mismatch as error:
-        raise BadInput(f"parameter {name!r}: {error}") from None
-    except (ValueError, TypeError, KeyError, OverflowError) as error:
-        raise BadInput(f"parameter {name!r} cannot be read as {name_of(hint)}: {_reasons(error)}") from None
+    except UNFIT as error:
+        link = ":" if isinstance(error, Mismatch) else f" cannot be read as {name_of(hint)}:"
+        listed = [(_below(name, place), why) for place, why in _errors_of(error)]
+        raise BadInput(f"parameter {name!r}{link} {_sentence(error)}", errors=listed) from None
 
 
-def _reasons(error: Exception) -> str:
-    """What is wrong in one sentence; of pydantic's list of errors, each field with its own."""
-    listed = getattr(error, "errors", None)
-    if not callable(listed):
+def _sentence(error: Exception) -> str:
+    """What is wrong in one sentence; where there are several errors, each field with its own."""
+    if not getattr(error, "errors", ()):
         return str(error)
-    return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'the value'}: {one['msg']}" for one in listed())
+    listed = _errors_of(error)
+    shown = [f"{place or 'the value'}: {why}" for place, why in listed[:SENTENCE_FIELDS_MAX]]
+    more = len(listed) - len(shown)
+    return "; ".join(shown + [f"and {more} more"] * bool(more))
+
+
+def _errors_of(error: Exception) -> list[tuple[str, str]]:
+    """The places in a value that do not fit, and why; the value itself has the empty place."""
+    listed: Any = getattr(error, "errors", ())
+    if callable(listed):  # pydantic's
+        return [(".".join(map(str, one["loc"])), one["msg"]) for one in listed()]
+    return list(listed) or [("", str(error) if isinstance(error, Mismatch) else f"cannot be read: {error}")]
+
+
+def _below(name: Any, place: str) -> str:
+    return f"{name}.{place}" if place else str(name)
+
+
+def _unfit(parts: Iterable[tuple[Any, Converter, Any]]) -> Mismatch:
+    """What is wrong with the parts of a value, each by its name or position."""
+    errors: list[tuple[str, str]] = []
+    for name, reader, value in parts:
+        try:
+            reader(value)
+        except UNFIT as error:
+            errors += [(_below(name, place), why) for place, why in _errors_of(error)]
+    return Mismatch(errors=errors)
 
 
 def name_of(hint: Any) -> str:
@@ -188,7 +223,7 @@ def _one_of(value: Any, hints: tuple[Any, ...]) -> Any:
         try:
             return converter_for(hint)(value)
         except (Mismatch, ValueError, TypeError) as error:
-            reasons.append(str(error))
+            reasons.append(_sentence(error))
     raise Mismatch("; ".join(reasons) or "expected null")
 
 
@@ -199,7 +234,7 @@ def _generic(origin: Any, args: tuple[Any, ...]) -> Converter:
         return converter_for(args[0])
     if origin is dict and len(args) == 2:
         one = converter_for(args[1])
-        return lambda value: {key: one(inside) for key, inside in _mapping(value).items()}
+        return lambda value: _named(_mapping(value), lambda _: one)
     if origin is tuple and args and args[-1] is not Ellipsis:
         return lambda value: _tuple(value, [converter_for(arg) for arg in args])
     if isinstance(origin, type) and issubclass(origin, Iterable) and args:
@@ -208,8 +243,24 @@ def _generic(origin: Any, args: tuple[Any, ...]) -> Converter:
             return lambda value: _list_of(_sequence(value), {args[0]}, one)
         if made is list and args[0] in (bytes, bytearray, io.BytesIO):
             return lambda value: list(map(one, _files(value)))
-        return lambda value: made(map(one, _sequence(value)))
+        return lambda value: made(_each(_sequence(value), one))
     return _untyped
+
+
+def _each(values: list[Any], one: Converter) -> list[Any]:
+    """The values, converted; what does not fit is named by its position."""
+    try:
+        return list(map(one, values))
+    except UNFIT:
+        raise _unfit((at, one, value) for at, value in enumerate(values)) from None
+
+
+def _named(values: dict[str, Any], reader_of: Callable[[str], Converter]) -> dict[str, Any]:
+    """The values of an object, converted; what does not fit is named by its name."""
+    try:
+        return {name: reader_of(name)(value) for name, value in values.items()}
+    except UNFIT:
+        raise _unfit((name, reader_of(name), value) for name, value in values.items()) from None
 
 
 def _files(value: Any) -> Any:
@@ -226,7 +277,7 @@ def _files(value: Any) -> Any:
 
 def _list_of(values: list[Any], exact: set[type], one: Converter) -> list[Any]:
     """The values, converted unless all are of the type already: token ids and features are many."""
-    return values if set(map(type, values)) <= exact else list(map(one, values))
+    return values if set(map(type, values)) <= exact else _each(values, one)
 
 
 def _tuple(value: Any, converters: list[Converter]) -> tuple[Any, ...]:
@@ -255,11 +306,20 @@ def _enum(value: Any, hint: type[enum.Enum]) -> Any:
 def _dataclass(value: Any, hint: Any) -> Any:
     value = _mapping(value)
     hints = typing.get_type_hints(hint)
-    known = {field.name for field in dataclasses.fields(hint) if field.init}
-    unknown = sorted(value.keys() - known)
-    if unknown:
-        raise Mismatch(f"{hint.__name__} has no field {unknown[0]!r}; it has: {', '.join(sorted(known))}")
-    return hint(**{name: converter_for(hints.get(name, Any))(one) for name, one in value.items()})
+    fields = [field for field in dataclasses.fields(hint) if field.init]
+    known = {field.name for field in fields}
+    missing = [field.name for field in fields if has_no_default(field) and field.name not in value]
+    errors = [(name, "is missing") for name in missing]
+    takes = f"it has: {', '.join(sorted(known))}"
+    errors += [(name, f"{hint.__name__} has no field {name!r}; {takes}") for name in sorted(value.keys() - known)]
+    if errors:
+        raise Mismatch(errors=errors)
+    return hint(**_named(value, lambda name: converter_for(hints.get(name, Any))))
+
+
+def has_no_default(field: dataclasses.Field[Any]) -> bool:
+    """Whether an object cannot be made without this field."""
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 def _is_image(hint: type) -> bool:

@@ -11,17 +11,16 @@ import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jitney.call.errors import WrongLength, describe, status_of
+from jitney.call.errors import BadInput, WrongLength, describe, status_of
 from jitney.execution.grouping import Item
 from jitney.execution.splitting import STREAMED
 from jitney.http.response import BYTES, JSON, PLAIN_TYPES, TEXT, Response, encode
 from jitney.wire.calls import STREAM_TYPE, VALUE_TYPE, encode_failure
 from jitney.wire.values import encode as encode_value
 from jitney.worker.batch import read_headers, read_request_id
-from jitney.worker.protocol import REPLY_META, Bytes
-from jitney.worker.reply import ITEM_FAILED
+from jitney.worker.protocol import Bytes
 from jitney.worker.requests import UNSEEN
-from jitney.worker.writer import encode_fields
+from jitney.worker.writer import encode_failed, encode_fields
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +85,8 @@ class AnswerEncoder:
             logger.error("request %s failed\n%s", read_request_id(self._metas[at]), trace)
         cause = CAUSE_RAISED if isinstance(error, WrongLength) else CAUSE_STATED
         message = encode_failure(error, self._debug_errors) if at in self._calls else describe(error)
-        return REPLY_META.pack(ITEM_FAILED, cause, status, 0, 0), message.encode(errors="replace")
+        fields = error.errors if isinstance(error, BadInput) else ()
+        return encode_failed(cause, status, fields), message.encode(errors="replace")
 
     def _spell(self, at: int, output: Any, whole: bool = True) -> tuple[str, Bytes]:
         """An output, or a piece of one, as its caller reads it."""

@@ -16,12 +16,11 @@ from jitney.torchserve.bodies import UNSUPPORTED_OUTPUT, UnsupportedOutput, enco
 from jitney.torchserve.context import RequestProcessor
 from jitney.torchserve.failures import PREDICTION_FAILED, BatchFailure, PredictionException, status_of
 from jitney.worker.context import WorkerContext
-from jitney.worker.protocol import REPLY_META, Bytes
-from jitney.worker.writer import assemble, encode_meta
+from jitney.worker.protocol import Bytes
+from jitney.worker.writer import ITEM_FAILED, assemble, encode_failed, encode_meta
 
 logger = logging.getLogger(__name__)
 
-ITEM_FAILED = 1
 CAUSE_RAISED, CAUSE_PREDICTION, CAUSE_UNSUPPORTED_OUTPUT = 1, 3, 6
 ITEM_FAILED_STATUS = 503
 
@@ -89,4 +88,4 @@ def failure_of_step(message: Bytes) -> BatchFailure:
 
 def failed_meta(cause: int, status: int = ITEM_FAILED_STATUS) -> bytes:
     """The meta of an item that failed alone; its body is the message."""
-    return REPLY_META.pack(ITEM_FAILED, cause, status if 100 <= status <= 999 else 500, 0, 0)
+    return encode_failed(cause, status if 100 <= status <= 999 else 500)

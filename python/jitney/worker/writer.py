@@ -65,7 +65,9 @@ class FrameWriter:
         self.send_chunk(frame_id, 1, table_of([(POSITION.pack(0) + meta, body)]))
 
 
-ANSWERED, IN_TENSORS = 0, 2
+ANSWERED, ITEM_FAILED, IN_TENSORS = 0, 1, 2
+FIELDS_MAX, FIELD_CHARS_MAX = 100, 512
+"""So much is told of the fields that do not fit: clients choose their names, and how many there are."""
 
 
 def assemble(metas: dict[int, bytes], bodies: list[Bytes]) -> list[Bytes]:
@@ -131,10 +133,25 @@ def encode_tensors(status: int, headers: Mapping[str, str], tensors: Sequence[tu
     return b"".join(parts)
 
 
+def encode_failed(cause: int, status: int, fields: Sequence[tuple[str, str]] = ()) -> bytes:
+    """The meta of an item that failed alone, with the fields of its request that do not fit."""
+    shown = [(_shown(name), _shown(why)) for name, why in fields[:FIELDS_MAX]]
+    return _pack(status, b"", shown, ITEM_FAILED, cause)
+
+
+def _shown(text: str) -> str:
+    """Text that can be sent: JSON may hold halves of characters."""
+    return text[:FIELD_CHARS_MAX].encode(errors="replace").decode()
+
+
 def _pack(
-    status: int, phrase: bytes, headers: Mapping[str, str] | Sequence[tuple[str, str]], outcome: int = ANSWERED
+    status: int,
+    phrase: bytes,
+    headers: Mapping[str, str] | Sequence[tuple[str, str]],
+    outcome: int = ANSWERED,
+    cause: int = 0,
 ) -> bytes:
-    parts = [REPLY_META.pack(outcome, 0, status, len(phrase), len(headers)), phrase]
+    parts = [REPLY_META.pack(outcome, cause, status, len(phrase), len(headers)), phrase]
     for name, value in headers.items() if isinstance(headers, Mapping) else headers:
         name_bytes, value_bytes = str(name).encode(), str(value).encode()
         parts += FIELD.pack(len(name_bytes), len(value_bytes)), name_bytes, value_bytes

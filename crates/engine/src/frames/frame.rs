@@ -189,7 +189,12 @@ fn decode_item(meta: Bytes, body: Bytes) -> Result<ItemOutcome, FrameError> {
         1 => {
             let status = (status != 0).then_some(status);
             let message = String::from_utf8_lossy(&body).into_owned();
-            Ok(Err(ModelFailure { cause: cause_of(cause)?, status, message }))
+            Ok(Err(ModelFailure {
+                cause: cause_of(cause)?,
+                status,
+                message,
+                fields: answered.headers,
+            }))
         }
         other => Err(FrameError::UnknownOutcome(other)),
     }
@@ -227,7 +232,7 @@ pub(crate) fn decode_failed(payload: &[u8]) -> Result<ModelFailure, FrameError> 
         "wrong-length" => Cause::WrongLength,
         other => return Err(FrameError::BadControl(format!("unknown cause {other:?}"))),
     };
-    Ok(ModelFailure { cause, status: failed.status, message: failed.message })
+    Ok(ModelFailure::new(cause, failed.message).with_status(failed.status))
 }
 
 /// The payload of a `Times` frame.

@@ -234,7 +234,7 @@ fn fitting(outcome: BatchOutcome) -> BatchOutcome {
     }
     let message =
         format!("the answer has {bytes} bytes, more than the {most} that a worker may send");
-    BatchOutcome::Failed(ModelFailure { cause: Cause::Memory, status: None, message })
+    BatchOutcome::Failed(ModelFailure::new(Cause::Memory, message))
 }
 
 /// Writes the meta of an answer and returns its body.
@@ -301,7 +301,7 @@ fn word(cause: Cause) -> &'static str {
 fn panicked(message: &str) -> ModelFailure {
     // What Rust's collections say of more elements than any memory has room for.
     let cause = if message.contains("capacity overflow") { Cause::Memory } else { Cause::Raised };
-    ModelFailure { cause, status: None, message: format!("the model panicked: {message}") }
+    ModelFailure::new(cause, format!("the model panicked: {message}"))
 }
 
 #[cfg(test)]
@@ -327,11 +327,7 @@ mod tests {
 
     fn outcomes() -> Vec<ItemOutcome> {
         let json = || vec![("Content-Type".to_owned(), "application/json".to_owned())];
-        let failure = ModelFailure {
-            cause: Cause::UnsupportedOutput,
-            status: None,
-            message: "no".to_owned(),
-        };
+        let failure = ModelFailure::new(Cause::UnsupportedOutput, "no");
         vec![
             Ok(Output { body: Bytes::from_static(b"short"), ..Output::default() }),
             Ok(Output {

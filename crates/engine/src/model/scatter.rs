@@ -22,11 +22,10 @@ pub(super) fn checked(
 ) -> Result<Vec<ItemOutcome>, CallError> {
     match outcome? {
         BatchOutcome::Items(items) if items.len() == count => Ok(items),
-        BatchOutcome::Items(_) => Err(CallError::Model(ModelFailure {
-            cause: Cause::WrongLength,
-            status: None,
-            message: "number of batch response mismatched".to_owned(),
-        })),
+        BatchOutcome::Items(_) => Err(CallError::Model(ModelFailure::new(
+            Cause::WrongLength,
+            "number of batch response mismatched",
+        ))),
         BatchOutcome::Failed(failure) => Err(CallError::Model(failure)),
     }
 }

@@ -85,7 +85,7 @@ impl PythonWorker {
     async fn next_message(&mut self) -> Result<WorkerMessage, ConnectionError> {
         if let Some(batch) = self.too_long.pop() {
             let message = "The requests of the batch are too large to be run together.".to_owned();
-            let failure = ModelFailure { cause: Cause::TooLarge, status: None, message };
+            let failure = ModelFailure::new(Cause::TooLarge, message);
             return Ok(WorkerMessage::Finished {
                 batch,
                 outcome: Ok(BatchOutcome::Failed(failure)),
@@ -150,7 +150,7 @@ fn reject_large(item: &mut ItemOutcome, max: u64) {
     let bytes = item.as_ref().map_or(0, |output| output.bytes() as u64);
     if bytes > max {
         let message = format!("The response has {bytes} bytes, more than max_response_size={max}.");
-        *item = Err(ModelFailure { cause: Cause::TooLarge, status: None, message });
+        *item = Err(ModelFailure::new(Cause::TooLarge, message));
     }
 }
 

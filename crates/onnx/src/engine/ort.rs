@@ -143,15 +143,14 @@ fn failed(words: &str) -> ModelFailure {
     let said = ["Failed to allocate memory", "std::bad_alloc"];
     match said.iter().find_map(|said| words.find(said)) {
         None => ModelFailure::raised(words.to_owned()),
-        Some(at) => ModelFailure {
-            cause: Cause::Memory,
-            status: None,
-            message: format!(
+        Some(at) => ModelFailure::new(
+            Cause::Memory,
+            format!(
                 "the model ran out of memory on this request: {}; send less at a time, or raise its \
                  memory_limit",
                 &words[at..]
             ),
-        },
+        ),
     }
 }
 

@@ -113,7 +113,7 @@ fn torchserves_stray_quote_is_kept() {
 #[test]
 fn failures_of_the_model_keep_its_message() {
     let failed = |cause, status, message: &str| {
-        CallError::Model(ModelFailure { cause, status, message: message.to_owned() })
+        CallError::Model(ModelFailure::new(cause, message.to_owned()).with_status(status))
     };
     let kind = "InternalServerException";
     for (error, status, message) in [
@@ -146,7 +146,7 @@ fn a_status_that_a_definition_states_has_its_type() {
         (503, "ServiceUnavailableException"),
     ] {
         let (cause, message) = (Cause::Stated, "why".to_owned());
-        let failure = ModelFailure { cause, status: Some(status), message };
+        let failure = ModelFailure::new(cause, message).with_status(Some(status));
         check_call(CallError::Model(failure), (status, kind, "why"));
     }
 }

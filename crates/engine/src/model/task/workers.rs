@@ -282,7 +282,7 @@ fn out_of_memory(bytes: u64) -> ModelFailure {
         "the model ran out of memory on this request: it asked for {bytes} bytes more than its \
          memory_limit allows; send less at a time, or raise the limit"
     );
-    ModelFailure { cause: Cause::Memory, status: None, message }
+    ModelFailure::new(Cause::Memory, message)
 }
 
 impl Task {
