@@ -12,12 +12,31 @@ import requests
 from harness.server import ASK_SECONDS, FREE_PORTS, Server
 
 APP = """
+from dataclasses import dataclass
+
 import jitney
 
 
 @jitney.batch
 def shout(text: list[str]) -> list[str]:
     return [one.upper() for one in text]
+
+
+@dataclass
+class Box:
+    width: float
+    height: float
+
+
+@jitney.model
+class Boxes:
+    @jitney.endpoint
+    def area(self, boxes: list[Box], scale: int) -> float:
+        return sum(box.width * box.height for box in boxes) * scale
+
+    @jitney.endpoint
+    def count(self, boxes: list[Box]) -> int:
+        return len(boxes)
 
 
 class Silent:
@@ -38,7 +57,9 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(binary: Path, app: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """README's first example."""
-    server = Server(binary, tmp_path_factory.mktemp("home") / "server", ["serve", "app.py:shout"], cwd=app)
+    server = Server(
+        binary, tmp_path_factory.mktemp("home") / "server", ["serve", "app.py:shout", "app.py:Boxes"], cwd=app
+    )
     yield server.started()
     server.end()
 
@@ -66,6 +87,34 @@ def test_an_unknown_path_is_told_its_port(server: Server, listener: str, path: s
 def test_an_unknown_path_that_is_nowhere_names_no_port(server: Server) -> None:
     message = requests.get(server.url("/nothing/at/all"), timeout=ASK_SECONDS).json()["message"]
     assert "It is on" not in message and "/docs" in message
+
+
+@pytest.mark.parametrize(
+    ("listener", "method", "path", "said"),
+    [
+        ("inference", "POST", "/shot", "Model not found: shot; did you mean `shout`? GET /docs"),
+        ("inference", "POST", "/predictions/shot", "Model not found: shot; did you mean `shout`? GET /docs"),
+        ("inference", "POST", "/Boxes/aera", "Boxes has no endpoint 'aera' (did you mean `area`?); it has: "),
+        ("inference", "POST", "/zzz", "Model not found: zzz. GET /docs"),
+        ("inference", "DELETE", "/shout", "/shout does not take DELETE; it takes GET, POST, PUT."),
+        ("management", "GET", "/models/shot", "Model not found: shot; did you mean `shout`?"),
+        ("management", "GET", "/modles", "There is no /modles on this port; did you mean `/models`?"),
+    ],
+)
+def test_what_is_nearly_there_is_named(server: Server, listener: str, method: str, path: str, said: str) -> None:
+    reply = requests.request(method, server.url(path, listener), timeout=ASK_SECONDS)
+    assert reply.status_code in (404, 405) and reply.json()["message"].startswith(said), reply.text
+
+
+def test_fields_that_do_not_fit_are_a_list(server: Server) -> None:
+    body = {"boxes": [{"width": 1, "height": 2}, {"width": "wide", "height": 1}], "sclae": 1}
+    told = requests.post(server.url("/Boxes/area"), json=body, timeout=ASK_SECONDS).json()
+    assert told["errors"] == [
+        {"field": "boxes.1.width", "message": "cannot be read: could not convert string to float: 'wide'"},
+        {"field": "sclae", "message": "there is no such parameter"},
+        {"field": "scale", "message": "is missing"},
+    ]
+    assert "'boxes': 1.width: cannot be read" in told["message"] and told["code"] == 400 and told["requestId"], told
 
 
 @pytest.mark.parametrize(("body", "place"), [(b'{"text":"a"', "line 1, column 12"), (b"", "line 1, column 1")])

@@ -159,6 +159,24 @@ def test_health_and_descriptions_stay_open_and_tell_no_names(server: Server, key
     assert "models" not in requests.get(server.url("/ping?verbose"), timeout=120).json()
     told = requests.get(server.url("/ping?verbose"), headers=bearer(keys["all"]), timeout=120)
     assert "models" in told.json()
+    for headers, described in [
+        ({}, set()),
+        (bearer(keys["some"]), {"tells"}),
+        (bearer(keys["all"]), {"tells", "echo"}),
+    ]:
+        paths = requests.get(server.url("/openapi.json"), headers=headers, timeout=120).json()["paths"]
+        assert {path.rpartition("/")[2] for path in paths if path.startswith("/predictions/")} == described
+
+
+@pytest.mark.parametrize(
+    ("key", "asked", "named"), [("some", "tell", "tells"), ("some", "ech", None), ("all", "ech", "echo")]
+)
+def test_only_a_model_that_the_key_may_use_is_named_as_the_nearest(
+    server: Server, keys: dict[str, str], key: str, asked: str, named: str | None
+) -> None:
+    message = post(server, f"/predictions/{asked}", keys[key]).json()["message"]
+    assert ("did you mean" in message) == (named is not None), message
+    assert named is None or f"`{named}`" in message
 
 
 def test_each_scope_opens_its_own_methods_of_grpc(server: Server, keys: dict[str, str]) -> None:

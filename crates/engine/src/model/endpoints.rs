@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use jitney_settings::model::{MAX_BATCH_SIZE, MAX_LATENCY_MS};
-use jitney_settings::{Setting, SettingSource, SettingValue, Values};
+use jitney_settings::{Setting, SettingSource, SettingValue, Values, nearest};
 
 use super::endpoint_tensors::EndpointTensors;
 use super::statistics::index_of;
@@ -141,8 +141,9 @@ impl Endpoints {
 
     #[cold]
     fn no_endpoint(&self, asked: &str) -> String {
-        let known = self.api.endpoints.join(", ");
-        format!("{} has no endpoint '{asked}'; it has: {known}", self.model)
+        let (model, known) = (&self.model, self.api.endpoints.join(", "));
+        let hint = nearest(asked, known.split(", ")).map(|it| format!(" (did you mean `{it}`?)"));
+        format!("{model} has no endpoint '{asked}'{}; it has: {known}", hint.unwrap_or_default())
     }
 
     /// Where a request for the endpoint with this index is counted; nowhere for a model with only one.

@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use super::context::RequestContext;
 use super::endpoint::{Endpoint, EndpointCall, Handler, PredictBody};
 use super::endpoints::{self, ENDPOINTS, Found};
-use super::{authorize, compress, cors, inference, mounted, open_inference, plugins, v1};
+use super::{authorize, compress, cors, inference, mounted, open_inference, plugins, unknown, v1};
 use crate::audit::{AuditedAttempt, AuditedCaller};
 use crate::auth::Gate;
 use crate::errors::{ErrorCode, Problem};
@@ -105,27 +105,36 @@ fn facts(apis: Apis, peer: &Peer, parts: &Parts, id: &XRequestId) -> Option<Requ
 /// A failure as the client's protocol names it.
 fn failure(context: &RequestContext<'_>, problem: &Problem) -> HttpResponse {
     let path = context.parts.uri.path();
+    let is_method = problem.code == ErrorCode::MethodNotAllowed;
+    let methods = if is_method { methods(context) } else { String::new() };
     let mut reply = match context.state.config.dialect {
         Dialect::TorchServe => respond::problem(problem, None),
         Dialect::Jitney if path.starts_with("/v2/") || path.starts_with("/v1/") => {
             respond::open_problem(problem)
         }
-        Dialect::Jitney => respond::problem(problem, Some(context.id.text())),
+        Dialect::Jitney => {
+            let problem = unknown::explained(context, problem, &methods);
+            respond::problem(&problem, Some(context.id.text()))
+        }
     };
-    if problem.code == ErrorCode::MethodNotAllowed {
-        let engine = &context.state.engine;
-        let without_body = |names: &PathNames<'_>| {
-            let target = names.target();
-            engine.model(target.model, target.version).is_ok_and(|model| model.tag().python)
-        };
-        let path = route::decode(path);
-        let methods = match claim(context, &path) {
-            Some(claimed) => mounted::allowed(&claimed.target),
-            None => endpoints::allowed(context.apis, &path, without_body),
-        };
+    if is_method {
         respond::allow(&mut reply, &methods);
     }
     reply
+}
+
+/// The methods that the request's path takes.
+fn methods(context: &RequestContext<'_>) -> String {
+    let engine = &context.state.engine;
+    let without_body = |names: &PathNames<'_>| {
+        let target = names.target();
+        engine.model(target.model, target.version).is_ok_and(|model| model.tag().python)
+    };
+    let path = route::decode(context.parts.uri.path());
+    match claim(context, &path) {
+        Some(claimed) => mounted::allowed(&claimed.target),
+        None => endpoints::allowed(context.apis, &path, without_body),
+    }
 }
 
 /// Counts the answer and writes its line of the access log.
@@ -290,7 +299,7 @@ async fn call(
             answer(EndpointCall { context, names, body, plugins: None }).await
         }
         Handler::Rows(answer) => answer(context, names, ENDPOINTS),
-        Handler::Nothing => Err(endpoints::unknown_path(context)),
+        Handler::Nothing => Err(unknown::unknown_path(context)),
     }
 }
 

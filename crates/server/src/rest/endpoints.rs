@@ -5,20 +5,17 @@
 
 use http::Method;
 use jitney_engine::PathTarget;
-use jitney_net::Bind;
-use jitney_settings::Dialect;
 
-use super::context::RequestContext;
 use super::endpoint::{Endpoint, EndpointApi, Handler, Methods, PredictBody, PredictForm};
 use super::{
     admin, authorize, dashboard, embeddings, health, inference, logs, management, mounted,
     open_inference, openapi, overview, repository, shared_memory, v1,
 };
 use crate::auth::Gate;
-use crate::errors::{ErrorCode, Problem};
+use crate::errors::Problem;
 use crate::handles;
 use crate::plugins::GuardedOperation as Op;
-use crate::route::{self, Apis, ModelRef, PathNames};
+use crate::route::{self, Apis, PathNames};
 use crate::shared_memory::no_cuda_sharing;
 
 use EndpointApi::{
@@ -82,7 +79,7 @@ static DESCRIBED: Endpoint = row(Inference, Options, "/**", USE, Op::Metadata, R
 static WRONG_METHOD: Endpoint = row(Every, Any, "/**", LISTENER, Op::Unknown, Now(|_, _| Err(Problem::method_not_allowed())), NO_ENDPOINT);
 /// Nothing here.
 #[rustfmt::skip]
-static UNKNOWN: Endpoint = row(Every, Any, "/**", LISTENER, Op::Unknown, Now(|it, _| Err(unknown_path(it))), NO_ENDPOINT);
+static UNKNOWN: Endpoint = row(Every, Any, "/**", LISTENER, Op::Unknown, Nothing, NO_ENDPOINT);
 
 #[rustfmt::skip]
 pub(super) static ENDPOINTS: &[Endpoint] = &[
@@ -192,7 +189,7 @@ pub(super) static ENDPOINTS: &[Endpoint] = &[
     row(OpenAi, Any, "/v1/models/{model}/versions/{version!}", LISTENER, Op::Ready, Now(|it, at| v1::model(it, at.target())), "Whether the model has workers."),
 
     row(Natural, Any, "/docs", OPEN, Op::Public, Now(|_, _| Ok(openapi::docs_page())), "The page on which the models are tried out."),
-    row(Natural, Any, "/openapi.json", OPEN, Op::Public, Now(|it, _| Ok(openapi::models(&it.state.engine))), "The OpenAPI document of all models that describe themselves."),
+    row(Natural, Any, "/openapi.json", OPEN, Op::Public, Now(|it, _| Ok(openapi::models(it))), "The OpenAPI document of all models that describe themselves."),
     row(Natural, Any, "/models/**", USE, Op::Unknown, Nothing, NO_ENDPOINT),
     row(Natural, Any, "/predictions/**", USE, Op::Unknown, Nothing, NO_ENDPOINT),
     row(Natural, Any, "/explanations/**", USE, Op::Unknown, Nothing, NO_ENDPOINT),
@@ -235,6 +232,16 @@ impl<'a> Found<'a> {
         Self::nameless(&WRONG_METHOD)
     }
 
+    /// Paths of the listener without names in them, for whoever asks for one that is nearly there.
+    pub(super) fn fixed_paths(apis: Apis) -> impl Iterator<Item = &'static str> {
+        let fixed = move |row: &&Endpoint| {
+            row.api.is_offered(apis)
+                && !matches!(row.handler, Nothing)
+                && !row.path.contains(['{', '*'])
+        };
+        ENDPOINTS.iter().filter(fixed).map(|row| row.path)
+    }
+
     /// Whether no row has the path.
     pub(super) fn is_unknown(&self) -> bool {
         std::ptr::eq(self.endpoint, &raw const UNKNOWN)
@@ -243,55 +250,6 @@ impl<'a> Found<'a> {
     fn is_wrong_method(&self) -> bool {
         std::ptr::eq(self.endpoint, &raw const WRONG_METHOD)
     }
-}
-
-/// A path that no row of this listener has. Under `jitney serve` the answer says where it would be found.
-pub(super) fn unknown_path(context: &RequestContext<'_>) -> Problem {
-    let config = &context.state.config;
-    if config.dialect == Dialect::TorchServe {
-        return Problem::not_found();
-    }
-    let path = route::decode(context.parts.uri.path());
-    let none = Apis::default();
-    let listeners = [
-        (
-            "inference",
-            Apis { inference: true, oip: true, natural: true, ..none },
-            Some(&config.inference),
-        ),
-        ("management", Apis { management: true, ..none }, Some(&config.management)),
-        ("metrics", Apis { metrics: true, ..none }, config.metrics.as_ref()),
-    ];
-    let elsewhere = listeners.into_iter().find(|(_, apis, _)| is_elsewhere(context, *apis, &path));
-    let place = match elsewhere {
-        Some((name, _, Some(Bind::Tcp(at) | Bind::Tls(at)))) if at.port() != 0 => {
-            format!(" It is on the {name} port, {}.", at.port())
-        }
-        Some((name, ..)) => format!(" It is on the {name} port."),
-        None => String::new(),
-    };
-    let lists = "GET /docs on the inference port lists the models and how to call them.";
-    Problem::new(
-        ErrorCode::ResourceNotFound,
-        format!("There is no {path} on this port.{place} {lists}"),
-    )
-}
-
-/// Whether other APIs than this listener's have the path; of a model's own path, whether there is the model, and the
-/// caller may use it.
-fn is_elsewhere(context: &RequestContext<'_>, apis: Apis, path: &str) -> bool {
-    let own = context.apis;
-    let here = (apis.inference && own.inference)
-        || (apis.management && own.management)
-        || (apis.metrics && own.metrics);
-    let found = find(apis, &context.parts.method, path);
-    let ModelRef { model, version } = found.names.target();
-    let operation = found.endpoint.operation;
-    let is_there = || {
-        context.caller.check(Gate::Inference, operation, Some(model)).is_ok()
-            && context.state.engine.model(model, version).is_ok()
-    };
-    !here && !found.is_unknown() && (!found.endpoint.is_prediction() || is_there())
 }
 
 /// Finds the endpoint for a decoded path.

@@ -26,6 +26,7 @@ mod overview;
 mod plugins;
 mod repository;
 mod shared_memory;
+mod unknown;
 mod v1;
 
 pub(crate) use endpoints::is_taken;

@@ -11,13 +11,14 @@ mod tensor_schema;
 use bytes::Bytes;
 use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
-use jitney_engine::Engine;
 use serde_json::{Value, json};
 
 use self::operations::{Paths, plugin_paths};
 pub use self::shell_example::shell_example;
 use super::context::RequestContext;
 use super::endpoint::{Endpoint, EndpointApi};
+use crate::auth::Gate;
+use crate::plugins::GuardedOperation;
 use crate::respond::{self, HttpResponse, HttpResult};
 use crate::route::{Apis, PathNames};
 
@@ -79,11 +80,13 @@ fn of_model(
     Ok(respond::json(StatusCode::OK, &document))
 }
 
-/// All models, each with what it takes.
-pub(super) fn models(engine: &Engine) -> HttpResponse {
+/// All models that the caller may use, each with what it takes.
+pub(super) fn models(context: &RequestContext<'_>) -> HttpResponse {
     let mut paths = Paths::new();
-    for model in engine.models() {
-        paths.extend(model_paths::paths(&model));
+    let may_use =
+        |name| context.admit(Gate::Inference, GuardedOperation::Predict, Some(name)).is_ok();
+    for model in context.state.engine.models().iter().filter(|model| may_use(model.name())) {
+        paths.extend(model_paths::paths(model));
     }
     let document = json!({
         "openapi": "3.0.1",
