@@ -181,7 +181,9 @@ impl Trials {
         }
     }
 
-    /// The way to go on with: one that was never tried, one whose time has come, or the best.
+    /// The way to go on with: one that was never tried, one whose time has come, or the best. Of
+    /// several whose time has come the worst is the first: those who are served in it wait longest,
+    /// so it is over as soon as can be.
     fn next(&self) -> usize {
         let ways = || (0..=usize::from(self.slots)).filter(|_| self.slots > 1);
         let untried = ways().find(|&way| self.ways[way].trials == 0);
@@ -191,7 +193,9 @@ impl Trials {
         let best =
             best.filter(|&way| self.ways[way].rate > BETTER * current).unwrap_or(self.current);
         let due = ways().filter(|&way| way != best && self.ways[way].again <= self.count);
-        untried.or(due.min_by_key(|&way| self.ways[way].again)).unwrap_or(best)
+        untried
+            .or(due.min_by(|&one, &other| self.ways[one].rate.total_cmp(&self.ways[other].rate)))
+            .unwrap_or(best)
     }
 
     fn best(&self) -> f64 {
