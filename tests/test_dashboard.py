@@ -84,6 +84,13 @@ def headline(page: Any, text: str | re.Pattern[str]) -> Any:
     return line
 
 
+def opened(line: Any) -> Any:
+    """The same line with what to do about it."""
+    if line.get_attribute("open") is None:
+        line.locator("summary").click()
+    return line
+
+
 # -- what it shows -------------------------------------------------------------------------------
 
 
@@ -132,7 +139,8 @@ def test_overload_is_told_in_words(look, shared):
         until(lambda: "%" in line.text_content(), "it says how much")
         assert "queue is full: the offered load is more than the workers can serve" in line.text_content()
         assert re.match(r"\([1-9]\)", page.title()), "the tab says it too"
-        line.get_by_role("link").click()
+        page.get_by_role("row", name=re.compile("^curve 1.0")).get_by_text("ready, rejecting").wait_for()
+        opened(line).get_by_role("link", name="Open curve").click()
         drawn(page, "Rejections by reason: queue full")
     shared.manage("DELETE", "/models/curve")
 
@@ -171,11 +179,43 @@ def test_a_failed_load_is_told_in_words(look, shared):
     shared.manage("POST", "/models", url=archive.name, initial_workers=1, synchronous="false")
     line = headline(page, "broken 1.0: could not load")
     assert "ModuleNotFoundError: No module named 'nosuchpkg'" in line.text_content()
-    line.get_by_role("link").click()
+    opened(line).get_by_role("link", name="Its warnings in the log").click()
+    page.get_by_role("region", name="Log of broken").get_by_text(re.compile("could not load")).first.wait_for()
+    page.get_by_role("link", name="Models", exact=True).click()
+    opened(headline(page, "broken 1.0: could not load")).get_by_role("link", name="Open broken").click()
     page.get_by_role("heading", name="broken 1.0").wait_for()
     page.locator("details.error pre", has_text="nosuchpkg").wait_for()
     shared.manage("DELETE", "/models/broken")
     page.get_by_text("is not registered (any more)").wait_for()
+
+
+def test_a_bad_deploy_is_rolled_back_where_it_is_told(look, shared):
+    shared.register(shared.store.mar("shop", "echo", version="1.0"))
+    archive = shared.store.mar("shop", source=MISSING, version="2.0")
+    shared.manage("POST", "/models", url=archive.name, initial_workers=1, synchronous="false")
+    until(lambda: shared.manage("PUT", "/models/shop/2.0/set-default").ok, "2.0 is the default")
+    page = look().page
+    line = opened(headline(page, "shop 2.0: could not load"))
+    line.get_by_text("Version 1.0 is ready: make it the default for now").wait_for()
+    line.get_by_role("button", name="Roll back to 1.0…").click()
+    page.get_by_role("dialog").get_by_text("instead of 2.0").wait_for()
+    confirm(page, "Make default")
+    assert shared.describe("shop")["modelVersion"] == "1.0"
+    shared.manage("DELETE", "/models/shop/2.0")
+    shared.manage("DELETE", "/models/shop/1.0")
+
+
+def test_a_model_without_workers_is_scaled_where_it_is_told(look, shared):
+    model = shared.need("idle", "echo")
+    assert shared.manage("PUT", f"/models/{model}", min_worker=0, max_worker=0, synchronous="true").ok
+    page = look().page
+    opened(headline(page, "idle 1.0 has no workers")).get_by_role("button", name="Scale…").click()
+    dialog = page.get_by_role("dialog", name="Scale idle 1.0")
+    dialog.get_by_role("spinbutton", name="Workers").fill("1")
+    confirm(page, "Scale")
+    page.get_by_role("row", name=re.compile("^idle 1.0")).get_by_text("ready", exact=False).wait_for()
+    until(lambda: len(shared.ready(model)) == 1, "it is back")
+    shared.manage("DELETE", f"/models/{model}")
 
 
 # -- what it does --------------------------------------------------------------------------------

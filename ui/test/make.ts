@@ -7,7 +7,7 @@ import { History } from "../src/data/history";
 export const nothing = (): Histogram => ({ bounds: [0.01, 0.1, 1], counts: [0, 0, 0, 0], sum: 0 });
 
 export function worker(id: number, change: Partial<Worker> = {}): Worker {
-  return { id, pid: id, state: "ready", startedAt: "", memoryBytes: 4e8, cpuPercent: null, gpu: null, gpuMemoryBytes: null, progress: null, restarts: 0, garbageCollection: null, ...change };
+  return { id, pid: id, state: "ready", startedAt: "", memoryBytes: 4e8, cpuPercent: null, cpuWaitPercent: null, gpu: null, gpuMemoryBytes: null, progress: null, restarts: 0, garbageCollection: null, ...change };
 }
 
 export function model(change: Partial<Model> = {}): Model {
@@ -34,12 +34,13 @@ export function document(time: number, models: Model[], samples: Record<string, 
     time,
     server: {
       version: "0.1.0", dialect: "jitney", startedAt: "", uptimeSeconds: 1, pid: 1, hostname: "h", state: "ready", stateText: "",
-      tokenNeeded: false, modelApi: true, logLevel: "info", requestMemoryBytes: 0, requestMemoryLimitBytes: 0, connections: 0, memoryBytes: null,
+      tokenNeeded: false, modelApi: true, logLevel: "info", requestMemoryBytes: 0, requestMemoryLimitBytes: 0, connections: 0, memoryBytes: null, cpuPercent: null,
     },
-    machine: { cpuPercent: 1, memoryUsedBytes: 1e9, memoryTotalBytes: 64e9 },
+    machine: { cpuPercent: 1, memoryUsedBytes: 1e9, memoryTotalBytes: 64e9, processors: 8, diskFreeBytes: null, diskTotalBytes: null },
     gpus: [],
     models,
     sample: { time, models: { ...Object.fromEntries(models.map((it) => [keyOf(it), sample()])), ...samples } },
+    problems: [],
   };
 }
 

@@ -4,10 +4,9 @@ import { sizeTicks } from "../src/charts/curve";
 import { barsOf } from "../src/charts/bars";
 import { runs, ticks } from "../src/charts/scale";
 import { bytes, count, duration, millis, percent, rate, times } from "../src/data/format";
-import { difference, grown, mean, most, quantile, shareBetween, sizesBetween } from "../src/data/histogram";
+import { difference, grown, quantile, shareBetween, sizesBetween } from "../src/data/histogram";
 import { grid, History, means, rates, recent, trend, within } from "../src/data/history";
 import { Messages } from "../src/data/stream";
-import { errorLine } from "../src/data/words";
 import { document, model, sample } from "./make";
 
 function check<T>(write: (value: T) => string, cases: [T, string][]): void {
@@ -31,7 +30,6 @@ test("quantiles are interpolated, and of what lies between two documents", () =>
   assert.deepEqual(now.counts, [0, 10, 10, 0]);
   assert.equal(quantile(now, 0.5), 2);
   assert.equal(quantile(now, 0.75), 3);
-  assert.equal(mean(now), 2.25);
   assert.equal(shareBetween(now, 1.5, 3), 0.5);
   assert.equal(quantile({ bounds: [1], counts: [0, 5], sum: 9 }, 0.5), 1, "above all bounds: at least the last");
   assert.equal(quantile({ bounds: [1], counts: [0, 0], sum: 0 }, 0.5), null);
@@ -40,8 +38,8 @@ test("quantiles are interpolated, and of what lies between two documents", () =>
 
 test("counts by name and by size are differences too", () => {
   assert.deepEqual(grown({ full: 5, idle: 2 }, { full: 3, idle: 2 }), { full: 2 });
-  assert.equal(most({ a: 1, b: 3 }), "b");
-  assert.deepEqual(sizesBetween([{ size: 1, batches: 4 }, { size: 8, batches: 9 }], [{ size: 8, batches: 2 }]), [{ size: 1, batches: 4 }, { size: 8, batches: 7 }]);
+  const size = (size: number, batches: number) => ({ size, batches, answered: batches, computeSeconds: batches / 2 });
+  assert.deepEqual(sizesBetween([size(1, 4), size(8, 9), size(2, 3)], [size(8, 2), size(2, 3)]), [size(1, 4), size(8, 7)]);
 });
 
 test("rates come from totals; gaps and new beginnings are not drawn", () => {
@@ -83,7 +81,7 @@ test("axes have round steps, and lines break where nothing is known", () => {
   assert.deepEqual(ticks(0.9), [0, 0.5, 1]);
   assert.deepEqual(runs([null, 1, 2, null, 3]), [[1, 2], [4, 4]]);
   assert.deepEqual(sizeTicks(32, 400), [1, 5, 10, 15, 20, 25, 30]);
-  assert.equal(barsOf([{ size: 200, batches: 3 }], 256).at(-1)?.label, "253–256");
+  assert.equal(barsOf([{ size: 200, batches: 3, answered: 3, computeSeconds: 1 }], 256).at(-1)?.label, "253–256");
 });
 
 test("messages of a stream are cut where they end", () => {
@@ -92,13 +90,5 @@ test("messages of a stream are cut where they end", () => {
   assert.deepEqual(messages.push('ta: {"a":1}\n\n: ping\n\nevent: log\r\ndata: x\r\n\r\n'), [
     { event: "overview", data: '{"a":1}' },
     { event: "log", data: "x" },
-  ]);
-});
-
-test("the line of an error that says what is wrong", () => {
-  check(errorLine, [
-    ["Loading failed: x\nmore", "Loading failed: x"],
-    ["Traceback (most recent call last):\n  File\nKeyError: 'a'\nworker ended", "KeyError: 'a'"],
-    ["", ""],
   ]);
 });

@@ -14,11 +14,6 @@ export function total(histogram: Histogram): number {
   return histogram.counts.reduce((sum, n) => sum + n, 0);
 }
 
-export function mean(histogram: Histogram): number | null {
-  const all = total(histogram);
-  return all > 0 ? histogram.sum / all : null;
-}
-
 /** The value below which this share of all lies, interpolated within its bucket. */
 export function quantile(histogram: Histogram, share: number): number | null {
   const all = total(histogram);
@@ -66,25 +61,14 @@ export function grown(later: Counts, earlier: Counts | undefined): Counts {
   return more;
 }
 
+/** Batches by size between two documents; only sizes of which there were some. */
 export function sizesBetween(later: BatchSize[], earlier: BatchSize[] | undefined): BatchSize[] {
-  const before = new Map(earlier?.map((it) => [it.size, it.batches]));
+  const before = new Map(earlier?.map((it) => [it.size, it]));
   return later
-    .map(({ size, batches }) => {
-      const was = before.get(size) ?? 0;
-      return { size, batches: batches >= was ? batches - was : batches };
+    .map((it) => {
+      const was = before.get(it.size);
+      if (!was || it.batches < was.batches) return it;
+      return { size: it.size, batches: it.batches - was.batches, answered: it.answered - was.answered, computeSeconds: it.computeSeconds - was.computeSeconds };
     })
     .filter((it) => it.batches > 0);
-}
-
-export function sum(counts: Counts): number {
-  return Object.values(counts).reduce((all, n) => all + n, 0);
-}
-
-/** The most frequent name. */
-export function most(counts: Counts): string | null {
-  let found: string | null = null;
-  for (const name of Object.keys(counts)) {
-    if (found === null || (counts[name] ?? 0) > (counts[found] ?? 0)) found = name;
-  }
-  return found;
 }

@@ -92,6 +92,12 @@ export type MachineOverview = {
   memoryUsedBytes: number;
   /** All there is. */
   memoryTotalBytes: number;
+  /** Its processors; 0 where that is not known. */
+  processors: number;
+  /** What is free on its root file system. */
+  diskFreeBytes: number | null;
+  /** What that file system holds at most. */
+  diskTotalBytes: number | null;
 };
 
 /** A model as another one's document names it. */
@@ -238,6 +244,8 @@ export type OverviewDocument = {
   registrations?: RegistrationsView;
   /** The last of the samples; null before the first. */
   sample: OverviewSample | null;
+  /** What is wrong, the worst first. */
+  problems: Array<ServerProblem>;
 };
 
 /** The samples that a stream begins with. */
@@ -255,6 +263,9 @@ export type OverviewSample = {
   /** By `name/version`. */
   models: { [key in string]: ModelSample };
 };
+
+/** How bad a problem is; the worst first. */
+export type ProblemTone = "bad" | "warn" | "note";
 
 /** What became of the list. */
 export type RegistrationsView = {
@@ -304,6 +315,26 @@ export type ServerOverview = {
   connections: number;
   /** Resident memory of the server without its workers. */
   memoryBytes: number | null;
+  /** Percent of one processor that it uses without its workers. */
+  cpuPercent: number | null;
+};
+
+/** A problem that an operator can do something about. */
+export type ServerProblem = {
+  /** How bad it is. */
+  tone: ProblemTone;
+  /** `name/version`; null for the server or the machine. */
+  model: string | null;
+  /** What stands beside the word for the state, such as `rejecting`; empty where the state says it. */
+  word: string;
+  /** What is wrong. */
+  what: string;
+  /** What to do about it, or where to look. */
+  advice: string;
+  /** A version that is ready, and may be the default one until this is mended. */
+  rollBackTo: string | null;
+  /** Whether more workers help. */
+  moreWorkersHelp: boolean;
 };
 
 /** How many batches had this size; the largest of several sizes that are counted together. */
@@ -312,6 +343,10 @@ export type SizeCount = {
   size: number;
   /** Batches. */
   batches: number;
+  /** Those that were answered. */
+  answered: number;
+  /** How long those ran, all together. */
+  computeSeconds: number;
 };
 
 /** What was counted since the version was registered. */
@@ -352,6 +387,8 @@ export type WorkerOverview = {
   memoryBytes: number | null;
   /** Percent of one processor. */
   cpuPercent: number | null;
+  /** Percent of the time in which it was ready to run and others had the processors, its threads together. */
+  cpuWaitPercent: number | null;
   /** The GPU it was given. */
   gpu: number | null;
   /** What it has of the GPU's memory. */

@@ -14,6 +14,7 @@ export type {
   OverviewDocument as Overview,
   OverviewHistory as PastSamples,
   OverviewSample as Sample,
+  ServerProblem as Problem,
   RegistrationsView as Registrations,
   ServerOverview as ServerInfo,
   SizeCount as BatchSize,
@@ -36,17 +37,6 @@ export interface Decision {
   reason?: string;
   size: number;
   words: string;
-}
-
-/** One version of `GET /models/{m}/{v}/statistics`. */
-export interface Statistics {
-  sizes: SizeStatistics[];
-}
-
-export interface SizeStatistics {
-  size: number;
-  answeredBatches: number;
-  computeSecondsSum: number;
 }
 
 export interface LogLine {

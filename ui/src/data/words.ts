@@ -70,12 +70,3 @@ const STATES: Record<string, StateWords> = {
 export function stateWords(state: string): StateWords {
   return STATES[state] ?? { mark: "?", label: state, tone: "note" };
 }
-
-/** The line of an error that says what is wrong: the last one of a traceback, else the first. */
-export function errorLine(text: string): string {
-  const lines = text.split("\n").map((it) => it.trim()).filter(Boolean);
-  const traceback = lines.findIndex((it) => it.startsWith("Traceback"));
-  const line = traceback >= 0 ? lines.findLast((it) => /^[\w.]*\w+(Error|Exception|Interrupt|Exit)\b/.test(it)) : undefined;
-  const found = line ?? (traceback >= 0 ? lines.at(-1) : lines[0]) ?? "";
-  return found.length > 240 ? `${found.slice(0, 239)}…` : found;
-}

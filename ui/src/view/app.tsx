@@ -5,10 +5,8 @@ import { useEffect, useState } from "preact/hooks";
 import { readKey } from "../data/api";
 import { applications } from "../data/applications";
 import { clock, duration } from "../data/format";
-import type { Problem } from "../data/problem";
-import { allWell, problems } from "../data/problems";
+import { allWell, grouped, healthWords } from "../data/problems";
 import type { Overview } from "../data/types";
-import { stateWords } from "../data/words";
 import { state, useChanges } from "../state";
 import { ApplicationGraph } from "./applications";
 import { Headline } from "./headline";
@@ -25,8 +23,7 @@ export function App(): JSX.Element {
   useChanges();
   const route = useRoute();
   const { document: shown, link } = state;
-  const found = shown ? problems(shown, state.history) : [];
-  useTitle(shown, found);
+  useTitle(shown);
   return (
     <>
       <a class="skip" href="#main" onClick={(event) => {
@@ -44,14 +41,14 @@ export function App(): JSX.Element {
             <Freshness />
             {route.page === "models" && (
               <>
-                <Headline problems={found} well={allWell(shown, state.history)} />
-                <Models document={shown} problems={found} />
+                <Headline document={shown} problems={grouped(shown.problems)} well={allWell(shown, state.history)} />
+                <Models document={shown} />
                 {applications(shown.models).map((it) => <Card key={it.root} title={`Parts of ${it.root}`}><ApplicationGraph application={it} /></Card>)}
                 <MachinePanel document={shown} />
               </>
             )}
-            {route.page === "model" && <OneModel document={shown} name={route.name} version={route.version} problems={found} />}
-            {route.page === "logs" && <Card title="Log"><Logs height="tall" /></Card>}
+            {route.page === "model" && <OneModel document={shown} name={route.name} version={route.version} />}
+            {route.page === "logs" && <Card key={route.model} title={route.model ? `Log of ${route.model}` : "Log"}><Logs {...(route.model ? { model: route.model, first: "warn" } : {})} height="tall" /></Card>}
           </>
         )}
       </main>
@@ -62,16 +59,16 @@ export function App(): JSX.Element {
   );
 }
 
-function OneModel({ document, name, version, problems }: { document: Overview; name: string; version: string; problems: Problem[] }): JSX.Element {
+function OneModel({ document, name, version }: { document: Overview; name: string; version: string }): JSX.Element {
   const model = document.models.find((it) => it.name === name && it.version === version);
   if (!model) {
     return <div class="title"><a class="back" href="#/">‹ All models</a><p>{name} {version} is not registered (any more).</p></div>;
   }
-  return <ModelPage key={`${name}/${version}`} model={model} document={document} problems={problems} />;
+  return <ModelPage key={`${name}/${version}`} model={model} document={document} />;
 }
 
 function Header({ document: shown, page }: { document: Overview | null; page: string }): JSX.Element {
-  const words = shown ? stateWords(shown.server.state) : null;
+  const words = shown ? healthWords(shown.server.state, shown.problems) : null;
   return (
     <header>
       <a class="brand" href="#/">Jitney</a>
@@ -148,8 +145,8 @@ function Key({ message }: { message: string }): JSX.Element {
 }
 
 /** The tab says it too: a person may look at another one. */
-function useTitle(shown: Overview | null, found: Problem[]): void {
-  const bad = found.filter((it) => it.tone !== "note").length;
+function useTitle(shown: Overview | null): void {
+  const bad = shown?.problems.filter((it) => it.tone !== "note").length;
   const title = `${bad ? `(${bad}) ` : ""}${shown ? `${shown.server.hostname} · ` : ""}Jitney`;
   useEffect(() => {
     document.title = title;

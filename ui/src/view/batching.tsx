@@ -1,18 +1,16 @@
 // How a version's requests were batched: sizes, reasons, the learned curve, rejections.
 
 import type { JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { NamedBars, SizeBars } from "../charts/bars";
 import type { Measured } from "../charts/curve";
 import { Curve } from "../charts/curve";
-import { modelPath } from "../data/api";
 import { count, millis, percent } from "../data/format";
 import { difference, grown, quantile, shareBetween, sizesBetween, total } from "../data/histogram";
-import type { Counts, Model, Statistics } from "../data/types";
+import type { Counts, Model } from "../data/types";
 import { keyOf } from "../data/types";
 import { DISPATCHES, REJECTION_LABELS, REJECTIONS } from "../data/words";
 import { state } from "../state";
-import { usePolled } from "./why";
 
 const LIVE_SECONDS = 60;
 
@@ -25,7 +23,7 @@ export function Batching({ model }: { model: Model }): JSX.Element {
   const batches = sizes.reduce((sum, it) => sum + it.batches, 0);
   const items = sizes.reduce((sum, it) => sum + it.size * it.batches, 0);
   const rejections = grown(model.rejections, before?.rejections ?? (since === "live" ? model.rejections : {}));
-  const measured = useMeasured(model);
+  const measured = measuredOf(model);
   return (
     <section class="card" aria-label="Batching">
       <div class="row head">
@@ -86,22 +84,10 @@ function Endpoints({ model }: { model: Model }): JSX.Element | null {
 }
 
 /** What batches of each size took within about the last minute. */
-function useMeasured(model: Model): Measured[] {
-  const answer = usePolled<Statistics[]>(modelPath(model.name, model.version, "/statistics"), 5000);
-  const [past, setPast] = useState<Statistics[]>([]);
-  useEffect(() => {
-    const found = Array.isArray(answer) ? answer[0] : undefined;
-    if (found) setPast((before) => [...before.slice(-12), found]);
-    else setPast([]);
-  }, [answer]);
-  const [first, last] = [past[0], past.at(-1)];
-  if (!last) return [];
-  return last.sizes.flatMap((it) => {
-    const then = past.length > 1 ? first?.sizes.find((other) => other.size === it.size) : undefined;
-    const batches = it.answeredBatches - (then?.answeredBatches ?? 0);
-    const seconds = it.computeSecondsSum - (then?.computeSecondsSum ?? 0);
-    return batches > 0 ? [{ size: it.size, batches, ms: (seconds / batches) * 1000 }] : [];
-  });
+function measuredOf(model: Model): Measured[] {
+  const before = state.history.modelBefore(keyOf(model), LIVE_SECONDS);
+  const sizes = before ? sizesBetween(model.batchSizes, before.batchSizes) : [];
+  return sizes.flatMap(({ size, answered, computeSeconds }) => (answered > 0 ? [{ size, batches: answered, ms: (computeSeconds / answered) * 1000 }] : []));
 }
 
 function predictionWords(model: Model): string {

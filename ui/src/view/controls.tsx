@@ -33,7 +33,7 @@ interface About {
   close(): void;
 }
 
-function Scale({ model, close }: About): JSX.Element {
+export function Scale({ model, close }: About): JSX.Element {
   const [least, setLeast] = useState(String(model.workersMin));
   const [most, setMost] = useState(String(Math.max(model.workersMax, model.workersMin)));
   const wanted = Number(least);
@@ -76,7 +76,7 @@ export function scaleWords(model: Pick<Model, "workersMin" | "workers">, wanted:
   return "This is the number of workers that it has now.";
 }
 
-function MakeDefault({ model, now, close }: About & { now: Model | undefined }): JSX.Element {
+export function MakeDefault({ model, now, close }: About & { now: Model | undefined }): JSX.Element {
   const run = async (): Promise<void> => {
     await change("PUT", modelPath(model.name, model.version, "/set-default"));
     state.tell(`${model.version} is now the default version of ${model.name}.`);

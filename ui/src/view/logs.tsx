@@ -14,8 +14,8 @@ const ASKED = 200;
 const TYPING_MS = 300;
 const LEVELS = ["error", "warn", "info", "debug", "trace"];
 
-export function Logs({ model, height = "" }: { model?: string; height?: string }): JSX.Element {
-  const [level, setLevel] = useState("info");
+export function Logs({ model, height = "", first = "info" }: { model?: string; height?: string; first?: string }): JSX.Element {
+  const [level, setLevel] = useState(first);
   const [typed, setTyped] = useState("");
   const [contains, setContains] = useState("");
   const [lines, setLines] = useState<LogLine[]>([]);

@@ -4,10 +4,9 @@ import type { ComponentChildren, JSX } from "preact";
 import { applicationOf } from "../data/applications";
 import { ago, count, millis, percent, rate } from "../data/format";
 import { recent } from "../data/history";
-import type { Problem } from "../data/problem";
+import { healthWords, problemsOf } from "../data/problems";
 import type { Model, Overview } from "../data/types";
 import { keyOf } from "../data/types";
-import { stateWords } from "../data/words";
 import { state } from "../state";
 import { ApplicationGraph } from "./applications";
 import { Batching } from "./batching";
@@ -20,10 +19,10 @@ import { Settings } from "./settings";
 import { Why } from "./why";
 import { Workers } from "./workers";
 
-export function ModelPage({ model, document, problems }: { model: Model; document: Overview; problems: Problem[] }): JSX.Element {
+export function ModelPage({ model, document }: { model: Model; document: Overview }): JSX.Element {
   const key = keyOf(model);
-  const words = stateWords(model.state);
-  const own = problems.filter((it) => it.model === key);
+  const own = problemsOf(document, model);
+  const words = healthWords(model.state, own);
   const application = applicationOf(key, document.models);
   const siblings = document.models.filter((it) => it.name === model.name && it.version !== model.version);
   return (
@@ -41,7 +40,7 @@ export function ModelPage({ model, document, problems }: { model: Model; documen
         </p>
         <ModelControls model={model} document={document} />
       </div>
-      <Headline problems={own} well={model.state === "ready" ? "Nothing is wrong with this version." : model.stateText || words.label} linked={false} />
+      <Headline document={document} problems={own} well={model.state === "ready" ? "Nothing is wrong with this version." : model.stateText || words.label} linked={false} />
       {model.lastError && (
         <details class="card error" open={model.state === "failed"}>
           <summary>Last error{model.lastErrorTime ? `, ${ago(model.lastErrorTime, document.time)}` : ""}</summary>

@@ -7,10 +7,9 @@ import { count, millis, percent, rate } from "../data/format";
 import { difference, quantile } from "../data/histogram";
 import type { Recent } from "../data/history";
 import { grid, knownSeconds, rates, recent } from "../data/history";
-import type { Problem } from "../data/problem";
-import type { Model, Overview } from "../data/types";
+import { healthWords, problemsOf } from "../data/problems";
+import type { Model, Overview, Problem } from "../data/types";
 import { keyOf } from "../data/types";
-import { stateWords } from "../data/words";
 import { state } from "../state";
 import { Register } from "./controls";
 import { modelLink } from "./route";
@@ -19,12 +18,12 @@ export const RATE_SECONDS = 10;
 const QUANTILE_SECONDS = 30;
 const FILTER_FROM = 8;
 
-export function Models({ document, problems }: { document: Overview; problems: Problem[] }): JSX.Element {
+export function Models({ document }: { document: Overview }): JSX.Element {
   const [filter, setFilter] = useState("");
   const [registering, setRegistering] = useState(false);
   const worst = new Map<string, number>();
   const weight = { bad: 3, warn: 2, note: 1 };
-  for (const it of problems) if (it.model) worst.set(it.model, Math.max(worst.get(it.model) ?? 0, weight[it.tone]));
+  for (const it of document.problems) if (it.model) worst.set(it.model, Math.max(worst.get(it.model) ?? 0, weight[it.tone]));
   const rows = document.models
     .filter((it) => keyOf(it).toLowerCase().includes(filter.toLowerCase()))
     .sort((one, other) => (worst.get(keyOf(other)) ?? 0) - (worst.get(keyOf(one)) ?? 0) || (keyOf(one) < keyOf(other) ? -1 : 1));
@@ -57,7 +56,7 @@ export function Models({ document, problems }: { document: Overview; problems: P
             </tr>
           </thead>
           <tbody>
-            {rows.map((it) => <Row key={keyOf(it)} model={it} time={document.time} worst={worst.get(keyOf(it)) ?? 0} />)}
+            {rows.map((it) => <Row key={keyOf(it)} model={it} problems={problemsOf(document, it)} time={document.time} worst={worst.get(keyOf(it)) ?? 0} />)}
           </tbody>
         </table>
       )}
@@ -69,9 +68,9 @@ export function Models({ document, problems }: { document: Overview; problems: P
 
 const TONES = ["", "", "warn", "bad"];
 
-function Row({ model, time, worst }: { model: Model; time: number; worst: number }): JSX.Element {
+function Row({ model, problems, time, worst }: { model: Model; problems: Problem[]; time: number; worst: number }): JSX.Element {
   const key = keyOf(model);
-  const words = stateWords(model.state);
+  const words = healthWords(model.state, problems);
   const now = recent(state.history.samples, key, RATE_SECONDS);
   const past = grid(state.history.samples, key, time, Math.min(600, knownSeconds(state.history.samples, key)), 60);
   const p99 = recentQuantile(model, 0.99);

@@ -2,11 +2,11 @@
 
 import { useEffect, useState } from "preact/hooks";
 
-export type Route = { page: "models" } | { page: "logs" } | { page: "model"; name: string; version: string };
+export type Route = { page: "models" } | { page: "logs"; model: string | undefined } | { page: "model"; name: string; version: string };
 
 export function parse(hash: string): Route {
   const [page, name, version] = hash.replace(/^#\/?/, "").split("/").map(decode);
-  if (page === "logs") return { page: "logs" };
+  if (page === "logs") return { page: "logs", model: name };
   if (page === "model" && name && version) return { page: "model", name, version };
   return { page: "models" };
 }
@@ -17,6 +17,11 @@ function decode(part: string): string {
   } catch {
     return part;
   }
+}
+
+/** The warnings of one model in the log. */
+export function logLink(key: string): string {
+  return `#/logs/${encodeURIComponent(key.slice(0, key.lastIndexOf("/")))}`;
 }
 
 export function modelLink(key: string): string {

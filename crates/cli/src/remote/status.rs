@@ -1,10 +1,12 @@
 //! One screen about a running server: its state, and one line per model.
 
 use jitney_telemetry::RegistrationsView;
-use jitney_telemetry::overview::{GpuOverview, ModelOverview, OverviewDocument, OverviewSample};
+use jitney_telemetry::overview::{
+    GpuOverview, ModelOverview, OverviewDocument, OverviewSample, ProblemTone, ServerProblem,
+};
 
 use super::rates::RemoteRates;
-use super::words::{AlignedTable, bytes, counted, milliseconds, number, shortened, time};
+use super::words::{AlignedTable, bytes, counted, milliseconds, number, plain, shortened, time};
 
 /// Rates are of this many seconds.
 const WINDOW_SECONDS: u64 = 60;
@@ -15,9 +17,20 @@ const ERROR_MAX: usize = 160;
 /// The screen.
 pub fn render(address: &str, overview: &OverviewDocument, samples: &[OverviewSample]) -> String {
     let mut lines = head(address, overview);
+    lines.extend(overview.problems.iter().flat_map(problem));
     lines.push(String::new());
     lines.extend(models(overview, samples));
     lines.join("\n")
+}
+
+/// What is wrong, and what to do about it.
+fn problem(problem: &ServerProblem) -> [String; 2] {
+    let tone = match problem.tone {
+        ProblemTone::Bad => "problem",
+        ProblemTone::Warn => "warning",
+        ProblemTone::Note => "note",
+    };
+    [format!("{tone}: {}", plain(&problem.what)), format!("  {}", plain(&problem.advice))]
 }
 
 /// What is known of the server and its machine.
@@ -93,7 +106,7 @@ pub fn models(overview: &OverviewDocument, samples: &[OverviewSample]) -> Vec<St
         ["MODEL", "STATE", "WORKERS", "REQ/S", "REJECTED/S", "P99", "QUEUE", "REQUESTS", "FAILED"];
     let mut table = AlignedTable::new(&titles, &[0, 1]);
     for model in &overview.models {
-        table.row(row(model, samples, several(overview, model)));
+        table.row(row(overview, model, samples));
     }
     let mut lines = Vec::new();
     let mut rendered = table.render().into_iter();
@@ -116,12 +129,26 @@ pub fn several(overview: &OverviewDocument, model: &ModelOverview) -> bool {
     overview.models.iter().filter(|other| other.name == model.name).count() > 1
 }
 
-fn row(model: &ModelOverview, samples: &[OverviewSample], several: bool) -> Vec<String> {
+/// The state, and the worst that is wrong beside it.
+pub fn health(overview: &OverviewDocument, model: &ModelOverview) -> String {
+    let key = Some(model.key());
+    let mut own = overview.problems.iter().filter(|problem| problem.model == key);
+    let worst = own.find(|it| !it.word.is_empty() && it.tone != ProblemTone::Note);
+    let word = worst.map_or_else(String::new, |worst| format!(", {}", plain(&worst.word)));
+    format!("{}{word}", model.state)
+}
+
+fn row(
+    overview: &OverviewDocument,
+    model: &ModelOverview,
+    samples: &[OverviewSample],
+) -> Vec<String> {
     let rates = RemoteRates::of(&model.key(), samples.iter());
-    let default = if several && model.is_default { " (default)" } else { "" };
+    let marked = several(overview, model) && model.is_default;
+    let default = if marked { " (default)" } else { "" };
     vec![
         format!("{}{default}", model.key()),
-        model.state.clone(),
+        health(overview, model),
         format!("{}/{}", model.workers_ready(), model.workers_min),
         number(rates.requests),
         number(rates.rejected),

@@ -32,6 +32,14 @@ impl ProcessReader for ProcReader {
         parse(&fs::read_to_string(path).ok()?)
     }
 
+    fn waited(&self, pid: u32) -> Option<Duration> {
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+        let waited = threads.filter_map(|thread| {
+            waited(&fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?)
+        });
+        waited.reduce(|one, other| one + other)
+    }
+
     fn own(&self) -> OwnProcess {
         let since = self.started.duration_since(UNIX_EPOCH);
         OwnProcess {
@@ -48,6 +56,12 @@ fn open_files() -> Option<u64> {
     let directory = "/proc/self/fd";
     let told = fs::metadata(directory).ok()?.len();
     if told > 0 { Some(told) } else { Some(fs::read_dir(directory).ok()?.count() as u64) }
+}
+
+/// `ran waited turns`, both in nanoseconds.
+fn waited(schedstat: &str) -> Option<Duration> {
+    let nanos = schedstat.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(Duration::from_nanos(nanos))
 }
 
 /// `pid (name) state …`: the times are fields 14 and 15, the resident pages 24. A name may hold
@@ -71,6 +85,8 @@ mod tests {
         let cpu = Duration::from_secs_f64(200.0 / clock_ticks_per_second() as f64);
         assert_eq!(usage, ProcessUsage { memory: 25 * page_size() as u64, cpu });
         assert_eq!(parse("7 (a) S 1"), None);
+        assert_eq!(waited("900 1500 3\n"), Some(Duration::from_nanos(1500)));
+        assert_eq!(waited("900"), None);
     }
 
     #[test]

@@ -63,6 +63,7 @@ async fn gpus(smi: Option<NvidiaSmi>) -> Vec<GpuSample> {
 fn sample(cpu: &mut CpuUsage) -> SystemSample {
     SystemSample {
         cpu_percent: cpu.percent(),
+        processors: cpu.last.map_or(0, |last| last.processors),
         memory: std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| memory(&text)),
         disk: disk(),
         ..SystemSample::default()
@@ -78,6 +79,7 @@ pub struct CpuUsage {
 struct CpuTicks {
     busy: u64,
     all: u64,
+    processors: u32,
 }
 
 impl CpuUsage {
@@ -103,11 +105,13 @@ impl CpuTicks {
 
     /// `cpu user nice system idle iowait irq softirq steal …`; guests are part of user.
     fn parse(stat: &str) -> Option<Self> {
-        let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
+        let mut lines = stat.lines();
+        let fields = lines.next()?.strip_prefix("cpu ")?.split_whitespace();
+        let processors = lines.take_while(|line| line.starts_with("cpu")).count() as u32;
         let ticks: Vec<u64> = fields.take(8).map_while(|field| field.parse().ok()).collect();
         let all: u64 = ticks.iter().sum();
         let idle = ticks.get(3)? + ticks.get(4).copied().unwrap_or(0);
-        Some(Self { busy: all - idle, all })
+        Some(Self { busy: all - idle, all, processors })
     }
 }
 
@@ -151,7 +155,7 @@ mod tests {
     #[test]
     fn the_files_of_proc_are_parsed() {
         let stat = "cpu  10 1 5 80 4 0 0 0 3 0\ncpu0 10 1 5 80 4 0 0 0 3 0\n";
-        assert_eq!(CpuTicks::parse(stat), Some(CpuTicks { busy: 16, all: 100 }));
+        assert_eq!(CpuTicks::parse(stat), Some(CpuTicks { busy: 16, all: 100, processors: 1 }));
         assert_eq!(CpuTicks::parse("intr 1"), None);
         assert_eq!(CpuTicks::parse("cpu  1 2"), None);
         let meminfo = "MemTotal:       2048 kB\nMemFree: 1 kB\nMemAvailable:   1024 kB\n";

@@ -1,5 +1,6 @@
 //! The screen as a function of what is known, what is chosen and its size. Nothing here has a state.
 
+use jitney_telemetry::overview::ProblemTone;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
@@ -13,6 +14,9 @@ use crate::remote::words::{plain, time};
 
 /// Rows that the detail of a model needs to be of use.
 const DETAIL_MIN: u16 = 8;
+
+/// Problems that are named at the top.
+const PROBLEMS_MAX: usize = 3;
 
 /// Rows that a full detail takes.
 const DETAIL_FULL: u16 = 24;
@@ -92,6 +96,10 @@ fn header(view: &TopView<'_>) -> Vec<Line<'static>> {
                 lines.push(Line::styled(text, palette.state(&server.state)));
             }
         }
+    }
+    let problems = view.watched.overview.iter().flat_map(|overview| &overview.problems);
+    for problem in problems.filter(|it| it.tone != ProblemTone::Note).take(PROBLEMS_MAX) {
+        lines.push(Line::styled(plain(&problem.what), palette.bad()));
     }
     if let Some(lost) = &view.watched.lost {
         let text = format!("no connection: {}; trying again", plain(lost));

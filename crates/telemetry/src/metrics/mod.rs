@@ -25,6 +25,7 @@ mod whole;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use http::{HeaderValue, StatusCode};
 use jitney_engine::call::{OriginKind, Timing};
@@ -259,6 +260,11 @@ impl Meter {
     /// What a worker's process uses now; none if it has gone.
     pub fn process(&self, pid: u32) -> Option<ProcessUsage> {
         self.processes.usage(Some(pid))
+    }
+
+    /// How long a process has waited for a processor so far.
+    pub fn process_waited(&self, pid: u32) -> Option<Duration> {
+        self.processes.waited(pid)
     }
 
     /// What the server's own process uses now.

@@ -33,6 +33,10 @@ pub trait ProcessReader: Debug + Send + Sync + 'static {
     /// What a process uses; none if it has gone. Without a number: this one.
     fn usage(&self, pid: Option<u32>) -> Option<ProcessUsage>;
 
+    /// How long its threads were ready to run while others had the processors; none where the system does
+    /// not tell.
+    fn waited(&self, pid: u32) -> Option<Duration>;
+
     /// What else is known of this one.
     fn own(&self) -> OwnProcess;
 }
@@ -43,6 +47,10 @@ pub(super) struct NoProcesses;
 
 impl ProcessReader for NoProcesses {
     fn usage(&self, _pid: Option<u32>) -> Option<ProcessUsage> {
+        None
+    }
+
+    fn waited(&self, _pid: u32) -> Option<Duration> {
         None
     }
 

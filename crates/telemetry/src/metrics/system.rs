@@ -10,6 +10,8 @@ const GIBI: f64 = (1u64 << 30) as f64;
 pub struct SystemSample {
     /// Percent of all processors' time since the last measurement.
     pub cpu_percent: Option<f64>,
+    /// How many processors those are; 0 where that could not be read.
+    pub processors: u32,
     /// Bytes of memory: all, and what could still be had.
     pub memory: Option<(u64, u64)>,
     /// Bytes of the root file system: used, and free for this user.

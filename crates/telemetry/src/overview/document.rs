@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::model_entry::ModelOverview;
+use super::problem::ServerProblem;
 use super::sampler::OverviewSample;
 use super::server_entry::{OverviewSources, ServerOverview};
 use super::timestamp::unix_millis;
@@ -34,6 +35,8 @@ pub struct OverviewDocument {
     pub registrations: Option<RegistrationsView>,
     /// The last of the samples; null before the first.
     pub sample: Option<OverviewSample>,
+    /// What is wrong, the worst first.
+    pub problems: Vec<ServerProblem>,
 }
 
 /// The machine.
@@ -47,6 +50,12 @@ pub struct MachineOverview {
     pub memory_used_bytes: u64,
     /// All there is.
     pub memory_total_bytes: u64,
+    /// Its processors; 0 where that is not known.
+    pub processors: u32,
+    /// What is free on its root file system.
+    pub disk_free_bytes: Option<u64>,
+    /// What that file system holds at most.
+    pub disk_total_bytes: Option<u64>,
 }
 
 /// A GPU; null is what it does not tell.
@@ -80,12 +89,13 @@ impl OverviewDocument {
         let machine = meter.last_sample();
         Self {
             time: unix_millis(),
-            server: ServerOverview::read(sources, &states),
+            server: ServerOverview::read(sources, &states, usages),
             gpus: machine.gpus.iter().map(GpuOverview::new).collect(),
             machine: MachineOverview::of(&machine),
             models,
             registrations: RegistrationsView::of(&sources.registrations),
             sample,
+            problems: Vec::new(),
         }
     }
 }
@@ -97,6 +107,9 @@ impl MachineOverview {
             cpu_percent: sample.cpu_percent,
             memory_used_bytes: total.saturating_sub(available),
             memory_total_bytes: total,
+            processors: sample.processors,
+            disk_free_bytes: sample.disk.map(|(_, free)| free),
+            disk_total_bytes: sample.disk.map(|(used, free)| used + free),
         })
     }
 }

@@ -1,12 +1,13 @@
-//! The samples of the last ten minutes, for those who come later. Bounded by their number and, where there
-//! are very many models, by the number of figures.
+//! The samples of the last ten minutes, for those who come later, and what else is remembered of the versions.
+//! Bounded by their number and, where there are very many models, by the number of figures.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::sampler::OverviewSample;
+use super::version_record::{VersionLook, VersionRecord};
 
 /// How often a sample is taken.
 pub(super) const SAMPLE_EVERY: Duration = Duration::from_secs(2);
@@ -20,6 +21,8 @@ const FIGURES_MAX: usize = 200 * SAMPLES_MAX;
 pub(super) struct SampleHistory {
     told: OverviewHistory,
     figures: usize,
+    /// Of the versions that are registered.
+    records: HashMap<String, VersionRecord>,
 }
 
 /// The samples that a stream begins with.
@@ -37,12 +40,20 @@ pub struct OverviewHistory {
 impl Default for SampleHistory {
     fn default() -> Self {
         let every_seconds = SAMPLE_EVERY.as_secs();
-        Self { told: OverviewHistory { every_seconds, samples: VecDeque::new() }, figures: 0 }
+        let told = OverviewHistory { every_seconds, samples: VecDeque::new() };
+        Self { told, figures: 0, records: HashMap::new() }
     }
 }
 
 impl SampleHistory {
-    pub(super) fn push(&mut self, sample: OverviewSample) {
+    /// Takes a sample, and what else was seen of the versions in it.
+    pub(super) fn push(&mut self, sample: OverviewSample, looks: HashMap<String, VersionLook>) {
+        let mut before = std::mem::take(&mut self.records);
+        for (key, look) in looks {
+            let mut record = before.remove(&key).unwrap_or_default();
+            record.look(sample.time, &look);
+            self.records.insert(key, record);
+        }
         self.figures += sample.models.len();
         let samples = &mut self.told.samples;
         samples.push_back(sample);
@@ -55,6 +66,14 @@ impl SampleHistory {
     /// The newest.
     pub(super) fn last(&self) -> Option<OverviewSample> {
         self.told.samples.back().cloned()
+    }
+
+    pub(super) fn samples(&self) -> &VecDeque<OverviewSample> {
+        &self.told.samples
+    }
+
+    pub(super) fn record(&self, key: &str) -> Option<&VersionRecord> {
+        self.records.get(key)
     }
 
     pub(super) fn told(&self) -> &OverviewHistory {
@@ -72,7 +91,8 @@ mod tests {
     fn the_oldest_make_room() {
         let mut history = SampleHistory::default();
         for time in 0..=SAMPLES_MAX as u64 {
-            history.push(OverviewSample { time, ..OverviewSample::default() });
+            let sample = OverviewSample { time, ..OverviewSample::default() };
+            history.push(sample, HashMap::new());
         }
         let told = json!(history.told());
         assert_eq!(told["everySeconds"], 2);

@@ -4,17 +4,22 @@
 //! Nothing is counted here: the models count, and their totals are read. A sampler on the admin plane reads
 //! them every two seconds. While somebody follows the overview it is written once a second, for all who do.
 
+mod compute_times;
+mod diagnosis;
 mod document;
 mod history;
 mod live_setting;
 mod live_stream;
+mod memory_trail;
 mod model_entry;
+mod problem;
 mod quantile;
 mod sampler;
 mod server_entry;
 #[cfg(test)]
 mod tests;
 mod timestamp;
+mod version_record;
 mod version_state;
 mod worker_entry;
 
@@ -33,6 +38,7 @@ use self::live_stream::LiveStreams;
 pub use self::model_entry::{
     CurveEntry, DistributionEntry, EndpointOverview, ModelOverview, SizeCount, VersionTotals,
 };
+pub use self::problem::{ProblemTone, ServerProblem};
 use self::sampler::Sampler;
 pub use self::sampler::{ModelSample, OverviewSample};
 pub use self::server_entry::{OverviewSources, ServerOverview};
@@ -75,9 +81,9 @@ impl Overview {
         for tick in 0_u64.. {
             ticks.tick().await;
             if tick.is_multiple_of(WRITES_PER_SAMPLE) {
-                let (sample, usages) = sampler.sample(engine, meter, &self.usages.load());
+                let (sample, looks, usages) = sampler.sample(engine, meter, &self.usages.load());
                 self.usages.store(Arc::new(usages));
-                self.history().push(sample);
+                self.history().push(sample, looks);
             }
             let followed = self.streams.any();
             meter.set_followed(followed);
@@ -100,7 +106,10 @@ impl Overview {
 
     /// Reads everything.
     pub fn read(&self) -> OverviewDocument {
-        OverviewDocument::read(&self.sources, &self.usages.load(), self.history().last())
+        let history = self.history();
+        let mut read = OverviewDocument::read(&self.sources, &self.usages.load(), history.last());
+        read.problems = diagnosis::problems(&read, &history);
+        read
     }
 
     /// What one follower is told: the history and the state at once, then the state once a second.

@@ -10,7 +10,6 @@ use jitney_settings::model::MEMORY_LIMIT;
 use serde::{Deserialize, Serialize};
 
 use super::live_setting::LiveSetting;
-use super::sampler::version_key;
 use super::timestamp::rfc3339;
 use super::version_state::VersionState;
 use super::worker_entry::{WorkerOverview, WorkerUsages};
@@ -152,6 +151,10 @@ pub struct SizeCount {
     pub size: u32,
     /// Batches.
     pub batches: u64,
+    /// Those that were answered.
+    pub answered: u64,
+    /// How long those ran, all together.
+    pub compute_seconds: f64,
 }
 
 /// A histogram: as many counts as bounds, and one for what is above the last.
@@ -258,6 +261,11 @@ impl ModelOverview {
     }
 }
 
+/// The key of a version in samples.
+pub(super) fn version_key(model: &str, version: &str) -> String {
+    format!("{model}/{version}")
+}
+
 fn kind(model: &Model) -> &'static str {
     if model.identity().is_function() {
         "workflow-function"
@@ -277,9 +285,15 @@ fn running(status: &Status) -> u64 {
     counters.requests.saturating_sub(ended).saturating_sub(status.waiting.into())
 }
 
-fn sizes(model: &Model) -> Vec<SizeCount> {
+/// The batches of a version by size.
+pub(super) fn sizes(model: &Model) -> Vec<SizeCount> {
     let sizes = model.statistics().sizes.into_iter();
-    let sizes = sizes.map(|size| SizeCount { size: size.largest, batches: size.totals.batches });
+    let sizes = sizes.map(|size| SizeCount {
+        size: size.largest,
+        batches: size.totals.batches,
+        answered: size.totals.answered_batches,
+        compute_seconds: size.totals.compute_ns as f64 / 1e9,
+    });
     sizes.filter(|count| count.batches > 0).collect()
 }
 

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use jitney_engine::{Engine, FineCounts, Measures, Model, ModelTag, Status};
 use serde::{Deserialize, Serialize};
 
+use super::model_entry::{sizes, version_key};
 use super::quantile::Quantiles;
 use super::timestamp::unix_millis;
+use super::version_record::VersionLook;
 use super::worker_entry::WorkerUsages;
 use crate::metrics::Meter;
 use crate::model_facts::counted;
@@ -90,8 +92,10 @@ impl Sampler {
         engine: &Engine,
         meter: &Meter,
         before: &WorkerUsages,
-    ) -> (OverviewSample, WorkerUsages) {
+    ) -> (OverviewSample, HashMap<String, VersionLook>, WorkerUsages) {
         let (mut usages, mut latencies) = (WorkerUsages::default(), HashMap::new());
+        usages.look(std::process::id(), before, meter);
+        let mut looks = HashMap::new();
         let nothing = FineCounts::default();
         let versions = engine.listed_versions();
         let read = |(model, _): &(Arc<Model>, bool)| {
@@ -101,14 +105,18 @@ impl Sampler {
             let counts = measures.latency_us.fine.take().unwrap_or_default();
             let quantiles = Quantiles::between(known, &counts);
             let pids = status.workers.iter().filter_map(|worker| worker.pid);
-            let memory = pids.filter_map(|pid| usages.look(pid, before, meter)).sum();
-            let sample = ModelSample::new(&status, &measures, quantiles, memory);
+            let memory: Vec<(u32, u64)> =
+                pids.filter_map(|pid| Some((pid, usages.look(pid, before, meter)?))).collect();
+            let all = memory.iter().map(|(_, bytes)| bytes).sum();
+            let sample = ModelSample::new(&status, &measures, quantiles, all);
             latencies.insert(place, LatencyCounts { _tag: Arc::clone(tag), counts });
-            (version_key(&tag.name, &tag.version), sample)
+            let key = version_key(&tag.name, &tag.version);
+            looks.insert(key.clone(), VersionLook { sizes: sizes(model), memory });
+            (key, sample)
         };
         let models = versions.iter().map(read).collect();
         self.latencies = latencies;
-        (OverviewSample { time: unix_millis(), models }, usages)
+        (OverviewSample { time: unix_millis(), models }, looks, usages)
     }
 }
 
@@ -138,9 +146,4 @@ impl ModelSample {
             rejections: counted(measures.rejections),
         }
     }
-}
-
-/// The key of a version in samples.
-pub(super) fn version_key(model: &str, version: &str) -> String {
-    format!("{model}/{version}")
 }

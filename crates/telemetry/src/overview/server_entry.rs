@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::timestamp::rfc3339;
 use super::version_state::VersionState;
+use super::worker_entry::WorkerUsages;
 use crate::log_book::LogBook;
 use crate::metrics::Meter;
 use crate::registrations::{ListedState, Registrations, RegistrationsReport};
@@ -71,11 +72,17 @@ pub struct ServerOverview {
     pub connections: u64,
     /// Resident memory of the server without its workers.
     pub memory_bytes: Option<u64>,
+    /// Percent of one processor that it uses without its workers.
+    pub cpu_percent: Option<f64>,
 }
 
 impl ServerOverview {
     /// `versions` are the names of the models with their states.
-    pub(super) fn read(sources: &OverviewSources, versions: &[(&str, VersionState)]) -> Self {
+    pub(super) fn read(
+        sources: &OverviewSources,
+        versions: &[(&str, VersionState)],
+        usages: &WorkerUsages,
+    ) -> Self {
         let OverviewSources { engine, meter, started, .. } = sources;
         let waiting =
             sources.registrations.read().filter(|list| !list.settled && !engine.draining());
@@ -105,6 +112,7 @@ impl ServerOverview {
             request_memory_limit_bytes: admission.limits().bytes,
             connections: meter.connections().iter().sum::<usize>() as u64,
             memory_bytes: meter.own_process().map(|usage| usage.memory),
+            cpu_percent: usages.cpu_percent(std::process::id()),
         }
     }
 

@@ -36,7 +36,7 @@ impl TypeVisitor for Declarations {
 fn tidy(declaration: &str) -> String {
     let short = declaration.replace("/**\n * ", "/** ").replace("\n */", " */");
     let fields = short.replace("{ \n", "{\n").replace(", \n", ";\n").replace(", };", ";\n};");
-    let (head, body) = fields.split_once("{\n").unwrap_or((&fields, ""));
+    let Some((head, body)) = fields.split_once("{\n") else { return fields };
     let fields = body.replace("*/\n", "*/\n  ").replace("\n/**", "\n  /**");
     format!("{head}{{\n  {fields}")
 }

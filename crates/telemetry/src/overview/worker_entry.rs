@@ -28,6 +28,8 @@ pub struct WorkerOverview {
     pub memory_bytes: Option<u64>,
     /// Percent of one processor.
     pub cpu_percent: Option<f64>,
+    /// Percent of the time in which it was ready to run and others had the processors, its threads together.
+    pub cpu_wait_percent: Option<f64>,
     /// The GPU it was given.
     pub gpu: Option<u32>,
     /// What it has of the GPU's memory.
@@ -89,6 +91,7 @@ impl WorkerOverview {
             started_at: rfc3339(worker.started),
             memory_bytes: usage.map(|usage| usage.memory),
             cpu_percent: usage.and_then(|usage| usage.cpu_percent),
+            cpu_wait_percent: usage.and_then(|usage| usage.wait_percent),
             gpu: worker.gpu,
             gpu_memory_bytes: worker.gpu_memory,
             progress: worker.progress.as_ref().map(|step| WorkerProgress {
@@ -114,16 +117,25 @@ struct WorkerUsage {
     memory: u64,
     /// Percent of one processor since the look before, if there was one.
     cpu_percent: Option<f64>,
+    /// The same for waiting.
+    wait_percent: Option<f64>,
     cpu: Duration,
+    waited: Option<Duration>,
     at: Instant,
 }
 
 impl WorkerUsages {
     /// Looks at a worker, and compares it with what was seen of it `before`; returns its memory.
     pub(super) fn look(&mut self, pid: u32, before: &Self, meter: &Meter) -> Option<u64> {
-        let usage = WorkerUsage::new(meter.process(pid)?, before.get(pid), Instant::now());
+        let (used, waited) = (meter.process(pid)?, meter.process_waited(pid));
+        let usage = WorkerUsage::new(used, waited, before.get(pid), Instant::now());
         self.by_pid.insert(pid, usage);
         Some(usage.memory)
+    }
+
+    /// Percent of one processor that a process used, if it was looked at twice.
+    pub(super) fn cpu_percent(&self, pid: u32) -> Option<f64> {
+        self.get(pid)?.cpu_percent
     }
 
     fn get(&self, pid: u32) -> Option<&WorkerUsage> {
@@ -132,15 +144,22 @@ impl WorkerUsages {
 }
 
 impl WorkerUsage {
-    fn new(now: ProcessUsage, before: Option<&Self>, at: Instant) -> Self {
+    fn new(
+        now: ProcessUsage,
+        waited: Option<Duration>,
+        before: Option<&Self>,
+        at: Instant,
+    ) -> Self {
         let ProcessUsage { memory, cpu } = now;
-        let percent = |before: &Self| {
-            let took = (at - before.at).as_secs_f64().max(1e-3);
-            // A process that has another's id has used less.
-            let share = cpu.checked_sub(before.cpu)?.as_secs_f64() / took;
+        // A process that has another's id has used less.
+        let percent = |now: Duration, then: Duration, since: Instant| {
+            let took = (at - since).as_secs_f64().max(1e-3);
+            let share = now.checked_sub(then)?.as_secs_f64() / took;
             Some((share * 1e3).round() / 10.0)
         };
-        Self { memory, cpu_percent: before.and_then(percent), cpu, at }
+        let cpu_percent = before.and_then(|before| percent(cpu, before.cpu, before.at));
+        let wait_percent = before.and_then(|before| percent(waited?, before.waited?, before.at));
+        Self { memory, cpu_percent, wait_percent, cpu, waited, at }
     }
 }
 
@@ -152,11 +171,12 @@ mod tests {
     fn the_share_is_of_the_time_between_two_looks() {
         let (start, second) = (Instant::now(), Duration::from_secs(1));
         let used = |cpu| ProcessUsage { memory: 7, cpu };
-        let first = WorkerUsage::new(used(second), None, start);
+        let first = WorkerUsage::new(used(second), Some(second), None, start);
         assert_eq!((first.memory, first.cpu_percent), (7, None));
-        let next = WorkerUsage::new(used(second * 2), Some(&first), start + 2 * second);
-        assert_eq!(next.cpu_percent, Some(50.0));
-        let other = WorkerUsage::new(used(Duration::ZERO), Some(&next), start + 4 * second);
-        assert_eq!(other.cpu_percent, None);
+        let (waited, then) = (Some(second * 3), start + 2 * second);
+        let next = WorkerUsage::new(used(second * 2), waited, Some(&first), then);
+        assert_eq!((next.cpu_percent, next.wait_percent), (Some(50.0), Some(100.0)));
+        let other = WorkerUsage::new(used(Duration::ZERO), None, Some(&next), start + 4 * second);
+        assert_eq!((other.cpu_percent, other.wait_percent), (None, None));
     }
 }

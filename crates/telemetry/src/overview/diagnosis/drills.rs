@@ -1,0 +1,394 @@
+//! Incidents with virtual traffic, and what the first line must say about each.
+
+use std::collections::HashMap;
+use std::time::{Duration, SystemTime};
+
+use super::problems;
+use crate::model_facts::ModelLink;
+use crate::overview::document::{GpuOverview, MachineOverview, OverviewDocument};
+use crate::overview::history::SampleHistory;
+use crate::overview::model_entry::{ModelOverview, SizeCount};
+use crate::overview::problem::{ProblemTone, ServerProblem};
+use crate::overview::sampler::{ModelSample, OverviewSample};
+use crate::overview::timestamp::rfc3339;
+use crate::overview::version_record::VersionLook;
+use crate::overview::worker_entry::WorkerOverview;
+
+/// What happens to one version in a second.
+#[derive(Clone, Copy)]
+struct Second {
+    answered: u64,
+    late: u64,
+    rejected: (&'static str, u64),
+    failed: u64,
+    size: u32,
+    compute_ms: f64,
+    /// Percent of a processor that its worker uses and waits for.
+    cpu: (f64, f64),
+    memory: u64,
+}
+
+const WELL: Second = Second {
+    answered: 30,
+    late: 0,
+    rejected: ("queue_full", 0),
+    failed: 0,
+    size: 1,
+    compute_ms: 10.0,
+    cpu: (60.0, 1.0),
+    memory: 100_000_000,
+};
+
+/// A server in virtual time.
+struct Drill {
+    document: OverviewDocument,
+    history: SampleHistory,
+    samples: HashMap<String, ModelSample>,
+    seconds: u64,
+}
+
+fn model(name: &str, version: &str) -> ModelOverview {
+    ModelOverview {
+        name: name.to_owned(),
+        version: version.to_owned(),
+        is_default: true,
+        state: "ready".to_owned(),
+        max_batch_size: 8,
+        max_latency_ms: Some(50.0),
+        workers_min: 1,
+        workers: vec![WorkerOverview {
+            id: 9000,
+            pid: Some(7),
+            state: "ready".to_owned(),
+            ..WorkerOverview::default()
+        }],
+        queue_max: 100,
+        ..ModelOverview::default()
+    }
+}
+
+impl Drill {
+    /// A machine of ten processors.
+    fn new(models: Vec<ModelOverview>) -> Self {
+        let machine = MachineOverview {
+            cpu_percent: Some(20.0),
+            memory_used_bytes: 8 << 30,
+            memory_total_bytes: 64 << 30,
+            processors: 10,
+            disk_free_bytes: Some(50 << 30),
+            disk_total_bytes: Some(100 << 30),
+        };
+        let mut document = OverviewDocument { models, ..OverviewDocument::default() };
+        document.machine = Some(machine);
+        let (history, samples) = (SampleHistory::default(), HashMap::new());
+        Self { document, history, samples, seconds: 0 }
+    }
+
+    fn one() -> Self {
+        Self::new(vec![model("m", "1.0")])
+    }
+
+    fn machine(&mut self) -> &mut MachineOverview {
+        self.document.machine.as_mut().unwrap()
+    }
+
+    /// So many seconds in which the same happens to each version.
+    fn run(&mut self, seconds: u64, each: &[Second]) {
+        for _ in 0..seconds / 2 {
+            self.seconds += 2;
+            let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + self.seconds);
+            self.document.time = (1_000_000 + self.seconds) * 1000;
+            let (mut sampled, mut looks) = (OverviewSample::default(), HashMap::new());
+            sampled.time = self.document.time;
+            for (model, second) in self.document.models.iter_mut().zip(each) {
+                let sample = self.samples.entry(model.key()).or_default();
+                happen(model, sample, second);
+                if second.failed > 0 {
+                    model.last_error_time = Some(rfc3339(now));
+                }
+                sampled.models.insert(model.key(), sample.clone());
+                let memory = vec![(7, second.memory)];
+                looks.insert(model.key(), VersionLook { sizes: model.batch_sizes.clone(), memory });
+            }
+            self.history.push(sampled, looks);
+        }
+    }
+
+    fn problems(&self) -> Vec<ServerProblem> {
+        problems(&self.document, &self.history)
+    }
+
+    /// The first line as the dashboard shows it.
+    fn first(&self) -> (ProblemTone, String, String) {
+        let first = self.problems().into_iter().next().expect("something is wrong");
+        (first.tone, first.what, first.advice)
+    }
+}
+
+/// Two seconds of it.
+fn happen(model: &mut ModelOverview, sample: &mut ModelSample, second: &Second) {
+    let (reason, rejected) = second.rejected;
+    sample.requests += 2 * (second.answered + rejected + second.failed);
+    sample.answered += 2 * second.answered;
+    sample.late += 2 * second.late;
+    sample.rejected += 2 * rejected;
+    sample.failed += 2 * second.failed;
+    sample.restarts = model.restarts;
+    *sample.rejections.entry(reason.to_owned()).or_default() += 2 * rejected;
+    let worker = &mut model.workers[0];
+    (worker.cpu_percent, worker.cpu_wait_percent) = (Some(second.cpu.0), Some(second.cpu.1));
+    worker.memory_bytes = Some(second.memory);
+    let known = model.batch_sizes.iter().position(|count| count.size == second.size);
+    let place = known.unwrap_or_else(|| {
+        model.batch_sizes.push(SizeCount { size: second.size, ..SizeCount::default() });
+        model.batch_sizes.len() - 1
+    });
+    let batches = 2 * second.answered.div_ceil(u64::from(second.size));
+    model.batch_sizes[place].answered += batches;
+    model.batch_sizes[place].compute_seconds += batches as f64 * second.compute_ms / 1e3;
+}
+
+#[test]
+fn no_problem_is_found_while_all_is_well() {
+    let mut drill = Drill::one();
+    drill.run(600, &[WELL]);
+    assert_eq!(drill.problems(), []);
+}
+
+#[test]
+fn overload_is_the_traffic_and_more_workers_help_where_there_is_room() {
+    let mut drill = Drill::one();
+    drill.run(120, &[WELL]);
+    let overload =
+        Second { answered: 90, rejected: ("queue_full", 60), size: 8, cpu: (98.0, 1.0), ..WELL };
+    drill.run(60, &[Second { compute_ms: 40.0, ..overload }]);
+    let (tone, what, advice) = drill.first();
+    assert_eq!(tone, ProblemTone::Bad);
+    assert_eq!(
+        what,
+        "m 1.0: rejecting 40 % of requests (60 per second): the queue is full: the offered load is more \
+         than the workers can serve; 150 requests per second come, 30 did minutes ago"
+    );
+    let add = "Add workers, since the processors are 20 % busy, or send less; the rest is answered in time.";
+    assert_eq!(advice, add);
+    assert!(drill.problems()[0].more_workers_help);
+    drill.machine().cpu_percent = Some(97.0);
+    drill.document.server.cpu_percent = Some(800.0);
+    let busy =
+        "The processors are 97 % busy: more workers would not help. Send less, or add a machine.";
+    assert_eq!(drill.first().2, busy);
+    assert!(!drill.problems()[0].more_workers_help);
+}
+
+#[test]
+fn a_slow_model_is_named_and_not_the_traffic() {
+    let mut drill = Drill::one();
+    drill.run(120, &[WELL]);
+    // Others use the machine, as in the trial that this drill comes from.
+    drill.machine().cpu_percent = Some(100.0);
+    let slow = Second { answered: 3, rejected: ("queue_full", 27), compute_ms: 400.0, ..WELL };
+    drill.run(40, &[Second { cpu: (0.5, 2.0), ..slow }]);
+    let (tone, what, advice) = drill.first();
+    assert_eq!(tone, ProblemTone::Bad);
+    assert_eq!(
+        what,
+        "m 1.0: rejecting 90 % of requests (27 per second): the queue is full, since the model has become \
+         slower: batches of 1 take 400 ms, 10 ms 56 s ago"
+    );
+    assert_eq!(
+        advice,
+        "Its workers use 0.5 % of a processor: the model waits for something else, such as a file, a \
+         network or a lock. More workers answer more at once until that is mended."
+    );
+    assert_eq!(drill.problems().len(), 1, "it is one incident");
+}
+
+#[test]
+fn a_model_that_computes_more_is_told_before_requests_suffer_and_when_they_are_late() {
+    let mut drill = Drill::one();
+    drill.run(120, &[WELL]);
+    let slow = Second { compute_ms: 25.0, cpu: (99.0, 1.0), ..WELL };
+    drill.run(30, &[slow]);
+    let (tone, what, advice) = drill.first();
+    assert_eq!(tone, ProblemTone::Warn);
+    assert_eq!(what, "m 1.0: the model has become slower: batches of 1 take 25 ms, 10 ms 46 s ago");
+    assert!(
+        advice.starts_with("Its workers use 99 % of a processor each: the model computes more")
+    );
+    drill.run(30, &[Second { late: 15, ..slow }]);
+    let late =
+        "m 1.0: 50 % of the answers come later than 50 ms, since the model has become slower";
+    assert!(drill.first().1.starts_with(late), "{:?}", drill.first());
+}
+
+#[test]
+fn a_slow_part_is_named_by_the_model_that_waits_for_it() {
+    let mut caller = model("app", "1.0");
+    caller.depends_on = vec![ModelLink { model: "part".to_owned(), version: None }];
+    let mut drill = Drill::new(vec![caller, model("part", "1.0")]);
+    drill.run(120, &[Second { compute_ms: 14.0, ..WELL }, WELL]);
+    let waits = Second { answered: 5, rejected: ("hopeless", 25), compute_ms: 404.0, ..WELL };
+    let slow = Second { answered: 5, compute_ms: 400.0, ..WELL };
+    drill.run(40, &[Second { cpu: (1.0, 0.0), ..waits }, Second { cpu: (2.0, 0.0), ..slow }]);
+    let (_, what, advice) = drill.first();
+    assert_eq!(
+        what,
+        "app 1.0: rejecting 83 % of requests (25 per second): they could not be answered in time, since its \
+         part part 1.0 has become slower: there batches of 1 take 400 ms, 10 ms 56 s ago"
+    );
+    assert_eq!(advice, "Begin with part 1.0: this model only waits for it.");
+}
+
+#[test]
+fn a_crash_loop_is_told_with_the_worker_and_how_it_ended() {
+    let mut drill = Drill::one();
+    drill.run(300, &[WELL]);
+    for restarts in 1..=7 {
+        drill.document.models[0].restarts = restarts;
+        drill.document.models[0].workers[0].restarts = restarts as u32;
+        drill.run(40, &[WELL]);
+    }
+    drill.document.models[0].last_exit = Some("killed by signal 9 (out of memory?)".to_owned());
+    let (tone, what, advice) = drill.first();
+    assert_eq!(tone, ProblemTone::Bad);
+    let expected = "Worker 9000 of m 1.0 has been restarted 7 times in 5 minutes: killed by signal 9 (out of memory?)";
+    assert_eq!(what, expected);
+    assert!(advice.starts_with("It exits again and again."), "{advice}");
+    assert_eq!(drill.problems()[0].word, "restarting");
+}
+
+#[test]
+fn all_restarts_of_a_version_that_has_just_come_are_told() {
+    let mut drill = Drill::new(vec![]);
+    drill.run(20, &[]);
+    let mut young = model("m", "1.0");
+    (young.restarts, young.last_exit) = (2, Some("exit status 3".to_owned()));
+    drill.document.models.push(young);
+    drill.run(4, &[WELL]);
+    let (tone, what, _) = drill.first();
+    let expected = "Workers of m 1.0 have been restarted twice in 2 s: exit status 3";
+    assert_eq!((tone, what.as_str()), (ProblemTone::Warn, expected));
+}
+
+#[test]
+fn a_leak_is_told_with_its_speed_and_the_time_that_is_left() {
+    let mut drill = Drill::one();
+    for second in 0..60 {
+        drill.run(2, &[Second { memory: 300_000_000 + second * 400_000, ..WELL }]);
+    }
+    let (tone, what, advice) = drill.first();
+    assert_eq!(tone, ProblemTone::Warn);
+    let expected = "Worker 9000 of m 1.0: memory grows by 12 MB a minute, now 324 MB: a leak?";
+    assert_eq!(what, expected);
+    assert!(advice.starts_with("Scaling down and up again frees it for now"), "{advice}");
+    drill.machine().memory_used_bytes = (64 << 30) - 600_000_000;
+    let leak = drill.problems().into_iter().find(|problem| problem.word == "memory grows");
+    let advice = leak.map(|leak| (leak.tone, leak.advice)).unwrap();
+    assert_eq!(advice.0, ProblemTone::Bad);
+    assert!(advice.1.starts_with("At this speed the machine's memory is full in 50 min."));
+}
+
+#[test]
+fn a_bad_deploy_is_told_with_its_cause_and_the_version_that_is_ready() {
+    let mut old = model("m", "1.0");
+    old.is_default = false;
+    let mut drill = Drill::new(vec![old]);
+    drill.run(60, &[WELL]);
+    let mut broken = model("m", "2.0");
+    broken.state = "failed".to_owned();
+    let traceback = "Traceback (most recent call last):\n  File \"m.py\", line 1\nModuleNotFoundError: No module named 'x'\n";
+    broken.last_error = Some(traceback.to_owned());
+    drill.document.models.push(broken);
+    let none = Second { answered: 0, ..WELL };
+    drill.run(4, &[WELL, none]);
+    let roll_back = "Version 1.0 is ready: make it the default for now, then correct this one.";
+    let (tone, what, advice) = drill.first();
+    assert_eq!(tone, ProblemTone::Bad);
+    assert_eq!(what, "m 2.0: could not load: ModuleNotFoundError: No module named 'x'");
+    assert_eq!(advice, roll_back);
+    assert_eq!(drill.problems()[0].roll_back_to.as_deref(), Some("1.0"));
+    drill.document.models[1].state = "ready".to_owned();
+    drill.run(30, &[none, Second { failed: 20, ..WELL }]);
+    let (_, what, advice) = drill.first();
+    assert!(what.starts_with("m 2.0: 40 % of requests fail. Last error: ModuleNotFound"), "{what}");
+    assert_eq!(advice, roll_back);
+}
+
+#[test]
+fn a_new_version_that_is_slower_is_compared_with_the_old_one() {
+    let mut old = model("m", "1.0");
+    old.is_default = false;
+    let mut drill = Drill::new(vec![old]);
+    drill.run(120, &[WELL]);
+    drill.document.models.push(model("m", "2.0"));
+    let none = Second { answered: 0, ..WELL };
+    drill.run(16, &[none, Second { compute_ms: 400.0, ..WELL }]);
+    let first = &drill.problems()[0];
+    let expected =
+        "m 2.0: the model has become slower: batches of 1 take 400 ms, 10 ms in version 1.0";
+    assert_eq!((first.what.as_str(), first.roll_back_to.as_deref()), (expected, Some("1.0")));
+}
+
+#[test]
+fn a_full_disk_is_the_first_line_and_the_advice_for_those_that_fail() {
+    let mut drill = Drill::one();
+    drill.run(60, &[WELL]);
+    drill.document.models[0].last_error =
+        Some("OSError: [Errno 28] No space left on device: '/tmp/x'".to_owned());
+    drill.run(30, &[Second { failed: 30, ..WELL }]);
+    let advice = "The disk is full: remove files, or add room.";
+    assert_eq!(drill.first().2, advice, "another disk than the one that is watched");
+    drill.machine().disk_free_bytes = Some(12_000_000);
+    let (tone, what, _) = drill.first();
+    assert_eq!(tone, ProblemTone::Bad);
+    assert_eq!(what, "The disk of the machine is full: 12 MB of 107 GB are left.");
+}
+
+#[test]
+fn a_noisy_neighbour_is_named() {
+    let mut drill = Drill::one();
+    drill.run(120, &[WELL]);
+    drill.machine().cpu_percent = Some(99.5);
+    let starved = Second { late: 20, compute_ms: 60.0, cpu: (30.0, 65.0), ..WELL };
+    drill.run(40, &[starved]);
+    let (_, what, advice) = drill.first();
+    assert_eq!(
+        what,
+        "m 1.0: 67 % of the answers come later than 50 ms, since the model has become slower: batches of 1 \
+         take 60 ms, 10 ms 56 s ago; other programs use the processors"
+    );
+    let expected = "The processors are 99.5 % busy, and this server with its workers uses 3 % of them: end the other programs, or move them.";
+    assert_eq!(advice, expected);
+    assert!(!drill.problems()[0].more_workers_help);
+}
+
+#[test]
+fn a_device_that_many_share_is_named() {
+    let mut other = model("other", "1.0");
+    let mut own = model("m", "1.0");
+    (other.workers[0].gpu, own.workers[0].gpu) = (Some(0), Some(0));
+    let mut drill = Drill::new(vec![own, other]);
+    drill.run(120, &[WELL, Second { answered: 0, ..WELL }]);
+    let gpu = GpuOverview { utilization_percent: Some(99.0), ..GpuOverview::default() };
+    drill.document.gpus = vec![gpu];
+    drill.run(30, &[Second { compute_ms: 30.0, ..WELL }, Second { answered: 0, ..WELL }]);
+    let (_, what, advice) = drill.first();
+    assert!(
+        what.ends_with("batches of 1 take 30 ms, 10 ms 46 s ago; GPU 0 is 99 % busy"),
+        "{what}"
+    );
+    assert_eq!(advice, "2 workers share this GPU: run fewer there, or move a model.");
+}
+
+#[test]
+fn the_worst_comes_first_and_a_version_without_workers_says_what_to_do() {
+    let mut drill = Drill::one();
+    let model = &mut drill.document.models[0];
+    (model.state, model.workers_min) = ("noWorkers".to_owned(), 0);
+    drill.machine().memory_used_bytes = (64 << 30) - 500_000_000;
+    drill.run(4, &[Second { answered: 0, ..WELL }]);
+    let said: Vec<_> = drill.problems().into_iter().map(|it| (it.tone, it.what)).collect();
+    let memory = "The machine's memory is 99.2 % full: 500 MB are left.".to_owned();
+    let workers = "m 1.0 has no workers: every request is rejected.".to_owned();
+    assert_eq!(said, [(ProblemTone::Bad, memory), (ProblemTone::Warn, workers)]);
+}

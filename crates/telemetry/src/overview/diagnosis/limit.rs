@@ -1,0 +1,170 @@
+//! What a version's workers are short of, as the figures of the machine, its GPUs and the workers show it, and
+//! what to do about that.
+
+use super::words::percent;
+use crate::overview::document::OverviewDocument;
+use crate::overview::model_entry::ModelOverview;
+use crate::overview::worker_entry::WorkerOverview;
+
+/// Percent: above, the processors or a GPU have no room.
+const FULL: f64 = 95.0;
+const GPU_FULL: f64 = 90.0;
+/// Percent of a processor: a worker that has work and uses less waits for something else.
+const IDLE: f64 = 50.0;
+/// Percent of its time: a worker that waits longer for a processor lacks one.
+const STARVED: f64 = 25.0;
+
+/// What is short.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Limit {
+    /// A GPU, which so many workers share.
+    Gpu { id: u32, busy: f64, workers: usize },
+    /// Something that is neither a processor nor a GPU.
+    SomethingElse { worker: f64 },
+    /// Processors, which other programs use.
+    OtherPrograms { machine: f64, own: f64 },
+    /// Processors, which this server and its workers use.
+    Processors { machine: f64 },
+    /// Processors, although the machine has some: a limit of the container.
+    Container { waited: f64, machine: f64 },
+    /// Workers: the machine has room for more.
+    Workers { worker: f64, machine: f64 },
+    /// The figures do not tell.
+    Unknown,
+}
+
+impl Limit {
+    pub(super) fn of(model: &ModelOverview, document: &OverviewDocument) -> Self {
+        if let Some(gpu) = busy_gpu(model, document) {
+            return gpu;
+        }
+        let ready = || model.workers.iter().filter(|worker| worker.state == "ready");
+        let worker = mean(ready().filter_map(|worker| worker.cpu_percent));
+        let machine = document.machine.as_ref();
+        let (Some(worker), Some(machine), Some(processors)) =
+            (worker, machine.and_then(|it| it.cpu_percent), machine.map(|it| it.processors))
+        else {
+            return Self::Unknown;
+        };
+        let waited = mean(ready().filter_map(|worker| worker.cpu_wait_percent));
+        let starved = waited.map_or(machine > FULL && worker > STARVED, |waited| waited > STARVED);
+        let own = own_percent(document) / f64::from(processors.max(1));
+        match () {
+            () if worker < IDLE && !starved => Self::SomethingElse { worker },
+            () if machine > FULL && own < machine / 2.0 => Self::OtherPrograms { machine, own },
+            () if machine > FULL => Self::Processors { machine },
+            () if starved => Self::Container { waited: waited.unwrap_or(0.0), machine },
+            () => Self::Workers { worker, machine },
+        }
+    }
+
+    /// What stands behind the sentence that a model is slower.
+    pub(super) fn clause(&self) -> String {
+        match self {
+            Self::Gpu { id, busy, .. } => format!("; GPU {id} is {} busy", of_hundred(*busy)),
+            Self::OtherPrograms { .. } => "; other programs use the processors".to_owned(),
+            Self::Processors { machine } => {
+                format!("; the processors are {} busy", of_hundred(*machine))
+            }
+            Self::Container { .. } => "; its workers wait for a processor".to_owned(),
+            Self::SomethingElse { .. } | Self::Workers { .. } | Self::Unknown => String::new(),
+        }
+    }
+
+    /// Whether more workers answer more.
+    pub(super) fn more_workers_help(&self) -> bool {
+        matches!(self, Self::SomethingElse { .. } | Self::Workers { .. } | Self::Unknown)
+    }
+
+    /// What to do where a model has become slower.
+    pub(super) fn advice_if_slower(&self) -> String {
+        match self {
+            Self::SomethingElse { worker } => format!(
+                "Its workers use {} of a processor: the model waits for something else, such as a file, a \
+                 network or a lock. More workers answer more at once until that is mended.",
+                of_hundred(*worker)
+            ),
+            Self::Workers { worker, .. } => format!(
+                "Its workers use {} of a processor each: the model computes more than before. Look for larger \
+                 inputs, and for other code or files; more workers help until then.",
+                of_hundred(*worker)
+            ),
+            Self::Unknown => "Look for what changed: inputs, code, files, the device.".to_owned(),
+            Self::Gpu { workers, .. } if *workers > 1 => {
+                format!("{workers} workers share this GPU: run fewer there, or move a model.")
+            }
+            Self::Gpu { .. }
+            | Self::OtherPrograms { .. }
+            | Self::Processors { .. }
+            | Self::Container { .. } => self.advice(),
+        }
+    }
+
+    /// What to do where more comes than is served.
+    pub(super) fn advice(&self) -> String {
+        match self {
+            Self::Gpu { id, busy, .. } => format!(
+                "GPU {id} is {} busy: more workers on it would not help. Send less, or add a GPU.",
+                of_hundred(*busy)
+            ),
+            Self::SomethingElse { worker } => format!(
+                "Its workers use {} of a processor: they wait for something else, so more workers answer more.",
+                of_hundred(*worker)
+            ),
+            Self::OtherPrograms { machine, own } => format!(
+                "The processors are {} busy, and this server with its workers uses {} of them: end the other \
+                 programs, or move them.",
+                of_hundred(*machine),
+                of_hundred(*own)
+            ),
+            Self::Processors { machine } => format!(
+                "The processors are {} busy: more workers would not help. Send less, or add a machine.",
+                of_hundred(*machine)
+            ),
+            Self::Container { waited, machine } => format!(
+                "Its workers wait for a processor {} of the time, while the machine's are {} busy: give the \
+                 container more processors.",
+                of_hundred(*waited),
+                of_hundred(*machine)
+            ),
+            Self::Workers { machine, .. } => format!(
+                "Add workers, since the processors are {} busy, or send less; the rest is answered in time.",
+                of_hundred(*machine)
+            ),
+            Self::Unknown => {
+                "Send less, or add workers if the machine has room; the rest is answered in time."
+                    .to_owned()
+            }
+        }
+    }
+}
+
+/// The GPU of the version's workers that has no room.
+fn busy_gpu(model: &ModelOverview, document: &OverviewDocument) -> Option<Limit> {
+    let own = |id| model.workers.iter().any(|worker| worker.gpu == Some(id));
+    let gpus = document.gpus.iter().filter(|gpu| own(gpu.id));
+    let busy = gpus.filter_map(|gpu| Some((gpu.id, gpu.utilization_percent?)));
+    let (id, busy) =
+        busy.filter(|(_, busy)| *busy > GPU_FULL).max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let workers = all_workers(document).filter(|worker| worker.gpu == Some(id)).count();
+    Some(Limit::Gpu { id, busy, workers })
+}
+
+/// Percent of one processor that the server and all its workers use.
+fn own_percent(document: &OverviewDocument) -> f64 {
+    let workers = all_workers(document).filter_map(|worker| worker.cpu_percent);
+    workers.sum::<f64>() + document.server.cpu_percent.unwrap_or(0.0)
+}
+
+fn all_workers(document: &OverviewDocument) -> impl Iterator<Item = &WorkerOverview> {
+    document.models.iter().flat_map(|model| &model.workers)
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
+    (count > 0.0).then_some(sum / count)
+}
+
+fn of_hundred(value: f64) -> String {
+    percent(value / 100.0)
+}

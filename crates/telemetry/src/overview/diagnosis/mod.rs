@@ -1,0 +1,36 @@
+//! What is wrong now, in words, the worst first: only what an operator can act on. A pure function of the
+//! document and of what is remembered; it reads no clock.
+//!
+//! A sentence names the cause that the figures show. A queue that is full because the model has become slower
+//! is the model's doing and not the traffic's, and advice never contradicts a figure beside it.
+
+#[cfg(test)]
+mod drills;
+mod limit;
+mod requests;
+mod server;
+mod slower;
+mod state;
+mod traffic;
+mod version;
+mod words;
+mod workers;
+
+use self::version::VersionView;
+use super::document::OverviewDocument;
+use super::history::SampleHistory;
+use super::problem::ServerProblem;
+
+/// All problems.
+pub(super) fn problems(document: &OverviewDocument, history: &SampleHistory) -> Vec<ServerProblem> {
+    let mut found = server::problems(document);
+    for model in &document.models {
+        let view = VersionView::new(model, document, history);
+        found.extend(state::problem(&view));
+        found.extend(workers::restarts(&view));
+        found.extend(requests::problems(&view));
+        found.extend(workers::leak(&view));
+    }
+    found.sort_by_key(|problem| problem.tone);
+    found
+}
