@@ -115,6 +115,7 @@ def readme(sandbox: Sandbox) -> None:
     add(sandbox.home / "model.onnx")
     sandbox.write("digits.py", SHOUT.replace("shout", "Digits"))
     sandbox.write("rows.jsonl", '{"text": "hello"}\n')
+    photo(sandbox.home / "photo.jpg")
 
 
 def two_versions(sandbox: Sandbox) -> None:
