@@ -28,6 +28,7 @@ LANGUAGES = {
     "bash": "commands: run",
     "console": "commands after `$ ` and what they print: run and compared",
     "python": "a file if its first line is `# NAME.py`, else a program: run",
+    "javascript": "only looked at",
     "yaml": "parsed",
     "json": "parsed",
     "toml": "parsed",

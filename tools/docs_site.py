@@ -26,6 +26,9 @@ import docs_pages as pages
 OUTSIDE = "project"
 """The folder of the site for what lies outside docs/."""
 
+BOOSTS = {"guides": 4, "coming-from": 3, "operations": 2, "adr": 0.2, OUTSIDE: 0.2}
+"""How much a page of a folder counts in a search."""
+
 LIST_ITEM = re.compile(r"([-*+]|\d+\.) ")
 
 
@@ -65,7 +68,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """The page as the site's Markdown wants it."""
+    """The page as the site's Markdown wants it, and how much it counts in a search."""
+    page.meta["search"] = {"boost": BOOSTS.get(page.file.src_uri.partition("/")[0], 1)}
     return listed(beside(plain_fences(rebased(markdown, source(page.file.src_uri)))))
 
 
