@@ -56,26 +56,40 @@ impl Outcome {
         self.ends.iter().filter(|end| matches!(end, SimulatedEnd::Rejected { .. })).count()
     }
 
-    /// Seconds in which requests arrived.
-    #[must_use]
-    pub fn seconds(&self) -> f64 {
-        let first = self.jobs.first().map_or(0, |job| job.at);
-        let last = self.jobs.last().map_or(0, |job| job.at);
-        last.saturating_sub(first).max(1) as f64 / 1e9
+    /// The end of the time in which answers are counted, which begins with the first arrival: the last arrival, or
+    /// the last answer in time where that is later. Whatever is answered in it was also computed in it, so that no
+    /// rate is above what the workers can do. Queues that are emptied later, too late, do not count.
+    fn counted_until(&self) -> Nanos {
+        let answered = |(job, end): (&Job, &SimulatedEnd)| match end {
+            SimulatedEnd::Answered { at, .. } if in_time(job, end) => Some(*at),
+            SimulatedEnd::Answered { .. } | SimulatedEnd::Rejected { .. } => None,
+        };
+        self.jobs
+            .iter()
+            .map(|job| job.at)
+            .chain(self.pairs().filter_map(answered))
+            .max()
+            .unwrap_or(0)
     }
 
-    /// Answers in time per second of arrivals.
+    fn per_second(&self, count: usize) -> f64 {
+        let first = self.jobs.first().map_or(0, |job| job.at);
+        count as f64 / (self.counted_until().saturating_sub(first).max(1) as f64 / 1e9)
+    }
+
+    /// Answers in time per second.
     #[must_use]
     pub fn goodput(&self) -> f64 {
-        self.on_time() as f64 / self.seconds()
+        self.per_second(self.on_time())
     }
 
-    /// Answers per second, until the last one.
+    /// Answers per second, those that are late included.
     #[must_use]
     pub fn throughput(&self) -> f64 {
-        let first = self.jobs.first().map_or(0, |job| job.at);
-        let seconds = self.until.saturating_sub(first).max(1) as f64 / 1e9;
-        (self.ends.len() - self.rejected()) as f64 / seconds
+        let until = self.counted_until();
+        let counted =
+            |end: &&SimulatedEnd| matches!(end, SimulatedEnd::Answered { at, .. } if *at <= until);
+        self.per_second(self.ends.iter().filter(counted).count())
     }
 
     /// Requests in an average batch.
@@ -127,5 +141,29 @@ impl Latencies {
     pub fn quantile(&self, share: f64) -> f64 {
         let rank = (share * self.0.len() as f64).ceil() as usize;
         self.0.get(rank.clamp(1, self.0.len().max(1)) - 1).map_or(0.0, |&each| each as f64 / 1e6)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::curve::ServiceCurve;
+    use crate::demand::Demand;
+    use crate::policy::SimulatedPolicy;
+    use crate::runner::run;
+    use crate::world::World;
+
+    #[test]
+    fn no_rate_is_above_what_the_workers_can_do() {
+        let world = World::new(ServiceCurve::affine(5.0, 0.2, 32), 1);
+        for rate in [1000.0, 2500.0, 5000.0] {
+            let load = Demand::poisson(100.0).load(rate, 4000, 42);
+            for policy in ["adaptive", "opportunistic", "window:5"] {
+                let policy = SimulatedPolicy::parse(policy).expect("a policy");
+                let outcome = run(&world, &load, &mut policy.build(&world));
+                let [good, all] = [outcome.goodput(), outcome.throughput()];
+                let most = world.curve.capacity(1);
+                assert!(0.0 < good && good <= all && all <= most, "{policy}: {good} {all} {most}");
+            }
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use jitney_sim::arrivals::Arrivals;
 use jitney_sim::noise::Noise;
-use jitney_sim::plan::{CapacityAnswer, CapacityPlan, CapacityQuestion, Trial};
+use jitney_sim::plan::{CapacityAnswer, CapacityPlan, CapacityQuestion, LOAD_SHARE_MAX, Trial};
 use jitney_sim::text_table::TextTable;
 use serde_json::{Value, json};
 
@@ -81,21 +81,20 @@ fn enough(goal: &str, plan: &CapacityPlan, rate: f64) -> String {
         1 => ("1 worker".to_owned(), "carries"),
         several => (format!("{several} workers"), "carry"),
     };
-    let room = (plan.limit / rate - 1.0) * 100.0;
-    let room = if room >= 1.0 {
-        format!(
-            "The smooth limit of this choice is {:.0} requests/s, {room:.0} % above.",
-            plan.limit
-        )
+    let (limit, used) = (plan.chosen.limit, rate / plan.chosen.limit);
+    let most = LOAD_SHARE_MAX * 100.0;
+    let room = if used <= LOAD_SHARE_MAX {
+        format!("Below {most:.0} % there is room for chance and for growth.")
     } else {
-        "There is no room left: the smallest growth needs another worker.".to_owned()
+        format!("Above {most:.0} % there is little room for chance: plan another worker.")
     };
     format!(
         "{workers} with max_batch_size {max_batch} {carry} {goal}.\n\
          Worst of three runs: {}% in time, p50 {p50:.1} ms, p99 {p99:.1} ms, workers {:.0} % busy.\n\
-         {room}\n\n{}",
+         The smooth limit of this choice is {limit:.0} requests/s, of which the load is {:.0} %. {room}\n\n{}",
         percent(on_time),
         busy * 100.0,
+        used * 100.0,
         trials(plan)
     )
 }
@@ -138,7 +137,7 @@ fn to_json(answer: &CapacityAnswer) -> String {
         CapacityAnswer::Enough(plan) => json!({
             "possible": true,
             "chosen": trial(&plan.chosen),
-            "smooth_limit_per_second": plan.limit,
+            "smooth_limit_per_second": plan.chosen.limit,
             "trials": plan.trials.iter().map(trial).collect::<Vec<_>>(),
         }),
         CapacityAnswer::TooSlow { alone } => {
