@@ -50,7 +50,14 @@ impl Env {
 }
 
 /// What the service manager tells the server alone.
-const OF_THE_MANAGER: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
+const OF_THE_MANAGER: [&str; 6] = [
+    "NOTIFY_SOCKET",
+    "WATCHDOG_USEC",
+    "WATCHDOG_PID",
+    "LISTEN_PID",
+    "LISTEN_FDS",
+    "LISTEN_FDNAMES",
+];
 
 /// Which variables stay with the server: what the operator hides, and the server's own secrets. User
 /// code runs in the workers.

@@ -12,14 +12,14 @@ use jitney_settings::Values;
 use jitney_settings::server::{
     ALLOW_CLIENT_SHARED_MEMORY, BODY_TIMEOUT, COMPRESS_ANSWERS, CORS_ALLOWED_HEADERS,
     CORS_ALLOWED_METHODS, CORS_ALLOWED_ORIGIN, DEBUG_ERRORS, DECOMPRESS_REQUESTS, DRAIN_DELAY,
-    DRAIN_TIMEOUT, FULL_STATUS, GARBAGE_COLLECTION, IDLE_TIMEOUT, IMAGE_FORMATS,
-    INSTALL_REQUIREMENTS, KEYS, MAX_CONNECTIONS, MAX_DOWNLOAD_SIZE, MAX_EXPANDED_SIZE,
-    MAX_IMAGE_PIXELS, MAX_REQUEST_MEMORY, MAX_REQUEST_SHARE, MAX_REQUEST_SIZE, MAX_UNPACKED_FILES,
-    MAX_UNPACKED_SIZE, MIN_BODY_RATE, TRUSTED_PROXIES, WRITE_TIMEOUT,
+    DRAIN_TIMEOUT, FULL_STATUS, GARBAGE_COLLECTION, HANDOVER, HANDOVER_CHECK_MEMORY, IDLE_TIMEOUT,
+    IMAGE_FORMATS, INSTALL_REQUIREMENTS, KEYS, MAX_CONNECTIONS, MAX_DOWNLOAD_SIZE,
+    MAX_EXPANDED_SIZE, MAX_IMAGE_PIXELS, MAX_REQUEST_MEMORY, MAX_REQUEST_SHARE, MAX_REQUEST_SIZE,
+    MAX_UNPACKED_FILES, MAX_UNPACKED_SIZE, MIN_BODY_RATE, TRUSTED_PROXIES, WRITE_TIMEOUT,
 };
 
 use crate::failure::Failure;
-use crate::plan::{Drain, KeysPlan};
+use crate::plan::{Drain, HandoverPlan, KeysPlan};
 
 /// The limits and protocols of the listeners; where they listen is not known here.
 pub fn server(values: &Values) -> ServerConfig {
@@ -86,6 +86,12 @@ pub fn store_limits(values: &Values) -> Limits {
 /// How the server ends.
 pub fn drain(values: &Values) -> Drain {
     Drain { delay: values.value(&DRAIN_DELAY), timeout: values.value(&DRAIN_TIMEOUT) }
+}
+
+/// How the ports go from one server to the next, if they do.
+pub fn handover(values: &Values) -> Option<HandoverPlan> {
+    let check_memory = values.flag(&HANDOVER_CHECK_MEMORY);
+    values.read(&HANDOVER).map(|path| HandoverPlan { path, check_memory })
 }
 
 /// A request larger than a worker's frame could not be given to any worker.

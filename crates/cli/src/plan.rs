@@ -59,6 +59,8 @@ pub struct ServerPlan {
     pub io_threads: usize,
     /// How the server ends.
     pub drain: Drain,
+    /// How the ports come from the server before and go to the next one, if they do.
+    pub handover: Option<HandoverPlan>,
     /// The log.
     pub logs: LogPlan,
     /// The metrics; their log is opened when the server starts.
@@ -138,6 +140,15 @@ pub struct Drain {
     pub delay: Duration,
     /// How long admitted requests may take.
     pub timeout: Duration,
+}
+
+/// How the ports go from one server to the next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandoverPlan {
+    /// The Unix socket at which servers meet.
+    pub path: PathBuf,
+    /// Whether there must be memory for the workers of both.
+    pub check_memory: bool,
 }
 
 /// What to load, and the settings that flags, variables and files give it.

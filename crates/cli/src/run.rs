@@ -10,6 +10,7 @@ mod data_plane;
 mod greeting;
 mod loading;
 mod offline;
+mod ports;
 mod preview;
 mod processes;
 mod registrations;
@@ -24,9 +25,10 @@ mod tests;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use jitney_engine::Engine;
+use jitney_net::GivenSockets;
 use jitney_server::auth::{KeyStrength, TokenClock, Tokens};
 use jitney_server::keys::NamedKeys;
 use jitney_server::{Server, ServerParts};
@@ -41,15 +43,16 @@ use crate::failure::{Failure, cannot};
 use crate::gpu::NvidiaSmi;
 use crate::key_file::{GivenKeys, KeyFile};
 use crate::logs::{self, StartedLog, Style};
-use crate::plan::{Drain, KeysPlan, ServerKind, ServerPlan};
+use crate::plan::{KeysPlan, ServerKind, ServerPlan};
 use crate::traces::{OtlpExporter, TracePlan};
 use crate::{machine, plugins};
 
 pub use assembly::runtime;
 use assembly::{engine_config, packer};
 use data_plane::DataPlane;
-use loading::ServedDefinition;
+use loading::{LoadedModels, ServedDefinition};
 pub use offline::OfflineEngine;
+use ports::{Ports, Successor};
 pub use preview::preview;
 use processes::ProcReader;
 use scratch::ScratchDirectory;
@@ -65,8 +68,9 @@ pub use tests::registered;
 /// started are returned; later ones are logged.
 pub fn run(plan: ServerPlan, env: &Env) -> Result<u8, Failure> {
     hide_from_workers();
+    let given = ports::lent(env)?;
     let logs = logs::start(&plan.logs)?;
-    let ended = serve(plan, env, &logs);
+    let ended = serve(plan, given, env, &logs);
     let code = ended.map_or_else(log_failure, |()| 0);
     logs.finish();
     Ok(code)
@@ -97,7 +101,12 @@ fn log_failure(failure: Failure) -> u8 {
     failure.code
 }
 
-fn serve(mut plan: ServerPlan, env: &Env, logs: &StartedLog) -> Result<(), Failure> {
+fn serve(
+    mut plan: ServerPlan,
+    given: GivenSockets,
+    env: &Env,
+    logs: &StartedLog,
+) -> Result<(), Failure> {
     plan.remarks.iter().for_each(|remark| tracing::warn!("{remark}"));
     let open_files = machine::raise_open_files();
     plan.server.open_files = open_files.now;
@@ -131,7 +140,8 @@ fn serve(mut plan: ServerPlan, env: &Env, logs: &StartedLog) -> Result<(), Failu
         log_book: Some(Arc::clone(&logs.book)),
         ..ServerParts::default()
     };
-    let running = serve_until_signal(&plan, env, &engine, &parts, &data, scratch.path(), logs);
+    let ports = Ports::new(&plan, given);
+    let running = serve_until_signal(ports, env, &engine, &parts, &data, scratch.path(), logs);
     let ended = admin.block_on(running);
     data.end();
     for exporter in exporter.into_iter().chain(lines.flatten()) {
@@ -146,7 +156,7 @@ fn serve(mut plan: ServerPlan, env: &Env, logs: &StartedLog) -> Result<(), Failu
 
 /// Binds the ports, loads the models, serves, and drains after a signal.
 async fn serve_until_signal(
-    plan: &ServerPlan,
+    mut ports: Ports<'_>,
     env: &Env,
     engine: &Arc<Engine>,
     parts: &ServerParts,
@@ -154,19 +164,18 @@ async fn serve_until_signal(
     scratch: &Path,
     logs: &StartedLog,
 ) -> Result<(), Failure> {
+    let plan = ports.plan;
     let packer = Arc::new(packer(&plan.engine, engine, scratch)?);
     let mut signals = ShutdownSignals::listen(scratch).map_err(cannot("listen for signals"))?;
     if plan.until_eof {
         signals.watch_stdin().map_err(cannot("watch standard input"))?;
     }
     let loaded = tokio::select! {
-        loaded = load(plan, engine, parts, data, &packer) => loaded?,
+        loaded = load(&mut ports, env, engine, parts, data, &packer) => loaded?,
         () = signals.first() => return Ok(()),
     };
     let LoadedServer { server, cpu, definitions } = loaded;
     let recorder = plan.snapshots.as_ref().map(|all| SnapshotRecorder::start(all, engine));
-    // Before the ports open, so that readiness is right from the first probe on.
-    registrations::follow(plan, env, engine, &packer, &parts.registrations);
     data.open(&server);
     let admin = server.run_admin(data.closing());
     watch_system(plan, env, engine, &parts.meter, cpu);
@@ -176,22 +185,57 @@ async fn serve_until_signal(
     manager.ready(&server.addresses().inference.to_string());
     // Ends with the runtime.
     tokio::spawn(Arc::clone(&manager).keep_alive(data.handles()));
+    let mut successor = ports.opened(engine).await;
     let ended = async {
-        match recorder {
-            None => signals.first().await,
-            Some(mut recorder) => {
-                tokio::select! {
-                    () = signals.first() => {}
-                    () = recorder.write_changes() => {}
-                }
-                recorder.write_last();
+        let replaced = run_until_end(&mut signals, &mut successor, recorder).await;
+        manager.stopping();
+        let lent = successor.lent;
+        // With it the last descriptors of the ports beside those of the listeners.
+        drop(successor);
+        if replaced {
+            tracing::info!(
+                "another server has the ports; open connections are served to their ends"
+            );
+            tokio::select! {
+                () = retire(&server, plan.drain.timeout) => {}
+                () = signals.first() => {}
+            }
+        } else {
+            tracing::info!(timeout_s = plan.drain.timeout.as_secs(), "draining");
+            engine.begin_drain();
+            tokio::time::sleep(plan.drain.delay).await;
+            if lent {
+                retire(&server, plan.drain.timeout).await;
             }
         }
-        manager.stopping();
-        drain(plan.drain, engine, data).await;
+        drain(plan.drain.timeout, engine, data).await;
     };
     let ((), admin) = tokio::join!(ended, admin);
     admin.map_err(cannot("serve the admin plane"))
+}
+
+/// Returns when a signal ends the server, or, with true, when another server has its ports. That one writes the
+/// snapshots from then on.
+async fn run_until_end(
+    signals: &mut ShutdownSignals,
+    successor: &mut Successor,
+    recorder: Option<SnapshotRecorder<'_>>,
+) -> bool {
+    let end = async {
+        tokio::select! {
+            () = signals.first() => false,
+            () = successor.has_taken_over() => true,
+        }
+    };
+    let Some(mut recorder) = recorder else { return end.await };
+    let replaced = tokio::select! {
+        replaced = end => replaced,
+        () = recorder.write_changes() => false,
+    };
+    if !replaced {
+        recorder.write_last();
+    }
+    replaced
 }
 
 /// A server whose ports are bound and whose models are loaded.
@@ -201,25 +245,39 @@ struct LoadedServer {
     definitions: Vec<ServedDefinition>,
 }
 
-/// Starts the plugins, binds the ports and loads the models. A signal ends it at any point.
+/// Starts the plugins, binds the ports and loads the models. A signal ends it at any point. Where another server is
+/// replaced, its ports come last: it goes on if anything fails.
 async fn load(
-    plan: &ServerPlan,
+    ports: &mut Ports<'_>,
+    env: &Env,
     engine: &Arc<Engine>,
     parts: &ServerParts,
     data: &DataPlane,
     packer: &Arc<Packer>,
 ) -> Result<LoadedServer, Failure> {
+    let plan = ports.plan;
     let (tokens, keys) = (tokens(plan)?, named_keys(plan)?);
     let plugins = plugins::start(&plan.plugins, engine).await?;
     let parts = ServerParts { plugins, tokens: tokens.clone(), keys, ..parts.clone() };
-    let server = Server::bind(plan.server.clone(), parts, Arc::clone(engine), plan.io_threads)
-        .map_err(|error| cannot_bind(&error))?;
+    let reports = Arc::clone(&parts.registrations);
+    let server = Server::new(plan.server.clone(), parts, Arc::clone(engine), plan.io_threads)
+        .map_err(|error| Failure::failed(error.to_string()))?;
     let server = Arc::new(server);
+    ports.bind_if_free(&server).await?;
     server.serve_workers(&data.handles());
     greeting::banner(plan);
     engine.cluster_joined().await.map_err(Failure::usage)?;
     let cpu = CpuUsage::new();
-    let definitions = loading::load(plan, engine, packer).await?;
+    let LoadedModels { definitions, mut starting } =
+        loading::load(plan, engine, packer, ports.are_taken()).await?;
+    // Before the ports open, so that readiness is right from the first probe on.
+    registrations::follow(plan, env, engine, packer, &reports);
+    if ports.are_taken() {
+        loading::wait(&mut starting).await?;
+        registrations::settled(&reports).await;
+        ports.take_over(&server).await?;
+    }
+    starting.detach_all();
     // Only now: a start that fails must not replace the keys of a running server.
     if let Some(tokens) = tokens {
         tokens.issue().map_err(cannot("write the key file"))?;
@@ -240,12 +298,6 @@ fn watch_models(
     if let Some(every) = plan.poll {
         tokio::spawn(reload::follow_repository(every, Arc::clone(engine)));
     }
-}
-
-fn cannot_bind(error: &std::io::Error) -> Failure {
-    let hint = "another program uses this port; choose another one, or port 0 for any free one";
-    let in_use = error.kind() == std::io::ErrorKind::AddrInUse;
-    Failure::failed(error.to_string()).maybe_hint(in_use.then(|| hint.to_owned()))
 }
 
 /// Samples the machine at intervals; ends with the runtime.
@@ -328,13 +380,19 @@ fn named_keys(plan: &ServerPlan) -> Result<Option<Arc<NamedKeys>>, Failure> {
     Ok(Some(keys))
 }
 
-/// The server stops being ready, then the ports close, then admitted requests are answered.
-async fn drain(drain: Drain, engine: &Arc<Engine>, data: &DataPlane) {
-    tracing::info!(timeout_s = drain.timeout.as_secs(), "draining");
-    engine.begin_drain();
-    tokio::time::sleep(drain.delay).await;
+/// Others have the ports, now or soon: no connection is accepted any more, and none is closed that may bring a
+/// request.
+async fn retire(server: &Server, timeout: Duration) {
+    server.retire();
+    if tokio::time::timeout(timeout, server.retired()).await.is_err() {
+        tracing::warn!("connections were open for the whole drain timeout");
+    }
+}
+
+/// The ports close, then admitted requests are answered.
+async fn drain(timeout: Duration, engine: &Arc<Engine>, data: &DataPlane) {
     data.close();
-    if engine.drain(drain.timeout).await {
+    if engine.drain(timeout).await {
         tracing::info!("drained");
     } else {
         tracing::warn!("some requests were not answered before the drain timeout");

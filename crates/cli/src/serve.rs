@@ -193,6 +193,7 @@ pub fn assemble(kind: ServerKind, config: ServeConfig, env: &Env) -> Result<Serv
         models,
         io_threads: values.read(&IO_THREADS).unwrap_or(1),
         drain: parts::drain(&values),
+        handover: parts::handover(&values),
         logs: LogPlan { style: Style::Human { color }, format, filter },
         metrics: MeterPlan::default(),
         traces: TracePlan::read(&values, env, &mut remarks)?,

@@ -46,25 +46,30 @@ pub fn main(flags: &TorchserveFlags, args: &[OsString], env: &Env) -> u8 {
 /// Configuration is read, and complained about, before anything is left running.
 fn start(flags: &TorchserveFlags, args: &[OsString], env: &Env) -> Result<u8, Failure> {
     let pid_file = PidFile::of(env);
-    if !flags.detached {
-        reject_second(&pid_file)?;
+    let alone = if flags.detached { Ok(()) } else { reject_second(&pid_file) };
+    let plan = config::plan(flags, env);
+    let takes_over = plan.as_ref().is_ok_and(|plan| plan.handover.is_some());
+    if !takes_over {
+        alone?;
     }
-    let plan = config::plan(flags, env)?;
+    let plan = plan?;
     if flags.foreground || flags.detached {
         if flags.detached {
             process::detach_terminal();
         }
         return serve(plan, env, &pid_file);
     }
-    process::in_background(args, &pid_file).map(|()| 0)
+    // The pid file is the running server's until the new one has started.
+    process::in_background(args, (!takes_over).then_some(&pid_file)).map(|()| 0)
 }
 
 fn serve(plan: crate::plan::ServerPlan, env: &Env, pid_file: &PidFile) -> Result<u8, Failure> {
+    let before = pid_file.recorded();
     if let Err(error) = pid_file.write(std::process::id()) {
         console::out(format!("cannot write the pid file: {error}"));
     }
     let ended = run::run(plan, env);
-    pid_file.remove_own();
+    pid_file.remove_own(before);
     ended
 }
 

@@ -1,7 +1,8 @@
 //! The accept loop of a listener: takes connections and serves them, each in a task of its own.
 //!
 //! `listen` binds the sockets; a [`ConnectionService`] serves the connections. When the server ends, the loop
-//! stops accepting, lets requests under way finish within the grace, and drops the rest.
+//! stops accepting, lets requests under way finish within the grace, and drops the rest. When another server has
+//! the socket, it stops accepting and serves the open connections to their ends.
 
 use std::future::Future;
 use std::io;
@@ -67,13 +68,15 @@ pub struct Listener<C> {
     pub shutdown_grace: Duration,
 }
 
-/// Serves until `shutdown` resolves and what was under way is answered or the grace is over.
+/// Serves until `shutdown` resolves and what was under way is answered or the grace is over. Once `retiring` says so,
+/// no connection is accepted any more, and it ends with the last one.
 ///
 /// # Errors
 /// The socket does not fit the runtime.
 pub async fn serve<C: ConnectionService>(
     socket: ListenSocket,
     listener: Arc<Listener<C>>,
+    mut retiring: watch::Receiver<bool>,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let (signals, _) = watch::channel(ListenerSignal::Tick);
@@ -81,9 +84,17 @@ pub async fn serve<C: ConnectionService>(
     let connections =
         Connections { listener: &listener, signals: &signals, tasks: &mut tasks, permit: None };
     let accepting = accept(Acceptor::new(socket, &listener)?, connections);
-    tokio::select! {
-        () = accepting => {}
-        () = shutdown => {}
+    let mut shutdown = std::pin::pin!(shutdown);
+    let retired = tokio::select! {
+        () = accepting => false,
+        Ok(_) = retiring.wait_for(|retiring| *retiring) => true,
+        () = &mut shutdown => false,
+    };
+    if retired {
+        tokio::select! {
+            () = finish(&listener.open, &mut tasks) => {}
+            () = shutdown => {}
+        }
     }
     signals.send_replace(ListenerSignal::End);
     listener.open.call_all();
@@ -121,6 +132,22 @@ async fn accept<C: ConnectionService>(acceptor: Acceptor, mut connections: Conne
             }
         }
         while connections.tasks.try_join_next().is_some() {}
+    }
+}
+
+/// Serves the open connections to their ends. Nobody's request may get lost, so each connection ends with an
+/// answer, unless its client is hardly about to send a request.
+async fn finish(open: &OpenConnections, tasks: &mut JoinSet<()>) {
+    let _last_answers = open.end_with_answers();
+    let mut clock = tokio::time::interval(TICK);
+    loop {
+        tokio::select! {
+            ended = tasks.join_next() => if ended.is_none() { return },
+            _ = clock.tick() => {
+                open.tick();
+                open.close_retiring();
+            }
+        }
     }
 }
 

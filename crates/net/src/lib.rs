@@ -1,6 +1,6 @@
 //! Bytes and connections: listeners, TLS, limits, the carriers of HTTP, bodies and their compression.
 //!
-//! A connection's way through this crate: [`listen`] binds sockets, [`accept`] takes connections within the
+//! A connection's way through this crate: [`listen`] binds sockets (or `given` takes those that listen already), [`accept`] takes connections within the
 //! limits of their plane, and a [`ConnectionService`] serves each. Where that is HTTP, [`http`] reads the requests
 //! and writes what an [`HttpService`] answers. The crate knows no model, no endpoint and no plugin, picks no status for a failure, and reads no file, flag or environment.
 
@@ -11,7 +11,9 @@ pub mod compression;
 pub mod connection;
 mod connection_limits;
 pub mod events;
+mod given;
 mod growing_body;
+pub mod handover;
 mod handshake;
 pub mod http;
 mod incoming_body;
@@ -26,6 +28,7 @@ pub mod tls;
 pub use accept::{ConnectionService, Listener};
 pub use body_error::BodyError;
 pub use connection_limits::ConnectionLimits;
+pub use given::{BoundSockets, GivenSockets};
 pub use growing_body::GrowingBody;
 pub use http::HttpService;
 pub use http::http2::ConnectionAge;

@@ -5,6 +5,7 @@
 
 use std::io::{self, Error, ErrorKind};
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -77,6 +78,20 @@ pub enum ListenSocket {
     Tls(TcpListener),
     /// Unix.
     Unix(UnixListener),
+}
+
+impl ListenSocket {
+    /// Another descriptor of the same socket.
+    ///
+    /// # Errors
+    /// There are too many open files.
+    pub fn duplicate(&self) -> io::Result<OwnedFd> {
+        match self {
+            Self::Tcp(listener) | Self::Tls(listener) => listener.as_fd(),
+            Self::Unix(listener) => listener.as_fd(),
+        }
+        .try_clone_to_owned()
+    }
 }
 
 /// Listens `count` times on one address, so that each of `count` threads has a listener of its own.

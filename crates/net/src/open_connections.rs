@@ -162,6 +162,23 @@ impl OpenConnections {
         }
     }
 
+    /// Lets every answer end its connection while the guard lives, as if others waited for room.
+    pub fn end_with_answers(&self) -> impl Drop + '_ {
+        WaitingForRoom::new(&self.waiting)
+    }
+
+    /// Asks the connections to close whose clients can go to another server without losing a request: those with
+    /// streams, which end in order, and those that are idle.
+    pub fn close_retiring(&self) {
+        let latest = self.ticks.load(Relaxed).checked_sub(IDLE_TICKS_MIN);
+        for (_, connection) in &self.table().open {
+            let idle = latest.is_some_and(|latest| connection.idle_since.load(Relaxed) <= latest);
+            if idle || connection.has_streams.load(Relaxed) {
+                connection.ask_to_close();
+            }
+        }
+    }
+
     /// Asks the connections to close that were accepted so long ago and have sent nothing.
     pub fn close_silent(&self, after: Duration) {
         let now = self.age_millis();

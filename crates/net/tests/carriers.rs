@@ -153,7 +153,8 @@ impl Server {
         let (end, ended) = oneshot::channel();
         let ended = async { drop(ended.await) };
         let socket = listen::ListenSocket::Tcp(socket);
-        let served = tokio::spawn(accept::serve(socket, Arc::new(listener), ended));
+        let served =
+            tokio::spawn(accept::serve(socket, Arc::new(listener), watch::channel(false).1, ended));
         Self { address, end: Some(end), served }
     }
 

@@ -5,6 +5,7 @@
 //! [`errors`] maps every failure to a status and a message. The crate decides nothing about batches or
 //! workers. It reads no flag and no environment, and no file but the shared memory that clients offer.
 
+mod addresses;
 mod audit;
 pub mod auth;
 mod config;
@@ -35,26 +36,29 @@ mod timing;
 
 use std::future::Future;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use jitney_engine::admission::Admission;
 use jitney_engine::{Engine, Model};
-use jitney_net::listen::{self, ListenSocket};
+use jitney_net::listen::ListenSocket;
 use jitney_net::open_connections::OpenConnections;
-use jitney_net::{Bind, ConnectionAge, ConnectionLimits, Listener, accept};
-use jitney_settings::Dialect;
+use jitney_net::{Bind, BoundSockets, ConnectionLimits, GivenSockets, Listener, accept};
 use jitney_telemetry::overview::OverviewSources;
 use jitney_telemetry::{ModelWatch, Overview};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
+use crate::addresses::{ListenerPlan, check_tls, plans};
 use crate::auth::BrowserRule;
 use crate::grpc::GrpcServices;
 use crate::listener::{ListenerProtocol, ServerListener};
 use crate::route::Apis;
 use crate::state::ServerState;
 
+pub use crate::addresses::ServerAddresses;
 pub use crate::config::{Cors, GrpcBind, ServerConfig};
 pub use crate::plugins::{PluginError, Plugins};
 pub use crate::state::ServerParts;
@@ -71,29 +75,19 @@ pub async fn gather_plugins(
     Plugins::gather(plugins, timeout, rest::is_taken).await
 }
 
-/// The addresses of a server, with the ports that were free.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerAddresses {
-    /// Predictions and health.
-    pub inference: Bind,
-    /// Models and workers.
-    pub management: Bind,
-    /// Prometheus text, if anywhere.
-    pub metrics: Option<Bind>,
-    /// Predictions and health over gRPC, if anywhere.
-    pub grpc_inference: Option<Bind>,
-    /// Models and workers over gRPC, if anywhere.
-    pub grpc_management: Option<Bind>,
-}
-
-/// Every listener of a server, bound and not yet served.
+/// A server and its listeners, which are bound before they are served.
 ///
 /// The data plane (whatever offers inference) runs on as many threads as it was bound for; the admin
 /// plane (everything else) on one, so that it answers while the data plane is overloaded.
 pub struct Server {
-    addresses: ServerAddresses,
+    addresses: OnceLock<ServerAddresses>,
+    planes: [Arc<OpenConnections>; 2],
     data: Vec<Mutex<Vec<BoundListener>>>,
     admin: Mutex<Vec<BoundListener>>,
+    /// The files of Unix sockets, which are removed with the server.
+    files: Mutex<Vec<PathBuf>>,
+    /// Whether another server has the sockets. Every listener holds a receiver until it has ended.
+    retiring: watch::Sender<bool>,
     admission: Arc<Admission>,
     overview: Arc<Overview>,
     state: Arc<ServerState>,
@@ -103,14 +97,15 @@ pub struct Server {
 struct BoundListener {
     socket: ListenSocket,
     listener: Arc<Listener<ServerListener>>,
+    retiring: watch::Receiver<bool>,
 }
 
 impl Server {
-    /// Binds every address, the inference one `data_threads` times (at least once).
+    /// A server that does not listen yet, with so many threads for predictions (at least one).
     ///
     /// # Errors
-    /// An address cannot be bound; the text names it.
-    pub fn bind(
+    /// There is no certificate for an address that needs one; the text names it.
+    pub fn new(
         config: ServerConfig,
         parts: ServerParts,
         engine: Arc<Engine>,
@@ -121,33 +116,77 @@ impl Server {
         let data_threads = data_threads.max(1);
         let planes = planes(&config, &plans, data_threads);
         parts.meter.watch_connections(&planes);
-        let mut addresses = ServerAddresses::configured(&config);
         let admission = Arc::clone(engine.admission());
         let overview = overview(&config, &parts, &engine, planes[1].limit());
         let state = Arc::new(ServerState::new(config, parts, engine, Arc::clone(&overview)));
-        let mut data: Vec<Vec<BoundListener>> = (0..data_threads).map(|_| Vec::new()).collect();
-        let mut admin = Vec::new();
-        for ListenerPlan { bind, apis, grpc } in plans {
-            let count = if apis.inference { data.len() } else { 1 };
-            let (address, sockets) = listen::bind(&bind, count)?;
-            addresses.settle(apis, grpc.is_some(), &address);
-            let open = Arc::clone(&planes[usize::from(!apis.inference)]);
-            let browsers = BrowserRule::of(&address);
-            let protocol = match grpc {
-                None => ListenerProtocol::Http,
-                Some(age) => {
-                    let services = GrpcServices::new(&state, apis, browsers);
-                    ListenerProtocol::Grpc(Arc::new(services), age)
-                }
-            };
-            let listener = Arc::new(listener(&state, apis, browsers, protocol, open));
-            for (socket, thread) in sockets.into_iter().zip(&mut data) {
-                let bound = BoundListener { socket, listener: Arc::clone(&listener) };
-                if apis.inference { thread.push(bound) } else { admin.push(bound) }
+        Ok(Self {
+            addresses: OnceLock::new(),
+            planes,
+            data: (0..data_threads).map(|_| Mutex::default()).collect(),
+            admin: Mutex::default(),
+            files: Mutex::default(),
+            retiring: watch::Sender::new(false),
+            admission,
+            overview,
+            state,
+        })
+    }
+
+    /// Binds every address that no given socket listens on, those of predictions once per thread. Can be done once.
+    /// Returns another descriptor of every socket, for a server that comes after this one.
+    ///
+    /// # Errors
+    /// An address cannot be bound; the text names it.
+    pub fn bind(&self, given: &mut GivenSockets) -> io::Result<Vec<OwnedFd>> {
+        let mut addresses = ServerAddresses::configured(&self.state.config);
+        let mut duplicates = Vec::new();
+        for plan in plans(&self.state.config) {
+            let count = if plan.apis.inference { self.data.len() } else { 1 };
+            let bound = given.bind(&plan.bind, plan.name(), count)?;
+            addresses.settle(plan.apis, plan.grpc.is_some(), &bound.address);
+            for socket in &bound.sockets {
+                duplicates.push(socket.duplicate()?);
             }
+            self.add(&plan, bound);
         }
-        let data = data.into_iter().map(Mutex::new).collect();
-        Ok(Self { addresses, data, admin: Mutex::new(admin), admission, overview, state })
+        let _ = self.addresses.set(addresses);
+        Ok(duplicates)
+    }
+
+    /// Gives the sockets of a listener to the threads that will serve them.
+    fn add(&self, plan: &ListenerPlan, bound: BoundSockets) {
+        let BoundSockets { address, sockets, lent } = bound;
+        let apis = plan.apis;
+        let browsers = BrowserRule::of(&address);
+        let protocol = match plan.grpc {
+            None => ListenerProtocol::Http,
+            Some(age) => {
+                let services = GrpcServices::new(&self.state, apis, browsers);
+                ListenerProtocol::Grpc(Arc::new(services), age)
+            }
+        };
+        let open = Arc::clone(&self.planes[usize::from(!apis.inference)]);
+        let listener = Arc::new(listener(&self.state, apis, browsers, protocol, open));
+        for (socket, thread) in sockets.into_iter().zip(self.data.iter().cycle()) {
+            let thread = if apis.inference { thread } else { &self.admin };
+            let (listener, retiring) = (Arc::clone(&listener), self.retiring.subscribe());
+            locked(thread).push(BoundListener { socket, listener, retiring });
+        }
+        if let (Bind::Unix(path), false) = (address, lent) {
+            locked(&self.files).push(path);
+        }
+    }
+
+    /// Accepts no more connections, because another server does. Those that are open are served to their ends.
+    pub fn retire(&self) {
+        locked(&self.files).clear();
+        self.retiring.send_replace(true);
+        self.overview.close();
+    }
+
+    /// Resolves when every listener has ended.
+    pub async fn retired(&self) {
+        self.retiring.closed().await;
     }
 
     /// Serves the calls of workers on these runtimes of the data plane, from now until the runtimes end;
@@ -156,9 +195,9 @@ impl Server {
         handles::serve_workers(&self.state, runtimes);
     }
 
-    /// The server's addresses.
+    /// The server's addresses, once it is bound.
     pub fn addresses(&self) -> &ServerAddresses {
-        &self.addresses
+        self.addresses.get_or_init(|| ServerAddresses::configured(&self.state.config))
     }
 
     /// Serves the data plane's listeners of this thread until `shutdown` resolves and what is under
@@ -206,47 +245,8 @@ pub fn serve_workers(config: ServerConfig, engine: &Arc<Engine>, runtimes: &[Han
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let ServerAddresses { inference, management, metrics, grpc_inference, grpc_management } =
-            &self.addresses;
-        let perhaps = [metrics, grpc_inference, grpc_management].into_iter().flatten();
-        for bind in [inference, management].into_iter().chain(perhaps) {
-            if let Bind::Unix(path) = bind {
-                let _ = std::fs::remove_file(path);
-            }
-        }
-    }
-}
-
-impl ServerAddresses {
-    fn configured(config: &ServerConfig) -> Self {
-        let bind = |grpc: &Option<GrpcBind>| grpc.as_ref().map(|grpc| grpc.bind.clone());
-        Self {
-            inference: config.inference.clone(),
-            management: config.management.clone(),
-            metrics: config.metrics.clone(),
-            grpc_inference: bind(&config.grpc_inference),
-            grpc_management: bind(&config.grpc_management),
-        }
-    }
-
-    fn settle(&mut self, apis: Apis, grpc: bool, address: &Bind) {
-        let addresses = if grpc {
-            [
-                (apis.inference, self.grpc_inference.as_mut()),
-                (apis.management, self.grpc_management.as_mut()),
-                (false, None),
-            ]
-        } else {
-            [
-                (apis.inference, Some(&mut self.inference)),
-                (apis.management, Some(&mut self.management)),
-                (apis.metrics, self.metrics.as_mut()),
-            ]
-        };
-        for (offered, bound) in addresses {
-            if let (true, Some(bound)) = (offered, bound) {
-                *bound = address.clone();
-            }
+        for path in locked(&self.files).drain(..) {
+            let _ = std::fs::remove_file(path);
         }
     }
 }
@@ -306,96 +306,31 @@ fn planes(
     [open(data, loops[0]), open(admin, loops[1])]
 }
 
-/// A listener that is to be bound.
-struct ListenerPlan {
-    bind: Bind,
-    apis: Apis,
-    /// Set where it speaks gRPC.
-    grpc: Option<ConnectionAge>,
-}
-
-/// Which listeners there are.
-fn plans(config: &ServerConfig) -> Vec<ListenerPlan> {
-    let rest =
-        rest_plans(config).into_iter().map(|(bind, apis)| ListenerPlan { bind, apis, grpc: None });
-    rest.chain(grpc_plans(config)).collect()
-}
-
-fn grpc_plans(config: &ServerConfig) -> Vec<ListenerPlan> {
-    let planned = |grpc: &GrpcBind, apis| ListenerPlan {
-        bind: grpc.bind.clone(),
-        apis,
-        grpc: Some(grpc.age),
-    };
-    let open_health = config.dialect == Dialect::Jitney;
-    let inference = Apis { inference: true, oip: config.oip, open_health, ..Apis::default() };
-    let management = Apis { management: true, open_health, ..Apis::default() };
-    match (&config.grpc_inference, &config.grpc_management) {
-        (Some(one), Some(other)) if one.bind.is_same(&other.bind) => {
-            vec![planned(one, Apis { management: true, ..inference })]
-        }
-        (one, other) => {
-            let one = one.iter().map(|grpc| planned(grpc, inference));
-            one.chain(other.iter().map(|grpc| planned(grpc, management))).collect()
-        }
-    }
-}
-
-/// The HTTP listeners. APIs with one address share one; where inference and management do, metrics
-/// are offered too, as in TorchServe.
-fn rest_plans(config: &ServerConfig) -> Vec<(Bind, Apis)> {
-    let (oip, sagemaker) = (config.oip, config.sagemaker);
-    let combined = config.inference.is_same(&config.management);
-    let (natural, open_health) = (config.natural, config.dialect == Dialect::Jitney);
-    let home = open_health;
-    let inference =
-        Apis { inference: true, oip, natural, sagemaker, open_health, home, ..Apis::default() };
-    let mut plans = vec![(config.inference.clone(), inference)];
-    let management = Apis { management: true, oip, open_health, home, ..Apis::default() };
-    if combined {
-        plans[0].1.management = true;
-    } else {
-        plans.push((config.management.clone(), management));
-    }
-    if let Some(metrics) = &config.metrics {
-        plans[0].1.metrics = combined;
-        match plans.iter_mut().find(|(bind, _)| bind.is_same(metrics)) {
-            Some((_, apis)) => apis.metrics = true,
-            None => plans.push((metrics.clone(), Apis { metrics: true, ..Apis::default() })),
-        }
-    }
-    plans
-}
-
-/// An HTTPS listener needs a certificate.
-fn check_tls(config: &ServerConfig, plans: &[ListenerPlan]) -> io::Result<()> {
-    match plans.iter().map(|plan| &plan.bind).find(|bind| matches!(bind, Bind::Tls(_))) {
-        Some(bind) if config.tls.is_none() => {
-            Err(io::Error::other(format!("{bind} needs a certificate and a key")))
-        }
-        Some(_) | None => Ok(()),
-    }
-}
-
 fn take(listeners: &Mutex<Vec<BoundListener>>) -> Vec<BoundListener> {
-    std::mem::take(&mut listeners.lock().unwrap_or_else(PoisonError::into_inner))
+    std::mem::take(&mut locked(listeners))
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 async fn run(listeners: Vec<BoundListener>, shutdown: impl Future<Output = ()>) -> io::Result<()> {
     let (end, ended) = watch::channel(false);
     let mut serving = tokio::task::JoinSet::new();
-    for BoundListener { socket, listener } in listeners {
+    for BoundListener { socket, listener, retiring } in listeners {
         let mut ended = ended.clone();
-        serving.spawn(accept::serve(socket, listener, async move {
+        serving.spawn(accept::serve(socket, listener, retiring, async move {
             // An error means that the sender is gone, which also is the end.
             let _ = ended.wait_for(|ended| *ended).await;
         }));
     }
-    let mut result = Ok(());
-    tokio::select! {
-        () = shutdown => {}
-        // A listener ends before the shutdown only when it could not start.
-        Some(served) = serving.join_next() => result = flat(served),
+    let (mut result, mut shutdown) = (Ok(()), std::pin::pin!(shutdown));
+    while result.is_ok() {
+        tokio::select! {
+            () = &mut shutdown => break,
+            // A listener ends before the shutdown when it has retired, or when it could not start.
+            Some(served) = serving.join_next() => result = flat(served),
+        }
     }
     end.send_replace(true);
     while let Some(served) = serving.join_next().await {

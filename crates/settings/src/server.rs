@@ -161,4 +161,8 @@ settings! {
         .or("0s").flag("drain-delay", "TIME").property("drain_delay");
     DRAIN_TIMEOUT = Setting::new("drain_timeout", SECONDS, "On SIGTERM, time for admitted requests to be answered")
         .or("30s").flag("drain-timeout", "TIME").property("drain_timeout");
+    HANDOVER = Setting::new("handover", SettingKind::Path, "Restart without a gap: give the ports at this Unix socket to the next server that is started with the same path, and take them from the one that waits there once the models are loaded")
+        .or_else("none").flag("handover", "SOCKET").property("handover");
+    HANDOVER_CHECK_MEMORY = Setting::new("handover_check_memory", SettingKind::Flag, "Do not start beside a server whose workers use more memory than is available; both run at once until the ports are handed over")
+        .or("true").flag("handover-check-memory", "BOOL").property("handover_check_memory");
 }

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use jitney_engine::settings::RegisterOptions;
-use jitney_engine::{Engine, Registered};
+use jitney_engine::{Engine, Model, Registered};
+use tokio::task::JoinSet;
 
 use super::application::{RegisteredParts, prepare, register};
 use crate::definition::{Packed, Packer};
@@ -23,16 +24,27 @@ pub struct ServedDefinition {
     pub version: String,
 }
 
+/// The models of the start.
+#[derive(Default)]
+pub struct LoadedModels {
+    /// Those that are Python definitions.
+    pub definitions: Vec<ServedDefinition>,
+    /// Their workers, which are being started.
+    pub starting: JoinSet<Result<(), Failure>>,
+}
+
 /// Registers the models of the plan. `jitney torchserve` starts without a model that cannot be
-/// loaded, as TorchServe does; for `jitney serve` it is an error.
+/// loaded, as TorchServe does; for `jitney serve` it is an error, and for a server that replaces another one.
 pub async fn load(
     plan: &ServerPlan,
     engine: &Arc<Engine>,
     packer: &Packer,
-) -> Result<Vec<ServedDefinition>, Failure> {
-    let mut definitions = Vec::new();
+    replaces: bool,
+) -> Result<LoadedModels, Failure> {
+    let LoadedModels { mut definitions, mut starting } = LoadedModels::default();
+    let lenient = matches!(plan.kind, ServerKind::TorchServe { .. }) && !replaces;
     if matches!(plan.kind, ServerKind::Demo) {
-        start_workers(embedded(engine).await?);
+        start_workers(embedded(engine).await?, &mut starting);
     }
     for startup in &plan.models {
         let prepared = prepare(startup, packer).await?;
@@ -40,7 +52,7 @@ pub async fn load(
         let (RegisteredParts { parts, root }, packed) =
             match register(engine, startup, prepared).await {
                 Ok(registered) => registered,
-                Err(failure) if matches!(plan.kind, ServerKind::TorchServe { .. }) => {
+                Err(failure) if lenient => {
                     tracing::error!("{}", failure.message);
                     continue;
                 }
@@ -52,13 +64,22 @@ pub async fn load(
             definitions.push(ServedDefinition { startup: startup.clone(), packed, name, version });
         }
         engine.repository().remember(&root.model, again);
-        parts.into_iter().for_each(start_workers);
-        apply_startup(engine, startup, root);
+        parts.into_iter().for_each(|part| start_workers(part, &mut starting));
+        set_default(engine, startup, &root.model);
+        start_workers(root, &mut starting);
     }
     for registered in engine.repository().start().await {
-        start_workers(registered);
+        start_workers(registered, &mut starting);
     }
-    Ok(definitions)
+    Ok(LoadedModels { definitions, starting })
+}
+
+/// Returns when all workers are there.
+pub async fn wait(starting: &mut JoinSet<Result<(), Failure>>) -> Result<(), Failure> {
+    while let Some(started) = starting.join_next().await {
+        started.unwrap_or_else(|panic| Err(Failure::failed(panic.to_string())))?;
+    }
+    Ok(())
 }
 
 async fn embedded(engine: &Engine) -> Result<Registered, Failure> {
@@ -73,32 +94,31 @@ async fn embedded(engine: &Engine) -> Result<Registered, Failure> {
 }
 
 /// Applies what a snapshot holds beside the settings: the default version.
-fn apply_startup(engine: &Engine, startup: &Startup, registered: Registered) {
-    let model = &registered.model;
+fn set_default(engine: &Engine, startup: &Startup, model: &Model) {
     if startup.default
         && let Err(error) = engine.set_default(model.name(), model.version())
     {
         tracing::warn!(model = model.name(), %error, "the default version was not set");
     }
-    start_workers(registered);
 }
 
 /// Starts the model's workers in the background.
-fn start_workers(registered: Registered) {
+fn start_workers(registered: Registered, starting: &mut JoinSet<Result<(), Failure>>) {
     let Registered { model, workers_min, workers_max } = registered;
     if workers_min == 0 {
         return;
     }
     model.set_worker_target(workers_min, workers_max);
-    tokio::spawn(async move {
-        match model.scale(workers_min, workers_max).await {
-            Ok(()) => tracing::info!(
-                model = model.name(),
-                version = model.version(),
-                workers = workers_min,
-                "model ready"
-            ),
-            Err(error) => tracing::error!("model {} is not ready: {error}", model.name()),
+    starting.spawn(async move {
+        let scaled = model.scale(workers_min, workers_max).await;
+        let (model, version) = (model.name(), model.version());
+        match scaled {
+            Ok(()) => tracing::info!(model, version, workers = workers_min, "model ready"),
+            Err(error) => {
+                tracing::error!("model {model} is not ready: {error}");
+                return Err(Failure::failed(format!("model {model} is not ready: {error}")));
+            }
         }
+        Ok(())
     });
 }

@@ -11,6 +11,7 @@ mod reconcile;
 mod source;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jitney_engine::Engine;
 use jitney_telemetry::Registrations;
@@ -40,4 +41,14 @@ pub fn follow(
     let loader = Loader { engine: Arc::clone(engine), packer: Arc::clone(packer) };
     let follower = ListFollower::new(registrations, source, loader, urls, Arc::clone(reports));
     tokio::spawn(follower.run());
+}
+
+/// How often it is asked whether the models of the list are loaded; nobody is told.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Returns when all models of the list were loaded once; at once where there is no list.
+pub async fn settled(reports: &Registrations) {
+    while reports.read().is_some_and(|report| !report.settled) {
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
 }

@@ -64,7 +64,7 @@ fn sample(cpu: &mut CpuUsage) -> SystemSample {
     SystemSample {
         cpu_percent: cpu.percent(),
         processors: cpu.last.map_or(0, |last| last.processors),
-        memory: std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| memory(&text)),
+        memory: machine_memory(),
         disk: disk(),
         ..SystemSample::default()
     }
@@ -115,6 +115,15 @@ impl CpuTicks {
     }
 }
 
+fn machine_memory() -> Option<(u64, u64)> {
+    std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| memory(&text))
+}
+
+/// The bytes of memory that a new process could have.
+pub fn available_memory() -> Option<u64> {
+    machine_memory().map(|(_, available)| available)
+}
+
 /// All and available bytes.
 fn memory(meminfo: &str) -> Option<(u64, u64)> {
     Some((kibibytes(meminfo, "MemTotal:")?, kibibytes(meminfo, "MemAvailable:")?))
@@ -136,16 +145,29 @@ fn disk() -> Option<(u64, u64)> {
 
 /// Resident bytes of every worker that is a process.
 fn workers(engine: &Engine) -> HashMap<u32, u64> {
+    worker_bytes(engine, "status", "VmRSS:").collect()
+}
+
+/// The bytes of all workers together; what they share counts once.
+pub fn shared_memory(engine: &Engine) -> u64 {
+    worker_bytes(engine, "smaps_rollup", "Pss:").map(|(_, bytes)| bytes).sum()
+}
+
+/// A line of a file of `/proc` of every worker that is a process.
+fn worker_bytes(
+    engine: &Engine,
+    file: &'static str,
+    line: &'static str,
+) -> impl Iterator<Item = (u32, u64)> {
     let versions = engine
         .models()
         .into_iter()
         .flat_map(|model| engine.versions(model.name()).unwrap_or_default());
     let pids = versions.flat_map(|model| model.status().workers).filter_map(|worker| worker.pid);
-    let resident = |pid: u32| {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-        Some((pid, kibibytes(&status, "VmRSS:")?))
-    };
-    pids.filter_map(resident).collect()
+    pids.filter_map(move |pid| {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;
+        Some((pid, kibibytes(&text, line)?))
+    })
 }
 
 #[cfg(test)]

@@ -104,6 +104,7 @@ pub fn assemble(
         models: startups(&values, &store, &mut remarks)?,
         io_threads: values.read(&IO_THREADS).unwrap_or(1),
         drain: parts::drain(&values),
+        handover: parts::handover(&values),
         logs,
         metrics,
         traces: TracePlan::read(&values, env, &mut remarks)?,

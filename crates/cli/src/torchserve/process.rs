@@ -44,11 +44,17 @@ impl PidFile {
         let _ = std::fs::remove_file(&self.0);
     }
 
-    /// Removes the file if it still names this process.
-    pub fn remove_own(&self) {
+    /// Removes the file if it still names this process. Where the process was to replace another one that still
+    /// runs, the file names that one again.
+    pub fn remove_own(&self, before: Option<Recorded>) {
         let own = rustix::process::getpid();
         if self.recorded().is_some_and(|recorded| recorded.0 == Some(own)) {
             self.remove();
+            if let Some(Recorded(Some(pid))) =
+                before.filter(|before| before.0 != Some(own) && before.runs())
+            {
+                let _ = self.write(pid.as_raw_nonzero().get().unsigned_abs());
+            }
         }
     }
 }
@@ -99,7 +105,7 @@ fn name_and_state(pid: &str) -> Option<(String, char)> {
 }
 
 /// Starts the server and returns at once.
-pub fn in_background(args: &[OsString], pid_file: &PidFile) -> Result<(), Failure> {
+pub fn in_background(args: &[OsString], pid_file: Option<&PidFile>) -> Result<(), Failure> {
     let program = std::env::current_exe().map_err(cannot("start the server"))?;
     // The hidden flag goes before the others: `--models` would swallow a word after it.
     let child = Command::new(program)
@@ -109,7 +115,7 @@ pub fn in_background(args: &[OsString], pid_file: &PidFile) -> Result<(), Failur
         .stdin(Stdio::null())
         .spawn()
         .map_err(cannot("start the server"))?;
-    pid_file.write(child.id()).map_err(cannot("write the pid file"))
+    pid_file.map_or(Ok(()), |file| file.write(child.id())).map_err(cannot("write the pid file"))
 }
 
 /// The server becomes the leader of a session of its own, so that closing the terminal does not end
@@ -167,11 +173,11 @@ mod tests {
     fn only_the_own_file_is_removed_at_exit() {
         let (_dir, file) = file();
         file.write(1).expect("writes");
-        file.remove_own();
+        file.remove_own(None);
         assert!(file.recorded().is_some());
         file.write(std::process::id()).expect("writes");
         assert!(file.recorded().is_some_and(Recorded::runs));
-        file.remove_own();
+        file.remove_own(None);
         assert!(file.recorded().is_none());
     }
 }

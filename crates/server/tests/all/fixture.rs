@@ -85,7 +85,8 @@ impl Server {
         parts.access_log = Some(Arc::new(
             AccessLog::new(Box::new(log.clone()), WriteTime::Soon, LogFormat::Text).unwrap(),
         ));
-        let server = jitney_server::Server::bind(config, parts, Arc::clone(&engine), 2).unwrap();
+        let server = jitney_server::Server::new(config, parts, Arc::clone(&engine), 2).unwrap();
+        server.bind(&mut Default::default()).unwrap();
         let server = Arc::new(server);
         let (end, ended) = watch::channel(false);
         let mut planes = Vec::new();

@@ -128,7 +128,7 @@ async fn an_https_address_without_a_certificate_is_an_error_of_the_start() {
     let server = Server::start().await;
     let config = ServerConfig { inference: secure_port(), ..config() };
     let rejected =
-        jitney_server::Server::bind(config, Default::default(), Arc::clone(&server.engine), 1)
+        jitney_server::Server::new(config, Default::default(), Arc::clone(&server.engine), 1)
             .err()
             .unwrap();
     assert!(rejected.to_string().contains("needs a certificate and a key"), "{rejected}");
