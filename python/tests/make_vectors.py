@@ -187,6 +187,7 @@ GOOD = [
     control("times with pauses", 10, {"gc_runs": 12, "gc_us": 4200, "gc_longest_us": 900}, 8),
     control("times with an empty payload", 10, {}, 2**64 - 1),
     control("cancel", 11, {}, 2**33),
+    control("cancel of some of a batch", 11, {"positions": [1, 300]}, 12),
     control("progress", 12, {"done": 3, "of": 11, "what": "captured batch size 8"}),
     control("progress of an unknown number of steps", 12, {"done": 1, "what": "größe 8"}),
 ]  # fmt: skip

@@ -30,6 +30,12 @@ HANDLER = """
 """
 
 
+STREAMS_ON = """
+                while not context.cancelled():
+                    await asyncio.sleep(0)
+                send_intermediate_predict_response(["more"], context.request_ids, "ok", 200, context)"""
+
+
 def ask(one, word, frame_id):
     one.send(wire.batch([wire.item([("body", "", word)], request_id=f"r{frame_id}")], frame_id))
 
@@ -109,8 +115,17 @@ def test_a_coroutine_function_is_initialised_too(worker):
     assert answer(one) == (wire.REPLY, 1, b"[1]")
 
 
+def test_an_archives_coroutine_is_asked_to_end_by_what_it_sends(worker):
+    one = worker(HANDLER.replace("await asyncio.sleep(0)", STREAMS_ON), mode="concurrent")
+    ask(one, b"stream", 1)
+    assert answer(one)[:2] == (wire.CHUNK, 1)
+    one.send(wire.control(wire.CANCEL, frame_id=1))
+    assert answer(one) == (wire.REPLY, 1, b"")
+
+
 def test_a_cancelled_batch_ends_its_coroutine_and_is_answered_with_nothing(worker):
-    one = start(worker)
+    own_loop = "self.loop = asyncio.new_event_loop()\n            self.gates = {}"  # As definitions have.
+    one = worker(HANDLER.replace("self.gates = {}", own_loop), mode="concurrent")
     ask(one, b"wait a", 1)
     ask(one, b"wait a", 2)
     one.send(wire.control(wire.CANCEL, frame_id=1))

@@ -97,3 +97,34 @@ def test_streaming_from_a_thread_of_the_handler(worker):
     one.send(wire.batch(wire.bodies(b"x")))
     assert [chunk(one)[0][1] for _ in range(100)] == [b"%d" % k for k in range(100)]
     assert last(one)[0]["body"] == b"end"
+
+
+HOLDS = """
+    from ts.handler_utils.utils import send_intermediate_predict_response
+
+    def handle(data, context):
+        if not data:
+            return []
+        if data[0]["body"] != b"stream":
+            return ["plain" for _ in data]
+        send_intermediate_predict_response(["a"] * len(data), context.request_ids, "ok", 200, context)
+        while not context.cancelled(1):
+            pass
+        send_intermediate_predict_response(["b"] * len(data), context.request_ids, "ok", 200, context)
+        while not context.cancelled():
+            pass
+        send_intermediate_predict_response(["c"] * len(data), context.request_ids, "ok", 200, context)
+"""
+
+
+def test_who_has_left_gets_no_more_and_a_batch_of_nobody_ends(worker):
+    one = worker(HOLDS)
+    one.send(wire.batch(wire.bodies(b"stream", b"x")))
+    assert [position for position, *_ in chunk(one)] == [0, 1]
+    one.send(wire.batch(wire.bodies(b"next"), frame_id=2))  # It waits for its turn, whatever is read before.
+    one.send(wire.control(wire.CANCEL, {"positions": [1]}, frame_id=1))
+    assert [position for position, *_ in chunk(one)] == [0]
+    one.send(wire.control(wire.CANCEL, {"positions": [0]}, frame_id=1))
+    assert [a["body"] for a in last(one)] == [b"", b""]
+    assert [a["body"] for a in last(one)] == [b"plain"]
+    assert one.ask(wire.bodies(b"x"))[0]["body"] == b"plain"

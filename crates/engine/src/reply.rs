@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use jitney_batcher::{DispatchReason, Padding};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::admission::{Admission, Permit};
 use crate::error::CallError;
@@ -119,6 +119,8 @@ struct StreamBuffer {
     end: OnceLock<Result<(), CallError>>,
     /// Where the bytes are counted.
     account: Option<Arc<Admission>>,
+    /// Who is told that the caller left before the end.
+    left: Option<Arc<Notify>>,
 }
 
 impl StreamBuffer {
@@ -188,10 +190,15 @@ impl Reply {
     }
 
     /// Sends one piece; more will follow. Of the first one all is told, of later ones the body. What waits
-    /// for the caller counts in `account`.
-    pub(crate) fn piece(&mut self, piece: Answer, account: Option<&Arc<Admission>>) {
+    /// for the caller counts in `account`; who drives the worker waits at `left` for callers that leave.
+    pub(crate) fn piece(
+        &mut self,
+        piece: Answer,
+        account: Option<&Arc<Admission>>,
+        left: &Arc<Notify>,
+    ) {
         *self = match std::mem::replace(self, Self::Gone) {
-            Self::Whole(sender) => Self::begin(sender, piece, account),
+            Self::Whole(sender) => Self::begin(sender, piece, account, left),
             Self::Pieces(pieces) => pieces.push(piece.output.body),
             // A request that streams is not split; the last answer is enough.
             Self::Part(part) => Self::Part(part),
@@ -214,10 +221,12 @@ impl Reply {
         sender: oneshot::Sender<Result<Answer, CallError>>,
         mut first: Answer,
         account: Option<&Arc<Admission>>,
+        left: &Arc<Notify>,
     ) -> Self {
         let (pieces, rest) = mpsc::channel(PIECES_MAX);
         let mut buffer = StreamBuffer::default();
         buffer.account = account.cloned();
+        buffer.left = Some(Arc::clone(left));
         let buffer = Arc::new(buffer);
         first.stream =
             Some(AnswerStream { pieces: rest, buffer: Arc::clone(&buffer), told: false });
@@ -263,8 +272,8 @@ impl PieceSender {
     }
 }
 
-/// The pieces of an answer that follow its first one. Dropping it is a client that leaves: the
-/// worker goes on for the others of its batch, and nothing more is kept for this one.
+/// The pieces of an answer that follow its first one. Dropping it is a client that leaves: the worker is told and
+/// makes no more pieces for it, and goes on for the others of its batch.
 #[derive(Debug)]
 pub struct AnswerStream {
     pieces: mpsc::Receiver<Bytes>,
@@ -302,6 +311,16 @@ impl AnswerStream {
             Some(Ok(())) => None,
             Some(Err(error)) => Some(error.clone()),
             None => Some(CallError::Gone),
+        }
+    }
+}
+
+impl Drop for AnswerStream {
+    fn drop(&mut self) {
+        // First, since who is told looks whether it is closed.
+        self.pieces.close();
+        if let (None, Some(left)) = (self.buffer.end.get(), &self.buffer.left) {
+            left.notify_one();
         }
     }
 }

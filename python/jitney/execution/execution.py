@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 
 from jitney.call.context import CallContext, ContextSource
@@ -198,7 +198,7 @@ def _stream(function: Function, invocation: Invocation, streams: AnswerStreams) 
 async def _stream_async(function: Function, invocation: Invocation, streams: AnswerStreams) -> dict[int, Any]:
     generator = function(**invocation.arguments)
     if not hasattr(generator, "__aiter__"):
-        return _stream(lambda **_: generator, invocation, streams)
+        generator = _taking_turns(generator)
     try:
         try:
             async for pieces in generator:
@@ -210,6 +210,16 @@ async def _stream_async(function: Function, invocation: Invocation, streams: Ans
     except Exception as error:
         return _broken_off(invocation, streams, error)
     return streams.finish()
+
+
+async def _taking_turns(generator: Any) -> AsyncIterator[Any]:
+    """The pieces of a plain generator. Between two of them others have their turn, and the batch can be cancelled."""
+    try:
+        for pieces in generator:
+            yield pieces
+            await asyncio.sleep(0)
+    finally:
+        generator.close()
 
 
 def _broken_off(invocation: Invocation, streams: AnswerStreams, error: Exception) -> dict[int, Any]:

@@ -103,8 +103,8 @@ class _End:
 END = _End()
 """In a batch generator's list: this item's answer is complete."""
 
-Emit = Callable[[int, Any], None]
-"""Takes an item's position and a piece of its answer."""
+Emit = Callable[[int, Any], "bool | None"]
+"""Takes an item's position and a piece of its answer. True if its client has left: then it gets no more."""
 
 
 class Streamed:
@@ -150,8 +150,9 @@ class AnswerStreams:
             self.outcomes[position] = STREAMED
         elif isinstance(piece, BaseException):
             self.outcomes[position] = piece
+        elif self._emit(position, piece):
+            self.outcomes[position] = STREAMED
         else:
-            self._emit(position, piece)
             self.begun = True
 
     def finish(self, outcome: Any = STREAMED) -> dict[int, Any]:

@@ -145,5 +145,10 @@ class Context:
         """Returns the id of the sequence a request belongs to, or None."""
         return self.get_request_header(idx, self.header_key_sequence_id)
 
+    def cancelled(self, idx: int | None = None) -> bool:
+        """Whether the client of this request has left; without an index, whether all clients of the batch have.
+        Without a server nobody leaves."""
+        return False
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Context) and self.__dict__ == other.__dict__

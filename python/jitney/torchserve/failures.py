@@ -22,6 +22,11 @@ class PredictionException(Exception):
         return f"{self.message} : {self.error_code}"
 
 
+class ClientsLeft(Exception):
+    """Raised where a handler sends a part of an answer and all clients of its batch have left. Let it pass: it ends the
+    batch and is no failure."""
+
+
 class BatchFailure(NamedTuple):
     """Why a batch failed as a whole; `status` only where the handler chose one."""
 

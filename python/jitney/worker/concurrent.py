@@ -12,6 +12,7 @@ import inspect
 import threading
 from typing import Any
 
+from jitney.torchserve.failures import ClientsLeft
 from jitney.worker.batch import BatchDecoder, Row
 from jitney.worker.context import WorkerContext
 from jitney.worker.loader import LoadedModel
@@ -26,9 +27,9 @@ from jitney.worker.protocol import (
     ProtocolError,
     encode_control,
 )
-from jitney.worker.run import BatchAnswer, Incoming, answer_from, failure_from, read_frames, send_answer
+from jitney.worker.run import BatchAnswer, Incoming, answer_from, failure_from, read_frames, send_answer, unread_answer
 from jitney.worker.step_times import times_frame
-from jitney.worker.writer import FrameWriter, TurnWriter, assemble
+from jitney.worker.writer import FrameWriter, TurnWriter
 
 CANCEL_SECONDS = 1.0
 
@@ -38,7 +39,7 @@ def run_concurrently(writer: FrameWriter, reader: FrameReader, model: LoadedMode
     own = getattr(model.service, "loop", None)  # A definition has one, in which its `setup` ran.
     loop = own or asyncio.new_event_loop()
     spared = asyncio.all_tasks(loop)
-    batches = _ConcurrentBatches(writer, model)
+    batches = _ConcurrentBatches(writer, model, cancels=own is not None)
     try:
         loop.run_until_complete(batches.run(reader))
     finally:
@@ -62,12 +63,15 @@ def _abandon(loop: asyncio.AbstractEventLoop, spared: set[asyncio.Task[Any]]) ->
 class _ConcurrentBatches:
     """The batches of one worker that are under way."""
 
-    def __init__(self, writer: FrameWriter, model: LoadedModel) -> None:
+    def __init__(self, writer: FrameWriter, model: LoadedModel, cancels: bool) -> None:
         self._writer = TurnWriter(writer)
         self._model = model
         self._decoder = BatchDecoder(model.reader_for)
         self._tasks: dict[int, tuple[asyncio.Task[None], int]] = {}
         """By the id of their batch, with the number of its requests."""
+        self._clients = model.context.clients
+        self._cancels = cancels
+        """Whether a batch that nobody waits for is cancelled. Handlers of archives are not prepared for that."""
         self._cancelled: set[int] = set()
         """Batches that the server has cancelled."""
         self._errors: list[Exception] = []
@@ -80,12 +84,15 @@ class _ConcurrentBatches:
     async def run(self, reader: FrameReader) -> None:
         """Answers batches until STOP or the end of the stream."""
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self._over: asyncio.Future[bool] = self._loop.create_future()
         """Whether there is somebody to answer to, once no more batches come."""
         self._writer.begin(self._loop)
         if reader.can_poll:
             self._loop.add_reader(reader.fileno(), self._readable, reader)
             self._readable(reader)  # Something may be buffered already.
+            if not self._cancels:
+                self._clients.look = lambda: self._look(reader)
         else:
             threading.Thread(target=self._read, args=(reader,), daemon=True).start()
         try:
@@ -113,6 +120,11 @@ class _ConcurrentBatches:
         except Exception as error:
             self._fail(error)
 
+    def _look(self, reader: FrameReader) -> None:
+        """For a handler that keeps the loop: nobody reads meanwhile."""
+        if threading.get_ident() == self._thread:
+            self._readable(reader)
+
     def _read(self, reader: FrameReader) -> None:
         """The reading thread, for connections that cannot be polled."""
         with contextlib.suppress(RuntimeError):  # The loop is closed when the worker ends.
@@ -133,7 +145,7 @@ class _ConcurrentBatches:
         elif frame.kind == BATCH:
             self._tasks[frame.id] = asyncio.Task(self._answer(frame), loop=self._loop), frame.count
         elif frame.kind == CANCEL:
-            self._cancel(frame.id)
+            self._cancel(frame)
         elif frame.kind != STOP:
             raise ProtocolError(f"expected BATCH or STOP, got a frame of kind {frame.kind}")
         else:
@@ -153,24 +165,25 @@ class _ConcurrentBatches:
         """Nothing more is answered."""
         self._ended = True
 
-    def _cancel(self, batch_id: int) -> None:
-        """Cancels a batch whose clients have all disconnected; it may be finished already."""
-        if batch_id in self._tasks and batch_id not in self._cancelled:
+    def _cancel(self, frame: Frame) -> None:
+        """Notes who has left, and cancels a batch whose clients all have; it may be finished already."""
+        batch_id = frame.id
+        if batch_id in self._tasks and self._clients.note(frame) and self._cancels:
             self._cancelled.add(batch_id)
             task, count = self._tasks[batch_id]
             task.add_done_callback(lambda task: self._drop(batch_id, count) if task.cancelled() else None)
             task.cancel()
 
     def _drop(self, batch_id: int, count: int) -> None:
-        """A cancelled batch is answered with nothing, since every batch has an answer."""
         self._finished(batch_id)
         if not self._ended:
-            self._writer.send(REPLY, count, batch_id, assemble({}, [b""] * count))
+            self._writer.send(REPLY, count, batch_id, unread_answer(count))
 
     def _finished(self, batch_id: int) -> None:
         """A batch is over."""
         del self._tasks[batch_id]
         self._cancelled.discard(batch_id)
+        self._clients.forget(batch_id)
         self._model.after_batch(self._is_busy)
 
     def _is_busy(self) -> bool:
@@ -208,6 +221,8 @@ class _ConcurrentBatches:
                 raise
             error = RuntimeError("the function was cancelled, but not by the server")
             answer: BatchAnswer = failure_from(error, context.metas)
+        except ClientsLeft:
+            answer = unread_answer(frame.count)
         except Exception as error:
             answer = failure_from(error, context.metas)
         else:

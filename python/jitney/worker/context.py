@@ -15,7 +15,9 @@ from typing import Any
 
 from jitney.torchserve.bodies import encode_output
 from jitney.torchserve.context import Context, RequestProcessor
+from jitney.torchserve.failures import ClientsLeft
 from jitney.worker.batch import Headers, read_headers, read_request_id
+from jitney.worker.left_clients import LeftClients
 from jitney.worker.protocol import POSITION, Bytes
 from jitney.worker.writer import FrameWriter, encode_meta, table_of
 
@@ -63,6 +65,7 @@ class WorkerContext(Context):
         """The lengths to which items are padded; none: the handler chooses."""
         self.compile_cache: str | None = None
         """A directory for what compiling the model makes, the same at the next start; it may not exist yet."""
+        self.clients = LeftClients()
         self._bound = BoundBatch()
         self._threads: _BatchOfThread | None = None
         super().__init__(*args, **kwargs)
@@ -154,10 +157,27 @@ class WorkerContext(Context):
             processor = batch.touched_requests.setdefault(idx, ItemProcessor(metas[idx]))
         return processor
 
+    def cancelled(self, idx: int | None = None) -> bool:
+        """Whether the client of this request has left; without an index, whether all clients of the batch have."""
+        self.clients.look()
+        return self._all_have_left() if idx is None else self._has_left(idx)
+
+    def _has_left(self, idx: int) -> bool:
+        ids = self.batch_ids
+        return self.clients.has_left(self.batch_id, idx) if ids is None else self.clients.has_left(ids[idx], 0)
+
+    def _all_have_left(self) -> bool:
+        return bool(self.metas) and all(map(self._has_left, range(len(self.metas))))
+
     def send_intermediate(self, outputs: Sequence[Any], positions: Iterable[int]) -> None:
-        """Sends one piece of each of these requests' answers to their clients, now."""
+        """Sends one piece of each of these requests' answers to their clients, now. Those who have left get none;
+        raises `ClientsLeft` when the whole batch has nobody left."""
         if self.frame_writer is None:
             raise RuntimeError("only a worker can send intermediate responses")
+        self.clients.look()
+        positions = [idx for idx in positions if not self._has_left(idx)]
+        if not positions and self._all_have_left():
+            raise ClientsLeft("all clients of this batch have left; there is nobody to send to")
         pieces = [(idx, *self._piece(idx, outputs[idx])) for idx in positions]
         if self.batch_ids is not None:
             for idx, meta, body in pieces:

@@ -18,7 +18,16 @@ from jitney.worker.context import STREAM_NEXT
 from jitney.worker.loader import LoadedModel
 from jitney.worker.protocol import BATCH, CANCEL, FAILED, REPLY, STOP, Bytes, Frame, FrameReader, ProtocolError
 from jitney.worker.reply import encode_item, failure_of_step
-from jitney.worker.run import Incoming, describe, failure_from, logger, read_frames, run_batch, send_answer
+from jitney.worker.run import (
+    Incoming,
+    describe,
+    failure_from,
+    logger,
+    read_frames,
+    run_batch,
+    send_answer,
+    unread_answer,
+)
 from jitney.worker.step_times import times_frame
 from jitney.worker.writer import FrameWriter, assemble
 
@@ -26,7 +35,14 @@ from jitney.worker.writer import FrameWriter, assemble
 def run_continuously(writer: FrameWriter, reader: FrameReader, model: LoadedModel) -> None:
     """Steps through live jobs until the server stops, when all are finished, or is gone."""
     incoming: queue.SimpleQueue[Incoming] = queue.SimpleQueue()
-    threading.Thread(target=read_frames, args=(reader, incoming.put), daemon=True).start()
+    clients = model.context.clients
+
+    def put(received: Incoming) -> None:
+        if isinstance(received, Frame) and received.kind == CANCEL:
+            clients.note(received)  # The step that runs may ask.
+        incoming.put(received)
+
+    threading.Thread(target=read_frames, args=(reader, put), daemon=True).start()
     try:
         _LiveJobs(writer, model).run(incoming)
     finally:
@@ -100,8 +116,9 @@ class _LiveJobs:
             if job.batch_id == batch_id:
                 logger.info("Connection to client got closed; Removing job: %s", job.request_id)
                 self._forget(job)
-                self._writer.send(REPLY, 1, batch_id, assemble({}, [b""]))
+                self._writer.send(REPLY, 1, batch_id, unread_answer(1))
         self._live = [job for job in self._live if job.batch_id != batch_id]
+        self._context.clients.forget(batch_id)
 
     def _forget(self, job: _Job) -> None:
         """Removes a job from `context.cache`: handlers themselves see only the end of jobs that succeed."""

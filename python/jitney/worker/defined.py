@@ -346,24 +346,27 @@ class DefinedBatch:
         self._tensors[places[0]].fail(error)
 
     def emitter(self, positions: Sequence[int]) -> Any:
-        """Sends pieces of answers to their clients, now."""
+        """Sends pieces of answers to their clients, now; says whether the client has left instead."""
 
-        def emit(position: int, piece: Any) -> None:
+        def emit(position: int, piece: Any) -> bool:
             at = positions[position]
+            if self._context.cancelled(at):
+                return True
             if at in self._tensors:
                 self._tensors[at].add_piece(position - positions.index(at), piece)
-                return
+                return False
             if at in self._calls and isinstance(piece, Response) and piece.body == b"":
-                return  # A head, which handles do not show.
+                return False  # A head, which handles do not show.
             head, body = self._encoder.piece(at, piece)
             if at in self._encoder.streamed and not body:
-                return  # Nothing more to tell.
+                return False  # Nothing more to tell.
             self._encoder.streamed.add(at)
             writer = self._context.frame_writer
             if writer is None:
                 raise RuntimeError("only a worker can stream")
             parts = assemble({0: POSITION.pack(at) + head}, [body])
             writer.send_chunk(self._context.batch_id, 1, parts)
+            return False
 
         return emit
 

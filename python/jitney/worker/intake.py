@@ -18,6 +18,7 @@ from typing import Any
 from jitney.torchserve.failures import BatchFailure
 from jitney.worker.batch import BatchDecoder, Row
 from jitney.worker.context import BoundBatch
+from jitney.worker.left_clients import LeftClients
 from jitney.worker.protocol import BATCH, CANCEL, STOP, FrameReader, ProtocolError
 from jitney.worker.step_times import StepTimes, now
 
@@ -62,8 +63,9 @@ Incoming = HeldBatch | BaseException | None
 class Intake:
     """Reads batches, at most one for each slot, on one thread at a time."""
 
-    def __init__(self, reader: FrameReader, decoder: BatchDecoder, slots: int) -> None:
+    def __init__(self, reader: FrameReader, decoder: BatchDecoder, clients: LeftClients, slots: int) -> None:
         self._reader = reader
+        self._clients = clients
         self._decoder = decoder
         self._free_slots: SimpleQueue[None] = SimpleQueue()
         for _ in range(slots):
@@ -131,7 +133,8 @@ class Intake:
     def _read(self) -> HeldBatch | None:
         frame = self._reader.read()
         while frame is not None and frame.kind == CANCEL:
-            frame = self._reader.read()  # A batch that is under way is finished.
+            self._clients.note(frame)
+            frame = self._reader.read()
         if frame is None or frame.kind == STOP:
             return None
         if frame.kind != BATCH:

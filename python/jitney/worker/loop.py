@@ -22,12 +22,12 @@ from jitney.worker.concurrent import run_concurrently
 from jitney.worker.continuous import run_continuously
 from jitney.worker.garbage import Collector
 from jitney.worker.gpus import select_gpus
+from jitney.worker.left_clients import FramesInTurn
 from jitney.worker.loader import LoadedModel, load_model
 from jitney.worker.overlap import OverlappedBatches, stages_of
 from jitney.worker.process_group import ProcessGroup, rank_count
 from jitney.worker.protocol import (
     BATCH,
-    CANCEL,
     HELLO,
     LOAD,
     LOAD_FAILED,
@@ -181,18 +181,19 @@ def load_failure_cause(error: Exception) -> str:
 def run_batches(writer: FrameWriter, reader: FrameReader, model: LoadedModel) -> None:
     """Answers batches, one at a time and in order, until the server stops or is gone."""
     decoder = BatchDecoder(model.reader_for)
+    clients = model.context.clients
+    frames = FramesInTurn(reader, clients)
     while True:
-        frame = reader.read()
+        frame = frames.read()
         if frame is None or frame.kind == STOP:
             return
-        if frame.kind == CANCEL:
-            continue  # It was read after its batch was answered.
         if frame.kind != BATCH:
             raise ProtocolError(f"expected BATCH or STOP, got a frame of kind {frame.kind}")
         answer = run_batch(frame, decoder, model)
         send_answer(writer, frame.id, frame.count, answer, times_frame(frame.id, model.facts_to_tell()))
+        clients.forget_until(frame.id)
         del frame, answer  # They may be large, and the wait for the next batch long.
-        model.after_batch(lambda: reader.has_more)
+        model.after_batch(frames.has_more)
 
 
 MODES = {"single": run_batches, "concurrent": run_concurrently, "continuous": run_continuously}

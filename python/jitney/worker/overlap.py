@@ -79,7 +79,7 @@ class OverlappedBatches:
         self._context = model.context
         self._stages = stages
         self.slots = stages.slots
-        self._intake = Intake(reader, BatchDecoder(model.reader_for), stages.slots)
+        self._intake = Intake(reader, BatchDecoder(model.reader_for), model.context.clients, stages.slots)
         self._received: SimpleQueue[Incoming] = SimpleQueue()
         self._prepared: SimpleQueue[Incoming] = SimpleQueue()
         """Batches for the main thread; one that is alone has not been prepared."""
@@ -306,6 +306,7 @@ class OverlappedBatches:
         self._answered_alone += alone  # Before it is sent: the next batch may come as soon as the server has it.
         send_answer(self._writer, held.bound.id, held.count, answer, times_frame(held.bound.id, times))
         self._answered_behind += not alone  # After it is sent, so that answers cannot overtake each other.
+        self._context.clients.forget_until(held.bound.id)
         self._intake.answered()
         self._model.after_batch(self._has_more)
 

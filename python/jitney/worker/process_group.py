@@ -20,6 +20,7 @@ from typing import Any
 from jitney.worker.gpus import gpu_of_rank
 from jitney.worker.protocol import (
     BATCH,
+    CANCEL,
     HELLO,
     LOAD,
     LOAD_FAILED,
@@ -104,10 +105,15 @@ class ProcessGroup:
         for member in self._members:
             threading.Thread(target=self._watch, args=(member,), daemon=True).start()
 
+    @property
+    def shares_batches(self) -> bool:
+        """Whether every rank gets all batches."""
+        return bool(self._spec["model_yaml_config"].get("parallelType") != PIPELINE)
+
     def forward(self, frame: Frame) -> None:
         """Sends the others the frame that rank 0 got."""
         self._stopping = self._stopping or frame.kind == STOP
-        if frame.kind == BATCH and self._spec["model_yaml_config"].get("parallelType") == PIPELINE:
+        if frame.kind == BATCH and not self.shares_batches:
             return
         for member in self._members:
             with contextlib.suppress(OSError):  # `_watch` notices that it ended.
@@ -198,6 +204,8 @@ class ForwardingReader(FrameReader):
     def read(self) -> Frame | None:
         """The next frame, after it was forwarded."""
         frame = self._inner.read()
+        while frame is not None and frame.kind == CANCEL and self._group.shares_batches:
+            frame = self._inner.read()  # Each rank would hear of it at another step of the model.
         self.frame_began = self._inner.frame_began
         if frame is not None and frame.kind in (BATCH, STOP):
             self._group.forward(frame)

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jitney.torchserve.failures import PREDICTION_FAILED, BatchFailure, check_outputs, failure_of
+from jitney.torchserve.failures import PREDICTION_FAILED, BatchFailure, ClientsLeft, check_outputs, failure_of
 from jitney.worker.batch import BatchDecoder, Row, read_request_id
 from jitney.worker.context import WorkerContext
 from jitney.worker.loader import LoadedModel
@@ -28,7 +28,7 @@ from jitney.worker.protocol import (
     encode_control,
 )  # fmt: skip
 from jitney.worker.reply import EncodedReply, encode_reply
-from jitney.worker.writer import FrameWriter
+from jitney.worker.writer import FrameWriter, assemble
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +61,8 @@ def run_batch(frame: Frame, decoder: BatchDecoder, model: LoadedModel) -> BatchA
     rows = bind(frame, decoder, context)
     try:
         outputs = model.entry_point(rows, context)
+    except ClientsLeft:
+        return unread_answer(frame.count)
     except Exception as error:
         return failure_from(error, context.metas)
     return answer_from(outputs, frame.count, context)
@@ -73,11 +75,17 @@ def bind(frame: Frame, decoder: BatchDecoder, context: WorkerContext) -> list[Ro
     return rows
 
 
+def unread_answer(count: int) -> list[Bytes]:
+    """The reply to a batch that nobody waits for, since every batch has an answer."""
+    return assemble({}, [b""] * count)
+
+
 def failure_from(error: Exception, metas: Sequence[bytes] | None) -> BatchFailure:
     """The failure to send for a handler's exception; the log gets the traceback."""
     if isinstance(error, ProtocolError):
         raise error  # Headers are parsed when the handler reads them; broken ones are not its fault.
-    print_traceback(f"the handler failed on {name_requests(metas or ())}\n")
+    if not isinstance(error, ClientsLeft):
+        print_traceback(f"the handler failed on {name_requests(metas or ())}\n")
     return failure_of(error)
 
 

@@ -179,7 +179,8 @@ def send_part(ret: Sequence[Any], request_ids: dict[int, str], message: str, cod
     It leaves for the client at once, as one HTTP chunk; what the handler returns in the end is the
     last part. `message` and `code` are used only outside Jitney's worker, where the context holds
     the socket of TorchServe's frontend. It may be called from any thread while the handler works
-    on the batch.
+    on the batch. Clients that have left get no part (`context.cancelled(idx)` tells); when all of the batch have,
+    `jitney.torchserve.failures.ClientsLeft` is raised.
     """
     if hasattr(context, "send_intermediate"):
         context.send_intermediate(ret, request_ids)

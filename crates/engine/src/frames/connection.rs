@@ -90,21 +90,38 @@ impl WorkerConnection {
         kind: FrameKind,
         message: &serde_json::Value,
     ) -> Result<(), ConnectionError> {
+        self.write_queued().await?;
         self.write.clear();
         encode_control(kind, message, &mut self.write);
         Ok(self.socket.write_all(&self.write[..]).await?)
     }
 
-    pub(crate) async fn send_cancel(&mut self, batch: u64) -> Result<(), ConnectionError> {
-        self.write.clear();
-        encode_cancel(batch, &mut self.write);
-        Ok(self.socket.write_all(&self.write[..]).await?)
+    /// Tells a worker, which may be busy, whose callers have left. What it has no room for yet is written before
+    /// the next batch, or by [`Self::receive`].
+    pub(crate) fn queue_cancel(
+        &mut self,
+        batch: u64,
+        positions: &[u16],
+    ) -> Result<(), ConnectionError> {
+        let mut whole = BytesMut::new();
+        encode_cancel(batch, positions, &mut whole);
+        self.outgoing.0.push_back(whole.freeze());
+        Ok(self.socket.write_now(&mut self.outgoing)?)
+    }
+
+    /// Writes what is queued.
+    async fn write_queued(&mut self) -> Result<(), ConnectionError> {
+        if !self.outgoing.0.is_empty() {
+            self.socket.write_all(std::mem::take(&mut self.outgoing)).await?;
+        }
+        Ok(())
     }
 
     pub(crate) async fn send_batch(
         &mut self,
         frame: BatchFrame<'_>,
     ) -> Result<(), ConnectionError> {
+        self.write_queued().await?;
         if frame.payload_len() <= COPY_MAX {
             self.write.clear();
             frame.encode(&mut self.write);

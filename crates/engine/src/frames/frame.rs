@@ -117,9 +117,15 @@ pub(crate) fn encode_control(kind: FrameKind, message: &serde_json::Value, out: 
     out.put_slice(text.as_bytes());
 }
 
-/// Tells a worker that no caller waits for this batch any more.
-pub(crate) fn encode_cancel(batch: u64, out: &mut BytesMut) {
-    FrameHeader { length: 0, kind: FrameKind::Cancel, count: 0, id: batch }.encode(out);
+/// Tells a worker whose callers have left this batch; without positions all have.
+pub(crate) fn encode_cancel(batch: u64, positions: &[u16], out: &mut BytesMut) {
+    let text = match positions {
+        [] => String::new(),
+        _ => serde_json::json!({ "positions": positions }).to_string(),
+    };
+    FrameHeader { length: text.len() as u32, kind: FrameKind::Cancel, count: 0, id: batch }
+        .encode(out);
+    out.put_slice(text.as_bytes());
 }
 
 /// Reads a control frame's JSON object; an empty payload is an empty object.

@@ -249,7 +249,9 @@ fn what_warming_up_found_is_decoded_as_the_vectors_say() {
 fn a_cancel_is_written_as_the_vectors_say() {
     for vector in of_kind(FrameKind::Cancel) {
         let mut written = BytesMut::new();
-        encode_cancel(vector["id"].as_u64().unwrap(), &mut written);
+        let positions = vector["decoded"]["positions"].as_array().into_iter().flatten();
+        let positions: Vec<u16> = positions.map(|at| at.as_u64().unwrap() as u16).collect();
+        encode_cancel(vector["id"].as_u64().unwrap(), &positions, &mut written);
         assert_eq!(written.to_vec(), hex(&vector["hex"]), "{}", vector["name"]);
     }
 }

@@ -3,13 +3,14 @@
 //! Apart from `supervisor`, which talks to the worker. Usually there is one batch; a worker whose
 //! handler is asynchronous holds many. A batch is taken out whole or stays whole.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jitney_batcher::{BatchId, DispatchReason, Padding};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::worker::BatchOrder;
-use super::worker::BatchTimes;
+use super::worker::{BatchOrder, BatchTimes};
 use crate::admission::Permit;
 use crate::outcome::Output;
 use crate::pending::PendingRequest;
@@ -85,14 +86,19 @@ impl WorkerBatch {
         self.requests.iter().any(|request| request.reply.streams())
     }
 
-    /// Sends a piece to one request's caller; false if there is no such request.
-    fn piece(&mut self, position: usize, output: Output, compute: Duration) -> bool {
-        let Some(request) = self.requests.get(position) else { return false };
-        let timing = self.timing(request, position, compute);
+    /// Sends a piece to one request's caller, who makes itself heard through `left` when it leaves the stream.
+    /// Whether it is there; none if there is no such request.
+    fn piece(
+        &mut self,
+        (position, output): (usize, Output),
+        compute: Duration,
+        left: &Arc<Notify>,
+    ) -> Option<bool> {
+        let timing = self.timing(self.requests.get(position)?, position, compute);
         let PendingRequest { reply, permit, .. } = &mut self.requests[position];
         let account = permit.as_ref().map(Permit::account);
-        reply.piece(Answer { output, timing, stream: None }, account);
-        true
+        reply.piece(Answer { output, timing, stream: None }, account, left);
+        Some(!reply.is_closed())
     }
 }
 
@@ -111,6 +117,14 @@ pub(crate) struct BatchRun {
     pub(crate) times: BatchTimes,
 }
 
+/// Requests of a batch whose callers have left.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct LeftRequests {
+    pub(super) batch: BatchId,
+    /// Their places in the batch; empty: nobody waits for any of its requests.
+    pub(super) positions: Vec<u16>,
+}
+
 #[derive(Debug)]
 struct SentBatch {
     batch: WorkerBatch,
@@ -119,18 +133,26 @@ struct SentBatch {
     began: Instant,
     /// The last time the worker said something about it: its time to answer starts anew then.
     last_message: Instant,
-    /// The worker was told that no caller waits for it.
-    cancelled: bool,
+    /// By position, whether the worker was told that the caller of the request has left; empty: of none.
+    told_left: Vec<bool>,
     times: BatchTimes,
 }
 
 impl SentBatch {
-    /// Whether all callers have left it; true once.
-    fn is_deserted(&mut self) -> bool {
-        let left = || self.batch.requests.iter().all(|request| request.reply.is_closed());
-        let deserted = !self.cancelled && left();
-        self.cancelled |= deserted;
-        deserted
+    /// Whose callers have left since the worker was last told; each is named once.
+    fn newly_left(&mut self) -> Option<LeftRequests> {
+        let told = |at: usize| self.told_left.get(at).is_some_and(|told| *told);
+        let requests = self.batch.requests.iter().enumerate();
+        let left = requests.filter(|(at, request)| request.reply.is_closed() && !told(*at));
+        let left: Vec<u16> = left.map(|(at, _)| at as u16).collect();
+        if left.is_empty() {
+            return None;
+        }
+        self.told_left.resize(self.batch.requests.len(), false);
+        left.iter().for_each(|at| self.told_left[usize::from(*at)] = true);
+        let all = self.told_left.iter().all(|told| *told);
+        let positions = if all { Vec::new() } else { left };
+        Some(LeftRequests { batch: self.batch.id, positions })
     }
 
     /// How long it was with the worker until now.
@@ -182,7 +204,7 @@ impl SentBatches {
             given: now,
             began: now,
             last_message: now,
-            cancelled: false,
+            told_left: Vec::new(),
             times: BatchTimes::default(),
         });
         &self.batches[self.batches.len() - 1].batch
@@ -203,29 +225,20 @@ impl SentBatches {
         found.map(|it| it.times = times).is_some()
     }
 
-    /// Sends pieces to their callers; false if the worker was never given such a request.
-    pub(crate) fn pieces(&mut self, id: u64, pieces: Vec<(usize, Output)>) -> bool {
-        let Some(it) = self.batches.iter_mut().find(|it| it.batch.id.0 == id) else {
-            return false;
-        };
+    /// Sends pieces to their callers. Whether all of these are there; none if the worker was never given such a
+    /// request.
+    pub(crate) fn pieces(
+        &mut self,
+        id: u64,
+        pieces: Vec<(usize, Output)>,
+        left: &Arc<Notify>,
+    ) -> Option<bool> {
+        let it = self.batches.iter_mut().find(|it| it.batch.id.0 == id)?;
         it.last_message = Instant::now();
         let compute = it.compute(self.order, it.last_message);
-        pieces.into_iter().all(|(position, output)| it.batch.piece(position, output, compute))
-    }
-
-    /// Whether all callers have left this batch; true once.
-    pub(crate) fn is_deserted(&mut self, id: u64) -> bool {
-        let found = self.batches.iter_mut().find(|it| it.batch.id.0 == id);
-        found.is_some_and(SentBatch::is_deserted)
-    }
-
-    /// The batches that all their callers have left; each is named once.
-    pub(crate) fn deserted(&mut self) -> Vec<u64> {
-        let deserted = self.batches.iter_mut().filter_map(|it| {
-            let id = it.batch.id.0;
-            it.is_deserted().then_some(id)
-        });
-        deserted.collect()
+        pieces
+            .into_iter()
+            .try_fold(true, |all, piece| Some(it.batch.piece(piece, compute, left)? && all))
     }
 
     /// Takes a finished batch out, with the time it took; none if the worker was never given it.
@@ -297,6 +310,12 @@ impl HeldBatches {
         self.running.is_empty() && self.beside.is_empty()
     }
 
+    /// Requests whose callers have left since the worker was last told.
+    pub(super) fn newly_left(&mut self) -> Vec<LeftRequests> {
+        let sent = self.running.batches.iter_mut().chain(&mut self.beside.batches);
+        sent.filter_map(SentBatch::newly_left).collect()
+    }
+
     /// Those among which this one is.
     pub(super) fn holding(&mut self, batch: u64) -> &mut SentBatches {
         if self.beside.holds(batch) { &mut self.beside } else { &mut self.running }
@@ -305,7 +324,36 @@ impl HeldBatches {
 
 #[cfg(test)]
 mod tests {
+    use jitney_batcher::Request;
+
     use super::*;
+    use crate::pending::SharedId;
+    use crate::reply::{AnswerReceiver, Reply};
+    use crate::testkit::call;
+
+    fn waited_for() -> (PendingRequest, AnswerReceiver) {
+        let (facts, (reply, caller)) = (Request::new(SharedId::UNSET), Reply::new());
+        let input = crate::pending::Payload::Raw(call("body").input);
+        (PendingRequest::new(facts, input, Instant::now(), reply, None), caller)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_caller_that_left_is_told_once_and_the_last_ones_as_all() {
+        let (requests, mut callers): (Vec<_>, Vec<_>) = (0..3).map(|_| waited_for()).unzip();
+        let [running, beside] =
+            [BatchOrder::Sequential, BatchOrder::Concurrent].map(SentBatches::new);
+        let mut held = HeldBatches { running, beside, next: None, room: 1 };
+        held.running.add(WorkerBatch::full(BatchId(7), requests, 3));
+        let left =
+            |positions: &[u16]| LeftRequests { batch: BatchId(7), positions: positions.to_vec() };
+        assert_eq!(held.newly_left(), []);
+        drop(callers.remove(1));
+        assert_eq!(held.newly_left(), [left(&[1])]);
+        assert_eq!(held.newly_left(), []);
+        callers.clear();
+        assert_eq!(held.newly_left(), [left(&[])]);
+        assert_eq!(held.newly_left(), []);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_batch_that_waits_behind_a_stream_is_not_overdue() {
@@ -315,7 +363,7 @@ mod tests {
             running.add(WorkerBatch::full(BatchId(1), Vec::new(), 1));
             running.add(WorkerBatch::full(BatchId(2), Vec::new(), 1));
             tokio::time::advance(Duration::from_secs(1)).await;
-            assert!(running.pieces(1, Vec::new()));
+            assert_eq!(running.pieces(1, Vec::new(), &Arc::default()), Some(true));
             assert_eq!(running.quietest().map(|it| it.0), Some(BatchId(quietest)));
         }
     }

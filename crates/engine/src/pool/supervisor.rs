@@ -21,7 +21,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
-use super::batches::{BatchRun, HeldBatches, SentBatches, WorkerBatch};
+use super::batches::{BatchRun, HeldBatches, LeftRequests, SentBatches, WorkerBatch};
 use super::recovery::Recovery;
 use super::wear::{ReplaceReason, Wear, WearLimits};
 use super::worker::{
@@ -241,8 +241,8 @@ impl WorkerSupervisor {
                 Some(batch) = inbox.recv(), if held.has_room() => {
                     self.take(&mut *worker, &mut held, batch).await
                 }
-                () = notified(&self.left), if (cancels && !held.is_empty()) || !held.beside.is_empty() => {
-                    self.cancel_deserted(&mut *worker, &mut held).await
+                () = notified(&self.left), if cancels && !held.is_empty() => {
+                    self.tell_left(&mut *worker, &mut held).await
                 }
                 () = alarm.as_mut(), if !held.is_empty() => {
                     self.look(&held, alarm.as_mut())
@@ -268,12 +268,11 @@ impl WorkerSupervisor {
         let known = match message {
             Err(WorkerGone) => return Err(ExitReport::of(worker.exit().await)),
             Ok(WorkerMessage::Pieces { batch, pieces }) => {
-                let holding = held.holding(batch);
-                let known = holding.pieces(batch, pieces);
-                if holding.is_deserted(batch) {
-                    self.cancel(worker, batch).await?;
+                let all_there = held.holding(batch).pieces(batch, pieces, &self.left);
+                if all_there == Some(false) {
+                    self.tell_left(worker, held).await?;
                 }
-                known
+                all_there.is_some()
             }
             Ok(WorkerMessage::Times { batch, times }) => {
                 if times.gpu_memory.is_some() || times.pauses.is_some() {
@@ -336,23 +335,18 @@ impl WorkerSupervisor {
         self.give(worker, &mut held.running, batch).await
     }
 
-    /// A caller went away: no other may wait for its batch.
-    async fn cancel_deserted(
+    /// Some callers went away: the worker is told for whom it need not go on.
+    async fn tell_left(
         &self,
         worker: &mut dyn Worker,
         held: &mut HeldBatches,
     ) -> Result<(), ExitReport> {
-        let beside = held.beside.deserted();
-        for batch in held.running.deserted().into_iter().chain(beside) {
-            self.cancel(worker, batch).await?;
+        for LeftRequests { batch, positions } in held.newly_left() {
+            if worker.cancel(batch.0, &positions).is_err() {
+                return Err(ExitReport::of(worker.exit().await));
+            }
         }
         Ok(())
-    }
-
-    /// No caller waits for this batch any more.
-    async fn cancel(&self, worker: &mut dyn Worker, batch: u64) -> Result<(), ExitReport> {
-        let sent = timeout(self.plan.response_timeout, worker.cancel(batch)).await;
-        self.check_sent(sent, worker, BatchId(batch)).await
     }
 
     async fn give(

@@ -133,15 +133,15 @@ pub trait Worker: Send + 'static {
         requests: &'a [PendingRequest],
     ) -> BoxFuture<'a, Result<(), WorkerGone>>;
 
-    /// Whether it drops a batch that no caller waits for any more.
+    /// Whether it wants to know for whom it need not go on.
     fn cancels(&self) -> bool {
         false
     }
 
-    /// Tells the worker that no caller waits for this batch any more. It still says when the batch is
-    /// over, sooner if it can; most cannot.
-    fn cancel(&mut self, _batch: u64) -> BoxFuture<'_, Result<(), WorkerGone>> {
-        Box::pin(std::future::ready(Ok(())))
+    /// Tells the worker that the callers of the requests at these places of a batch have left; without any: all
+    /// of them. It still says when the batch is over, sooner if it can. Does not wait.
+    fn cancel(&mut self, _batch: u64, _positions: &[u16]) -> Result<(), WorkerGone> {
+        Ok(())
     }
 
     /// The worker's next message; an idle worker sends none until it is gone.

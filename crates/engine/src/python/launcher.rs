@@ -210,7 +210,6 @@ impl Launcher for PythonLauncher {
                 sequence_headers,
                 response_bytes_max,
                 too_long: Vec::new(),
-                hears: false,
                 calls,
                 broken: None,
                 output: limited.then_some(source),

@@ -42,8 +42,6 @@ pub(crate) struct PythonWorker {
     pub(super) sequence_headers: Arc<SequenceHeaders>,
     /// Bytes of one answer.
     pub(super) response_bytes_max: Option<u64>,
-    /// Whether it runs batches beside others, and so reads what it is told about them at any time.
-    pub(super) hears: bool,
     /// Batches that no frame has room for; they come back at once, to be run in halves.
     pub(super) too_long: Vec<u64>,
     /// The right of a definition to call models, which ends with it.
@@ -105,9 +103,7 @@ impl PythonWorker {
         } else if header.kind == FrameKind::Chunk {
             Ok(WorkerMessage::Pieces { batch, pieces: decode_chunk(count, payload)? })
         } else if header.kind == FrameKind::Times {
-            let times = decode_times(&payload)?;
-            self.hears |= times.beside;
-            Ok(WorkerMessage::Times { batch, times })
+            Ok(WorkerMessage::Times { batch, times: decode_times(&payload)? })
         } else {
             Err(FrameError::Unexpected(header.kind).into())
         }
@@ -192,22 +188,12 @@ impl Worker for PythonWorker {
     }
 
     fn cancels(&self) -> bool {
-        match self.mode {
-            WorkerMode::Single => self.hears,
-            // A handler of an archive is not asked to be cancelled.
-            WorkerMode::Concurrent => self.calls.is_some(),
-            WorkerMode::Continuous => true,
-        }
+        true
     }
 
-    fn cancel(&mut self, batch: u64) -> BoxFuture<'_, Result<(), WorkerGone>> {
-        Box::pin(async move {
-            if !self.cancels() {
-                return Ok(());
-            }
-            let sent = self.connection.send_cancel(batch).await;
-            sent.map_err(|error| self.lose(error))
-        })
+    fn cancel(&mut self, batch: u64, positions: &[u16]) -> Result<(), WorkerGone> {
+        let queued = self.connection.queue_cancel(batch, positions);
+        queued.map_err(|error| self.lose(error))
     }
 
     /// A future made anew for every poll: all that `next_message` remembers lies in the connection and the process,

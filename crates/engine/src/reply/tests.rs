@@ -51,12 +51,12 @@ async fn a_whole_answer_has_no_rest() {
 #[tokio::test]
 async fn pieces_follow_the_first_one_and_empty_ones_are_left_out() {
     let (mut reply, caller) = Reply::new();
-    reply.piece(answer("a"), None);
+    reply.piece(answer("a"), None, &Arc::default());
     assert!(reply.streams());
     let mut first = caller.await.unwrap().unwrap();
     assert_eq!(first.output.body, "a");
-    reply.piece(answer("b"), None);
-    reply.piece(answer(""), None);
+    reply.piece(answer("b"), None, &Arc::default());
+    reply.piece(answer(""), None, &Arc::default());
     reply.finish(Ok(answer("c")));
     let (pieces, error) = drain(first.stream.as_mut().unwrap()).await;
     assert_eq!(pieces, ["b", "c"]);
@@ -69,9 +69,9 @@ async fn a_client_that_does_not_read_loses_its_stream_and_keeps_what_was_buffere
         [(Bytes::from_static(b"x"), PIECES_MAX), (vec![0; BYTES_MAX / 4].into(), 4)]
     {
         let (mut reply, caller) = Reply::new();
-        reply.piece(answer("head"), None);
+        reply.piece(answer("head"), None, &Arc::default());
         for _ in 0..=PIECES_MAX {
-            reply.piece(big(piece.clone()), None);
+            reply.piece(big(piece.clone()), None, &Arc::default());
         }
         assert!(reply.is_closed(), "there is nobody left to work for");
         reply.finish(Ok(answer("end")));
@@ -85,10 +85,10 @@ async fn a_client_that_does_not_read_loses_its_stream_and_keeps_what_was_buffere
 #[tokio::test]
 async fn a_client_that_reads_gets_more_than_the_buffer_holds() {
     let (mut reply, caller) = Reply::new();
-    reply.piece(answer("head"), None);
+    reply.piece(answer("head"), None, &Arc::default());
     let mut rest = caller.await.unwrap().unwrap().stream.unwrap();
     for _ in 0..3 * PIECES_MAX {
-        reply.piece(answer("x"), None);
+        reply.piece(answer("x"), None, &Arc::default());
         assert_eq!(rest.next().await.unwrap().unwrap(), "x");
     }
     assert!(!reply.is_closed());
@@ -97,7 +97,7 @@ async fn a_client_that_reads_gets_more_than_the_buffer_holds() {
 #[tokio::test]
 async fn one_piece_larger_than_the_buffer_still_passes() {
     let (mut reply, caller) = Reply::new();
-    reply.piece(answer("head"), None);
+    reply.piece(answer("head"), None, &Arc::default());
     reply.finish(Ok(big(vec![0; BYTES_MAX + 1].into())));
     let mut first = caller.await.unwrap().unwrap();
     let (pieces, error) = drain(first.stream.as_mut().unwrap()).await;
@@ -107,14 +107,14 @@ async fn one_piece_larger_than_the_buffer_still_passes() {
 #[tokio::test]
 async fn failure_and_loss_end_a_stream_with_an_error() {
     let (mut reply, caller) = Reply::new();
-    reply.piece(answer("a"), None);
+    reply.piece(answer("a"), None, &Arc::default());
     let mut first = caller.await.unwrap().unwrap();
     reply.finish(Err(CallError::WorkerExited { exit: WorkerExit::BrokeProtocol }));
     let (_, error) = drain(first.stream.as_mut().unwrap()).await;
     assert!(matches!(error, Some(CallError::WorkerExited { .. })));
 
     let (mut reply, caller) = Reply::new();
-    reply.piece(answer("a"), None);
+    reply.piece(answer("a"), None, &Arc::default());
     let mut first = caller.await.unwrap().unwrap();
     drop(reply);
     let (_, error) = drain(first.stream.as_mut().unwrap()).await;
@@ -124,14 +124,16 @@ async fn failure_and_loss_end_a_stream_with_an_error() {
 #[tokio::test]
 async fn a_client_that_left_costs_nothing_more() {
     let (mut reply, caller) = Reply::new();
-    reply.piece(answer("a"), None);
+    let left = Arc::new(Notify::new());
+    reply.piece(answer("a"), None, &left);
     drop(caller.await.unwrap());
+    left.notified().await;
     assert!(reply.is_closed());
-    reply.piece(answer("b"), None);
+    reply.piece(answer("b"), None, &left);
     reply.finish(Ok(answer("c")));
 
     let (mut reply, caller) = Reply::new();
     drop(caller);
-    reply.piece(answer("a"), None);
+    reply.piece(answer("a"), None, &Arc::default());
     assert!(reply.is_closed());
 }

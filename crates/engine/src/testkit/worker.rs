@@ -168,7 +168,10 @@ impl Worker for ScriptedWorker {
     }
 
     /// Drops the play and says an empty answer, as continuous workers do.
-    fn cancel(&mut self, batch: u64) -> BoxFuture<'_, Result<(), WorkerGone>> {
+    fn cancel(&mut self, batch: u64, positions: &[u16]) -> Result<(), WorkerGone> {
+        if !positions.is_empty() {
+            return Ok(()); // Others wait for theirs.
+        }
         let play = self.plays.iter().find(|(id, _)| *id == batch);
         play.inspect(|(_, play)| play.abort());
         let says = self.says.clone();
@@ -176,7 +179,7 @@ impl Worker for ScriptedWorker {
         self.stages.spawn(async move {
             drop(says.send(Ok(WorkerMessage::Finished { batch, outcome })).await);
         });
-        Box::pin(std::future::ready(Ok(())))
+        Ok(())
     }
 
     fn poll_message(

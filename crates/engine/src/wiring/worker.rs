@@ -65,9 +65,10 @@ impl Worker for WiredWorker {
         true
     }
 
-    fn cancel(&mut self, batch: u64) -> BoxFuture<'_, Result<(), WorkerGone>> {
+    /// A batch has one request.
+    fn cancel(&mut self, batch: u64, _positions: &[u16]) -> Result<(), WorkerGone> {
         self.batches.get(&batch).inspect(|running| running.abort());
-        Box::pin(std::future::ready(Ok(())))
+        Ok(())
     }
 
     /// Without a request there is nothing to wait for: the pool asks again once it has handed one over.

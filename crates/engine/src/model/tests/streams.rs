@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::call::{Answer, AnswerStream};
 use crate::error::CallError;
 use crate::settings::ModelSettings;
-use crate::testkit::{Act, Kit, call, settings, text};
+use crate::testkit::{Act, Kind, Kit, call, settings, text};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -112,6 +112,27 @@ async fn a_client_that_leaves_mid_stream_disturbs_no_other() {
     let counters = kit.model.status().counters;
     assert_eq!((counters.answered, counters.abandoned), (1, 1));
     assert_eq!(kit.call("next").await.unwrap().timing.attempt, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_is_told_at_once_that_nobody_reads_its_stream_any_more() {
+    for (count, stays) in [(1, false), (2, false), (2, true)] {
+        let kit =
+            Kit::of(Kind::Cancelling, 1, settings(), |batch| match batch.bodies[0].as_str() {
+                "next" => Act::Echo,
+                _ => stream(100, Act::Echo),
+            })
+            .await;
+        let calls = ["leaves", "other"].iter().take(count).map(|body| kit.start(call(body)));
+        let mut answers = Vec::new();
+        for call in calls.collect::<Vec<_>>() {
+            answers.push(call.await.unwrap().unwrap());
+        }
+        answers.truncate(usize::from(stays));
+        let start = Instant::now();
+        assert_eq!(text(&kit.call("next").await.unwrap()), "next");
+        assert_eq!(start.elapsed().as_secs(), if stays { 100 } else { 0 });
+    }
 }
 
 #[tokio::test(start_paused = true)]
