@@ -435,7 +435,7 @@ def checked(tree: Tree, check: check_sentences.Check, files: dict[str, str]) -> 
 
 
 def test_every_sentence_of_the_rules_is_read() -> None:
-    assert check_sentences.rules(RULES) == ["It has no clock.", "It is fast."]
+    assert check_sentences.rules(RULES, "## Rules") == ["It has no clock.", "It is fast."]
 
 
 def test_a_rule_that_nothing_checks_and_a_sentence_that_is_gone_are_found(tree: Tree) -> None:

@@ -1,8 +1,9 @@
 """Fails where a sentence that the documents promise is not true, or where nothing checks it.
 
-Each sentence below "Rules" in ARCHITECTURE.md stands in SENTENCES with what checks it: code that must not be written
-somewhere, a test that exists, or a line of another check. A sentence without an entry fails, and so does an entry whose
-sentence is gone or whose exception is no longer needed. Sentences of other documents stand there as well.
+Each sentence below "Rules" in ARCHITECTURE.md, and each that README promises, stands in SENTENCES with what checks it:
+code that must not be written somewhere, a test that exists, or a line of another check. A sentence without an entry
+fails, and so does an entry whose sentence is gone or whose exception is no longer needed. Sentences of other documents
+stand there as well.
 
 Pages and comments name files (`crates/load/src/lib.rs`) and modules (`engine::model`): each of them must exist.
 
@@ -20,8 +21,9 @@ from pathlib import Path
 
 from rust_source import ROOT, code, line_of, production_files, tracked
 
-RULES = "ARCHITECTURE.md"
-HEADING = "## Rules"
+RULES, PROMISES = "ARCHITECTURE.md", "README.md"
+HEADINGS = {RULES: "## Rules", PROMISES: "## What it promises"}
+"""Lists of which every sentence is checked."""
 
 
 @dataclass(frozen=True)
@@ -291,6 +293,40 @@ SENTENCES: dict[str, dict[str, tuple[Check, ...]]] = {
             ),
         ),
     },
+    PROMISES: {
+        "**A bad item fails alone.** A handler that raises on a batch is retried in halves until the bad request "
+        "stands alone; the others get their answers.": (
+            Tested("test_an_exception_on_one_item_fails_that_item_alone"),
+            Tested("test_two_bad_items_fail_and_the_rest_is_answered"),
+        ),
+        "**A worker that exits loses nothing.** Its requests are retried in halves, and new ones pass between them.": (
+            Tested("test_under_random_failures_every_answer_is_ones_own"),
+            Tested("test_one_models_trouble_is_not_anothers"),
+        ),
+        "A request that kills workers costs 1 + log2 n of them among n.": (
+            Tested("test_a_poisonous_request_among_four_costs_three_processes_and_its_neighbours_nothing"),
+        ),
+        "**A client that leaves costs nothing more.** Its request leaves the queue at once.": (
+            Tested("test_a_queued_request_whose_client_left_does_not_run"),
+            Tested("test_the_place_of_a_client_that_left_is_filled"),
+        ),
+        "Its stream ends at the next piece, and goes on for the others of its batch.": (
+            Tested("test_a_generator_is_closed_whose_client_left"),
+            Tested("test_a_stream_of_any_kind_ends_when_its_client_left"),
+            Tested("test_a_batched_stream_goes_on_for_those_who_stay"),
+            Tested("test_a_handler_of_torchserve_cannot_send_to_nobody"),
+        ),
+        "**Rejections are early and explained.** When the queue is full, a deadline (`x-jitney-timeout-ms`) cannot be "
+        "kept, no worker runs or the server drains, the client is told at once: the reason is in the body, "
+        "`Retry-After` in the header.": (
+            Tested("test_a_full_queue_rejects_with_a_reason_and_when_to_come_again"),
+            Tested("test_a_rejection_does_not_wait_and_tells_why_and_when_to_come_again"),
+            Tested("test_a_deadline_that_passes_in_the_queue_ends_the_wait"),
+        ),
+        "**Every client gets its own row.** The length of every batch's output is checked.": (
+            Tested("test_a_wrong_output_reaches_no_client"),
+        ),
+    },
     "docs/adr/0006-no-globals.md": {
         "Any other is listed in tools/check_sentences.py with its reason.": (
             Line("tools/check_sentences.py", "Statics("),
@@ -389,9 +425,9 @@ def plain(text: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"^\s*//!", " ", text, flags=re.MULTILINE))
 
 
-def rules(document: str) -> list[str]:
+def rules(document: str, heading: str) -> list[str]:
     """The sentences of the list below the heading; the name in front of a rule is no part of its first sentence."""
-    section = document.partition(f"\n{HEADING}\n")[2].partition("\n## ")[0]
+    section = document.partition(f"\n{heading}\n")[2].partition("\n## ")[0]
     items = re.findall(r"^- (.*(?:\n  .*)*)", section, flags=re.MULTILINE)
     bare = [re.sub(r"^\*\*[^*]+\*\*:\s*", "", plain(item)) for item in items]
     return [
@@ -408,9 +444,10 @@ def problems(root: Path, sentences: dict[str, dict[str, tuple[Check, ...]]] = SE
             if sentence not in text:
                 yield f"{document} no longer says: {sentence}"
             yield from (f"{document}: {sentence}\n  {found}" for check in checks for found in check.problems(tree))
-    for sentence in rules((root / RULES).read_text()):
-        if sentence not in sentences.get(RULES, {}):
-            yield f"{RULES}: nothing checks this: {sentence}"
+    for document in HEADINGS.keys() & sentences.keys():
+        for sentence in rules((root / document).read_text(), HEADINGS[document]):
+            if sentence not in sentences[document]:
+                yield f"{document}: nothing checks this: {sentence}"
 
 
 PATH = re.compile(
