@@ -131,11 +131,11 @@ test-ui: ui/node_modules/.package-lock.json ## The dashboard's types and unit te
 	cd ui && npm run --silent test && npm run --silent check
 
 ##@ Heavy tests (make setup WITH="torch chromium nginx prometheus" brings their programs)
-.PHONY: test-all test-heavy test-new-torch test-ray test-compat test-bentoml test-serve test-clouds test-browser test-kserve \
+.PHONY: test-all test-heavy test-new-torch test-ray test-compat test-bentoml test-serve test-clouds test-browser test-openapi test-kserve \
   test-deploy test-prometheus test-replicas test-install test-docs test-notebook test-onnx test-gpu soak fuzz fuzz-python
 INSTALL_TESTS := tests/test_install_static.py tests/test_install_image.py tests/test_install_systemd.py tests/test_wheel.py
 
-test-all: test test-ui test-heavy test-new-torch test-docs test-notebook test-onnx test-ray test-compat test-clouds test-browser test-kserve test-deploy test-prometheus test-replicas test-install ## Everything here and above, but the GPU and the soak
+test-all: test test-ui test-heavy test-new-torch test-docs test-notebook test-onnx test-ray test-compat test-clouds test-browser test-openapi test-kserve test-deploy test-prometheus test-replicas test-install ## Everything here and above, but the GPU and the soak
 	$(CARGO) test --locked --release -p jitney-sim -p jitney-lab -- --ignored
 	$(MAKE) deny advisories instructions
 	$(MAKE) fuzz fuzz-python FUZZ_SECONDS=10
@@ -173,6 +173,11 @@ test-clouds: build .venv/clouds/ready ## Models from buckets of moto (S3) and Az
 test-browser: build test-ui .venv/browser/ready ## The pages in a real browser (Chromium)
 	chromium=$$($(PYTHON) tools/debian.py find chromium) && JITNEY_TEST_CHROMIUM="$$chromium" $(BINARY) \
 	  .venv/browser/bin/python -m pytest -q tests/test_browser.py tests/test_dashboard.py tests/test_incidents.py --heavy
+
+test-openapi: build .venv/openapi/ready ## What makers of clients do with /openapi.json (needs npm; java for openapi-generator)
+	npm install --silent --no-fund --no-audit --no-package-lock --prefix .venv/openapi openapi-typescript@7 typescript@5
+	$(BINARY) JITNEY_OPENAPI_TOOLS=$(abspath .venv/openapi/bin):$(abspath .venv/openapi/node_modules/.bin) \
+	  .venv/openapi/bin/python -m pytest -q tests/test_openapi.py --heavy
 
 test-kserve: build .venv/kserve/ready ## KServe's own clients (an environment of 450 MB)
 	$(BINARY) .venv/kserve/bin/python -m pytest -q tests/test_kserve_client.py tests/test_docs_clients.py --heavy

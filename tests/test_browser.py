@@ -23,8 +23,17 @@ pytestmark = [
 
 APP = '''
 import base64
+from dataclasses import dataclass
+from typing import Literal
 
 import jitney
+
+
+@dataclass
+class Choice:
+    size: Literal["s", "m", "l"]
+    often: int
+
 
 PIXEL = "R0lGODlhAQABAIAAAP///wAAACwAAAAAAQABAAACAkQBADs="
 
@@ -48,6 +57,10 @@ class Shop:
     @jitney.endpoint
     def a_rather_long_name_that_hardly_fits_the_screen_of_a_small_telephone(self, text: str) -> str:
         return text
+
+    @jitney.endpoint
+    def choose(self, size: Literal["s", "m", "l"] = "m", often: int = 1) -> Choice:
+        return Choice(size, often)
 
     @jitney.endpoint
     def raw(self) -> bytes:
@@ -91,7 +104,7 @@ def docs(chromium: Any, served: Server) -> Iterator[OpenPage]:
 def unfold(seen: OpenPage, path: str) -> Any:
     """The card of an endpoint, opened."""
     card = seen.page.locator("details", has=seen.page.get_by_text(f"POST {path}", exact=True))
-    card.locator("summary").click()
+    card.locator("summary").first.click()
     return card
 
 
@@ -99,7 +112,7 @@ def answered(card: Any, status: str) -> Any:
     """The text of an answer, once it is there."""
     card.locator(".status", has_text=re.compile(f"^{status}")).wait_for()
     card.get_by_role("button", name="Send").and_(card.locator(":enabled")).wait_for()
-    return card.locator("pre").text_content()
+    return card.locator("pre.output").text_content()
 
 
 def test_a_click_sends_what_was_typed_and_shows_the_answer(docs):
@@ -110,7 +123,7 @@ def test_a_click_sends_what_was_typed_and_shows_the_answer(docs):
     body.fill('{"item": "milk", "count": 21}')
     card.get_by_role("button", name="Send").click()
     assert answered(card, "200 OK") == '{\n  "item": "milk",\n  "euro": 42\n}'
-    assert "batch" in card.locator(".ride").text_content()
+    assert "batch" in card.locator(".timing").text_content()
 
 
 def test_a_rejection_is_shown_as_one(docs):
@@ -128,7 +141,8 @@ def test_everything_can_be_done_with_the_keyboard(docs):
     while docs.page.evaluate("document.activeElement.tagName") != "SUMMARY":
         keyboard.press("Tab")
     keyboard.press("Enter")
-    keyboard.press("Tab")
+    while docs.page.evaluate("document.activeElement.tagName") != "TEXTAREA":
+        keyboard.press("Tab")
     keyboard.press("ControlOrMeta+a")
     keyboard.type('{"item": "ink"}')
     keyboard.press("Tab")
@@ -190,19 +204,38 @@ def test_a_server_that_asks_for_a_key_is_told_it(chromium, start: Callable[..., 
     server = start("serve", "app:lonely", "--token-auth", cwd=tmp_path, wait_for_workers=False)
     key = json.loads((tmp_path / "key_file.json").read_text())["inference"]["key"]
     seen = open_page(chromium, server.url("/docs"))
-    card = seen.page.locator("details[open]")
-    card.wait_for()
-    assert not seen.page.get_by_label("Key for predictions").is_visible()
-    card.get_by_role("button", name="Send").click()
+    seen.page.get_by_text("none that this key may use").wait_for()
     seen.page.get_by_label("Key for predictions").fill(key)
+    seen.page.keyboard.press("Enter")
+    card = seen.page.locator("details[open]")
     card.get_by_role("button", name="Send").click()
     assert answered(card, "200") == "TEXT"
     seen.page.close()
 
 
-def test_a_server_without_definitions_says_so(chromium, shared: Server):
-    seen = open_page(chromium, shared.url("/docs"))
-    seen.page.get_by_text("No model here describes itself").wait_for()
+def test_models_stand_apart_with_choices_schemas_and_what_can_be_copied(docs):
+    page = docs.page
+    assert page.locator("h2").all_text_contents() == ["Shop"]
+    page.get_by_text("Shop by the Open Inference Protocol").wait_for()
+    card = unfold(docs, "/Shop/choose")
+    card.get_by_label("size").select_option("l")
+    assert json.loads(card.get_by_label("Body (JSON)").input_value()) == {"size": "l", "often": 1}
+    card.get_by_role("button", name="Send").click()
+    assert answered(card, "200") == '{\n  "size": "l",\n  "often": 1\n}'
+    card.get_by_text("The answer's schema").click()
+    assert '"enum": [' in card.locator("details pre").text_content()
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    card.get_by_role("button", name="Copy").first.click()
+    card.get_by_role("button", name="Copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()").startswith("curl ")
+
+
+def test_a_server_without_models_says_so(chromium, start: Callable[..., Server], tmp_path: Path):
+    (tmp_path / "app.py").write_text(APP)
+    server = start("serve", "app:lonely", cwd=tmp_path)
+    server.manage("DELETE", "/models/lonely")
+    seen = open_page(chromium, server.url("/docs"))
+    seen.page.get_by_text("No model is served here yet").wait_for()
     assert seen.complaints == []
     seen.page.close()
 

@@ -302,7 +302,7 @@ def test_the_api_is_described_by_the_hints():
         def photo(self, data: bytes) -> bytes:
             return data
 
-    paths = openapi.paths(jitney.define(Shop))
+    paths = openapi.describe(jitney.define(Shop))["paths"]
     assert list(paths) == ["/shop/price", "/shop/photo"]
     price = paths["/shop/price"]["post"]
     schema = price["requestBody"]["content"]["application/json"]["schema"]

@@ -172,6 +172,8 @@ pub struct Api {
     pub metrics: BTreeMap<String, Vec<MetricName>>,
     /// OpenAPI path items by path.
     pub paths: Map<String, Value>,
+    /// The classes that they name, by name.
+    pub schemas: Map<String, Value>,
     /// The models that it calls.
     pub depends: Vec<Dependency>,
     /// How it answers by calling them, where it does nothing else.

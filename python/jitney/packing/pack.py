@@ -147,7 +147,7 @@ def api(definition: Definition) -> dict[str, Any]:
         "openai": openai(definition),
         "http": http_paths(definition),
         "metrics": metric_names(definition),
-        "paths": openapi.paths(definition),
+        **openapi.describe(definition),
     }
 
 

@@ -1,5 +1,5 @@
-//! OpenAPI 3.0.1 documents: one per listener, one per model and API, and one for all models that describe
-//! themselves, with a page to try it. The page is a single file that loads nothing else.
+//! OpenAPI documents: in TorchServe's 3.0.1 one per listener and one per model and API; in 3.1 one for all models
+//! that describe themselves, with a page to try it. The page is a single file that loads nothing else.
 //!
 //! The rows of `endpoints` say what there is; this file builds the documents.
 
@@ -13,6 +13,7 @@ use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
+use self::model_paths::{ERROR, Schemas, error_schema, protocol_tag};
 use self::operations::{Paths, plugin_paths};
 pub use self::shell_example::shell_example;
 use super::context::RequestContext;
@@ -27,8 +28,8 @@ const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 /// Names the one script and the one style of the page by their sums, so that no other runs; tests/test_definitions.py
 /// says what they must be.
 const DOCS_POLICY: HeaderValue = HeaderValue::from_static(
-    "default-src 'none'; script-src 'sha256-XHSj3h3nTO4MMhabvusomqU+rTtmPYEwc4kRi8e2Ces='; \
-     style-src 'sha256-0g9LDW9FNOAJ1xZWPtiXv3KKAm6uds2jw2nMLnjwZkQ='; connect-src 'self'; img-src blob: data:",
+    "default-src 'none'; script-src 'sha256-FxtyCSMFPWqBuAgyjr/+kM/DOKzKHpEya7iubt6Uwfg='; \
+     style-src 'sha256-1BGbwQYBP/D0B9m+7+ExJaHs2MPYPqBe1WxDVavf4AA='; connect-src 'self'; img-src blob: data:",
 );
 
 /// What a listener offers.
@@ -83,15 +84,22 @@ fn of_model(
 /// All models that the caller may use, each with what it takes.
 pub(super) fn models(context: &RequestContext<'_>) -> HttpResponse {
     let mut paths = Paths::new();
+    let mut schemas = Schemas::from_iter([(ERROR.to_owned(), error_schema())]);
+    let mut tags = Vec::new();
     let may_use =
         |name| context.admit(Gate::Inference, GuardedOperation::Predict, Some(name)).is_ok();
     for model in context.state.engine.models().iter().filter(|model| may_use(model.name())) {
-        paths.extend(model_paths::paths(model));
+        paths.extend(model_paths::paths(model, &mut schemas));
+        let name = model.name();
+        tags.extend([json!({ "name": name }), json!({ "name": protocol_tag(name) })]);
     }
     let document = json!({
-        "openapi": "3.0.1",
+        "openapi": "3.1.0",
         "info": { "title": "Models served by Jitney", "version": "1.0.0" },
+        "servers": [{ "url": "/" }],
+        "tags": tags,
         "paths": paths,
+        "components": { "schemas": schemas },
     });
     respond::json(StatusCode::OK, &document)
 }

@@ -23,7 +23,7 @@ from jitney.compat.bentoml.validators import ContentType
 from jitney.definition.application import Bound, Dependency
 from jitney.definition.hints import LISTS, MISSING, STREAMS
 from jitney.definition.signature import array_type
-from jitney.packing.openapi import schema_of
+from jitney.packing.schemas import schema_of
 
 PATH = "GET /schema.json"
 TENSORS = {"numpy": "numpy-array", "torch": "torch-tensor"}

@@ -5,6 +5,7 @@ use jitney_engine::local::BodyKind;
 use jitney_engine::store::Api;
 use serde_json::{Value, json};
 
+use super::model_paths::served_path;
 use super::tensor_schema::{elements, example, expression};
 
 /// More elements are made by an expression instead of being printed.
@@ -63,15 +64,13 @@ fn shell_safe(name: &str) -> String {
 
 /// A path of a definition under the name it is served as, and a body that its type hints allow.
 fn definition(api: &Api, name: &str) -> Option<(String, String)> {
+    let root = json!({ "components": { "schemas": api.schemas } });
     api.paths.iter().find_map(|(path, item)| {
         let content = &item["post"]["requestBody"]["content"]["application/json"];
         let given = content.get("example").cloned();
         let body =
-            given.or_else(|| content.get("schema").map(|schema| value_of(schema, schema, 0)))?;
-        let endpoint = path.trim_start_matches('/').split_once('/');
-        let path =
-            endpoint.map_or(format!("/{name}"), |(_, endpoint)| format!("/{name}/{endpoint}"));
-        Some((path, body.to_string().replace('\'', "")))
+            given.or_else(|| content.get("schema").map(|schema| value_of(schema, &root, 0)))?;
+        Some((served_path(api, path, name), body.to_string().replace('\'', "")))
     })
 }
 
@@ -88,9 +87,7 @@ fn value_of(schema: &Value, root: &Value, depth: usize) -> Value {
         return default.clone();
     }
     if let Some(place) = schema["$ref"].as_str() {
-        let place = place.trim_start_matches('#');
-        let found = root.pointer(place).or_else(|| find_definition(root, place));
-        return found.map_or(Value::Null, inner);
+        return root.pointer(place.trim_start_matches('#')).map_or(Value::Null, inner);
     }
     if let Some(first) = ["anyOf", "oneOf", "allOf"].iter().find_map(|key| schema[*key].get(0)) {
         return inner(first);
@@ -111,12 +108,6 @@ fn value_of(schema: &Value, root: &Value, depth: usize) -> Value {
         }
         Some(_) | None => Value::Null,
     }
-}
-
-/// A class of pydantic's, whose places count from the schema of a parameter.
-fn find_definition<'a>(root: &'a Value, place: &str) -> Option<&'a Value> {
-    let properties = root["properties"].as_object()?;
-    properties.values().find_map(|property| property.pointer(place))
 }
 
 #[cfg(test)]
@@ -145,10 +136,10 @@ mod tests {
     #[test]
     fn classes_that_refer_to_others_have_values() {
         let inner = json!({"type": "object", "properties": {"x": {"type": "integer"}}});
-        let schema = json!({"type": "object", "properties": {
-            "p": {"$ref": "#/$defs/P", "$defs": {"P": inner}},
-        }});
-        assert_eq!(value_of(&schema, &schema, 0), json!({"p": {"x": 1}}));
+        let root = json!({"components": {"schemas": {"P": inner}}});
+        let schema =
+            json!({"type": "object", "properties": {"p": {"$ref": "#/components/schemas/P"}}});
+        assert_eq!(value_of(&schema, &root, 0), json!({"p": {"x": 1}}));
         let endless = json!({"$ref": "#"});
         assert_eq!(value_of(&endless, &endless, 0), Value::Null);
     }

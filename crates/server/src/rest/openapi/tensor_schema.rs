@@ -58,7 +58,7 @@ pub(super) fn protocol_schema(signature: &Signature) -> (Value, Value) {
     let inputs = &signature.inputs;
     let tensors: Vec<Value> = inputs.iter().map(tensor).collect();
     let examples: Vec<Value> = inputs.iter().map(example).collect();
-    // OpenAPI 3.0 has no list whose places differ: several inputs are told by their example.
+    // Generators of clients do not know lists whose places differ: several inputs are told by their example.
     let items = match tensors.len() {
         1 => json!({ "type": "array", "items": tensors[0], "minItems": 1, "maxItems": 1 }),
         _ => json!({ "type": "array", "items": { "type": "object" }, "enum": [examples] }),
