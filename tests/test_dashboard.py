@@ -24,6 +24,14 @@ pytestmark = [
 
 MISSING = "import nosuchpkg\n"
 PHONE = 360
+TABS = {
+    "overview": "The last 10 minutes",
+    "batching": "Batching",
+    "workers": "Workers",
+    "log": "Log of this model",
+    "settings": "Settings that can be changed now",
+}
+"""The views of a version, and a heading of each."""
 
 LEAKY = """
 kept = []
@@ -112,7 +120,11 @@ def test_traffic_is_shown_as_it_comes(look, shared):
     batching, decisions = page.get_by_role("region", name="Batching"), "Last decisions, newest first"
     with clients(shared, model, 4):
         drawn(page, r"Traffic: in time \(goodput\) [1-9]")
+        drawn(page, r"Latency: p99.9 \S+ m?s, p99 \S+ m?s, p90 \S+ m?s, p50 \S+ m?s")
+        drawn(page, r"Latency over time: most up to \S+ m?s")
         drawn(page, r"Where the time goes: in the queue \S+ m?s, computing \S+ m?s")
+        tab(page, "Batching")
+        drawn(page, r"Batch size over time: most up to \d")
         drawn(page, r"Batch sizes: \d+ batches")
         drawn(page, r"Learned time of a batch by its size: 1 items \S+ ms")
         batching.get_by_text("a worker was free and waiting did not pay").or_(
@@ -121,8 +133,15 @@ def test_traffic_is_shown_as_it_comes(look, shared):
         page.get_by_role("list", name=decisions).get_by_text(re.compile("^sent ")).first.wait_for()
     page.get_by_role("button", name="since registered").click()
     drawn(page, r"Batch sizes: \d+ batches, \d+\.\d items each")
+    tab(page, "Workers")
     page.get_by_role("region", name="Workers").get_by_text(re.compile(r"^\d+ MB$")).first.wait_for()
     shared.manage("DELETE", f"/models/{model}")
+
+
+def tab(page: Any, name: str) -> None:
+    """Opens one of a version's views."""
+    page.get_by_role("navigation", name="Views of this version").get_by_role("link", name=name).click()
+    page.get_by_role("link", name=name).and_(page.locator("[aria-current=page]")).wait_for()
 
 
 def drawn(page: Any, text: str) -> None:
@@ -156,6 +175,8 @@ def test_a_dead_worker_and_a_crash_loop_are_told_in_words(look, shared):
         shared.predict(model, {"exit": 3, "number": number})
     page.locator(".problem.bad", has_text=told).get_by_text("It exits again and again.").wait_for()
     page.get_by_role("link", name="begetter", exact=True).click()
+    page.get_by_role("list", name="What happened in this time").get_by_text("a worker exited").first.wait_for()
+    tab(page, "Workers")
     workers = page.get_by_role("region", name="Workers")
     workers.get_by_text("Last exit").wait_for()
     until(lambda: shared.ready(model), "it is back")
@@ -169,6 +190,7 @@ def test_a_leak_is_told_in_words(look, shared):
         text = headline(page, "memory grows by").text_content()
     assert "leaky 1.0" in text and "a minute" in text
     page.get_by_role("link", name="leaky", exact=True).click()
+    tab(page, "Workers")
     page.get_by_role("region", name="Workers").get_by_text(re.compile(r"^\+\d+ MB/min")).wait_for()
     shared.manage("DELETE", "/models/leaky")
 
@@ -228,6 +250,7 @@ def test_workers_are_scaled(echo, shared):
     dialog.get_by_text("1 more worker is started.").wait_for()
     confirm(echo, "Scale")
     until(lambda: len(shared.ready("echo")) == 2, "there are two")
+    tab(echo, "Workers")
     echo.get_by_text("2 of 2 ready").wait_for()
     echo.get_by_role("button", name="Scale…").click()
     dialog.get_by_role("spinbutton", name="Workers").fill("1")
@@ -278,8 +301,12 @@ def test_a_model_is_registered(look, shared):
 
 
 def test_a_live_setting_is_changed(echo, shared):
+    tab(echo, "Settings")
     dialog = echo.get_by_role("dialog")
-    for setting, value, why in [("sizes", "many", "must be a list"), ("max_latency_ms", "soon", "did not take “soon”")]:
+    for setting, value, why in [
+        ("sizes", "many", "must be a list"),
+        ("max_latency_ms", "soon", "must be a whole number"),
+    ]:
         echo.get_by_role("button", name=f"Change {setting}").click()
         dialog.get_by_role("textbox", name=setting).fill(value)
         dialog.get_by_role("button", name="Change", exact=True).click()
@@ -293,6 +320,8 @@ def test_a_live_setting_is_changed(echo, shared):
     dialog.get_by_label("policy").select_option("opportunistic")
     confirm(echo, "Change")
     assert shared.manage("GET", "/models/echo/batching").json()["policy"] == "opportunistic"
+    tab(echo, "Overview")
+    echo.get_by_role("list", name="What happened in this time").get_by_text("a setting was changed").first.wait_for()
     shared.manage("PUT", "/models/echo", batch_size=1, policy="adaptive")
 
 
@@ -396,7 +425,8 @@ def test_a_phone_shows_everything_without_scrolling_sideways(look, shared, dark)
     with clients(shared, "echo", 2):
         seen = look(width=PHONE, dark=dark)
         page = seen.page
-        for hash, there in [("#/", "Server"), ("#/model/echo/1.0", "Workers"), ("#/logs", "Log")]:
+        views = [(f"#/model/echo/1.0/{tab}", there) for tab, there in TABS.items()]
+        for hash, there in [("#/", "Server"), *views, ("#/logs", "Log")]:
             page.goto(shared.url(f"/dashboard{hash}", "management"))
             page.get_by_role("heading", name=there, exact=True).first.wait_for()
             assert seen.fits(), hash
@@ -490,3 +520,37 @@ def test_the_display_can_be_held(echo, shared):
     echo.get_by_text("The display is held").wait_for(state="detached")
     echo.get_by_role("button", name="2 min", exact=True).click()
     echo.get_by_role("heading", name="The last 2 minutes").wait_for()
+
+
+def test_the_time_that_charts_show_is_chosen_and_drawn(echo, shared):
+    echo.get_by_role("button", name="1 h", exact=True).click()
+    echo.get_by_role("heading", name="The last hour").wait_for()
+    echo.get_by_role("button", name="24 h", exact=True).click()
+    echo.get_by_role("heading", name="The last day").wait_for()
+    echo.get_by_role("button", name="10 min", exact=True).click()
+    whole = echo.get_by_role("button", name="Whole range")
+    zoomed = echo.get_by_role("heading", name=re.compile(r"^\d\d:\d\d:\d\d to \d\d:\d\d:\d\d$"))
+    echo.get_by_role("button", name="Zoom in").click()
+    zoomed.wait_for()
+    whole.click()
+    echo.get_by_role("heading", name="The last 10 minutes").wait_for()
+    box = echo.get_by_role("img", name=re.compile("^Traffic:")).bounding_box()
+    echo.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + 60)
+    echo.mouse.down()
+    echo.mouse.move(box["x"] + box["width"] * 0.7, box["y"] + 60)
+    echo.mouse.up()
+    zoomed.wait_for()
+    whole.click()
+
+
+def test_decisions_of_one_kind_open(look, shared):
+    model = shared.need("decided", "curve", batch_size=8)
+    page = look(f"#/model/{model}/1.0/batching").page
+    with clients(shared, model, 4):
+        decisions = page.get_by_role("list", name="Last decisions, newest first")
+        group = decisions.locator("details").first
+        group.wait_for()
+        page.get_by_role("button", name="Hold").click()
+        group.locator("summary").click()
+        group.get_by_role("listitem").first.wait_for()
+    shared.manage("DELETE", f"/models/{model}")

@@ -132,6 +132,7 @@ REST = [
     ("PUT", "management", "/models/tells?min_worker=1", ["all", "manages", "some"]),
     ("PUT", "management", "/models/echo?min_worker=1", ["all", "manages"]),
     ("GET", "management", "/overview", ["all", "manages"]),
+    ("GET", "management", "/overview/history", ["all", "manages"]),
     ("GET", "management", "/logs", ["all", "manages"]),
     ("GET", "metrics", "/metrics", ["all", "watches"]),
 ]

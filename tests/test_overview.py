@@ -16,9 +16,11 @@ STREAMS_MAX = 64
 
 SAMPLE = {
     *("requests", "answered", "late", "rejected", "failed", "cancelled", "batches", "items", "waiting", "workersReady"),
-    *("queueSecondsSum", "computeSecondsSum", "p50Ms", "p99Ms", "memoryBytes", "restarts", "exits", "loadFailures"),
-    "rejections",
+    *("queueSecondsSum", "computeSecondsSum", "p50Ms", "p90Ms", "p99Ms", "p999Ms", "memoryBytes", "restarts", "exits"),
+    *("loadFailures", "settingChanges", "rejections"),
 }
+CLASSES = {"latencyClasses", "sizeClasses"}
+"""Only where there were any since the sample before."""
 
 
 def overview(server: Server) -> dict:
@@ -71,7 +73,17 @@ def test_the_document_has_the_server_its_models_and_their_workers(shared: Server
     for name in ("queueSeconds", "computeSeconds", "latencySeconds", "predictionRatio"):
         assert len(echo[name]["counts"]) == len(echo[name]["bounds"]) + 1, name
     assert sum(echo["latencySeconds"]["counts"]) == echo["totals"]["answered"]
-    assert set(told["sample"]["models"]["echo/1.0"]) == SAMPLE
+    assert set(told["sample"]["models"]["echo/1.0"]) - CLASSES == SAMPLE
+    assert isinstance(told["problems"], list)
+
+
+def test_the_past_is_kept_for_an_hour_and_a_day(shared: Server) -> None:
+    for query, seconds in [({}, 20), ({"range": "hour"}, 20), ({"range": "day"}, 300)]:
+        past = shared.manage("GET", "/overview/history", **query).json()
+        assert past["everySeconds"] == seconds
+        assert past["samples"] and set(past["samples"][0]) == {"time", "models"}
+    refused = shared.manage("GET", "/overview/history", range="week")
+    assert (refused.status_code, refused.json()["message"]) == (400, 'range must be hour or day, not "week".')
 
 
 def test_a_live_setting_is_changed_by_the_parameter_that_it_names(shared: Server) -> None:

@@ -1,11 +1,14 @@
 // What the page knows and shows now. One object; the views are drawn again when it changes.
 
 import { useEffect, useState } from "preact/hooks";
-import { keepKey } from "./data/api";
+import { getJson, keepKey } from "./data/api";
 import { History } from "./data/history";
 import type { Link, Message } from "./data/stream";
 import { Stream } from "./data/stream";
 import type { Overview, PastSamples } from "./data/types";
+
+/** Ranges that the server keeps beside the last ten minutes, by the seconds that they reach back. */
+const PAST: Record<number, "hour" | "day"> = { 3600: "hour", 86_400: "day" };
 
 export interface Notice {
   id: number;
@@ -24,6 +27,11 @@ export class State {
   heardAt = 0;
   /** Seconds of the past that charts show. */
   span = 600;
+  /** The part of it that they show instead, in milliseconds. */
+  zoomed: [number, number] | null = null;
+  /** The samples of an hour or a day, while charts show that much. */
+  private past: PastSamples | null = null;
+  private pastTimer: ReturnType<typeof setTimeout> | undefined;
   notices: Notice[] = [];
   private readonly listeners = new Set<() => void>();
   private stream: Stream | null = null;
@@ -61,7 +69,37 @@ export class State {
 
   show(seconds: number): void {
     this.span = seconds;
+    this.zoomed = null;
+    this.past = null;
+    void this.load();
     this.changed();
+  }
+
+  zoom(range: [number, number] | null): void {
+    this.zoomed = range;
+    this.changed();
+  }
+
+  /** The samples that charts show, and the milliseconds between two of them. */
+  samples(): { samples: PastSamples["samples"]; everyMs: number } {
+    const past = this.past ?? { samples: this.history.samples, everySeconds: 2 };
+    return { samples: past.samples, everyMs: past.everySeconds * 1000 };
+  }
+
+  /** Asks for the longer past, and again when there is more of it. */
+  private async load(): Promise<void> {
+    clearTimeout(this.pastTimer);
+    const range = PAST[this.span];
+    if (!range) return;
+    try {
+      const past = await getJson<PastSamples>(`overview/history?range=${range}`);
+      if (PAST[this.span] !== range) return;
+      this.past = past;
+      if (!this.held) this.changed();
+    } catch (error) {
+      this.tell(error instanceof Error ? error.message : String(error));
+    }
+    this.pastTimer = setTimeout(() => void this.load(), (this.past?.everySeconds ?? 20) * 1000);
   }
 
   tell(text: string): void {

@@ -25,7 +25,7 @@ export function model(change: Partial<Model> = {}): Model {
 export function sample(change: Partial<ModelSample> = {}): ModelSample {
   return {
     requests: 0, answered: 0, late: 0, rejected: 0, failed: 0, cancelled: 0, batches: 0, items: 0, waiting: 0, workersReady: 1,
-    queueSecondsSum: 0, computeSecondsSum: 0, p50Ms: null, p99Ms: null, memoryBytes: 4e8, restarts: 0, exits: 0, loadFailures: 0, rejections: {}, ...change,
+    queueSecondsSum: 0, computeSecondsSum: 0, p50Ms: null, p90Ms: null, p99Ms: null, p999Ms: null, memoryBytes: 4e8, restarts: 0, exits: 0, loadFailures: 0, settingChanges: 0, rejections: {}, ...change,
   };
 }
 

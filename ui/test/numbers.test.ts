@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { alike } from "../src/view/why";
 import { sizeTicks } from "../src/charts/curve";
 import { barsOf } from "../src/charts/bars";
 import { runs, ticks } from "../src/charts/scale";
 import { bytes, count, duration, millis, percent, rate, times } from "../src/data/format";
 import { difference, grown, quantile, shareBetween, sizesBetween } from "../src/data/histogram";
-import { grid, History, means, rates, recent, trend, within } from "../src/data/history";
+import { cells, grid, History, means, rates, recent, trend, within, marks } from "../src/data/history";
 import { Messages } from "../src/data/stream";
 import { document, model, sample } from "./make";
 
@@ -91,4 +92,26 @@ test("messages of a stream are cut where they end", () => {
     { event: "overview", data: '{"a":1}' },
     { event: "log", data: "x" },
   ]);
+});
+
+test("exits, settings and versions are marked where they changed", () => {
+  const at = (second: number, change: object, more = {}) => ({ time: second * 1000, models: { "m/1": sample(change), "mm/1": sample(), ...more } });
+  const samples = [at(0, {}), at(2, { exits: 1 }), at(4, { exits: 1, settingChanges: 1 }, { "m/2": sample() }), at(6, { exits: 1, settingChanges: 1 })];
+  assert.deepEqual(marks(samples, "m/1"), [
+    { time: 2000, label: "a worker exited or could not load" },
+    { time: 4000, label: "a setting was changed" },
+    { time: 4000, label: "version 2 came" },
+    { time: 6000, label: "version 2 went" },
+  ]);
+});
+
+test("classes are summed over the time of a cell", () => {
+  const at = (second: number, latencyClasses?: number[]) => ({ time: second * 1000, models: { m: sample(latencyClasses ? { latencyClasses } : {}) } });
+  const samples = [at(0, [1]), at(2, [0, 2]), at(4), at(6, [3])];
+  assert.deepEqual(cells(samples, "m", [0, 8000], 2, (it) => it.latencyClasses), [[1, 2], [3]]);
+});
+
+test("neighbours with the same verdict are one line", () => {
+  const decision = (verdict: string) => ({ agoMs: 1, verdict, size: 1, words: verdict });
+  assert.deepEqual(alike(["refuse", "refuse", "depart", "refuse"].map(decision)).map((it) => it.length), [2, 1, 1]);
 });

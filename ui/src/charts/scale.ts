@@ -12,8 +12,8 @@ export function ticks(max: number, wanted = 3): number[] {
 
 /** Whole minutes, or a part of them, between two times. */
 export function timeTicks(from: number, to: number, wanted: number): number[] {
-  const steps = [10_000, 30_000, 60_000, 120_000, 300_000];
-  const step = steps.find((it) => (to - from) / it <= wanted) ?? 600_000;
+  const steps = [10_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_200_000, 3_600_000, 7_200_000, 14_400_000];
+  const step = steps.find((it) => (to - from) / it <= wanted) ?? 21_600_000;
   const found: number[] = [];
   for (let at = Math.ceil(from / step) * step; at <= to; at += step) found.push(at);
   return found;

@@ -3,6 +3,7 @@
 
 import type { JSX } from "preact";
 import { clock } from "../data/format";
+import type { Mark } from "../data/history";
 import type { Point } from "./scale";
 import { area, line, runs, ticks, timeTicks } from "./scale";
 import { useWidth } from "./width";
@@ -19,6 +20,11 @@ export interface Series {
 export interface Hover {
   at: number | null;
   set(at: number | null): void;
+  /** Where a drag began, if there is one. */
+  from: number | null;
+  drag(from: number | null): void;
+  /** Shows only the time between two moments. */
+  zoom(from: number, to: number): void;
 }
 
 interface Props {
@@ -28,6 +34,7 @@ interface Props {
   series: Series[];
   format(value: number | null): string;
   hover: Hover;
+  marks: Mark[];
   stacked?: boolean;
   limit?: { value: number; label: string } | undefined;
   /** The axis reaches at least here. */
@@ -61,10 +68,16 @@ export function TimeChart(props: Props): JSX.Element {
   const shown = (values: (number | null)[]): number | null =>
     at !== null ? (values[at] ?? null) : (values.findLast((it) => it !== null) ?? null);
   const spoken = series.map((it) => `${it.label} ${format(shown(it.values))}`).join(", ");
-  const move = (event: PointerEvent): void => {
+  const under = (event: PointerEvent): number | null => {
     const box = (event.currentTarget as SVGElement).getBoundingClientRect();
     const share = (event.clientX - box.left - LEFT) / inner;
-    hover.set(share < 0 || share > 1 ? null : Math.round(share * (times.length - 1)));
+    return share < 0 || share > 1 ? null : Math.round(share * (times.length - 1));
+  };
+  const drop = (event: PointerEvent): void => {
+    const ends = [hover.from, under(event)].map((it) => (it === null ? null : (times[it] ?? null)));
+    const [one, other] = ends;
+    hover.drag(null);
+    if (typeof one === "number" && typeof other === "number" && one !== other) hover.zoom(Math.min(one, other), Math.max(one, other));
   };
   return (
     <figure class="chart">
@@ -86,8 +99,13 @@ export function TimeChart(props: Props): JSX.Element {
           height={HEIGHT}
           role="img"
           aria-label={`${props.title}: ${spoken}`}
-          onPointerMove={move}
-          onPointerLeave={() => hover.set(null)}
+          onPointerMove={(event) => hover.set(under(event))}
+          onPointerDown={(event) => hover.drag(under(event))}
+          onPointerUp={drop}
+          onPointerLeave={() => {
+            hover.set(null);
+            hover.drag(null);
+          }}
         >
           {marks.map((mark) => (
             <g key={mark}>
@@ -126,6 +144,14 @@ export function TimeChart(props: Props): JSX.Element {
                 {limit.label}
               </text>
             </>
+          )}
+          {props.marks.filter((it) => it.time >= from && it.time <= to).map((it) => (
+            <line key={`${it.time} ${it.label}`} class="mark" x1={x(it.time)} x2={x(it.time)} y1={TOP} y2={HEIGHT - BOTTOM}>
+              <title>{`${clock(it.time)}: ${it.label}`}</title>
+            </line>
+          ))}
+          {at !== null && hover.from !== null && (
+            <rect class="brush" x={Math.min(x(times[at] ?? 0), x(times[hover.from] ?? 0))} y={TOP} width={Math.abs(x(times[at] ?? 0) - x(times[hover.from] ?? 0))} height={HEIGHT - TOP - BOTTOM} />
           )}
           {at !== null && <line class="cursor" x1={x(times[at] ?? 0)} x2={x(times[at] ?? 0)} y1={TOP} y2={HEIGHT - BOTTOM} />}
           {!known && (

@@ -61,12 +61,12 @@ export interface Grid {
   taken: number[];
 }
 
-/** The server takes a sample every two seconds; a step has two of them at least. */
+/** The server takes a sample every two seconds, and others for longer ranges. */
 const SAMPLE_MS = 2000;
 
-/** Samples of a model at even times, the last one now. Gaps stay gaps. */
-export function grid(samples: Sample[], key: string, now: number, seconds: number, points: number): Grid {
-  const stepMs = Math.max(2, Math.ceil((seconds * 1000) / points / SAMPLE_MS)) * SAMPLE_MS;
+/** Samples of a model at even times, the last one now; a step has two samples at least. Gaps stay gaps. */
+export function grid(samples: Sample[], key: string, now: number, seconds: number, points: number, everyMs = SAMPLE_MS): Grid {
+  const stepMs = Math.max(2, Math.ceil((seconds * 1000) / points / everyMs)) * everyMs;
   const end = Math.floor(now / stepMs) * stepMs;
   const cells = Math.floor((seconds * 1000) / stepMs);
   const times: number[] = [];
@@ -85,11 +85,44 @@ export function grid(samples: Sample[], key: string, now: number, seconds: numbe
   return { times, stepMs, values, taken };
 }
 
+/** Something that happened to a version: a line in every chart. */
+export interface Mark {
+  time: number;
+  label: string;
+}
+
+/** Exits of workers, changes of settings, and versions of the same model that came or went. */
+export function marks(samples: Sample[], key: string): Mark[] {
+  const name = key.slice(0, key.lastIndexOf("/") + 1);
+  const versions = (sample: Sample): string[] => Object.keys(sample.models).filter((it) => it.startsWith(name) && !it.slice(name.length).includes("/"));
+  return samples.slice(1).flatMap((sample, at) => {
+    const before = samples[at] as Sample;
+    const [now, then] = [sample.models[key], before.models[key]];
+    const labels: string[] = [];
+    if (now && then && now.exits + now.loadFailures > then.exits + then.loadFailures) labels.push("a worker exited or could not load");
+    if (now && then && now.settingChanges > then.settingChanges) labels.push("a setting was changed");
+    for (const it of versions(sample)) if (!before.models[it]) labels.push(`version ${it.slice(name.length)} came`);
+    for (const it of versions(before)) if (!sample.models[it]) labels.push(`version ${it.slice(name.length)} went`);
+    return labels.map((label) => ({ time: sample.time, label }));
+  });
+}
+
+/** Counts by class at even times: how many were counted in each class in each of so many cells. */
+export function cells(samples: Sample[], key: string, [from, to]: [number, number], many: number, read: (it: ModelSample) => number[] | undefined): number[][] {
+  const found = Array.from({ length: many }, (): number[] => []);
+  for (const sample of samples) {
+    const cell = found[Math.floor(((sample.time - from) / Math.max(1, to - from)) * many)];
+    const model = sample.models[key];
+    if (cell && model) (read(model) ?? []).forEach((n, at) => (cell[at] = (cell[at] ?? 0) + n));
+  }
+  return found;
+}
+
 /** Seconds of the past of which something is known, in whole minutes: a young version fills its charts. */
-export function knownSeconds(samples: Sample[], key: string): number {
+export function knownSeconds(samples: Sample[], key: string, least = 120): number {
   const newest = samples.at(-1)?.time ?? 0;
   const first = samples.find((it) => it.models[key])?.time ?? newest;
-  return Math.max(120, Math.ceil((newest - first) / 60_000) * 60);
+  return Math.max(least, Math.ceil((newest - first) / 60_000) * 60);
 }
 
 type Field = { [K in keyof ModelSample]: ModelSample[K] extends number ? K : never }[keyof ModelSample] & string;

@@ -214,8 +214,16 @@ export type ModelSample = {
   computeSecondsSum: number;
   /** Since the sample before: half of the requests took no longer. */
   p50Ms: number | null;
+  /** The same for all but one in ten. */
+  p90Ms: number | null;
   /** The same for all but one in a hundred. */
   p99Ms: number | null;
+  /** The same for all but one in a thousand. */
+  p999Ms: number | null;
+  /** Since the sample before: how many answers took up to 1 ms, 2 ms, 4 ms and so on. */
+  latencyClasses?: Array<number>;
+  /** Since the sample before: how many batches had up to 1, 2, 4 items and so on. */
+  sizeClasses?: Array<number>;
   /** Resident memory of its workers now. */
   memoryBytes: number;
   /** Workers that were started again. */
@@ -224,6 +232,8 @@ export type ModelSample = {
   exits: number;
   /** Loads that failed. */
   loadFailures: number;
+  /** How often its settings were seen to change. */
+  settingChanges: number;
   /** Only those that there were. */
   rejections: { [key in string]: number };
 };

@@ -14,6 +14,7 @@ import { Logs } from "./logs";
 import { MachinePanel } from "./machine";
 import { Card, ModelPage } from "./model";
 import { Models } from "./models";
+import type { Tab } from "./route";
 import { useRoute } from "./route";
 import { ThemeSwitch } from "./theme";
 
@@ -47,7 +48,7 @@ export function App(): JSX.Element {
                 <MachinePanel document={shown} />
               </>
             )}
-            {route.page === "model" && <OneModel document={shown} name={route.name} version={route.version} />}
+            {route.page === "model" && <OneModel document={shown} name={route.name} version={route.version} tab={route.tab} />}
             {route.page === "logs" && <Card key={route.model} title={route.model ? `Log of ${route.model}` : "Log"}><Logs {...(route.model ? { model: route.model, first: "warn" } : {})} height="tall" /></Card>}
           </>
         )}
@@ -59,12 +60,12 @@ export function App(): JSX.Element {
   );
 }
 
-function OneModel({ document, name, version }: { document: Overview; name: string; version: string }): JSX.Element {
+function OneModel({ document, name, version, tab }: { document: Overview; name: string; version: string; tab: Tab }): JSX.Element {
   const model = document.models.find((it) => it.name === name && it.version === version);
   if (!model) {
     return <div class="title"><a class="back" href="#/">‹ All models</a><p>{name} {version} is not registered (any more).</p></div>;
   }
-  return <ModelPage key={`${name}/${version}`} model={model} document={document} />;
+  return <ModelPage key={`${name}/${version}`} model={model} document={document} tab={tab} />;
 }
 
 function Header({ document: shown, page }: { document: Overview | null; page: string }): JSX.Element {

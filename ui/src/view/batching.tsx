@@ -7,14 +7,15 @@ import type { Measured } from "../charts/curve";
 import { Curve } from "../charts/curve";
 import { count, millis, percent } from "../data/format";
 import { difference, grown, quantile, shareBetween, sizesBetween, total } from "../data/histogram";
-import type { Counts, Model } from "../data/types";
+import type { Counts, Model, Overview } from "../data/types";
 import { keyOf } from "../data/types";
 import { DISPATCHES, REJECTION_LABELS, REJECTIONS } from "../data/words";
 import { state } from "../state";
+import { SizesOverTime } from "./past";
 
 const LIVE_SECONDS = 60;
 
-export function Batching({ model }: { model: Model }): JSX.Element {
+export function Batching({ model, document }: { model: Model; document: Overview }): JSX.Element {
   const [since, setSince] = useState<"live" | "all">("live");
   const before = since === "live" ? state.history.modelBefore(keyOf(model), LIVE_SECONDS) : undefined;
   const nothing: Counts = since === "live" && !before ? model.dispatches : {};
@@ -39,6 +40,7 @@ export function Batching({ model }: { model: Model }): JSX.Element {
           <p class="summary">{batches ? `${count(batches)} batches, ${(items / batches).toFixed(1)} items in the mean, at most ${count(model.maxBatchSize)}` : `at most ${count(model.maxBatchSize)} items`}</p>
           <SizeBars sizes={sizes} largest={model.maxBatchSize} />
         </div>
+        <SizesOverTime model={model} document={document} />
         <div>
           <h3>Why batches were sent</h3>
           <NamedBars counts={Object.entries(dispatches).map(([name, n]) => ({ name, count: n, about: DISPATCHES[name] ?? "" }))} empty="No batch was sent in this time." />

@@ -1,4 +1,4 @@
-// One version of a model: how it is now, then its past, its batches, its workers, its decisions.
+// One version of a model: how it is, and one view each of its past, its batches, its workers, its log, its settings.
 
 import type { ComponentChildren, JSX } from "preact";
 import { applicationOf } from "../data/applications";
@@ -15,15 +15,16 @@ import { Headline } from "./headline";
 import { Logs } from "./logs";
 import { errorShare, RATE_SECONDS, recentQuantile } from "./models";
 import { Charts } from "./past";
+import type { Tab } from "./route";
+import { modelLink, TABS } from "./route";
 import { Settings } from "./settings";
 import { Why } from "./why";
 import { Workers } from "./workers";
 
-export function ModelPage({ model, document }: { model: Model; document: Overview }): JSX.Element {
+export function ModelPage({ model, document, tab }: { model: Model; document: Overview; tab: Tab }): JSX.Element {
   const key = keyOf(model);
   const own = problemsOf(document, model);
   const words = healthWords(model.state, own);
-  const application = applicationOf(key, document.models);
   const siblings = document.models.filter((it) => it.name === model.name && it.version !== model.version);
   return (
     <>
@@ -41,6 +42,22 @@ export function ModelPage({ model, document }: { model: Model; document: Overvie
         <ModelControls model={model} document={document} />
       </div>
       <Headline document={document} problems={own} well={model.state === "ready" ? "Nothing is wrong with this version." : model.stateText || words.label} linked={false} />
+      <nav class="tabs" aria-label="Views of this version">
+        {TABS.map((it) => <a key={it} href={modelLink(key, it)} aria-current={it === tab ? "page" : undefined}>{it[0]?.toUpperCase()}{it.slice(1)}</a>)}
+      </nav>
+      {tab === "overview" && <Now model={model} document={document} />}
+      {tab === "batching" && <><Batching model={model} document={document} /><Card title="Why: the last decisions"><Why model={model} /></Card></>}
+      {tab === "workers" && <Card title="Workers"><Workers model={model} document={document} /></Card>}
+      {tab === "log" && <Card title="Log of this model"><Logs model={model.name} height="tall" /></Card>}
+      {tab === "settings" && <Card title="Settings that can be changed now"><Settings model={model} /></Card>}
+    </>
+  );
+}
+
+function Now({ model, document }: { model: Model; document: Overview }): JSX.Element {
+  const application = applicationOf(keyOf(model), document.models);
+  return (
+    <>
       {model.lastError && (
         <details class="card error" open={model.state === "failed"}>
           <summary>Last error{model.lastErrorTime ? `, ${ago(model.lastErrorTime, document.time)}` : ""}</summary>
@@ -48,15 +65,8 @@ export function ModelPage({ model, document }: { model: Model; document: Overvie
         </details>
       )}
       <Numbers model={model} />
-      {application && <Card title={`Parts of ${application.root}`}><ApplicationGraph application={application} shown={key} /></Card>}
+      {application && <Card title={`Parts of ${application.root}`}><ApplicationGraph application={application} shown={keyOf(model)} /></Card>}
       <Charts model={model} document={document} />
-      <Batching model={model} />
-      <Card title="Workers"><Workers model={model} document={document} /></Card>
-      <Card title="Why: the last decisions"><Why model={model} /></Card>
-      <div class="pair">
-        <Card title="Settings that can be changed now"><Settings model={model} /></Card>
-        <Card title="Log of this model"><Logs model={model.name} height="short" /></Card>
-      </div>
     </>
   );
 }
@@ -79,7 +89,9 @@ function Numbers({ model }: { model: Model }): JSX.Element {
     ["Traffic", per(now?.requests), "requests"],
     ["Goodput", per(now ? Math.max(0, now.answered - now.late) : undefined), "answers in time"],
     ["p50", millis(recentQuantile(model, 0.5)), "half are faster"],
+    ["p90", millis(recentQuantile(model, 0.9)), "1 of 10 is slower"],
     ["p99", millis(recentQuantile(model, 0.99)), model.maxLatencyMs === null ? "1 of 100 is slower" : `target ${millis(model.maxLatencyMs)}`],
+    ["p99.9", millis(recentQuantile(model, 0.999)), "1 of 1000 is slower"],
     ["Queue", count(model.waiting), `of ${count(model.queueMax)}; ${count(model.running)} in work`],
     ["Batch", now?.batches ? (now.items / now.batches).toFixed(1) : "–", `items, at most ${count(model.maxBatchSize)}`],
     ["Workers", `${ready} of ${Math.max(model.workersMin, model.workers.length)}`, "ready"],

@@ -2,12 +2,16 @@
 
 import { useEffect, useState } from "preact/hooks";
 
-export type Route = { page: "models" } | { page: "logs"; model: string | undefined } | { page: "model"; name: string; version: string };
+/** The views of a version, the first one at its address without more. */
+export const TABS = ["overview", "batching", "workers", "log", "settings"] as const;
+export type Tab = (typeof TABS)[number];
+
+export type Route = { page: "models" } | { page: "logs"; model: string | undefined } | { page: "model"; name: string; version: string; tab: Tab };
 
 export function parse(hash: string): Route {
-  const [page, name, version] = hash.replace(/^#\/?/, "").split("/").map(decode);
+  const [page, name, version, view] = hash.replace(/^#\/?/, "").split("/").map(decode);
   if (page === "logs") return { page: "logs", model: name };
-  if (page === "model" && name && version) return { page: "model", name, version };
+  if (page === "model" && name && version) return { page: "model", name, version, tab: TABS.find((it) => it === view) ?? "overview" };
   return { page: "models" };
 }
 
@@ -24,9 +28,10 @@ export function logLink(key: string): string {
   return `#/logs/${encodeURIComponent(key.slice(0, key.lastIndexOf("/")))}`;
 }
 
-export function modelLink(key: string): string {
+export function modelLink(key: string, tab: Tab = "overview"): string {
   const cut = key.lastIndexOf("/");
-  return `#/model/${encodeURIComponent(key.slice(0, cut))}/${encodeURIComponent(key.slice(cut + 1))}`;
+  const rest = tab === "overview" ? "" : `/${tab}`;
+  return `#/model/${encodeURIComponent(key.slice(0, cut))}/${encodeURIComponent(key.slice(cut + 1))}${rest}`;
 }
 
 export function useRoute(): Route {

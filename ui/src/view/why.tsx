@@ -66,10 +66,41 @@ export function Why({ model }: { model: Model }): JSX.Element {
         <p class="empty">{model.maxBatchSize === 1 ? "One item at a time: there is nothing to decide." : "No decision yet: nothing was asked of this model."}</p>
       ) : (
         <ol class="decisions" tabIndex={0} aria-label="Last decisions, newest first">
-          {report.decisions.map((it, index) => <Line key={index} decision={it} at={at} />)}
+          {alike(report.decisions).map((them) => <Alike key={Math.round((at - (them.at(-1)?.agoMs ?? 0)) / 2000)} decisions={them} at={at} />)}
         </ol>
       )}
     </>
+  );
+}
+
+/** Neighbours with the same verdict, put together. */
+export function alike(decisions: Decision[]): Decision[][] {
+  const groups: Decision[][] = [];
+  for (const it of decisions) {
+    const last = groups.at(-1);
+    if (last?.[0]?.verdict === it.verdict) last.push(it);
+    else groups.push([it]);
+  }
+  return groups;
+}
+
+/** Several decisions of one kind are one line, which opens. */
+function Alike({ decisions, at }: { decisions: Decision[]; at: number }): JSX.Element | null {
+  const [newest] = decisions;
+  if (!newest) return null;
+  if (decisions.length === 1) return <Line decision={newest} at={at} />;
+  const [verb, tone] = VERDICTS[newest.verdict] ?? [newest.verdict, "note"];
+  return (
+    <li class="alike">
+      <details>
+        <summary>
+          <time>{clock(at - newest.agoMs)}</time>
+          <span class={`verdict ${tone}`}>{count(decisions.length)} {verb}</span>
+          <span>{newest.words}</span>
+        </summary>
+        <ol>{decisions.map((it, index) => <Line key={index} decision={it} at={at} />)}</ol>
+      </details>
+    </li>
   );
 }
 

@@ -151,6 +151,7 @@ pub(super) static ENDPOINTS: &[Endpoint] = &[
     row(Repository, Post, "/v2/repository/models/{model+}/unload", MANAGE, Op::Unregister, Waits(|it| Box::pin(repository::unload(it.context, it.body, it.names.target().model))), "Serves a model of the repository no more."),
 
     row(Management, Get, "/overview", MANAGE, Op::List, Now(|it, _| Ok(overview::document(it))), "The server, the machine and every model version in one document.").id("overview", "overview"),
+    row(Management, Get, "/overview/history", MANAGE, Op::List, Now(|it, _| overview::history(it)), "The samples of the last hour, or with range=day of the last day.").id("overviewHistory", "overviewHistory"),
     row(Management, Get, "/overview/stream", MANAGE, Op::List, Stream(|it, _| overview::stream(it)), "Server-Sent Events: the samples of the last ten minutes, then the document once a second.").id("overviewStream", "overviewStream"),
     row(Management, Get, "/logs", MANAGE, Op::ReadLog, Now(|it, _| logs::last(it)), "The last lines of the log.").id("logs", "logs"),
     row(Management, Get, "/logs/stream", MANAGE, Op::ReadLog, Stream(|it, _| logs::follow(it)), "Server-Sent Events: the lines of the log as they come.").id("logStream", "logStream"),

@@ -5,8 +5,10 @@ use http::header::{CONTENT_TYPE, HeaderName};
 use http::{HeaderValue, StatusCode};
 use jitney_net::ResponseBody;
 use jitney_net::events::EVENT_STREAM;
+use jitney_telemetry::overview::PastRange;
 
 use super::context::RequestContext;
+use crate::errors::Problem;
 use crate::respond::{self, HttpResponse, HttpResult};
 
 /// Tells nginx to pass on every event at once.
@@ -15,6 +17,15 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
 /// `GET /overview`.
 pub(super) fn document(context: &RequestContext<'_>) -> HttpResponse {
     respond::json(StatusCode::OK, &context.state.overview.read())
+}
+
+/// `GET /overview/history`: the samples of an hour, or of a day.
+pub(super) fn history(context: &RequestContext<'_>) -> HttpResult {
+    let fields = context.query();
+    let name = fields.text("range").unwrap_or("hour");
+    let wrong = || Problem::bad_request(format!("range must be hour or day, not \"{name}\"."));
+    let range = PastRange::named(name).ok_or_else(wrong)?;
+    Ok(respond::json(StatusCode::OK, &context.state.overview.past(range)))
 }
 
 /// `GET /overview/stream`: the history, then the document once a second.

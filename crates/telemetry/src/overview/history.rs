@@ -16,6 +16,34 @@ const SAMPLES_MAX: usize = 300;
 /// Samples of one model each: 200 models for ten minutes, about 15 MB.
 const FIGURES_MAX: usize = 200 * SAMPLES_MAX;
 
+/// How far samples that are further apart reach back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PastRange {
+    /// An hour, every 20 seconds.
+    Hour,
+    /// A day, every five minutes.
+    Day,
+}
+
+impl PastRange {
+    /// The range with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "hour" => Some(Self::Hour),
+            "day" => Some(Self::Day),
+            _ => None,
+        }
+    }
+
+    /// The time between two samples.
+    pub(super) fn every(self) -> Duration {
+        match self {
+            Self::Hour => Duration::from_secs(20),
+            Self::Day => Duration::from_secs(300),
+        }
+    }
+}
+
 /// The last samples.
 #[derive(Debug)]
 pub(super) struct SampleHistory {
@@ -39,13 +67,17 @@ pub struct OverviewHistory {
 
 impl Default for SampleHistory {
     fn default() -> Self {
-        let every_seconds = SAMPLE_EVERY.as_secs();
-        let told = OverviewHistory { every_seconds, samples: VecDeque::new() };
-        Self { told, figures: 0, records: HashMap::new() }
+        Self::new(SAMPLE_EVERY)
     }
 }
 
 impl SampleHistory {
+    pub(super) fn new(every: Duration) -> Self {
+        let every_seconds = every.as_secs();
+        let told = OverviewHistory { every_seconds, samples: VecDeque::new() };
+        Self { told, figures: 0, records: HashMap::new() }
+    }
+
     /// Takes a sample, and what else was seen of the versions in it.
     pub(super) fn push(&mut self, sample: OverviewSample, looks: HashMap<String, VersionLook>) {
         let mut before = std::mem::take(&mut self.records);

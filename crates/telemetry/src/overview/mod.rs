@@ -1,5 +1,5 @@
 //! What the dashboard, `jitney top`, `jitney status` and `jitney models` show: the server, the machine and
-//! every model version in one document, and how the models did in the last ten minutes.
+//! every model version in one document, and how the models did in the last ten minutes, hour and day.
 //!
 //! Nothing is counted here: the models count, and their totals are read. A sampler on the admin plane reads
 //! them every two seconds. While somebody follows the overview it is written once a second, for all who do.
@@ -23,6 +23,7 @@ mod version_record;
 mod version_state;
 mod worker_entry;
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ use bytes::Bytes;
 use tokio::time::MissedTickBehavior;
 
 pub use self::document::{GpuOverview, MachineOverview, OverviewDocument};
-pub use self::history::OverviewHistory;
+pub use self::history::{OverviewHistory, PastRange};
 use self::history::{SAMPLE_EVERY, SampleHistory};
 pub use self::live_setting::LiveSetting;
 use self::live_stream::LiveStreams;
@@ -54,8 +55,10 @@ const WRITES_PER_SAMPLE: u64 = SAMPLE_EVERY.as_secs() / WRITE_EVERY.as_secs();
 /// The overview of one server.
 pub struct Overview {
     sources: OverviewSources,
-    /// Written by the sampler alone.
+    /// Written by the samplers alone.
     history: Mutex<SampleHistory>,
+    hour: Mutex<SampleHistory>,
+    day: Mutex<SampleHistory>,
     /// The same.
     usages: ArcSwap<WorkerUsages>,
     streams: LiveStreams,
@@ -68,6 +71,8 @@ impl Overview {
             streams: LiveStreams::new(connections_max),
             sources,
             history: Mutex::default(),
+            hour: Mutex::new(SampleHistory::new(PastRange::Hour.every())),
+            day: Mutex::new(SampleHistory::new(PastRange::Day.every())),
             usages: ArcSwap::default(),
         }
     }
@@ -75,6 +80,7 @@ impl Overview {
     /// Samples the models, and writes the document while somebody follows it; without end.
     pub async fn run(&self) {
         let mut sampler = Sampler::default();
+        let mut past = [PastRange::Hour, PastRange::Day].map(|range| (range, Sampler::default()));
         let mut ticks = tokio::time::interval(WRITE_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let OverviewSources { engine, meter, .. } = &self.sources;
@@ -84,6 +90,12 @@ impl Overview {
                 let (sample, looks, usages) = sampler.sample(engine, meter, &self.usages.load());
                 self.usages.store(Arc::new(usages));
                 self.history().push(sample, looks);
+            }
+            for (range, sampler) in &mut past {
+                if tick.is_multiple_of(range.every().as_secs()) {
+                    let (sample, ..) = sampler.sample(engine, meter, &self.usages.load());
+                    lock(self.kept(*range)).push(sample, HashMap::new());
+                }
             }
             let followed = self.streams.any();
             meter.set_followed(followed);
@@ -112,6 +124,18 @@ impl Overview {
         read
     }
 
+    /// The samples of an hour or of a day.
+    pub fn past(&self, range: PastRange) -> OverviewHistory {
+        lock(self.kept(range)).told().clone()
+    }
+
+    fn kept(&self, range: PastRange) -> &Mutex<SampleHistory> {
+        match range {
+            PastRange::Hour => &self.hour,
+            PastRange::Day => &self.day,
+        }
+    }
+
     /// What one follower is told: the history and the state at once, then the state once a second.
     ///
     /// # Errors
@@ -127,6 +151,10 @@ impl Overview {
     }
 
     fn history(&self) -> MutexGuard<'_, SampleHistory> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.history)
     }
+}
+
+fn lock(history: &Mutex<SampleHistory>) -> MutexGuard<'_, SampleHistory> {
+    history.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,12 +2,20 @@
 
 use jitney_engine::FineCounts;
 
-/// Half of the requests took no longer than the first, all but one in a hundred no longer than the second;
-/// nothing where there were none. Buckets grow by 9 percent, so these are no further off.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// The last class of latencies has no end.
+const CLASSES: usize = 15;
+
+/// Half of the requests took no longer than the first, all but one in ten, in a hundred and in a thousand no
+/// longer than the others; nothing where there were none. Buckets grow by 9 percent, so these are no further
+/// off.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Quantiles {
     pub(super) p50_ms: Option<f64>,
+    pub(super) p90_ms: Option<f64>,
     pub(super) p99_ms: Option<f64>,
+    pub(super) p999_ms: Option<f64>,
+    /// How many took up to 1 ms, 2 ms, 4 ms and so on, without zeros at the end.
+    pub(super) classes: Vec<u64>,
 }
 
 /// Times that were counted together.
@@ -23,8 +31,25 @@ impl Quantiles {
     pub(super) fn between(before: &FineCounts, now: &FineCounts) -> Self {
         let ranges = ranges(before, now);
         let millis = |share| quantile(&ranges, share).map(|ms| (ms * 1e2).round() / 1e2);
-        Self { p50_ms: millis(0.5), p99_ms: millis(0.99) }
+        Self {
+            p50_ms: millis(0.5),
+            p90_ms: millis(0.9),
+            p99_ms: millis(0.99),
+            p999_ms: millis(0.999),
+            classes: classes(ranges.iter().map(|range| (range.high_ms, range.count))),
+        }
     }
+}
+
+/// Counts by the power of two that a value is no larger than, from 1 on; without zeros at the end.
+pub(super) fn classes(values: impl Iterator<Item = (f64, u64)>) -> Vec<u64> {
+    let mut classes = Vec::new();
+    for (value, count) in values.filter(|(_, count)| *count > 0) {
+        let class = (value.log2().ceil().max(0.0) as usize).min(CLASSES - 1);
+        classes.resize(classes.len().max(class + 1), 0);
+        classes[class] += count;
+    }
+    classes
 }
 
 /// What was counted in `now` and not in `before`, ascending.
@@ -74,6 +99,7 @@ mod tests {
         let quantiles = Quantiles::between(&before, &now);
         assert!(close(quantiles.p50_ms, f64::midpoint(low, 2e3)), "{quantiles:?}");
         assert!(close(quantiles.p99_ms, low + (2e3 - low) * 0.99), "{quantiles:?}");
+        assert_eq!(quantiles.classes, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 100]);
         assert_eq!(Quantiles::between(&now, &now), Quantiles::default());
     }
 
@@ -82,5 +108,7 @@ mod tests {
         let quantiles = Quantiles::between(&counts(0, &[]), &counts(98, &[(0, 2)]));
         assert_eq!(quantiles.p50_ms, Some(0.0));
         assert!(quantiles.p99_ms.is_some_and(|ms| ms > 900.0), "{quantiles:?}");
+        assert!(quantiles.p90_ms == Some(0.0) && quantiles.p999_ms > quantiles.p99_ms);
+        assert_eq!(classes([(1.0, 2), (3.0, 1), (1e9, 5), (9.0, 0)].into_iter()).len(), CLASSES);
     }
 }

@@ -4,11 +4,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use jitney_engine::{Engine, FineCounts, Measures, Model, ModelTag, Status};
+use jitney_engine::{Engine, FineCounts, Model, ModelTag, Status};
 use serde::{Deserialize, Serialize};
 
-use super::model_entry::{sizes, version_key};
-use super::quantile::Quantiles;
+use super::live_setting::LiveSetting;
+use super::model_entry::{SizeCount, sizes, version_key};
+use super::quantile::{Quantiles, classes};
 use super::timestamp::unix_millis;
 use super::version_record::VersionLook;
 use super::worker_entry::WorkerUsages;
@@ -57,8 +58,20 @@ pub struct ModelSample {
     pub compute_seconds_sum: f64,
     /// Since the sample before: half of the requests took no longer.
     pub p50_ms: Option<f64>,
+    /// The same for all but one in ten.
+    pub p90_ms: Option<f64>,
     /// The same for all but one in a hundred.
     pub p99_ms: Option<f64>,
+    /// The same for all but one in a thousand.
+    pub p999_ms: Option<f64>,
+    /// Since the sample before: how many answers took up to 1 ms, 2 ms, 4 ms and so on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(test, ts(as = "Option<Vec<u64>>", optional))]
+    pub latency_classes: Vec<u64>,
+    /// Since the sample before: how many batches had up to 1, 2, 4 items and so on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(test, ts(as = "Option<Vec<u64>>", optional))]
+    pub size_classes: Vec<u64>,
     /// Resident memory of its workers now.
     pub memory_bytes: u64,
     /// Workers that were started again.
@@ -67,6 +80,8 @@ pub struct ModelSample {
     pub exits: u64,
     /// Loads that failed.
     pub load_failures: u64,
+    /// How often its settings were seen to change.
+    pub setting_changes: u64,
     /// Only those that there were.
     pub rejections: BTreeMap<String, u64>,
 }
@@ -74,15 +89,18 @@ pub struct ModelSample {
 /// Takes one sample after another.
 #[derive(Debug, Default)]
 pub(super) struct Sampler {
-    /// The counts of every version's latency at the last sample, by where its tag lies.
-    latencies: HashMap<usize, LatencyCounts>,
+    /// What was seen of every version at the last sample, by where its tag lies.
+    seen: HashMap<usize, SeenAtSample>,
 }
 
 #[derive(Debug)]
-struct LatencyCounts {
+struct SeenAtSample {
     /// Keeps the place from being used again.
     _tag: Arc<ModelTag>,
-    counts: FineCounts,
+    latency: FineCounts,
+    sizes: Vec<SizeCount>,
+    /// The values of the settings that may change, and how often they did.
+    settings: (Vec<String>, u64),
 }
 
 impl Sampler {
@@ -93,38 +111,60 @@ impl Sampler {
         meter: &Meter,
         before: &WorkerUsages,
     ) -> (OverviewSample, HashMap<String, VersionLook>, WorkerUsages) {
-        let (mut usages, mut latencies) = (WorkerUsages::default(), HashMap::new());
+        let (mut usages, mut seen) = (WorkerUsages::default(), HashMap::new());
         usages.look(std::process::id(), before, meter);
         let mut looks = HashMap::new();
-        let nothing = FineCounts::default();
-        let versions = engine.listed_versions();
         let read = |(model, _): &(Arc<Model>, bool)| {
-            let (tag, status, mut measures) = (model.tag(), model.status(), model.measures());
+            let (tag, status) = (model.tag(), model.status());
             let place = Arc::as_ptr(tag) as usize;
-            let known = self.latencies.get(&place).map_or(&nothing, |known| &known.counts);
-            let counts = measures.latency_us.fine.take().unwrap_or_default();
-            let quantiles = Quantiles::between(known, &counts);
             let pids = status.workers.iter().filter_map(|worker| worker.pid);
             let memory: Vec<(u32, u64)> =
                 pids.filter_map(|pid| Some((pid, usages.look(pid, before, meter)?))).collect();
-            let all = memory.iter().map(|(_, bytes)| bytes).sum();
-            let sample = ModelSample::new(&status, &measures, quantiles, all);
-            latencies.insert(place, LatencyCounts { _tag: Arc::clone(tag), counts });
+            let (mut sample, now) = ModelSample::new(model, &status, self.seen.get(&place));
+            sample.memory_bytes = memory.iter().map(|(_, bytes)| bytes).sum();
             let key = version_key(&tag.name, &tag.version);
-            looks.insert(key.clone(), VersionLook { sizes: sizes(model), memory });
+            looks.insert(key.clone(), VersionLook { sizes: now.sizes.clone(), memory });
+            seen.insert(place, now);
             (key, sample)
         };
-        let models = versions.iter().map(read).collect();
-        self.latencies = latencies;
+        let models = engine.listed_versions().iter().map(read).collect();
+        self.seen = seen;
         (OverviewSample { time: unix_millis(), models }, looks, usages)
     }
 }
 
+impl SeenAtSample {
+    fn new(model: &Model, latency: FineCounts, before: Option<&Self>) -> Self {
+        let live = LiveSetting::all(&model.settings().values);
+        let values: Vec<String> = live.into_iter().map(|setting| setting.value).collect();
+        let changes =
+            before.map_or(0, |before| before.settings.1 + u64::from(before.settings.0 != values));
+        let _tag = Arc::clone(model.tag());
+        Self { _tag, latency, sizes: sizes(model), settings: (values, changes) }
+    }
+
+    /// Batches since `before`, by classes of sizes.
+    fn size_classes(&self, before: Option<&Self>) -> Vec<u64> {
+        let known = |size: u32| {
+            let then = before.and_then(|it| it.sizes.iter().find(|then| then.size == size));
+            then.map_or(0, |then| then.batches)
+        };
+        let grown = |it: &SizeCount| it.batches.saturating_sub(known(it.size));
+        classes(self.sizes.iter().map(|it| (f64::from(it.size), grown(it))))
+    }
+}
+
 impl ModelSample {
-    fn new(status: &Status, measures: &Measures, latency: Quantiles, memory_bytes: u64) -> Self {
+    /// The sample of a version, but for its memory, and what to compare the next one with.
+    fn new(model: &Model, status: &Status, before: Option<&SeenAtSample>) -> (Self, SeenAtSample) {
+        let mut measures = model.measures();
+        let now = measures.latency_us.fine.take().unwrap_or_default();
+        let nothing = FineCounts::default();
+        let latency = Quantiles::between(before.map_or(&nothing, |before| &before.latency), &now);
+        let seen = SeenAtSample::new(model, now, before);
         let (counters, incidents) = (&status.counters, &status.incidents);
         let seconds = |micros: u64| micros as f64 / 1e6;
-        Self {
+        let sample = Self {
             requests: counters.requests,
             answered: counters.answered,
             late: counters.late,
@@ -138,12 +178,18 @@ impl ModelSample {
             queue_seconds_sum: seconds(measures.queue_us.sum),
             compute_seconds_sum: seconds(measures.compute_us.sum),
             p50_ms: latency.p50_ms,
+            p90_ms: latency.p90_ms,
             p99_ms: latency.p99_ms,
-            memory_bytes,
+            p999_ms: latency.p999_ms,
+            latency_classes: latency.classes,
+            size_classes: seen.size_classes(before),
+            memory_bytes: 0,
             restarts: incidents.restarts,
             exits: incidents.exits.iter().map(|(_, count)| count).sum(),
             load_failures: incidents.load_failures,
+            setting_changes: seen.settings.1,
             rejections: counted(measures.rejections),
-        }
+        };
+        (sample, seen)
     }
 }

@@ -223,6 +223,7 @@ fn the_management_listener() {
             ("OPTIONS", "/", "Options /"),
             ("GET", "/", "405"),
             ("GET", "/overview", "Get /overview"),
+            ("GET", "/overview/history", "Get /overview/history"),
             ("GET", "/overview/stream", "Get /overview/stream"),
             ("POST", "/overview", "405"),
             ("GET", "/dashboard", "Get /dashboard"),
