@@ -16,6 +16,7 @@ pub mod study;
 pub mod torchserve;
 
 use std::ffi::OsString;
+use std::fmt::Write as _;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -38,7 +39,7 @@ use torchserve::TorchserveFlags;
 /// Serves models over HTTP and gRPC, in batches.
 #[derive(Debug, Parser)]
 #[command(name = "jitney", version, propagate_version = false, max_term_width = 100)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, help_template = help_template())]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -60,6 +61,50 @@ Examples:
   jitney doctor                             what is missing on this machine, and what to do
 
 Each command has its own --help.";
+
+/// The commands by what they are for, in the order of the help.
+const GROUPS: [(&str, &[&str]); 4] = [
+    ("Serve", &["serve", "torchserve", "demo"]),
+    (
+        "Develop",
+        &["check", "infer", "archive", "archive-workflow", "config", "onnx", "completions"],
+    ),
+    (
+        "Operate",
+        &[
+            "status",
+            "top",
+            "models",
+            "register",
+            "scale",
+            "set",
+            "default",
+            "unregister",
+            "logs",
+            "keys",
+            "doctor",
+        ],
+    ),
+    ("Plan", &["bench", "simulate", "plan"]),
+];
+
+/// clap lists commands under one heading only.
+fn help_template() -> String {
+    let commands = Command::augment_subcommands(clap::Command::new("jitney"));
+    let mut text = "{about}\n\n{usage-heading} {usage}\n".to_owned();
+    for (group, names) in GROUPS {
+        let _ = writeln!(text, "\n{group}:");
+        for name in names {
+            let about = commands.find_subcommand(name).and_then(clap::Command::get_about);
+            let _ = writeln!(
+                text,
+                "  {name:<18}{}",
+                about.map(ToString::to_string).unwrap_or_default()
+            );
+        }
+    }
+    text + "\nOptions:\n{options}{after-help}"
+}
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -106,9 +151,9 @@ pub enum Command {
     Unregister(UnregisterFlags),
     /// Print the last log lines of a running server, or follow its log
     Logs(LogsFlags),
-    /// Make, list and revoke the keys of keys.yaml, with which clients show who they are
+    /// Make, list and revoke the keys of keys.yaml, by which clients are known
     Keys(KeysFlags),
-    /// Check this machine: Python, torch, GPUs, ONNX Runtime, ports, limits; and say what to do
+    /// Check this machine: Python, torch, GPUs, ONNX Runtime, ports, limits
     Doctor(DoctorFlags),
     /// Print the completions of a shell
     Completions(CompletionsFlags),
@@ -194,6 +239,18 @@ mod tests {
     fn the_definition_of_the_command_line_is_sound() {
         use clap::CommandFactory;
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_is_in_one_group_of_the_help() {
+        use clap::CommandFactory;
+        let command = Cli::command();
+        let shown = command.get_subcommands().filter(|it| !it.is_hide_set());
+        let mut shown: Vec<&str> = shown.map(clap::Command::get_name).collect();
+        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        shown.sort_unstable();
+        grouped.sort_unstable();
+        assert_eq!(shown, grouped);
     }
 
     #[test]

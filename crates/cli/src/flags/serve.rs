@@ -6,7 +6,7 @@ use super::settings::SettingFlags;
 
 /// `jitney serve`
 #[derive(Debug, Default, Args)]
-#[command(after_help = SERVE_EXAMPLES)]
+#[command(after_help = "`jitney serve --help` has every option, and examples.", after_long_help = SERVE_EXAMPLES)]
 pub struct ServeFlags {
     /// What to serve: a .mar or .tar.gz archive, a model directory, an .onnx file or a Python
     /// definition as module:object or file.py:object; NAME=MODEL gives it another name

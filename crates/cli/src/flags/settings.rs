@@ -60,9 +60,28 @@ impl<const MODELS: bool> FromArgMatches for SettingFlags<MODELS> {
     }
 }
 
+/// What `jitney serve -h` shows of the settings; `--help` shows all.
+const COMMON: [&Setting; 12] = [
+    &server::HOST,
+    &server::INFERENCE_PORT,
+    &server::MANAGEMENT_PORT,
+    &server::TOKEN_AUTH,
+    &server::TLS_CERT,
+    &server::TLS_KEY,
+    &server::MODEL_STORE,
+    &server::LOG_LEVEL,
+    &server::HANDOVER,
+    &model::WORKERS,
+    &model::MAX_BATCH_SIZE,
+    &model::MAX_LATENCY_MS,
+];
+
 impl<const MODELS: bool> Args for SettingFlags<MODELS> {
     fn augment_args(command: Command) -> Command {
-        settings(MODELS).fold(command, |command, setting| command.arg(arg(setting)))
+        let common = |setting: &Setting| COMMON.iter().any(|common| common.name == setting.name);
+        settings(MODELS).fold(command, |command, setting| {
+            command.arg(arg(setting).hide_short_help(MODELS && !common(setting)))
+        })
     }
 
     fn augment_args_for_update(command: Command) -> Command {

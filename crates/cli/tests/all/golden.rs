@@ -18,6 +18,7 @@ fn check(name: &str, args: &[&str]) {
 fn help_is_as_recorded() {
     check("help", &["--help"]);
     check("help-serve", &["serve", "--help"]);
+    check("help-serve-short", &["serve", "-h"]);
     check("help-infer", &["infer", "--help"]);
     check("help-check", &["check", "--help"]);
     check("help-demo", &["demo", "--help"]);
