@@ -22,8 +22,10 @@ from jitney.definition.construction import Resolve
 from jitney.definition.definition import Definition, Endpoint
 from jitney.execution.execution import Instance
 from jitney.execution.grouping import Item
+from jitney.execution.splitting import STREAMED
 from jitney.http import arguments
-from jitney.http.response import TEXT, encode
+from jitney.http.request import HttpHeaders
+from jitney.http.response import JSON, TEXT, Response, encode
 
 
 class Model:
@@ -92,13 +94,23 @@ class Model:
         """One request as HTTP would bring it: JSON values as they are, bytes as a body of bytes."""
         one = self.definition.endpoint(endpoint)
         row = {**{name: bytearray(value.encode()) for name, value in query.items()}, "body": body}
+        request, pieces = Request(endpoint=one.name), []
         try:
-            outcome = self._run(one, [Item(arguments.read(one, row))])[0]
+            item = Item(arguments.read(one, row), request)
+            outcome = self._run(one, [item], lambda _, piece: pieces.append(piece))[0]
         except Exception as error:
             outcome = error
         if isinstance(outcome, BaseException):
-            return Answer(status_of(outcome), TEXT, describe(outcome).encode())
-        return Answer(200, *encode(outcome, accept))
+            return _failed(outcome)
+        if outcome is STREAMED:
+            head = pieces.pop(0) if pieces and isinstance(pieces[0], Response) else Response()
+            kinds, bodies = zip(*map(encode, pieces)) if pieces else ((TEXT,), ())
+            return Answer.of(Response(b"".join(bodies), head.status, head.headers, head.media_type), kinds[0])
+        response = outcome if isinstance(outcome, Response) else Response(outcome)
+        content_type, response.body = encode(response.body, accept)
+        response.status = request.status or response.status
+        response.headers += request.response_headers.items()
+        return Answer.of(response, content_type)
 
     def _run(self, endpoint: Endpoint, items: list[Item], emit: Any = None) -> list[Any]:
         return self._instance.call(endpoint, items, emit)
@@ -119,13 +131,18 @@ class Model:
 
 
 class Answer:
-    """An HTTP answer."""
+    """An HTTP answer: its status, its headers by their names in any case, and its body."""
 
-    def __init__(self, status: int, content_type: str, body: bytes | bytearray | memoryview) -> None:
+    def __init__(self, status: int, headers: Iterable[tuple[str, str]], body: bytes | bytearray | memoryview) -> None:
         self.status = status
-        self.content_type = content_type
-        self.headers = {"content-type": content_type}
+        self.headers = HttpHeaders(headers)
+        self.content_type = self.headers.get("content-type", "")
         self.body = bytes(body)
+
+    @classmethod
+    def of(cls, response: Response, content_type: str) -> Answer:
+        """The answer that an endpoint made."""
+        return cls(response.status, response.head(content_type), response.body)
 
     @property
     def text(self) -> str:
@@ -163,6 +180,14 @@ def _read(endpoint: Endpoint, named: Mapping[str, Any]) -> Item | BadInput:
         return Item(arguments.read(endpoint, dict(named)))
     except BadInput as error:
         return error
+
+
+def _failed(error: BaseException) -> Answer:
+    """The body of a failure, as the server sends it; it adds the type and the id of the request."""
+    told: dict[str, Any] = {"code": status_of(error), "message": describe(error)}
+    if isinstance(error, BadInput) and error.errors:
+        told["errors"] = [{"field": field, "message": why} for field, why in error.errors]
+    return Answer(told["code"], [("Content-Type", JSON)], json.dumps(told, ensure_ascii=False).encode(errors="replace"))
 
 
 def _size(endpoint: Endpoint, arguments: Mapping[str, Any]) -> int:

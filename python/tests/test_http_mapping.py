@@ -208,6 +208,31 @@ def test_pydantic_names_the_fields_in_one_line():
     assert not any("http" in why for _, why in failed.value.errors)
 
 
+def test_an_answer_has_the_status_and_the_headers_that_its_endpoint_chose():
+    def chosen(request: jitney.Request) -> str:
+        request.status = 201
+        request.response_headers["X-Mine"] = "yes"
+        return "made"
+
+    def response() -> jitney.Response:
+        return jitney.Response({"a": 1}, 202, {"X-Mine": "too"})
+
+    def words(text: str):
+        yield from text.split()
+
+    chosen.__annotations__["request"] = jitney.Request  # This file's hints are text.
+    with load(chosen) as model:
+        answer = model.post()
+        assert (answer.status, answer.headers["x-mine"], answer.text) == (201, "yes", "made")
+    with load(response) as model:
+        answer = model.post()
+        assert (answer.status, answer.headers["x-mine"], answer.json()) == (202, "too", {"a": 1})
+    with load(words) as model:
+        assert model.post({"text": "a b"}).text == "ab"
+        failed = model.post({"txt": "a"})
+        assert (failed.status, failed.json()["errors"][0]["field"]) == (400, "text")
+
+
 def test_of_many_wrong_fields_the_sentence_names_some_and_the_list_more():
     def add(values: list[int]) -> int:
         return sum(values)
