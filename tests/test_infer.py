@@ -62,6 +62,31 @@ def test_too_many_failures_stop_the_job(desk: Desk) -> None:
     assert "--max-failed" in said
 
 
+def test_a_job_of_which_no_row_was_answered_fails(desk: Desk) -> None:
+    desk.write("in.jsonl", [{"number": 13}] * 2)
+    said = desk.run("models.py:double", "in.jsonl", "-o", "out.jsonl", code=1)
+    assert said.rstrip().endswith("every row failed"), said
+    assert len(desk.lines("out.jsonl.failed.jsonl")) == 2
+
+
+TABLES = """
+import jitney
+import pandas as pd
+
+
+@jitney.batch(max_batch_size=8)
+def total(frame: pd.DataFrame) -> list:
+    return (frame["a"] + frame["b"]).tolist()
+"""
+
+
+def test_cells_of_a_table_are_numbers_for_a_function_that_takes_tables(desk: Desk) -> None:
+    (desk.path / "tables.py").write_text(TABLES)
+    (desk.path / "in.csv").write_text("a,b,name\n1,2.5,x\n3,4,y\n")
+    desk.run("tables.py:total", "in.csv", "-o", "out.jsonl")
+    assert [line["output"] for line in desk.lines("out.jsonl")] == [[3.5], [7]]
+
+
 def test_a_table_becomes_a_table(desk: Desk) -> None:
     (desk.path / "in.csv").write_text('number\n1\n"2"\n13\n4,5\n3\n')
     desk.run("models.py:double", "in.csv", "-o", "out.csv", "--with-input")

@@ -41,6 +41,28 @@ for output in jitney.infer("models.py:double", rows, workers=1):
     assert told.splitlines() == ["22", "24", "Error('unlucky')", "28", "30"]
 
 
+def test_a_job_of_which_every_row_failed_tells_each(desk: Desk) -> None:
+    told = script(desk, 'print(list(jitney.infer("models.py:double", [{"number": 13}] * 2, workers=1)))')
+    assert told.strip() == "[Error('unlucky'), Error('unlucky')]"
+
+
+def test_a_row_of_a_frame_has_one_output(desk: Desk) -> None:
+    told = script(
+        desk,
+        """
+import pandas as pd
+
+@jitney.batch(max_batch_size=4)
+def total(frame: pd.DataFrame) -> list:
+    return (frame["a"] + frame["b"]).tolist()
+
+if __name__ == "__main__":
+    print(list(jitney.infer(total, pd.DataFrame({"a": [1, 2], "b": [3, 4]}), workers=1)))
+""",
+    )
+    assert told.strip() == "[4, 6]"
+
+
 def test_a_function_of_the_script_itself_is_run(desk: Desk) -> None:
     told = script(
         desk,

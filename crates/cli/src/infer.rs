@@ -16,7 +16,7 @@ mod source;
 use std::path::Path;
 
 use crate::env::Env;
-use crate::failure::{Failure, cannot};
+use crate::failure::{self, Failure, cannot};
 use crate::flags::infer::{InferFlags, InputFormat};
 use crate::python::PythonHelper;
 use crate::{console, run};
@@ -27,6 +27,9 @@ use layout::OutputLayout;
 use progress::ProgressDisplay;
 use read_ahead::ReadAhead;
 use sink::{FileSink, RowSink, StdoutSink};
+
+/// The last line of a job that answered nothing; `jitney.infer` knows it by these words.
+const EVERY_ROW_FAILED: &str = "error: every row failed";
 
 /// The exit code of an interrupted job, as of a shell.
 const INTERRUPTED: u8 = 130;
@@ -75,9 +78,13 @@ async fn run_job(
         () = &mut stop => return Ok(INTERRUPTED),
     };
     let StartedBackend { backend, in_flight, engine } = started.inspect_err(|_| sink.discard())?;
+    let mut source = input.source;
+    if backend.takes_tables() {
+        source.read_numbers();
+    }
     let mut job = InferJob {
         backend,
-        rows: ReadAhead::start(input.source)?,
+        rows: ReadAhead::start(source)?,
         sink,
         display: ProgressDisplay::new(before, input.end),
         in_flight,
@@ -92,7 +99,12 @@ async fn run_job(
     match ended? {
         JobEnd::Complete => {
             job.sink.finish(python)?;
-            console::err(job.display.summary(job.sink.progress()));
+            let progress = job.sink.progress();
+            console::err(job.display.summary(progress));
+            if progress.rows > 0 && progress.failed == progress.rows {
+                console::err(EVERY_ROW_FAILED);
+                return Ok(failure::FAILED);
+            }
             Ok(0)
         }
         JobEnd::Interrupted => {

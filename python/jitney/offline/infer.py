@@ -26,10 +26,12 @@ from jitney.definition.definition import Definition
 from jitney.http.response import encode_json
 from jitney.machine.process import find_program
 from jitney.offline.progress_bar import ProgressBar
-from jitney.offline.row_source import check_columns, read_rows
+from jitney.offline.row_source import check_columns, read_rows, takes_tables
 from jitney.packing import by_value
 
 OUTPUT, ERROR = "output", "error"
+EVERY_ROW_FAILED = "every row failed"
+"""The end of what the program says of a job without any output."""
 
 
 class Outputs(Iterator[Any]):
@@ -145,13 +147,16 @@ def infer(
     fed = None if source.rows is None else map(_line, source.rows)
     flags = {"endpoint": endpoint, "workers": workers, "batch-size": batch_size, "in-flight": in_flight}
     lines = infer_lines(model, source.path or "-", fed, program=program, numbers=numbers or None, **flags)
-    return Outputs(_outcomes(lines, ProgressBar(source.count, progress)), source.index)
+    of_tables = not _is_named(model) and takes_tables(model, endpoint)
+    return Outputs(_outcomes(lines, ProgressBar(source.count, progress), of_tables), source.index)
 
 
-def _outcomes(lines: Generator[bytes, None, None], bar: ProgressBar) -> Generator[Any, None, None]:
+def _outcomes(lines: Generator[bytes, None, None], bar: ProgressBar, of_tables: bool) -> Generator[Any, None, None]:
+    """The outcomes; a function that takes tables answers a row with a list of one, of which the one is the output."""
     with contextlib.closing(lines), bar:
         for line in lines:
             outcome = _outcome(json.loads(line))
+            outcome = outcome[0] if of_tables and isinstance(outcome, list) and len(outcome) == 1 else outcome
             bar.count(isinstance(outcome, Error))
             yield outcome
 
@@ -229,8 +234,9 @@ def run_job(command: list[str], lines: Iterator[bytes] | None, directory: str | 
                 shutil.rmtree(directory, ignore_errors=True)
         if feeder.error is not None:
             raise feeder.error
-        if status != 0:
-            raise InferError(_error_text(stderr) or f"{command[0]} exited with {status}")
+        text = _error_text(stderr)
+        if status != 0 and not text.endswith(EVERY_ROW_FAILED):  # Each of them was told.
+            raise InferError(text or f"{command[0]} exited with {status}")
 
 
 class _Feeder:

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from jitney.call.errors import InferError
-from jitney.definition.definition import define
+from jitney.definition.definition import Definition, Endpoint, define
+from jitney.definition.expressions import form_of
 from jitney.definition.hints import Param
 from jitney.values.containers import container_for
 
@@ -130,13 +131,23 @@ def _scalar(value: Any) -> Any:
 SCALARS = (int, float, str, bool, bytes, list)
 
 
-def check_columns(columns: tuple[str, ...], model: Any, endpoint: str | None) -> None:
-    """Raises `InferError` if a function cannot be called with rows of these columns."""
+def takes_tables(model: Any, endpoint: str | None) -> bool:
+    """Whether a function takes a frame, of which every row is one."""
+    params = _endpoint_of(model, endpoint)[1].params
+    return any(form_of(param.hint) == "frame" for param in params)
+
+
+def _endpoint_of(model: Any, endpoint: str | None) -> tuple[Definition, Endpoint]:
     definition = define(model, name=None if getattr(model, "__name__", "") != "<lambda>" else "lambda")
     try:
-        one = definition.endpoint(endpoint or "")
+        return definition, definition.endpoint(endpoint or "")
     except LookupError as error:
         raise InferError(str(error.args[0])) from None
+
+
+def check_columns(columns: tuple[str, ...], model: Any, endpoint: str | None) -> None:
+    """Raises `InferError` if a function cannot be called with rows of these columns."""
+    definition, one = _endpoint_of(model, endpoint)
     params = [param for param in one.params if not param.is_request]
     if one.shape.takes_any or (len(params) == 1 and params[0].name not in columns and _takes_rows(params[0])):
         return

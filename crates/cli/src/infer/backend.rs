@@ -44,6 +44,15 @@ pub enum Backend {
 }
 
 impl Backend {
+    /// Whether rows become tables, whose columns have types, as a file of the same rows has over HTTP. A parameter
+    /// that is no table reads text by its own hint.
+    pub fn takes_tables(&self) -> bool {
+        match self {
+            Self::InProcess(model) => model.takes_tables(),
+            Self::Server(_) | Self::Ray(_) => false,
+        }
+    }
+
     /// The result of one row.
     pub async fn infer(self, row: InputRow) -> Result<RowResult, Failure> {
         match (self, row.content.request()) {

@@ -19,6 +19,9 @@ pub trait RowSource: Send {
     /// The next row; `None` after the last. A failure ends the job.
     fn next(&mut self) -> Result<Option<InputRow>, Failure>;
 
+    /// From now on cells that are numbers are read as numbers, where the source has cells without types.
+    fn read_numbers(&mut self) {}
+
     /// Whether the next row can be read without waiting.
     fn is_ready(&self) -> bool {
         true

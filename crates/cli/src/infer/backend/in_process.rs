@@ -9,6 +9,7 @@ use jitney_engine::call::{
     Answer, Call, CallRoute, Claim, HeaderBlock, Input, Origin, OriginKind, Parameter, Priority,
 };
 use jitney_engine::error::CallError;
+use jitney_engine::store::{RequestSizes, ValueForm};
 use jitney_engine::{Model, Rejection};
 use jitney_server::errors::FailedCall;
 use jitney_settings::Dialect;
@@ -36,6 +37,18 @@ impl InProcessModel {
     /// Takes one of its endpoints, or its only one.
     pub fn new(model: Arc<Model>, endpoint: Option<&str>) -> Self {
         Self { model, endpoint: endpoint.map(Arc::from) }
+    }
+
+    /// Whether the endpoint takes tables.
+    pub fn takes_tables(&self) -> bool {
+        let Some(api) = self.model.api() else { return false };
+        let asked = |name: &str| match &self.endpoint {
+            Some(endpoint) => &**endpoint == name,
+            None => api.endpoints.len() == 1 || ["call", "predict"].contains(&name),
+        };
+        let takes =
+            |sizes: &RequestSizes| sizes.params.iter().any(|it| it.form == ValueForm::Frame);
+        api.sizes.iter().any(|(name, sizes)| asked(name) && takes(sizes))
     }
 
     /// The result of the row of this number.

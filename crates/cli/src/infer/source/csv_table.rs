@@ -146,6 +146,10 @@ impl CsvTable {
 }
 
 impl RowSource for CsvTable {
+    fn read_numbers(&mut self) {
+        self.numbers = true;
+    }
+
     fn next(&mut self) -> Result<Option<InputRow>, Failure> {
         let number = self.number;
         if !self.skip()? {
