@@ -191,6 +191,34 @@ def test_tls_1_2_is_spoken_only_where_it_is_allowed(
     newer.logged("the client speaks only versions of TLS that are too old here (tls_min_version)")
 
 
+def status_of(server: Server, url: str, **env: object) -> str:
+    """What `jitney status` says of a server that it does not reach."""
+    command = [str(server.binary), "status", "--url", url]
+    told = {**os.environ, **{name: str(value) for name, value in env.items()}}
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=told)
+    assert ran.returncode != 0
+    return ran.stderr
+
+
+def test_the_command_line_says_what_is_wrong_with_tls_in_words(
+    start, tmp_path: Path, store: Store, own: Certificate
+) -> None:
+    usual = Certificate(tmp_path / "own", "usual")
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
+    made += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", usual.key, "-out", usual.cert]
+    subprocess.run(made, check=True, capture_output=True)
+    server = serve(start, store, *flags(usual))
+    url = server.urls["management"]
+    said = status_of(server, url, SSL_CERT_FILE=usual.cert)
+    assert "made for an authority" in said and "basicConstraints=critical,CA:FALSE" in said, said
+    issued = serve(start, store, *flags(own))
+    assert "SSL_CERT_FILE=cert.pem" in status_of(issued, issued.urls["management"])
+    plain = status_of(server, url.replace("https:", "http:"))
+    assert "Write https:// instead of http://" in plain and "Forbidden" not in plain, plain
+    open_server = serve(start, store)
+    assert "does not speak HTTPS" in status_of(open_server, open_server.urls["management"].replace("http:", "https:"))
+
+
 # -- files that change ------------------------------------------------------------------------------
 
 

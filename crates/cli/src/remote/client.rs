@@ -46,7 +46,15 @@ struct ErrorAnswer {
     #[serde(rename = "type")]
     kind: String,
     message: String,
+    /// What a port that only speaks HTTPS says.
+    status: String,
 }
+
+/// How a certificate is made that a client can trust by itself.
+const OWN_CERTIFICATE: &str = "openssl req -x509 -newkey rsa:2048 -nodes -days 365 -keyout key.pem -out cert.pem \
+    -subj /CN=localhost -addext basicConstraints=critical,CA:FALSE \
+    -addext subjectAltName=DNS:localhost,IP:127.0.0.1 makes one for this machine, \
+    which SSL_CERT_FILE=cert.pem makes this program trust";
 
 /// How long an answer may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,10 +188,27 @@ impl RemoteClient {
                 "--client-cert FILE shows one, with its key; the server's client_ca has to know it",
             );
         }
+        let said = reason.to_ascii_lowercase();
+        if said.contains("invalidcontenttype") || said.contains("corrupt message") {
+            return Failure::unreachable(format!("{address} does not speak HTTPS"))
+                .hint("write http:// in the address, or give the server a certificate and a key");
+        }
+        if said.contains("causedasendentity") {
+            return Failure::unreachable(format!(
+                "{address} shows a certificate that is made for an authority and not for a server (CA:TRUE)"
+            ))
+            .hint(OWN_CERTIFICATE);
+        }
+        if said.contains("notvalidforname") || said.contains("not valid for name") {
+            return Failure::unreachable(format!(
+                "the certificate of {address} is for another name: {reason}"
+            ))
+            .hint(OWN_CERTIFICATE);
+        }
         if !connecting {
             return Failure::unreachable(format!("{address} ended the connection: {reason}"));
         }
-        let hint = if reason.contains("certificate") {
+        let hint = if said.contains("certificate") || said.contains("unknownissuer") {
             "SSL_CERT_FILE=cert.pem makes this program trust the server's own certificate"
         } else {
             "is the server running? --url or JITNEY_URL names its management address \
@@ -195,7 +220,10 @@ impl RemoteClient {
     /// The server's own sentence, with the name of the error.
     fn failure_of(&self, status: StatusCode, text: &str, path: &[&str]) -> Failure {
         let answer: ErrorAnswer = serde_json::from_str(text).unwrap_or_default();
-        let ErrorAnswer { kind, message } = answer;
+        let ErrorAnswer { kind, message, status: notice } = answer;
+        if !notice.is_empty() && message.is_empty() {
+            return Failure::unreachable(format!("{}: {notice}", self.address()));
+        }
         let code = status.as_u16();
         let named = if kind.is_empty() { String::new() } else { format!(" {kind}") };
         let message = if message.is_empty() { format!("{status}") } else { message };
@@ -212,7 +240,14 @@ impl RemoteClient {
         if route_missing {
             return self.foreign();
         }
-        Failure::failed(format!("{message} ({code}{named})"))
+        let failure = match code {
+            403 => Failure::no_permission(format!("{message} ({code}{named})")),
+            _ => return Failure::failed(format!("{message} ({code}{named})")),
+        };
+        failure.hint(
+            "give a key that may do this: --token KEY or JITNEY_TOKEN with one that has the scope manage \
+             (`jitney keys list` shows the scopes), or --key-file FILE with the server's key_file.json",
+        )
     }
 
     /// Something else listens there.
@@ -328,6 +363,13 @@ mod tests {
         let failure = client.failure_of(StatusCode::BAD_REQUEST, body, &["models"]);
         assert_eq!(failure.code, crate::failure::NO_PERMISSION);
         assert!(failure.to_string().contains("--key-file"), "{failure}");
+        let body = r#"{"code": 403, "type": "DeniedException", "message": "The key watch may not do this."}"#;
+        let failure = client.failure_of(StatusCode::FORBIDDEN, body, &["models"]);
+        assert_eq!(failure.code, crate::failure::NO_PERMISSION);
+        assert!(failure.to_string().contains("scope manage"), "{failure}");
+        let body = r#"{"status": "This port speaks HTTPS only."}"#;
+        let failure = client.failure_of(StatusCode::FORBIDDEN, body, &["overview"]);
+        assert_eq!(failure.message, "http://host:1: This port speaks HTTPS only.");
         let failure = client.failure_of(StatusCode::NOT_FOUND, "{}", &["overview"]);
         assert!(failure.message.contains("no management address"), "{failure}");
     }
