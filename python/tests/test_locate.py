@@ -47,6 +47,7 @@ def test_an_object_inside_another_is_found(app):
     ("spec", "words"),
     [
         ("located_app:nothing", "its definitions: served_one"),
+        ("located_app:serve_one", r"has no 'serve_one' \(did you mean served_one\?\)"),
         ("no_such_module:x", "no module 'no_such_module'"),
         ("no_such_file.py:x", "no file no_such_file.py"),
     ],

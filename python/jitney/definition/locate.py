@@ -7,6 +7,7 @@ it come here.
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import os
 import sys
@@ -57,8 +58,11 @@ def _walk(module: ModuleType, path: str) -> Any:
     found: Any = module
     for name in path.split("."):
         if not hasattr(found, name):
-            marked = ", ".join(definitions(module)) or "none"
-            raise DefinitionError(f"{module.__name__} has no {path!r}; its definitions: {marked}")
+            known = list(definitions(module))
+            near = difflib.get_close_matches(path, [*known, *vars(module)], 1)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            marked = ", ".join(known) or "none"
+            raise DefinitionError(f"{module.__name__} has no {path!r}{hint}; its definitions: {marked}")
         found = getattr(found, name)
     return found
 
