@@ -213,6 +213,24 @@ def test_the_summary_is_short_and_complete(server: Server, binary: Path) -> None
     assert lines == ["answered", "good", "latency", "connections", "generator"]
 
 
+def test_a_plan_measures_a_running_model_and_writes_what_it_proposes(start, store: Store, binary: Path) -> None:
+    server = start("serve", store.mar("echo"), "--batch-size", "8")
+    made = {name: server.home / name for name in ("proposed.yaml", "plan.html")}
+    measured = [server.url("/predictions/echo"), "--body", "x", "--step", "300ms", "--max-batch", "8"]
+    measured += ["--management", server.urls["management"], "--rate", "5", "--p99", "60s", "--requests", "500"]
+    files = ["--write", made["proposed.yaml"], "--report", made["plan.html"]]
+    done = subprocess.run([binary, "plan", *measured, *files], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("1 worker with max_batch_size ")
+    page = made["plan.html"].read_text()
+    assert page.count("<svg") == 2 and "p99, predicted" in page and "p99, measured now" in page
+    config = subprocess.run(
+        [binary, "config", "serve", "--config", made["proposed.yaml"], store.path / "echo.mar"],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert config.returncode == 0 and "proposed.yaml" in config.stdout, config.stderr
+
+
 def test_a_server_that_is_killed_leaves_errors_by_kind(start, store: Store, binary: Path) -> None:
     server = start("serve", store.mar("echo"), *FLAGS)
     command = [binary, "bench", server.url("/predictions/echo"), "-c", "1", "-d", "60s", "--body", "x"]

@@ -41,6 +41,13 @@ pub fn bench(flags: &BenchFlags) -> Result<u8, Failure> {
     Ok(if report.total.answered > 0 { 0 } else { FAILED })
 }
 
+/// Puts a server under load after a first request, and prints nothing.
+pub fn measure(flags: &BenchFlags) -> Result<LoadReport, Failure> {
+    let plan = load::plan(flags, flags.url.parse().map_err(Failure::usage)?)?;
+    try_once(&plan, flags)?;
+    jitney_load::run(plan, &Stop::default(), None).map_err(cannot("run the load"))
+}
+
 fn run(plan: LoadPlan, flags: &BenchFlags, stop: &Stop) -> Result<LoadReport, Failure> {
     let watched = !flags.quiet && std::io::stderr().is_terminal();
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());

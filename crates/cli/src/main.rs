@@ -15,6 +15,7 @@ mod doctor;
 mod env;
 mod failure;
 mod fetch;
+mod flag_values;
 mod flags;
 mod follow;
 mod gpu;
@@ -78,7 +79,7 @@ fn dispatch(command: Command, args: &[OsString], env: &Env) -> u8 {
         Command::Config(flags) => config::main(*flags, env),
         Command::Bench(flags) => bench::bench(&flags),
         Command::Simulate(flags) => study::simulate(*flags),
-        Command::Plan(flags) => study::plan(&flags),
+        Command::Plan(flags) => study::plan(&flags, env),
         Command::Onnx(flags) => onnx::main(flags, env),
         Command::Status(flags) => remote::status(&flags, env),
         Command::Top(flags) => top::main(&flags, env),

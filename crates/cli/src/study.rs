@@ -1,11 +1,12 @@
 //! `jitney simulate` and `jitney plan`: answers from the simulator instead of a server.
 //!
 //! These modules read files and flags, and `jitney_sim` simulates. All printed figures come from
-//! simulations. No port is opened.
+//! simulations. Only `jitney plan URL` asks a server: it measures how long batches take.
 
 mod capacity;
 mod curve_file;
-mod flag_values;
+mod measurement;
+mod proposal;
 mod report;
 mod simulate;
 #[cfg(test)]
@@ -13,9 +14,9 @@ mod tests;
 mod workload;
 
 use crate::console;
+use crate::env::Env;
 use crate::failure::{FAILED, Failure};
 use crate::flags::study::{PlanFlags, SimulateFlags};
-pub use flag_values::arrivals;
 use report::StudyReport;
 
 /// `jitney simulate`
@@ -24,8 +25,8 @@ pub fn simulate(flags: SimulateFlags) -> Result<u8, Failure> {
 }
 
 /// `jitney plan`
-pub fn plan(flags: &PlanFlags) -> Result<u8, Failure> {
-    capacity::run(flags).map(print)
+pub fn plan(flags: &PlanFlags, env: &Env) -> Result<u8, Failure> {
+    capacity::run(flags, env).map(print)
 }
 
 fn print(report: StudyReport) -> u8 {

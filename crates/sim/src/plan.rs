@@ -176,6 +176,13 @@ impl CapacityQuestion {
         enough.iter().rev().find(costs_nothing).copied()
     }
 
+    /// What the workers and the batch of a trial would do at another rate.
+    #[must_use]
+    pub fn at(&self, rate: f64, trial: Trial) -> Trial {
+        let there = Self { rate, ..self.clone() };
+        there.play(&self.curve.curve(self.max_batch), trial.workers, trial.max_batch)
+    }
+
     fn play(&self, curve: &ServiceCurve, workers: usize, max_batch: usize) -> Trial {
         let demand = Demand::new(self.arrivals.clone(), self.objective);
         let limit = fluid::lossless(&curve.capped(max_batch), workers, ms(self.objective));

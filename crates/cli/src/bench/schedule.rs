@@ -8,8 +8,8 @@ use jitney_sim::Arrivals;
 use jitney_sim::trace::Trace;
 
 use crate::failure::Failure;
+use crate::flag_values;
 use crate::flags::bench::{BenchFlags, PhaseFlag};
-use crate::study;
 
 /// Times that are kept in memory; 16 hours at 1,000 per second.
 const REQUESTS_MAX: f64 = 60_000_000.0;
@@ -116,7 +116,7 @@ fn until(length: Duration, rate: f64, arrivals: &Arrivals, seed: u64) -> Vec<u64
 }
 
 fn named(name: &str) -> Result<Arrivals, Failure> {
-    study::arrivals(if name == "constant" { "even" } else { name })
+    flag_values::arrivals(if name == "constant" { "even" } else { name })
 }
 
 fn recording(path: &Path) -> Result<Trace, Failure> {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::{Deserialize, Deserializer};
 
-use crate::units::Millis;
+use crate::units::{Millis, Span};
 
 /// `jitney simulate`
 #[derive(Debug, Default, Args)]
@@ -169,10 +169,14 @@ of size,ms or is JSON of the form {\"curve\": [{\"size\": 1, \"ms\": 5.2}, ...]}
 #[derive(Debug, Args)]
 #[command(after_help = PLAN_EXAMPLES)]
 pub struct PlanFlags {
+    /// Put this model of a running server under load and measure its curve, such as
+    /// http://127.0.0.1:8080/predictions/MODEL; the last part of the path is the model's name
+    #[arg(value_name = "URL", conflicts_with = "curve")]
+    pub url: Option<String>,
     /// Time of a batch: 5+0.2b is 5 ms and 0.2 ms per item; or a file with size,ms lines or the
     /// JSON a server exports
-    #[arg(long, value_name = "CURVE")]
-    pub curve: String,
+    #[arg(long, value_name = "CURVE", required_unless_present = "url")]
+    pub curve: Option<String>,
     /// Requests per second [default: those of the trace]
     #[arg(long, value_name = "RATE", required_unless_present = "trace")]
     pub rate: Option<f64>,
@@ -213,11 +217,52 @@ pub struct PlanFlags {
     /// Print JSON instead of words
     #[arg(long)]
     pub json: bool,
+    /// Write the proposal into this file, as configuration for jitney serve --config
+    #[arg(long, value_name = "FILE")]
+    pub write: Option<PathBuf>,
+    /// Write a report into this file: one HTML page with the curve and the latencies by load
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// The body of the requests that are sent to the URL
+    #[arg(
+        short = 'b',
+        long,
+        value_name = "TEXT",
+        requires = "url",
+        conflicts_with = "body_file",
+        help_heading = "Measurement"
+    )]
+    pub body: Option<String>,
+    /// A file with the body, or a folder of them; several are sent in turn
+    #[arg(short = 'f', long, value_name = "PATH", num_args = 1.., requires = "url", help_heading = "Measurement")]
+    pub body_file: Vec<PathBuf>,
+    /// A header, 'name: value'; may be given several times
+    #[arg(
+        short = 'H',
+        long,
+        value_name = "HEADER",
+        requires = "url",
+        help_heading = "Measurement"
+    )]
+    pub header: Vec<String>,
+    /// How long each number of clients asks
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "1s",
+        requires = "url",
+        help_heading = "Measurement"
+    )]
+    pub step: Span,
+    /// Management address of the server [env: JITNEY_URL] [default: http://127.0.0.1:8081]
+    #[arg(long, value_name = "URL", requires = "url", help_heading = "Measurement")]
+    pub management: Option<String>,
 }
 
 const PLAN_EXAMPLES: &str = "\
 Examples:
-  jitney plan --curve 5+0.2b --rate 500 --p99 100ms
+  jitney plan http://127.0.0.1:8080/predictions/m --body-file cat.jpg --rate 500 --p99 100ms
+  jitney plan --curve 5+0.2b --rate 500 --p99 100ms --write jitney.yaml --report plan.html
   jitney plan --curve measured.csv --rate 2000 --p99 50ms --arrivals bursts
   jitney plan --curve measured.csv --trace access.log --p99 100ms
 

@@ -1,32 +1,55 @@
 //! `jitney plan`: how many workers, and which largest batch? A sentence, and the trials below.
 
+use std::path::Path;
+
 use jitney_sim::arrivals::Arrivals;
+use jitney_sim::curve::WrittenCurve;
 use jitney_sim::noise::Noise;
 use jitney_sim::plan::{CapacityAnswer, CapacityPlan, CapacityQuestion, LOAD_SHARE_MAX, Trial};
 use jitney_sim::text_table::TextTable;
 use serde_json::{Value, json};
 
+use super::measurement::{Measurement, measure};
 use super::report::StudyReport;
 use super::workload::{bounded, max_batch, positive, share, sizes, stages, trace};
-use super::{curve_file, flag_values};
+use super::{curve_file, proposal};
+use crate::console;
+use crate::env::Env;
 use crate::failure::Failure;
+use crate::flag_values;
 use crate::flags::study::PlanFlags;
 use crate::progress::Progress;
 
-pub fn run(flags: &PlanFlags) -> Result<StudyReport, Failure> {
-    let question = question(flags)?;
+pub fn run(flags: &PlanFlags, env: &Env) -> Result<StudyReport, Failure> {
+    let measured = flags.url.as_deref().map(|url| measure(flags, url, env)).transpose()?;
+    let (curve, steps) = match measured {
+        Some(Measurement { curve, steps }) => (curve, steps),
+        None => (curve_file::load(flags.curve.as_deref().unwrap_or_default())?, Vec::new()),
+    };
+    let question = question(flags, curve)?;
     let mut progress = Progress::new();
     let answer = question.answer(&mut |workers, batch| {
         progress.say(&format!("playing {workers} workers with batches of up to {batch}"));
     });
     drop(progress);
+    if let CapacityAnswer::Enough(plan) = &answer {
+        let page = || proposal::page(&to_text(&question, &answer), &question, plan, &steps);
+        write(flags.write.as_deref(), || proposal::configuration(&question, plan))?;
+        write(flags.report.as_deref(), page)?;
+    }
     let possible = matches!(answer, CapacityAnswer::Enough(_));
     let text = if flags.json { to_json(&answer) } else { to_text(&question, &answer) };
     Ok(StudyReport { text, possible })
 }
 
-fn question(flags: &PlanFlags) -> Result<CapacityQuestion, Failure> {
-    let curve = curve_file::load(&flags.curve)?;
+fn write(path: Option<&Path>, text: impl FnOnce() -> String) -> Result<(), Failure> {
+    let Some(path) = path else { return Ok(()) };
+    std::fs::write(path, text()).map_err(|error| Failure::file("write", path, &error))?;
+    console::err(format!("wrote {}", path.display()));
+    Ok(())
+}
+
+fn question(flags: &PlanFlags, curve: WrittenCurve) -> Result<CapacityQuestion, Failure> {
     let trace = flags.trace.as_deref().map(trace).transpose()?;
     let rate = flags.rate.or(trace.as_ref().map(|trace| trace.rate())).unwrap_or(0.0);
     let count = trace.as_ref().map_or(flags.requests, |trace| trace.times.len());

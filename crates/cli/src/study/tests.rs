@@ -1,8 +1,9 @@
 //! Workloads and plans as users write them, without files or time.
 
 use super::*;
+use crate::env::Env;
 use crate::flags::study::Workload;
-use crate::units::Millis;
+use crate::units::{Millis, Span};
 use workload::{Study, StudyLoad};
 
 fn quick(options: Workload) -> SimulateFlags {
@@ -117,9 +118,9 @@ fn a_curve_may_be_a_table_or_json() {
     assert!(curve_file::parse(r#"{"curve": [{"size": 2}]}"#).expect_err("no ms").contains("no ms"));
 }
 
-fn planned(curve: &str, rate: f64, p99: u64) -> StudyReport {
-    let flags = PlanFlags {
-        curve: curve.to_owned(),
+fn plan_flags(curve: &str, rate: f64, p99: u64) -> PlanFlags {
+    PlanFlags {
+        curve: Some(curve.to_owned()),
         rate: Some(rate),
         p99: Millis(std::time::Duration::from_millis(p99)),
         share: 0.99,
@@ -133,8 +134,33 @@ fn planned(curve: &str, rate: f64, p99: u64) -> StudyReport {
         jitter: 0.0,
         requests: 1000,
         json: false,
-    };
-    capacity::run(&flags).expect("an answer")
+        url: None,
+        write: None,
+        report: None,
+        body: None,
+        body_file: Vec::new(),
+        header: Vec::new(),
+        step: Span(std::time::Duration::from_secs(1)),
+        management: None,
+    }
+}
+
+fn planned(curve: &str, rate: f64, p99: u64) -> StudyReport {
+    capacity::run(&plan_flags(curve, rate, p99), &Env::default()).expect("an answer")
+}
+
+#[test]
+fn a_proposal_is_a_configuration_and_a_page() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let [write, report] = ["jitney.yaml", "plan.html"].map(|name| Some(dir.path().join(name)));
+    let flags = PlanFlags { write, report, ..plan_flags("5+0.2b", 500.0, 100) };
+    assert!(capacity::run(&flags, &Env::default()).expect("an answer").possible);
+    let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).expect("a file");
+    let proposed = "workers: 1\nbatching:\n  max_batch_size: 8\n  max_latency_ms: 100\n";
+    assert!(read("jitney.yaml").ends_with(proposed), "{}", read("jitney.yaml"));
+    let page = read("plan.html");
+    assert_eq!(page.matches("<svg").count(), 2);
+    assert!(page.contains("p99, predicted") && page.contains(proposed), "{page}");
 }
 
 #[test]

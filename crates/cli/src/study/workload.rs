@@ -12,8 +12,8 @@ use jitney_sim::trace::Trace;
 use jitney_sim::world::{Clients, Load, ThinkSpread, World};
 
 use super::curve_file::{self, read};
-use super::flag_values;
 use crate::failure::Failure;
+use crate::flag_values;
 use crate::flags::study::Workload;
 use crate::units::Millis;
 
