@@ -92,6 +92,35 @@ def test_a_handlers_metrics_are_added_up_as_declared(torchserve: Callable[..., S
     assert "[METRICS]Rows" not in server.log, "metrics are no output"
 
 
+def test_series_are_unique_and_go_on_when_another_version_answers(
+    torchserve: Callable[..., Server], store: Store
+) -> None:
+    server = torchserve("metrics_mode=prometheus\nenable_model_api=true\n")
+    server.store = store
+    for version in ("1.0", "2.0"):
+        server.register(store.mar("two", "echo", version=version))
+
+    def counted(family: str) -> dict[str, float]:
+        found = [s for s in families(server)[family] if s.labels["model_name"] == "two"]
+        assert len(found) == len({s.labels["model_version"] for s in found}), "no series is there twice"
+        return {s.labels["model_version"]: s.value for s in found}
+
+    def predict(count: int, model: str = "two") -> None:
+        assert all(server.predict(model, b"x").status_code == 200 for _ in range(count))
+
+    requests_total, latency = "ts_inference_requests", "ts_inference_latency_microseconds"
+    predict(5)
+    assert server.manage("PUT", "/models/two/2.0/set-default").ok
+    predict(2)
+    predict(1, "two/2.0")
+    assert counted(requests_total) == {"default": 7, "2.0": 1}
+    before = counted(latency)
+    assert server.manage("DELETE", "/models/two/1.0").ok
+    assert counted(requests_total) == {"default": 7, "2.0": 1} and counted(latency) == before
+    predict(1)
+    assert counted(requests_total)["default"] == 8
+
+
 def test_undeclared_metrics_are_detected_when_asked_for(torchserve: Callable[..., Server]) -> None:
     server = torchserve("metrics_mode=prometheus\nmodel_metrics_auto_detect=true\n")
     server.predict("metrics", [["add_time", "Step", 7.5], ["add_percent", "Share", 50]])

@@ -13,13 +13,16 @@ use arc_swap::ArcSwap;
 use crate::changes::Changes;
 use crate::dependencies;
 use crate::error::{LookupError, RegisterError, UnregisterError};
-use crate::model::Model;
+use crate::model::{Model, Traffic};
 use crate::store::{Api, HttpPaths};
 
 #[derive(Clone)]
 struct ModelVersions {
     default: String,
     versions: BTreeMap<String, Arc<Model>>,
+    /// Calls that name no version. They are the name's: neither another default nor the end of a version makes them
+    /// start anew.
+    unnamed: Arc<Traffic>,
 }
 
 type ModelTable = HashMap<String, ModelVersions>;
@@ -161,7 +164,9 @@ impl Registry {
             Some(last) => {
                 let named = |model: &Arc<Model>| (model.version().to_owned(), Arc::clone(model));
                 let versions = models.iter().map(named).collect();
-                let entry = ModelVersions { default: last.version().to_owned(), versions };
+                let unnamed = table.get(name).map(|entry| Arc::clone(&entry.unnamed));
+                let (default, unnamed) = (last.version().to_owned(), unnamed.unwrap_or_default());
+                let entry = ModelVersions { default, versions, unnamed };
                 table.insert(name.to_owned(), entry);
             }
         });
@@ -189,6 +194,7 @@ impl Registry {
             let entry = table.entry(name.to_owned()).or_insert_with(|| ModelVersions {
                 default: version.to_owned(),
                 versions: BTreeMap::new(),
+                unnamed: Arc::default(),
             });
             if let Some(old) = old {
                 entry.versions.remove(old.version());
@@ -257,6 +263,10 @@ impl Registry {
     fn change(&self, edit: impl FnOnce(&mut ModelTable)) {
         let mut table = ModelTable::clone(&self.table.load());
         edit(&mut table);
+        for entry in table.values() {
+            let new = entry.versions.values().filter(|model| model.unnamed.get().is_none());
+            new.for_each(|model| drop(model.unnamed.set(Arc::clone(&entry.unnamed))));
+        }
         let defaults = table.values().filter_map(|entry| entry.versions.get(&entry.default));
         let described = defaults.filter_map(|model| Some((model.name(), model.api()?)));
         let paths = PathTable::of(described);

@@ -5,8 +5,8 @@
 //! behind it are made and joined. Nothing starts: no worker, no task.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use jitney_batcher::Actions;
@@ -20,7 +20,7 @@ use super::lifetime::StartupWait;
 use super::reporter::Reporter;
 use super::requests::{RequestTable, SequenceRequests};
 use super::scheduler::{ModelClock, ModelScheduler};
-use super::state::ModelState;
+use super::state::{ModelState, Traffic};
 use super::statistics::EndpointMeters;
 use super::task::Task;
 use super::warm_up::{Sample, WarmUp};
@@ -103,7 +103,8 @@ impl Draft {
             draining: Arc::clone(draining),
             control,
             tag,
-            traffic: Default::default(),
+            traffic: Traffic::default(),
+            unnamed: OnceLock::new(),
             changes: changes.clone(),
             _dir: self.dir,
             fetched: self.fetched,

@@ -32,8 +32,8 @@ mod warm_up;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use jitney_batcher::{CurvePoint, Origin};
@@ -72,8 +72,10 @@ pub struct Model {
     pub(crate) draining: Arc<AtomicBool>,
     pub(crate) control: mpsc::Sender<ControlMessage>,
     pub(crate) tag: Arc<ModelTag>,
-    /// Calls that named no version, and calls that named this one.
-    pub(crate) traffic: [Traffic; 2],
+    /// Calls that named this version.
+    pub(crate) traffic: Traffic,
+    /// Calls that named none: those of all versions of the name, from when it is registered.
+    pub(crate) unnamed: OnceLock<Arc<Traffic>>,
     /// The fewest and the most workers that were asked for last. The two may be read a moment apart,
     /// which a later change sets right.
     pub(crate) worker_target: [AtomicU32; 2],
@@ -196,9 +198,13 @@ impl Model {
         &self.tag
     }
 
-    /// Where the protocols count calls, apart by whether the caller named the version.
+    /// Where the protocols count calls, apart by whether the caller named the version: where it did not they are counted
+    /// by name, whichever version answers.
     pub fn traffic(&self, version_named: bool) -> &Traffic {
-        &self.traffic[usize::from(version_named)]
+        match version_named {
+            true => &self.traffic,
+            false => self.unnamed.get_or_init(Arc::default),
+        }
     }
 
     /// Whether it can serve, and why not.

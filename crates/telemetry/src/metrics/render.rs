@@ -58,8 +58,11 @@ impl<'a> PageRenderer<'a> {
         if !self.begin(declaration, MetricKind::Counter) {
             return;
         }
+        let mut names = HashSet::new();
         for ModelSnapshot { model, .. } in &self.snapshots {
-            for (named, label) in [(false, "default"), (true, model.version())] {
+            // The versions of a name share what named none of them.
+            let unnamed = names.insert(model.name()).then_some((false, "default"));
+            for (named, label) in unnamed.into_iter().chain([(true, model.version())]) {
                 let traffic = model.traffic(named);
                 if traffic.requests.load(Relaxed) > 0
                     && let Some(labels) =
