@@ -182,6 +182,16 @@ def test_polling_follows_the_folder(start: Start, tmp_path: Path) -> None:
     assert added(server, "new") == 5
 
 
+def test_polling_follows_a_folder_that_begins_with_one_model(start: Start, tmp_path: Path) -> None:
+    store = Store(tmp_path / "models")
+    store.directory("echo")
+    server = start("serve", store.path, "--poll", "100ms")
+    assert server.predict("echo", b"x").status_code == 200
+    store.directory("other", "echo")
+    until(lambda: ("other", "1.0") in index(server), "the new model is there")
+    until(lambda: index(server)["other", "1.0"][0] == "READY", "and ready")
+
+
 def test_the_lines_of_the_page_work(start: Start, tmp_path: Path) -> None:
     page = (ROOT / "docs" / "guides" / "repositories.md").read_text()
     folder = tmp_path / "models"

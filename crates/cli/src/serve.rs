@@ -62,7 +62,8 @@ pub fn configure(flags: ServeFlags, env: &Env) -> Result<ServeConfig, Failure> {
     let file = flags.config.or_else(|| env.path("JITNEY_CONFIG"));
     let file = file.map(|path| file::read(&path)).transpose()?.unwrap_or_default();
     let above = flags.settings.0.or(&variables);
-    let (repositories, named) = model::repositories(&flags.models)?;
+    let polls = poll(&above.clone().or(&file.settings)).is_some();
+    let (repositories, named) = model::repositories(&flags.models, polls)?;
     let named = named.into_iter().map(|text| model::parse(text));
     let listed = file.models.into_iter().map(model::from_entry);
     let models = named.chain(listed).map(|startup| {
@@ -171,6 +172,11 @@ fn effective(
     }
 }
 
+/// How often the served folders are looked into again.
+fn poll(values: &Values) -> Option<Duration> {
+    values.read(&POLL).filter(|every: &Duration| !every.is_zero())
+}
+
 /// Turns the configuration into a plan.
 pub fn assemble(kind: ServerKind, config: ServeConfig, env: &Env) -> Result<ServerPlan, Failure> {
     let ServeConfig { values, models, mut remarks, plugins, repositories, .. } = config;
@@ -188,7 +194,7 @@ pub fn assemble(kind: ServerKind, config: ServeConfig, env: &Env) -> Result<Serv
         access_log: values.flag(&ACCESS_LOG),
         audit_log: values.read(&AUDIT_LOG),
         engine: engine(&values, &models, repositories, registrations.as_ref(), env)?,
-        poll: values.read(&POLL).filter(|every: &Duration| !every.is_zero()),
+        poll: poll(&values),
         plugins,
         models,
         io_threads: values.read(&IO_THREADS).unwrap_or(1),

@@ -85,9 +85,11 @@ pub struct RepositoryVersion {
 }
 
 /// Whether a directory is a repository rather than one model: it has no manifest, no code of a model, and
-/// it is no folder of a single model in Triton's layout.
-pub fn is_repository(directory: &Path) -> bool {
-    directory.is_dir() && !is_model_directory(directory) && !is_wrapped_model(directory)
+/// it is no folder of a single model in Triton's layout. One that is followed may get other models later, and is
+/// never taken for the wrapping of the one that it has.
+pub fn is_repository(directory: &Path, followed: bool) -> bool {
+    let wraps = || !followed && is_wrapped_model(directory);
+    directory.is_dir() && !is_model_directory(directory) && !wraps()
 }
 
 /// A directory around a model directory and nothing else, which is taken for its wrapping.

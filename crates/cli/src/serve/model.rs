@@ -18,11 +18,14 @@ pub fn parse(text: &str) -> Result<Startup, Failure> {
     Ok(Startup { name: name.map(str::to_owned).or(startup.name), ..startup })
 }
 
-/// The folders of models among what the command line names, and the models.
-pub fn repositories(named: &[String]) -> Result<(Vec<ServedDirectory>, Vec<&String>), Failure> {
+/// The folders of models among what the command line names, which may be followed, and the models.
+pub fn repositories(
+    named: &[String],
+    followed: bool,
+) -> Result<(Vec<ServedDirectory>, Vec<&String>), Failure> {
     let (mut folders, mut models) = (Vec::new(), Vec::new());
     for text in named {
-        match repository(text)? {
+        match repository(text, followed)? {
             Some(folder) => folders.push(folder),
             None => models.push(text),
         }
@@ -31,9 +34,9 @@ pub fn repositories(named: &[String]) -> Result<(Vec<ServedDirectory>, Vec<&Stri
 }
 
 /// `FOLDER` with any number of models, or `NAME=FOLDER` with one.
-fn repository(text: &str) -> Result<Option<ServedDirectory>, Failure> {
+fn repository(text: &str, followed: bool) -> Result<Option<ServedDirectory>, Failure> {
     let (name, folder) = split_name(text);
-    if !is_repository(Path::new(folder)) {
+    if !is_repository(Path::new(folder), followed) {
         return Ok(None);
     }
     let path = Path::new(folder).canonicalize().map_err(|error| no_such_file(folder, &error))?;

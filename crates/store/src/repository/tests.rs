@@ -63,8 +63,12 @@ fn names_come_from_folders_and_files() {
         ("shout", true),
     ];
     assert_eq!(names, expected);
-    assert!(is_repository(files.0.path()));
-    assert!(!is_repository(&files.0.path().join("shout")));
+    let shout = files.0.path().join("shout");
+    assert!(is_repository(files.0.path(), false));
+    assert!(!is_repository(&shout, false) && !is_repository(&shout, true));
+    let lone = Files::new(&[("one/MAR-INF/MANIFEST.json", "{}")]);
+    assert!(!is_repository(lone.0.path(), false), "it wraps a model");
+    assert!(is_repository(lone.0.path(), true), "others may come");
 }
 
 #[test]
