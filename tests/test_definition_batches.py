@@ -123,6 +123,20 @@ def graphs(graph: list[dict]) -> list[int]:
     return [sum(len(one["nodes"]) for one in graph)] * len(graph)
 
 
+@jitney.model(workers=2)
+class Mixed:
+    @jitney.batch(max_batch_size=8, max_batch_delay_ms=FOR_EVER)
+    def many(self, x: list[int]) -> list[int]:
+        return [len(x)] * len(x)
+
+    @jitney.endpoint
+    def meet(self, own: str, other: str) -> str:
+        (HERE / own).touch()
+        while not (HERE / other).exists():
+            time.sleep(0.005)
+        return own
+
+
 @jitney.model(queue=1)
 class Narrow:
     @jitney.batch(max_batch_size=1)
@@ -145,6 +159,7 @@ NAMES = (
     "weigh",
     "graphs",
     "patient_graphs",
+    "Mixed",
     "Narrow",
 )
 MODELS = [f"app:{name}" for name in NAMES]
@@ -164,6 +179,15 @@ def waiting(server: Server, model: str) -> int:
 
 def still_waits(server: Server, model: str, count: int) -> None:
     until(lambda: waiting(server, model) == count, f"{count} wait for {model}")
+
+
+def test_calls_of_one_item_run_side_by_side_though_others_of_their_class_share_batches(served: Server) -> None:
+    names = ["this", "that"]
+    met = together([partial(post, served, "Mixed/meet", own=own, other=other) for own, other in (names, names[::-1])])
+    assert [answer.text for answer in met] == names, "each waited for the other, in a worker of its own"
+    assert all('desc="1 of 8' in answer.headers["server-timing"] for answer in met)
+    many = together([partial(post, served, "Mixed/many", x=at) for at in range(8)])
+    assert [answer.json() for answer in many] == [8] * 8
 
 
 def test_a_batch_of_one_never_waits_and_its_exception_keeps_its_type(session):

@@ -89,6 +89,15 @@ impl Shares {
         Weight { tenant: claim.tenant.as_deref().map_or(0, |name| self.number(name)), cost }
     }
 
+    /// The cost of a request that shares its batch with no other: one that fills it. Lengths say nothing of that.
+    pub(crate) fn filling(&self, cost: u64) -> u64 {
+        match self.cost {
+            Cost::Items => self.cost_max.unwrap_or(u64::MAX),
+            Cost::Bytes | Cost::Tokens => self.cost_max.unwrap_or(cost),
+            Cost::Length => cost,
+        }
+    }
+
     fn number(&self, name: &str) -> u32 {
         let known = self.tenants.iter().take(TENANTS_MAX).position(|(tenant, _)| tenant == name);
         let first = 1 + self.tenants.len().min(TENANTS_MAX) as u32;

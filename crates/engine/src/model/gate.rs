@@ -126,7 +126,11 @@ impl RequestGate {
             permit.charge(quota, admitted)?;
         }
         claim.cost = accepted.cost.or(claim.cost);
-        let weight = settings.shares.weigh(&claim, accepted.length, items, value_bytes);
+        let mut weight = settings.shares.weigh(&claim, accepted.length, items, value_bytes);
+        if !accepted.takes_batches {
+            // Others would wait for its end behind it, while other workers are idle.
+            weight.cost = settings.shares.filling(weight.cost);
+        }
         let deadline = earliest(call.deadline, accepted.objective, &settings, admitted);
         let facts = Request {
             deadline: self.clock.deadline(deadline),
