@@ -1,4 +1,4 @@
-//! The warm-up of a new worker: before it serves it runs batches of the sizes at which the model may run,
+//! The warm-up of a worker that was started, for the first time or again: before it serves it runs batches of the sizes at which the model may run,
 //! or of 1, 2, 4 ... items where any size may come, so that every size is warm and the adaptive policy
 //! knows the curve when the first user comes. A worker that has measured itself needs none.
 //!
@@ -38,8 +38,6 @@ pub(crate) struct WarmUp {
     /// The cost of one item of it, if that is known.
     cost: Option<u64>,
     admission: Arc<Admission>,
-    /// Workers above this id are new; those started again serve at once.
-    newest: u32,
     runs: Vec<WarmUpRun>,
 }
 
@@ -59,7 +57,7 @@ struct WarmUpRun {
 
 impl WarmUp {
     pub(crate) fn new(sample: Sample, cost: Option<u64>, admission: Arc<Admission>) -> Self {
-        Self { sample, cost, admission, newest: 0, runs: Vec::new() }
+        Self { sample, cost, admission, runs: Vec::new() }
     }
 
     /// The worker to which a batch was given to warm it up; none for any other batch.
@@ -71,10 +69,9 @@ impl WarmUp {
     /// The first batch for a worker that has just loaded; none if it should serve at once.
     pub(super) fn begin(&mut self, worker: u32, config: &Config) -> Option<WorkerBatch> {
         let most = self.most(config);
-        if worker <= self.newest || most == 0 {
+        if most == 0 {
             return None;
         }
-        self.newest = worker;
         let exact = !config.sizes.is_empty();
         let sizes: Vec<u32> = match exact {
             true => config.sizes.iter().copied().filter(|size| *size <= most).collect(),
@@ -258,8 +255,8 @@ mod tests {
         assert_eq!((sizes, learned), (vec![1, 1, 2, 4, 6], 4));
         assert!(warm_up.forget(9) && !warm_up.forget(9));
         assert!(
-            warm_up.begin(9, &config).is_none(),
-            "a worker that is started again serves at once"
+            warm_up.begin(9, &config).is_some(),
+            "a worker that is started again is warmed again"
         );
     }
 

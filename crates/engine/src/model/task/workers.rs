@@ -315,8 +315,7 @@ impl Task {
     /// The first batch of a warm-up, for a worker that needs one.
     pub(super) fn first_sample(&mut self, worker: u32) -> Option<WorkerBatch> {
         let config = self.scheduler.batcher.config();
-        let warms_up = self.scheduler.is_adaptive() || !config.sizes.is_empty();
-        let warm_up = self.warm_up.as_mut().filter(|_| warms_up && self.closing.is_none());
+        let warm_up = self.warm_up.as_mut().filter(|_| self.closing.is_none());
         warm_up.and_then(|it| it.begin(worker, config))
     }
 

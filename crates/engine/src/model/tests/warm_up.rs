@@ -84,9 +84,24 @@ async fn a_sweep_begins_no_batch_that_would_end_after_two_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_the_adaptive_policy_and_only_new_workers_sweep() {
-    let (_dir, kit) = sampled(settings(), 1);
-    assert_eq!(swept(&kit).await.len(), 0);
+async fn every_policy_sweeps_and_every_start_of_a_worker() {
+    for policy in [PolicyName::Window, PolicyName::Opportunistic] {
+        let (_dir, kit) = sampled(ModelSettings { batch_size: 4, policy, ..settings() }, 1);
+        assert_eq!(swept(&kit).await, [1, 1, 2, 4], "{policy:?}");
+    }
+    let (_dir, kit) =
+        scripted(adaptive(Shares::default()), |batch| match batch.bodies[0].as_str() {
+            "deadly" => Act::Die,
+            _ => Act::Echo,
+        });
+    swept(&kit).await;
+    assert!(kit.call("deadly").await.is_err());
+    let again =
+        |batch: &ScriptedBatch| batch.life > 0 && batch.bodies.iter().all(|it| it == SAMPLE);
+    assert!(kit.call("user").await.is_ok());
+    let sizes: Vec<_> =
+        kit.batches().iter().filter(|it| again(it)).map(|it| it.bodies.len()).collect();
+    assert_eq!(sizes[..5], [1, 1, 2, 4, 8]);
     let first_dies = |batch: &ScriptedBatch| match (batch.life, batch.bodies.len()) {
         (0, 4) => Act::Die,
         _ => Act::Echo,
