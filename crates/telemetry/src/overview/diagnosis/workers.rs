@@ -17,7 +17,7 @@ const LEFT_BAD_SECONDS: f64 = 3600.0;
 pub(super) fn restarts(view: &VersionView<'_>) -> Option<ServerProblem> {
     let model = view.model;
     let (restarts, seconds) = counted(view)?;
-    if restarts == 0 || model.state == "failed" {
+    if restarts == 0 {
         return None;
     }
     let mut guilty = model.workers.iter().filter(|worker| worker.restarts > 0);
