@@ -176,6 +176,7 @@ mod tests {
             [
                 "/",
                 "/overview",
+                "/overview/history",
                 "/overview/stream",
                 "/logs",
                 "/logs/stream",
