@@ -102,18 +102,23 @@ def drawn(lines: list[Line]) -> str:
         f'<rect width="{width}" height="{height}" rx="10" fill="#10161d"/>',
         *(f'<circle cx="{22 + 20 * at}" cy="22" r="6" fill="#33404d"/>' for at in range(3)),
         f'<rect width="0" height="0"><animate id="all" attributeName="x" begin="0s;all.end" dur="{end:.1f}s"/></rect>',
-        '<g font-family="ui-monospace,SFMono-Regular,Menlo,Consolas,monospace" font-size="13" xml:space="preserve">',
+        '<g font-family="ui-monospace,SFMono-Regular,Menlo,Consolas,monospace" font-size="13">',
     ]
     for number, line in enumerate(lines):
         pieces.append(row(line, number, TOP + ROW * number))
     return "\n".join([*pieces, "</g>", "</svg>", ""])
 
 
+def shown(text: str) -> str:
+    """A text whose spaces stay: browsers disagree about the ways to say that."""
+    return html.escape(text).replace(" ", "\N{NO-BREAK SPACE}")
+
+
 def row(line: Line, number: int, y: int) -> str:
     """One line of the picture."""
     if not line.typed:
         hidden = f'<set attributeName="opacity" to="0" begin="all.begin" end="all.begin+{line.at:.2f}s"/>'
-        return f'<text x="{LEFT}" y="{y}" fill="{COLOURS["printed"]}">{html.escape(line.text)}{hidden}</text>'
+        return f'<text x="{LEFT}" y="{y}" fill="{COLOURS["printed"]}">{shown(line.text)}{hidden}</text>'
     width = round(CHARACTER * (len(line.text) + 3))
     begin, typing = f"all.begin+{line.at:.2f}s", TYPED_SECONDS * len(line.text)
     grow = f'<set attributeName="width" to="0" begin="all.begin" end="{begin}"/>'
@@ -121,7 +126,7 @@ def row(line: Line, number: int, y: int) -> str:
     area = f'<rect x="{LEFT}" y="{y - ROW}" width="{width}" height="{ROW + 6}">{grow}</rect>'
     clip = f'<clipPath id="typed{number}">{area}</clipPath>'
     prompt = f'<tspan fill="{COLOURS["prompt"]}">$ </tspan>'
-    text = f'<text x="{LEFT}" y="{y}" fill="{COLOURS["typed"]}">{prompt}{html.escape(line.text)}</text>'
+    text = f'<text x="{LEFT}" y="{y}" fill="{COLOURS["typed"]}">{prompt}{shown(line.text)}</text>'
     return f'{clip}<g clip-path="url(#typed{number})">{text}</g>'
 
 
