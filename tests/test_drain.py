@@ -203,6 +203,8 @@ def test_an_upload_that_was_not_complete_is_rejected_with_a_reason_and_not_left_
     whole = request("/predictions/echo", b"x" * 100_000)
     with socket.create_connection(server.address, timeout=120) as connection:
         connection.sendall(whole[:50_000])
+        read = "requestMemoryBytes"
+        until(lambda: server.manage("GET", "/overview").json()["server"][read], "the server has begun to read it")
         server.terminate()
         server.logged("drained")
         connection.sendall(whole[50_000:])
