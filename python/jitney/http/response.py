@@ -24,7 +24,8 @@ Pairs = Iterable[tuple[str, str]]
 class Response:
     """What an endpoint may return instead of a plain value; a generator may yield one first, for its head.
 
-    The body is what endpoints return: bytes, text, or anything that becomes JSON. A generator is sent piece by piece.
+    The body is what endpoints return: bytes, text, or anything that becomes JSON. A generator is sent piece by piece,
+    by raw endpoints; others are generators themselves.
     """
 
     __slots__ = ("body", "headers", "media_type", "status")

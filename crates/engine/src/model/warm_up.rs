@@ -1,6 +1,6 @@
-//! The warm-up of a worker that was started, for the first time or again: before it serves it runs batches of the sizes at which the model may run,
-//! or of 1, 2, 4 ... items where any size may come, so that every size is warm and the adaptive policy
-//! knows the curve when the first user comes. A worker that has measured itself needs none.
+//! The warm-up of a worker that was started, for the first time or again: before it serves it runs batches
+//! of the sizes at which the model may run, or of 1, 2, 4 ... items where any size may come, so that every
+//! size is warm and the adaptive policy knows the curve when the first user comes. A worker that has measured itself needs none.
 //!
 //! Its batches bypass the batcher, which is only told how long they took; no user, counter or metric
 //! ever sees them. It is bounded by the limits of a batch and, where any size may come, in time; a sample
