@@ -115,8 +115,9 @@ def test_the_key_comes_from_a_flag_a_file_a_variable_or_the_directory(server: Se
     key = json.loads(keys.read_text())["management"]["key"]
     without = jitney(server, "status", cwd=tmp_path)
     assert without.returncode == 77 and "wants a token" in without.stderr and "--key-file" in without.stderr
-    wrong = jitney(server, "status", "--token", "wrong", cwd=tmp_path)
-    assert wrong.returncode == 77 and "does not take this token" in wrong.stderr
+    for token in ("wrong", "-wrong"):
+        wrong = jitney(server, "status", "--token", token, cwd=tmp_path)
+        assert wrong.returncode == 77 and "does not take this token" in wrong.stderr
     assert jitney(server, "status", "--token", key, cwd=tmp_path).returncode == 0
     assert jitney(server, "status", "--key-file", str(keys), cwd=tmp_path).returncode == 0
     assert jitney(server, "status", cwd=tmp_path, JITNEY_TOKEN=key).returncode == 0

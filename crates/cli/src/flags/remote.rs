@@ -14,7 +14,8 @@ pub struct ServerFlags {
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
     /// Management key of a server with tokens [env: JITNEY_TOKEN]
-    #[arg(long, value_name = "KEY", conflicts_with = "key_file")]
+    // Keys are base64url, so one in 64 begins with a hyphen.
+    #[arg(long, value_name = "KEY", conflicts_with = "key_file", allow_hyphen_values = true)]
     pub token: Option<String>,
     /// The server's key_file.json, which holds the key [default: the one in the current directory,
     /// for a server on this machine]
