@@ -6,12 +6,12 @@ import os
 
 import pytest
 
-from jitney.worker.gpus import MPS_VARIABLE, QUEUES_VARIABLE, VARIABLE, select_gpus
+from jitney.worker.gpus import COMPILERS_VARIABLE, MPS_VARIABLE, QUEUES_VARIABLE, VARIABLE, select_gpus
 
 
 @pytest.fixture(autouse=True)
 def plain(monkeypatch):
-    for name in (VARIABLE, QUEUES_VARIABLE, MPS_VARIABLE):
+    for name in (VARIABLE, QUEUES_VARIABLE, MPS_VARIABLE, COMPILERS_VARIABLE):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
 
@@ -46,3 +46,23 @@ def test_a_worker_of_several_gpus_sees_those_and_counts_from_0(monkeypatch):
     monkeypatch.setenv(VARIABLE, "4,5,6")
     assert select_gpus({"gpu_ids": [1, 2], "gpu_id": 1}) == {"gpu_ids": [1, 2], "gpu_id": 0}
     assert (os.environ[VARIABLE], queues()) == ("5,6", "32")
+
+
+COMPILED = {"pt2": {"compile": {"enable": True}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "set_before", "threads"),
+    [
+        ({"gpu_id": 0, "model_yaml_config": COMPILED}, None, "1"),
+        ({"gpu_ids": [1, 2], "gpu_id": 1, "model_yaml_config": COMPILED}, None, "1"),
+        ({"gpu_id": 0, "model_yaml_config": COMPILED}, "4", "4"),
+        ({"gpu_id": 0}, None, None),
+        ({"gpu_id": None, "model_yaml_config": COMPILED}, None, None),
+    ],
+)
+def test_torch_starts_no_compilers_beside_a_compiled_model_on_a_gpu(monkeypatch, spec, set_before, threads):
+    if set_before is not None:
+        monkeypatch.setenv(COMPILERS_VARIABLE, set_before)
+    select_gpus(spec)
+    assert os.environ.get(COMPILERS_VARIABLE) == threads

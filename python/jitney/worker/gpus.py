@@ -23,16 +23,29 @@ prepared waits for all that was asked of the model."""
 MPS_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
 """Where several processes share a GPU by MPS they share its queues too, and are left with CUDA's number."""
 
+COMPILERS_VARIABLE = "TORCHINDUCTOR_COMPILE_THREADS"
+COMPILERS = "1"
+"""Torch starts a process per processor to compile in, also where it finds everything compiled. They take the
+processors from the worker's first seconds, and there is nothing for them: processes of ours compile a model."""
+
 
 def select_gpus(spec: dict[str, Any]) -> dict[str, Any]:
     """Makes the worker's GPUs the visible ones, with queues enough; returns the spec with its first one's number."""
     gpus = spec.get("gpu_ids")
-    if (gpus or spec.get("gpu_id") is not None) and MPS_VARIABLE not in os.environ:
-        os.environ.setdefault(QUEUES_VARIABLE, QUEUES)
+    if gpus or spec.get("gpu_id") is not None:
+        set_variables(spec.get("model_yaml_config") or {})
     if not gpus:
         return spec
     os.environ[VARIABLE] = ",".join(visible(gpus, os.environ.get(VARIABLE)))
     return {**spec, "gpu_id": 0}
+
+
+def set_variables(settings: dict[str, Any]) -> None:
+    """What CUDA and torch's compiler read once. What the operator has set stays."""
+    if MPS_VARIABLE not in os.environ:
+        os.environ.setdefault(QUEUES_VARIABLE, QUEUES)
+    if settings.get("pt2"):
+        os.environ.setdefault(COMPILERS_VARIABLE, COMPILERS)
 
 
 def visible(gpus: list[int], given: str | None) -> list[str]:
