@@ -9,6 +9,7 @@ like from outside: the server reads that of a request before it waits.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -55,7 +56,8 @@ def pack_part(
         print(f"warning: {definition.name}: {remark}", file=sys.stderr)
     deployed = getattr(definition.target, "__jitney_deployment__", None)
     if deployed is not None:
-        deployed()
+        with contextlib.redirect_stdout(sys.stderr):  # stdout is for the description of what was packed.
+            deployed()
     manifest = {
         "createdOn": "",
         "runtime": "python",
