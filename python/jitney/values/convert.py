@@ -15,6 +15,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, Union
 
 from jitney.call.errors import BadInput, FieldErrors
@@ -190,6 +191,7 @@ _READERS: dict[type, Converter] = {
     dict: _mapping,
     list: _sequence,
     tuple: lambda value: tuple(_sequence(value)),
+    Path: lambda value: value if isinstance(value, Path) else Path(_READERS[str](value)),
 }
 
 

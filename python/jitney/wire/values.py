@@ -1,8 +1,8 @@
 """Python values as bytes, for handles: small, self-describing, and safe to read from any sender.
 
 protocol/handles.md has the format. Nothing is unpickled and no code is named, so the worst a
-hostile value can do is to be rejected. Values of other types (dataclasses, enums, dates, pydantic
-models) travel as what they hold; type hints make them whole again on the other side.
+hostile value can do is to be rejected. Values of other types (dataclasses, enums, dates, paths,
+pydantic models) travel as what they hold; type hints make them whole again on the other side.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import datetime
 import enum
 import struct
 from collections.abc import Callable
+from pathlib import PurePath
 from typing import Any
 
 from jitney.values.containers import container_for
@@ -168,6 +169,8 @@ def _plain(value: Any) -> Any:
         return list(value)
     if isinstance(value, (datetime.date, datetime.time)):
         return value.isoformat()
+    if isinstance(value, PurePath):
+        return str(value)
     if hasattr(value, "model_dump"):
         return value.model_dump()
     if hasattr(value, "item") and getattr(value, "shape", None) == ():

@@ -36,10 +36,7 @@ class ApiCall:
         self.streams = inspect.isgeneratorfunction(bare) or inspect.isasyncgenfunction(bare)
         self._looks_at_answer = not batchable and may_be_file(shape.output)
         self._needs_request = not batchable and (
-            self.streams
-            or self._looks_at_answer
-            or shape.context is not None
-            or any(one.needs_context for one in shape.params)
+            self.streams or self._looks_at_answer or shape.context is not None or shape.takes_files
         )
 
     def function(self, method_of: Callable[[Any], Method], threaded: bool) -> Method:

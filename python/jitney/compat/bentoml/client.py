@@ -49,8 +49,7 @@ def _part(name: str, value: Any) -> bytes:
         kind = mimetypes.guess_type(file_name)[0] or "application/octet-stream"
         head = f'Content-Disposition: form-data; name="{name}"; filename="{file_name}"\r\nContent-Type: {kind}\r\n\r\n'
         return head.encode() + bytes(content) + b"\r\n"
-    text = content.encode() if isinstance(content, str) else encode_json(content)
-    return f'Content-Disposition: form-data; name="{name}"\r\n\r\n'.encode() + text + b"\r\n"
+    return f'Content-Disposition: form-data; name="{name}"\r\n\r\n'.encode() + encode_json(content) + b"\r\n"
 
 
 STREAM = "text/event-stream"

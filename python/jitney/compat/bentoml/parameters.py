@@ -6,19 +6,22 @@ API is rows; a root parameter is the whole body; a context is not on the wire at
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import json
 import sys
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from jitney.compat.bentoml.answering import is_image_type
 from jitney.compat.bentoml.context import Context
 from jitney.compat.bentoml.exceptions import BadInput, BentoMLConfigException
 from jitney.definition.hints import LISTS, MISSING
 from jitney.values.containers import container_for
-from jitney.values.convert import UNIONS
+from jitney.values.convert import UNIONS, convert
 from jitney.values.rows import AnyRows, Rows
 
 ROOT = "body"
@@ -45,9 +48,11 @@ class WireParam:
     readers: tuple[Reader, ...] = ()
 
     @property
-    def needs_context(self) -> bool:
-        """Whether reading it makes files."""
-        return _file in self.readers
+    def is_file(self) -> bool:
+        """Whether it comes as a file, and with it the others in a form."""
+        args = typing.get_args(self.told)
+        kinds = {self.told, *args} if typing.get_origin(self.told) in (*UNIONS, *LISTS) else {self.told}
+        return any(kind is Path or kind is bytes or is_image_type(kind) for kind in kinds)
 
 
 @dataclass(frozen=True)
@@ -60,21 +65,56 @@ class WireShape:
     output: Any
     """The hint of the answer, without what is said beside the type."""
     output_notes: tuple[Any, ...]
+    takes_files: bool = False
+    """Whether its requests may be forms, of which reading makes files or looks at the headers."""
 
 
-def wire_shape(function: Callable[..., Any], batchable: bool, skip_self: bool = True) -> WireShape:
-    """Reads a method's signature."""
+def wire_shape(
+    function: Callable[..., Any], batchable: bool, skip_self: bool = True, input_spec: Any = None
+) -> WireShape:
+    """Reads a method's signature. The fields of `input_spec`, a pydantic model, stand for its `**params`."""
     parameters = list(inspect.signature(function).parameters.values())[skip_self:]
     hints = _hints(function)
     context = next((one.name for one in parameters if _is_context(one, hints)), None)
+    if input_spec is not None:
+        parameters, more = _spelled_out(parameters, input_spec)
+        hints.update(more)
     params = tuple(_param(one, hints.get(one.name, Any), batchable) for one in parameters if one.name != context)
+    takes_files = any(one.is_file for one in params)
+    if takes_files:
+        params = tuple(one if one.is_file else _of_form(one) for one in params)
     if batchable and len(params) != 1:
         raise BentoMLConfigException(
             f"{function.__qualname__}: a batchable API takes one parameter, and this has {len(params)}; "
             "pack them into one, for example a list of pydantic models"
         )
     output, notes = stripped(hints.get("return", Any))
-    return WireShape(params, context, output, notes)
+    return WireShape(params, context, output, notes, takes_files)
+
+
+def _spelled_out(parameters: list[inspect.Parameter], spec: Any) -> tuple[list[inspect.Parameter], dict[str, Any]]:
+    """The parameters with the fields of a pydantic model in the place of `**params`, and the fields' hints."""
+    kind = inspect.Parameter.KEYWORD_ONLY
+    fields = [inspect.Parameter(name, kind, default=field) for name, field in spec.model_fields.items()]
+    hints = {name: field.annotation for name, field in spec.model_fields.items()}
+    return [*(one for one in parameters if one.kind is not one.VAR_KEYWORD), *fields], hints
+
+
+def _of_form(param: WireParam) -> WireParam:
+    """A value beside a file: BentoML's clients send it as JSON, others as it is."""
+    told = param.told
+    is_text = told is str or told is Any or told == str | None
+
+    def read(value: Any, context: Context) -> Any:
+        is_form = str(context.request.headers.get("content-type", "")).startswith("multipart/")
+        if is_form and isinstance(value, (str, bytes, bytearray)):
+            with contextlib.suppress(ValueError):
+                found = json.loads(value)
+                is_meant = told is Any or isinstance(found, str) or (found is None and told is not str)
+                value = found if is_meant else value
+        return value if is_text else convert(param.name, value, told)
+
+    return replace(param, hint=param.hint if is_text else Any, readers=(read, *param.readers))
 
 
 def _hints(function: Any) -> dict[str, Any]:
