@@ -156,3 +156,16 @@ def test_it_is_a_definition_with_a_mount():
     assert [one.name for one in definition.endpoints if one.raw] == ["http"]
     with pytest.raises(TypeError, match="did you mean mount"):
         jitney.asgi(App(), munt="/")
+
+
+def test_who_asks_for_a_websocket_is_told_what_to_use_instead():
+    async def nothing(scope, receive, send):
+        await send({"type": "http.response.start", "status": 404, "headers": []})
+        await send({"type": "http.response.body", "body": b"Not Found"})
+
+    async def ask(headers):
+        return await AsgiModel(nothing).http(jitney.HttpRequest("GET", "/", headers=headers))
+
+    refused = asyncio.run(ask({"Upgrade": "WebSocket", "Connection": "Upgrade"}))
+    assert refused.status == 501 and "WebSockets are not served" in refused.body
+    assert asyncio.run(ask({})).status == 404

@@ -23,8 +23,13 @@ from jitney.http.response import Response
 logger = logging.getLogger(__name__)
 
 Message = MutableMapping[str, Any]
+NO_ROUTE, NOT_IMPLEMENTED = (403, 404, 405, 426), 501
 PIECES_MAX = 16
 """Pieces of an answer that wait to be sent."""
+NO_WEBSOCKETS = (
+    "WebSockets are not served: let the answer come in pieces (a generator or a streaming response), and send what the "
+    "client says next with its next request"
+)
 VERSIONS = {"version": "3.0", "spec_version": "2.4"}
 
 _running: set[asyncio.Future[None]] = set()
@@ -168,9 +173,16 @@ class AsgiModel:
 
     async def http(self, request: HttpRequest) -> Response:
         """Answers one request."""
-        return await AsgiExchange(request, self._lifespan.state).run(self._app)
+        return explained(request, await AsgiExchange(request, self._lifespan.state).run(self._app))
 
     setattr(http, NOTE, Note(Options(raw=True), "endpoint"))
+
+
+def explained(request: HttpRequest, response: Response) -> Response:
+    """An application's answer; to a client that asks for a WebSocket, and finds nothing, what to do instead."""
+    if response.status in NO_ROUTE and request.headers.get("upgrade", "").lower() == "websocket":
+        return Response(f"{NO_WEBSOCKETS}\n", NOT_IMPLEMENTED)
+    return response
 
 
 def asgi(app: Any, **options: Any) -> AsgiModel:
