@@ -57,6 +57,7 @@ def picture() -> dict[str, Any]:
 
 
 DOCUMENT = {"files": {"document": ("text.txt", b"first\nsecond\n", "text/plain")}}
+WORD = {"headers": {"x-word": "please"}}
 TEXT = "The cat saw a cat. It ran. Dogs slept in the sun all day long."
 
 NEW = [
@@ -90,6 +91,20 @@ NEW = [
         Ask("/thumbnail", options={"files": picture, "data": {"side": "0"}}),
         Ask("/invert", options={"files": picture}),
         Ask("/lines", options=DOCUMENT),
+    ]),
+    ("uploads.py", "Uploads", [
+        Ask("/describe", options={**DOCUMENT, "data": {"title": '"Tea"', "note": "null", "pages": "3"}}),
+        Ask("/describe", options={**DOCUMENT, "data": {"title": "Tea", "kind": '"b"'}}),
+        Ask("/pass_on", options={"files": {"image": ("i.txt", b"image", "text/plain")}, "data": {"threshold": "0.5"}}),
+        Ask("/write", {"prompt": "tea"}),
+        Ask("/write", {"prompt": "tea", "temperature": -1}),
+    ]),
+    ("beside.py", "Beside", [Ask("/v1/here"), Ask("/shout", {"text": "hey"})]),
+    ("beside.py", "Behind", [
+        Ask("/shout", {"text": "hey"}),
+        Ask("/shout", {"text": "hey"}, WORD),
+        Ask("/lengths", {"texts": ["a", "bcd"]}, WORD),
+        Ask("/words", {"text": "a b c"}, WORD),
     ]),
     ("streaming.py", "Writer", [
         Ask("/generate", {"prompt": "once upon a time", "max_tokens": 6}),
@@ -284,6 +299,45 @@ async def more():
 said.append(asyncio.run(more()) > 0)
 print(json.dumps(said))
 """
+
+
+def test_a_text_beside_a_file_arrives_as_it_was_meant(serve: Callable[..., Server], tmp_path: Path) -> None:
+    """BentoML's clients send the fields of a form as JSON, `curl -F` as they are. Prints of hooks go to the log."""
+    server = serve("uploads.py:Uploads")
+    url = server.urls["inference"]
+    sent_as_json = {"title": '"Tea"', "note": '"\\"so\\""', "kind": '"b"', "pages": "3"}
+    said = Ask("/describe", options={**DOCUMENT, "data": sent_as_json}).send(url).json()
+    assert said == {"title": "Tea", "note": '"so"', "kind": "b", "pages": 3, "bytes": 13}
+    sent_plain = {"title": "123", "kind": "b"}
+    said = Ask("/describe", options={**DOCUMENT, "data": sent_plain}).send(url).json()
+    assert said == {"title": "123", "note": None, "kind": "b", "pages": 1, "bytes": 13}
+    document = tmp_path / "text.txt"
+    document.write_bytes(b"12")
+    with bentoml.SyncHTTPClient(url) as client:
+        assert client.describe(document=document, title='"quoted"')["title"] == '"quoted"'
+    image = {"files": {"image": ("i.txt", b"image", "text/plain")}, "data": {"threshold": "0.5"}}
+    assert Ask("/pass_on", options=image).send(url).content == b"image"
+    assert Ask("/write", {"prompt": "tea"}).send(url).json() == {"prompt": "tea", "temperature": 0.5}
+    assert Ask("/write", {"prompt": "tea", "temperature": -1}).send(url).status_code == 400
+    server.logged("the hook of the deployment has run")
+
+
+def test_a_web_application_stands_beside_the_apis(serve: Callable[..., Server]) -> None:
+    url = serve("beside.py:Beside").urls["inference"]
+    assert requests.get(f"{url}/v1/here", timeout=ASK_SECONDS).text == "Beside at here"
+    assert Ask("/shout", {"text": "hey"}).send(url).text == "HEY"
+
+
+def test_no_path_leads_around_middleware(serve: Callable[..., Server]) -> None:
+    url = serve("beside.py:Behind").urls["inference"]
+    assert Ask("/shout", {"text": "hey"}, WORD).send(url).text == "HEY"
+    assert Ask("/lengths", {"texts": ["a", "bcd"]}, WORD).send(url).json() == [1, 3]
+    assert Ask("/words", {"text": "a b c"}, WORD).send(url).text == "abc"
+    assert Ask("/shout", {"txt": "hey", "other": 1}, WORD).send(url).status_code == 400
+    for path in ("/shout", "/Behind/shout", "/Behind", "/lengths"):
+        assert (said := Ask(path, {"text": "hey"}).send(url)).status_code == 403, said.text
+    around = ("/predictions/Behind", "/v1/models/Behind:predict", "/v2/models/Behind/infer")
+    assert [Ask(path, {"text": "hey"}).send(url).status_code in (400, 404) for path in around] == [True] * 3
 
 
 @pytest.mark.heavy

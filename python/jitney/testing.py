@@ -10,12 +10,11 @@ same process; `model.parts` has them by name.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from jitney.call.errors import BadInput, describe, status_of
+from jitney.call.errors import BadInput
 from jitney.call.request import Request
 from jitney.definition.application import graph
 from jitney.definition.construction import Resolve
@@ -24,8 +23,8 @@ from jitney.execution.execution import Instance
 from jitney.execution.grouping import Item
 from jitney.execution.splitting import STREAMED
 from jitney.http import arguments
-from jitney.http.request import HttpHeaders
-from jitney.http.response import JSON, TEXT, Response, encode
+from jitney.http.answer import Answer, answer_of, failed
+from jitney.http.response import TEXT, Response, encode
 
 
 class Model:
@@ -101,16 +100,12 @@ class Model:
         except Exception as error:
             outcome = error
         if isinstance(outcome, BaseException):
-            return _failed(outcome)
+            return failed(outcome)
         if outcome is STREAMED:
             head = pieces.pop(0) if pieces and isinstance(pieces[0], Response) else Response()
             kinds, bodies = zip(*map(encode, pieces)) if pieces else ((TEXT,), ())
             return Answer.of(Response(b"".join(bodies), head.status, head.headers, head.media_type), kinds[0])
-        response = outcome if isinstance(outcome, Response) else Response(outcome)
-        content_type, response.body = encode(response.body, accept)
-        response.status = request.status or response.status
-        response.headers += request.response_headers.items()
-        return Answer.of(response, content_type)
+        return answer_of(outcome, request, accept)
 
     def _run(self, endpoint: Endpoint, items: list[Item], emit: Any = None) -> list[Any]:
         return self._instance.call(endpoint, items, emit)
@@ -128,33 +123,6 @@ class Model:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-class Answer:
-    """An HTTP answer: its status, its headers by their names in any case, and its body."""
-
-    def __init__(self, status: int, headers: Iterable[tuple[str, str]], body: bytes | bytearray | memoryview) -> None:
-        self.status = status
-        self.headers = HttpHeaders(headers)
-        self.content_type = self.headers.get("content-type", "")
-        self.body = bytes(body)
-
-    @classmethod
-    def of(cls, response: Response, content_type: str) -> Answer:
-        """The answer that an endpoint made."""
-        return cls(response.status, response.head(content_type), response.body)
-
-    @property
-    def text(self) -> str:
-        """The body as text."""
-        return self.body.decode()
-
-    def json(self) -> Any:
-        """The value that the body is."""
-        return json.loads(self.body)
-
-    def __repr__(self) -> str:
-        return f"<Answer {self.status} {self.content_type} {self.body[:200]!r}>"
 
 
 class _Counting(Instance):
@@ -180,14 +148,6 @@ def _read(endpoint: Endpoint, named: Mapping[str, Any]) -> Item | BadInput:
         return Item(arguments.read(endpoint, dict(named)))
     except BadInput as error:
         return error
-
-
-def _failed(error: BaseException) -> Answer:
-    """The body of a failure, as the server sends it; it adds the type and the id of the request."""
-    told: dict[str, Any] = {"code": status_of(error), "message": describe(error)}
-    if isinstance(error, BadInput) and error.errors:
-        told["errors"] = [{"field": field, "message": why} for field, why in error.errors]
-    return Answer(told["code"], [("Content-Type", JSON)], json.dumps(told, ensure_ascii=False).encode(errors="replace"))
 
 
 def _size(endpoint: Endpoint, arguments: Mapping[str, Any]) -> int:

@@ -6,6 +6,7 @@ import asyncio
 import importlib.util
 import json
 import os
+import sys
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated
@@ -423,14 +424,85 @@ def test_models_are_kept_under_tags():
 # What is not there
 
 
+def test_models_are_attributes_of_a_service(tmp_path, monkeypatch):
+    with bentoml.models.create("tea", labels={"kind": "leaf"}) as made:
+        Path(made.path, "leaf.txt").write_text("green")
+    folder = tmp_path / "org" / "model"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+
+    @bentoml.service
+    class Tea:
+        stored = bentoml.models.BentoModel("tea:latest")
+        folder = bentoml.models.HuggingFaceModel("org/model")
+
+        @bentoml.api
+        def where(self) -> list[str]:
+            return [Path(self.stored.path_of("leaf.txt")).read_text(), self.folder]
+
+    assert Tea.stored.tag == bentoml.Tag("tea", "latest") and Tea.stored.stored.labels == {"kind": "leaf"}
+    with testing.load(Tea) as model:
+        assert model.call(endpoint="where") == ["green", str(folder)]
+
+
+def test_a_model_that_is_no_folder_comes_from_the_hub(monkeypatch):
+    asked = []
+
+    class Hub:
+        @staticmethod
+        def snapshot_download(name, **options):
+            asked.append((name, options["revision"], options["allow_patterns"]))
+            return "/cache/model"
+
+    monkeypatch.setitem(sys.modules, "huggingface_hub", Hub)
+    assert bentoml.models.HuggingFaceModel("org/other", "v1", include=["*.json"]).resolve() == "/cache/model"
+    assert asked == [("org/other", "v1", ["*.json"])]
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(bentoml.exceptions.MissingDependencyException, match="pip install huggingface_hub"):
+        bentoml.models.HuggingFaceModel("org/other").resolve()
+
+
+def test_what_has_no_effect_can_be_written_and_warns():
+    image = bentoml.images.Image(python_version="3.11").python_packages("torch").run("true")
+    with pytest.warns(UserWarning, match="image"):
+        bentoml.service(image=image)(type("Empty", (), {}))
+    with pytest.warns(UserWarning, match="keeps no task"):
+
+        @bentoml.service
+        class Tasks:
+            @bentoml.task
+            def long(self, x: int) -> int:
+                return x + 1
+
+    assert wire(Tasks, "long", {"x": 1}).body == b"2"
+
+
+def test_a_service_is_an_asgi_application_for_tests(application):
+    service = application("beside").Behind
+
+    async def ask(headers, body):
+        sent, received = [], [{"type": "http.request", "body": body}]
+        scope = {"type": "http", "method": "POST", "path": "/shout", "headers": headers, "query_string": b""}
+
+        async def receive():
+            return received.pop()
+
+        async def send(message):
+            sent.append(message)
+
+        await service.to_asgi()(scope, receive, send)
+        return sent[0]["status"], sent[1]["body"]
+
+    assert asyncio.run(ask([(b"x-word", b"please")], b'{"text": "hey"}')) == (200, b"HEY")
+    assert asyncio.run(ask([(b"x-word", b"please")], b'{"text": '))[0] == 400
+    assert asyncio.run(ask([], b'{"text": "hey"}')) == (403, b"no")
+
+
 @pytest.mark.parametrize(
     ("use", "instead"),
     [
         (lambda: bentoml.build("service:svc"), "image of your own"),
-        (lambda: bentoml.images.Image(python_version="3.11"), "image of your own"),
-        (lambda: bentoml.task(print), "jitney infer"),
         (lambda: bentoml.xgboost.save_model("a", None), "picklable_model"),
-        (lambda: bentoml.models.HuggingFaceModel("org/model"), "__init__"),
         (lambda: bentoml.depends(deployment="other"), "url="),
     ],
 )

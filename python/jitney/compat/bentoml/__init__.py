@@ -7,10 +7,11 @@ says what is here. What is not fails when it is first used, with what to do inst
 from __future__ import annotations
 
 from jitney.compat.absent import absent_names
-from jitney.compat.bentoml import exceptions, io, models, validators
-from jitney.compat.bentoml.api import api, importing, on_deployment, on_shutdown, on_startup
+from jitney.compat.bentoml import exceptions, images, io, models, validators
+from jitney.compat.bentoml.api import api, importing, on_deployment, on_shutdown, on_startup, task
+from jitney.compat.bentoml.asgi import asgi_app
 from jitney.compat.bentoml.client import AsyncHTTPClient, SyncHTTPClient
-from jitney.compat.bentoml.context import Context
+from jitney.compat.bentoml.context import Context, get_current_service
 from jitney.compat.bentoml.dependencies import depends
 from jitney.compat.bentoml.frameworks import onnx, picklable_model, pytorch, sklearn, torchscript
 from jitney.compat.bentoml.legacy import Service
@@ -19,10 +20,13 @@ from jitney.compat.bentoml.service import service
 from jitney.compat.bentoml.store import StoredModel as Model
 from jitney.compat.bentoml.store import Tag
 
+mount_asgi_app = asgi_app
+
 __all__ = [
-    "AsyncHTTPClient", "Context", "Model", "Runnable", "Runner", "Service", "SyncHTTPClient", "Tag", "api", "depends",
-    "exceptions", "importing", "io", "models", "on_deployment", "on_shutdown", "on_startup", "onnx", "picklable_model",
-    "pytorch", "service", "sklearn", "torchscript", "validators",
+    "AsyncHTTPClient", "Context", "Model", "Runnable", "Runner", "Service", "SyncHTTPClient", "Tag", "api", "asgi_app",
+    "depends", "exceptions", "get_current_service", "images", "importing", "io", "models", "mount_asgi_app",
+    "on_deployment", "on_shutdown", "on_startup", "onnx", "picklable_model", "pytorch", "service", "sklearn", "task",
+    "torchscript", "validators",
 ]  # fmt: skip
 
 
@@ -32,20 +36,16 @@ _ABSENT = {
     "bentos": f"there are no bundles: {_OWN_IMAGE}",
     "container": _OWN_IMAGE,
     "containerize": _OWN_IMAGE,
-    "images": f"`jitney serve` runs in the Python that you give it, and makes no images: {_OWN_IMAGE}",
     "deployment": "there is no cloud: run `jitney serve` on your own machines, with --ray on a cluster of them",
     "cloud": "there is no cloud: run `jitney serve` on your own machines, with --ray on a cluster of them",
     "api_token": "there is no cloud, and so no token of one; `jitney serve --api-keys` protects a server",
     "secret": "there is no cloud; give secrets to the server in its environment",
-    "task": "there are no stored tasks: use @bentoml.api and a client that waits, or `jitney infer` for files",
     "batch": "run the service over a file with `jitney infer service.py:Name INPUT -o OUTPUT`",
     "monitor": "log what you need with `logging`, and count it with `jitney.Counter` and `jitney.Histogram`",
     "metrics": "use `jitney.Counter`, `jitney.Gauge` and `jitney.Histogram`; they are shown under /metrics",
     "serve": "run `jitney serve service.py:Name --port 3000`, or `jitney.run(Name)` beside your program",
     "runner_service": "use bentoml.Runner, or a service with bentoml.depends",
     "gradio": "run Gradio as a program of its own that calls the server with bentoml.SyncHTTPClient",
-    "mount_asgi_app": "mount an ASGI application with `jitney.asgi(app)`",
-    "asgi_app": "mount an ASGI application with `jitney.asgi(app)`",
     "use_arguments": "read the environment: `os.environ`",
     "arguments": "read the environment: `os.environ`",
     "legacy": "the names of BentoML 1.0 are in `bentoml` itself: Service, Runner, Runnable, io",

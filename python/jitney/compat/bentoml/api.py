@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -50,6 +51,15 @@ def api(func: Any = None, **options: Any) -> Any:
         return function
 
     return attach if func is None else attach(func)
+
+
+@plain_mark(ApiNote)
+def task(func: Any = None, **options: Any) -> Any:
+    """The same as `api`, with a warning: the client waits for the answer, since nothing keeps tasks."""
+    warnings.warn(
+        "@bentoml.task is an @bentoml.api in jitney.compat: it answers a call, and keeps no task", stacklevel=2
+    )
+    return api(func, **options)
 
 
 def api_note(function: Any) -> ApiNote | None:

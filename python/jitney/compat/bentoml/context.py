@@ -15,6 +15,17 @@ class ServiceState(dict[str, Any]):
 
 
 _state = ServiceState()
+_current: list[Any] = []
+
+
+def set_current_service(made: Any) -> None:
+    """This object is the service of this process."""
+    _current[:] = [made]
+
+
+def get_current_service() -> Any:
+    """The object of the service that this process runs, for web applications beside it."""
+    return _current[0] if _current else None
 
 
 class RequestContext:

@@ -9,20 +9,23 @@ import inspect
 import typing
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from jitney.compat.bentoml import configuration
 from jitney.compat.bentoml.answering import EVENT_STREAM, is_image_type
 from jitney.compat.bentoml.api import DEPLOYMENT, SHUTDOWN, STARTUP, ApiNote, api_note, hooks_of, run_hooks
+from jitney.compat.bentoml.asgi import MOUNTS, ServiceApp, around
 from jitney.compat.bentoml.calling import ApiCall
+from jitney.compat.bentoml.context import set_current_service
 from jitney.compat.bentoml.dependencies import ServiceDependency, ServiceProxy
-from jitney.compat.bentoml.exceptions import BentoMLConfigException
 from jitney.compat.bentoml.parameters import WireParam, WireShape, wire_shape
 from jitney.compat.bentoml.served import HEALTH, ServedObject, make_class, mark, metric_labels
 from jitney.compat.bentoml.validators import ContentType
+from jitney.compat.routes import bound_to
 from jitney.definition.application import Bound, Dependency
 from jitney.definition.hints import LISTS, MISSING, STREAMS
 from jitney.definition.signature import array_type
+from jitney.http.asgi import AsgiExchange, AsgiLifespan, explained
 from jitney.packing.schemas import schema_of
 
 PATH = "GET /schema.json"
@@ -116,8 +119,21 @@ class ClassService:
         functools.update_wrapper(self, inner, updated=())
         for key in (key for key in WITHOUT_EFFECT if config.get(key)):
             warnings.warn(f"@bentoml.service({key}=...) has no effect in jitney.compat", stacklevel=3)
-        if not self.apis:
-            raise BentoMLConfigException(f"{inner.__name__} has no API; decorate a method with @bentoml.api")
+        self.mounts: dict[str, Any] = dict(getattr(inner, MOUNTS, ()))
+        """Web applications beside the APIs, by their paths."""
+        self.middlewares: list[tuple[Any, dict[str, Any]]] = []
+
+    def mount_asgi_app(self, app: Any, path: str = "/", name: str | None = None) -> None:
+        """Mounts a web application beside the APIs."""
+        self.mounts[path] = app
+
+    def add_asgi_middleware(self, middleware_cls: Any, **options: Any) -> None:
+        """Puts all requests of the service through a middleware."""
+        self.middlewares.append((middleware_cls, options))
+
+    def to_asgi(self, is_main: bool = True) -> Any:
+        """The service as an ASGI application of this process, for tests. Services that it depends on run here, too."""
+        return self._class(is_entry=True, local=True)().web()
 
     @functools.cached_property
     def config(self) -> dict[str, Any]:
@@ -167,9 +183,14 @@ class ClassService:
 
     @functools.cached_property
     def _shapes(self) -> dict[str, WireShape]:
-        return {name: wire_shape(getattr(self.inner, name), note.batchable) for name, note in self.apis.items()}
+        return {
+            name: wire_shape(getattr(self.inner, name), note.batchable, input_spec=note.input_spec)
+            for name, note in self.apis.items()
+        }
 
-    def _class(self, is_entry: bool) -> type[ServedObject]:
+    def _class(self, is_entry: bool, local: bool = False) -> type[ServedService]:
+        """The class that a worker runs; `local` for one of this process, whose parts are objects of it, too. APIs that
+        are behind middleware are no endpoints of the server."""
         config = self.config
         traffic = config.get("traffic") or {}
         threads = int(config.get("threads") or 1)
@@ -178,15 +199,22 @@ class ClassService:
             for name, note in self.apis.items()
         }
         side_by_side = threads > 1 or any(call.is_async for call in calls.values())
-        members: dict[str, Any] = {
-            name: self._endpoint(name, calls[name], threads if side_by_side else 0, is_entry) for name in calls
-        }
+        behind = local or (is_entry and bool(self.middlewares))
+        in_threads = threads if side_by_side or behind else 0
+        apis: dict[str, Any] = {name: self._endpoint(name, calls[name], in_threads, is_entry) for name in calls}
         if is_entry:
-            members["bentoml_schema"] = self._description({name: call.streams for name, call in calls.items()})
-        slots = {f"{SLOT}{name}": name for name, one in self.dependencies.items() if one.url is None}
-        parts = {slot: Dependency(self.dependencies[name].service.inner_part()) for slot, name in slots.items()}
+            apis["bentoml_schema"] = self._description({name: call.streams for name, call in calls.items()})
+        own = {name: one for name, one in self.dependencies.items() if one.url is None and not local}
+        slots = {f"{SLOT}{name}": name for name in own}
+        parts = {slot: Dependency(own[name].service.inner_part()) for slot, name in slots.items()}
+        mount = None
+        members = {} if behind else apis
+        if is_entry and (self.mounts or behind):
+            mount = next(iter(self.mounts)) if len(self.mounts) == 1 and not behind else "/"
+            members["http"] = mark(answer_http, batched=False, options={"raw": True, "concurrency": LIMIT})
         members.update(
-            __doc__=self.inner.__doc__, threads=threads, inner=self.inner, slots=slots,
+            __doc__=self.inner.__doc__, threads=threads, inner=self.inner, slots=slots, mount=mount,
+            apis=type("Apis", (), apis) if behind else None, mounts=self.mounts, middlewares=self.middlewares,
             __jitney_deployment__=staticmethod(self.deploy),
             __jitney_origin__=self.inner,
         )  # fmt: skip
@@ -194,8 +222,10 @@ class ClassService:
             **configuration.options_of(self.name, config),
             "queue": traffic.get("max_concurrency"),
             "health_routes": HEALTH if is_entry else None,
+            "mount": mount,
         }
-        return make_class(self.inner.__name__, ServedService, members, parts, options)
+        made: Any = make_class(self.inner.__name__, ServedService, members, parts, options)
+        return cast("type[ServedService]", made)
 
     def _description(self, streams: Mapping[str, bool]) -> Any:
         """An endpoint for BentoML's own clients, which ask what a service has before they call it."""
@@ -242,23 +272,58 @@ class ServedService(ServedObject):
 
     inner: type
     slots: Mapping[str, str]
+    apis: type | None
+    """Its APIs, if they are behind middleware."""
+    mount: str | None
+    mounts: Mapping[str, Any]
+    middlewares: list[tuple[Any, dict[str, Any]]]
 
     def make(self) -> Any:
         """The user's object, which finds its parts in its attributes while it is made."""
         owner: Any = self.inner
         made = owner.__new__(owner)
         vars(made).update({attribute: getattr(self, slot) for slot, attribute in self.slots.items()})
+        set_current_service(made)
         made.__init__()
         return made
 
     def setup(self) -> Any:
         """Runs the hooks of the start."""
-        return run_hooks([getattr(self.made, name) for name in hooks_of(self.inner, STARTUP)])
+        done = run_hooks([getattr(self.made, name) for name in hooks_of(self.inner, STARTUP)])
+        return done if self.mount is None else self._begin_web(done)
 
     def teardown(self) -> Any:
         """Runs the hooks of the end."""
         self.close_pool()
-        return run_hooks([getattr(self.made, name) for name in hooks_of(self.inner, SHUTDOWN)])
+        done = run_hooks([getattr(self.made, name) for name in hooks_of(self.inner, SHUTDOWN)])
+        return done if self.mount is None else self._end_web(done)
+
+    async def _begin_web(self, before: Any) -> None:
+        if inspect.isawaitable(before):
+            await before
+        self.app = self.web()
+        self.lifespans = [AsgiLifespan(one) for one in self.mounts.values()]
+        for one in self.lifespans:
+            await one.startup()
+
+    async def _end_web(self, before: Any) -> None:
+        for one in self.lifespans:
+            await one.shutdown()
+        if inspect.isawaitable(before):
+            await before
+
+    def web(self) -> Any:
+        """What answers requests that are not the server's own: the mounted application, or all that it has."""
+        bound = {path: bound_to(app, self.made) for path, app in self.mounts.items()}
+        if self.mount in bound and self.apis is None and len(bound) == 1:
+            return bound[self.mount]
+        return around(ServiceApp(self, self.apis, bound), self.middlewares)
+
+
+async def answer_http(self: Any, request: Any) -> Any:
+    """Requests below its mount."""
+    state = {name: one for lifespan in self.lifespans for name, one in lifespan.state.items()}
+    return explained(request, await AsgiExchange(request, state).run(self.app))
 
 
 def service(inner: type | None = None, /, **config: Any) -> Any:

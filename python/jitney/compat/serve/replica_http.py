@@ -10,8 +10,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from jitney.compat.routes import bound_to
 from jitney.compat.serve.context import enter_request, restore_request
-from jitney.compat.serve.exceptions import RayServeException
 from jitney.compat.serve.handle import CALL
 from jitney.compat.serve.replica import Replica, is_generator
 from jitney.compat.serve.web_request import web_request
@@ -137,33 +137,4 @@ def app_of(instance: Any) -> Any:
     app = get()
     if inspect.isfunction(app) and not inspect.iscoroutinefunction(app) and not inspect.signature(app).parameters:
         app = app()
-    router = getattr(app, "router", None)
-    if router is not None and hasattr(router, "routes"):
-        router.routes[:] = [_bound(route, instance) for route in router.routes]
-        if hasattr(app, "openapi_schema"):
-            app.openapi_schema = None
-    return app
-
-
-def _bound(route: Any, instance: Any) -> Any:
-    """A route whose function is a method of the object, made anew with the method itself."""
-    function = getattr(route, "endpoint", None)
-    name = _method_name(function, type(instance))
-    if name is None:
-        return route
-    if "WebSocket" in type(route).__name__:
-        logger.warning("%s is a WebSocket; Jitney serves none, and it is left out", route.path)
-        return route
-    taken = list(inspect.signature(type(route).__init__).parameters)[1:]
-    options = {one: getattr(route, one) for one in taken if hasattr(route, one)}
-    options["endpoint"] = getattr(instance, name)
-    try:
-        return type(route)(**options)
-    except TypeError as error:
-        raise RayServeException(f"the route {route.path} cannot be bound to its deployment: {error}") from None
-
-
-def _method_name(function: Any, owner: type) -> str | None:
-    if not inspect.isfunction(function):
-        return None
-    return next((name for one in owner.__mro__ for name, known in vars(one).items() if known is function), None)
+    return bound_to(app, instance)
