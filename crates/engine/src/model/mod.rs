@@ -16,6 +16,7 @@ mod incidents;
 mod intake;
 mod lifetime;
 mod messages;
+mod noted;
 mod parts;
 mod report;
 mod reporter;
@@ -50,6 +51,7 @@ pub use self::incidents::{IncidentReport, WorkerIncident};
 pub(crate) use self::intake::Intake;
 pub use self::messages::Announced;
 use self::messages::ControlMessage;
+pub use self::noted::NotedRequest;
 pub use self::report::{BatcherReport, PastDecision, main_group};
 pub use self::state::{Counters, Measures, REJECTIONS, Readiness, Status, Traffic};
 pub use self::statistics::{
@@ -191,6 +193,11 @@ impl Model {
     /// What its batches came to, by their size.
     pub fn statistics(&self) -> BatchStatistics {
         self.gate.published.meters.batches.read()
+    }
+
+    /// The last requests that failed, and the slowest of the last minutes.
+    pub fn noted_requests(&self) -> [Vec<NotedRequest>; 2] {
+        self.gate.published.noted.read()
     }
 
     /// Its name in metrics.

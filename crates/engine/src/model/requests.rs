@@ -19,6 +19,7 @@ use crate::error::CallError;
 use crate::outcome::ItemOutcome;
 use crate::pending::{Payload, PendingRequest};
 use crate::pool::WorkerBatch;
+use crate::reply::Timing;
 use crate::settings::ModelSettings;
 
 /// Longer than any sensible id; without a bound ids could fill the memory.
@@ -196,9 +197,16 @@ pub(super) struct TableEntry {
     /// `None` while the request is in a batch that is with a worker.
     pub(super) request: Option<PendingRequest>,
     /// What its last try came to, told to the caller if there is no other.
-    pub(super) failure: Option<CallError>,
+    pub(super) failure: Option<Box<FailedTry>>,
     /// For models that keep sequences.
     pub(super) turn: Option<TurnRef>,
+}
+
+/// What a batch came to for one of its requests.
+#[derive(Debug)]
+pub(super) struct FailedTry {
+    pub(super) error: CallError,
+    pub(super) timing: Timing,
 }
 
 /// All requests of one model version that have not ended.
@@ -230,11 +238,14 @@ impl RequestTable {
     }
 
     /// Puts the requests of a batch back, with what went wrong.
-    pub(super) fn put_back(&mut self, batch: WorkerBatch, failure: Option<&CallError>) {
-        for request in batch.requests {
+    pub(super) fn put_back(&mut self, mut batch: WorkerBatch, failure: Option<&CallError>) {
+        let ran = batch.dispatched.elapsed();
+        for (position, request) in std::mem::take(&mut batch.requests).into_iter().enumerate() {
             if let Some(entry) = self.entry(request.facts.id) {
+                let timing = batch.timing(&request, position, ran);
+                let failed = failure.map(|it| Box::new(FailedTry { error: it.clone(), timing }));
                 entry.request = Some(request);
-                entry.failure = failure.cloned().or(entry.failure.take());
+                entry.failure = failed.or(entry.failure.take());
             }
         }
     }

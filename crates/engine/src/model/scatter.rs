@@ -8,12 +8,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::scheduler::ModelClock;
-use super::state::{ModelState, add};
+use super::state::{ModelState, add, rejection};
 use crate::error::CallError;
 use crate::outcome::{BatchOutcome, Cause, ItemOutcome, ModelFailure};
 use crate::pending::PendingRequest;
 use crate::pool::WorkerBatch;
-use crate::reply::Answer;
+use crate::reply::{Answer, Timing};
 
 /// One outcome per request, or the failure of the batch as a whole.
 pub(super) fn checked(
@@ -55,6 +55,9 @@ pub(super) fn answer(
         if !request.reply.is_part() {
             published.meters.answered(timing.queue, latency);
         }
+        if position == 0 && item.is_ok() {
+            published.noted.answered(&request, latency, &timing);
+        }
         match item {
             Ok(output) => {
                 let is_late = now_ns > request.facts.deadline;
@@ -68,7 +71,7 @@ pub(super) fn answer(
                 }
                 end(request, Ok(Answer { output, timing, stream: None }), published);
             }
-            Err(failure) => end(request, Err(CallError::Model(failure)), published),
+            Err(failure) => fail(request, CallError::Model(failure), Some(&timing), published),
         }
     }
 }
@@ -80,6 +83,26 @@ pub(super) fn end(
     answer: Result<Answer, CallError>,
     published: &ModelState,
 ) {
+    match answer {
+        Ok(_) => finish(request, answer, published),
+        Err(error) => fail(request, error, None, published),
+    }
+}
+
+/// Ends a request without an answer, after a batch that went like this if it was in one.
+pub(super) fn fail(
+    request: PendingRequest,
+    error: CallError,
+    timing: Option<&Timing>,
+    published: &ModelState,
+) {
+    if !request.reply.is_closed() && rejection(&error).is_none() {
+        published.noted.failed(&request, &error, timing);
+    }
+    finish(request, Err(error), published);
+}
+
+fn finish(request: PendingRequest, answer: Result<Answer, CallError>, published: &ModelState) {
     if !request.reply.is_part() {
         count(&answer, request.reply.is_closed(), published);
     }

@@ -15,6 +15,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use jitney_batcher::{CurvePoint, Dispatch, Rejection};
 
 use super::incidents::{IncidentReport, Incidents, PoisonList};
+use super::noted::NotedRequests;
 use super::statistics::{BatchMeter, BatchTotals, EndpointMeters};
 use crate::error::CallError;
 use crate::histogram::{
@@ -87,6 +88,7 @@ pub(crate) struct ModelState {
     pub(crate) meters: Meters,
     pub(crate) endpoints: EndpointMeters,
     pub(crate) poison: PoisonList,
+    pub(crate) noted: NotedRequests,
     /// The learned service times, as of the last time the task had a moment.
     pub(crate) curve: ArcSwap<Vec<CurvePoint>>,
     /// Batch sizes at which the model runs, as its workers or its operator say; empty for any.
@@ -348,7 +350,7 @@ impl Meters {
 }
 
 /// The position in [`REJECTIONS`].
-fn rejection(error: &CallError) -> Option<usize> {
+pub(super) fn rejection(error: &CallError) -> Option<usize> {
     match error {
         CallError::Rejected { reason, .. } => match reason {
             Rejection::QueueFull => Some(0),

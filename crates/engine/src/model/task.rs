@@ -21,7 +21,7 @@ use super::lifetime::{Closing, StartupWait};
 use super::messages::{ControlMessage, RequestMessage};
 use super::report::BatcherReport;
 use super::reporter::Reporter;
-use super::requests::{RequestTable, SequenceRequests, TableEntry, TurnRef};
+use super::requests::{FailedTry, RequestTable, SequenceRequests, TableEntry, TurnRef};
 use super::scatter;
 use super::scheduler::{Alarm, ModelScheduler, SlotChange};
 use super::state::{ModelState, add};
@@ -326,9 +326,12 @@ impl Task {
                 }
                 Action::Fail { id, .. } => {
                     let TableEntry { request, failure, .. } = self.end(*id);
-                    let error = failure.unwrap_or(UNEXPLAINED_EXIT);
+                    let (error, timing) = match failure.map(|it| *it) {
+                        Some(FailedTry { error, timing }) => (error, Some(timing)),
+                        None => (UNEXPLAINED_EXIT, None),
+                    };
                     if let Some(request) = request {
-                        scatter::end(request, Err(error), &self.published);
+                        scatter::fail(request, error, timing.as_ref(), &self.published);
                     }
                 }
                 Action::SetTimer(at) => {

@@ -117,6 +117,7 @@ impl Task {
         if self.curve_published.is_none_or(|at| now.duration_since(at) >= CURVE_EVERY) {
             self.curve_published = Some(now);
             self.published.curve.store(Arc::new(self.scheduler.batcher.curve().collect()));
+            self.published.noted.forget_old();
         }
         self.reporter.finished(&batch, &run, &self.scheduler.batcher.config().policy);
         let handoff = batch.handoff.filter(|_| prepare.is_none());

@@ -71,6 +71,38 @@ async fn a_batch_that_fails_and_its_halves_are_counted_with_their_sizes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_request_that_failed_is_noted_and_those_beside_it_are_not() {
+    let raise_on_bad = |batch: &ScriptedBatch| {
+        if batch.bodies.iter().any(|body| body == "bad") { Act::Raise } else { Act::Echo }
+    };
+    let kit = Kit::serving(1, settings(), raise_on_bad).await;
+    kit.call_all(&["a", "bad", "c", "d"]).await;
+    let [failed, _] = kit.model.noted_requests();
+    assert_eq!(failed.len(), 1);
+    assert!(failed[0].error.is_some(), "{failed:?}");
+    assert_eq!(
+        failed[0].timing.as_ref().unwrap().batch_items,
+        1,
+        "it stood alone in its last batch"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_ten_slowest_are_noted_with_their_batch() {
+    let alone = ModelSettings { batch_size: 1, ..settings() };
+    let kit = Kit::serving(1, alone, echo_after(5)).await;
+    kit.call_all(&["x"; 12]).await;
+    let [failed, slow] = kit.model.noted_requests();
+    let took: Vec<_> = slow.iter().map(|request| request.latency.as_millis()).collect();
+    assert_eq!(took, [60, 55, 50, 45, 40, 35, 30, 25, 20, 15]);
+    let timing = slow[0].timing.as_ref().unwrap();
+    assert_eq!((timing.queue, timing.compute, timing.batch_items), (millis(55), millis(5), 1));
+    assert!(failed.is_empty());
+    tokio::time::advance(millis(700_000)).await;
+    assert!(kit.model.noted_requests()[1].is_empty(), "they are of the last minutes");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rejection_is_counted_by_its_reason_wherever_it_comes_from() {
     let kit = Kit::idle(settings(), echo_after(5));
     assert!(kit.call("a").await.is_err());

@@ -238,6 +238,8 @@ fn the_management_listener() {
             ("GET", "/models/m/batching", "Get /models/{model}/batching m"),
             ("GET", "/models/m/2/batching", "Get /models/{model}/{version}/batching m 2"),
             ("PUT", "/models/m/2/batching", "405"),
+            ("GET", "/models/m/requests", "Get /models/{model}/requests m"),
+            ("GET", "/models/m/2/requests", "Get /models/{model}/{version}/requests m 2"),
             ("GET", "/models/m/statistics", "Get /models/{model}/statistics m"),
             ("GET", "/models/m/2/statistics", "Get /models/{model}/{version}/statistics m 2"),
             ("PUT", "/models/m/2/statistics", "405"),

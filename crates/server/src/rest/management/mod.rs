@@ -5,7 +5,9 @@ mod models;
 mod scale;
 mod workflows;
 
-pub(crate) use models::{batching, describe, list, register, set_default, statistics, unregister};
+pub(crate) use models::{
+    batching, describe, list, register, requests, set_default, statistics, unregister,
+};
 pub(crate) use scale::scale;
 pub(crate) use workflows::{
     describe_workflow, list_workflows, register_workflow, unregister_workflow,

@@ -34,6 +34,11 @@ pub(crate) async fn batching(context: &RequestContext<'_>, target: ModelRef<'_>)
     Ok(respond::json(StatusCode::OK, &report))
 }
 
+/// `GET /models/{m}/requests`.
+pub(crate) fn requests(context: &RequestContext<'_>, target: ModelRef<'_>) -> HttpResult {
+    Ok(respond::json(StatusCode::OK, &management::requests(&context.state.engine, target)?))
+}
+
 /// `GET /models/{m}/statistics`.
 pub(crate) fn statistics(context: &RequestContext<'_>, target: ModelRef<'_>) -> HttpResult {
     let statistics = management::statistics(&context.state.engine, target)?;
