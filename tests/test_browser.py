@@ -12,6 +12,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
+import requests
 
 from harness.browser import OpenPage, browser, open_page
 from harness.server import Server
@@ -238,6 +239,71 @@ def test_a_server_without_models_says_so(chromium, start: Callable[..., Server],
     seen.page.get_by_text("No model is served here yet").wait_for()
     assert seen.complaints == []
     seen.page.close()
+
+
+# -- the same on the dashboard ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def form(chromium: Any, served: Server) -> Iterator[Any]:
+    """The dashboard's form, which asks the management port only and must not complain."""
+    seen = open_page(chromium, served.url("/dashboard#/model/Shop/1.0/requests", "management"))
+    yield seen.page.get_by_role("region", name="Try it")
+    assert seen.complaints == []
+    assert all(url.startswith((served.urls["management"], "blob:")) for url in seen.asked), seen.asked
+    assert seen.fits()
+    seen.page.close()
+
+
+def sent(form: Any, endpoint: str = "") -> Any:
+    """The answer to what is in the form."""
+    if endpoint:
+        form.get_by_label("Endpoint").select_option(endpoint)
+    form.get_by_role("button", name="Send").click()
+    answer = form.get_by_role("region", name="Answer")
+    answer.get_by_text(re.compile("^200")).wait_for()
+    return answer
+
+
+def test_the_dashboard_tries_a_model_with_its_types(form, tmp_path):
+    form.get_by_label("Endpoint").select_option("/Shop/choose")
+    form.get_by_label("size").select_option("l")
+    sent(form).get_by_text('"size": "l"').wait_for()
+    form.get_by_text("Schema of the body").click()
+    form.get_by_text('"enum": [').wait_for()
+    form.get_by_label("Endpoint").select_option("/Shop/upload")
+    (tmp_path / "photo").write_bytes(b"x" * 5000)
+    form.get_by_label("file").set_input_files(tmp_path / "photo")
+    form.get_by_label("name", exact=True).fill("cat")
+    sent(form).get_by_text("cat: 5000 bytes without a note").wait_for()
+    sent(form, "/Shop/tell").get_by_text("word 0 word 1 word 2").wait_for()
+    picture = sent(form, "/Shop/pixel").locator("img")
+    assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)") == 1
+
+
+def test_the_form_of_the_dashboard_needs_the_key_for_predictions(chromium, start: Callable[..., Server], tmp_path):
+    (tmp_path / "app.py").write_text(APP)
+    server = start("serve", "app:lonely", "--token-auth", cwd=tmp_path, wait_for_workers=False)
+    keys = json.loads((tmp_path / "key_file.json").read_text())
+    seen = open_page(chromium, server.url("/dashboard#/model/lonely/1.0/requests", "management"))
+    seen.page.get_by_label("Management key").fill(keys["management"]["key"])
+    seen.page.keyboard.press("Enter")
+    form = seen.page.get_by_role("region", name="Try it")
+    form.get_by_role("button", name="Send").click()
+    form.get_by_label("Key for predictions").fill(keys["inference"]["key"])
+    seen.page.keyboard.press("Enter")
+    form.get_by_label("Body (JSON)").wait_for()
+    sent(form).get_by_text("TEXT").wait_for()
+    seen.page.close()
+
+
+def test_other_sites_cannot_use_the_form(served):
+    tried = served.url("/dashboard/try/Shop/price", "management")
+    body = {"item": "tea"}
+    assert requests.post(tried, json=body, timeout=60).json() == {"item": "tea", "euro": 2}
+    foreign = requests.post(tried, json=body, headers={"Origin": "http://example.com"}, timeout=60)
+    assert foreign.status_code == 403
+    assert requests.post(served.url("/dashboard/try/models", "management"), timeout=60).status_code == 404
 
 
 class EmptyPage(BaseHTTPRequestHandler):

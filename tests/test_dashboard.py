@@ -28,6 +28,7 @@ TABS = {
     "overview": "The last 10 minutes",
     "batching": "Batching",
     "workers": "Workers",
+    "requests": "The last that failed",
     "log": "Log of this model",
     "settings": "Settings that can be changed now",
 }
@@ -64,7 +65,7 @@ def look(chromium: Any, shared: Server) -> Iterator[Callable[..., OpenPage]]:
     yield look
     for seen in opened:
         assert [
-            one for one in seen.complaints if "status of 4" not in one
+            one for one in seen.complaints if "with a status of" not in one
         ] == []  # The browser notes every such answer.
         assert all(url.startswith(shared.urls["management"]) for url in seen.asked), seen.asked
         seen.page.close()
@@ -541,6 +542,27 @@ def test_the_time_that_charts_show_is_chosen_and_drawn(echo, shared):
     echo.mouse.up()
     zoomed.wait_for()
     whole.click()
+
+
+def test_requests_that_failed_lead_to_the_form_and_to_their_lines_in_the_log(look, shared):
+    model = shared.need("begetter", "begetter")
+    headers = {"x-request-id": "lost-one", "x-own": "kept", "authorization": "Bearer secret"}
+    assert shared.predict(model, b"not an order", headers=headers).status_code >= 500
+    noted = shared.manage("GET", f"/models/{model}/requests").json()["failed"][0]
+    assert (noted["id"], noted["batchItems"]) == ("lost-one", 1)
+    assert "secret" not in json.dumps(noted)
+    page = look(f"#/model/{model}/1.0/requests").page
+    row = page.get_by_role("row", name=re.compile("^lost-one"))
+    row.get_by_role("button", name="Try again…").click()
+    assert page.get_by_label("Path").input_value() == f"/predictions/{model}/1.0"
+    assert "x-own: kept" in page.get_by_label("Headers, one to a line").input_value()
+    page.get_by_label("or text").fill("not an order")
+    page.get_by_role("button", name="Send").click()
+    page.get_by_role("region", name="Answer").get_by_text(re.compile("^5")).wait_for()
+    row.get_by_role("link").click()
+    page.get_by_text("the handler failed on request lost-one").wait_for()
+    assert page.get_by_role("searchbox", name="Text").input_value() == "lost-one"
+    shared.manage("DELETE", f"/models/{model}")
 
 
 def test_decisions_of_one_kind_open(look, shared):

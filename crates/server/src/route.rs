@@ -27,6 +27,20 @@ pub struct Apis {
     pub home: bool,
 }
 
+impl Apis {
+    /// What the inference port of `jitney serve` offers.
+    pub(crate) const PREDICTIONS: Self = Self {
+        inference: true,
+        oip: true,
+        natural: true,
+        management: false,
+        metrics: false,
+        sagemaker: false,
+        open_health: false,
+        home: false,
+    };
+}
+
 /// A model, and perhaps a version, that a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelRef<'a> {

@@ -22,18 +22,22 @@ export function keepKey(key: string | null): void {
   else sessionStorage.removeItem(KEY);
 }
 
-/** Asks the server; what it refuses becomes an error with its sentence. */
-export async function ask(path: string, options: RequestInit = {}): Promise<Response> {
+/** Asks the server with this key, or with that of the page. */
+export async function send(path: string, options: RequestInit = {}, given = ""): Promise<Response> {
   const headers = new Headers(options.headers);
-  const key = readKey();
+  const key = given || readKey();
   if (key) headers.set("Authorization", `Bearer ${key}`);
-  let response: Response;
   try {
-    response = await fetch(path, { ...options, headers, cache: "no-store" });
+    return await fetch(path, { ...options, headers, cache: "no-store" });
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new Refused(0, "The server does not answer.", false);
   }
+}
+
+/** The same; what the server refuses becomes an error with its sentence. */
+export async function ask(path: string, options: RequestInit = {}, key = ""): Promise<Response> {
+  const response = await send(path, options, key);
   if (response.ok) return response;
   throw await refusal(response);
 }
@@ -53,8 +57,8 @@ async function refusal(response: Response): Promise<Refused> {
   return new Refused(response.status, message, needsKey);
 }
 
-export async function getJson<T>(path: string): Promise<T> {
-  return (await ask(path)).json() as Promise<T>;
+export async function getJson<T>(path: string, key = ""): Promise<T> {
+  return (await ask(path, {}, key)).json() as Promise<T>;
 }
 
 /** Changes something, and tells what the server said about it. */

@@ -39,6 +39,26 @@ export interface Decision {
   words: string;
 }
 
+/** `GET /models/{m}/{v}/requests`. */
+export interface NotedReport {
+  failed: NotedRequest[];
+  slow: NotedRequest[];
+}
+
+export interface NotedRequest {
+  id: string;
+  time: string;
+  path: string;
+  headers: [string, string][];
+  latencyMs: number;
+  queueMs?: number;
+  computeMs?: number;
+  batchItems?: number;
+  reason?: string;
+  attempt?: number;
+  error?: string;
+}
+
 export interface LogLine {
   time: string;
   level: string;

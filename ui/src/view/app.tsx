@@ -12,7 +12,8 @@ import { ApplicationGraph } from "./applications";
 import { Headline } from "./headline";
 import { Logs } from "./logs";
 import { MachinePanel } from "./machine";
-import { Card, ModelPage } from "./model";
+import { Card } from "./card";
+import { ModelPage } from "./model";
 import { Models } from "./models";
 import type { Tab } from "./route";
 import { useRoute } from "./route";
@@ -49,7 +50,7 @@ export function App(): JSX.Element {
               </>
             )}
             {route.page === "model" && <OneModel document={shown} name={route.name} version={route.version} tab={route.tab} />}
-            {route.page === "logs" && <Card key={route.model} title={route.model ? `Log of ${route.model}` : "Log"}><Logs {...(route.model ? { model: route.model, first: "warn" } : {})} height="tall" /></Card>}
+            {route.page === "logs" && <LogPage key={`${route.model} ${route.contains}`} model={route.model} contains={route.contains} />}
           </>
         )}
       </main>
@@ -58,6 +59,11 @@ export function App(): JSX.Element {
       </div>
     </>
   );
+}
+
+function LogPage({ model, contains = "" }: { model: string | undefined; contains: string | undefined }): JSX.Element {
+  const first = model && !contains ? "warn" : contains ? "debug" : "info";
+  return <Card title={model ? `Log of ${model}` : "Log"}><Logs {...(model ? { model } : {})} first={first} text={contains} height="tall" /></Card>;
 }
 
 function OneModel({ document, name, version, tab }: { document: Overview; name: string; version: string; tab: Tab }): JSX.Element {

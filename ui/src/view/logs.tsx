@@ -14,10 +14,10 @@ const ASKED = 200;
 const TYPING_MS = 300;
 const LEVELS = ["error", "warn", "info", "debug", "trace"];
 
-export function Logs({ model, height = "", first = "info" }: { model?: string; height?: string; first?: string }): JSX.Element {
+export function Logs({ model, height = "", first = "info", text = "" }: { model?: string; height?: string; first?: string; text?: string }): JSX.Element {
   const [level, setLevel] = useState(first);
-  const [typed, setTyped] = useState("");
-  const [contains, setContains] = useState("");
+  const [typed, setTyped] = useState(text);
+  const [contains, setContains] = useState(text);
   const [lines, setLines] = useState<LogLine[]>([]);
   const [problem, setProblem] = useState<string | null>(null);
   const [dropped, setDropped] = useState(0);

@@ -1,6 +1,6 @@
 // One version of a model: how it is, and one view each of its past, its batches, its workers, its log, its settings.
 
-import type { ComponentChildren, JSX } from "preact";
+import type { JSX } from "preact";
 import { applicationOf } from "../data/applications";
 import { ago, count, millis, percent, rate } from "../data/format";
 import { recent } from "../data/history";
@@ -10,11 +10,13 @@ import { keyOf } from "../data/types";
 import { state } from "../state";
 import { ApplicationGraph } from "./applications";
 import { Batching } from "./batching";
+import { Card } from "./card";
 import { ModelControls } from "./controls";
 import { Headline } from "./headline";
 import { Logs } from "./logs";
 import { errorShare, RATE_SECONDS, recentQuantile } from "./models";
 import { Charts } from "./past";
+import { Requests } from "./requests";
 import type { Tab } from "./route";
 import { modelLink, TABS } from "./route";
 import { Settings } from "./settings";
@@ -48,6 +50,7 @@ export function ModelPage({ model, document, tab }: { model: Model; document: Ov
       {tab === "overview" && <Now model={model} document={document} />}
       {tab === "batching" && <><Batching model={model} document={document} /><Card title="Why: the last decisions"><Why model={model} /></Card></>}
       {tab === "workers" && <Card title="Workers"><Workers model={model} document={document} /></Card>}
+      {tab === "requests" && <Requests model={model} />}
       {tab === "log" && <Card title="Log of this model"><Logs model={model.name} height="tall" /></Card>}
       {tab === "settings" && <Card title="Settings that can be changed now"><Settings model={model} /></Card>}
     </>
@@ -68,15 +71,6 @@ function Now({ model, document }: { model: Model; document: Overview }): JSX.Ele
       {application && <Card title={`Parts of ${application.root}`}><ApplicationGraph application={application} shown={keyOf(model)} /></Card>}
       <Charts model={model} document={document} />
     </>
-  );
-}
-
-export function Card({ title, children, extra }: { title: string; children: ComponentChildren; extra?: ComponentChildren }): JSX.Element {
-  return (
-    <section class="card" aria-label={title}>
-      <div class="row head"><h2>{title}</h2>{extra}</div>
-      {children}
-    </section>
   );
 }
 

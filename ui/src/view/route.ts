@@ -3,14 +3,14 @@
 import { useEffect, useState } from "preact/hooks";
 
 /** The views of a version, the first one at its address without more. */
-export const TABS = ["overview", "batching", "workers", "log", "settings"] as const;
+export const TABS = ["overview", "batching", "workers", "requests", "log", "settings"] as const;
 export type Tab = (typeof TABS)[number];
 
-export type Route = { page: "models" } | { page: "logs"; model: string | undefined } | { page: "model"; name: string; version: string; tab: Tab };
+export type Route = { page: "models" } | { page: "logs"; model: string | undefined; contains: string | undefined } | { page: "model"; name: string; version: string; tab: Tab };
 
 export function parse(hash: string): Route {
   const [page, name, version, view] = hash.replace(/^#\/?/, "").split("/").map(decode);
-  if (page === "logs") return { page: "logs", model: name };
+  if (page === "logs") return { page: "logs", model: name, contains: version };
   if (page === "model" && name && version) return { page: "model", name, version, tab: TABS.find((it) => it === view) ?? "overview" };
   return { page: "models" };
 }
@@ -23,9 +23,9 @@ function decode(part: string): string {
   }
 }
 
-/** The warnings of one model in the log. */
-export function logLink(key: string): string {
-  return `#/logs/${encodeURIComponent(key.slice(0, key.lastIndexOf("/")))}`;
+/** The lines of one model in the log: its warnings, or those with some text. */
+export function logLink(key: string, contains = ""): string {
+  return `#/logs/${encodeURIComponent(key.slice(0, key.lastIndexOf("/")))}${contains && `/${encodeURIComponent(contains)}`}`;
 }
 
 export function modelLink(key: string, tab: Tab = "overview"): string {

@@ -5,11 +5,13 @@
 //! endpoint is named here.
 
 use std::borrow::Cow;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::HOST;
 use http::request::Parts;
+use http::uri::PathAndQuery;
 use http::{Method, StatusCode, Version};
 use jitney_engine::PathTarget;
 use jitney_net::connection::Peer;
@@ -298,9 +300,28 @@ async fn call(
         Handler::Waits(answer) | Handler::Asks(answer) => {
             answer(EndpointCall { context, names, body, plugins: None }).await
         }
+        Handler::Tries => try_out(context, body).await,
         Handler::Rows(answer) => answer(context, names, ENDPOINTS),
         Handler::Nothing => Err(unknown::unknown_path(context)),
     }
+}
+
+/// A request of the dashboard's form. It needs what it would need on the inference port, which pages cannot reach
+/// where that is another origin; this port has no pages but the server's own.
+fn try_out<'a>(
+    context: &'a RequestContext<'a>,
+    body: RequestBody,
+) -> Pin<Box<dyn Future<Output = HttpResult> + Send + 'a>> {
+    Box::pin(async move {
+        let mut parts = context.parts.clone();
+        let allowed = context.state.config.cors.origin.as_deref();
+        context.browsers.check(&parts.headers, true, allowed)?;
+        let whole = parts.uri.path_and_query().map_or("", PathAndQuery::as_str);
+        let tried = whole.strip_prefix("/dashboard/try").and_then(|tried| tried.parse().ok());
+        parts.uri = tried.ok_or_else(Problem::not_found)?;
+        let context = RequestContext { parts: &parts, apis: Apis::PREDICTIONS, ..*context };
+        dispatch(&context, body).await
+    })
 }
 
 /// One Host header, or none before HTTP/1.1: with two, this server and a proxy before it could believe

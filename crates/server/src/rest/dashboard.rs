@@ -16,7 +16,7 @@ use crate::errors::Problem;
 use crate::respond::{self, HttpResponse, HttpResult};
 
 /// The page loads nothing from elsewhere, and nobody may put it into a frame.
-const POLICY: &str = "default-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+const POLICY: &str = "default-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; \
                       frame-ancestors 'none'; base-uri 'none'";
 
 /// `/`: browsers are led to the dashboard; others are answered as if there was none.

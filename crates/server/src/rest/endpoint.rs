@@ -213,6 +213,8 @@ pub(super) enum Handler {
     Waits(WaitFn),
     /// The same; the body may have to name the model, so the endpoint asks the operator's plugin itself.
     Asks(WaitFn),
+    /// Answers as the inference port does what follows in the path.
+    Tries,
     /// Answers with all rows.
     Rows(fn(&RequestContext<'_>, PathNames<'_>, &[Endpoint]) -> HttpResult),
     /// No endpoint: the API has nothing here, whatever its further rows say.

@@ -22,7 +22,7 @@ use EndpointApi::{
     Alive, Every, Home, Inference, Management, Metrics, Natural, OlderOpenInference, OpenAi,
     OpenInference, Repository, Sagemaker,
 };
-use Handler::{Asks, Nothing, Now, Predict, Rows, Stream, Waits};
+use Handler::{Asks, Nothing, Now, Predict, Rows, Stream, Tries, Waits};
 use Methods::{Any, Delete, Get, Options, Post, Posts, Put, Reads, Runs};
 
 /// The keys, as rows name them.
@@ -158,6 +158,8 @@ pub(super) static ENDPOINTS: &[Endpoint] = &[
     row(Management, Get, "/log-level", MANAGE, Op::ReadLog, Now(|it, _| logs::level(it)), "What is logged.").id("logLevel", "logLevel"),
     row(Management, Put, "/log-level", MANAGE, Op::SetLogLevel, Waits(|it| Box::pin(logs::set_level(it.context, it.body))), "Changes what is logged, such as {\"level\": \"info,jitney_engine=debug\"}.").id("setLogLevel", "setLogLevel"),
     row(Management, Get, "/dashboard", OPEN, Op::Public, Now(|it, at| dashboard::file(it, at.rest)), "The dashboard for browsers.").id("dashboard", "dashboard"),
+    row(Management, Get, "/dashboard/try/openapi.json", OPEN, Op::Public, Now(|it, _| Ok(openapi::models(it))), "What the dashboard's form knows of models."),
+    row(Management, Post, "/dashboard/try/{path+}", OPEN, Op::Public, Tries, "The same as on the inference port, with its keys, for the dashboard's form."),
     row(Management, Get, "/dashboard/{file}", OPEN, Op::Public, Now(|it, at| dashboard::file(it, at.rest)), "A file of the dashboard."),
     row(Management, Get, "/token", API_KEY, Op::RenewToken, Now(|it, _| admin::renew_token(it)), "A new key in place of an old one."),
     row(Management, Get, "/models", MANAGE, Op::List, Now(|it, _| Ok(management::list(it))), "Models by name, in pages.").id("listModels", "listModels"),

@@ -26,11 +26,7 @@ pub(super) fn unknown_path(context: &RequestContext<'_>) -> Problem {
     let path = route::decode(context.parts.uri.path());
     let none = Apis::default();
     let listeners = [
-        (
-            "inference",
-            Apis { inference: true, oip: true, natural: true, ..none },
-            Some(&config.inference),
-        ),
+        ("inference", Apis::PREDICTIONS, Some(&config.inference)),
         ("management", Apis { management: true, ..none }, Some(&config.management)),
         ("metrics", Apis { metrics: true, ..none }, config.metrics.as_ref()),
     ];

@@ -238,6 +238,7 @@ fn the_management_listener() {
             ("GET", "/models/m/batching", "Get /models/{model}/batching m"),
             ("GET", "/models/m/2/batching", "Get /models/{model}/{version}/batching m 2"),
             ("PUT", "/models/m/2/batching", "405"),
+            ("POST", "/dashboard/try/m/x", "Post /dashboard/try/{path+} m/x"),
             ("GET", "/models/m/requests", "Get /models/{model}/requests m"),
             ("GET", "/models/m/2/requests", "Get /models/{model}/{version}/requests m 2"),
             ("GET", "/models/m/statistics", "Get /models/{model}/statistics m"),
