@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,11 @@ import jitney
 @jitney.batch
 def shout(text: list[str]) -> list[str]:
     return [one.upper() for one in text]
+
+
+@jitney.batch
+def mistaken(text: str) -> list[str]:
+    return [text.upper()]
 
 
 @dataclass
@@ -64,6 +69,12 @@ def server(binary: Path, app: Path, tmp_path_factory: pytest.TempPathFactory) ->
     server.end()
 
 
+def run(binary: Path, app: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A server that does not start."""
+    command = [str(binary), "serve", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=app)
+
+
 def test_the_banner_and_the_root_name_the_page_of_the_api(server: Server) -> None:
     assert f"{server.url('')}/docs" in server.stdout
     assert requests.get(server.url("/"), timeout=ASK_SECONDS).json() == {"status": "alive", "docs": "/docs"}
@@ -97,6 +108,7 @@ def test_an_unknown_path_that_is_nowhere_names_no_port(server: Server) -> None:
         ("inference", "POST", "/Boxes/aera", "Boxes has no endpoint 'aera' (did you mean `area`?); it has: "),
         ("inference", "POST", "/zzz", "Model not found: zzz. GET /docs"),
         ("inference", "DELETE", "/shout", "/shout does not take DELETE; it takes GET, POST, PUT."),
+        ("management", "POST", "/models?url=x.mar", "Model store has not been configured. Start the server with --mod"),
         ("management", "GET", "/models/shot", "Model not found: shot; did you mean `shout`?"),
         ("management", "GET", "/modles", "There is no /modles on this port; did you mean `/models`?"),
     ],
@@ -104,6 +116,28 @@ def test_an_unknown_path_that_is_nowhere_names_no_port(server: Server) -> None:
 def test_what_is_nearly_there_is_named(server: Server, listener: str, method: str, path: str, said: str) -> None:
     reply = requests.request(method, server.url(path, listener), timeout=ASK_SECONDS)
     assert reply.status_code in (404, 405) and reply.json()["message"].startswith(said), reply.text
+
+
+def test_ports_in_use_are_named_all_at_once(binary: Path, app: Path, server: Server) -> None:
+    taken = {name: server.urls[name].rpartition(":")[2] for name in ("inference", "management")}
+    flags = ["--port", taken["inference"], "--management-port", taken["management"]]
+    done = run(binary, app, "app.py:shout", *flags)
+    assert done.returncode == 1, done.stderr
+    assert f"in use by other programs: {taken['inference']} (inference), {taken['management']} (management)" in (
+        done.stderr
+    )
+
+
+def test_a_tab_in_the_configuration_is_named(binary: Path, app: Path, tmp_path: Path) -> None:
+    (tmp_path / "tab.yaml").write_text("models:\n\t- app:shout\n")
+    done = run(binary, app, "--config", str(tmp_path / "tab.yaml"))
+    assert done.returncode == 64 and "line 2" in done.stderr and "indented with spaces" in done.stderr, done.stderr
+
+
+def test_a_batch_function_that_takes_its_list_for_one_item_is_told(start: Callable[..., Server], app: Path) -> None:
+    server = start("serve", "app.py:mistaken", cwd=app)
+    said = requests.post(server.url("/mistaken"), json={"text": "a"}, timeout=ASK_SECONDS).json()["message"]
+    assert said.endswith("'text' is annotated str, but arrives as a list: write list[str]"), said
 
 
 def test_fields_that_do_not_fit_are_a_list(server: Server) -> None:
@@ -134,8 +168,7 @@ def test_broken_json_is_refused_with_its_place(server: Server, body: bytes, plac
 def test_code_that_cannot_be_served_is_refused_in_lines_that_can_be_read(
     binary: Path, app: Path, target: str, lines: list[str]
 ) -> None:
-    command = [str(binary), "serve", target, *FREE_PORTS]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=app)
+    done = run(binary, app, target, *FREE_PORTS)
     assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
     for line in lines:
         assert any(line in shown for shown in done.stderr.splitlines()), done.stderr

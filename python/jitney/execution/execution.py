@@ -151,6 +151,8 @@ class Execution:
                 self._done.update(named)
                 self._rest(invocation, named)
                 return
+        if isinstance(error, (AttributeError, TypeError)):  # As a list has it that was taken for one item.
+            error.args = ("; ".join([str(error), *self.endpoint.mistakes()]),)
         if len(invocation.positions) > 1:
             raise error
         self._done[invocation.positions[0]] = error

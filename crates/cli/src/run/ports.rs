@@ -2,6 +2,7 @@
 //! lends them (`LISTEN_FDS`), or the server that it replaces hands them over (`--handover`).
 
 use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -96,7 +97,8 @@ impl<'a> Ports<'a> {
     }
 
     fn bind(&mut self, server: &Server) -> Result<(), Failure> {
-        self.bound = server.bind(&mut self.given).map_err(|error| cannot_bind(&error))?;
+        self.bound =
+            server.bind(&mut self.given).map_err(|error| cannot_bind(&error, &self.plan.server))?;
         match self.given.left() {
             left if left.is_empty() => Ok(()),
             left if self.lent => Err(Failure::usage(format!(
@@ -150,19 +152,45 @@ impl Successor {
     }
 }
 
-fn cannot_bind(error: &io::Error) -> Failure {
-    let hint = "another program uses this port; choose another one, or port 0 for any free one";
+fn cannot_bind(error: &io::Error, config: &ServerConfig) -> Failure {
     let in_use = error.kind() == io::ErrorKind::AddrInUse;
-    Failure::failed(error.to_string()).maybe_hint(in_use.then(|| hint.to_owned()))
+    Failure::failed(error.to_string()).maybe_hint(in_use.then(|| in_use_hint(config)))
+}
+
+/// Names all ports that are in use, so that nobody meets them one at a time.
+fn in_use_hint(config: &ServerConfig) -> String {
+    let taken = |at: SocketAddr| {
+        TcpListener::bind(at).is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
+    };
+    let taken: Vec<_> = ports(config)
+        .filter(|(_, at)| taken(*at))
+        .map(|(name, at)| format!("{} ({name})", at.port()))
+        .collect();
+    format!(
+        "in use by other programs: {}; `jitney config serve` lists the settings of all ports, and port 0 is \
+         any free one",
+        taken.join(", ")
+    )
+}
+
+/// The ports of a server, each with what it is for.
+fn ports(config: &ServerConfig) -> impl Iterator<Item = (&'static str, SocketAddr)> {
+    let binds = [
+        ("inference", Some(&config.inference)),
+        ("management", Some(&config.management)),
+        ("metrics", config.metrics.as_ref()),
+        ("gRPC inference", config.grpc_inference.as_ref().map(|grpc| &grpc.bind)),
+        ("gRPC management", config.grpc_management.as_ref().map(|grpc| &grpc.bind)),
+    ];
+    binds.into_iter().filter_map(|(name, bind)| match bind {
+        Some(Bind::Tcp(at) | Bind::Tls(at)) => Some((name, *at)),
+        Some(Bind::Unix(_)) | None => None,
+    })
 }
 
 /// Free ports would be others for the next server.
 fn check_fixed(config: &ServerConfig) -> Result<(), Failure> {
-    let grpc = [&config.grpc_inference, &config.grpc_management].into_iter().flatten();
-    let binds = [Some(&config.inference), Some(&config.management), config.metrics.as_ref()];
-    let mut binds = binds.into_iter().flatten().chain(grpc.map(|grpc| &grpc.bind));
-    let free = |bind: &Bind| matches!(bind, Bind::Tcp(at) | Bind::Tls(at) if at.port() == 0);
-    match binds.any(free) {
+    match ports(config).any(|(_, at)| at.port() == 0) {
         true => Err(Failure::usage("--handover needs ports with numbers, not port 0")),
         false => Ok(()),
     }

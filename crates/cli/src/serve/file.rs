@@ -87,7 +87,13 @@ pub fn list(text: &str, path: &Path) -> Result<Vec<Startup>, Failure> {
 fn document(text: &str, path: &Path) -> Result<Spanned<YamlNode>, Failure> {
     let options = serde_saphyr::options! { with_snippet: false };
     serde_saphyr::from_str_with_options(text, options)
-        .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+        .map_err(|error| unreadable(&error.to_string(), path))
+}
+
+fn unreadable(error: &str, path: &Path) -> Failure {
+    let hint = || "YAML is indented with spaces: put some in the place of the tab".to_owned();
+    let has_tab = error.contains("tab");
+    Failure::usage(format!("{}: {error}", path.display())).maybe_hint(has_tab.then(hint))
 }
 
 /// Reads the file's text; `path` is for its messages.

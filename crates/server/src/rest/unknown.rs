@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use jitney_engine::store::StoreError;
 use jitney_net::Bind;
 use jitney_settings::{Dialect, did_you_mean};
 
@@ -16,6 +17,9 @@ use crate::route::{self, Apis, ModelRef};
 
 /// Where all models are described.
 const DOCS: &str = "GET /docs on the inference port lists the models and how to call them.";
+/// What whoever starts the server can do about it.
+const NO_STORE: &str =
+    "Start the server with --model-store DIRECTORY: url then names a file in it.";
 
 /// A path that no row of this listener has. Under `jitney serve` the answer says where it would be found.
 pub(super) fn unknown_path(context: &RequestContext<'_>) -> Problem {
@@ -69,7 +73,9 @@ pub(super) fn explained<'a>(
     problem: &'a Problem,
     methods: &str,
 ) -> Cow<'a, Problem> {
-    let message = if problem.code == ErrorCode::ModelNotFound {
+    let message = if problem.message == StoreError::NotConfigured.to_string() {
+        Some(format!("{} {NO_STORE}", problem.message))
+    } else if problem.code == ErrorCode::ModelNotFound {
         nearest_model(context, &problem.message)
     } else if *problem == Problem::method_not_allowed() {
         let (method, path) = (&context.parts.method, context.parts.uri.path());
