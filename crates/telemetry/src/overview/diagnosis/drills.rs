@@ -307,6 +307,9 @@ fn a_bad_deploy_is_told_with_its_cause_and_the_version_that_is_ready() {
     assert_eq!(what, "m 2.0: could not load: ModuleNotFoundError: No module named 'x'");
     assert_eq!(advice, roll_back);
     assert_eq!(drill.problems()[0].roll_back_to.as_deref(), Some("1.0"));
+    drill.document.models[1].restarts = 5;
+    drill.run(4, &[WELL, none]);
+    assert_eq!(drill.problems().len(), 1, "it is one incident, however often it is tried");
     drill.document.models[1].state = "ready".to_owned();
     drill.run(30, &[none, Second { failed: 20, ..WELL }]);
     let (_, what, advice) = drill.first();

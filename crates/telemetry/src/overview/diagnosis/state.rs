@@ -16,7 +16,7 @@ pub(super) fn problem(view: &VersionView<'_>) -> Option<ServerProblem> {
                 failures => format!(" It was tried {}.", times(failures)),
             };
             let advice = format!(
-                "Nothing is served.{tried} Read the log, correct the model, and register it again."
+                "It serves nothing.{tried} Read the log, correct the model, and register it again."
             );
             let what = format!("{name}: could not load{because}");
             return Some(view.or_roll_back(view.problem(ProblemTone::Bad, "", what, &advice)));

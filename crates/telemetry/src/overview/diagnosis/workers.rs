@@ -17,7 +17,8 @@ const LEFT_BAD_SECONDS: f64 = 3600.0;
 pub(super) fn restarts(view: &VersionView<'_>) -> Option<ServerProblem> {
     let model = view.model;
     let (restarts, seconds) = counted(view)?;
-    if restarts == 0 {
+    // Of a version that has never run, the line about its load says it all.
+    if restarts == 0 || model.state == "failed" && model.last_exit.is_none() {
         return None;
     }
     let mut guilty = model.workers.iter().filter(|worker| worker.restarts > 0);
