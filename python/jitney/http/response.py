@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import decimal
 import enum
 import json
+import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from pathlib import PurePath
 from typing import Any
 
 from jitney.values import array_formats
@@ -130,6 +133,9 @@ def _encode_json_finite(output: Any) -> bytes:
     return "".join(_encode_json(finite, 0)).encode()
 
 
+AS_TEXT = (uuid.UUID, PurePath)
+
+
 def _plain(value: Any) -> Any:
     """Values that JSON does not know by itself."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -140,6 +146,15 @@ def _plain(value: Any) -> Any:
         return sorted(value)
     if isinstance(value, (datetime.date, datetime.time)):
         return value.isoformat()
+    if isinstance(value, datetime.timedelta):
+        return value.total_seconds()
+    if isinstance(value, decimal.Decimal):
+        exponent = value.as_tuple().exponent
+        return int(value) if isinstance(exponent, int) and exponent >= 0 else float(value)
+    if isinstance(value, AS_TEXT):
+        return str(value)
+    if isinstance(value, Mapping):
+        return dict(value)
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
     return array_formats.to_plain(value)
