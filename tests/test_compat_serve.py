@@ -25,6 +25,7 @@ APPLICATIONS = (
     "streaming",
     "sized_batches",
     "configured",
+    "asked",
 )
 IMPORTS = {
     r"^import ray$": "from jitney.compat import ray",
@@ -97,6 +98,26 @@ def originals() -> Any:
 def ours(moved: Path, binary: Path) -> Any:
     """What they answer here, all of them on one port."""
     return run_ours(moved, binary, "run_all.py", str(free_port()), *APPLICATIONS)[0]
+
+
+@pytest.mark.skipif(find_spec("cloudpickle") is None, reason="needs cloudpickle")
+def test_deployments_learn_what_they_ask_for(moved: Path, binary: Path) -> None:
+    said, log = run_ours(moved, binary, "run_all.py", str(free_port()), "asked")
+    assert said["asked"] == {
+        "query": {"what": "query"},
+        "uuid": "00000000-0000-0000-0000-000000000007",
+        "path": "/a/b",
+        "decimal": [2, 2.5],
+        "time": [90.0, "2026-01-02"],
+        "same loop": True,
+        "by name": "hello",
+        "root": "hello from the root",
+        "reference": "HELLO",
+        "running": ["asked"],
+        "object": ["Graph", 9, ["a"]],
+        "ranked": ["ranks", True, True, 2],
+    }
+    assert "logging_config has no effect" in log
 
 
 @needs_ray

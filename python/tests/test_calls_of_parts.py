@@ -13,7 +13,7 @@ import jitney.testing
 from jitney.call.context import CURRENT, WINDOW, CallContext, Inherited, Reserves, inherit
 from jitney.call.request import Request
 from jitney.handle.frames import CALL_HEAD, HEADER_HEAD
-from jitney.handle.part import PartHandle, part_handles
+from jitney.handle.part import PartHandle, calling, part_handles
 
 
 class Words:
@@ -233,7 +233,7 @@ def test_handles_go_to_the_address_that_the_worker_has_dialled(tmp_path: Any) ->
         listening.bind(str(tmp_path / "socket"))
         listening.listen()
         worker.connect(str(tmp_path / "socket"))
-        resolve = part_handles(graph(Lengths).root, "7", worker, b"hello")
+        resolve = part_handles(graph(Lengths).root, "7", calling(worker, b"hello"))
         words, other = resolve("words"), resolve("resnet")
         assert repr(words) == "<jitney.Handle Words/7>" and repr(other) == "<jitney.Handle resnet>"
         with pytest.raises(AttributeError, match="Words has no endpoint 'spilt'; it has: split, about, letters"):

@@ -2,23 +2,29 @@
 
 import asyncio
 import dataclasses
+import datetime
 import logging
+import os
+import pathlib
 import pickle
+import threading
 
 import pytest
 
 from jitney.call.request import Request
 from jitney.compat import ray, serve
+from jitney.compat.serve import objects
 from jitney.compat.serve.build import Routed, remarks
 from jitney.compat.serve.config import AutoscalingConfig
 from jitney.compat.serve.context import ServeRequestContext, enter_request
 from jitney.compat.serve.exceptions import RayServeException
-from jitney.compat.serve.replica import FAILURES_MAX, HealthCheck
+from jitney.compat.serve.replica import FAILURES_MAX, RANKS, HealthCheck, take_rank
 from jitney.compat.serve.web_request import WebRequest
 from jitney.definition.application import graph
 from jitney.definition.construction import make
 from jitney.execution.grouping import Item
 from jitney.http.request import HttpRequest
+from jitney.wire.values import decode, encode
 
 
 @serve.deployment
@@ -92,6 +98,7 @@ def call(replica, endpoint, headers=None, **arguments):
 
 def test_methods_get_their_arguments_as_python_has_them():
     replica, endpoints = served(Top.bind(Down.bind(), factor=2))
+    asyncio.run(replica.setup())
     from jitney.execution.execution import Execution
 
     async def run(name, **arguments):
@@ -256,7 +263,7 @@ def test_mistakes_are_sentences():
         serve.no_such_name  # noqa: B018
     with pytest.raises(AttributeError, match="not there"):
         ray.no_such_name  # noqa: B018
-    for absent in (serve.llm, serve.config.RequestRouterConfig, ray.data):
+    for absent in (serve.llm, serve.shadow_traffic, ray.data):
         with pytest.raises(NotImplementedError, match="not there in Jitney's layer: "):
             absent.something  # noqa: B018
         with pytest.raises(NotImplementedError, match="not there"):
@@ -264,7 +271,49 @@ def test_mistakes_are_sentences():
     with pytest.raises(TypeError, match="cannot be made"):
         Top.bind()
     with pytest.raises(RayServeException):
-        serve.get_app_handle()
+        serve.get_app_handle("absent")
+
+
+class Graph:
+    def __init__(self, nodes):
+        self.nodes = nodes
+
+
+def test_objects_travel_as_their_attributes_to_parameters_that_name_their_class():
+    def method(self, graph: Graph, others: list[Graph], anything=None): ...
+
+    classes = objects.plain_classes(method)
+    assert classes == {"graph": Graph, "others": Graph}
+    sent = decode(encode(objects.packed({"graph": Graph([1, 2]), "others": [Graph(3)], "number": 4})))
+    graph = objects.unpacked("graph", sent["graph"], Graph)
+    assert type(graph) is Graph and graph.nodes == [1, 2]
+    assert [one.nodes for one in objects.unpacked("others", sent["others"], Graph)] == [3]
+    assert objects.unpacked("number", sent["number"], None) == 4
+    with pytest.raises(TypeError, match="say so in its type hint"):
+        objects.unpacked("anything", sent["graph"], None)
+    for other in (threading.Lock(), datetime.datetime.now(), pathlib.Path("/"), Point(1, 2)):
+        assert objects.packed(other) is other
+
+
+def test_ranks_are_the_least_free_numbers():
+    deployment = f"ranks of {os.getpid()}"
+    assert [take_rank(deployment), take_rank(deployment), take_rank(f"{deployment}, another")] == [0, 1, 0]
+    RANKS.pop().close()
+    RANKS.pop(0).close()
+    assert take_rank(deployment) == 0
+
+
+def test_what_has_no_effect_is_warned_about():
+    class Many:
+        @serve.multiplexed(max_num_models_per_replica=2)
+        async def get(self, model_id: str):
+            return model_id
+
+    router = serve.config.RequestRouterConfig(request_router_class="routers:Mine")
+    many = serve.deployment(num_replicas=2, request_router_config=router)(Many)
+    told = "\n".join(remarks(many))
+    assert "request_router_config has no effect" in told and "not sent to the one that has theirs" in told
+    assert remarks(many.options(num_replicas=1)) == ["Many: request_router_config has no effect in Jitney"]
 
 
 def test_multiplexed_keeps_the_latest_used_and_loads_each_once():

@@ -138,9 +138,13 @@ class PartHandle(Handle):
         return PartHandle(self._connections, model, version, endpoint, inherited=self._inherited, **known)
 
 
-def part_handles(part: Part, version: str, sock: socket.socket, greeting: bytes) -> Resolve:
+def calling(sock: socket.socket, greeting: bytes) -> Connections:
+    """The connections on which a worker calls models of the server that it has dialled."""
+    return Connections(dialled_address(sock)._replace(greeting=greeting))
+
+
+def part_handles(part: Part, version: str, connections: Connections) -> Resolve:
     """The handles of what a part calls, by slot. All parts of an application are served in the same version."""
-    connections = Connections(dialled_address(sock)._replace(greeting=greeting))
     handles = {link.slot: _handle(connections, link, version) for link in part.links}
     return handles.__getitem__
 

@@ -11,6 +11,7 @@ import asyncio
 import os
 import time
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from jitney.call.context import CallContext, Reserves
@@ -53,19 +54,38 @@ NO_CALLS: set[int] = set()
 """No item of a batch is answered with a value."""
 
 
-def resolver(part: Part, spec: dict[str, Any]) -> Resolve | None:
-    """What stands for the parts that this one calls. Models without any never load what calls need."""
+class WorkerFacts:
+    """What a worker knows of itself, for definitions whose class has `__jitney_worker__`."""
+
+    def __init__(self, name: str, spec: dict[str, Any]) -> None:
+        self.name = name
+        self.version = str(((spec.get("manifest") or {}).get("model") or {}).get("modelVersion", ""))
+        self._calls = spec.get("calls")
+
+    @cached_property
+    def connections(self) -> Any:
+        """What calls to other models go over. Models that make none never load what calls need."""
+        if not self._calls:
+            raise RuntimeError("this server takes no calls from its workers, and the definition depends on others")
+        from jitney.handle.part import calling
+
+        payload = encode_control({"protocol": PROTOCOL_VERSION, "token": self._calls["token"], "role": "calls"})
+        return calling(self._calls["socket"], HEADER.pack(len(payload), HELLO, 0, 0, 0) + payload)
+
+    def model(self, name: str) -> Any:
+        """The handle of any model of the server, in its default version."""
+        from jitney.handle.part import PartHandle
+
+        return PartHandle(self.connections, name, "")
+
+
+def resolver(part: Part, facts: WorkerFacts) -> Resolve | None:
+    """What stands for the parts that this one calls."""
     if not part.links:
         return None
-    calls = spec.get("calls")
-    if not calls:
-        raise RuntimeError("this server takes no calls from its workers, and the definition depends on others")
     from jitney.handle.part import part_handles
 
-    payload = encode_control({"protocol": PROTOCOL_VERSION, "token": calls["token"], "role": "calls"})
-    greeting = HEADER.pack(len(payload), HELLO, 0, 0, 0) + payload
-    version = str(((spec.get("manifest") or {}).get("model") or {}).get("modelVersion", ""))
-    return part_handles(part, version, calls["socket"], greeting)
+    return part_handles(part, facts.version, facts.connections)
 
 
 class DefinedModel:
@@ -94,7 +114,11 @@ class DefinedModel:
         part = application.part(section["part"]) if "part" in section else application.root
         choose_device()
         shaped = part.definition.reshaped(spec.get("sizes") or (), spec.get("lengths") or ())
-        return cls(shaped, spec.get("debug_errors", False), resolver(part, spec))
+        facts = WorkerFacts(part.name, spec)
+        take_facts = getattr(part.definition.target, "__jitney_worker__", None)
+        if take_facts is not None:
+            take_facts(facts)
+        return cls(shaped, spec.get("debug_errors", False), resolver(part, facts))
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:

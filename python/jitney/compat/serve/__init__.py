@@ -6,6 +6,9 @@ table of what works; any other name of Ray Serve fails when it is first used, wi
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+
 from jitney.compat.absent import absent_names
 from jitney.compat.serve import config, exceptions, handle, metrics, schema
 from jitney.compat.serve.backend import BackendConfig, accept_batch
@@ -48,6 +51,10 @@ __all__ = [
     "list_endpoints", "metrics", "multiplexed", "run", "run_many", "schema", "set_traffic", "shutdown",
     "shutdown_async", "start", "status", "update_backend_config",
 ]  # fmt: skip
+
+for _name in ("requests", "responses", "routing", "middleware", "types"):  # Programs that `import starlette` use them.
+    with contextlib.suppress(ImportError):
+        importlib.import_module(f"starlette.{_name}")
 
 _ABSENT = {
     "ControllerOptions": "there is no controller to configure",

@@ -19,8 +19,10 @@ from typing import Any, get_type_hints
 
 from jitney.call.request import Request
 from jitney.compat.serve.batching import Batched
-from jitney.compat.serve.deployment import QUEUE_MAX, Application, Deployment
+from jitney.compat.serve.deployment import DEFAULT_APP, QUEUE_MAX, Application, Deployment, model_name
 from jitney.compat.serve.handle import CALL, CALL_ENDPOINT, DeploymentHandle
+from jitney.compat.serve.multiplex import MULTIPLEXED
+from jitney.compat.serve.objects import MARK, plain_classes, unpacked
 from jitney.compat.serve.replica import Replica, is_generator
 from jitney.compat.serve.replica_http import HttpReplica
 from jitney.definition.application import Bound, Dependency
@@ -51,18 +53,19 @@ def method_endpoint(name: str, function: Callable[..., Any], concurrency: int) -
     parameters = list(inspect.signature(function).parameters.values())
     takes_self = bool(parameters) and parameters[0].name == "self"
     own = parameters[takes_self:]
+    classes = plain_classes(function)
     endpoint: Any
     if is_generator(function):
 
         async def endpoint(self: Replica, **given: Any) -> Any:
-            request, args, kwargs = _call_of(own, given)
+            request, args, kwargs = _call_of(own, given, classes)
             async for piece in self.stream(name, request, args, kwargs):
                 yield piece
 
     else:
 
         async def endpoint(self: Replica, **given: Any) -> Any:
-            request, args, kwargs = _call_of(own, given)
+            request, args, kwargs = _call_of(own, given, classes)
             return await self.call(name, request, args, kwargs)
 
     shown = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD), *_shown(own)]
@@ -103,9 +106,14 @@ def _ordered(parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
     return found
 
 
-def _call_of(own: list[inspect.Parameter], given: dict[str, Any]) -> tuple[Request, list[Any], dict[str, Any]]:
+def _call_of(
+    own: list[inspect.Parameter], given: dict[str, Any], classes: dict[str, type]
+) -> tuple[Request, list[Any], dict[str, Any]]:
     """The arguments of the method itself."""
     request = given.pop(REQUEST)
+    for name, value in given.items():
+        if name in classes or (type(value) is dict and MARK in value):
+            given[name] = unpacked(name, value, classes.get(name))
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     by_position = True
@@ -152,7 +160,6 @@ def http_endpoint(concurrency: int) -> Any:
 
 logger = logging.getLogger("jitney.compat.serve")
 
-DEFAULT_APP = "default"
 PLACED_BY = ("num_cpus", "num_gpus", "resources")
 """What places a worker where Ray does it: `jitney serve --ray`."""
 HEALTH = {"/-/healthz": "ready"}
@@ -168,6 +175,8 @@ class Routed:
     application: Application
     name: str = DEFAULT_APP
     route_prefix: str | None = "/"
+    state: str | None = None
+    """The file in which the program that serves it says what else it serves."""
 
     def __jitney_application__(self) -> Bound:
         return _Builder(self).build(self.application, is_root=True)
@@ -180,11 +189,6 @@ def built(application: Application) -> Bound:
         prefix = application.deployment.deployment_options.route_prefix or "/"
         known = vars(application)["_bound"] = Routed(application, route_prefix=prefix).__jitney_application__()
     return known
-
-
-def model_name(app_name: str, deployment: str) -> str:
-    """The name of a deployment among the models of the server."""
-    return deployment if app_name == DEFAULT_APP else f"{app_name}.{deployment}"
 
 
 class _Builder:
@@ -262,6 +266,7 @@ def replica_class(deployment: Deployment, routed: Routed, is_root: bool) -> type
         "deployment": deployment,
         "app_name": routed.name,
         "route_prefix": routed.route_prefix or "",
+        "routed": routed,
         "__doc__": inspect.getdoc(deployment.func_or_class) or "",
         NOTE: Note(Options(), "model"),
     }
@@ -277,6 +282,11 @@ def remarks(deployment: Deployment) -> list[str]:
     """What was asked for and is not done, and limits that make each other useless."""
     options = deployment.deployment_options
     found = options.remarks(deployment.name)
+    if options.workers > 1 and any(hasattr(one, MULTIPLEXED) for _, one in _all_functions(deployment.func_or_class)):
+        found.append(
+            f"{deployment.name}: @serve.multiplexed keeps models in each of {options.workers} replicas, and requests "
+            "are not sent to the one that has theirs"
+        )
     wanted = _batched_at_a_time(deployment)
     if options.max_ongoing_requests is not None and wanted > options.max_ongoing_requests:
         found.append(

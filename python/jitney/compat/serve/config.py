@@ -83,14 +83,58 @@ def made_of(kind: type, given: Any) -> Any:
     return kind(**given)
 
 
-_ABSENT = {
-    "AggregationFunction": "workers are not scaled by themselves",
-    "AutoscalingPolicy": "workers are not scaled by themselves",
-    "BackpressureConfig": "a full queue answers 503 with Retry-After",
-    "ControllerOptions": "there is no controller to configure",
-    "DeploymentActorConfig": "make it a deployment, and pass its handle by .bind",
-    "GangSchedulingConfig": "workers are placed one by one",
-    "RequestRouterConfig": "all replicas share one queue, and the first free one takes the next request",
-}
+class KeptOptions:
+    """Options of Ray that have no effect here. They are kept as they were given, and what is given them warns."""
 
-__getattr__ = absent_names("serve.config", _ABSENT)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self.args = args
+        vars(self).update(options)
+
+
+class AutoscalingPolicy(KeptOptions):
+    """What would choose the number of replicas; Jitney starts the least number."""
+
+
+class AutoscalingContext(KeptOptions):
+    """What such a policy would be told."""
+
+
+class BackpressureConfig(KeptOptions):
+    """The answer of a full queue; Jitney's is 503 with Retry-After."""
+
+
+class DeploymentActorConfig(KeptOptions):
+    """An actor beside the replicas; make it a deployment, and pass its handle by .bind."""
+
+
+class GangSchedulingConfig(KeptOptions):
+    """Replicas that are placed together; workers are placed one by one."""
+
+
+class RequestRouterConfig(KeptOptions):
+    """How a replica is chosen; all replicas share one queue, and the first free one takes the next request."""
+
+
+class GangPlacementStrategy(str, Enum):
+    """Where the replicas of a gang are placed."""
+
+    PACK = "PACK"
+    SPREAD = "SPREAD"
+
+
+class GangRuntimeFailurePolicy(str, Enum):
+    """What happens to a gang of which a replica fails."""
+
+    RESTART_GANG = "RESTART_GANG"
+    RESTART_REPLICA = "RESTART_REPLICA"
+
+
+class AggregationFunction(str, Enum):
+    """How measurements would be joined."""
+
+    MEAN = "mean"
+    MAX = "max"
+    MIN = "min"
+
+
+__getattr__ = absent_names("serve.config", {"ControllerOptions": "there is no controller to configure"})

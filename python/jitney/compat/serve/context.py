@@ -13,6 +13,7 @@ from typing import Any
 
 from jitney.call.request import Request
 from jitney.compat.serve.exceptions import RayServeException
+from jitney.compat.serve.schema import ReplicaRank
 
 MODEL_ID_HEADER = "serve_multiplexed_model_id"
 MODEL_ID_HEADERS = (MODEL_ID_HEADER, MODEL_ID_HEADER.replace("_", "-"))
@@ -80,6 +81,11 @@ class ReplicaContext:
     replica_id: ReplicaID
     servable_object: Any = None
     options: Any = field(default=None, repr=False)
+    rank: ReplicaRank = field(default_factory=lambda: ReplicaRank(0))
+    world_size: int = 1
+    """How many replicas the deployment has."""
+    routed: Any = field(default=None, repr=False)
+    """The application that it is of."""
 
     @property
     def app_name(self) -> str:
@@ -134,6 +140,9 @@ def get_replica_context() -> ReplicaContext:
     if _replica is None:
         raise RayServeException("serve.get_replica_context() works only inside a deployment")
     return _replica
+
+
+_get_internal_replica_context = get_replica_context
 
 
 def current_replica() -> ReplicaContext | None:

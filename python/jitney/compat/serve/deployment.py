@@ -19,6 +19,7 @@ from jitney.definition.options import CONCURRENCY_MAX
 
 logger = logging.getLogger("jitney.compat.serve")
 
+DEFAULT_APP = "default"
 QUEUE_MAX = 65535
 ONGOING_DEFAULT = 5
 UNUSED = (
@@ -132,6 +133,11 @@ class DeploymentOptions:
             if key != "env_vars"
         ]
         return found
+
+
+def model_name(app_name: str, deployment: str) -> str:
+    """The name of a deployment among the models of the server."""
+    return deployment if app_name == DEFAULT_APP else f"{app_name}.{deployment}"
 
 
 def _is_whole(value: Any, least: int) -> bool:

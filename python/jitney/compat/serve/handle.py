@@ -9,7 +9,9 @@ from typing import Any
 
 from jitney.compat.serve.context import MODEL_ID_HEADER, DeploymentID, request_context
 from jitney.compat.serve.exceptions import RayServeException
+from jitney.compat.serve.objects import packed
 from jitney.compat.serve.responses import DeploymentResponse, DeploymentResponseGenerator
+from jitney.wire.values import ValueFormatError
 
 __all__ = ["DeploymentHandle", "DeploymentResponse", "DeploymentResponseGenerator"]
 
@@ -98,7 +100,11 @@ class DeploymentHandle:
             handle = self._connect().options(method_name=endpoint, headers=headers or None)
             if not headers:
                 self._plain = handle
-        return handle.stream(*args, **kwargs) if options.stream else handle.remote(*args, **kwargs)
+        call = handle.stream if options.stream else handle.remote
+        try:
+            return call(*args, **kwargs)
+        except ValueFormatError:  # Perhaps an object of the user's; what is wrong otherwise is said again.
+            return call(*map(packed, args), **{name: packed(one) for name, one in kwargs.items()})
 
     def __getattr__(self, name: str) -> DeploymentHandle:
         if name.startswith("_"):

@@ -12,6 +12,8 @@ from typing import Any
 from jitney.compat.serve.context import get_multiplexed_model_id
 
 CACHE = "__serve_models__"
+MULTIPLEXED = "__serve_multiplexed__"
+"""The attribute of functions that load models."""
 
 
 def multiplexed(func: Callable[..., Any] | None = None, max_num_models_per_replica: int = 3) -> Any:
@@ -42,6 +44,7 @@ def multiplexed(func: Callable[..., Any] | None = None, max_num_models_per_repli
             model_id = given[1] if len(given) > 1 else get_multiplexed_model_id()
             return await cache.get(model_id, functools.partial(function, given[0]))
 
+        setattr(load, MULTIPLEXED, True)
         return load
 
     return decorate if func is None else decorate(func)

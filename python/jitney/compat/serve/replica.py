@@ -10,13 +10,18 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
+import errno
 import functools
+import hashlib
 import inspect
+import itertools
 import logging
 import os
+import socket
 import threading
 import uuid
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 
 from jitney.call.request import Request
@@ -29,14 +34,39 @@ from jitney.compat.serve.context import (
     restore_request,
     set_replica,
 )
-from jitney.compat.serve.deployment import Deployment
+from jitney.compat.serve.deployment import Deployment, model_name
 from jitney.compat.serve.exceptions import RayServeException
+from jitney.compat.serve.handle import DeploymentHandle, find_with
+from jitney.compat.serve.schema import ReplicaRank
 
 logger = logging.getLogger(__name__)
 
 FAILURES_MAX = 3
 UNHEALTHY = 70
 """The worker's exit status."""
+
+
+RANKS: list[socket.socket] = []
+"""What holds this worker's rank until it ends."""
+
+
+def take_rank(deployment: str) -> int:
+    """The least number that no other worker of this server has in a deployment; it is free again when the worker ends.
+
+    A name in Linux's abstract space can be bound once, and vanishes with its process: no file is left behind.
+    """
+    for rank in itertools.count():
+        held = socket.socket(socket.AF_UNIX)
+        try:
+            held.bind(f"\0jitney-rank-{os.getppid()}-{hashlib.sha256(deployment.encode()).hexdigest()[:32]}-{rank}")
+        except OSError as error:
+            held.close()
+            if error.errno != errno.EADDRINUSE:
+                return 0
+            continue
+        RANKS.append(held)
+        return rank
+    raise AssertionError("there are always more numbers")
 
 
 class HealthCheck:
@@ -95,33 +125,48 @@ class Replica:
     deployment: Deployment
     app_name = "default"
     route_prefix = "/"
+    routed: Any = None
+    """The application that it is of."""
+    worker_rank = 0
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         options = self.deployment.deployment_options
         for name, value in ((options.actor.get("runtime_env") or {}).get("env_vars") or {}).items():
             os.environ[name] = str(value)
         identity = ReplicaID(uuid.uuid4().hex[:8], DeploymentID(self.deployment.name, self.app_name))
-        set_replica(ReplicaContext(identity, None, options))
+        rank = ReplicaRank(self.worker_rank, local_rank=self.worker_rank)
+        self._context = ReplicaContext(identity, None, options, rank, options.workers, self.routed)
+        set_replica(self._context)
+        self._arguments = args, kwargs
+        self.object: Any = None
+        """Made by `setup`, inside the event loop that requests run in."""
         self._threads: concurrent.futures.ThreadPoolExecutor | None = None
         self._health: HealthCheck | None = None
         self._async: dict[str, bool] = {}
         """Which methods are `async`."""
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.object = self._make(args, kwargs)
-        set_replica(ReplicaContext(identity, self.object, options))
 
-    def _make(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    @classmethod
+    def __jitney_worker__(cls, facts: Any) -> None:
+        """This worker is one of the replicas: it finds others by their names from now on, and gets its rank."""
+        cls.worker_rank = take_rank(f"{facts.name} {facts.version}")
+        find_with(lambda name, app: DeploymentHandle(name, app, lambda: facts.model(model_name(app, name))))
+
+    async def _make(self) -> Any:
         target = self.deployment.func_or_class
+        args, kwargs = self._arguments
         if not inspect.isclass(target):
             return target
         if not inspect.iscoroutinefunction(target.__init__):
             return target(*args, **kwargs)
         made = target.__new__(target)
-        asyncio.run(target.__init__(made, *args, **kwargs))
+        await target.__init__(made, *args, **kwargs)
         return made
 
     async def setup(self) -> None:
-        """Gives the object its configuration before it serves."""
+        """Makes the object and gives it its configuration before it serves."""
+        self.object = await self._make()
+        set_replica(replace(self._context, servable_object=self.object))
         options = self.deployment.deployment_options
         if options.user_config is not None:
             reconfigure = getattr(self.object, "reconfigure", None)
@@ -129,7 +174,8 @@ class Replica:
                 raise RayServeException(
                     f"{self.deployment.name} has a user_config, and no method reconfigure to take it"
                 )
-            await _settled(reconfigure(options.user_config))
+            wants_rank = len(inspect.signature(reconfigure).parameters) > 1
+            await _settled(reconfigure(options.user_config, *([self._context.rank] if wants_rank else [])))
         check = None if inspect.isfunction(self.object) else getattr(self.object, "check_health", None)
         if check is not None:
             self._health = HealthCheck(check, options.health_check_period_s, options.health_check_timeout_s)

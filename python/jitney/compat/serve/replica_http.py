@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import copyreg
+import importlib.util
 import inspect
 import logging
 from collections.abc import Callable
@@ -86,7 +87,12 @@ def _spelled(value: Any) -> tuple[bytes, bytes]:
         return PLAIN, value
     if isinstance(value, str):
         return TEXT, value.encode()
-    return JSON, encode_json(value)
+    try:
+        return JSON, encode_json(value)
+    except TypeError:  # FastAPI knows more: what has attributes, generators, patterns, addresses.
+        if importlib.util.find_spec("fastapi") is None:
+            raise
+        return JSON, encode_json(importlib.import_module("fastapi.encoders").jsonable_encoder(value))
 
 
 async def _send(send: Send, status: int, headers: list[tuple[str, str]], body: Any, kind: str) -> None:

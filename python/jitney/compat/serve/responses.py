@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import functools
 import inspect
 import threading
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from typing import Any
 
 from jitney.call.errors import BadInput, Error, Expired, NotFound, Overloaded, RemoteError
+from jitney.compat.references import ObjectRef
 from jitney.compat.serve.exceptions import (
     BackPressureError,
     DeploymentUnavailableError,
@@ -60,12 +62,7 @@ def when_all(waits: Sequence[PendingAnswer], begin: Callable[[], Any]) -> concur
     left = len(waits)
     lock = threading.Lock()
 
-    def finish(call: Any) -> None:
-        with contextlib.suppress(concurrent.futures.InvalidStateError):  # Cancelled meanwhile.
-            try:
-                whole.set_result(call.result())
-            except BaseException as error:
-                whole.set_exception(error)
+    finish = functools.partial(_settle, whole)
 
     def one_more(_: Any) -> None:
         nonlocal left
@@ -81,6 +78,15 @@ def when_all(waits: Sequence[PendingAnswer], begin: Callable[[], Any]) -> concur
     for one in waits:
         one._future.add_done_callback(one_more)
     return whole
+
+
+def _settle(whole: concurrent.futures.Future[Any], call: Any) -> None:
+    """Gives a future what has become of a call."""
+    with contextlib.suppress(concurrent.futures.InvalidStateError):  # Cancelled meanwhile.
+        try:
+            whole.set_result(call.result())
+        except BaseException as error:
+            whole.set_exception(error)
 
 
 def pending_ones(args: Sequence[Any], kwargs: dict[str, Any]) -> list[PendingAnswer]:
@@ -154,6 +160,17 @@ class DeploymentResponse(PendingAnswer):
     def done(self) -> bool:
         """Whether the answer is there."""
         return bool(self._future.done())
+
+    async def _to_object_ref(self) -> ObjectRef:
+        """The answer as a reference of Ray's, for functions with `@ray.remote`."""
+        return self._to_object_ref_sync()
+
+    def _to_object_ref_sync(self, **private: Any) -> ObjectRef:
+        if isinstance(self._future, concurrent.futures.Future):
+            return ObjectRef(self._future)
+        whole: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        self._future.add_done_callback(functools.partial(_settle, whole))
+        return ObjectRef(whole)
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self._awaited().__await__()

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from jitney.compat.serve import handle as handles
-from jitney.compat.serve.build import DEFAULT_APP
 from jitney.compat.serve.config import HTTPOptions, made_of
 from jitney.compat.serve.context import current_replica
-from jitney.compat.serve.deployment import Application, Deployment
+from jitney.compat.serve.deployment import DEFAULT_APP, Application, Deployment, logger
 from jitney.compat.serve.exceptions import NotSupported, RayServeException
 from jitney.compat.serve.handle import DeploymentHandle
 from jitney.compat.serve.schema import (
@@ -20,7 +19,7 @@ from jitney.compat.serve.schema import (
     DeploymentStatusOverview,
     ServeStatus,
 )
-from jitney.compat.serve.server import Server, routed
+from jitney.compat.serve.server import SeenServer, Server, routed
 from jitney.machine.process import runs_this_package
 
 _server: Server | None = None
@@ -82,7 +81,9 @@ def run(
         raise TypeError(f"serve.run takes an application made by .bind(), not {target!r}")
     own = target.deployment.deployment_options.route_prefix
     prefix = (own or "/") if route_prefix is UNSET else route_prefix
-    deployed = server().deploy(routed(target, name, prefix), name, prefix)
+    if logging_config is not None:
+        logger.warning("serve.run: logging_config has no effect in Jitney; `jitney serve` has --log-level")
+    deployed = server().deploy(routed(target, name, prefix, server().state), name, prefix)
     handle = running().handle(deployed.root, name)
     if blocking:
         _wait()
@@ -125,13 +126,14 @@ async def shutdown_async() -> None:
 
 def status() -> ServeStatus:
     """The state of all applications."""
-    if _server is None:
+    seen = _server or _seen()
+    if seen is None:
         return ServeStatus()
     found = ServeStatus({"jitney": "HEALTHY"})
-    for name, deployed in _server.applications.items():
+    for name, deployed in seen.applications.items():
         parts = {}
         for deployment, model in deployed.models.items():
-            states = [one.get("status", "") for one in _server.workers(model, deployed.version)]
+            states = [one.get("status", "") for one in seen.workers(model, deployed.version)]
             ready = states.count("READY")
             is_well = bool(states) and ready == len(states)
             state = DeploymentStatus.HEALTHY if is_well else DeploymentStatus.UPDATING
@@ -143,10 +145,29 @@ def status() -> ServeStatus:
     return found
 
 
+def _seen() -> SeenServer | None:
+    """The server as a replica sees it; None outside of replicas."""
+    replica = current_replica()
+    if replica is None:
+        return None
+    if replica.routed.state is None:
+        raise NotSupported(
+            "a deployment learns of other applications only from a program with serve.run; of `jitney serve` ask "
+            "GET /models on the management port, and pass handles by .bind()"
+        )
+    return SeenServer(replica.routed.state)
+
+
 def get_app_handle(name: str = DEFAULT_APP) -> DeploymentHandle:
     """The handle of an application's root."""
-    if current_replica() is not None and _server is None:
-        raise NotSupported("inside a deployment, pass handles by .bind() instead of serve.get_app_handle")
+    replica = current_replica()
+    if replica is not None and name == replica.app_name:
+        return handles.named_handle(replica.routed.application.deployment.name, name)
+    seen = _seen()
+    if seen is not None:
+        if name not in seen.applications:
+            raise RayServeException(f"Application {name!r} does not exist.")
+        return handles.named_handle(seen.applications[name].root, name)
     deployed = running().applications.get(name)
     if deployed is None:
         raise RayServeException(f"Application {name!r} does not exist.")

@@ -26,6 +26,26 @@ class DeploymentStatus(str, Enum):
 
 
 @dataclass
+class LoggingConfig:
+    """How Ray would log. It has no effect, with a warning: `jitney serve --log-format json` and --log-level do it."""
+
+    encoding: str = "TEXT"
+    log_level: int | str = "INFO"
+    logs_dir: str | None = None
+    enable_access_log: bool = True
+    additional_log_standard_attrs: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ReplicaRank:
+    """Which of its deployment's replicas one is, counted from 0; all of them are on one node."""
+
+    rank: int
+    node_rank: int = 0
+    local_rank: int = 0
+
+
+@dataclass
 class DeploymentStatusOverview:
     """One deployment."""
 

@@ -7,6 +7,8 @@ one of the same name is a new version: it serves once it is loaded, and the old 
 from __future__ import annotations
 
 import atexit
+import dataclasses
+import json
 import shutil
 import sys
 import tempfile
@@ -32,6 +34,7 @@ from jitney.wire.address import read_url
 
 PORTS = ("management-port", "metrics-port", "grpc-port", "grpc-management-port")
 LOAD_SECONDS = 24 * 3600.0
+SEEN_SECONDS = 30.0
 
 
 @dataclass
@@ -51,7 +54,21 @@ class Deployed:
         return list(self.models)[-1]
 
 
-class Server:
+class SeenServer:
+    """The server as one of its replicas sees it, by what the program that started it has written down."""
+
+    def __init__(self, state: str) -> None:
+        told = json.loads(Path(state).read_text(encoding="utf-8"))
+        self.applications = {name: Deployed(**one) for name, one in told["applications"].items()}
+        self._client = Client(told["management"], timeout=SEEN_SECONDS)
+
+    def workers(self, model: str, version: str) -> list[dict[str, Any]]:
+        """The workers of a model."""
+        found: list[dict[str, Any]] = self._client.describe(model, version)[0].get("workers", [])
+        return found
+
+
+class Server(SeenServer):
     """A running server and what it serves."""
 
     def __init__(self, http: HTTPOptions) -> None:
@@ -69,6 +86,9 @@ class Server:
         self.url, management = self._process.addresses["Inference"], self._process.addresses["Management"]
         self.session = Session(read_url(self.url))
         self._client = Client(management, timeout=LOAD_SECONDS)
+        self._management = management
+        self.state = str(Path(directory, "applications.json"))
+        self._tell()
         atexit.register(self.close)
 
     def _command(self, http: HTTPOptions) -> list[str]:
@@ -110,6 +130,7 @@ class Server:
         for model in registered:
             self._client.set_default(model, version)
         self.applications[name] = deployed
+        self._tell()
         if old is not None:
             self._end(old)
         return deployed
@@ -131,16 +152,19 @@ class Server:
         except RemoteError as error:  # Another application calls it.
             raise RayServeException(f"the application {name!r} stays: {error}") from None
         del self.applications[name]
+        self._tell()
 
     def _end(self, deployed: Deployed) -> None:
         """Drains the models of an application, those that call others first."""
         for model in reversed(list(deployed.models.values())):
             self._client.unregister(model, deployed.version)
 
-    def workers(self, model: str, version: str) -> list[dict[str, Any]]:
-        """The workers of a model."""
-        found: list[dict[str, Any]] = self._client.describe(model, version)[0].get("workers", [])
-        return found
+    def _tell(self) -> None:
+        """Writes down what is served, for replicas that ask: at once, so that nobody reads half of it."""
+        told = {name: dataclasses.asdict(one) for name, one in self.applications.items()}
+        new = Path(f"{self.state}.new")
+        new.write_text(json.dumps({"management": self._management, "applications": told}), encoding="utf-8")
+        new.rename(self.state)
 
     def handle(self, deployment: str, app_name: str) -> DeploymentHandle:
         """The handle of a deployment."""
@@ -161,10 +185,10 @@ class Server:
         self._process.close()
 
 
-def routed(application: Any, name: str, route_prefix: str | None) -> Routed:
+def routed(application: Any, name: str, route_prefix: str | None, state: str | None = None) -> Routed:
     """An application with its name and prefix, checked."""
     if route_prefix is not None and not route_prefix.startswith("/"):
         raise ValueError(f"route_prefix must begin with /, not {route_prefix!r}")
     if not name:
         raise RayServeException("the application's name cannot be empty")
-    return Routed(application, name, route_prefix)
+    return Routed(application, name, route_prefix, state)

@@ -1,0 +1,1 @@
+"""Ray Serve's private names that its documents use all the same."""
