@@ -164,14 +164,18 @@ fn value_kind(kind: &[u8], unnamed: &mut usize, depth: usize) -> ValueKind {
     ValueKind::Unknown
 }
 
+/// How Paddle's exporter calls every dimension that it does not know.
+const UNKNOWN_NAME: &str = "?";
+
 /// A TensorShapeProto. Dimensions without a size and a name get a name that no other has.
 fn dims(shape: &[u8], unnamed: &mut usize) -> Vec<Dim> {
     let dims = fields(shape).filter(|(number, _)| *number == 1);
+    let named = |name: &&str| !["", UNKNOWN_NAME].contains(name);
     dims.map(|(_, dim)| {
         let dim = dim.block().unwrap_or_default();
         let size = number_of(dim, 1).and_then(|size| usize::try_from(size as i64).ok());
         let name = block(dim, 2).and_then(|name| std::str::from_utf8(name).ok());
-        match (size.filter(|size| *size > 0), name.filter(|name| !name.is_empty())) {
+        match (size.filter(|size| *size > 0), name.filter(named)) {
             (Some(size), _) => Dim::Fixed(size),
             (None, Some(name)) => Dim::Open(name.to_owned()),
             (None, None) => {
@@ -255,12 +259,17 @@ mod tests {
     fn sequences_maps_and_unnamed_dimensions_are_told_apart() {
         let tensor = |element: u8, shape: &[u8]| block(1, &[&[8, element], shape].concat());
         let map = block(5, &[&[8, 7][..], &block(2, &tensor(1, &[]))].concat());
+        let question = || block(1, &block(2, b"?"));
+        let open = |number: u32| Dim::Open(format!("unnamed_{number}"));
         let kinds = [
             (
-                tensor(1, &block(2, &[block(1, &[8, 3]), block(1, &[])].concat())),
+                tensor(
+                    1,
+                    &block(2, &[block(1, &[8, 3]), block(1, &[]), question(), question()].concat()),
+                ),
                 ValueKind::Tensor {
                     datatype: Some(Datatype::Fp32),
-                    shape: Some(vec![Dim::Fixed(3), Dim::Open("unnamed_1".to_owned())]),
+                    shape: Some(vec![Dim::Fixed(3), open(1), open(2), open(3)]),
                 },
             ),
             (tensor(8, &[]), ValueKind::Tensor { datatype: Some(Datatype::Bytes), shape: None }),
