@@ -9,8 +9,11 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import requests
+import tritonclient.grpc as triton
+from tritonclient.utils import InferenceServerException
 
 from harness import onnx
 from harness.archives import Store
@@ -19,6 +22,7 @@ from harness.processes import command, marked
 from harness.server import Server
 from harness.shape import assert_problem, timing_of
 from harness.wait import until
+from test_grpc import address
 
 ROOT = Path(__file__).parent.parent
 MODEL = ROOT / "models" / "magika"
@@ -208,6 +212,45 @@ def test_the_demo_serves_the_embedded_model(start) -> None:
     assert [top(one) for one in told["predictions"]] == ["python"] * 2
 
 
+# -- what only the engine finds wrong ------------------------------------------------------------
+
+
+def engine_flags(engine: str) -> tuple[object, ...]:
+    """The flags for an engine, where this machine has it."""
+    if engine == "builtin":
+        return ("--onnx-engine", engine)
+    return (
+        "--onnx-engine",
+        engine,
+        "--onnx-library",
+        Path(pytest.importorskip("onnxruntime").__file__).parent / "capi",
+    )
+
+
+@pytest.mark.parametrize("engine", ["builtin", "onnxruntime"])
+def test_a_shape_that_the_model_cannot_be_run_on_is_the_clients_mistake(start, tmp_path: Path, engine: str) -> None:
+    model = onnx.projection(tmp_path / "projection.onnx")
+    server = start("serve", model, *engine_flags(engine), env={"PATH": ""})
+    assert send(server, "projection", [[[1, 1, 1], [0, 0, 1]]]).json() == [[[6.0], [3.0]]]
+    assert send(server, "projection", [[[1, 1]]]).status_code == 400
+    tensor = {"name": "x", "shape": [1, 1, 2], "datatype": "FP32", "data": [1, 1]}
+    refused = requests.post(server.url("/v2/models/projection/infer"), json={"inputs": [tensor]}, timeout=120)
+    assert refused.status_code == 400, refused.text
+    with triton.InferenceServerClient(address(server, "inference")) as client:
+        given = triton.InferInput("x", [1, 1, 2], "FP32")
+        given.set_data_from_numpy(np.ones((1, 1, 2), np.float32))
+        with pytest.raises(InferenceServerException) as raised:
+            client.infer("projection", [given])
+    assert raised.value.status() == "StatusCode.INVALID_ARGUMENT"
+
+
+def test_a_text_with_a_nul_is_the_clients_mistake(start, tmp_path: Path) -> None:
+    server = start("serve", onnx.echo(tmp_path / "echo.onnx"), *engine_flags("onnxruntime"), env={"PATH": ""})
+    assert send(server, "echo", ["a", "b"]).json() == ["a", "b"]
+    refused = send(server, "echo", ["a\0b"])
+    assert (refused.status_code, "NUL" in refused.text) == (400, True)
+
+
 # -- a process of its own ----------------------------------------------------------------------
 
 MEMORY = "512MiB"
@@ -260,8 +303,7 @@ def test_neighbours_in_the_batch_of_a_hungry_request_are_answered(limited: Serve
 
 
 def test_onnx_runtime_answers_a_hungry_request_as_the_builtin_engine_does(start, tmp_path: Path) -> None:
-    library = Path(pytest.importorskip("onnxruntime").__file__).parent / "capi"
-    flags = ("--onnx-engine", "onnxruntime", "--onnx-library", library, "--memory-limit", MEMORY)
+    flags = (*engine_flags("onnxruntime"), "--memory-limit", MEMORY)
     server = start("serve", onnx.greedy(tmp_path / "greedy.onnx"), *flags, env={"PATH": ""})
     replies = together([lambda row=row: send(server, "greedy", {"x": [row]}) for row in (1, TOO_LARGE, 2)])
     assert [reply.status_code for reply in replies] == [200, 507, 200]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 
-FLOAT, INT64 = 1, 7
+FLOAT, INT64, TEXT = 1, 7, 8
 """`TensorProto.DataType`."""
 
 
@@ -40,10 +41,14 @@ def tensor(kind: int, dims: Sequence[int], raw: bytes, name: str = "") -> bytes:
     return b"".join(_whole(1, dim) for dim in dims) + _whole(2, kind) + _block(8, name) + _block(9, raw)
 
 
-def node(operator: str, inputs: Sequence[str], output: str, *attributes: bytes) -> bytes:
+CLASSICAL = "ai.onnx.ml"
+"""The operators of classical machine learning, as scikit-learn's converter uses them."""
+
+
+def node(operator: str, inputs: Sequence[str], output: str, *attributes: bytes, domain: str = "") -> bytes:
     """A NodeProto."""
     names = b"".join(_block(1, name) for name in inputs) + _block(2, output)
-    return names + _block(4, operator) + b"".join(_block(5, attribute) for attribute in attributes)
+    return names + _block(4, operator) + b"".join(_block(5, attribute) for attribute in attributes) + _block(7, domain)
 
 
 def whole_attribute(name: str, number: int) -> bytes:
@@ -63,13 +68,33 @@ def write(
     graph = b"".join(_block(1, it) for it in nodes) + _block(2, "graph")
     graph += b"".join(_block(5, it) for it in weights)
     graph += b"".join(_block(11, it) for it in inputs) + b"".join(_block(12, it) for it in outputs)
-    path.write_bytes(_whole(1, 8) + _block(7, graph) + _block(8, _block(1, "") + _whole(2, 13)))
+    operators = (("", 13), (CLASSICAL, 1))
+    sets = b"".join(_block(8, _block(1, domain) + _whole(2, version)) for domain, version in operators)
+    path.write_bytes(_whole(1, 8) + _block(7, graph) + sets)
     return path
 
 
 def filler(path: Path) -> Path:
     """`y` is as large as the numbers of `x` say: a request decides how much memory it takes."""
     return write(path, [node("ConstantOfShape", ["x"], "y")], [value("x", INT64, [2])], [value("y", FLOAT, None)])
+
+
+def projection(path: Path) -> Path:
+    """`y = x w`, of rows of three numbers; all dimensions of `x` bear the name of Paddle's unknown ones."""
+    weights = tensor(FLOAT, [3, 1], struct.pack("<3f", 1, 2, 3), "w")
+    given, made = value("x", FLOAT, ["?", "?", "?"]), value("y", FLOAT, ["?", "?", 1])
+    return write(path, [node("MatMul", ["x", "w"], "y")], [given], [made], [weights])
+
+
+def echo(path: Path) -> Path:
+    """`y = x`, of texts."""
+    return write(path, [node("Identity", ["x"], "y")], [value("x", TEXT, ["n"])], [value("y", TEXT, ["n"])])
+
+
+def binarizer(path: Path) -> Path:
+    """`y` is 1 where `x` is positive: a model as scikit-learn's are."""
+    step = node("Binarizer", ["x"], "y", domain=CLASSICAL)
+    return write(path, [step], [value("x", FLOAT, ["n", 2])], [value("y", FLOAT, ["n", 2])])
 
 
 def greedy(path: Path) -> Path:

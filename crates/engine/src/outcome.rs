@@ -77,6 +77,11 @@ impl ModelFailure {
         Self::new(Cause::Raised, message)
     }
 
+    /// The failure of a request that the model cannot be run on, whoever tries it: 400.
+    pub fn unfit(message: impl Into<String>) -> Self {
+        Self::new(Cause::Stated, message).with_status(Some(400))
+    }
+
     /// A failure with the status that the model asked for.
     pub fn with_status(self, status: Option<u16>) -> Self {
         Self { status, ..self }

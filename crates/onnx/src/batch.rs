@@ -114,7 +114,7 @@ fn prepared<'a>(
         }
         match tensors.next().unwrap_or_else(|| Err("the body was not prepared".to_owned())) {
             Ok(tensors) => Ok(Cow::Owned(input.shared.prepared(tensors).into())),
-            Err(message) => Err(ModelFailure::new(Cause::Stated, message).with_status(Some(400))),
+            Err(message) => Err(ModelFailure::unfit(message)),
         }
     };
     inputs.iter().copied().map(prepare).collect()

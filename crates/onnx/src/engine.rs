@@ -169,9 +169,7 @@ impl EngineWorker<'_> {
     /// Runs the model once on tensors in the order of its inputs.
     pub(super) fn run(&self, tensors: &[Tensor]) -> Result<Vec<Tensor>, ModelFailure> {
         match (self.engine, &self.threads) {
-            (GraphEngine::Builtin(engine, _), Some(threads)) => {
-                engine.run(tensors, threads).map_err(ModelFailure::raised)
-            }
+            (GraphEngine::Builtin(engine, _), Some(threads)) => engine.run(tensors, threads),
             (GraphEngine::Builtin(..), None) => {
                 Err(ModelFailure::raised("the engine has no threads"))
             }

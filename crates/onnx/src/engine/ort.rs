@@ -133,16 +133,26 @@ impl OrtEngine {
             }
             Ok(Ok(given))
         };
-        let ran = run().map_err(|error| failed(&plain(&error.to_string())))?;
+        let ran = run().map_err(|error| match tensors.iter().any(has_nul) {
+            true => ModelFailure::unfit("ONNX Runtime takes no text with a NUL character"),
+            false => failed(&plain(&error.to_string())),
+        })?;
         ran.map_err(ModelFailure::raised)
     }
 }
 
-/// A run that failed. For memory that it could not get ONNX Runtime has words and no code.
+fn has_nul(tensor: &Tensor) -> bool {
+    tensor.datatype() == Datatype::Bytes && strings(tensor.data()).any(|text| text.contains(&0))
+}
+
+/// A run that failed: the engine always does the same with the same inputs, so that they are at fault. For
+/// memory that it could not get, and for a device that failed, ONNX Runtime has words and no code.
 fn failed(words: &str) -> ModelFailure {
     let said = ["Failed to allocate memory", "std::bad_alloc"];
+    let device = ["CUDA", "CUDNN", "CUBLAS", "HIP", "ROCBLAS", "TensorRT"];
     match said.iter().find_map(|said| words.find(said)) {
-        None => ModelFailure::raised(words.to_owned()),
+        None if device.iter().any(|device| words.contains(device)) => ModelFailure::raised(words),
+        None => ModelFailure::unfit(words),
         Some(at) => ModelFailure::new(
             Cause::Memory,
             format!(

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use ::rten::{Model, NodeId, RunOptions, ThreadPool, Value, ValueView};
 use bytemuck::Pod;
 use jitney_engine::local::{Signature, TensorSpec};
+use jitney_engine::outcome::ModelFailure;
 use jitney_engine::tensors::Datatype;
 use rten_tensor::Layout;
 
@@ -83,15 +84,19 @@ impl RtenEngine {
         &self,
         tensors: &[Tensor],
         RtenThreads(options): &RtenThreads,
-    ) -> Result<Vec<Tensor>, String> {
-        let held = tensors.iter().map(HeldTensor::of).collect::<Result<Vec<_>, _>>()?;
+    ) -> Result<Vec<Tensor>, ModelFailure> {
+        let held = tensors.iter().map(HeldTensor::of).collect::<Result<Vec<_>, _>>();
+        let held = held.map_err(ModelFailure::unfit)?;
         let views = held.iter().zip(tensors).map(|(held, tensor)| held.view(tensor.shape()));
         let views = views.collect::<Option<Vec<_>>>();
-        let views = views.ok_or("a tensor's data does not fill its shape")?;
+        let views =
+            views.ok_or_else(|| ModelFailure::unfit("a tensor's data does not fill its shape"))?;
         let inputs = self.inputs.iter().copied().zip(views.into_iter().map(Into::into)).collect();
         let values = self.graph.run(inputs, self.graph.output_ids(), Some(options.clone()));
-        let values = values.map_err(|error| error.to_string())?;
-        values.into_iter().zip(&self.outputs).map(|(value, spec)| tensor(value, spec)).collect()
+        let values = values.map_err(|error| ModelFailure::unfit(error.to_string()))?;
+        let outputs =
+            values.into_iter().zip(&self.outputs).map(|(value, spec)| tensor(value, spec));
+        outputs.collect::<Result<_, _>>().map_err(ModelFailure::raised)
     }
 }
 

@@ -148,10 +148,10 @@ fn an_output_of_another_length_fails_the_batch() {
 }
 
 #[test]
-fn an_error_of_rten_is_the_model_s_failure() {
+fn a_shape_that_the_model_cannot_be_run_on_is_the_client_s_mistake() {
     let model = model(FUSSY);
     let failure = failure(&model, &[accept(&model, "[1, 2, 3]")]);
-    assert_eq!(failure.cause, Cause::Raised);
+    assert_eq!((failure.cause, failure.status), (Cause::Stated, Some(400)));
     assert!(failure.message.contains("does not match target shape"), "{}", failure.message);
 }
 
