@@ -69,7 +69,13 @@ fn main() -> ExitCode {
 
 fn dispatch(command: Command, args: &[OsString], env: &Env) -> u8 {
     let ended = match command {
-        Command::Serve(flags) => serve::plan(*flags, env).and_then(|plan| run::run(plan, env)),
+        Command::Serve(flags) => {
+            let yes = flags.yes;
+            serve::plan(*flags, env).and_then(|plan| {
+                onnx::offer(&plan, yes, env)?;
+                run::run(plan, env)
+            })
+        }
         Command::Check(flags) => python::check(flags, env),
         Command::Infer(flags) => infer::infer(&flags, env),
         Command::Demo(flags) => serve::plan_demo(flags, env).and_then(|plan| run::run(plan, env)),

@@ -3,15 +3,18 @@
 mod index;
 mod install;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use jitney_onnx::RuntimeStatus;
+use jitney_onnx::{RuntimeStatus, needs_runtime};
+use jitney_settings::Values;
+use jitney_settings::model::{ONNX_ENGINE, ONNX_LIBRARY};
 
 use crate::console;
 use crate::env::Env;
 use crate::failure::Failure;
-use crate::flags::onnx::{OnnxCommand, OnnxFlags};
+use crate::flags::onnx::{InstallFlags, OnnxCommand, OnnxFlags};
 use crate::onnx_library;
+use crate::plan::{ServerPlan, Startup};
 use crate::python;
 
 /// Runs the command.
@@ -44,4 +47,27 @@ fn status(asked: Option<&Path>, env: &Env) {
             console::out(format!("           {remedy}, which is faster and runs every model"));
         }
     }
+}
+
+/// Offers to fetch ONNX Runtime where it is missing and a file cannot be served without it; scikit-learn's
+/// are such. Who declines, or cannot be asked, reads the same in the log of the model that does not load.
+pub fn offer(plan: &ServerPlan, yes: bool, env: &Env) -> Result<(), Failure> {
+    let file = |model: &Startup| Some(PathBuf::from(model.url.strip_prefix("file://")?));
+    let open = plan.models.iter().filter(|model| !chooses_engine(&model.settings));
+    let mut files = open.filter(|model| model.url.ends_with(".onnx")).filter_map(file);
+    let Some(needy) = files.find(|file| needs_runtime(file)) else { return Ok(()) };
+    let search = onnx_library::search(&plan.engine.python.interpreter, env);
+    if onnx_library::IS_STATIC || search.is_there() || !(yes || console::can_ask()) {
+        return Ok(());
+    }
+    let question = format!("{} needs ONNX Runtime, which is not here. Fetch it?", needy.display());
+    if yes || console::confirmed(&question) {
+        install::install(&InstallFlags::default(), env)?;
+    }
+    Ok(())
+}
+
+/// Whether somebody said which engine it is.
+fn chooses_engine(settings: &Values) -> bool {
+    settings.has(&ONNX_LIBRARY) || settings.has(&ONNX_ENGINE)
 }

@@ -5,6 +5,7 @@
 //! ever, and deeply nested messages overflow its stack, which no `catch_unwind` catches.
 
 use std::collections::HashSet;
+use std::path::Path;
 
 use jitney_engine::local::Dim;
 use jitney_engine::tensors::Datatype;
@@ -162,6 +163,15 @@ fn value_kind(kind: &[u8], unnamed: &mut usize, depth: usize) -> ValueKind {
         };
     }
     ValueKind::Unknown
+}
+
+/// Whether the file has operators of classical machine learning, of which the built-in engine knows none.
+/// What cannot be read needs nothing.
+pub fn needs_runtime(path: &Path) -> bool {
+    let file = std::fs::read(path).unwrap_or_default();
+    let nodes = block(&file, 7).into_iter().flat_map(fields);
+    let mut nodes = nodes.filter(|(number, _)| *number == 1).filter_map(|(_, node)| node.block());
+    nodes.any(|node| block(node, 7) == Some(b"ai.onnx.ml"))
 }
 
 /// How Paddle's exporter calls every dimension that it does not know.

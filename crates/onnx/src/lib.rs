@@ -44,6 +44,7 @@ pub use engine::RuntimeStatus;
 pub use engine::library::{
     LibrarySearch, in_directory as library_in, version_of as library_version,
 };
+pub use file::needs_runtime;
 pub use model::{OnnxError, OnnxModel, OnnxSession};
 #[doc(hidden)]
 pub use prepare::image_preparer;

@@ -24,7 +24,7 @@ pub enum OnnxCommand {
 }
 
 /// `jitney onnx install`
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct InstallFlags {
     /// Directory for the library [default: ~/.cache/jitney, where servers look for it]
     #[arg(long, value_name = "DIR")]

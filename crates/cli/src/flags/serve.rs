@@ -18,6 +18,9 @@ pub struct ServeFlags {
     /// Load Python definitions again when their code changes, without dropping a request
     #[arg(long)]
     pub watch: bool,
+    /// Fetch ONNX Runtime without asking, where a model needs it and it is not there
+    #[arg(long)]
+    pub yes: bool,
     /// End when standard input ends, as that of a child does with its parent
     #[arg(long, hide = true)]
     pub until_eof: bool,

@@ -1,6 +1,8 @@
 //! `jitney onnx install`: a wheel is a zip file with the library in it, so that no Python is needed.
 
+use std::fs::Permissions;
 use std::io::{Cursor, Read};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -120,6 +122,8 @@ fn unpacked(wheel: &[u8], directory: &Path) -> Result<PathBuf, Failure> {
     let file = file.ok_or_else(|| Failure::failed("the wheel has no libonnxruntime.so"))?;
     let mut partial = tempfile::NamedTempFile::new_in(directory).map_err(cannot(what))?;
     std::io::Write::write_all(&mut partial, &content).map_err(cannot(what))?;
+    // Servers of other users may load it; a temporary file is its owner's alone.
+    partial.as_file().set_permissions(Permissions::from_mode(0o644)).map_err(cannot(what))?;
     partial.persist(&file).map_err(cannot(what))?;
     Ok(file)
 }

@@ -2,7 +2,6 @@
 //! say meanwhile what they wait for.
 
 use std::future::Future;
-use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use tokio::time::Instant;
 
 use super::client::{RemoteClient, model_path};
 use super::target::ModelTarget;
+use crate::console;
 use crate::failure::Failure;
 use crate::flags::change::{DefaultFlags, RegisterFlags, ScaleFlags, SetFlags, UnregisterFlags};
 use crate::progress::Progress;
@@ -122,8 +122,8 @@ pub async fn unregister(
     flags: &UnregisterFlags,
 ) -> Result<Option<Value>, Failure> {
     let target = ModelTarget::parse(&flags.model)?;
-    let asks = std::io::stdin().is_terminal() && std::io::stderr().is_terminal() && !flags.yes;
-    if asks && !confirmed(&question(client, &target).await) {
+    let asks = !flags.yes && console::can_ask();
+    if asks && !console::confirmed(&question(client, &target).await) {
         return Ok(None);
     }
     client.change(Method::DELETE, &model_path(&target), &[]).await.map(Some)
@@ -146,13 +146,6 @@ async fn question(client: &RemoteClient, target: &ModelTarget) -> String {
         ),
         None => format!("Unregister {target} from {}?", client.address()),
     }
-}
-
-fn confirmed(question: &str) -> bool {
-    let _ = write!(std::io::stderr().lock(), "{question} [y/N] ");
-    let mut answer = String::new();
-    let read = std::io::stdin().lock().read_line(&mut answer);
-    read.is_ok() && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
 }
 
 fn borrowed(query: &[(String, String)]) -> Vec<(&str, &str)> {

@@ -79,6 +79,11 @@ impl LibrarySearch {
         Ok(found.or_else(|| SYSTEM.iter().find_map(|path| in_directory(Path::new(path)))))
     }
 
+    /// Whether there is a library.
+    pub fn is_there(&self) -> bool {
+        matches!(self.find(), Ok(Some(_)))
+    }
+
     /// How to get the library where it is missing.
     pub fn remedy(&self) -> &'static str {
         if self.in_static_program { STATIC_ONLY } else { INSTALL }
