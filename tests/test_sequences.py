@@ -168,6 +168,15 @@ def test_an_idle_sequence_makes_room(server: Server) -> None:
     assert late.status_code == 503 and "sequence_expired" in late.text, "nobody remembers what came before"
 
 
+def test_in_torchserve_a_sequence_goes_on_after_an_idle_gap(start: Any, store: Store, tmp_path: Path) -> None:
+    """Its own example has an idle time of 10 ms, and people type its commands."""
+    store.mar("rememberer", config=config(maxNumSequence=1, sequenceMaxIdleMSec=10))
+    server = torchserve(start, tmp_path, store)
+    server.register("rememberer.mar")
+    for sequence in ("a", "b", "a"):
+        until(lambda name=sequence: say(server, "rememberer", name).ok, "the sequence before has ended")
+
+
 def test_a_sequence_outlives_its_worker(server: Server) -> None:
     """The request under way fails with a clear error; the next one begins anew, and says so to the handler."""
     model = add(server)

@@ -113,9 +113,7 @@ impl<T> Sequences<T> {
     ) -> Result<usize, SequenceRejection> {
         let key = match self.by_id.get(&*name.id).copied() {
             Some(key) => key,
-            None if !name.starts && self.expired.contains(&name.id) => {
-                return Err(SequenceRejection::Expired);
-            }
+            None if !name.starts && self.is_over(name) => return Err(SequenceRejection::Expired),
             None if !name.starts && self.is_lost(name) => return Err(SequenceRejection::Unknown),
             None if !self.has_room(now) => {
                 return Err(SequenceRejection::TooMany { most: self.limits.sequences });
@@ -141,6 +139,13 @@ impl<T> Sequences<T> {
         self.waiting += 1;
         self.due.push_back(key);
         self.wake(deadline);
+    }
+
+    /// Whether a sequence has expired and cannot simply begin again. In TorchServe one whose id the client
+    /// chose can: its examples send the next request long after their idle time of 10 ms.
+    fn is_over(&self, name: &SequenceName) -> bool {
+        let begins_again = self.limits.unknown == UnknownSequences::Begin && !name.made;
+        !begins_again && self.expired.contains(&name.id)
     }
 
     /// Whether a sequence that is not held cannot simply begin here.

@@ -39,7 +39,7 @@ impl Play {
             id: id.to_owned(),
             chosen: !id.starts_with("ts-seq-"),
             starts: false,
-            made: false,
+            made: id.starts_with("ts-seq-"),
         };
         match self.sequences.find_room(now, &name) {
             Ok(key) => self.sequences.join(now, key, None, what),
@@ -157,7 +157,8 @@ fn a_life_limit_ends_a_busy_sequence_after_the_request_under_way() {
 
 #[test]
 fn a_sequence_whose_time_was_over_is_not_gone_on_with_but_may_begin_again() {
-    let mut play = Play::new(SequenceLimits { life: 5 * SECOND, ..limits() }, 1);
+    let unknown = UnknownSequences::BeginOwn;
+    let mut play = Play::new(SequenceLimits { life: 5 * SECOND, unknown, ..limits() }, 1);
     play.arrive(0, "idle", "1");
     play.arrive(0, "old", "1");
     let keys = play.expect(&["1@0", "1@0"]);
@@ -173,6 +174,20 @@ fn a_sequence_whose_time_was_over_is_not_gone_on_with_but_may_begin_again() {
     }
     play.expect(&["3@0", "3@0"]);
     play.sequences.end(play.at(8), "idle");
+}
+
+#[test]
+fn in_torchserve_an_id_of_the_client_s_own_begins_again_after_its_time() {
+    let mut play = Play::new(limits(), 1);
+    for id in ["own", "ts-seq-1"] {
+        play.arrive(0, id, "1");
+        let keys = play.expect(&["1@0"]);
+        play.sequences.answered(play.at(1), keys[0]);
+    }
+    play.sequences.expire(play.at(60));
+    assert_eq!(play.arrive(61, "own", "2"), None);
+    assert_eq!(play.arrive(61, "ts-seq-1", "2"), Some(SequenceRejection::Expired));
+    play.expect(&["2@0"]);
 }
 
 #[test]
