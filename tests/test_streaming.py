@@ -132,3 +132,10 @@ def test_an_archives_stream_is_events_for_who_accepts_them(teller: Server) -> No
     assert whole.text == "data: one\ndata: \n\ndata: two\n\ndata: end\n\nevent: end\ndata: \n\n"
     *_, name, data, _, _ = told("raise").text.split("\n")
     assert name == "event: error" and json.loads(data.removeprefix("data: "))["message"] == "Prediction failed"
+
+
+def test_events_that_a_handler_writes_itself_are_framed_once(teller: Server) -> None:
+    pieces, accepts = ("data: one\n\n", "data: [DONE]\n\n"), {"Accept": "text/event-stream"}
+    told = teller.predict("storyteller", story(*pieces), headers=accepts)
+    assert told.headers["content-type"] == "text/event-stream"
+    assert told.text == "".join(pieces) + "end"

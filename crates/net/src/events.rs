@@ -16,6 +16,12 @@ pub fn accepted(headers: &HeaderMap) -> bool {
     headers.get_all(ACCEPT).iter().any(|value| value.to_str().is_ok_and(takes))
 }
 
+/// Whether a first piece is the beginning of events that the model has written itself: whole lines of them.
+pub fn begins(piece: &[u8]) -> bool {
+    let fields: [&[u8]; 5] = [b"data:", b"event:", b"id:", b"retry:", b":"];
+    piece.ends_with(b"\n") && fields.iter().any(|field| piece.starts_with(field))
+}
+
 /// The event after the last piece.
 pub fn end() -> Bytes {
     event("end", b"")
@@ -51,6 +57,14 @@ mod tests {
         assert_eq!(text("error", b"{}"), "event: error\ndata: {}\n\n");
         assert_eq!(text("", b"\xff"), "data: \u{fffd}\n\n");
         assert_eq!(end(), "event: end\ndata: \n\n");
+    }
+
+    #[test]
+    fn events_of_the_model_s_own_are_told_from_text() {
+        let own: [&[u8]; 3] = [b"data: {}\n\n", b": ping\n\n", b"event: x\ndata: y\n\n"];
+        assert!(own.into_iter().all(begins));
+        let text: [&[u8]; 4] = [b":", b"data: is what I said", b"the data: x\n", b""];
+        assert!(!text.into_iter().any(begins));
     }
 
     #[test]

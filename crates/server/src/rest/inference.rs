@@ -169,6 +169,9 @@ fn streamed_response(
     }
     output.headers.retain(|header| !is_type(header));
     output.headers.push(("Content-Type".to_owned(), EVENT_STREAM.to_owned()));
+    if events::begins(&output.body) {
+        return timed(&timing, response(output, stream, false)?);
+    }
     let first = std::mem::take(&mut output.body);
     let mut reply = response(output, None, false)?;
     let first = if first.is_empty() { first } else { events::event("", &first) };
