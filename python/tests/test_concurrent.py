@@ -115,24 +115,44 @@ def test_a_coroutine_function_is_initialised_too(worker):
     assert answer(one) == (wire.REPLY, 1, b"[1]")
 
 
+ONE_LOOP = """
+    import asyncio
+
+    class Engine:
+        def initialize(self, context):
+            self.loop = asyncio.get_event_loop()
+            self.queue = asyncio.Queue()
+            self.worker = self.loop.create_task(self.work())
+            self.ready = self.loop.run_until_complete(self.load())
+
+        async def load(self):
+            return asyncio.get_running_loop() is self.loop
+
+        async def work(self):
+            while True:
+                word, answered = await self.queue.get()
+                answered.set_result(word.upper())
+
+        async def handle(self, data, context):
+            answered = asyncio.get_running_loop().create_future()
+            await self.queue.put((bytes(data[0]["body"]).decode(), answered))
+            return [f"{await answered} {self.ready}"]
+"""
+
+
+def test_a_handler_is_called_in_the_loop_in_which_it_was_initialised(worker):
+    one = worker(ONE_LOOP, mode="concurrent")
+    ask(one, b"a", 1)
+    assert answer(one) == (wire.REPLY, 1, b"A True")
+    assert one.end() == 0
+
+
 def test_an_archives_coroutine_is_asked_to_end_by_what_it_sends(worker):
     one = worker(HANDLER.replace("await asyncio.sleep(0)", STREAMS_ON), mode="concurrent")
     ask(one, b"stream", 1)
     assert answer(one)[:2] == (wire.CHUNK, 1)
     one.send(wire.control(wire.CANCEL, frame_id=1))
     assert answer(one) == (wire.REPLY, 1, b"")
-
-
-def test_a_cancelled_batch_ends_its_coroutine_and_is_answered_with_nothing(worker):
-    own_loop = "self.loop = asyncio.new_event_loop()\n            self.gates = {}"  # As definitions have.
-    one = worker(HANDLER.replace("self.gates = {}", own_loop), mode="concurrent")
-    ask(one, b"wait a", 1)
-    ask(one, b"wait a", 2)
-    one.send(wire.control(wire.CANCEL, frame_id=1))
-    assert answer(one) == (wire.REPLY, 1, b"")
-    one.send(wire.control(wire.CANCEL, frame_id=7))  # It was answered long ago.
-    ask(one, b"open a", 3)
-    assert {answer(one), answer(one)} == {(wire.REPLY, 3, b"open a r3"), (wire.REPLY, 2, b"wait a r2")}
 
 
 def test_a_coroutine_that_is_cancelled_by_its_own_code_has_failed(worker):

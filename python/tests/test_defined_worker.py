@@ -85,6 +85,45 @@ def test_pieces_of_a_stream_are_sent_one_by_one(defined):
     assert (kind, wire.decode_reply(payload, count)[0]["body"]) == (wire.REPLY, b"")
 
 
+PATIENT = """
+import asyncio
+import jitney
+
+class Patient:
+    def setup(self):
+        self.gates = {}
+
+    @jitney.endpoint
+    async def gate(self, order: str, name: str) -> str:
+        gate = self.gates.setdefault(name, asyncio.Event())
+        if order == "open":
+            gate.set()
+        await gate.wait()
+        return order
+"""
+
+
+def test_a_cancelled_batch_ends_its_coroutine_and_is_answered_with_nothing(worker, model, tmp_path):
+    settings = {"jitney": {"object": "patient_app:Patient", "directory": str(tmp_path)}}
+    model(PATIENT, "patient_app.py")
+    one = worker("", "patient_app:Patient", model_yaml_config=settings, mode="concurrent")
+
+    def ask(order: str, frame_id: int) -> None:
+        one.send(wire.batch([item("gate", {"order": order, "name": "a"})], frame_id))
+
+    def answer() -> tuple[int, bytes]:
+        _, count, frame_id, payload = one.read()
+        return frame_id, wire.decode_reply(payload, count)[0]["body"]
+
+    ask("wait", 1)
+    ask("wait", 2)
+    one.send(wire.control(wire.CANCEL, frame_id=1))
+    assert answer() == (1, b"")
+    one.send(wire.control(wire.CANCEL, frame_id=7))  # It was answered long ago.
+    ask("open", 3)
+    assert {answer(), answer()} == {(3, b"open"), (2, b"wait")}
+
+
 def test_teardown_is_called_when_the_worker_ends(defined, tmp_path):
     defined.send(wire.control(wire.STOP))
     assert defined.ended()

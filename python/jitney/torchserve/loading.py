@@ -28,14 +28,14 @@ def module_name(handler: str) -> str:
     return base[:-3] if base.endswith(".py") else base
 
 
-def load_entry_point(handler: str, context: Any) -> EntryPoint:
-    """Imports the handler and initialises it once."""
+def load_entry_point(handler: str, context: Any, run: Callable[[Any], Any] = asyncio.run) -> EntryPoint:
+    """Imports the handler and initialises it once; `run` runs a coroutine."""
     module = import_handler(module_name(handler))
     function: EntryPoint | None = getattr(module, handler.partition(":")[2] or "handle", None)
     if function is not None:
         ready = function(None, context)
         if inspect.isawaitable(ready):
-            asyncio.run(wait_for(ready))
+            run(wait_for(ready))
         return function
     return load_class(module, context)
 

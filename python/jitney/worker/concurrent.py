@@ -36,9 +36,10 @@ CANCEL_SECONDS = 1.0
 
 def run_concurrently(writer: FrameWriter, reader: FrameReader, model: LoadedModel) -> None:
     """Answers batches until the server stops, when all are finished, or is gone."""
-    own = getattr(model.service, "loop", None)  # A definition has one, in which its `setup` ran.
-    loop = own or asyncio.new_event_loop()
-    spared = asyncio.all_tasks(loop)
+    # A definition has one, in which its `setup` ran; what that began its `teardown` ends.
+    own = getattr(model.service, "loop", None) if model.loop is None else None
+    loop = own or model.loop or asyncio.new_event_loop()
+    spared = asyncio.all_tasks(loop) if own is not None else set()
     batches = _ConcurrentBatches(writer, model, cancels=own is not None)
     try:
         loop.run_until_complete(batches.run(reader))
@@ -52,7 +53,7 @@ def run_concurrently(writer: FrameWriter, reader: FrameReader, model: LoadedMode
 
 
 def _abandon(loop: asyncio.AbstractEventLoop, spared: set[asyncio.Task[Any]]) -> None:
-    """Cancels what is unfinished, except what `setup` began and `teardown` ends; a task that resists is left behind."""
+    """Cancels what is unfinished but these; a task that resists is left behind."""
     tasks = asyncio.all_tasks(loop) - spared
     for task in tasks:
         task.cancel()

@@ -6,6 +6,7 @@ A handler or definition warms up in its method `warm_up(progress)`. A method of 
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import os
@@ -47,6 +48,8 @@ class LoadedModel(NamedTuple):
     """The process's garbage collector, once the model is loaded."""
     samples: Sequence[list[Any]] = ()
     """Batches of rows to go the whole way of a request before it is loaded."""
+    loop: asyncio.AbstractEventLoop | None = None
+    """Of a handler of coroutines: where it was initialised and is called."""
 
     def gpu_facts(self) -> dict[str, int]:
         """How much of its GPU the worker uses, if that was not told a moment ago."""
@@ -88,9 +91,13 @@ def load_model(spec: dict[str, Any], progress: Progress = no_progress) -> Loaded
 def load_handler(spec: dict[str, Any], context: WorkerContext) -> LoadedModel:
     """Loads a TorchServe handler from its model directory."""
     enter_model_dir(spec["model_dir"], spec["handler"])
-    entry_point = load_entry_point(spec["handler"], context)
+    mode = spec.get("mode", "single")
+    loop = asyncio.new_event_loop() if mode == "concurrent" else None
+    if loop is not None:
+        asyncio.set_event_loop(loop)  # `initialize` may ask for it, to begin what batches go on with.
+    entry_point = load_entry_point(spec["handler"], context, loop.run_until_complete if loop else asyncio.run)
     readers = reader_for if spec.get("decode_input", True) else read_bytes
-    return LoadedModel(entry_point, context, readers, spec.get("mode", "single"))
+    return LoadedModel(entry_point, context, readers, mode, loop=loop)
 
 
 def with_gpu(model: LoadedModel, spec: dict[str, Any]) -> LoadedModel:
