@@ -46,6 +46,15 @@ pub(super) enum LocalHome {
 }
 
 impl OpenedModel {
+    /// Leaves what was fetched in the store.
+    pub(super) fn keep_file(&self) {
+        let fetched = match &self.files {
+            OpenedFiles::Local(_, _, fetched) => fetched.as_ref(),
+            OpenedFiles::Package(package) => package.downloaded.as_ref(),
+        };
+        fetched.into_iter().for_each(FetchedFile::keep);
+    }
+
     /// An archive that was read.
     pub(super) fn of_package(
         package: Package,

@@ -29,7 +29,7 @@ use crate::process::ProcessThread;
 use crate::python::{Environment, LoadCommand, PythonLauncher, PythonWorkers};
 use crate::queue_slots::QueueSlots;
 use crate::registry::Registry;
-use crate::settings::{ModelDefaults, ModelSettings, PolicyName, RegisterOptions};
+use crate::settings::{ModelDefaults, ModelSettings, PolicyName, Precedence, RegisterOptions};
 use crate::store::{FetchedFile, Package, Store};
 use crate::wiring::{WiredLauncher, WiredModel};
 
@@ -125,6 +125,10 @@ impl Registrar {
     ) -> Result<Registered, RegisterError> {
         let ModelIdentity { name, version, .. } = &opened.identity;
         if self.registry.taken(name, version) {
+            // There the next registration of the file's name finds it.
+            if self.defaults().precedence == Precedence::TorchServe {
+                opened.keep_file();
+            }
             return Err(RegisterError::Conflict { model: name.clone(), version: version.clone() });
         }
         let (registered, task) = self.build(self.draft(opened, options).await?);
