@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from types import SimpleNamespace
 
 import pytest
 import wire
@@ -163,3 +164,9 @@ def test_a_worker_loads_its_model_behind_an_envelope(worker):
     one = worker("def handle(data, context):\n    return data and [sum(row) for row in data]\n", envelope="kserve")
     answers = one.ask(wire.bodies(b'{"instances": [[1, 2]]}', b'{"instances": [[3], [4, 5]]}'))
     assert [json.loads(item["body"]) for item in answers] == [{"predictions": [3]}, {"predictions": [3, 9]}]
+
+
+def test_a_context_of_the_caller_s_own_needs_no_model_name():
+    bare = SimpleNamespace(manifest={"model": {}}, get_request_header=lambda *_: None)
+    (answer,) = KServev2Envelope(lambda rows, _: [1]).handle([{"body": {"id": "q", "inputs": [tensor(1)]}}], bare)
+    assert (answer["id"], answer["model_name"]) == ("q", "")

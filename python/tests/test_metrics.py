@@ -61,6 +61,12 @@ def test_a_report_is_one_line_of_the_wire_format(cache, capsys, call, start, ids
     assert re.fullmatch(re.escape("[METRICS]" + start) + TAIL + re.escape(tail) + "\n", capsys.readouterr().out)
 
 
+def test_a_cache_that_was_told_of_no_requests_reports_errors(caplog):
+    caplog.set_level("INFO")
+    MetricsCacheYamlImpl().add_size("S", 3, dimensions=[Dimension("ModelName", "m")])
+    assert "S.Megabytes:3|#ModelName:m,Level:Error|#type:GAUGE" in caplog.text
+
+
 def test_outside_a_worker_lines_are_messages_of_the_root_logger(cache, monkeypatch, capsys, caplog):
     monkeypatch.setattr("jitney.torchserve.metrics._past_logging", False)
     caplog.set_level("INFO")

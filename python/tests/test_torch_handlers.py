@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import threading
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -313,3 +316,14 @@ def test_a_mock_context_is_enough_to_load_and_ask_a_handler(tmp_path):
     assert handler.handle([[1.0, 2.0]], context) == [[1.0, 2.0]]
     context.explain = True
     assert not context.get_request_header(0, "explain") and context.get_request_header(1, "explain")
+
+
+def test_what_registers_itself_with_torch_is_imported_where_it_is_installed(tmp_path):
+    (tmp_path / "torch_tensorrt.py").write_text("print('registered')")
+    (tmp_path / "openvino").mkdir()
+    (tmp_path / "openvino" / "torch.py").write_text("raise OSError('no driver')")
+    command = [sys.executable, "-c", "import ts.torch_handler.base_handler"]
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    ran = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=True)
+    assert ran.stdout == "registered\n"
+    assert "openvino.torch is installed and cannot be imported: no driver" in ran.stderr

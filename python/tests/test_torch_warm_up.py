@@ -53,6 +53,20 @@ def ask(handler, *contents):
     return handler.handle([{"body": content} for content in contents], handler.context)
 
 
+class LoadsAsItLikes(BaseHandler):
+    def __init__(self):
+        self.initialized = False
+
+    def initialize(self, context):
+        self.initialized = True
+
+
+def test_a_handler_that_replaces_what_the_base_sets_up_is_not_warmed_up():
+    handler = LoadsAsItLikes()
+    handler.initialize(None)
+    assert handler.warm_up(nothing) == warm_up.WarmUpReport()
+
+
 def test_an_image_handler_is_captured_at_its_sizes(load, recorder):
     handler = load(ImageClassifier, models.CLASSIFIER, batch_size=4)
     pictures = [image(seed) for seed in range(3)]

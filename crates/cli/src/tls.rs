@@ -63,8 +63,13 @@ impl TlsFiles {
                 TlsError::Key(_) => &self.key,
                 TlsError::Authorities(_) => self.client_ca.as_ref().unwrap_or(&self.certificate),
             };
-            Failure::failed(format!("{}: {error}", file.display()))
-                .hint("certificates and keys are PEM files: -----BEGIN CERTIFICATE-----, -----BEGIN PRIVATE KEY-----")
+            let hint = match error {
+                TlsError::Unfit(_) => "`openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem` makes a pair",
+                TlsError::Certificate(_) | TlsError::Key(_) | TlsError::Authorities(_) => {
+                    "certificates and keys are PEM files: -----BEGIN CERTIFICATE-----, -----BEGIN PRIVATE KEY-----"
+                }
+            };
+            Failure::failed(format!("{}: {error}", file.display())).hint(hint)
         })
     }
 }

@@ -140,7 +140,7 @@ class MetricReporter:
     ) -> None:
         raise NotImplementedError
 
-    def _ids(self, idx: Index) -> str:
+    def _ids(self, idx: Index) -> str | None:
         if not self.names_requests:
             return ""
         ids = self.request_ids or {}

@@ -15,6 +15,7 @@ from jitney.torchserve.loading import get_yaml_config
 from jitney.torchserve.metrics import (
     Dimension,
     Dimensions,
+    Index,
     Metric,
     MetricReporter,
     MetricTypes,
@@ -119,6 +120,9 @@ class MetricsCacheYamlImpl(MetricReporter):
     def set_request_ids(self, request_ids: RequestIds | Callable[[], RequestIds]) -> None:
         """Sets the ids reported with a metric, or a function that knows the current ones."""
         self._request_ids = request_ids
+
+    def _ids(self, idx: Index) -> str | None:
+        return None if self._request_ids is None else super()._ids(idx)
 
     def set_model_name(self, model_name: str) -> None:
         """Sets the value of the ModelName dimension."""

@@ -23,7 +23,7 @@ from ts.torch_handler.devices import choose_device, plain_output, shaped_input, 
 from ts.torch_handler.model_graphs import ModelGraphs
 from ts.torch_handler.profiling import profiled, profiler_enabled, timed
 from ts.torch_handler.rows import numbers_of
-from ts.torch_handler.settings import HandlerSettings, installed, need, read_settings
+from ts.torch_handler.settings import HandlerSettings, import_for_effect, installed, need, read_settings
 from ts.torch_handler.stages import Launched, Prepared, asks, merge, milliseconds, now
 from ts.torch_handler.threads import set_torch_threads
 from ts.torch_handler.warm_up import WarmUp, sample_file
@@ -36,6 +36,7 @@ logger = logging.getLogger(__name__)
 ipex_enabled = os.environ.get("TS_IPEX_ENABLE", "false").lower() == "true"
 STOCK_MODULES = "ts.torch_handler."
 LABELS_FILE = "index_to_name.json"
+import_for_effect("torch_tensorrt", "openvino.torch")  # Backends of torch.compile, classes of TorchScript files.
 PROFILER_AVAILABLE = installed("torch.profiler")
 XLA_AVAILABLE = installed("torch_xla")
 IPEX_AVAILABLE = ipex_enabled and installed("intel_extension_for_pytorch")
@@ -57,6 +58,7 @@ class BaseHandler(abc.ABC):  # noqa: B024 - TorchServe's base, which handlers ov
     handler_settings = HandlerSettings()
     torch_threads = 0
     streams: DeviceStreams = NO_STREAMS
+    context: Any = None
     model_graphs: ModelGraphs | None = None
     compile_plan: CompilePlan | None = None
 
@@ -265,9 +267,10 @@ class BaseHandler(abc.ABC):  # noqa: B024 - TorchServe's base, which handlers ov
     def warm_up(self, progress: Callable[[int, int, str], None]) -> WarmUpReport:
         """Makes the model ready for its batch sizes, called once when it is loaded; `progress(done, of, what)`.
 
-        On a GPU the model is captured, unless the settings or an `inference` of the user's own forbid it.
+        On a GPU the model is captured, unless the settings or an `inference` of the user's own forbid it. A handler
+        whose own `initialize` replaces the one above has loaded its model as it likes, and nothing is done.
         """
-        return WarmUp(self, self.context).run(progress)
+        return WarmUp(self, self.context).run(progress) if self.context is not None else WarmUpReport()
 
     def has_stock_inference(self) -> bool:
         """Whether `inference` is the one above, not replaced, also not by one that calls it."""

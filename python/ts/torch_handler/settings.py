@@ -20,8 +20,11 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import logging
 import sys
 from typing import Any, NamedTuple
+
+logger = logging.getLogger(__name__)
 
 PACKAGES = {"PIL": "pillow", "torch": "torch", "torchvision": "torchvision", "onnxruntime": "onnxruntime"}
 """What to ask pip for, by module."""
@@ -38,6 +41,15 @@ def need(module: str, purpose: str) -> Any:
             f"Install it there (pip install {package}) or point the server at a Python that has it."
         )
         raise ImportError(message) from error
+
+
+def import_for_effect(*modules: str) -> None:
+    """Imports those that are installed, for what they register; one that fails is a line in the log."""
+    for module in filter(installed, modules):
+        try:
+            importlib.import_module(module)
+        except Exception as error:
+            logger.warning("%s is installed and cannot be imported: %s", module, error)
 
 
 def installed(module: str) -> bool:

@@ -60,5 +60,4 @@ class TextClassifier(TextHandler):
         offsets = torch.as_tensor([0], device=self.device)
         attributions = self.lig.attribute(numbers, target=target, additional_forward_args=(offsets,))
         return [{"words": list(with_ngrams(self._tokenize(text), self.ngrams)),
-                 "importances": self.summarize_attributions(attributions).tolist(),
-                 "delta": 0.0}]  # fmt: skip
+                 "importances": self.summarize_attributions(attributions).tolist()}]  # fmt: skip

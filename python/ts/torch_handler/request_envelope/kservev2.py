@@ -53,7 +53,8 @@ def names_of(request: dict[str, Any]) -> list[str]:
 
 def name_of(context: Any) -> str:
     """The model's name in its manifest, as TorchServe answers; the name it is registered under without one."""
-    return str(((context.manifest or {}).get("model") or {}).get("modelName") or context.model_name)
+    named = ((context.manifest or {}).get("model") or {}).get("modelName")
+    return str(named or getattr(context, "model_name", ""))
 
 
 def version_of(manifest: dict[str, Any]) -> str:
