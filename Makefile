@@ -132,10 +132,10 @@ test-ui: ui/node_modules/.package-lock.json ## The dashboard's types and unit te
 
 ##@ Heavy tests (make setup WITH="torch chromium nginx prometheus" brings their programs)
 .PHONY: test-all test-heavy test-new-torch test-ray test-compat test-bentoml test-serve test-clouds test-browser test-openapi test-kserve \
-  test-deploy test-prometheus test-replicas test-install test-docs test-notebook test-onnx test-gpu soak fuzz fuzz-python
+  test-deploy test-mcp test-prometheus test-replicas test-install test-docs test-notebook test-onnx test-gpu soak fuzz fuzz-python
 INSTALL_TESTS := tests/test_install_static.py tests/test_install_image.py tests/test_install_systemd.py tests/test_wheel.py
 
-test-all: test test-ui test-heavy test-new-torch test-docs test-notebook test-onnx test-ray test-compat test-clouds test-browser test-openapi test-kserve test-deploy test-prometheus test-replicas test-install ## Everything here and above, but the GPU and the soak
+test-all: test test-ui test-heavy test-new-torch test-docs test-notebook test-onnx test-ray test-compat test-clouds test-browser test-openapi test-kserve test-mcp test-deploy test-prometheus test-replicas test-install ## Everything here and above, but the GPU and the soak
 	$(CARGO) test --locked --release -p jitney-sim -p jitney-lab -- --ignored
 	$(MAKE) deny advisories instructions
 	$(MAKE) fuzz fuzz-python FUZZ_SECONDS=10
@@ -181,6 +181,9 @@ test-openapi: build .venv/openapi/ready ## What makers of clients do with /opena
 
 test-kserve: build .venv/kserve/ready ## KServe's own clients (an environment of 450 MB)
 	$(BINARY) .venv/kserve/bin/python -m pytest -q tests/test_kserve_client.py tests/test_docs_clients.py --heavy
+
+test-mcp: build .venv/mcp/ready ## Endpoints as tools, asked by the official client of the Model Context Protocol
+	$(BINARY) .venv/mcp/bin/python -m pytest -q tests/test_mcp.py --heavy
 
 test-deploy: build .venv/kserve/ready ## The manifests of deploy/ against their schemas, and their containers (needs root, npm)
 	npm install --silent --no-fund --no-audit --no-package-lock --prefix .venv/kserve \

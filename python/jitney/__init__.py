@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from jitney.definition.metrics import Counter, Gauge, Histogram
     from jitney.handle import Handle, Session, connect, run
     from jitney.http.asgi import asgi
+    from jitney.http.mcp import mcp
     from jitney.offline.infer import InferError, infer
 
 __version__ = "0.2.0"
@@ -62,13 +63,14 @@ __all__ = [
     "Device", "Disconnected", "Endpoint", "Error", "Expired", "Gauge", "Handle", "Histogram", "HttpRequest",
     "InferError", "ItemErrors", "NotFound", "Overloaded", "Padded", "RemoteError", "Request", "Response", "Retry",
     "Session", "Tensor", "WrongLength", "asgi", "batch", "bind", "chain", "connect", "context", "default", "define",
-    "depends", "device", "endpoint", "fan_out", "graphs", "infer", "model", "pad", "run",
+    "depends", "device", "endpoint", "fan_out", "graphs", "infer", "mcp", "model", "pad", "run",
 ]  # fmt: skip
 
 _LATER = {
     **dict.fromkeys(("AsyncClient", "Client", "Retry"), "jitney.client"),
     **dict.fromkeys(("Handle", "Session", "connect", "run"), "jitney.handle"),
     "asgi": "jitney.http.asgi",
+    "mcp": "jitney.http.mcp",
     **dict.fromkeys(("Counter", "Gauge", "Histogram"), "jitney.definition.metrics"),
     **dict.fromkeys(("InferError", "infer"), "jitney.offline.infer"),
 }
