@@ -13,6 +13,8 @@ from harness.server import ASK_SECONDS, FREE_PORTS, Server
 from harness.wait import until
 
 APP = """
+import prometheus_client
+
 import jitney
 
 
@@ -45,6 +47,8 @@ def echo(request):
     return jitney.Response([request.root_path, request.path, request.body.decode()], 202)
 
 
+asked = prometheus_client.Counter("asked", "Texts", ["lang"])
+lengths = prometheus_client.Histogram("asked_length", "Letters", buckets=(1, 4))
 words = jitney.Counter("words_total", "Words seen", labels=("lang",))
 sizes = jitney.Histogram("word_sizes", "Letters", buckets=(1, 4))
 
@@ -55,6 +59,8 @@ class Words:
     def count(self, text: str) -> int:
         words.inc(len(text.split()), lang="en")
         sizes.observe(len(text))
+        asked.labels("en").inc()
+        lengths.observe(len(text))
         return len(text.split())
 
     @jitney.endpoint
@@ -126,11 +132,14 @@ def test_metrics_of_a_models_own_are_added_up_over_its_workers(served: Server):
         labels = 'model_name="Words",model_version="1.0",'
         lines = [line for line in metrics(served) if labels in line and "jitney_" not in line]
         found = [line.partition("{")[0] + " " + line.rpartition(" ")[2] for line in lines]
-        return found if "words_total 24.0" in found and "word_sizes_count 12.0" in found else []
+        last = ("words_total 24.0", "word_sizes_count 12.0", "asked_total 12.0", "asked_length_count 12.0")
+        return found if all(one in found for one in last) else []
 
     shown = until(counted, "all workers have told what they counted")
-    buckets = [line for line in shown if "bucket" in line]
-    assert buckets == ["word_sizes_bucket 4.0", "word_sizes_bucket 8.0", "word_sizes_bucket 12.0"]
+    for name in ("word_sizes", "asked_length"):  # Ours, and that of prometheus_client.
+        buckets = [line for line in shown if f"{name}_bucket" in line]
+        assert buckets == [f"{name}_bucket 4.0", f"{name}_bucket 8.0", f"{name}_bucket 12.0"]
+    assert not any(line.startswith(("python_", "asked_created")) for line in metrics(served))
     assert "# HELP words_total Words seen" in metrics(served)
 
 

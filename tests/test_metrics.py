@@ -41,15 +41,15 @@ HOSTILE = [
 
 @pytest.fixture
 def torchserve(start: Callable[..., Server], store: Store, tmp_path: Path) -> Callable[..., Server]:
-    """Starts `jitney torchserve` with the reporting model and these properties."""
+    """Starts `jitney torchserve` with the reporting model, or another one, and these properties."""
 
-    def torchserve(properties: str) -> Server:
-        store.mar("metrics")
+    def torchserve(properties: str, model: str = "metrics") -> Server:
+        store.mar(model)
         config = tmp_path / "config.properties"
         config.write_text(
             f"{FREE_ADDRESSES}default_workers_per_model=1\ndisable_token_authorization=true\n{properties}"
         )
-        arguments = ["torchserve", "--foreground", "--ts-config", config, "--models", "metrics.mar"]
+        arguments = ["torchserve", "--foreground", "--ts-config", config, "--models", f"{model}.mar"]
         return start(*arguments, "--model-store", store.path)
 
     return torchserve
@@ -90,6 +90,14 @@ def test_a_handlers_metrics_are_added_up_as_declared(torchserve: Callable[..., S
     assert {frozenset(sample.labels) for sample in page["Rows"]} == {frozenset(("ModelName", "Level", "Hostname"))}
     assert {sample.labels["ModelName"] for sample in page["Rows"]} == {"metrics", HOSTILE_NAME}, "one value, escaped"
     assert "[METRICS]Rows" not in server.log, "metrics are no output"
+
+
+def test_what_a_handler_counts_with_prometheus_client_is_on_the_page(torchserve: Callable[..., Server]) -> None:
+    server = torchserve("metrics_mode=prometheus\n", model="counting")
+    for _ in range(3):
+        server.predict("counting", ["x"])
+    until(lambda: value(server, "counted_rows", "counted_rows_total", kind="plain") == 3, "the rows are counted")
+    assert "[METRICS]" not in server.log
 
 
 def test_series_are_unique_and_go_on_when_another_version_answers(

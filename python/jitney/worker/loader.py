@@ -21,6 +21,7 @@ from jitney.gpu.turns import GpuTurns, turns_at
 from jitney.torchserve.bodies import Reader, read_bytes, reader_for, use_strict_json
 from jitney.torchserve.loading import EntryPoint, in_envelope, load_entry_point, module_name
 from jitney.torchserve.metrics_cache import MetricsCacheYamlImpl
+from jitney.worker import prometheus
 from jitney.worker.context import WorkerContext
 from jitney.worker.garbage import Collector
 from jitney.worker.gpus import GpuUse, in_turn
@@ -80,6 +81,7 @@ def load_model(spec: dict[str, Any], progress: Progress = no_progress) -> Loaded
     note = limit_memory(spec.get("gpu_memory_fraction"), spec.get("gpu_id"))
     defined = is_defined(spec.get("model_yaml_config") or {})
     model = load_definition(spec, context) if defined else load_handler(spec, context)
+    prometheus.begin()
     about, samples = warm_up(model.entry_point, progress, [note] if note else [])
     model = model._replace(about=about, samples=samples)
     if spec.get("envelope") and not defined:

@@ -42,7 +42,7 @@ _ABSENT = {
     "secret": "there is no cloud; give secrets to the server in its environment",
     "batch": "run the service over a file with `jitney infer service.py:Name INPUT -o OUTPUT`",
     "monitor": "log what you need with `logging`, and count it with `jitney.Counter` and `jitney.Histogram`",
-    "metrics": "use `jitney.Counter`, `jitney.Gauge` and `jitney.Histogram`; they are shown under /metrics",
+    "metrics": "use `prometheus_client`, or `jitney.Counter` and its like; they are shown under /metrics",
     "serve": "run `jitney serve service.py:Name --port 3000`, or `jitney.run(Name)` beside your program",
     "runner_service": "use bentoml.Runner, or a service with bentoml.depends",
     "gradio": "run Gradio as a program of its own that calls the server with bentoml.SyncHTTPClient",

@@ -1,0 +1,51 @@
+"""Metrics of `prometheus_client` in a worker: what the server is told of a registry."""
+
+from __future__ import annotations
+
+import prometheus_client as library
+import pytest
+
+from jitney.worker.prometheus import RegistryReader
+
+
+@pytest.fixture
+def registry():
+    return library.CollectorRegistry()
+
+
+def test_only_what_has_changed_is_told(registry):
+    reader = RegistryReader(registry)
+    words = library.Counter("words", "Words\nseen", ["lang"], registry=registry)
+    level = library.Gauge("level", "A level", registry=registry)
+    words.labels("en").inc(3)
+    about = {"name": "words_total", "kind": "counter", "help": "Words seen", "labels": {"lang": "en"}}
+    assert list(reader.changes()) == [
+        {**about, "value": 3.0},
+        {"name": "level", "kind": "gauge", "help": "A level", "labels": {}, "value": 0.0},
+    ]
+    words.labels("en").inc(2)
+    level.set(-4)
+    assert [(one["name"], one["value"]) for one in reader.changes()] == [("words_total", 2.0), ("level", -4.0)]
+    assert list(reader.changes()) == []
+
+
+def test_histograms_are_told_by_single_buckets_and_summaries_as_two_totals(registry):
+    reader = RegistryReader(registry)
+    sizes = library.Histogram("sizes", "Sizes", ["kind"], buckets=(1, 2), registry=registry)
+    seen = library.Summary("seen", "Seen", registry=registry)
+    for value in (1, 1.5, 9):
+        sizes.labels("a").observe(value)
+    seen.observe(2)
+    told = {one["name"]: one for one in reader.changes()}
+    assert (told["sizes"]["bounds"], told["sizes"]["counts"], told["sizes"]["value"]) == ((1.0, 2.0), [1, 1, 1], 11.5)
+    assert told["sizes"]["labels"] == {"kind": "a"} and told["sizes"]["kind"] == "histogram"
+    assert (told["seen_count"]["value"], told["seen_sum"]["value"], told["seen_sum"]["kind"]) == (1, 2, "counter")
+    sizes.labels("a").observe(2)
+    (change,) = reader.changes()
+    assert (change["counts"], change["value"]) == ([0, 1, 0], 2.0)
+
+
+def test_what_tells_about_the_process_is_the_servers_affair(registry):
+    library.ProcessCollector(registry=registry)
+    library.Gauge("ts_level", "A name of the server's", registry=registry).set(1)
+    assert list(RegistryReader(registry).changes()) == []
