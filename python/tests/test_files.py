@@ -254,6 +254,14 @@ def test_a_table_has_no_more_columns_than_can_be_read():
         read_json_frame({"columns": ["a"] * 20_000, "data": []}, "split", True)
 
 
+def test_columns_of_one_name_are_counted_before_pandas_renames_them():
+    names = ["same"] * 1001
+    assert read_frame(",".join(names)).shape == (0, 1001)
+    with pytest.raises(FileRejected, match="1001 of its 1002 columns have the name of another one"):
+        read_frame(",".join([*names, "same"]))
+    assert read_frame("," * 2000).shape == (0, 2001), "columns without names have numbers"
+
+
 @pytest.mark.parametrize(
     "table",
     [

@@ -27,8 +27,9 @@ OBJECT_BYTES = 128
 """Bytes of a Python object in a frame: a list, a structure or a decimal in a row."""
 ROWS_AT_ONCE = 65536
 COLUMNS_MAX = 10_000
-"""Columns of a table. pandas takes seconds for as many that have one name, and sixteen times as long for four times as
-many."""
+"""Columns of a table."""
+REPEATED_MAX = 1000
+"""Columns of a CSV file whose name another one has. For each pandas looks through the names of all: seconds for 10,000."""
 INDEX_MAX = 100
 
 
@@ -87,12 +88,16 @@ def _check_csv(text: str) -> None:
     rows = csv.reader(io.StringIO(text, newline=""))
     filled = (row for row in rows if len(row) > 1 or "".join(row).strip())
     try:
-        lengths = [*map(len, itertools.islice(filled, 2)), 0, 0]
+        beginning: list[list[str]] = [*itertools.islice(filled, 2), [], []]
     except csv.Error as error:
         raise FileRejected(f"the CSV file cannot be read: {error}") from None
-    check_columns(lengths[0])
-    if lengths[1] > lengths[0] + INDEX_MAX:
-        raise FileRejected(f"its first row has {lengths[1]} values, and there are {lengths[0]} columns")
+    names, first = beginning[:2]
+    check_columns(len(names))
+    named = list(filter(None, names))  # pandas numbers the others.
+    if (repeated := len(named) - len(set(named))) > REPEATED_MAX:
+        raise FileRejected(f"{repeated} of its {len(names)} columns have the name of another one")
+    if len(first) > len(names) + INDEX_MAX:
+        raise FileRejected(f"its first row has {len(first)} values, and there are {len(names)} columns")
 
 
 def open_parquet(source: Any, **options: Any) -> Any:
