@@ -124,20 +124,23 @@ impl WorkerListener {
     }
 
     /// Makes a token for one worker; the receiver gets its connection.
-    pub(crate) fn expect(&self) -> ExpectedWorker {
+    ///
+    /// # Errors
+    /// The system gives no randomness.
+    pub(crate) fn expect(&self) -> io::Result<ExpectedWorker> {
         let (sender, connection) = oneshot::channel();
-        ExpectedWorker {
-            token: self.expected.admit(ExpectedConnection::Worker(sender)),
-            connection,
-        }
+        let token = self.expected.admit(ExpectedConnection::Worker(sender))?;
+        Ok(ExpectedWorker { token, connection })
     }
 
     /// Makes a token for the calls of one worker. They end when it is dropped.
-    pub(crate) fn expect_calls(&self, caller: CallingWorker) -> CallsToken {
+    ///
+    /// # Errors
+    /// The system gives no randomness.
+    pub(crate) fn expect_calls(&self, caller: CallingWorker) -> io::Result<CallsToken> {
         let (alive, ended) = watch::channel(());
-        let token =
-            self.expected.admit(ExpectedConnection::Calls(Arc::new(caller), CallerEnded(ended)));
-        CallsToken { token, _alive: alive }
+        let calls = ExpectedConnection::Calls(Arc::new(caller), CallerEnded(ended));
+        Ok(CallsToken { token: self.expected.admit(calls)?, _alive: alive })
     }
 
     /// The connections on which workers call models; who serves them takes this once.
@@ -178,10 +181,10 @@ impl Drop for Token {
 }
 
 impl ExpectedConnections {
-    fn admit(self: &Arc<Self>, connection: ExpectedConnection) -> Token {
-        let text = random_text();
+    fn admit(self: &Arc<Self>, connection: ExpectedConnection) -> io::Result<Token> {
+        let text = random_text()?;
         self.tokens().insert(text.clone(), connection);
-        Token { text, expected: Arc::clone(self) }
+        Ok(Token { text, expected: Arc::clone(self) })
     }
 
     fn tokens(&self) -> MutexGuard<'_, HashMap<String, ExpectedConnection>> {
@@ -202,11 +205,11 @@ impl ExpectedConnections {
     }
 }
 
-/// 128 bits that cannot be guessed: the standard library's hasher keys come from the system.
-fn random_text() -> String {
-    use std::hash::{BuildHasher, RandomState};
-    let half = || RandomState::new().hash_one(std::process::id());
-    format!("{:016x}{:016x}", half(), half())
+/// 128 bits that cannot be guessed, also by who knows other tokens.
+fn random_text() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+    Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
 }
 
 async fn accept(listener: UnixListener, expected: Arc<ExpectedConnections>) {
@@ -289,7 +292,7 @@ mod tests {
         let mut calls = listener.take_calls().unwrap();
         assert!(listener.take_calls().is_none());
         let caller = CallingWorker { model: "m".to_owned(), version: "1.0".to_owned(), worker: 7 };
-        let token = listener.expect_calls(caller.clone());
+        let token = listener.expect_calls(caller.clone()).unwrap();
         let hello = json!({ "protocol": PROTOCOL, "token": token.token.text(), "role": "calls" });
         let _first = connect(&path, &hello, b"CALL");
         let mut connection = calls.recv().await.unwrap();
@@ -308,7 +311,8 @@ mod tests {
         let path = directory.path().join("workers.sock");
         let listener = WorkerListener::listen(path.clone(), &Handle::current()).unwrap();
         let caller = CallingWorker { model: "m".to_owned(), version: "1.0".to_owned(), worker: 7 };
-        let (calls, mut worker) = (listener.expect_calls(caller), listener.expect());
+        let (calls, mut worker) =
+            (listener.expect_calls(caller).unwrap(), listener.expect().unwrap());
         for (token, role) in [(calls.token.text(), "worker"), (worker.token.text(), "calls")] {
             let hello = json!({ "protocol": PROTOCOL, "token": token, "role": role });
             assert_closed(connect(&path, &hello, b"")).await;

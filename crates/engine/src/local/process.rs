@@ -79,8 +79,8 @@ impl LocalProcesses {
         load: &LocalLoad,
         worker: Option<u32>,
     ) -> Result<LoadedProcess, LaunchError> {
-        let mut expected = self.listener.expect();
         let cannot_spawn = |error: std::io::Error| LaunchError::Spawn(error.to_string());
+        let mut expected = self.listener.expect().map_err(cannot_spawn)?;
         let mut command = Command::new(&self.program);
         command
             .arg0("jitney")

@@ -1,5 +1,7 @@
 //! Starts one Python process and waits until it has loaded the model.
 
+use std::future::ready;
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,8 +18,8 @@ use super::worker::{OutputSource, PythonWorker, WorkerStream, reaped};
 use super::workers::{GpuAssignment, PythonConfig, PythonWorkers};
 use crate::call::SequenceHeaders;
 use crate::frames::{
-    CallingWorker, ExpectedWorker, FrameError, FrameKind, WorkerConnection, decode_control,
-    next_frame,
+    CallingWorker, CallsToken, ExpectedWorker, FrameError, FrameKind, WorkerConnection,
+    decode_control, next_frame,
 };
 use crate::model::ModelIdentity;
 use crate::observer::Observer;
@@ -161,7 +163,10 @@ impl Launcher for PythonLauncher {
         worker: u32,
         progress: ProgressSender,
     ) -> BoxFuture<'static, Result<Box<dyn Worker>, LaunchError>> {
-        let expected = self.python.listener.expect();
+        let (expected, calls) = match self.tokens(worker) {
+            Ok(tokens) => tokens,
+            Err(error) => return Box::pin(ready(Err(LaunchError::Spawn(error.to_string())))),
+        };
         let (spawned, source) = self.spawn(worker, &expected, progress.clone());
         let mut message = self.load.message.clone();
         let count = self.workers.load(Ordering::Relaxed);
@@ -177,10 +182,6 @@ impl Launcher for PythonLauncher {
         if gpus.len() > 1 {
             message["gpu_ids"] = gpus.into();
         }
-        let calls = self.load.calls.then(|| {
-            let (model, version) = (self.load.model.clone(), self.load.version.clone());
-            self.python.listener.expect_calls(CallingWorker { model, version, worker })
-        });
         if let Some(calls) = &calls {
             message["calls"] = json!({ "token": calls.token.text() });
         }
@@ -248,6 +249,15 @@ impl PythonLauncher {
     pub(crate) fn placed(mut self, remote: Option<PlacedModel>) -> Self {
         self.remote = remote.map(Arc::new);
         self
+    }
+
+    /// What the worker says when it connects, and where it calls models.
+    fn tokens(&self, worker: u32) -> io::Result<(ExpectedWorker, Option<CallsToken>)> {
+        let LoadCommand { model, version, calls, .. } = &self.load;
+        let caller = || CallingWorker { model: model.clone(), version: version.clone(), worker };
+        let listener = &self.python.listener;
+        let calls = calls.then(|| listener.expect_calls(caller())).transpose()?;
+        Ok((listener.expect()?, calls))
     }
 
     fn spawn(

@@ -171,7 +171,8 @@ impl Placement {
         progress: &ProgressSender,
     ) -> Result<(WorkerProcess, NodePaths), LaunchError> {
         let server = self.server(progress).await?;
-        let mut expected = self.listener.expect();
+        let expected = self.listener.expect();
+        let mut expected = expected.map_err(|error| LaunchError::Spawn(error.to_string()))?;
         let (tell, mut news) = mpsc::channel(NEWS_MAX);
         let start = PlacedActor::new(&self, tell);
         let ordered = self.orders.send(json!({

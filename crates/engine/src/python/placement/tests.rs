@@ -113,7 +113,7 @@ async fn ready(order: &Value) -> (BufReader<TlsStream<TcpStream>>, Value) {
 #[tokio::test]
 async fn a_worker_is_placed_dials_in_over_tls_and_tells_its_end() {
     let mut scene = Scene::new().await;
-    let mut expected = scene.placement.listener.expect();
+    let mut expected = scene.placement.listener.expect().unwrap();
     let (placing, order) = scene.ask(expected.token.text(), progress()).await;
     assert_eq!((&order["do"], &order["resources"]["num_cpus"]), (&json!("start"), &json!(1.0)));
     let (mut actor, go) = ready(&order).await;
