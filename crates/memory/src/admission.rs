@@ -113,6 +113,20 @@ impl Admission {
         HeldBytes { admission: Arc::clone(self), bytes }
     }
 
+    /// Counts bytes of an answer that a worker has ready, before they are taken from it. None where they pass the limit
+    /// and clients can make room by reading what they have: then the worker had better wait.
+    pub fn hold_reply(self: &Arc<Self>, bytes: u64) -> Option<HeldBytes> {
+        let over = || (self.bytes() + bytes).saturating_sub(self.limits.bytes);
+        if over() > 0 {
+            self.cut_beyond_limit(self.bytes() + bytes);
+            let over = over();
+            if over > 0 && over <= self.transfers.unread() {
+                return None;
+            }
+        }
+        Some(self.keep(bytes))
+    }
+
     /// A body that begins to come in; it has no bytes yet.
     pub fn body(self: &Arc<Self>) -> TransferShare {
         self.transfer(ClientTransfer::new(TransferKind::Body, Arc::default()))
@@ -131,7 +145,7 @@ impl Admission {
     fn transfer(self: &Arc<Self>, transfer: ClientTransfer) -> TransferShare {
         let transfer = Arc::new(transfer);
         let number = self.transfers.enter(&transfer);
-        TransferShare { admission: Arc::clone(self), transfer, number }
+        TransferShare { admission: Arc::clone(self), transfer, number, charged: None }
     }
 
     /// Cuts clients that are too slow, and more while the limit is passed; called every [`TransferRules::look_every`].
@@ -248,15 +262,29 @@ pub struct TransferShare {
     admission: Arc<Admission>,
     transfer: Arc<ClientTransfer>,
     number: u64,
+    /// The quota of the client's key, and what the body has of it.
+    charged: Option<(Arc<Quota>, AtomicU64)>,
 }
 
 impl TransferShare {
+    /// Takes what comes from now on from the quota of the client's key, too.
+    pub fn charge(&mut self, quota: Option<&Arc<Quota>>) {
+        self.charged = quota.map(|quota| (Arc::clone(quota), AtomicU64::new(0)));
+    }
+
     /// Takes so many bytes in all for a body, or says why it must end.
     pub fn grow(&self, bytes: u64) -> Result<(), CutReason> {
         let (admission, transfer) = (&*self.admission, &*self.transfer);
         let more = bytes.saturating_sub(transfer.held.load(Ordering::Relaxed));
         if let Some(reason) = transfer.switch.reason() {
             return Err(reason);
+        }
+        if let Some((quota, held)) = &self.charged {
+            quota.hold(more).map_err(|_| {
+                admission.transfers.count(CutReason::Key);
+                CutReason::Key
+            })?;
+            held.fetch_add(more, Ordering::Relaxed);
         }
         transfer.held.fetch_add(more, Ordering::Relaxed);
         let total = admission.bytes.fetch_add(more, Ordering::Relaxed) + more;
@@ -283,12 +311,16 @@ impl Drop for TransferShare {
     fn drop(&mut self) {
         self.admission.transfers.remove(self.number);
         self.admission.give_back(self.transfer.held.swap(0, Ordering::Relaxed));
+        if let Some((quota, held)) = &self.charged {
+            quota.give_back(held.load(Ordering::Relaxed));
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quota::QuotaLimits;
 
     fn gate() -> Arc<Admission> {
         Admission::new(AdmissionLimits {
@@ -339,6 +371,43 @@ mod tests {
         drop(body);
         assert_eq!(gate.bytes(), 26, "and is given back once");
         drop(permit);
+        assert_eq!(gate.bytes(), 0);
+    }
+
+    #[test]
+    fn the_bodies_of_a_key_have_its_share_together() {
+        let gate = gate();
+        let limits = QuotaLimits { bytes: 25, ..QuotaLimits::NONE };
+        let quota = Quota::new(limits, Instant::now());
+        let body = |quota| {
+            let mut body = gate.body();
+            body.charge(quota);
+            body
+        };
+        let [first, second] = [(); 2].map(|()| body(Some(&quota)));
+        assert_eq!((first.grow(20), second.grow(5)), (Ok(()), Ok(())));
+        assert_eq!(second.grow(6), Err(CutReason::Key));
+        assert_eq!(body(None).grow(40), Ok(()), "others have theirs");
+        assert!(quota.admit(Instant::now(), 1, 1).is_err(), "requests that came whole count too");
+        drop(first);
+        assert_eq!(second.grow(25), Ok(()));
+        drop(second);
+        assert!(quota.admit(Instant::now(), 1, 25).is_ok());
+        assert_eq!(gate.bytes(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_stays_with_its_worker_while_others_are_not_read() {
+        let gate = gate();
+        let answer = gate.answer(80, &Arc::default());
+        assert!(gate.hold_reply(20).is_some(), "it fits");
+        assert!(gate.hold_reply(21).is_none());
+        let requests = gate.admit(1, 20);
+        assert!(gate.hold_reply(81).is_some(), "reading would not make room for it");
+        assert!(gate.hold_reply(21).is_none());
+        tokio::time::advance(std::time::Duration::from_secs(2)).await;
+        assert!(gate.hold_reply(21).is_some(), "who does not read was cut");
+        drop((answer, requests));
         assert_eq!(gate.bytes(), 0);
     }
 

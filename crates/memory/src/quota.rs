@@ -146,6 +146,23 @@ impl Quota {
         }
     }
 
+    /// Takes bytes for a body on its way in.
+    ///
+    /// # Errors
+    /// As much of the client's is under way as may be; nothing is taken then.
+    pub(crate) fn hold(&self, bytes: u64) -> Result<(), QuotaMet> {
+        if self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > self.limits.bytes {
+            self.give_back(bytes);
+            return Err(QuotaMet::UnderWay("bytes"));
+        }
+        Ok(())
+    }
+
+    /// Gives back what was taken for a body.
+    pub(crate) fn give_back(&self, bytes: u64) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
     fn take(&self, rate: &ItemRate, now: Instant, items: u64) -> Result<(), QuotaMet> {
         let now = now.saturating_duration_since(self.began).as_nanos() as u64;
         let mut free_at = self.free_at.load(Ordering::Relaxed);
@@ -172,7 +189,7 @@ impl Drop for QuotaUse {
     fn drop(&mut self) {
         self.quota.requests.fetch_sub(1, Ordering::Relaxed);
         self.quota.items.fetch_sub(self.items, Ordering::Relaxed);
-        self.quota.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.quota.give_back(self.bytes);
     }
 }
 

@@ -64,15 +64,18 @@ pub enum CutReason {
     TooLong,
     /// The client did not read its answer.
     Unread,
+    /// Other bodies of the same key have the key's share of the memory.
+    Key,
 }
 
 impl CutReason {
     /// Every reason with its name in metrics.
-    pub const ALL: [(Self, &'static str); 4] = [
+    pub const ALL: [(Self, &'static str); 5] = [
         (Self::Room, "room"),
         (Self::TooSlow, "too_slow"),
         (Self::TooLong, "too_long"),
         (Self::Unread, "unread"),
+        (Self::Key, "key"),
     ];
 }
 
@@ -246,6 +249,13 @@ impl Transfers {
     /// Counts a transfer that was not let in at all.
     pub(crate) fn count(&self, reason: CutReason) {
         self.cut[reason as usize - 1].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Bytes of answers that wait for their clients.
+    pub(crate) fn unread(&self) -> u64 {
+        let table = self.lock();
+        let answers = table.under_way.values().filter(|it| it.kind == TransferKind::Answer);
+        answers.map(|it| it.held.load(Ordering::Relaxed)).sum()
     }
 
     /// Cuts the slowest transfers until `wanted` bytes are free, for one that is faster than they are.

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use bytes::{Bytes, BytesMut};
 use jitney_memory::ValueBytes;
 use jitney_memory::admission::{Admission, CutReason, TransferShare};
+use jitney_memory::quota::Quota;
 
 use crate::body_error::BodyError;
 use crate::compression::Decompressor;
@@ -61,6 +62,12 @@ impl GrowingBody {
         if let Some(HeadShare { share, bytes }) = head {
             (self.share, self.head_bytes) = (share, bytes);
         }
+        self
+    }
+
+    /// The same, which takes its memory from the quota of its client's key, too.
+    pub fn charged(mut self, quota: Option<&Arc<Quota>>) -> Self {
+        self.share.charge(quota);
         self
     }
 

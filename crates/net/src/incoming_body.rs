@@ -16,6 +16,7 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming};
 use jitney_memory::ValueBytes;
 use jitney_memory::admission::Admission;
+use jitney_memory::quota::Quota;
 use tokio::runtime::Handle;
 
 use crate::body_error::BodyError;
@@ -84,7 +85,8 @@ impl RequestBody {
         self.body.as_ref().is_some_and(|body| body.size_hint().lower() > LARGE)
     }
 
-    /// The whole body; a large one in the pieces in which it came.
+    /// The whole body; a large one in the pieces in which it came. One that comes in several takes its memory from the
+    /// quota of the client's key, too.
     ///
     /// # Errors
     /// Too large, compressed in an unknown way, or broken off; in the latter case the client is gone.
@@ -92,6 +94,7 @@ impl RequestBody {
         mut self,
         limit: u64,
         admission: &Arc<Admission>,
+        quota: Option<&Arc<Quota>>,
     ) -> Result<ValueBytes, BodyError> {
         let Some(body) = &mut self.body else {
             let whole = std::mem::take(&mut self.whole);
@@ -105,7 +108,7 @@ impl RequestBody {
             Ok(None) => {}
             Ok(Some(coding)) => {
                 let coding = *coding;
-                return Box::pin(self.read_compressed(coding, limit, admission)).await;
+                return Box::pin(self.read_compressed(coding, limit, admission, quota)).await;
             }
             Err(error) => return Err(error.clone().into()),
         }
@@ -115,7 +118,7 @@ impl RequestBody {
         }
         // The client has begun to send.
         self.note_begun();
-        Box::pin(self.read_rest(first, limit, admission)).await
+        Box::pin(self.read_rest(first, limit, admission, quota)).await
     }
 
     fn note_begun(&mut self) {
@@ -131,12 +134,14 @@ impl RequestBody {
         first: Bytes,
         limit: u64,
         admission: &Arc<Admission>,
+        quota: Option<&Arc<Quota>>,
     ) -> Result<ValueBytes, BodyError> {
         let Some(body) = &mut self.body else { return Ok(first.into()) };
         let announced = first.len() as u64 + body.size_hint().exact().unwrap_or(limit);
         let limit = limit.min(admission.bodies_max());
         let head = self.head.take();
-        let mut whole = GrowingBody::new(admission, announced.min(limit)).behind(head);
+        let whole = GrowingBody::new(admission, announced.min(limit));
+        let mut whole = whole.behind(head).charged(quota);
         whole.push_piece(first).map_err(BodyError::Cut)?;
         while whole.len() as u64 <= limit {
             match next_within(&whole, body, self.carrier).await? {
@@ -153,9 +158,11 @@ impl RequestBody {
         coding: Coding,
         limit: u64,
         admission: &Arc<Admission>,
+        quota: Option<&Arc<Quota>>,
     ) -> Result<ValueBytes, BodyError> {
         let limit = limit.min(admission.bodies_max());
-        let mut whole = GrowingBody::new(admission, limit).behind(self.head.take());
+        let whole = GrowingBody::new(admission, limit);
+        let mut whole = whole.behind(self.head.take()).charged(quota);
         let mut decompressor = Decompressor::new(coding);
         let mut came = 0;
         while let Some(body) = &mut self.body

@@ -54,7 +54,7 @@ impl Echo {
             return Ok(reply);
         }
         let body = body.map_err(|error| error.to_string())?;
-        let read = body.read(BODY_MAX, &self.admission).await;
+        let read = body.read(BODY_MAX, &self.admission, None).await;
         let body = read.map_err(|error: BodyError| error.to_string())?.into_whole();
         let first = Bytes::from(format!("{} {} ", parts.method, parts.uri));
         Ok(Response::new(match parts.uri.query() {
@@ -262,7 +262,7 @@ async fn streams_of_http_2_get_the_same_answers() {
             sender.send_request(request.body(body).unwrap()).await.unwrap().into_parts();
         assert_eq!(head.headers[PRAGMA], "no-cache");
         assert!(!head.headers.contains_key(CONNECTION));
-        let body = RequestBody::new(body, false).read(BODY_MAX, &admission).await.unwrap();
+        let body = RequestBody::new(body, false).read(BODY_MAX, &admission, None).await.unwrap();
         String::from_utf8(body.into_whole().to_vec()).unwrap()
     };
     assert_eq!(ask("/a%20b?c=d", 0).await, "POST /a%20b?c=d abc");

@@ -105,6 +105,11 @@ impl Problem {
                 "The server has no memory for this request now (max_request_memory). Try again \
                  later. [reason: no_room]",
             ),
+            CutReason::Key => (
+                ErrorCode::Quota,
+                "The key has its share of the server's memory under way (max_request_share). Try again when some of \
+                 its requests are answered. [reason: quota]",
+            ),
             CutReason::TooSlow => (
                 ErrorCode::TooSlow,
                 "The request body came too slowly (min_body_rate). [reason: too_slow]",
@@ -114,7 +119,8 @@ impl Problem {
                 "The request body took too long to come (body_timeout). [reason: too_long]",
             ),
         };
-        let retry_after = (reason == CutReason::Room).then_some(Duration::from_secs(1));
+        let retry_after =
+            matches!(reason, CutReason::Room | CutReason::Key).then_some(Duration::from_secs(1));
         Self { retry_after, ..Self::new(code, message) }
     }
 

@@ -22,6 +22,7 @@ use rustix::net::{RecvFlags, recv};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use super::answer_room::AnswerRoom;
 use super::batch_frame::BatchFrame;
 use super::frame::{
     FrameError, FrameHeader, FrameKind, HEADER_LEN, PAYLOAD_MAX, encode_cancel, encode_control,
@@ -63,6 +64,8 @@ pub(crate) struct WorkerConnection {
     pub(crate) write: BytesMut,
     /// What is still to be written, while frames are received.
     outgoing: Segments,
+    /// The memory of large answers.
+    pub(crate) room: AnswerRoom,
 }
 
 impl WorkerConnection {
@@ -70,7 +73,8 @@ impl WorkerConnection {
         let socket = WorkerSocket::new(stream)?;
         let (read, frames, write) = (Vec::new(), Bytes::new(), BytesMut::new());
         let (payload_max, outgoing) = (PAYLOAD_MAX, Segments::default());
-        Ok(Self { socket, payload_max, read, frames, write, outgoing })
+        let room = AnswerRoom::default();
+        Ok(Self { socket, payload_max, read, frames, write, outgoing, room })
     }
 
     /// With somebody who has not said who it is, and for whom no memory is taken.
@@ -160,16 +164,19 @@ impl WorkerConnection {
     pub(crate) async fn receive(&mut self) -> Result<(FrameHeader, Bytes), ConnectionError> {
         loop {
             if let Some(frame) = self.buffered()? {
+                self.room.give_back();
                 return Ok(frame);
             }
-            let (socket, read, outgoing) = (&mut self.socket, &mut self.read, &mut self.outgoing);
             let received = poll_fn(|context| {
-                if outgoing.has_remaining()
-                    && let Poll::Ready(Err(error)) = socket.poll_write(context, outgoing)
+                if self.outgoing.has_remaining()
+                    && let Poll::Ready(Err(error)) =
+                        self.socket.poll_write(context, &mut self.outgoing)
                 {
                     return Poll::Ready(Err(error));
                 }
-                socket.poll_read(context, read)
+                let missing = self.read.capacity() - self.read.len();
+                ready!(self.room.poll_take(missing, context));
+                self.socket.poll_read(context, &mut self.read)
             });
             if received.await? == 0 {
                 return Err(ConnectionError::Closed);

@@ -4,6 +4,7 @@
 //! Connect = alive, handshake = loaded, end of file = gone. Python workers and the processes of `local` speak
 //! the same frames. This folder starts no process and decides nothing about a model.
 
+mod answer_room;
 mod batch_frame;
 mod connection;
 mod frame;

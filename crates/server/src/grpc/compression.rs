@@ -3,11 +3,8 @@
 //!
 //! tonic compresses the answers, for clients that compressed their requests.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use jitney_engine::admission::Admission;
 use jitney_net::GrowingBody;
 use jitney_net::compression::{Coding, Decompressor};
 use tonic::Status;
@@ -71,11 +68,10 @@ impl InflatingMessage {
     pub(super) fn new(
         encoding: Coding,
         message: Bytes,
-        admission: &Arc<Admission>,
+        inflated: GrowingBody,
         limit: usize,
     ) -> Self {
-        let decompressor = Decompressor::new(encoding);
-        Self { message, decompressor, inflated: GrowingBody::new(admission, limit as u64), limit }
+        Self { message, decompressor: Decompressor::new(encoding), inflated, limit }
     }
 
     /// Inflates some more; whether that was all.
@@ -113,7 +109,7 @@ mod tests {
 
     use flate2::Compression;
     use flate2::write::{GzEncoder, ZlibEncoder};
-    use jitney_engine::admission::AdmissionLimits;
+    use jitney_engine::admission::{Admission, AdmissionLimits};
 
     use super::*;
 
@@ -141,7 +137,8 @@ mod tests {
     ) -> Result<Bytes, Status> {
         let admission =
             Admission::new(AdmissionLimits { bytes: memory, ..AdmissionLimits::default() });
-        let mut inflating = InflatingMessage::new(encoding, message, &admission, limit);
+        let inflated = GrowingBody::new(&admission, limit as u64);
+        let mut inflating = InflatingMessage::new(encoding, message, inflated, limit);
         while !inflating.step()? {
             assert!(admission.bytes() > 0);
         }

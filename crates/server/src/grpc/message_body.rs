@@ -12,6 +12,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, BufMut as _, Bytes, BytesMut};
 use hyper::body::{Body, Frame, Incoming};
 use jitney_engine::admission::{Admission, CutReason, HeldBytes};
+use jitney_engine::quota::Quota;
 use jitney_net::GrowingBody;
 use jitney_net::compression::Coding;
 use tonic::Status;
@@ -49,6 +50,7 @@ impl MessageBody {
         let messages = MessageCollector {
             encoding,
             admission: Arc::clone(admission),
+            quota: None,
             limit: limit.min(usize::try_from(admission.bodies_max()).unwrap_or(usize::MAX)),
             state: MessageState::Head(BytesMut::new()),
         };
@@ -59,6 +61,12 @@ impl MessageBody {
     /// The same behind a head that counts.
     pub(super) fn behind(self, head: Option<HeldBytes>) -> Self {
         Self { _head: head, ..self }
+    }
+
+    /// The same, whose messages take their memory from the quota of the client's key, too.
+    pub(super) fn charged(mut self, quota: Option<Arc<Quota>>) -> Self {
+        self.messages.quota = quota;
+        self
     }
 
     /// How its messages may be compressed.
@@ -165,6 +173,7 @@ impl Body for MessageBody {
 /// Cuts bytes into whole messages.
 struct MessageCollector {
     admission: Arc<Admission>,
+    quota: Option<Arc<Quota>>,
     /// The longest message; tonic rejects a longer one when it sees its head.
     limit: usize,
     /// How messages may be compressed. Then each is passed by itself, after its head.
@@ -205,7 +214,12 @@ impl MessageCollector {
     fn inflate(&self, head: &Bytes, ready: &mut VecDeque<Bytes>) -> Option<InflatingMessage> {
         let encoding = self.encoding.filter(|_| head.len() == HEAD && head[0] == 1)?;
         let message = ready.pop_front()?;
-        Some(InflatingMessage::new(encoding, message, &self.admission, self.limit))
+        Some(InflatingMessage::new(encoding, message, self.growing(self.limit), self.limit))
+    }
+
+    /// A message of at most so many bytes.
+    fn growing(&self, length: usize) -> GrowingBody {
+        GrowingBody::new(&self.admission, length as u64).charged(self.quota.as_ref())
     }
 
     fn poll_cut(&self, context: &mut Context<'_>) -> Poll<CutReason> {
@@ -273,8 +287,7 @@ impl MessageCollector {
             }
             Some(length) => {
                 let head = data.split_to(HEAD);
-                let message = GrowingBody::new(&self.admission, length as u64);
-                MessageState::Message(head, message, length)
+                MessageState::Message(head, self.growing(length), length)
             }
         };
     }
@@ -315,7 +328,8 @@ mod tests {
     fn collector(bytes: u64) -> MessageCollector {
         let limits = AdmissionLimits { bytes, ..AdmissionLimits::default() };
         let state = MessageState::Head(BytesMut::new());
-        MessageCollector { admission: Admission::new(limits), limit: 1000, encoding: None, state }
+        let (admission, limit) = (Admission::new(limits), 1000);
+        MessageCollector { admission, quota: None, limit, encoding: None, state }
     }
 
     fn message(length: usize) -> Vec<u8> {

@@ -209,7 +209,7 @@ impl GrpcRequest {
                 tensors: None,
             },
             options,
-            quota: self.caller.who.quota(),
+            quota: self.caller.who.quota().cloned(),
             origin: self.caller.origin(),
             wait_for_queue: false,
             admitted: false,

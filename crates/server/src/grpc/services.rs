@@ -225,7 +225,10 @@ impl GrpcServices {
         let admission = self.state.engine.admission();
         let head = counted_head(request.headers()).map(|bytes| admission.hold(bytes)).transpose();
         let head = head.map_err(|_| Problem::cut(CutReason::Room))?;
-        Ok(request.map(|body| MessageBody::new(body, admission, limit, encoding).behind(head)))
+        let caller = self.state.parts.keys.as_ref().and_then(|_| request.extensions().get());
+        let quota = caller.and_then(|caller: &GrpcCaller| caller.who.quota()).cloned();
+        let body = |body| MessageBody::new(body, admission, limit, encoding).behind(head);
+        Ok(request.map(|incoming| body(incoming).charged(quota)))
     }
 
     /// Keeps web pages away from management, checks the key or the token, if the server asks for one, then asks the

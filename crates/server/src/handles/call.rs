@@ -115,7 +115,7 @@ impl PendingCall {
             target: self.target(),
             input,
             options,
-            quota: self.caller.quota(),
+            quota: self.caller.quota().cloned(),
             origin: Origin { kind: OriginKind::Python, peer: self.peer.number },
             wait_for_queue: true,
             admitted: self.admitted,

@@ -268,13 +268,18 @@ impl<'a> Calls<'a> {
             self.half = None;
             return Ok(());
         }
-        let (share, seen) =
-            self.half.get_or_insert_with(|| (self.state.engine.admission().body(), 0));
+        let (share, seen) = self.half.get_or_insert_with(|| {
+            let mut share = self.state.engine.admission().body();
+            share.charge(self.caller.quota());
+            (share, 0)
+        });
         share.advance((input.len() - *seen) as u64);
         *seen = input.len();
         match (share.grow(input.capacity() as u64), frame::half(input)) {
             (Ok(()), _) => Ok(()),
-            (Err(reason @ CutReason::Room), Some((id, length))) if length > input.len() => {
+            (Err(reason @ (CutReason::Room | CutReason::Key)), Some((id, length)))
+                if length > input.len() =>
+            {
                 self.half = None;
                 self.skipped = length - input.len();
                 // Its memory is what is needed.

@@ -49,14 +49,19 @@ impl Caller {
         Self { named: Some(tenant.into()), believed: false, ..self.clone() }
     }
 
+    /// Whether nobody has revoked its key, and that has not expired.
+    pub(crate) fn is_in_force(&self) -> bool {
+        self.key.as_ref().is_none_or(|key| key.terms(Instant::now()).is_some())
+    }
+
     /// The name of the key.
     pub(crate) fn name(&self) -> Option<&str> {
         self.terms.as_ref().map(|terms| &*terms.name)
     }
 
     /// What the holder may ask for.
-    pub(crate) fn quota(&self) -> Option<Arc<Quota>> {
-        self.terms.as_ref().map(|terms| Arc::clone(&terms.quota))
+    pub(crate) fn quota(&self) -> Option<&Arc<Quota>> {
+        self.terms.as_ref().map(|terms| &terms.quota)
     }
 
     /// Writes down who pays for a request, whatever it claims unless that counts.

@@ -78,7 +78,7 @@ impl RequestContext<'_> {
             self.peer.enter(ConnectionStage::Body);
         }
         let limit = self.state.config.max_request_bytes;
-        let read = body.read(limit, self.state.engine.admission()).await;
+        let read = body.read(limit, self.state.engine.admission(), self.caller.quota()).await;
         if occupied {
             self.peer.enter(ConnectionStage::Busy);
         }

@@ -37,7 +37,7 @@ pub(super) async fn call_each(
         (options.claim.items, options.claim.cost) = (None, None);
     }
     let bytes = values.iter().map(|value| value.value.len() as u64).sum();
-    let (service, quota) = (&context.state.inference, context.caller.quota());
+    let (service, quota) = (&context.state.inference, context.caller.quota().cloned());
     let _charged = service.charge(quota, model.name(), count, bytes)?;
     let call = |at: usize, value: Parameter| {
         let headers = input::headers(&context.parts.headers, context.caller, &options.claim);

@@ -201,7 +201,7 @@ pub(super) fn request<'a>(
         target: route.target,
         input: input::input(context.id, headers, &route, parameters),
         options,
-        quota: context.caller.quota(),
+        quota: context.caller.quota().cloned(),
         origin: context.origin(),
         wait_for_queue: false,
         admitted: false,

@@ -228,7 +228,8 @@ impl OpenInferenceCall<'_> {
     /// By a handler that gets one body for each element.
     async fn bodies(&self, bodies: Vec<Bytes>) -> HttpResult {
         let bytes_all = bodies.iter().map(|body| body.len() as u64).sum();
-        let (service, quota) = (&self.context.state.inference, self.context.caller.quota());
+        let (service, quota) =
+            (&self.context.state.inference, self.context.caller.quota().cloned());
         let _charged = service.charge(quota, self.model.name(), bodies.len(), bytes_all)?;
         let each = bodies::each(self.model, bodies, |body| self.body(body));
         let (answers, timing) = each.await?;

@@ -51,7 +51,7 @@ async fn read_with_hyper(bytes: &[u8]) -> Option<(Parts, Bytes)> {
         async move {
             let (parts, body) = request.into_parts();
             let admission = Admission::new(Default::default());
-            if let Ok(body) = RequestBody::new(body, false).read(LARGE, &admission).await {
+            if let Ok(body) = RequestBody::new(body, false).read(LARGE, &admission, None).await {
                 *seen.lock().expect("nobody panics") = Some((parts, body.into_whole()));
             }
             Ok::<_, Infallible>(Response::new(ResponseBody::whole(Bytes::new())))

@@ -121,7 +121,7 @@ impl InferCall<'_> {
             return self.pieces(answer, several).await;
         }
         let bytes = elements.iter().map(|element| element.len() as u64).sum();
-        let (service, quota) = (&self.state.inference, self.request.caller.who.quota());
+        let (service, quota) = (&self.state.inference, self.request.caller.who.quota().cloned());
         let _charged = service.charge(quota, self.target.model, elements.len(), bytes)?;
         let each = bodies::each(&self.model, elements, |body| self.body(body));
         let (answers, timing) = each.await?;
