@@ -214,3 +214,53 @@ def test_a_collector_gets_the_same_lines(start, store: Store, file: Path) -> Non
     assert facts(resource)["service.name"] == "till"
     server.end()
     collector.close()
+
+
+def test_what_followed_files_change_is_a_line_too(start, tmp_path: Path, store: Store, file: Path) -> None:
+    names = write(tmp_path / "keys.yaml", row("ops", OPS, "manage"))
+    models = tmp_path / "models.yaml"
+    listed = {"name": "echo", "path": str(store.mar("echo")), "workers": 1}
+    models.write_text(json.dumps({"models": [listed]}))
+    flags = ["--keys", names, "--registrations", models, "--registrations-every", "0.1s", "--audit-log", file]
+    start("serve", *flags, wait_for_workers=False)
+    loaded = one(file, "registrations")
+    assert (loaded["address"], loaded["who"], loaded["before"]) == (str(models), None, {"echo/1.0": None})
+
+    models.write_text(json.dumps({"models": []}))
+    [gone] = until(lambda: found(file, "registrations")[1:], "the model goes")
+    assert gone["after"] == {"echo/1.0": None}
+
+    write(names, row("ops", OPS, "manage", tenant="gold"), row("app", APP, "predict:e*", rate=5))
+    keys = one(file, "keys")
+    assert (keys["address"], keys["before"]) == (str(names), {"key app": None, "key ops": {}})
+    assert keys["after"]["key ops"] == {"tenant": "gold"}
+    assert keys["after"]["key app"] == {
+        "sha256": row("app", APP)["sha256"][:12],
+        "scopes": ["predict:e*"],
+        "rate": 5.0,
+        "burst": 5,
+        "subjects": [],
+    }
+    names.write_text("- name: a\n")
+    assert one(file, "keys", "failed")["after"] == {}
+    assert not any(key in file.read_text() for key in (OPS, APP))
+
+
+def test_what_a_followed_folder_and_changed_code_do_are_lines_too(start, tmp_path: Path, file: Path) -> None:
+    served = Store(tmp_path / "models")
+    code = tmp_path / "app.py"
+    code.write_text("import jitney\n\n\n@jitney.model\ndef live(text: str) -> str:\n    return text\n")
+    flags = [served.path, "--poll", "100ms", "--watch", "--audit-log", file]
+    start("serve", "app.py:live", *flags, cwd=tmp_path, wait_for_workers=False)
+    served.mar("echo")
+    polled = one(file, "poll")
+    assert (polled["address"], polled["before"]) == (str(served.path), {"echo/1.0": None})
+    code.write_text(code.read_text() + "\n# changed\n")
+    watched = one(file, "watch")
+    assert sorted(value is None for value in watched["before"].values()) == [False, True], "one came, one went"
+    assert watched["address"] == "app.py:live"
+
+
+def found(file: Path, operation: str) -> list[dict[str, Any]]:
+    """The lines of this kind."""
+    return [line for line in lines(file) if line["operation"] == operation]

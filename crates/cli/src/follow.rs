@@ -3,29 +3,48 @@
 //! What they say is compared, not their times: a mounted secret is a link that is switched to another directory.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
+
+use jitney_server::FieldChanges;
+use jitney_telemetry::{AuditLog, AuditOutcome};
 
 /// How often they are looked at: so long a revoked key may still be used.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
+/// Where it is noted what a file has changed.
+pub struct FileAudit {
+    /// The audit log, if there is one.
+    pub log: Option<Arc<AuditLog>>,
+    /// The setting that names the file.
+    pub setting: &'static str,
+}
+
 /// Puts in force what the files say whenever they say something else than before; without end. What cannot be
-/// read or used changes nothing, and is one line of the log. `file` is the one that the lines name.
+/// read or used changes nothing. Either is one line of the log, and of the audit log. `file` is the one that the lines
+/// name; `apply` says what it changed.
 pub async fn follow<T: PartialEq>(
     file: &Path,
+    audit: FileAudit,
     seen: T,
     read: impl Fn() -> Result<T, String>,
-    apply: impl Fn(&T) -> Result<(), String>,
+    apply: impl Fn(&T) -> Result<FieldChanges, String>,
 ) {
-    let (file, mut seen) = (file.display(), Ok(seen));
+    let (file, mut seen) = (file.display().to_string(), Ok(seen));
     loop {
         tokio::time::sleep(CHECK_EVERY).await;
         let now = read();
         if now == seen {
             continue;
         }
-        match now.as_ref().map_err(String::clone).and_then(&apply) {
-            Ok(()) => tracing::info!(%file, "the file has changed, and is in force as it is now"),
-            Err(why) => tracing::error!(%file, "what was read before stays in force: {why}"),
+        let applied = now.as_ref().map_err(String::clone).and_then(&apply);
+        match &applied {
+            Ok(_) => tracing::info!(file, "the file has changed, and is in force as it is now"),
+            Err(why) => tracing::error!(file, "what was read before stays in force: {why}"),
+        }
+        if let Some(log) = &audit.log {
+            let outcome = applied.as_ref().map_or(AuditOutcome::Failed, |_| AuditOutcome::Done);
+            log.write_followed(audit.setting, &file, outcome, applied.unwrap_or_default());
         }
         seen = now;
     }
@@ -47,9 +66,10 @@ mod tests {
         };
         let apply = |text: &Option<&'static str>| {
             applied.lock().expect("a lock").push(*text);
-            Ok(())
+            Ok(FieldChanges::default())
         };
-        let following = follow(Path::new("file"), Some("a"), read, apply);
+        let audit = FileAudit { log: None, setting: "keys" };
+        let following = follow(Path::new("file"), audit, Some("a"), read, apply);
         assert!(tokio::time::timeout(CHECK_EVERY * 9, following).await.is_err(), "has no end");
         let expected = [Some("b"), Some("b"), Some("c"), None];
         assert_eq!(*applied.lock().expect("a lock"), expected);

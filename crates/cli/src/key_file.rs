@@ -4,10 +4,11 @@
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use jitney_server::FieldChanges;
 use jitney_server::auth::KeyStore;
 use tempfile::NamedTempFile;
 
-use crate::follow::follow;
+use crate::follow::{FileAudit, follow};
 
 /// The file's name, in the directory that the server was started in.
 pub const KEY_FILE: &str = "key_file.json";
@@ -56,10 +57,14 @@ impl GivenKeys {
 
     /// Puts the keys in force that the file has, whenever it changes; without end. What cannot be read
     /// changes nothing.
-    pub async fn follow(self, give: impl Fn(&str) -> Result<(), String>) {
+    pub async fn follow(
+        self,
+        audit: FileAudit,
+        give: impl Fn(&str) -> Result<FieldChanges, String>,
+    ) {
         let Self { path, text } = self;
         let read = || std::fs::read_to_string(&path).map_err(|error| error.to_string());
-        follow(&path, text, read, |text| give(text)).await;
+        follow(&path, audit, text, read, |text| give(text)).await;
     }
 }
 

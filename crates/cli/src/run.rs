@@ -31,7 +31,9 @@ use jitney_engine::Engine;
 use jitney_net::GivenSockets;
 use jitney_server::auth::{KeyStrength, TokenClock, Tokens};
 use jitney_server::keys::NamedKeys;
-use jitney_server::{Server, ServerParts};
+use jitney_server::{FieldChanges, Server, ServerParts};
+use jitney_settings::Setting;
+use jitney_settings::server::{KEY_FILE, KEYS, POLL, TLS_CERT};
 use jitney_telemetry::metrics::MeterPlan;
 use jitney_telemetry::{AccessLog, AuditLog, EngineObserver, Meter, WriteTime};
 use rustix::process::DumpableBehavior;
@@ -40,6 +42,7 @@ use tokio::runtime::Handle;
 use crate::definition::Packer;
 use crate::env::Env;
 use crate::failure::{Failure, cannot};
+use crate::follow::FileAudit;
 use crate::gpu::NvidiaSmi;
 use crate::key_file::{GivenKeys, KeyFile};
 use crate::logs::{self, StartedLog, Style};
@@ -123,7 +126,7 @@ fn serve(
     let audit = audit.map(|path| audit_log(path, traces.as_ref(), admin.handle()));
     let (audit, lines) = audit.transpose()?.unzip();
     if let Some(tls) = plan.tls.take() {
-        admin.spawn(tls.follow());
+        admin.spawn(tls.follow(file_audit(audit.as_ref(), &TLS_CERT)));
     }
     let metrics = std::mem::take(&mut plan.metrics);
     let processes = Box::new(ProcReader::new(logs.writer.dropped()));
@@ -179,7 +182,7 @@ async fn serve_until_signal(
     data.open(&server);
     let admin = server.run_admin(data.closing());
     watch_system(plan, env, engine, &parts.meter, cpu);
-    watch_models(plan, engine, &packer, definitions);
+    watch_models(plan, engine, &packer, definitions, &server);
     greeting::ready(plan, &server, engine, logs);
     let manager = Arc::new(ServiceManager::find(env));
     manager.ready(&server.addresses().inference.to_string());
@@ -256,7 +259,8 @@ async fn load(
     packer: &Arc<Packer>,
 ) -> Result<LoadedServer, Failure> {
     let plan = ports.plan;
-    let (tokens, keys) = (tokens(plan)?, named_keys(plan)?);
+    let audit = parts.audit.as_ref();
+    let (tokens, keys) = (tokens(plan, audit)?, named_keys(plan, audit)?);
     let plugins = plugins::start(&plan.plugins, engine).await?;
     let parts = ServerParts { plugins, tokens: tokens.clone(), keys, ..parts.clone() };
     let reports = Arc::clone(&parts.registrations);
@@ -271,7 +275,7 @@ async fn load(
     let LoadedModels { definitions, mut starting } =
         loading::load(plan, engine, packer, ports.are_taken()).await?;
     // Before the ports open, so that readiness is right from the first probe on.
-    registrations::follow(plan, env, engine, packer, &reports);
+    registrations::follow(plan, env, engine, packer, &reports, &server);
     if ports.are_taken() {
         loading::wait(&mut starting).await?;
         registrations::settled(&reports).await;
@@ -291,12 +295,17 @@ fn watch_models(
     engine: &Arc<Engine>,
     packer: &Arc<Packer>,
     definitions: Vec<ServedDefinition>,
+    server: &Server,
 ) {
     for definition in definitions.into_iter().filter(|_| plan.watch) {
-        tokio::spawn(reload::watch(definition, Arc::clone(engine), Arc::clone(packer)));
+        let followed = server.follows("watch", &definition.startup.url);
+        tokio::spawn(reload::watch(definition, Arc::clone(engine), Arc::clone(packer), followed));
     }
     if let Some(every) = plan.poll {
-        tokio::spawn(reload::follow_repository(every, Arc::clone(engine)));
+        let folders = plan.engine.repository.directories.iter();
+        let folders: Vec<String> = folders.map(|it| it.path.display().to_string()).collect();
+        let followed = server.follows(POLL.name, &folders.join(", "));
+        tokio::spawn(reload::follow_repository(every, Arc::clone(engine), followed));
     }
 }
 
@@ -340,12 +349,20 @@ fn audit_log(
     Ok((Arc::new(log), exporter))
 }
 
-fn tokens(plan: &ServerPlan) -> Result<Option<Arc<Tokens>>, Failure> {
+/// Where it is noted what the file of this setting changes.
+fn file_audit(log: Option<&Arc<AuditLog>>, setting: &'static Setting) -> FileAudit {
+    FileAudit { log: log.cloned(), setting: setting.name }
+}
+
+fn tokens(
+    plan: &ServerPlan,
+    audit: Option<&Arc<AuditLog>>,
+) -> Result<Option<Arc<Tokens>>, Failure> {
     let Some(lifetime) = plan.tokens else { return Ok(None) };
     let here = KeyFile::here().map_err(cannot("find the current directory"))?;
     let clock = TokenClock { wall: Box::new(SystemTime::now), steady: Box::new(machine::uptime) };
     if let Some(path) = &plan.key_file {
-        return given_tokens(path, clock).map(Some);
+        return given_tokens(path, clock, file_audit(audit, &KEY_FILE)).map(Some);
     }
     let strength = match plan.kind {
         ServerKind::TorchServe { .. } => KeyStrength::TorchServe,
@@ -356,17 +373,21 @@ fn tokens(plan: &ServerPlan) -> Result<Option<Arc<Tokens>>, Failure> {
 }
 
 /// The keys of the operator's file, which is followed; that ends with the runtime.
-fn given_tokens(path: &Path, clock: TokenClock) -> Result<Arc<Tokens>, Failure> {
+fn given_tokens(path: &Path, clock: TokenClock, audit: FileAudit) -> Result<Arc<Tokens>, Failure> {
     let wrong = |why: String| Failure::usage(format!("--key-file {}: {why}", path.display()));
     let keys = GivenKeys::read(path).map_err(|error| wrong(error.to_string()))?;
     let tokens = Arc::new(Tokens::given(keys.text(), clock).map_err(wrong)?);
     let following = Arc::clone(&tokens);
-    tokio::spawn(keys.follow(move |text| following.give(text)));
+    let give = move |text: &str| following.give(text).map(|()| FieldChanges::default());
+    tokio::spawn(keys.follow(audit, give));
     Ok(tokens)
 }
 
 /// The keys with names, whose file is followed; that ends with the runtime.
-fn named_keys(plan: &ServerPlan) -> Result<Option<Arc<NamedKeys>>, Failure> {
+fn named_keys(
+    plan: &ServerPlan,
+    audit: Option<&Arc<AuditLog>>,
+) -> Result<Option<Arc<NamedKeys>>, Failure> {
     let Some(KeysPlan { file, proxies }) = &plan.keys else { return Ok(None) };
     let wrong = |why: String| {
         Failure::usage(format!("--keys {}: {why}", file.display()))
@@ -376,7 +397,7 @@ fn named_keys(plan: &ServerPlan) -> Result<Option<Arc<NamedKeys>>, Failure> {
     let keys = NamedKeys::new(given.text(), plan.engine.limits, proxies.clone()).map_err(wrong)?;
     let keys = Arc::new(keys);
     let following = Arc::clone(&keys);
-    tokio::spawn(given.follow(move |text| following.give(text)));
+    tokio::spawn(given.follow(file_audit(audit, &KEYS), move |text| following.give(text)));
     Ok(Some(keys))
 }
 

@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 
 use jitney_net::tls::TlsError;
 use jitney_net::{ClientRules, Tls};
+use jitney_server::FieldChanges;
 use jitney_settings::TlsVersion;
 
 use crate::address::Address;
 use crate::failure::{Failure, cannot};
-use crate::follow::follow;
+use crate::follow::{FileAudit, follow};
 
 /// Where a server's certificate comes from, and what is asked of clients.
 #[derive(Debug)]
@@ -77,15 +78,15 @@ impl TlsFiles {
 impl FollowedTls {
     /// Puts in force what the files have, whenever they change; without end. Connections that are open stay as
     /// they are.
-    pub async fn follow(self) {
+    pub async fn follow(self, audit: FileAudit) {
         let Self { tls, files, texts } = self;
         let read = || files.read().map_err(|failure| failure.message);
         let apply = |texts: &TlsTexts| {
             let changed = files.tls(texts).map_err(|failure| failure.message)?;
             tls.replace(&changed);
-            Ok(())
+            Ok(FieldChanges::default())
         };
-        follow(&files.certificate, texts, read, apply).await;
+        follow(&files.certificate, audit, texts, read, apply).await;
     }
 }
 

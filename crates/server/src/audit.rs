@@ -1,10 +1,9 @@
 //! Notes in the audit log who changed the server, and who was denied. REST and gRPC call it where they answer,
-//! whatever the operation is; no endpoint knows of it.
+//! whatever the operation is; no endpoint knows of it. Who follows files and folders tells what those changed.
 //!
 //! What an operation changed is found by comparing the server before and after it. Nothing of a request is noted
 //! but who sent it and which model it names, so that no key can slip in.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
@@ -16,13 +15,11 @@ use jitney_telemetry::{AuditLog, AuditOutcome, AuditRecord};
 use serde_json::{Map, Value};
 
 use crate::auth::Gate;
+use crate::changes::{Changeable, ChangeableEntry};
 use crate::keys::Caller;
 use crate::plugins::GuardedOperation;
 use crate::route::PathNames;
 use crate::state::ServerState;
-
-/// What operations can change, by name: versions of models as `model/version`, and workflows.
-pub(crate) struct Changeable(BTreeMap<String, Map<String, Value>>);
 
 /// A model and perhaps its version, as a message of gRPC names them.
 pub(crate) type NamedModel = OnceLock<(String, Option<String>)>;
@@ -61,7 +58,7 @@ impl<'a> AuditedAttempt<'a> {
         by: AuditedCaller<'a>,
         names: PathNames<'a>,
     ) -> Box<Self> {
-        let before = operation.changes().then(|| Changeable::now(state));
+        let before = operation.changes().then(|| changeable(state));
         Box::new(Self { state, operation, by, names, named: Arc::default(), before, ended: None })
     }
 
@@ -84,8 +81,7 @@ impl<'a> AuditedAttempt<'a> {
             Some((model, version)) => (Some(model.as_str()), version.as_deref()),
             None => (self.names.model, self.names.version),
         };
-        let changed =
-            self.before.as_ref().map(|it| it.changed(&Changeable::now(self.state), model));
+        let changed = self.before.as_ref().map(|it| it.changed(&changeable(self.state), model));
         let (before, after) = changed.unwrap_or_default();
         // Whoever registers a model may leave its name to the archive.
         let made = after.keys().next().cloned();
@@ -118,43 +114,48 @@ impl Drop for AuditedAttempt<'_> {
     }
 }
 
-impl Changeable {
-    fn now(state: &ServerState) -> Self {
-        let versions = state.engine.listed_versions().into_iter().map(|(model, is_default)| {
-            (format!("{}/{}", model.name(), model.version()), version(&model, is_default))
-        });
-        let workflows = state.engine.workflows().all();
-        let workflows = workflows.iter().map(|it| (format!("workflow {}", it.name()), Map::new()));
-        let level = state.parts.log_book.iter().map(|book| {
-            let level = ("level".to_owned(), Value::String(book.level()));
-            ("log".to_owned(), Map::from_iter([level]))
-        });
-        Self(versions.chain(workflows).chain(level).collect())
+/// A file or a folder that is followed: it changes the server, and no request does.
+#[derive(Clone)]
+pub struct FollowedFiles {
+    pub(crate) state: Arc<ServerState>,
+    /// The setting that names it.
+    pub(crate) setting: &'static str,
+    /// Where it is.
+    pub(crate) location: Arc<str>,
+}
+
+impl FollowedFiles {
+    /// What the server is before something changes; nothing where no log is kept.
+    pub fn look(&self) -> Option<Changeable> {
+        self.state.parts.audit.as_ref().map(|_| changeable(&self.state))
     }
 
-    /// What differs from what is now, as it was and as it is: the fields that differ, or all where there is nothing
-    /// on the other side. Where a model is named, others that change at the same time are left out.
-    fn changed(&self, now: &Self, model: Option<&str>) -> (Map<String, Value>, Map<String, Value>) {
-        let about = |name: &str| match (model, name.rsplit_once('/')) {
-            (Some(model), Some((found, _))) => found == model,
-            (Some(_), None) | (None, _) => true,
-        };
-        let names = self.0.keys().chain(now.0.keys().filter(|name| !self.0.contains_key(*name)));
-        let names = names.filter(|name| self.0.get(*name) != now.0.get(*name) && about(name));
-        let side = |own: &Self, other: &Self, name: &String| {
-            let Some(fields) = own.0.get(name) else { return Value::Null };
-            let other = other.0.get(name);
-            let differ = fields
-                .iter()
-                .filter(|(field, it)| other.is_none_or(|other| other.get(*field) != Some(*it)));
-            Value::Object(differ.map(|(field, it)| (field.clone(), it.clone())).collect())
-        };
-        names
-            .map(|name| {
-                ((name.clone(), side(self, now, name)), (name.clone(), side(now, self, name)))
-            })
-            .unzip()
+    /// Notes what has changed since then, of this model where one is named; a look at what stays is no line.
+    pub fn note(&self, before: Option<Changeable>, model: Option<&str>) {
+        let (Some(log), Some(before)) = (&self.state.parts.audit, before) else { return };
+        let changes = before.changed(&changeable(&self.state), model);
+        if !changes.0.is_empty() {
+            log.write_followed(self.setting, &self.location, AuditOutcome::Done, changes);
+        }
     }
+}
+
+/// What operations can change, as it is now.
+fn changeable(state: &ServerState) -> Changeable {
+    let versions = state.engine.listed_versions().into_iter().map(|(model, is_default)| {
+        let (identity, fields) = (Arc::as_ptr(&model).addr(), version(&model, is_default));
+        let name = format!("{}/{}", model.name(), model.version());
+        (name, ChangeableEntry { identity, fields })
+    });
+    let workflows = state.engine.workflows().all();
+    let workflows =
+        workflows.iter().map(|it| (format!("workflow {}", it.name()), ChangeableEntry::default()));
+    let level = state.parts.log_book.iter().map(|book| {
+        let level = ("level".to_owned(), Value::String(book.level()));
+        let fields = Map::from_iter([level]);
+        ("log".to_owned(), ChangeableEntry { identity: 0, fields })
+    });
+    versions.chain(workflows).chain(level).collect()
 }
 
 /// A version with the settings that snapshots keep.
@@ -166,28 +167,4 @@ fn version(model: &Model, is_default: bool) -> Map<String, Value> {
     let mut fields = to_record(&values);
     fields.insert("defaultVersion".to_owned(), is_default.into());
     fields
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn state(versions: &Value) -> Changeable {
-        let object = |value: &Value| value.as_object().cloned().unwrap_or_default();
-        Changeable(object(versions).iter().map(|(name, it)| (name.clone(), object(it))).collect())
-    }
-
-    #[test]
-    fn only_what_differs_is_told() {
-        let before =
-            state(&json!({ "a/1": { "min": 1, "max": 2 }, "b/1": { "min": 1 }, "c/1": {} }));
-        let now = state(&json!({ "a/1": { "min": 2, "max": 2 }, "c/1": {}, "d/2": { "min": 3 } }));
-        let (was, is) = before.changed(&now, None);
-        assert_eq!(json!(was), json!({ "a/1": { "min": 1 }, "b/1": { "min": 1 }, "d/2": null }));
-        assert_eq!(json!(is), json!({ "a/1": { "min": 2 }, "b/1": null, "d/2": { "min": 3 } }));
-        let (was, is) = before.changed(&now, Some("a"));
-        assert_eq!((was.len(), is.len()), (1, 1), "of one model only");
-    }
 }

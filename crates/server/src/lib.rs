@@ -8,6 +8,7 @@
 mod addresses;
 mod audit;
 pub mod auth;
+mod changes;
 mod config;
 mod dashboard;
 pub mod errors;
@@ -59,6 +60,8 @@ use crate::route::Apis;
 use crate::state::ServerState;
 
 pub use crate::addresses::ServerAddresses;
+pub use crate::audit::FollowedFiles;
+pub use crate::changes::{Changeable, FieldChanges};
 pub use crate::config::{Cors, GrpcBind, ServerConfig};
 pub use crate::plugins::{PluginError, Plugins};
 pub use crate::state::ServerParts;
@@ -101,6 +104,11 @@ struct BoundListener {
 }
 
 impl Server {
+    /// Who notes what a file or a folder changes that this setting names.
+    pub fn follows(&self, setting: &'static str, location: &str) -> FollowedFiles {
+        FollowedFiles { state: Arc::clone(&self.state), setting, location: location.into() }
+    }
+
     /// A server that does not listen yet, with so many threads for predictions (at least one).
     ///
     /// # Errors

@@ -41,7 +41,7 @@ pub struct AuditRecord<'a> {
     /// When it ended.
     #[serde(serialize_with = "rfc3339")]
     pub time: SystemTime,
-    /// What was attempted, as plugins are told it.
+    /// What was attempted, as plugins are told it; or the setting that names a file or a folder that is followed.
     pub operation: &'a str,
     /// How it ended.
     pub outcome: AuditOutcome,
@@ -49,7 +49,7 @@ pub struct AuditRecord<'a> {
     pub who: Option<&'a str>,
     /// The subject of the certificate that the caller showed.
     pub certificate: Option<&'a str>,
-    /// Where the caller is.
+    /// Where the caller is, or the file or the folder.
     pub address: &'a str,
     /// The model it is about, if it is known.
     pub model: Option<&'a str>,
@@ -108,6 +108,32 @@ impl AuditLog {
     /// Whether a denied attempt has a line: if so, how many before it had none.
     pub fn pass_denied(&self, management: bool) -> Option<u64> {
         if management { self.management.pass() } else { self.others.pass() }
+    }
+
+    /// Notes what a file or a folder that the server follows has changed, as it was and as it is.
+    pub fn write_followed(
+        &self,
+        setting: &str,
+        location: &str,
+        outcome: AuditOutcome,
+        (before, after): (Map<String, Value>, Map<String, Value>),
+    ) {
+        self.write(&AuditRecord {
+            time: SystemTime::now(),
+            operation: setting,
+            outcome,
+            who: None,
+            certificate: None,
+            address: location,
+            model: None,
+            version: None,
+            workflow: None,
+            status: 0,
+            before,
+            after,
+            request_id: "",
+            suppressed: 0,
+        });
     }
 
     /// Notes one attempt.

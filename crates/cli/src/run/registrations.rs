@@ -14,6 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jitney_engine::Engine;
+use jitney_server::Server;
+use jitney_settings::server::REGISTRATIONS;
 use jitney_telemetry::Registrations;
 use tokio::runtime::Handle;
 
@@ -33,12 +35,14 @@ pub fn follow(
     engine: &Arc<Engine>,
     packer: &Arc<Packer>,
     reports: &Arc<Registrations>,
+    server: &Server,
 ) {
     let Some(registrations) = plan.registrations.clone() else { return };
     let urls = Arc::clone(&plan.engine.urls);
     let fetcher = RemoteFetcher::new(Arc::clone(&urls), env, Handle::current());
     let source = DocumentSource::new(&registrations.source, fetcher);
-    let loader = Loader { engine: Arc::clone(engine), packer: Arc::clone(packer) };
+    let followed = server.follows(REGISTRATIONS.name, &source.shown());
+    let loader = Loader { engine: Arc::clone(engine), packer: Arc::clone(packer), followed };
     let follower = ListFollower::new(registrations, source, loader, urls, Arc::clone(reports));
     tokio::spawn(follower.run());
 }

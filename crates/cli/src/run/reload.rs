@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use jitney_engine::Engine;
+use jitney_server::FollowedFiles;
 
 use super::application::{prepared, register, remove_version};
 use super::loading::ServedDefinition;
@@ -18,21 +19,28 @@ use crate::definition::{Packed, Packer};
 const CHECK_EVERY: Duration = Duration::from_millis(250);
 
 /// `--poll`: looks into the served repositories again and again, without end.
-pub async fn follow_repository(every: Duration, engine: Arc<Engine>) {
+pub async fn follow_repository(every: Duration, engine: Arc<Engine>, followed: FollowedFiles) {
     loop {
         tokio::time::sleep(every).await;
+        let before = followed.look();
         engine.repository().follow().await;
+        followed.note(before, None);
     }
 }
 
 /// Reloads the definition after every change of its files, without end.
-pub async fn watch(mut definition: ServedDefinition, engine: Arc<Engine>, packer: Arc<Packer>) {
+pub async fn watch(
+    mut definition: ServedDefinition,
+    engine: Arc<Engine>,
+    packer: Arc<Packer>,
+    followed: FollowedFiles,
+) {
     let first = definition.packed.version.clone();
     let mut seen = modified(&definition.packed.sources);
     for count in 2_u32.. {
         seen = changed(&definition.packed.sources, seen).await;
         let version = format!("{first}-{count}");
-        match reload(&definition, &version, &engine, &packer).await {
+        match reload(&definition, &version, &engine, &packer, &followed).await {
             Ok(packed) => {
                 tracing::info!(model = definition.name, version, "code reloaded");
                 definition = ServedDefinition { packed, version, ..definition };
@@ -52,7 +60,9 @@ async fn reload(
     version: &str,
     engine: &Arc<Engine>,
     packer: &Packer,
+    followed: &FollowedFiles,
 ) -> Result<Packed, String> {
+    let before = followed.look();
     let object = definition.startup.definition.as_deref().unwrap_or_default();
     let packed = packer.pack(object, Some(version)).await.map_err(|error| error.to_string())?;
     let new = prepared(&definition.startup, packed).map_err(|error| error.to_string())?;
@@ -66,11 +76,13 @@ async fn reload(
     }
     let (engine, name) = (Arc::clone(engine), definition.name.clone());
     let (old, parts) = (definition.version.clone(), definition.packed.parts.clone());
+    let followed = followed.clone();
     tokio::spawn(async move {
         remove_version(&engine, &name, &old).await;
         for part in parts.iter().rev() {
             remove_version(&engine, &part.name, &part.version).await;
         }
+        followed.note(before, None);
     });
     packed.ok_or_else(|| "it is no definition".to_owned())
 }

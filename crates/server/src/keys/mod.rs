@@ -5,6 +5,8 @@
 //! here logs a header or what the file says.
 
 mod caller;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod list;
 mod named_key;
 mod proxies;
@@ -29,6 +31,7 @@ use self::named_key::{KeyTerms, NamedKey};
 pub use self::proxies::TrustedProxies;
 pub use self::scope::{Right, Scope};
 use crate::auth::bearer;
+use crate::changes::{Changeable, FieldChanges};
 
 /// The keys in force. Readers never wait.
 pub struct NamedKeys {
@@ -57,12 +60,14 @@ impl NamedKeys {
         Ok(keys)
     }
 
-    /// Puts the keys of another text in force. One whose limits stay keeps what it has used of them.
+    /// Puts the keys of another text in force, and says what changed. One whose limits stay keeps what it has used of
+    /// them.
     ///
     /// # Errors
     /// What is wrong with the text; the keys before it stay in force.
-    pub fn give(&self, text: &str) -> Result<(), String> {
+    pub fn give(&self, text: &str) -> Result<FieldChanges, String> {
         let (rows, now, wall) = (read(text)?, Instant::now(), SystemTime::now());
+        let was = self.changeable();
         let (before, share) = (self.list.load(), (rows.len() > 1).then_some(&self.limits));
         let mut list = KeyList::new();
         for row in rows {
@@ -74,7 +79,12 @@ impl NamedKeys {
         let gone = before.iter().filter(|(sum, _)| !list.contains_key(*sum));
         gone.for_each(|(_, key)| key.set(None));
         self.list.store(Arc::new(list));
-        Ok(())
+        Ok(was.changed(&self.changeable(), None))
+    }
+
+    /// What the file says of its keys, without the keys.
+    fn changeable(&self) -> Changeable {
+        self.list.load().values().filter_map(|key| key.changeable()).collect()
     }
 
     /// Who sends a request with these headers. The key of a connection is looked up once for all requests that bring

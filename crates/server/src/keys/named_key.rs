@@ -6,13 +6,18 @@ use std::time::SystemTime;
 use arc_swap::ArcSwapOption;
 use jitney_engine::admission::AdmissionLimits;
 use jitney_engine::quota::{Quota, QuotaLimits};
+use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::list::KeyRow;
 use super::scope::Scope;
 use crate::auth::Gate;
+use crate::changes::ChangeableEntry;
 use crate::errors::{ErrorCode, Problem};
 use crate::plugins::GuardedOperation;
+
+/// Digits of a key's sum in the audit log.
+const SUM_DIGITS: usize = 12;
 
 /// A key. It is the same one while the file has it, and its terms are those of the last reading: whoever holds it sees
 /// at once that they have changed, or that it is revoked.
@@ -30,6 +35,13 @@ impl NamedKey {
         self.0.store(terms.map(Arc::new));
     }
 
+    /// What the file says of it.
+    pub(super) fn changeable(&self) -> Option<(String, ChangeableEntry)> {
+        let terms = self.0.load_full()?;
+        let entry = ChangeableEntry { identity: 0, fields: terms.record.clone() };
+        Some((format!("key {}", terms.name), entry))
+    }
+
     /// What it has used and may use.
     pub(super) fn quota(&self) -> Option<Arc<Quota>> {
         self.0.load().as_ref().map(|terms| Arc::clone(&terms.quota))
@@ -45,6 +57,8 @@ pub(super) struct KeyTerms {
     expires: Option<Instant>,
     subjects: Vec<String>,
     pub(super) quota: Arc<Quota>,
+    /// The row as the audit log shows it.
+    record: Map<String, Value>,
 }
 
 impl KeyTerms {
@@ -57,7 +71,7 @@ impl KeyTerms {
         now: Instant,
         wall: SystemTime,
     ) -> Self {
-        let limits = limits(&row, share);
+        let (limits, record) = (limits(&row, share), record(&row));
         let kept = had.filter(|quota| *quota.limits() == limits);
         let left = |expires: SystemTime| expires.duration_since(wall).unwrap_or_default();
         Self {
@@ -67,6 +81,7 @@ impl KeyTerms {
             expires: row.expires.and_then(|expires| now.checked_add(left(expires))),
             subjects: row.subjects,
             quota: kept.unwrap_or_else(|| Quota::new(limits, now)),
+            record,
         }
     }
 
@@ -95,6 +110,23 @@ impl KeyTerms {
         );
         Err(Problem::new(ErrorCode::Denied, message))
     }
+}
+
+/// What a row says but for the key: of its sum only so much that another key is told from it.
+fn record(row: &KeyRow) -> Map<String, Value> {
+    let expires = row.expires.map(|it| humantime::format_rfc3339_seconds(it).to_string());
+    let fields = [
+        ("sha256", json!(&row.sha256.to_string()[..SUM_DIGITS])),
+        ("scopes", row.scopes.iter().map(Scope::to_string).collect()),
+        ("tenant", json!(row.tenant)),
+        ("expires", json!(expires)),
+        ("rate", json!(row.rate.map(|it| it.per_second()))),
+        ("burst", json!(row.rate.map(|it| it.burst()))),
+        ("concurrency", json!(row.concurrency)),
+        ("subjects", json!(row.subjects)),
+    ];
+    let said = fields.into_iter().filter(|(_, value)| !value.is_null());
+    said.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 fn limits(row: &KeyRow, share: Option<&AdmissionLimits>) -> QuotaLimits {

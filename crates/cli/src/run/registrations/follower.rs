@@ -138,8 +138,10 @@ impl ListFollower {
         if let Some(model) =
             run.map(|run| &run.model).filter(|model| self.loader.engine.holds(model))
         {
+            let before = self.loader.followed.look();
             // It is there.
             let _ = self.loader.engine.set_default(model.name(), model.version());
+            self.loader.followed.note(before, Some(model.name()));
         }
     }
 
@@ -178,7 +180,9 @@ impl ListFollower {
             let HeldModel { run, listing, .. } = self.held.remove(held);
             let name = listing.applied.and_then(|entry| entry.name);
             tracing::info!(model = name, "not listed any more");
+            let before = self.loader.followed.look();
             run.iter().for_each(|run| run.retire(&self.loader.engine));
+            self.loader.followed.note(before, name.as_deref());
         }
     }
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use jitney_engine::{Engine, Model, Reconfigure};
+use jitney_server::FollowedFiles;
 use jitney_settings::Values;
 use jitney_settings::model::{MAX_WORKERS, WORKERS};
 use tokio::sync::oneshot;
@@ -21,6 +22,8 @@ pub struct Loader {
     pub engine: Arc<Engine>,
     /// Packs those that are Python definitions.
     pub packer: Arc<Packer>,
+    /// The list, for the audit log.
+    pub followed: FollowedFiles,
 }
 
 /// A model of the list that runs, or could not.
@@ -70,7 +73,7 @@ impl Loader {
         old: Option<ListedRun>,
         cancelled: oneshot::Receiver<()>,
     ) -> LoadOutcome {
-        let mut begun = None;
+        let (before, mut begun) = (self.followed.look(), None);
         let attempt = tokio::select! {
             outcome = self.attempt(&wanted, old.as_ref(), &mut begun) => Some(outcome),
             _ = cancelled => None,
@@ -91,6 +94,7 @@ impl Loader {
                 })
             }
         };
+        self.followed.note(before, wanted.name.as_deref());
         LoadOutcome { id, wanted, outcome }
     }
 
@@ -182,12 +186,14 @@ impl Loader {
         settings: Values,
         cancelled: oneshot::Receiver<()>,
     ) -> LoadOutcome {
+        let before = self.followed.look();
         let outcome = tokio::select! {
             outcome = changed(&self.engine, &run.model, settings) => {
                 outcome.map_err(|reason| NotLoaded::Failed(reason, None))
             }
             _ = cancelled => Err(NotLoaded::Cancelled),
         };
+        self.followed.note(before, wanted.name.as_deref());
         LoadOutcome { id, wanted, outcome: outcome.map(|()| run) }
     }
 }
