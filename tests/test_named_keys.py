@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import secrets
+import socket
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ import pytest
 import requests
 
 from harness.archives import Store
-from harness.client import Reply, curl, later
+from harness.client import SOCKET_SECONDS, Reply, curl, later
 from harness.gate import Gate
 from harness.package import jitney
 from harness.server import FREE_ADDRESSES, Server
@@ -32,6 +33,20 @@ def handle(data, context):
 def told(context, index):
     names = ["x-jitney-tenant", "authorization", "x-other"]
     return {name: context.get_request_header(index, name) for name in names}
+"""
+
+APP = """
+import time
+from collections.abc import Iterator
+
+import jitney
+
+
+@jitney.model
+def count() -> Iterator[str]:
+    while True:
+        yield "more"
+        time.sleep(0.01)
 """
 
 SCOPES = {
@@ -432,3 +447,60 @@ def test_an_unknown_path_names_no_model_that_the_key_may_not_use(server: Server,
     for name, told in (("all", True), ("manages", False)):
         reply = requests.get(server.url("/echo", "management"), headers=bearer(keys[name]), timeout=120)
         assert reply.status_code == 404 and ("It is on the inference port" in reply.json()["message"]) == told, name
+
+
+def test_the_bodies_of_a_key_take_its_share_and_no_more(start, tmp_path: Path, store: Store) -> None:
+    mine, other = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
+    file = write(
+        tmp_path / "keys.yaml", row("mine", mine, "predict", "manage", "metrics"), row("other", other, "predict")
+    )
+    flags = ["--keys", file, "--max-request-memory", "16MiB"]
+    server = start("serve", store.mar("echo"), *flags, wait_for_workers=False)
+    ready(server, mine, "echo")
+
+    def begun(key: str) -> socket.socket:
+        """A request whose body has come but for its end."""
+        connection = socket.create_connection(server.address, timeout=SOCKET_SECONDS)
+        head = f"POST /predictions/echo HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {key}\r\n"
+        connection.sendall(f"{head}Content-Length: 1000000\r\n\r\n".encode() + b"x" * 999_999)
+        return connection
+
+    def held() -> int:
+        page = requests.get(server.url("/metrics", "metrics"), headers=bearer(mine), timeout=120).text
+        return int(float(re.search(r"^jitney_request_memory_bytes{.*} (.*)$", page, re.MULTILINE)[1]))
+
+    bodies = [begun(mine) for _ in range(3)]
+    until(lambda: held() >= 3_000_000, "three bodies wait")
+    more = post(server, "/predictions/echo", mine, b"y" * 2_000_000)
+    assert (more.status_code, "The key has its share" in more.text) == (429, True), more.text
+    assert post(server, "/predictions/echo", other, b"y" * 2_000_000).status_code == 200
+    assert requests.get(server.url("/models", "management"), headers=bearer(mine), timeout=120).status_code == 200
+    for body in bodies:
+        body.sendall(b"x")
+        assert body.recv(100).startswith(b"HTTP/1.1 200")
+        body.close()
+    until(lambda: post(server, "/predictions/echo", mine, b"y" * 2_000_000).status_code == 200, "there is room again")
+
+
+def test_the_event_streams_of_a_revoked_key_end(start, tmp_path: Path, home: Path) -> None:
+    key, other = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
+    file = write(tmp_path / "keys.yaml", row("key", key, "predict", "manage"), row("other", other, "manage"))
+    server = start("serve", "app.py:count", "--keys", file, cwd=home, wait_for_workers=False)
+    ready(server, key, "count")
+    events = bearer(key, Accept="text/event-stream")
+    paths = [("/overview/stream", "management"), ("/logs/stream?lines=1", "management")]
+    with requests.Session() as session:
+        streams = [session.get(server.url(path, api), headers=events, stream=True, timeout=120) for path, api in paths]
+        streams.append(session.post(server.url("/count"), json={}, headers=events, stream=True, timeout=120))
+        pieces = [stream.iter_content(None) for stream in streams]
+        assert [stream.status_code for stream in streams] == [200, 200, 200]
+        assert all(next(piece) for piece in pieces)
+        write(file, row("other", other, "manage"))
+        server.logged("the file has changed, and is in force as it is now")
+        # A line, for the stream that waits for one.
+        level = requests.put(
+            server.url("/log-level", "management"), json={"level": "debug"}, headers=bearer(other), timeout=120
+        )
+        assert level.status_code == 200
+        for piece in pieces:
+            assert b"event: end" not in b"".join(piece), "it ends early"

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
-use futures_util::Stream;
+use futures_util::{Stream, StreamExt as _, future};
 use hyper::body::{Body, Frame, SizeHint};
 use jitney_memory::admission::TransferShare;
 
@@ -111,6 +111,13 @@ impl ResponseBody {
         rest: impl Stream<Item = Result<Bytes, PieceError>> + Send + 'static,
     ) -> Self {
         Self { rest: Some(Box::pin(rest)), ..Self::whole(first) }
+    }
+
+    /// The same, which ends before the first piece that is not allowed any more.
+    pub fn while_allowed(mut self, mut allowed: impl FnMut() -> bool + Send + 'static) -> Self {
+        let pieces = self.rest.map(|rest| rest.take_while(move |_| future::ready(allowed())));
+        self.rest = pieces.map(|pieces| Box::pin(pieces) as PieceStream);
+        self
     }
 
     /// An answer's body that is here.

@@ -296,7 +296,13 @@ async fn call(
                 PredictBody::Instances => Box::pin(v1::predict(context, body, route)).await,
             }
         }
-        Handler::Now(answer) | Handler::Stream(answer) => answer(context, names),
+        Handler::Now(answer) => answer(context, names),
+        Handler::Stream(answer) => {
+            let (mut caller, gate) = (context.caller.clone(), endpoint.gate(context.apis));
+            let operation = endpoint.operation;
+            let allowed = move || caller.check_again(gate, operation, None).is_ok();
+            Ok(answer(context, names)?.map(|body| body.while_allowed(allowed)))
+        }
         Handler::Waits(answer) | Handler::Asks(answer) => {
             answer(EndpointCall { context, names, body, plugins: None }).await
         }

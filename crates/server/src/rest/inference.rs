@@ -183,7 +183,9 @@ fn streamed_response(
                 let target = ModelRef { model: model.name(), version: None };
                 respond::problem_text(&failure(dialect, &model, target, error))
             };
+            let caller = context.caller.clone();
             ResponseBody::pieces(first, EventStream::new(stream, explain))
+                .while_allowed(move || caller.is_in_force())
         }
     };
     timed(&timing, reply)
