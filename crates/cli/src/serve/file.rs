@@ -358,6 +358,10 @@ impl<'de> Visitor<'de> for NodeVisitor {
     }
 }
 
+#[cfg(any(test, fuzzing))]
+#[path = "file_fuzzing.rs"]
+pub mod fuzzing;
+
 #[cfg(test)]
 mod tests {
     use super::*;
