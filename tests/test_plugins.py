@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ import requests
 from google.protobuf import message_factory
 
 from harness.archives import Store
-from harness.client import curl, together
+from harness.client import SOCKET_SECONDS, curl, read_all, together
 from harness.package import jitney
 from harness.processes import marked
 from harness.server import FREE_ADDRESSES, FREE_PORTS, Server
@@ -439,6 +440,25 @@ def test_a_guard_that_dies_or_hangs_lets_no_request_in_and_comes_back(guarded: S
     assert (late.status_code, "did not answer in time" in late.json()["message"]) == (503, True)
     assert ask(guarded, "/ping", "sesame").status_code == 200, "a hanging question holds up no other"
     assert ask(guarded, "/ping").status_code == 403
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b'x-word: {"allow": true}',
+        b'x-word: wrong", "allow": true, "x": "',
+        b"x-word: \xff\xfesesame",
+        b"x-word: " + b"sesame," * 1000,
+        b"x_word: sesame",
+        b"x-jitney-authorized: true\r\nx-jitney-tenant: operator",
+    ],
+)
+def test_nothing_that_a_client_says_answers_for_the_guard(guarded: Server, header: bytes) -> None:
+    with socket.create_connection(guarded.address, timeout=SOCKET_SECONDS) as client:
+        client.sendall(b"GET /ping HTTP/1.1\r\nHost: a\r\nConnection: close\r\n" + header + b"\r\n\r\n")
+        answer = read_all(client)
+    assert answer.startswith((b"HTTP/1.1 403", b"HTTP/1.1 400", b"HTTP/1.1 503")), answer
+    assert ask(guarded, "/ping", "sesame").status_code == 200
 
 
 def test_a_killed_guard_is_started_again(guarded: Server) -> None:

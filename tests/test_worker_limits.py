@@ -3,11 +3,16 @@ enough, is replaced by one that is ready before it goes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
+import pytest
 import requests
 
+from harness.client import together
 from harness.server import ASK_SECONDS, Server
 from harness.wait import until
 
@@ -25,6 +30,10 @@ class Eater:
     @jitney.endpoint
     def eat(self, mebibytes: int) -> int:
         return len(bytearray(mebibytes << 20)) >> 20
+
+    @jitney.batch(max_batch_size=4, max_batch_delay_ms=600_000)
+    def share(self, mebibytes: list[int]) -> list[int]:
+        return [len(b"x" * (one << 20)) >> 20 for one in mebibytes]
 
     @jitney.endpoint
     def abort(self, mebibytes: int) -> int:
@@ -67,6 +76,49 @@ def test_a_request_beyond_the_memory_limit_fails_alone_and_a_full_worker_is_repl
     assert ask(server, "keep", 200).json() == pid, "the worker goes on"
     assert ask(server, "keep", 200).status_code == 200
     until(replaced(server, pid), "another worker serves")
+
+
+@pytest.fixture
+def group() -> Iterator[list[str]]:
+    """What runs a command in a control group beside which others can be made, of version 2, as systemd prepares it."""
+    own = re.search(r"^0::/(.*)$", Path("/proc/self/cgroup").read_text(), re.MULTILINE)
+    base = Path("/sys/fs/cgroup") / (own[1] if own else "")
+    handed = base / "cgroup.subtree_control"
+    if not handed.exists() or "memory" not in handed.read_text().split():
+        pytest.skip(f"no control groups of version 2 with limits of memory at {base}: only RLIMIT is tested here")
+    delegated = base / f"jitney-test-{os.getpid()}"
+    server = delegated / "server"
+    try:
+        server.mkdir(parents=True)
+        (delegated / "cgroup.subtree_control").write_text("+memory")
+    except OSError as error:
+        pytest.skip(f"control groups may not be made here ({error}): only RLIMIT is tested")
+    yield ["sh", "-c", f'echo $$ > {server}/cgroup.procs && exec "$@"', "sh"]
+    until(lambda: not (server / "cgroup.procs").read_text(), "the server has ended")
+    for folder in (*delegated.glob("*/"), delegated):
+        folder.rmdir()
+
+
+def check_neighbours(server: Server) -> None:
+    """One request of a batch needs more than the limit: the others are answered."""
+    requests = [partial(ask, server, "share", mebibytes) for mebibytes in (1, 2000, 2, 3)]
+    one, beyond, *others = together(requests)
+    assert (one.json(), [answer.json() for answer in others]) == (1, [2, 3])
+    assert (beyond.status_code, "memory_limit" in beyond.text) == (507, True), beyond.text
+
+
+def test_the_neighbours_of_a_request_beyond_the_memory_limit_are_answered(
+    start: Callable[..., Server], home: Path
+) -> None:
+    check_neighbours(start("serve", "app.py:Eater", "--memory-limit", "500MiB", cwd=home))
+
+
+def test_the_same_where_the_kernel_ends_the_worker(start: Callable[..., Server], home: Path, group: list[str]) -> None:
+    server = start("serve", "app.py:Eater", "--memory-limit", "500MiB", cwd=home, under=group)
+    (pid,) = server.ready("Eater").values()
+    assert "jitney-worker-" in Path(f"/proc/{pid}/cgroup").read_text(), "the worker has a group of its own"
+    check_neighbours(server)
+    assert pid not in server.ready("Eater").values(), "the kernel has ended it"
 
 
 def test_a_request_whose_library_aborts_for_memory_is_told_so(start: Callable[..., Server], home: Path) -> None:

@@ -67,6 +67,8 @@ class Server:
         self.temp = Path(tempfile.mkdtemp(prefix="bb-"))
         self.env = self._environment(env)
         self.urls: dict[str, str] = {}
+        self.headers: dict[str, str] = {}
+        """What every request of the methods below brings, such as a key."""
         self.process: subprocess.Popen[bytes] | None = None
 
     def _environment(self, more: Mapping[str, str] | None) -> dict[str, str]:
@@ -193,11 +195,17 @@ class Server:
     def predict(self, model: str, body: Any = b"", *, headers: Mapping[str, str] | None = None) -> requests.Response:
         """One prediction. Bytes go as they are, anything else as JSON."""
         content = {"data": body} if isinstance(body, bytes) else {"json": body}
+        headers = {**self.headers, **(headers or {})}
         return requests.post(self.url(f"/predictions/{model}"), headers=headers, timeout=ASK_SECONDS, **content)
 
     def manage(self, method: str, path: str, **query: Any) -> requests.Response:
         """A call of the management API."""
-        return requests.request(method, self.url(path, "management"), params=query, timeout=ASK_SECONDS)
+        url = self.url(path, "management")
+        return requests.request(method, url, params=query, headers=self.headers, timeout=ASK_SECONDS)
+
+    def metrics(self) -> str:
+        """The metrics page."""
+        return requests.get(self.url("/metrics", "metrics"), headers=self.headers, timeout=ASK_SECONDS).text
 
     def register(self, archive: Path | str, *, workers: int = 1, **query: Any) -> None:
         """Registers a model that must come up."""
@@ -232,13 +240,13 @@ class Server:
 
     def total(self, name: str, label: str = "") -> float:
         """The sum of a metric over all its labels, or over those lines that have one."""
-        page = requests.get(self.url("/metrics", "metrics"), timeout=ASK_SECONDS).text
+        page = self.metrics()
         lines = [line for line in page.splitlines() if line.startswith(name + "{") and label in line]
         return sum(float(line.rpartition(" ")[2]) for line in lines)
 
     def metric(self, name: str, model: str, **labels: str) -> float:
         """A number of the metrics page."""
-        page = requests.get(self.url("/metrics", "metrics"), timeout=ASK_SECONDS).text
+        page = self.metrics()
         wanted = [f'model_name="{model}"', *(f'{key}="{value}"' for key, value in labels.items())]
         for line in page.splitlines():
             if line.startswith(name + "{") and all(label in line for label in wanted):

@@ -1,4 +1,5 @@
-"""Runs the server for half an hour under load while workers die, clients misbehave, the disk fills and the clock jumps.
+"""Runs the server for half an hour under load, over every protocol and with keys, while workers die, clients misbehave,
+the disk fills and the clock jumps.
 
 Checks that every request ended exactly once, with its own row or with an explained rejection; that the server's
 own books agree; and that memory, threads, descriptors and processes came back. Exits 1 if not.
@@ -20,6 +21,7 @@ import time
 import zlib
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import requests
@@ -28,13 +30,18 @@ from harness.archives import Store
 from harness.load import BodyOf, Check, LoadResult, run_load
 from harness.server import Server
 from harness.wait import until
+from test_grpc import FREE_PORTS
+from test_named_keys import bearer, row, write
 
 from . import gauge
-from .faults import FAULTS, MODEL, ONNX_MODEL, Fault, World
+from .clients import PROTOCOLS, run_client
+from .faults import FAULTS, KEY, LIMITED_KEY, MODEL, ONNX_MODEL, Fault, World
 from .sandbox import SmallDisk, WallClock
 
 CONNECTIONS = 32
 ONNX_CONNECTIONS = 2
+LIMITED_RATE = 20
+"""Items a second of the limited key."""
 WARM_SECONDS = 60
 CALM_SECONDS = 10
 DESCRIPTORS = 512
@@ -125,16 +132,18 @@ def start(folder: Path, options: argparse.Namespace) -> World:
     onnx = store.path / f"{ONNX_MODEL}.onnx"
     for file, name in (("model.onnx", onnx.name), ("model.yaml", f"{ONNX_MODEL}.yaml"), ("labels.txt", "labels.txt")):
         shutil.copy(ROOT / "models" / "magika" / file, store.path / name)
-    flags = ("--model-store", store.path, "--queue", "1000")
+    keys = [row("all", KEY, "predict", "manage", "metrics"), row("limited", LIMITED_KEY, "predict", rate=LIMITED_RATE)]
+    flags = ("--model-store", store.path, "--queue", "1000", "--keys", write(folder / "keys.yaml", *keys))
     binary = Path(os.environ["JITNEY_BIN"])
     server = Server(
         binary,
         folder / "server",
         ["serve", store.path / f"{MODEL}.mar", onnx, *flags],
-        env=clock.environment if clock else None,
+        env={**FREE_PORTS, **(clock.environment if clock else {})},
         store=store,
         open_files_max=DESCRIPTORS,
     )
+    server.headers = bearer(KEY)
     disk = SmallDisk(server.temp)
     server.under = [*disk.enter, *server.under]
     print(f"seed {options.seed}, {options.seconds} s, {'with' if clock else 'WITHOUT'} clock steps", flush=True)
@@ -148,20 +157,29 @@ async def soak(world: World, seconds: int) -> int:
     judge = Judge(world.dice.randrange(1 << 30))
     over = False
 
-    def load(model: str, connections: int, body_of: BodyOf, check: Check) -> asyncio.Task[LoadResult]:
-        path = f"/predictions/{model}"
-        running = run_load(*world.server.address, path, connections, body_of, check, enough=lambda _: over)
+    def load(model: str, connections: int, body_of: BodyOf, check: Check, key: str = KEY) -> asyncio.Task[LoadResult]:
+        path, headers = f"/predictions/{model}", f"Authorization: Bearer {key}\r\n"
+        running = run_load(
+            *world.server.address, path, connections, body_of, check, enough=lambda _: over, headers=headers
+        )
         return asyncio.create_task(running)
 
-    rows = load(MODEL, CONNECTIONS, judge.row, judge.is_own_row)
-    labels = load(ONNX_MODEL, ONNX_CONNECTIONS, judge.file, judge.is_own_label)
+    loads = {
+        MODEL: load(MODEL, CONNECTIONS, judge.row, judge.is_own_row),
+        ONNX_MODEL: load(ONNX_MODEL, ONNX_CONNECTIONS, judge.file, judge.is_own_label),
+        f"{MODEL}, limited key": load(MODEL, 1, judge.row, judge.is_own_row, LIMITED_KEY),
+    }
+    for name, protocol in PROTOCOLS.items():
+        connect = partial(protocol, world.server, MODEL, KEY)
+        client = asyncio.to_thread(run_client, connect, judge.row, judge.is_own_row, lambda: over)
+        loads[f"{MODEL} over {name}"] = asyncio.create_task(client)
     await misbehave(world, each_once=True, until=time.monotonic() + WARM_SECONDS)
     early = await calm(world)
     print(f"after {WARM_SECONDS} s: {early}", flush=True)
     await misbehave(world, each_once=False, until=end)
     late = await calm(world)
     over = True
-    results = [await rows, await labels]
+    results = {name: await load for name, load in loads.items()}
     await asyncio.to_thread(until, lambda: books(world.server)["open"] == 0, "every request has ended")
     return report(world, judge, results, early, late)
 
@@ -195,7 +213,7 @@ async def calm(world: World) -> gauge.Holdings:
 
 def books(server: Server) -> dict[str, int]:
     """What the server itself counted about the model's requests."""
-    page = requests.get(server.url("/metrics", "metrics"), timeout=60).text
+    page = server.metrics()
     counted: Counter[str] = Counter()
     for line in page.splitlines():
         if line.startswith("jitney_") and any(f'model_name="{model}"' in line for model in (MODEL, ONNX_MODEL)):
@@ -209,13 +227,15 @@ def books(server: Server) -> dict[str, int]:
     }
 
 
-def report(world: World, judge: Judge, loads: list[LoadResult], early: gauge.Holdings, late: gauge.Holdings) -> int:
+def report(
+    world: World, judge: Judge, loads: dict[str, LoadResult], early: gauge.Holdings, late: gauge.Holdings
+) -> int:
     """Prints the figures; 0 if all of them are as they should be."""
     ratio = late.resident / early.resident
     print(f"at the end: {late}\n")
-    for model, load in zip((MODEL, ONNX_MODEL), loads, strict=True):
+    for name, load in loads.items():
         own = load.statuses[200] - load.wrong
-        print(f"{model}: requests {load.sent}, answered with their own row {own}, lost {load.lost}, wrong {load.wrong}")
+        print(f"{name}: requests {load.sent}, answered with their own row {own}, lost {load.lost}, wrong {load.wrong}")
         print(f"  {load.rate:.0f} requests/s, retried {load.retried}")
     print(f"rejected or failed with a reason {sum(judge.rejected.values())}")
     for reason, count in judge.rejected.most_common():
@@ -224,8 +244,9 @@ def report(world: World, judge: Judge, loads: list[LoadResult], early: gauge.Hol
         print(f"  {count:8} {what}")
     print(f"memory at the end over memory after the first minute: {ratio:.3f} (bar {MEMORY_RATIO_MAX})")
     print(f"the server's books: {books(world.server)}")
-    failures = [*(example for load in loads for example in load.examples), *world.complaints]
-    if bad := sum(load.lost + load.wrong for load in loads):
+    failures = [*(example for load in loads.values() for example in load.examples), *world.complaints]
+    failures += [f"{name}: no request was answered" for name, load in loads.items() if not load.statuses[200]]
+    if bad := sum(load.lost + load.wrong for load in loads.values()):
         failures.append(f"{bad} requests lost or wrong")
     if ratio > MEMORY_RATIO_MAX:
         failures.append(f"memory grew by {ratio - 1:.1%}")

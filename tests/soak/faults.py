@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import random
+import secrets
 import signal
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -16,6 +17,10 @@ from harness.server import Server
 from .sandbox import SmallDisk, WallClock
 
 MODEL = "soak"
+KEY = secrets.token_urlsafe(24)
+"""Opens everything."""
+LIMITED_KEY = secrets.token_urlsafe(24)
+"""Has few items a second, and most of its requests are rejected."""
 ONNX_MODEL = "magika"
 BODY_BYTES = 1 << 20
 LARGE_ANSWER = 4 << 20
@@ -208,7 +213,8 @@ FAULTS: list[tuple[Fault, int]] = [
 
 def head(length: int) -> bytes:
     """The head of a prediction."""
-    return b"POST /predictions/%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (MODEL.encode(), length)
+    fields = f"Host: localhost\r\nAuthorization: Bearer {KEY}\r\nContent-Length: {length}"
+    return f"POST /predictions/{MODEL} HTTP/1.1\r\n{fields}\r\n\r\n".encode()
 
 
 def leave(writer: asyncio.StreamWriter) -> None:

@@ -29,7 +29,7 @@ ROWS_AT_ONCE = 65536
 COLUMNS_MAX = 10_000
 """Columns of a table."""
 REPEATED_MAX = 1000
-"""Columns of a CSV file whose name another one has. For each pandas looks through the names of all: seconds for 10,000."""
+"""Columns of a CSV file whose name another one has. For each pandas looks through all names: seconds for 10,000."""
 INDEX_MAX = 100
 
 
