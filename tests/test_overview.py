@@ -108,6 +108,15 @@ def test_a_model_that_does_not_load_says_why(shared: Server) -> None:
     assert shared.manage("DELETE", "/models/broken/1.0").status_code == 200
 
 
+def test_a_version_tells_why_its_last_request_failed(shared: Server) -> None:
+    name = shared.need("begetter", "begetter")
+    assert model(shared, name)["lastError"] is None
+    assert shared.predict(name, b"not an order").status_code >= 500
+    failed = until(lambda: (one := model(shared, name))["lastError"] and one, "the error is told")
+    assert (failed["lastError"], failed["state"]) == ("Prediction failed", "ready") and failed["lastErrorTime"]
+    assert shared.manage("DELETE", f"/models/{name}/1.0").status_code == 200
+
+
 def test_a_stream_begins_with_the_history_and_many_are_refused(shared: Server) -> None:
     until(lambda: overview(shared)["sample"], "a sample was taken")
     with ExitStack() as opened:

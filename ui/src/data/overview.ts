@@ -122,7 +122,7 @@ export type ModelOverview = {
   state: string;
   /** The same as a sentence. */
   stateText: string;
-  /** The last error of a worker. */
+  /** The last error of a worker or of a request. */
   lastError: string | null;
   /** When it was. */
   lastErrorTime: string | null;

@@ -35,7 +35,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use jitney_batcher::{CurvePoint, Origin};
 use jitney_settings::SettingSource;
@@ -198,6 +198,11 @@ impl Model {
     /// The last requests that failed, and the slowest of the last minutes.
     pub fn noted_requests(&self) -> [Vec<NotedRequest>; 2] {
         self.gate.published.noted.read()
+    }
+
+    /// When and why the last request failed.
+    pub fn last_failed(&self) -> Option<(SystemTime, String)> {
+        self.gate.published.noted.last_failed()
     }
 
     /// Its name in metrics.

@@ -105,6 +105,12 @@ impl NotedRequests {
         failed.push_front(NotedRequest::new(request, latency, timing, Some(error)));
     }
 
+    /// When and why the last one failed.
+    pub(super) fn last_failed(&self) -> Option<(SystemTime, String)> {
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.front().and_then(|last| Some((last.ended, last.error.clone()?)))
+    }
+
     /// The last that failed, and the slowest.
     pub(super) fn read(&self) -> [Vec<NotedRequest>; 2] {
         let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);

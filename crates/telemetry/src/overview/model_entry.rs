@@ -38,7 +38,7 @@ pub struct ModelOverview {
     pub state: String,
     /// The same as a sentence.
     pub state_text: String,
-    /// The last error of a worker.
+    /// The last error of a worker or of a request.
     pub last_error: Option<String>,
     /// When it was.
     pub last_error_time: Option<String>,
@@ -203,6 +203,10 @@ impl ModelOverview {
         let incidents = &status.incidents;
         let (last, exit) = (incidents.last.as_deref(), incidents.last_exit.as_deref());
         let time = |incident: &WorkerIncident| rfc3339(incident.at);
+        // Of a version that cannot load, the reason for that.
+        let request = model.last_failed().filter(|_| state != VersionState::Failed);
+        let errors = [last.map(|last| (last.at, last.error.clone())), request];
+        let (error_time, last_error) = errors.into_iter().flatten().max().unzip();
         let entry = Self {
             name: model.name().to_owned(),
             version: model.version().to_owned(),
@@ -210,8 +214,8 @@ impl ModelOverview {
             kind: kind(model).to_owned(),
             state: state.as_str().to_owned(),
             state_text,
-            last_error: last.map(|last| last.error.clone()),
-            last_error_time: last.map(time),
+            last_error,
+            last_error_time: error_time.map(rfc3339),
             last_exit: exit.and_then(|last| Some(last.exit?.to_string())),
             last_exit_time: exit.map(time),
             policy: settings.policy.as_str().to_owned(),
