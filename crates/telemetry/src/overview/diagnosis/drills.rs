@@ -307,14 +307,23 @@ fn a_bad_deploy_is_told_with_its_cause_and_the_version_that_is_ready() {
     assert_eq!(what, "m 2.0: could not load: ModuleNotFoundError: No module named 'x'");
     assert_eq!(advice, roll_back);
     assert_eq!(drill.problems()[0].roll_back_to.as_deref(), Some("1.0"));
-    drill.document.models[1].restarts = 5;
-    drill.run(4, &[WELL, none]);
-    assert_eq!(drill.problems().len(), 1, "it is one incident, however often it is tried");
     drill.document.models[1].state = "ready".to_owned();
     drill.run(30, &[none, Second { failed: 20, ..WELL }]);
     let (_, what, advice) = drill.first();
     assert!(what.starts_with("m 2.0: 40 % of requests fail. Last error: ModuleNotFound"), "{what}");
     assert_eq!(advice, roll_back);
+}
+
+#[test]
+fn a_version_that_never_loaded_is_one_incident_however_often_it_is_tried() {
+    let (mut drill, none) = (Drill::one(), Second { answered: 0, ..WELL });
+    drill.document.models[0].state = "failed".to_owned();
+    drill.run(4, &[none]);
+    drill.document.models[0].restarts = 5;
+    drill.run(4, &[none]);
+    assert_eq!(drill.problems().len(), 1);
+    drill.document.models[0].last_exit = Some("exit status 3".to_owned());
+    assert_eq!(drill.problems().len(), 2, "it ran before");
 }
 
 #[test]
