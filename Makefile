@@ -132,7 +132,7 @@ test-ui: ui/node_modules/.package-lock.json ## The dashboard's types and unit te
 
 ##@ Heavy tests (make setup WITH="torch chromium nginx prometheus" brings their programs)
 .PHONY: test-all test-heavy test-new-torch test-ray test-compat test-bentoml test-serve test-clouds test-browser test-openapi test-kserve \
-  test-deploy test-mcp test-prometheus test-replicas test-install test-docs test-notebook test-onnx test-gpu soak fuzz fuzz-python
+  test-deploy test-mcp test-prometheus test-replicas test-install test-docs test-notebook test-onnx test-gpu test-examples soak fuzz fuzz-python
 INSTALL_TESTS := tests/test_install_static.py tests/test_install_image.py tests/test_install_systemd.py tests/test_wheel.py
 
 test-all: test test-ui test-heavy test-new-torch test-docs test-notebook test-onnx test-ray test-compat test-clouds test-browser test-openapi test-kserve test-mcp test-deploy test-prometheus test-replicas test-install ## Everything here and above, but the GPU and the soak
@@ -216,6 +216,10 @@ test-notebook: build .venv/notebook/ready ## The notebook of examples/ in a real
 
 test-onnx: build .venv/torch/ready .venv/onnx/ready ## ONNX files of many origins beside bare ONNX Runtime
 	$(BINARY) .venv/onnx/bin/python -m pytest -q tests/test_onnx_files.py --heavy
+
+test-examples: build .venv/examples/ready ## Other projects' own examples, from checkouts by path (RAY=… BENTOML=…)
+	$(BINARY) .venv/examples/bin/python tests/examples/ray.py "$(RAY)"
+	$(BINARY) .venv/examples/bin/python tests/examples/bentoml.py "$(BENTOML)"
 
 # GPU_PYTHON=python3 takes a torch that is there; it needs no pytest.
 test-gpu: $(if $(GPU_PYTHON),,.venv/torch-new/ready) ## Stock handlers on a real GPU: nvJPEG, CUDA graphs, streams
@@ -305,6 +309,11 @@ clean: ## Remove everything that was built or fetched into this folder
 
 .venv/ray-old/ready: tests/uv.lock tools/environment.py | $(UV)
 	$(PYTHON) tools/environment.py ray-old --python $(PYTHON_38)
+	@touch $@
+
+.venv/examples/ready: tests/examples/requirements.txt
+	$(PYTHON) -m venv .venv/examples
+	.venv/examples/bin/python -m pip install --quiet -r $<
 	@touch $@
 
 $(UV):

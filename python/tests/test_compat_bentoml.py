@@ -259,6 +259,13 @@ runners:
         bentoml.service(trafic={})(Named.inner)
 
 
+def test_arguments_of_a_template_come_from_the_environment(monkeypatch):
+    assert not vars(bentoml.use_arguments())
+    monkeypatch.setenv("JITNEY_BENTOML_ARGS", '{"words": ["a"], "limit": 5}')
+    assert bentoml.use_arguments(Query) == Query(words=["a"], limit=5)
+    assert bentoml.use_arguments().limit == 5
+
+
 def test_settings_of_a_service_reach_the_server():
     with pytest.warns(UserWarning, match="image"):
 

@@ -11,6 +11,7 @@ from jitney.compat.bentoml import exceptions, images, io, models, validators
 from jitney.compat.bentoml.api import api, importing, on_deployment, on_shutdown, on_startup, task
 from jitney.compat.bentoml.asgi import asgi_app
 from jitney.compat.bentoml.client import AsyncHTTPClient, SyncHTTPClient
+from jitney.compat.bentoml.configuration import use_arguments
 from jitney.compat.bentoml.context import Context, get_current_service
 from jitney.compat.bentoml.dependencies import depends
 from jitney.compat.bentoml.frameworks import onnx, picklable_model, pytorch, sklearn, torchscript
@@ -26,7 +27,7 @@ __all__ = [
     "AsyncHTTPClient", "Context", "Model", "Runnable", "Runner", "Service", "SyncHTTPClient", "Tag", "api", "asgi_app",
     "depends", "exceptions", "get_current_service", "images", "importing", "io", "models", "mount_asgi_app",
     "on_deployment", "on_shutdown", "on_startup", "onnx", "picklable_model", "pytorch", "service", "sklearn", "task",
-    "torchscript", "validators",
+    "torchscript", "use_arguments", "validators",
 ]  # fmt: skip
 
 
@@ -46,8 +47,7 @@ _ABSENT = {
     "serve": "run `jitney serve service.py:Name --port 3000`, or `jitney.run(Name)` beside your program",
     "runner_service": "use bentoml.Runner, or a service with bentoml.depends",
     "gradio": "run Gradio as a program of its own that calls the server with bentoml.SyncHTTPClient",
-    "use_arguments": "read the environment: `os.environ`",
-    "arguments": "read the environment: `os.environ`",
+    "arguments": "use bentoml.use_arguments()",
     "legacy": "the names of BentoML 1.0 are in `bentoml` itself: Service, Runner, Runnable, io",
     "HTTPServer": "run `jitney serve service.py:Name --port 3000`, or `jitney.run(Name)` beside your program",
     "GrpcServer": "every service answers gRPC by the Open Inference Protocol, on --grpc-port",

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import difflib
 import functools
+import json
 import os
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 from jitney.compat.bentoml.exceptions import BentoMLConfigException
 
+ARGUMENTS = "JITNEY_BENTOML_ARGS"
 VARIABLES = ("BENTOML_CONFIG", "BENTOML_CONFIGURATION")
 SERVICE_KEYS = frozenset((
     "backlog", "batching", "cmd", "description", "endpoints", "envs", "extra_ports", "grpc", "http", "image", "labels",
@@ -27,6 +30,12 @@ RUNNER_KEYS = frozenset((
 ))  # fmt: skip
 """What `runners:` may say."""
 BATCHING_KEYS = frozenset(("enabled", "max_batch_size", "max_latency_ms", "strategy"))
+
+
+def use_arguments(kind: Any = None) -> Any:
+    """The arguments of a template: BentoML's `--arg name=value`, here a JSON object in `JITNEY_BENTOML_ARGS`."""
+    given = json.loads(os.environ.get(ARGUMENTS) or "{}")
+    return SimpleNamespace(**given) if kind is None else kind(**given)
 
 
 def for_service(name: str, given: Mapping[str, Any]) -> dict[str, Any]:

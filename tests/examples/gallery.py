@@ -1,0 +1,53 @@
+"""What the galleries share: examples of other projects, run from a checkout of theirs, counted, and the counts written
+into the pages for those who come from there.
+
+Nothing of theirs is kept here. A gallery changes import lines alone; what does not run has a sentence that says why.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+STAND_INS = Path(__file__).resolve().parent / "stand_ins"
+RUNS = ""
+"""The outcome of an example that runs."""
+
+
+def checkout(arguments: list[str], folder: str) -> Path | None:
+    """The folder of a checkout that the command line names; without one a line says that nothing was run."""
+    found = Path(arguments[0], folder).resolve() if arguments and arguments[0] else None
+    if found is None or not found.is_dir():
+        print(f"!!! NOT RUN: {Path(sys.argv[0]).name} needs a checkout of the project with {folder} in it")
+        return None
+    return found
+
+
+def tell(name: str, outcome: str) -> None:
+    """One line for an example."""
+    print(f"{'runs' if outcome == RUNS else 'FAILS'}  {name}" + (f": {outcome}" if outcome else ""), flush=True)
+
+
+def conclude(page: str, mark: str, text: str, outcomes: Mapping[str, str], known: Mapping[str, str]) -> int:
+    """Writes the counts into a page, and fails if an example does not run that has no sentence.
+
+    `text` has the places {runs} and {all}. The page has the comment `<!-- MARK -->` before and `<!-- end -->` behind.
+    """
+    runs = [name for name, outcome in outcomes.items() if outcome == RUNS]
+    others = [f"| `{name}` | {known[name]} |" for name in outcomes if name not in runs and name in known]
+    lines = [text.format(runs=len(runs), all=len(outcomes))]
+    if others:
+        lines += ["", "| does not run | why |", "|---|---|", *others]
+    path = ROOT / "docs" / "coming-from" / page
+    before = path.read_text(encoding="utf-8")
+    new = "\n".join([f"<!-- {mark} -->", *lines, "<!-- end -->"])
+    after = re.sub(rf"<!-- {mark} -->.*?<!-- end -->", lambda _: new, before, flags=re.DOTALL)
+    path.write_text(after, encoding="utf-8")
+    print(f"{mark}: {len(runs)} of {len(outcomes)}")
+    surprises = [name for name in outcomes if name not in runs and name not in known]
+    for name in surprises:
+        print(f"!!! {name} does not run, and no sentence says why: {outcomes[name]}")
+    return 1 if surprises else 0
