@@ -271,8 +271,8 @@ def main() -> int:
         outcomes = load_all(source, Path(folder))
     runs = [name for name, outcome in services.items() if outcome == RUNS]
     text = (
-        "`make test-examples` loads {runs} of {all} blocks of its documentation with only their import lines changed, and "
-        f"its own client gets the right answers from {len(runs)} of {len(services)} of its services."
+        "`make test-examples` loads {runs} of {all} blocks of its documentation with only their import lines changed, "
+        f"and its own client gets the right answers from {len(runs)} of {len(services)} of its services."
     )
     failed = conclude("bentoml.md", "count of tests/examples/bentoml.py", text, outcomes, KNOWN)
     print(f"services: {len(runs)} of {len(services)}")

@@ -31,7 +31,7 @@ KNOWN = {
     "async_inference_autoscaling.py": "tasks of Celery: `serve.task_consumer` is not here",
     "capacity_queue_request_router_app.py": "an experimental router, with an actor; here all replicas share one queue",
     "deployment_scoped_actors.py": "Ray actors: make it a deployment, and pass its handle by `.bind`",
-    "http_guide/disconnects.py": "its checks use a Ray actor; cancelled requests raise `CancelledError` here, too",
+    "http_guide/disconnects.py": "its checks use a Ray actor",
     "http_guide/websockets_example.py": "[WebSockets](../adr/0035-websockets-are-refused.md)",
     "image_classifier_example.py": "it downloads a picture, and sends it by handle as an object of Pillow's",
     "load_shedding.py": "Ray actors, and a status of one's own for a full queue: it is 503 with `Retry-After` here",
