@@ -76,6 +76,19 @@ def test_a_file_that_changed_meanwhile_begins_anew(start, tmp_path: Path, store:
     assert there.asked[1]["range"] == "bytes=100000-"
 
 
+def test_under_torchserve_a_download_stays_when_its_registration_conflicts(
+    start, tmp_path: Path, store: Store, there, archive
+) -> None:
+    there.files["/again.mar"] = archive
+    store.mar("echo")
+    server = torchserve(start, tmp_path, store)
+    server.register("echo.mar")
+    for url in (f"{there.base}/again.mar", "again.mar"):
+        rejected = server.manage("POST", "/models", url=url, model_name="echo")
+        assert (rejected.status_code, rejected.json()["type"]) == (409, "ConflictStatusException"), rejected.text
+    assert content(store) == ["again.mar", "echo.mar"]
+
+
 # -- sums ---------------------------------------------------------------------------------------
 
 
