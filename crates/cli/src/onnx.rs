@@ -52,12 +52,15 @@ fn status(asked: Option<&Path>, env: &Env) {
 /// Offers to fetch ONNX Runtime where it is missing and a file cannot be served without it; scikit-learn's
 /// are such. Who declines, or cannot be asked, reads the same in the log of the model that does not load.
 pub fn offer(plan: &ServerPlan, yes: bool, env: &Env) -> Result<(), Failure> {
+    // Before any file is read: a server that nobody watches starts as fast as ever.
+    if onnx_library::IS_STATIC || !(yes || console::can_ask()) {
+        return Ok(());
+    }
     let file = |model: &Startup| Some(PathBuf::from(model.url.strip_prefix("file://")?));
     let open = plan.models.iter().filter(|model| !chooses_engine(&model.settings));
     let mut files = open.filter(|model| model.url.ends_with(".onnx")).filter_map(file);
     let Some(needy) = files.find(|file| needs_runtime(file)) else { return Ok(()) };
-    let search = onnx_library::search(&plan.engine.python.interpreter, env);
-    if onnx_library::IS_STATIC || search.is_there() || !(yes || console::can_ask()) {
+    if onnx_library::search(&plan.engine.python.interpreter, env).is_there() {
         return Ok(());
     }
     let question = format!("{} needs ONNX Runtime, which is not here. Fetch it?", needy.display());
