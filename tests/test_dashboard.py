@@ -550,7 +550,8 @@ def test_requests_that_failed_lead_to_the_form_and_to_their_lines_in_the_log(loo
     assert shared.predict(model, b"not an order", headers=headers).status_code >= 500
     noted = shared.manage("GET", f"/models/{model}/requests").json()["failed"][0]
     assert (noted["id"], noted["batchItems"]) == ("lost-one", 1)
-    assert "secret" not in json.dumps(noted)
+    assert "secret" not in json.dumps(noted) and "hasBody" not in noted
+    assert shared.manage("GET", f"/models/{model}/1.0/requests/lost-one/body").status_code == 404
     page = look(f"#/model/{model}/1.0/requests").page
     row = page.get_by_role("row", name=re.compile("^lost-one"))
     row.get_by_role("button", name="Try again…").click()
@@ -563,6 +564,20 @@ def test_requests_that_failed_lead_to_the_form_and_to_their_lines_in_the_log(loo
     page.get_by_text("the handler failed on request lost-one").wait_for()
     assert page.get_by_role("searchbox", name="Text").input_value() == "lost-one"
     shared.manage("DELETE", f"/models/{model}")
+
+
+def test_the_body_of_a_request_that_failed_is_tried_again_where_it_is_kept(chromium, start, store):
+    server = start("serve", store.mar("begetter"), "--keep-failed-bodies")
+    for id, body in [("worded", b"not an order"), ("coded", b"\xff\xfe")]:
+        assert server.predict("begetter", body, headers={"x-request-id": id}).status_code >= 500
+    page = open_page(chromium, server.url("/dashboard#/model/begetter/1.0/requests", "management")).page
+    page.get_by_role("row", name=re.compile("^worded")).get_by_role("button").click()
+    until(lambda: page.get_by_label("or text").input_value() == "not an order", "the body is in the form")
+    page.get_by_role("row", name=re.compile("^coded")).get_by_role("button").click()
+    page.get_by_text("The body of that request, 2 bytes.").wait_for()
+    page.get_by_role("button", name="Send").click()
+    page.get_by_role("region", name="Answer").get_by_text(re.compile("^5")).wait_for()
+    page.close()
 
 
 def test_decisions_of_one_kind_open(look, shared):

@@ -36,7 +36,9 @@ test("a class that holds itself has an end", () => {
 
 test("a request that failed fills the form but for what the browser sends", () => {
   const request = { path: "/predictions/m/1", headers: [["host", "a"], ["content-type", "text/plain"], ["x-own", "a:b"]] } as unknown as NotedRequest;
-  const { path, headers } = filledBy(request);
+  const { path, headers, body } = filledBy(request, new TextEncoder().encode("hello").buffer);
+  assert.equal(body, "hello");
+  assert.ok(filledBy(request, new Uint8Array([255]).buffer).body instanceof Blob);
   assert.deepEqual([path, headersOf(headers)], ["/predictions/m/1", [["content-type", "text/plain"], ["x-own", "a:b"]]]);
   assert.deepEqual(headersOf("\nnothing\n"), []);
 });

@@ -47,8 +47,8 @@ pub use jitney_memory::{admission, quota};
 pub use jitney_store as store;
 pub use model::{
     BatchStatistics, BatchTotals, BatcherReport, Counters, EndpointMeasures, EndpointView,
-    IncidentReport, Measures, Model, NotedRequest, Objective, PastDecision, REJECTIONS, Readiness,
-    Reconfigure, SizeStatistics, Status, Traffic, WorkerIncident,
+    IncidentReport, KeptBody, Measures, Model, NotedRequest, Objective, PastDecision, REJECTIONS,
+    Readiness, Reconfigure, SizeStatistics, Status, Traffic, WorkerIncident,
 };
 pub use observer::{ModelTag, Observer};
 pub use pool::{BatchTimes, CollectorPauses, GraphMemory, LoadProgress, WorkerView};

@@ -39,6 +39,8 @@ pub struct AdmissionLimits {
     pub share: f64,
     /// Bytes of bodies on their way in, of inputs, and of answers that are not yet read.
     pub bytes: u64,
+    /// Whether the bodies of requests that failed are kept among these bytes.
+    pub keeps_failed: bool,
     /// When a client is too slow.
     pub transfers: TransferRules,
 }
@@ -52,6 +54,7 @@ impl Default for AdmissionLimits {
             request_items: 250_000,
             share: 0.25,
             bytes: 4 << 30,
+            keeps_failed: false,
             transfers,
         }
     }
@@ -125,6 +128,13 @@ impl Admission {
             }
         }
         Some(self.keep(bytes))
+    }
+
+    /// Takes bytes for the body of a request that failed, where such bodies are kept and there is room. Nobody is
+    /// cut for it.
+    pub fn keep_failed(self: &Arc<Self>, bytes: u64) -> Option<HeldBytes> {
+        let has_room = self.bytes().saturating_add(bytes) <= self.limits.bytes;
+        (self.limits.keeps_failed && has_room).then(|| self.keep(bytes))
     }
 
     /// A body that begins to come in; it has no bytes yet.
@@ -336,6 +346,18 @@ mod tests {
             Err(LimitMet { what }) => Some(what),
             _ => None,
         }
+    }
+
+    #[test]
+    fn bodies_of_failed_requests_count_where_they_are_kept_and_fit() {
+        let limits = AdmissionLimits { bytes: 1000, ..AdmissionLimits::default() };
+        assert!(Admission::new(limits).keep_failed(1).is_none(), "off");
+        let admission = Admission::new(AdmissionLimits { keeps_failed: true, ..limits });
+        let kept = admission.keep_failed(800);
+        assert_eq!((kept.is_some(), admission.bytes()), (true, 800));
+        assert!(admission.keep_failed(300).is_none(), "full");
+        drop(kept);
+        assert_eq!(admission.bytes(), 0);
     }
 
     #[test]

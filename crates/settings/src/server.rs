@@ -147,6 +147,8 @@ settings! {
         .or("jitney").flag("service-name", "NAME").property("service_name");
     DEBUG_ERRORS = Setting::new("debug_errors", SettingKind::Flag, "Send the tracebacks of Python models to callers that use handles; they are in the log anyway")
         .or("false").flag("debug-errors", "BOOL").property("debug_errors");
+    KEEP_FAILED_BODIES = Setting::new("keep_failed_bodies", SettingKind::Flag, "Keep the bodies of the last requests that failed, up to 256 KiB each and 30 of a version, for the form of the dashboard; they count against max_request_memory, and whoever has the management key can read them")
+        .or("false").flag("keep-failed-bodies", "BOOL").property("keep_failed_bodies");
     MAX_IMAGE_PIXELS = Setting::new("max_image_pixels", SettingKind::from(1), "Most pixels of an image that a stock handler or a parameter of type Image decodes; a larger one is rejected with 400")
         .or("89478485").flag("max-image-pixels", "N").property("max_image_pixels");
     IMAGE_FORMATS = Setting::new("image_formats", SettingKind::Text, "Formats of images that stock handlers and parameters of type Image open, by Pillow's names; others are rejected with 400")

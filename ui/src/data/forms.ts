@@ -52,6 +52,8 @@ export interface Field {
 export interface Filled {
   path: string;
   headers: string;
+  /** Its body, if the server has kept it; text where it is one. */
+  body: string | Blob | null;
 }
 
 const CLASSES = "#/components/schemas/";
@@ -59,9 +61,17 @@ const DEPTH_MAX = 8;
 /** Headers that the browser sends itself, or that belong to the old request's way. */
 const OWN_HEADERS = /^(host|connection|content-length|transfer-encoding|expect|te|user-agent|accept-encoding|accept-language|origin|referer|x-request-id|traceparent|tracestate|x-forwarded-.*|forwarded|sec-.*)$/;
 
-export function filledBy(request: NotedRequest): Filled {
+export function filledBy(request: NotedRequest, body: ArrayBuffer | null): Filled {
   const headers = request.headers.filter(([name]) => !OWN_HEADERS.test(name));
-  return { path: request.path, headers: headers.map(([name, value]) => `${name}: ${value}`).join("\n") };
+  return { path: request.path, headers: headers.map(([name, value]) => `${name}: ${value}`).join("\n"), body: body && textOf(body) };
+}
+
+function textOf(body: ArrayBuffer): string | Blob {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(body);
+  } catch {
+    return new Blob([body]);
+  }
 }
 
 /** What a person types, one header to a line. */

@@ -50,6 +50,7 @@ export interface NotedRequest {
   time: string;
   path: string;
   headers: [string, string][];
+  hasBody?: boolean;
   latencyMs: number;
   queueMs?: number;
   computeMs?: number;

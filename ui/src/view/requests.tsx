@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { modelPath } from "../data/api";
+import { ask, modelPath } from "../data/api";
 import { clock, count, millis } from "../data/format";
 import type { Filled } from "../data/forms";
 import { filledBy } from "../data/forms";
@@ -19,11 +19,13 @@ const EVERY_MS = 5000;
 export function Requests({ model }: { model: Model }): JSX.Element {
   const answer = usePolled<NotedReport>(modelPath(model.name, model.version, "/requests"), EVERY_MS);
   const [filled, fill] = useState<Filled | null>(null);
-  const again = (request: NotedRequest): void => {
-    fill(filledBy(request));
+  const again = async (request: NotedRequest): Promise<void> => {
+    const path = modelPath(model.name, model.version, `/requests/${encodeURIComponent(request.id)}/body`);
+    const body = request.hasBody ? await ask(path).then((it) => it.arrayBuffer()).catch(() => null) : null;
+    fill(filledBy(request, body));
     scrollTo(0, 0);
   };
-  const table = (requests: NotedRequest[], empty: string): JSX.Element => <Noted model={model} requests={requests} empty={empty} again={again} />;
+  const table = (requests: NotedRequest[], empty: string): JSX.Element => <Noted model={model} requests={requests} empty={empty} again={(it) => void again(it)} />;
   return (
     <>
       <Card title="Try it" extra={filled && <button type="button" class="small" onClick={() => fill(null)}>Begin anew</button>}><Try model={model} filled={filled} /></Card>

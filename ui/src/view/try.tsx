@@ -35,7 +35,7 @@ export function Try({ model, filled }: { model: Model; filled: Filled | null }):
           </label>
         </div>
       )}
-      <TryForm key={`${operation.path} ${filled?.path} ${filled?.headers}`} operation={operation} filled={filled} storedKey={key} setKey={setKey} />
+      <TryForm key={filled ? filled.path + filled.headers + String(filled.body) : operation.path} operation={operation} filled={filled} storedKey={key} setKey={setKey} />
     </>
   );
 }
@@ -58,7 +58,8 @@ interface FormProps {
 function TryForm({ operation, filled, storedKey, setKey }: FormProps): JSX.Element {
   const [path, setPath] = useState(filled?.path ?? operation.path);
   const [headers, setHeaders] = useState(filled?.headers ?? "");
-  const [text, setText] = useState(operation.text);
+  const [text, setText] = useState(typeof filled?.body === "string" ? filled.body : operation.text);
+  const [kept, keep] = useState(filled?.body instanceof Blob ? filled.body : null);
   const keyField = useRef<HTMLInputElement>(null);
   const [answer, setAnswer] = useState<Shown | null>(null);
   const running = useRef<AbortController | null>(null);
@@ -72,7 +73,7 @@ function TryForm({ operation, filled, storedKey, setKey }: FormProps): JSX.Eleme
     const show = (it: Shown): void => {
       if (!control.signal.aborted) setAnswer(it);
     };
-    const { body, type } = bodyOf(operation, text, event.currentTarget as HTMLFormElement);
+    const { body, type } = kept ? { body: kept, type: "" } : bodyOf(operation, text, event.currentTarget as HTMLFormElement);
     const all = new Headers(type ? { "Content-Type": type } : {});
     try {
       for (const [name, value] of headersOf(headers)) if (operation.kind !== "form" || name.toLowerCase() !== "content-type") all.set(name, value);
@@ -92,7 +93,9 @@ function TryForm({ operation, filled, storedKey, setKey }: FormProps): JSX.Eleme
   return (
     <form class="try" onSubmit={(event) => void submit(event)}>
       <label>Path<input value={path} required spellcheck={false} onInput={(event) => setPath(event.currentTarget.value)} /></label>
-      <Body operation={operation} text={text} setText={setText} />
+      {kept
+        ? <p>The body of that request, {kept.size} bytes. <button type="button" class="small" onClick={() => keep(null)}>Another body</button></p>
+        : <Body operation={operation} text={text} setText={setText} />}
       <details open={headers !== ""}>
         <summary>Headers</summary>
         <textarea aria-label="Headers, one to a line" rows={4} spellcheck={false} placeholder="x-request-id: my-test" value={headers} onInput={(event) => setHeaders(event.currentTarget.value)} />

@@ -51,7 +51,7 @@ pub use self::incidents::{IncidentReport, WorkerIncident};
 pub(crate) use self::intake::Intake;
 pub use self::messages::Announced;
 use self::messages::ControlMessage;
-pub use self::noted::NotedRequest;
+pub use self::noted::{KeptBody, NotedRequest};
 pub use self::report::{BatcherReport, PastDecision, main_group};
 pub use self::state::{Counters, Measures, REJECTIONS, Readiness, Status, Traffic};
 pub use self::statistics::{

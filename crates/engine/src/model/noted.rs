@@ -1,16 +1,18 @@
 //! Requests that are worth a look: the last that failed, and the slowest of the last minutes. They are few, and
-//! what they carried is not kept.
+//! what they carried is kept only of those that failed, and only where the operator wants it.
 //!
 //! An answered batch costs one comparison. A writer waits for nobody: while somebody reads, nothing is noted.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use tokio::time::Instant;
 
-use crate::call::{CallRoute, HeaderBlock, Timing};
+use crate::admission::HeldBytes;
+use crate::call::{CallRoute, HeaderBlock, Parameter, Timing};
 use crate::error::CallError;
 use crate::pending::PendingRequest;
 
@@ -21,6 +23,8 @@ const SLOW_TIME: Duration = Duration::from_secs(600);
 /// Characters of an error, and of the value of a header.
 const TEXT_MAX: usize = 500;
 const HEADERS_MAX: usize = 30;
+/// A longer body is not kept.
+const BODY_BYTES_MAX: usize = 256 << 10;
 /// Headers with one of these in their name say who somebody is, and are not kept.
 const SECRET: [&str; 8] =
     ["auth", "cookie", "token", "key", "secret", "password", "credential", "signature"];
@@ -42,6 +46,28 @@ pub struct NotedRequest {
     pub route: CallRoute,
     /// The headers that it came with, but for those that name or prove who sent it.
     pub headers: Vec<(String, String)>,
+    /// Its body, where such bodies are kept.
+    pub body: Option<Arc<KeptBody>>,
+}
+
+/// The body of a request that failed, with its share of the memory for requests.
+#[derive(Debug)]
+pub struct KeptBody {
+    /// As it came.
+    pub bytes: Bytes,
+    _held: HeldBytes,
+}
+
+impl KeptBody {
+    fn new(request: &PendingRequest) -> Option<Arc<Self>> {
+        let [Parameter { value, .. }] = &request.payload.raw()?.parameters[..] else { return None };
+        if value.len() > BODY_BYTES_MAX {
+            return None;
+        }
+        let held = request.permit.as_ref()?.account().keep_failed(value.len() as u64)?;
+        // A copy, since the request's own bytes may be a piece of something larger.
+        Some(Arc::new(Self { bytes: value.pieces().concat().into(), _held: held }))
+    }
 }
 
 /// Those of one version.
@@ -102,7 +128,9 @@ impl NotedRequests {
         }
         failed.truncate(FAILED_MAX - 1);
         let latency = request.admitted.elapsed();
-        failed.push_front(NotedRequest::new(request, latency, timing, Some(error)));
+        let body = KeptBody::new(request);
+        let noted = NotedRequest::new(request, latency, timing, Some(error));
+        failed.push_front(NotedRequest { body, ..noted });
     }
 
     /// When and why the last one failed.
@@ -137,6 +165,7 @@ impl NotedRequest {
             error: error.map(|error| cut(&error.to_string())),
             route: input.map(|input| input.route.clone()).unwrap_or_default(),
             headers: input.map(|input| shown_headers(&input.headers)).unwrap_or_default(),
+            body: None,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Requests of a version that are worth a look: the last that failed, and the slowest of the last minutes.
 
+use bytes::Bytes;
 use jitney_engine::call::{CallRoute, Operation};
 use jitney_engine::{Engine, Model, NotedRequest};
 use jitney_telemetry::duration_millis;
@@ -26,6 +27,9 @@ struct NotedEntry {
     path: String,
     headers: Vec<(String, String)>,
     latency_ms: f64,
+    /// Whether its body was kept.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    has_body: bool,
     #[serde(flatten)]
     batch: Option<NotedBatch>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -52,9 +56,20 @@ pub(crate) fn requests(engine: &Engine, target: ModelRef<'_>) -> Result<NotedRep
     Ok(NotedReport { failed: entries(failed), slow: entries(slow) })
 }
 
+/// The body of a request that failed, if it was kept.
+pub(crate) fn failed_body(
+    engine: &Engine,
+    target: ModelRef<'_>,
+    id: &str,
+) -> Result<Bytes, Problem> {
+    let [failed, _] = engine.model(target.model, target.version)?.noted_requests();
+    let body = failed.into_iter().find(|noted| noted.id == id).and_then(|noted| noted.body);
+    body.map(|body| body.bytes.clone()).ok_or_else(Problem::not_found)
+}
+
 impl NotedEntry {
     fn new(noted: NotedRequest, model: &Model) -> Self {
-        let NotedRequest { id, ended, latency, timing, error, route, headers } = noted;
+        let NotedRequest { id, ended, latency, timing, error, route, headers, body } = noted;
         let batch = timing.map(|timing| NotedBatch {
             queue_ms: duration_millis(timing.queue),
             compute_ms: duration_millis(timing.compute),
@@ -64,7 +79,7 @@ impl NotedEntry {
         });
         let time = humantime::format_rfc3339_millis(ended).to_string();
         let (path, latency_ms) = (path(&route, model), duration_millis(latency));
-        Self { id, time, path, headers, latency_ms, batch, error }
+        Self { id, time, path, headers, latency_ms, has_body: body.is_some(), batch, error }
     }
 }
 

@@ -241,6 +241,11 @@ fn the_management_listener() {
             ("POST", "/dashboard/try/m/x", "Post /dashboard/try/{path+} m/x"),
             ("GET", "/models/m/requests", "Get /models/{model}/requests m"),
             ("GET", "/models/m/2/requests", "Get /models/{model}/{version}/requests m 2"),
+            (
+                "GET",
+                "/models/m/2/requests/a/body",
+                "Get /models/{model}/{version}/requests/{id}/body m 2 a",
+            ),
             ("GET", "/models/m/statistics", "Get /models/{model}/statistics m"),
             ("GET", "/models/m/2/statistics", "Get /models/{model}/{version}/statistics m 2"),
             ("PUT", "/models/m/2/statistics", "405"),

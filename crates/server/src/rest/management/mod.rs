@@ -6,7 +6,7 @@ mod scale;
 mod workflows;
 
 pub(crate) use models::{
-    batching, describe, list, register, requests, set_default, statistics, unregister,
+    batching, describe, failed_body, list, register, requests, set_default, statistics, unregister,
 };
 pub(crate) use scale::scale;
 pub(crate) use workflows::{

@@ -1,6 +1,7 @@
 //! Models over REST: register, list, describe, make the default, unregister.
 
-use http::StatusCode;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, StatusCode};
 use jitney_engine::settings::RegisterOptions;
 use jitney_net::RequestBody;
 use jitney_settings::from_parameters;
@@ -37,6 +38,18 @@ pub(crate) async fn batching(context: &RequestContext<'_>, target: ModelRef<'_>)
 /// `GET /models/{m}/requests`.
 pub(crate) fn requests(context: &RequestContext<'_>, target: ModelRef<'_>) -> HttpResult {
     Ok(respond::json(StatusCode::OK, &management::requests(&context.state.engine, target)?))
+}
+
+/// `GET /models/{m}/{v}/requests/{id}/body`. Its type is not told, so that no browser runs it as a page.
+pub(crate) fn failed_body(
+    context: &RequestContext<'_>,
+    target: ModelRef<'_>,
+    id: &str,
+) -> HttpResult {
+    let body = management::failed_body(&context.state.engine, target, id)?;
+    let mut reply = respond::plain(StatusCode::OK, body);
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    Ok(reply)
 }
 
 /// `GET /models/{m}/statistics`.
