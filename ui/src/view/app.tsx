@@ -45,7 +45,7 @@ export function App(): JSX.Element {
               <>
                 <Headline document={shown} problems={grouped(shown.problems)} well={allWell(shown, state.history)} />
                 <Models document={shown} />
-                {applications(shown.models).map((it) => <Card key={it.root} title={`Parts of ${it.root}`}><ApplicationGraph application={it} /></Card>)}
+                {applications(shown.models).map((it) => <Card key={it.root} title={`Parts of ${it.root}`}><ApplicationGraph application={it} document={shown} /></Card>)}
                 <MachinePanel document={shown} />
               </>
             )}

@@ -4,8 +4,9 @@ import type { JSX } from "preact";
 import { count, millis, rate } from "../data/format";
 import type { Application, Place } from "../data/applications";
 import { recent } from "../data/history";
+import { healthWords, problemsOf } from "../data/problems";
+import type { Overview } from "../data/types";
 import { keyOf } from "../data/types";
-import { stateWords } from "../data/words";
 import { state } from "../state";
 import { RATE_SECONDS, recentQuantile } from "./models";
 import { modelLink } from "./route";
@@ -13,7 +14,7 @@ import { modelLink } from "./route";
 const BOX = { width: 230, height: 60 };
 const GAP = { x: 70, y: 18 };
 
-export function ApplicationGraph({ application, shown }: { application: Application; shown?: string }): JSX.Element {
+export function ApplicationGraph({ application, document, shown }: { application: Application; document: Overview; shown?: string }): JSX.Element {
   const { places, calls, columns, rows } = application;
   const width = columns * (BOX.width + GAP.x) - GAP.x + 2;
   const height = rows * (BOX.height + GAP.y) - GAP.y + 2;
@@ -28,15 +29,15 @@ export function ApplicationGraph({ application, shown }: { application: Applicat
         </defs>
         {calls.map((call) => <path key={`${keyOf(call.from.model)} ${keyOf(call.to.model)}`} class="call" d={arrow(call.from, call.to)} marker-end="url(#arrow)" />)}
       </svg>
-      {places.map((place) => <Box key={keyOf(place.model)} place={place} current={keyOf(place.model) === shown} />)}
+      {places.map((place) => <Box key={keyOf(place.model)} place={place} document={document} current={keyOf(place.model) === shown} />)}
     </div>
   );
 }
 
-function Box({ place, current }: { place: Place; current: boolean }): JSX.Element {
+function Box({ place, document, current }: { place: Place; document: Overview; current: boolean }): JSX.Element {
   const { model } = place;
   const { x, y } = corner(place);
-  const words = stateWords(model.state);
+  const words = healthWords(model.state, problemsOf(document, model));
   const now = recent(state.history.samples, keyOf(model), RATE_SECONDS);
   return (
     <a class={`part ${words.tone}`} style={{ left: `${x}px`, top: `${y}px`, width: `${BOX.width}px`, height: `${BOX.height}px` }}

@@ -68,7 +68,7 @@ function Now({ model, document }: { model: Model; document: Overview }): JSX.Ele
         </details>
       )}
       <Numbers model={model} />
-      {application && <Card title={`Parts of ${application.root}`}><ApplicationGraph application={application} shown={keyOf(model)} /></Card>}
+      {application && <Card title={`Parts of ${application.root}`}><ApplicationGraph application={application} document={document} shown={keyOf(model)} /></Card>}
       <Charts model={model} document={document} />
     </>
   );
