@@ -131,7 +131,7 @@ test-ui: ui/node_modules/.package-lock.json ## The dashboard's types and unit te
 	cd ui && npm run --silent test && npm run --silent check
 
 ##@ Heavy tests (make setup WITH="torch chromium nginx prometheus" brings their programs)
-.PHONY: test-all test-heavy test-new-torch test-ray test-compat test-bentoml test-serve test-clouds test-browser test-openapi test-kserve \
+.PHONY: test-all test-heavy test-new-torch test-ray test-compat test-bentoml test-serve test-clouds test-browser pictures test-openapi test-kserve \
   test-deploy test-mcp test-prometheus test-replicas test-install test-docs test-notebook test-onnx test-gpu test-examples soak fuzz fuzz-python
 INSTALL_TESTS := tests/test_install_static.py tests/test_install_image.py tests/test_install_systemd.py tests/test_wheel.py
 
@@ -173,6 +173,10 @@ test-clouds: build .venv/clouds/ready ## Models from buckets of moto (S3) and Az
 test-browser: build test-ui .venv/browser/ready ## The pages in a real browser (Chromium)
 	chromium=$$($(PYTHON) tools/debian.py find chromium) && JITNEY_TEST_CHROMIUM="$$chromium" $(BINARY) \
 	  .venv/browser/bin/python -m pytest -q tests/test_browser.py tests/test_dashboard.py tests/test_incidents.py --heavy
+
+pictures: release .venv/browser/ready ## Pictures of the dashboard in eight incidents, into target/pictures (minutes; nothing else should run)
+	chromium=$$($(PYTHON) tools/debian.py find chromium) && cd tests && JITNEY_TEST_CHROMIUM="$$chromium" \
+	  ../.venv/browser/bin/python -m harness.pictures $(INCIDENTS)
 
 test-openapi: build .venv/openapi/ready ## What makers of clients do with /openapi.json (needs npm; java for openapi-generator)
 	npm install --silent --no-fund --no-audit --no-package-lock --prefix .venv/openapi openapi-typescript@7 typescript@5
