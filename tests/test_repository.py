@@ -49,7 +49,7 @@ def repository(home: Path) -> Path:
     adder(home / "plain.onnx", 10)
     adder(home / "auto/7/model.onnx", 20)
     (home / "python/1").mkdir(parents=True)
-    (home / "python/config.pbtxt").write_text('backend: "python"')
+    (home / "python/config.pbtxt").write_text('backend: "tensorrt"')
     adder(home / "wrong/1/model.onnx", 1)
     (home / "wrong/config.pbtxt").write_text(CONFIG.replace("dims: [ 2 ] } ]\noutput", "dims: [ 3 ] } ]\noutput"))
     return home
@@ -90,7 +90,7 @@ def test_a_folder_is_served_as_it_is(start: Start, tmp_path: Path) -> None:
         ("plain", "1.0"),
     }
     assert states["python", None][0] == "UNAVAILABLE"
-    assert 'config.pbtxt:1: backend "python" is not supported' in states["python", None][1]
+    assert 'config.pbtxt:1: backend "tensorrt" is not supported' in states["python", None][1]
     wrong = states["wrong", "1"]
     assert wrong[0] == "UNAVAILABLE"
     assert re.search(r'wrong/config.pbtxt:4: the input "x" is declared with dims \[-1, 3\]', wrong[1])
@@ -212,3 +212,20 @@ def test_the_lines_of_the_page_work(start: Start, tmp_path: Path) -> None:
             done = subprocess.run(command.split(), capture_output=True, text=True, timeout=ASK_SECONDS, check=False)
             assert done.returncode == 0, (line, done.stdout, done.stderr)
     assert added(server, "add") == 2
+
+
+def test_clients_set_sizes_where_the_operator_allows_it(start: Start, tmp_path: Path) -> None:
+    folder = repository(tmp_path / "models")
+    load = "/v2/repository/models/add/load"
+    asked = {"parameters": {"config": '{"max_batch_size": "12", "instance_group": [{"count": 1}]}'}}
+    refused = ask(start("serve", folder), load, asked)
+    assert refused.status_code == 400 and "failed to load: a configuration is not taken" in refused.text
+    server = start("serve", folder, "--allow-client-config")
+    assert ask(server, load, asked).status_code == 200
+    assert (server.describe("add")["batchSize"], server.describe("add")["minWorkers"]) == (12, 1)
+    for key in ("backend", "default_model_filename", "parameters"):
+        wrong = ask(server, load, {"parameters": {"config": json.dumps({key: "x"})}})
+        assert wrong.status_code == 400 and "failed to load" in wrong.text, key
+    assert ask(server, load, {"parameters": {"file:1/model.onnx": "eA=="}}).status_code == 400
+    assert ask(server, load).status_code == 200, "the file counts again"
+    assert server.describe("add")["batchSize"] == 16

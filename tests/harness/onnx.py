@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
-FLOAT, INT64, TEXT = 1, 7, 8
+FLOAT, INT32, INT64, TEXT = 1, 6, 7, 8
 """`TensorProto.DataType`."""
 
 
@@ -54,6 +54,11 @@ def node(operator: str, inputs: Sequence[str], output: str, *attributes: bytes, 
 def whole_attribute(name: str, number: int) -> bytes:
     """An AttributeProto of a whole number."""
     return _block(1, name) + _whole(3, number) + _whole(20, 2)
+
+
+def whole_list_attribute(name: str, numbers: Sequence[int]) -> bytes:
+    """An AttributeProto of several whole numbers."""
+    return _block(1, name) + b"".join(_whole(8, number) for number in numbers) + _whole(20, 7)
 
 
 def tensor_attribute(name: str, content: bytes) -> bytes:

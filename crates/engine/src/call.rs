@@ -132,12 +132,14 @@ pub enum Operation {
 }
 
 /// The sequence that a request belongs to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SequenceRef {
     /// Its id.
     pub id: String,
     /// Whether it begins with this request.
     pub starts: bool,
+    /// Whether it ends with this request.
+    pub ends: bool,
 }
 
 /// The names of the headers of sequences, compared without regard to case; operators may choose them.
@@ -147,7 +149,7 @@ pub struct SequenceHeaders {
     pub id: String,
     /// Says `true` where a sequence begins.
     pub start: String,
-    /// Names, in an answer, the sequences that are over.
+    /// Names, in an answer, the sequences that are over; to a handler it says `true` where the client ends one.
     pub end: String,
 }
 

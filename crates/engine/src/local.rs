@@ -5,6 +5,8 @@
 //! model is rejected alone and cannot spoil a batch. Batches run in processes of this very program, which
 //! a model can end or fill without harm to others, or in threads, where that was asked for.
 
+mod declared;
+pub(crate) mod declared_model;
 pub(crate) mod process;
 mod signature;
 pub(crate) mod thread;
@@ -82,6 +84,11 @@ pub trait LocalModel: Send + Sync + 'static {
 
     /// What it takes and gives.
     fn signature(&self) -> &Signature;
+
+    /// The same of the file alone, which its workers compare theirs with.
+    fn file_signature(&self) -> &Signature {
+        self.signature()
+    }
 
     /// Whether it takes requests in tensors, and answers those with tensors.
     fn takes_tensors(&self) -> bool {

@@ -11,7 +11,7 @@ use jitney_batcher::{Request, RequestId};
 use tokio::time::Instant;
 
 use crate::admission::Permit;
-use crate::call::{DecodedInput, Input, RequestMark};
+use crate::call::{DecodedInput, Input, RequestMark, SequenceRef};
 use crate::reply::Reply;
 
 /// What a model's worker understands: made from an [`Input`] by the model's intake.
@@ -19,8 +19,9 @@ use crate::reply::Reply;
 pub(crate) enum Payload {
     /// Passed on to a Python worker as it came.
     Raw(Input),
-    /// Checked and decoded for a model that runs in this process, with the id of its request.
-    Decoded(Arc<dyn DecodedInput>, Box<str>),
+    /// Checked and decoded for a model that runs in this process, with the id of its request and the sequence that it
+    /// names.
+    Decoded(Arc<dyn DecodedInput>, Box<str>, Option<Box<SequenceRef>>),
 }
 
 impl Payload {
@@ -32,11 +33,19 @@ impl Payload {
         }
     }
 
+    /// The id of its request and the sequence that it names.
+    pub(crate) fn sequence(&mut self) -> (&str, &mut Option<Box<SequenceRef>>) {
+        match self {
+            Self::Raw(input) => (&input.id, &mut input.route.sequence),
+            Self::Decoded(_, id, sequence) => (id, sequence),
+        }
+    }
+
     /// The id of its request.
     pub(crate) fn id(&self) -> &str {
         match self {
             Self::Raw(input) => &input.id,
-            Self::Decoded(_, id) => id,
+            Self::Decoded(_, id, _) => id,
         }
     }
 }

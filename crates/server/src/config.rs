@@ -40,6 +40,8 @@ pub struct ServerConfig {
     pub model_api: bool,
     /// Whether the Open Inference Protocol's health and metadata endpoints exist.
     pub oip: bool,
+    /// Whether clients that load a model may set sizes and counts of it.
+    pub client_config: bool,
     /// Whether clients may pass tensors in shared memory.
     pub client_shared_memory: bool,
     /// Whether models answer under their own names, with `/docs` and `/openapi.json` beside them.
@@ -81,6 +83,7 @@ impl Default for ServerConfig {
             shutdown_grace: DRAIN_TIMEOUT.default_value(),
             model_api: false,
             oip: false,
+            client_config: false,
             client_shared_memory: false,
             natural: false,
             sagemaker: false,

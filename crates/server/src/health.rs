@@ -6,9 +6,10 @@ use serde::Serialize;
 
 use crate::state::ServerState;
 
-/// The server's name in the Open Inference Protocol.
+/// The server's name in the Open Inference Protocol. Clients of a repository of Triton's may ask for its name.
 pub(crate) fn server_name(state: &ServerState) -> &'static str {
     match state.config.dialect {
+        Dialect::Jitney if state.engine.repository().is_triton() => "triton",
         Dialect::Jitney => "jitney",
         Dialect::TorchServe => "Torchserve",
     }

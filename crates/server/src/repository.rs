@@ -1,6 +1,6 @@
 //! The model repository extension, independent of the protocol: REST and gRPC translate and call these
-//! functions. They name models of the served repository only, and take no files and no configuration from
-//! clients.
+//! functions. They name models of the served repository only, and take no files from clients, and of a
+//! configuration only sizes and counts.
 //!
 //! Whatever changes the registry runs in a task of its own, so that a client that hangs up leaves nothing
 //! half done.
@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use jitney_engine::error::RepositoryError;
+use jitney_engine::store::config_overrides;
 use jitney_engine::{Engine, IndexEntry, IndexState};
 
 use crate::errors::{ErrorCode, Problem};
@@ -20,12 +21,31 @@ pub(crate) async fn index(state: &ServerState, ready: bool) -> Vec<IndexEntry> {
     entries
 }
 
-/// Loads a model, or loads it again if its files changed; waits until it is ready.
+/// Loads a model, or loads it again if its files changed; waits until it is ready. Its parameters may hold a
+/// configuration, where the operator allows that.
 ///
 /// # Errors
 /// Models may not be changed, there is no such model, or it does not load.
-pub(crate) async fn load(state: &ServerState, name: &str) -> Result<(), Problem> {
-    change(state, name, |engine, name| async move { engine.repository().load(&name).await }).await
+pub(crate) async fn load(
+    state: &ServerState,
+    name: &str,
+    parameters: impl Iterator<Item = (&str, Option<&str>)>,
+) -> Result<(), Problem> {
+    let mut overrides = None;
+    for (parameter, value) in parameters {
+        match value {
+            Some(json) if parameter == "config" && state.config.client_config => {
+                let read = config_overrides(json);
+                let failed = |why| Problem::bad_request(format!("failed to load {name:?}: {why}"));
+                overrides = Some(read.map_err(failed)?);
+            }
+            _ => check_parameter(parameter)?,
+        }
+    }
+    let load = |engine: Arc<Engine>, name: String| async move {
+        engine.repository().load_with(&name, overrides).await
+    };
+    change(state, name, load).await
 }
 
 /// Removes all versions of a model; what was admitted is answered before this returns.
@@ -46,7 +66,7 @@ pub(crate) fn check_parameter(name: &str) -> Result<(), Problem> {
     }
     let why = if name == "config" {
         "failed to load: a configuration is not taken from clients; put it beside the model, into \
-         config.pbtxt"
+         config.pbtxt, or start the server with --allow-client-config"
             .to_owned()
     } else if name.starts_with("file:") {
         "failed to load: files are not taken from clients; put them into the repository".to_owned()

@@ -87,7 +87,7 @@ pub(crate) fn sequence(headers: &HeaderMap, names: &SequenceHeaders) -> Option<B
     let id = String::from_utf8_lossy(id.as_bytes()).into_owned();
     let starts = headers.get_all(&names.start).iter().next_back();
     let starts = starts.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"true"));
-    (!id.is_empty()).then(|| Box::new(SequenceRef { id, starts }))
+    (!id.is_empty()).then(|| Box::new(SequenceRef { id, starts, ends: false }))
 }
 
 fn deadline(headers: &HeaderMap, started: Instant) -> Result<Option<Instant>, Problem> {

@@ -157,6 +157,8 @@ settings! {
         .or("64MiB").flag("max-expanded-size", "SIZE").property("max_expanded_size");
     GARBAGE_COLLECTION = Setting::new("garbage_collection", SettingKind::Choice(GarbageCollection::WORDS), "When Python's garbage collector makes full runs in workers: jitney freezes what loading left and collects between batches, python leaves it to Python's thresholds")
         .or("jitney").flag("garbage-collection", "WORD").property("garbage_collection");
+    ALLOW_CLIENT_CONFIG = Setting::new("allow_client_config", SettingKind::Flag, "Let clients that may load models set max_batch_size, dynamic_batching and instance_group of a model when they load it, as Triton's clients can")
+        .or("false").flag("allow-client-config", "BOOL").property("allow_client_config");
     ALLOW_CLIENT_SHARED_MEMORY = Setting::new("allow_client_shared_memory", SettingKind::Flag, "Let clients on this machine pass tensors in shared memory (objects below /dev/shm) that they register; they can then name any object that the server may open, so every client has to be trusted")
         .or("false").flag("allow-client-shared-memory", "BOOL").property("allow_client_shared_memory");
     DRAIN_DELAY = Setting::new("drain_delay", SECONDS, "On SIGTERM, time between readiness falling and the ports closing, for load balancers to notice")

@@ -166,6 +166,9 @@ pub struct Api {
     pub tensors: BTreeMap<String, PackedTensors>,
     /// The endpoints that answer as OpenAI's do, by the name of the latter: `embeddings`.
     pub openai: BTreeMap<String, String>,
+    /// Whether it is a model of Triton's Python backend: it is told the parameters of requests, and streams tensors.
+    #[serde(skip)]
+    pub triton: bool,
     /// The paths that it answers beside those of its name.
     pub http: HttpPaths,
     /// Other names under which the items per batch of an endpoint are shown, by endpoint.

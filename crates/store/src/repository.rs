@@ -3,6 +3,7 @@
 //! ```text
 //! repository/
 //!   add/config.pbtxt  add/1/model.onnx  add/2/model.onnx   Triton's layout; config.pbtxt may be missing
+//!   shop/config.pbtxt  shop/1/model.py                     a model of Triton's Python backend
 //!   digits.onnx  digits.yaml                               an ONNX file, with its card if it has one
 //!   bert.mar                                               an archive
 //!   shout/MAR-INF/…                                        a model directory
@@ -12,21 +13,30 @@
 //! Names come from folders and files, versions from numbered folders. A model that cannot be served has a
 //! sentence in its place and harms no other. Nothing here loads a model.
 
+mod config_json;
+mod fields;
+mod overrides;
+mod python_backend;
+mod sequence_config;
 mod stamp;
 mod text_format;
 mod triton;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::{fs, io};
 
 use jitney_settings::Values;
 
+pub use self::overrides::config_overrides;
+pub use self::python_backend::PythonBackend;
+pub use self::sequence_config::{ControlKind, DeclaredControl};
 pub use self::stamp::FileStamp;
 use self::stamp::{DEPTH_MAX, StampHasher};
 use self::text_format::ConfigError;
 pub use self::triton::{DeclaredTensor, DeclaredTensors};
-use self::triton::{TritonConfig, VersionPolicy};
+use self::triton::{TritonBackend, TritonConfig, VersionPolicy};
 use super::package::read_text;
 use super::unpack::MANIFEST_DIRECTORY;
 
@@ -65,12 +75,21 @@ pub struct RepositoryContent {
     pub whole: bool,
     /// What its configuration says of its inputs and outputs.
     pub declared: DeclaredTensors,
+    /// How it is run, if it is a model of Triton's Python backend.
+    pub python: Option<Arc<PythonBackend>>,
     /// The names of classes, by output.
     pub labels: BTreeMap<String, Vec<String>>,
     /// What of its configuration has no effect.
     pub remarks: Vec<String>,
     /// The configuration, if it has one.
     pub config: Option<PathBuf>,
+}
+
+impl RepositoryContent {
+    /// Whether it has a configuration of Triton's.
+    pub fn is_triton(&self) -> bool {
+        self.config.as_ref().is_some_and(|path| path.ends_with(CONFIG_FILE))
+    }
 }
 
 /// One version of a model.
@@ -244,23 +263,53 @@ fn content(name: &str, folder: &Path, stamp: FileStamp) -> Result<RepositoryCont
     if numbers.is_empty() {
         return Err(format!("{} has no numbered folder with a version", folder.display()));
     }
+    let python = python_backend_of(name, folder, &config, &numbers)?;
     let version = |number: u64| {
         let directory = folder.join(number.to_string());
         let mut stamp = StampHasher::default();
         stamp.add_files(folder, |_| true).map_err(unreadable)?;
         stamp.add_tree(&directory, DEPTH_MAX).map_err(unreadable)?;
-        let path = model_in(&directory, config.file.as_deref())?;
+        let path = match &python {
+            Some(python) if python.ensemble || directory.join(&python.file).is_file() => directory,
+            Some(python) => {
+                return Err(format!("{} is not there", directory.join(&python.file).display()));
+            }
+            None => model_in(&directory, config.file.as_deref())?,
+        };
         Ok(RepositoryVersion { number: Some(number.to_string()), path, stamp: stamp.finish() })
     };
     Ok(RepositoryContent {
         versions: numbers.into_iter().map(version).collect::<Result<_, String>>()?,
         labels: labels(folder, &config)?,
+        python,
         settings: config.settings,
         whole: config.whole,
         declared: config.declared,
         remarks: config.remarks,
         config: has_config.then(|| folder.join(CONFIG_FILE)),
     })
+}
+
+/// How the model is run, if it is one of the Python backend: the configuration says so, or else its files.
+fn python_backend_of(
+    name: &str,
+    folder: &Path,
+    config: &TritonConfig,
+    numbers: &[u64],
+) -> Result<Option<Arc<PythonBackend>>, String> {
+    let has_file =
+        |number: &u64| folder.join(number.to_string()).join(python_backend::PYTHON_FILE).is_file();
+    let is_python = match config.backend {
+        TritonBackend::Python | TritonBackend::Ensemble => true,
+        TritonBackend::Onnx => false,
+        TritonBackend::Unsaid => numbers.iter().any(has_file),
+    };
+    let backend = match (is_python, &config.only_python) {
+        (true, _) => PythonBackend::new(name, config).map(Arc::new).map(Some),
+        (false, None) => return Ok(None),
+        (false, Some(error)) => return Err(shown_error(folder, error)),
+    };
+    backend.map_err(|error| shown_error(folder, &error))
 }
 
 /// The configuration, if there is one. An error names file and line.
@@ -271,9 +320,12 @@ fn config_of(name: &str, folder: &Path) -> Result<Option<TritonConfig>, String> 
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(format!("cannot read {}: {error}", path.display())),
     };
-    let shown = path.display().to_string();
-    let read = triton::read(&text, name, &shown);
-    read.map(Some).map_err(|ConfigError { line, why }| format!("{shown}:{line}: {why}"))
+    let read = triton::read(&text, name, &path.display().to_string());
+    read.map(Some).map_err(|error| shown_error(folder, &error))
+}
+
+fn shown_error(folder: &Path, ConfigError { line, why }: &ConfigError) -> String {
+    format!("{}:{line}: {why}", folder.join(CONFIG_FILE).display())
 }
 
 /// The numbers of a folder's versions, the smallest first. As in Triton, a name that starts with a zero

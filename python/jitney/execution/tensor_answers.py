@@ -65,7 +65,7 @@ def _write(name: str, value: Any, wanted: str | None, many: bool) -> RawTensor:
         if many and value and all(hasattr(one, "shape") for one in value):
             value = _stacked(value)
         if hasattr(value, "shape"):
-            return _array(value, wanted)
+            return as_tensor(value, wanted)
         return _plain(value, wanted, many)
     except (ValueError, TypeError, OverflowError, struct.error) as error:
         raise Error(f"the output {name!r} is no tensor: {error}") from None
@@ -86,7 +86,7 @@ def _stacked(values: Sequence[Any]) -> Any:
     return numpy.stack(values)
 
 
-def _array(value: Any, wanted: str | None) -> RawTensor:
+def as_tensor(value: Any, wanted: str | None) -> RawTensor:
     """An array, tensor or series where it lies."""
     import numpy
 
@@ -135,7 +135,7 @@ def _plain(value: Any, wanted: str | None, many: bool) -> RawTensor:
     if any(hasattr(one, "shape") for one in leaves):
         import numpy
 
-        return _array(numpy.asarray(value), wanted)
+        return as_tensor(numpy.asarray(value), wanted)
     kinds = {type(one) for one in leaves}
     datatype = wanted or _datatype(kinds)
     if datatype == BYTES:

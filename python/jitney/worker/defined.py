@@ -32,7 +32,7 @@ from jitney.values import array_formats
 from jitney.worker.answers import AnswerEncoder
 from jitney.worker.batch import Row, TensorRow
 from jitney.worker.context import WorkerContext
-from jitney.worker.protocol import HEADER, HELLO, POSITION, PROTOCOL_VERSION, Bytes, encode_control
+from jitney.worker.protocol import POSITION, Bytes, calls_greeting
 from jitney.worker.reply import EncodedReply
 from jitney.worker.requests import (
     METHOD_HEADER,
@@ -69,8 +69,7 @@ class WorkerFacts:
             raise RuntimeError("this server takes no calls from its workers, and the definition depends on others")
         from jitney.handle.part import calling
 
-        payload = encode_control({"protocol": PROTOCOL_VERSION, "token": self._calls["token"], "role": "calls"})
-        return calling(self._calls["socket"], HEADER.pack(len(payload), HELLO, 0, 0, 0) + payload)
+        return calling(self._calls["socket"], calls_greeting(self._calls["token"]))
 
     def model(self, name: str) -> Any:
         """The handle of any model of the server, in its default version."""

@@ -79,12 +79,15 @@ def load_model(spec: dict[str, Any], progress: Progress = no_progress) -> Loaded
     use_strict_json(spec.get("strict_json", False))
     assign(spec.get("gpu_id"))
     note = limit_memory(spec.get("gpu_memory_fraction"), spec.get("gpu_id"))
-    defined = is_defined(spec.get("model_yaml_config") or {})
-    model = load_definition(spec, context) if defined else load_handler(spec, context)
+    settings = spec.get("model_yaml_config") or {}
+    load = load_definition if is_defined(settings) else load_handler
+    if isinstance(settings.get("triton"), dict):
+        load = load_triton
+    model = load(spec, context)
     prometheus.begin()
     about, samples = warm_up(model.entry_point, progress, [note] if note else [])
     model = model._replace(about=about, samples=samples)
-    if spec.get("envelope") and not defined:
+    if spec.get("envelope") and load is load_handler:
         # The samples are what is inside of an envelope.
         model = model._replace(entry_point=in_envelope(spec["envelope"], model.entry_point), samples=())
     return with_gpu(model, spec)
@@ -131,6 +134,21 @@ def load_definition(spec: dict[str, Any], context: WorkerContext) -> LoadedModel
         metrics.flush_metrics()
 
     return LoadedModel(model.handle, context, reader_for, spec.get("mode", "single"), close)
+
+
+def load_triton(spec: dict[str, Any], context: WorkerContext) -> LoadedModel:
+    """Loads a `model.py` of Triton's Python backend. Imported only here: others need none of it."""
+    from jitney.definition import metrics
+    from jitney.worker.triton import TritonWorkerModel
+
+    metrics.begin_reporting()
+    model = TritonWorkerModel(spec)
+
+    def close() -> None:
+        model.close()
+        metrics.flush_metrics()
+
+    return LoadedModel(model.handle, context, read_bytes, spec.get("mode", "single"), close)
 
 
 def make_context(spec: dict[str, Any]) -> WorkerContext:

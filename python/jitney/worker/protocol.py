@@ -317,6 +317,12 @@ def encode_control(value: dict[str, Any]) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() if value else b""
 
 
+def calls_greeting(token: str) -> bytes:
+    """The first frame of a connection by which a worker calls models."""
+    payload = encode_control({"protocol": PROTOCOL_VERSION, "token": token, "role": "calls"})
+    return HEADER.pack(len(payload), HELLO, 0, 0, 0) + payload
+
+
 def decode_control(payload: Bytes | ReceivedItems) -> dict[str, Any]:
     """The JSON object of a control frame."""
     if isinstance(payload, ReceivedItems):

@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jitney_settings::model::{
-    ISOLATION, MEMORY_LIMIT, ONNX_ENGINE, ONNX_LIBRARY, ONNX_PROVIDERS, ONNX_THREADS,
-    STARTUP_TIMEOUT,
+    ISOLATION, MAX_CONCURRENT_BATCHES, MEMORY_LIMIT, ONNX_ENGINE, ONNX_LIBRARY, ONNX_PROVIDERS,
+    ONNX_THREADS, STARTUP_TIMEOUT,
 };
-use jitney_settings::{Isolation, Values};
+use jitney_settings::{Isolation, SettingSource, Values};
 
 use crate::error::RegisterError;
+use crate::local::declared_model::DeclaredModel;
 use crate::local::process::{LocalLoad, LocalProcesses};
 use crate::local::{LoadedModel, LocalModel, LocalRuntime, LocalSession};
 use crate::model::ModelIdentity;
@@ -23,6 +24,9 @@ use crate::settings::{ModelDefaults, ModelSettings, RegisterOptions};
 use crate::store::{
     DownloadRequest, FetchedFile, ModelSource, Package, Sha256, ShownUrl, Store, StoreError,
 };
+
+/// Batches of an ensemble that one worker has under way.
+const ENSEMBLE_BATCHES: u64 = 100;
 
 /// A model whose files were read, under the name that was settled.
 pub(super) struct OpenedModel {
@@ -128,6 +132,9 @@ impl ModelOpener {
             let is_local = |file: &Path| file.extension().is_some_and(|it| it == local.extension);
             if let Some(path) = found.file().filter(|file| is_local(file)).map(Path::to_owned) {
                 let (model, home) = self.open_local(local, path, options).await?;
+                let threads = matches!(home, LocalHome::Threads(_));
+                let model = DeclaredModel::around(model, &options.declared, threads)
+                    .map_err(RegisterError::NotLoadable)?;
                 return OpenedModel::of_local(model, home, found.fetched(), options);
             }
             if is_local(Path::new(&options.url)) {
@@ -149,7 +156,20 @@ impl ModelOpener {
             let _turn = turn;
             store.open(&url, found)
         };
-        let opened = OpenedModel::of_package(blocking(opening).await??, options)?;
+        let mut package = blocking(opening).await??;
+        if let Some(python) = &options.python {
+            package.api = Some(python.api.clone());
+            package.yaml_json = python.settings.clone();
+            if python.ensemble {
+                // It waits for others and does nothing itself.
+                package.settings.set(
+                    &MAX_CONCURRENT_BATCHES,
+                    ENSEMBLE_BATCHES,
+                    SettingSource::Default,
+                );
+            }
+        }
+        let opened = OpenedModel::of_package(package, options)?;
         let operators = resolve::operators_sha256(&opened.identity, &self.defaults)?;
         self.verify(&options.url, file.as_deref(), operators).await?;
         Ok(opened)

@@ -4,10 +4,12 @@
 //! loaded beside the old one, takes its place when all its workers are ready, and only then the old one
 //! ends; one that does not load changes nothing. Clients give a name, never a path, a file or a setting.
 
-mod declared;
 mod records;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use jitney_settings::Values;
 
 use self::records::{FollowStep, ModelRecords};
 use super::config::{RepositoryConfig, ServedDirectory};
@@ -16,9 +18,7 @@ use super::registrar::{Registered, Registrar};
 use crate::error::{RegisterError, RepositoryError};
 use crate::model::{Model, Readiness};
 use crate::settings::RegisterOptions;
-use crate::store::{
-    FileStamp, RepositoryContent, RepositoryModel, RepositoryVersion, model_named, models_of,
-};
+use crate::store::{FileStamp, RepositoryModel, RepositoryVersion, model_named, models_of};
 
 /// A model as the index lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +60,8 @@ pub struct Repository {
     models: Arc<Registrar>,
     config: RepositoryConfig,
     records: ModelRecords,
+    /// A model was found that has a configuration of Triton's.
+    triton: AtomicBool,
 }
 
 /// Which directories are looked into.
@@ -79,7 +81,6 @@ struct WantedModel {
     /// Of its files, where it comes from a directory.
     stamp: Option<FileStamp>,
     versions: Vec<WantedVersion>,
-    content: RepositoryContent,
 }
 
 struct WantedVersion {
@@ -89,12 +90,17 @@ struct WantedVersion {
 
 impl Repository {
     pub(super) fn new(models: Arc<Registrar>, config: RepositoryConfig) -> Self {
-        Self { models, config, records: ModelRecords::default() }
+        Self { models, config, records: ModelRecords::default(), triton: AtomicBool::default() }
     }
 
     /// Lets a model that was named by itself at the start be loaded and unloaded by its name.
     pub fn remember(&self, model: &Model, options: RegisterOptions) {
         self.records.remember(model.name(), options);
+    }
+
+    /// Whether it is Triton's: a model in it has a `config.pbtxt`.
+    pub fn is_triton(&self) -> bool {
+        self.triton.load(Ordering::Relaxed)
     }
 
     /// Registers every model of the directories, without workers: whoever starts the server scales them.
@@ -130,7 +136,7 @@ impl Repository {
         let wanted = self.wanted(model)?;
         let mut registered = Vec::new();
         for version in &wanted.versions {
-            registered.push((self.begin(&wanted, version).await?, version.stamp));
+            registered.push((self.begin(version).await?, version.stamp));
         }
         Ok(registered)
     }
@@ -170,6 +176,19 @@ impl Repository {
     /// # Errors
     /// There is no such model, or it does not load; what was served is served on.
     pub async fn load(&self, name: &str) -> Result<(), RepositoryError> {
+        self.load_with(name, None).await
+    }
+
+    /// The same with settings that its client gave, which hold until it is loaded again. What was typed for the
+    /// server wins.
+    ///
+    /// # Errors
+    /// As [`Repository::load`].
+    pub async fn load_with(
+        &self,
+        name: &str,
+        overrides: Option<Values>,
+    ) -> Result<(), RepositoryError> {
         let turn = self.turn(name).await?;
         let _turn = turn.lock().await;
         let (stamp, wanted) = match self.find(name, ScanScope::Served).await {
@@ -181,7 +200,7 @@ impl Repository {
             },
         };
         let loaded = match wanted {
-            Ok(wanted) => self.replace(&wanted).await,
+            Ok(wanted) => self.replace(&self.overridden(wanted, overrides)).await,
             Err(reason) => Err(reason),
         };
         loaded.map_err(|reason| {
@@ -258,7 +277,7 @@ impl Repository {
                 versions.push((kept, version.stamp));
                 continue;
             }
-            let begun = match self.begin(wanted, version).await {
+            let begun = match self.begin(version).await {
                 Ok(begun) => begun,
                 Err(reason) => return self.give_up(&fresh, reason).await,
             };
@@ -298,33 +317,33 @@ impl Repository {
         (Arc::ptr_eq(&found, &loaded) && found.readiness().is_as_wanted()).then_some(found)
     }
 
-    /// Starts one version that nobody finds yet, without workers, and compares it with its configuration.
-    async fn begin(
-        &self,
-        wanted: &WantedModel,
-        version: &WantedVersion,
-    ) -> Result<Registered, String> {
+    /// Starts one version that nobody finds yet, without workers.
+    async fn begin(&self, version: &WantedVersion) -> Result<Registered, String> {
         let registered = self.models.start_unlisted(&version.options).await;
-        let registered = registered.map_err(|error| error.to_string())?;
-        let content = &wanted.content;
-        let Some(signature) = registered.model.signature() else { return Ok(registered) };
-        let Err((line, why)) = declared::check(&content.declared, signature) else {
-            return Ok(registered);
-        };
-        self.models.end(&registered.model).await;
-        let config = content.config.as_deref().map(|path| path.display().to_string());
-        Err(format!("{}:{line}: {why}", config.unwrap_or_default()))
+        registered.map_err(|error| error.to_string())
+    }
+
+    /// The model with settings of its client. It is no longer what its files say, so that the next load loads it anew.
+    fn overridden(&self, mut wanted: WantedModel, overrides: Option<Values>) -> WantedModel {
+        let Some(overrides) = overrides else { return wanted };
+        for version in &mut wanted.versions {
+            let settings = self.config.settings.clone().or(&overrides);
+            version.options.settings = settings.or(&version.options.settings);
+            version.stamp = None;
+        }
+        wanted
     }
 
     /// How a model of a directory is registered.
     fn wanted(&self, model: RepositoryModel) -> Result<WantedModel, String> {
         let RepositoryModel { name, stamp, content } = model;
         let content = content?;
+        self.triton.fetch_or(content.is_triton(), Ordering::Relaxed);
         for remark in &content.remarks {
             let config = content.config.as_deref().map(|path| path.display().to_string());
             tracing::warn!(model = name, "{}: {remark}", config.unwrap_or_default());
         }
-        let labels = Arc::new(content.labels.clone());
+        let (labels, declared) = (Arc::new(content.labels), Arc::new(content.declared));
         let settings = self.config.settings.clone().or(&content.settings);
         let version = |version: &RepositoryVersion| WantedVersion {
             stamp: Some(version.stamp),
@@ -336,12 +355,15 @@ impl Repository {
                 settings: settings.clone(),
                 at_startup: true,
                 whole: content.whole,
+                declared: Arc::clone(&declared),
+                handler: content.python.as_ref().map(|python| python.file.clone()),
+                python: content.python.clone(),
                 labels: Arc::clone(&labels),
                 ..RegisterOptions::default()
             },
         };
         let versions = content.versions.iter().map(version).collect();
-        Ok(WantedModel { name: name.clone(), stamp: Some(stamp), versions, content })
+        Ok(WantedModel { name, stamp: Some(stamp), versions })
     }
 
     /// How a model that was named by itself is registered.
@@ -349,8 +371,8 @@ impl Repository {
         let versions = self.records.named(name).into_iter();
         let versions: Vec<_> =
             versions.map(|options| WantedVersion { options, stamp: None }).collect();
-        let (name, content) = (name.to_owned(), RepositoryContent::default());
-        (!versions.is_empty()).then_some(WantedModel { name, stamp: None, versions, content })
+        let name = name.to_owned();
+        (!versions.is_empty()).then_some(WantedModel { name, stamp: None, versions })
     }
 
     async fn find(&self, name: &str, scope: ScanScope) -> Option<RepositoryModel> {

@@ -187,6 +187,9 @@ impl<'a> BatchFrame<'a> {
             if sequence.starts {
                 header(&self.names.start, b"true");
             }
+            if sequence.ends {
+                header(&self.names.end, b"true");
+            }
         }
     }
 }

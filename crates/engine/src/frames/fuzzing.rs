@@ -112,7 +112,11 @@ fn input(bytes: &[u8]) -> Input {
         content_type: text(&value[value.len() / 2..]).into(),
         value: value.to_vec().into(),
     };
-    let sequence = head.first().map(|first| SequenceRef { id: text(head), starts: first % 2 == 0 });
+    let sequence = head.first().map(|first| SequenceRef {
+        id: text(head),
+        starts: first % 2 == 0,
+        ends: first % 3 == 0,
+    });
     Input {
         id: text(&head[..head.len().min(36)]),
         headers,

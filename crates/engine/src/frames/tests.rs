@@ -298,7 +298,7 @@ fn what_the_route_says_follows_the_clients_headers() {
     for (name, value) in [("x-mine", "1"), ("Explain", "True"), ("url_path", "other")] {
         headers.push(name, value.as_bytes());
     }
-    let sequence = SequenceRef { id: "s".to_owned(), starts: true };
+    let sequence = SequenceRef { id: "s".to_owned(), starts: true, ends: false };
     let route = CallRoute {
         tells_explain: true,
         endpoint: Some("one".into()),

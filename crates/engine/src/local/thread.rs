@@ -95,7 +95,7 @@ impl ThreadWorker {
 /// The requests' inputs; `None` when one was never decoded, which the intake does not let happen.
 fn inputs(requests: &[PendingRequest]) -> Option<Vec<Arc<dyn DecodedInput>>> {
     let input = |request: &PendingRequest| match &request.payload {
-        Payload::Decoded(input, _) => Some(Arc::clone(input)),
+        Payload::Decoded(input, ..) => Some(Arc::clone(input)),
         Payload::Raw(_) => None,
     };
     requests.iter().map(input).collect()

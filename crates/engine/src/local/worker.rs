@@ -47,7 +47,7 @@ impl Launcher for LocalLauncher {
         let model = Arc::clone(&self.model);
         Box::pin(async move {
             let loaded = processes.load(&load, Some(worker)).await?;
-            if loaded.signature != *model.signature() {
+            if loaded.signature != *model.file_signature() {
                 return Err(LaunchError::Load(
                     format!(
                         "{} has other inputs or outputs than when the model was registered; \
@@ -197,7 +197,7 @@ impl LocalWorker {
 /// The request's input; `None` when it was never decoded, which the intake does not let happen.
 fn decoded(request: &PendingRequest) -> Option<&Arc<dyn DecodedInput>> {
     match &request.payload {
-        Payload::Decoded(input, _) => Some(input),
+        Payload::Decoded(input, ..) => Some(input),
         Payload::Raw(_) => None,
     }
 }

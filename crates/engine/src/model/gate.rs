@@ -145,7 +145,7 @@ impl RequestGate {
             ..Request::new(SharedId::UNSET)
         };
         let payload = match accepted.payload {
-            Payload::Decoded(input, id)
+            Payload::Decoded(input, id, _)
                 if accepted.splits && items > parts::size(settings.items_max()) =>
             {
                 let whole = WholeInput { input: &*input, id: &id, mark: call.mark };
@@ -184,7 +184,7 @@ impl RequestGate {
             let cost = parts::cost(facts.cost, items, facts.items);
             let more = at + 1 < count && !(at + 1).is_multiple_of(wave);
             let facts = Request { items, cost, more, followed: false, ..facts };
-            let payload = Payload::Decoded(input, whole.id.into());
+            let payload = Payload::Decoded(input, whole.id.into(), None);
             let mut part = PendingRequest::new(facts, payload, admitted, reply, None);
             part.mark.clone_from(&whole.mark);
             part

@@ -188,7 +188,7 @@ impl PoisonList {
         match payload {
             Payload::Raw(input) => hash_input(input, &mut hasher),
             // What a worker makes of it depends on nothing but its data.
-            Payload::Decoded(input, _) => {
+            Payload::Decoded(input, ..) => {
                 let mut data = BytesMut::new();
                 input.put_identity(&mut data);
                 (input.items(), &data[..]).hash(&mut hasher);

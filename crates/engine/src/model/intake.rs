@@ -95,12 +95,14 @@ impl Intake {
             }
             Self::Local(model, whole) => {
                 let id = std::mem::take(&mut input.id).into_boxed_str();
+                let sequence = input.route.sequence.clone();
                 let Decoded { input, items, group, splits, length } =
                     model.decode(input).map_err(CallError::BadInput)?;
                 let (items, splits, length) =
                     if *whole { (1, false, None) } else { (items, splits, length) };
                 check_held(items, bytes)?;
-                let (payload, objective) = (Payload::Decoded(input, id), Objective::Models);
+                let (payload, objective) =
+                    (Payload::Decoded(input, id, sequence), Objective::Models);
                 let (beyond, cost, endpoint) = (0, None, None);
                 Ok(AcceptedInput {
                     payload,

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::scheduler::ModelClock;
 use super::sequence::{SequenceName, Sequences, Turn};
-use crate::call::{Input, SequenceHeaders, SequenceRef};
+use crate::call::{SequenceHeaders, SequenceRef};
 use crate::error::CallError;
 use crate::outcome::ItemOutcome;
 use crate::pending::{Payload, PendingRequest};
@@ -69,10 +69,11 @@ impl SequenceRequests {
     pub(super) fn next(&mut self) -> Option<(PendingRequest, TurnRef)> {
         let Turn { sequence, number, worker, anew, mut what, .. } =
             self.sequences.as_mut()?.next()?;
-        if let (true, Some(input)) = (anew, raw(&mut what.payload))
-            && let Some(sequence) = &mut input.route.sequence
-        {
-            sequence.starts = true;
+        if let (_, Some(named)) = what.payload.sequence() {
+            named.starts |= anew;
+            if named.ends {
+                self.sequences.as_mut()?.end(Instant::now(), &named.id);
+            }
         }
         what.facts.worker = Some(WorkerId(worker));
         Some((what, TurnRef { sequence, number }))
@@ -157,20 +158,11 @@ impl SequenceRequests {
     }
 }
 
-fn raw(payload: &mut Payload) -> Option<&mut Input> {
-    match payload {
-        Payload::Raw(input) => Some(input),
-        Payload::Decoded(..) => None,
-    }
-}
-
 /// The sequence that a request names. One that names none begins a sequence of its own, and its
 /// handler is told so.
 fn sequence_of(payload: &mut Payload) -> Result<SequenceName, CallError> {
-    let Some(Input { id, route, .. }) = raw(payload) else {
-        return Err(CallError::BadInput("a model in this process keeps no sequences".to_owned()));
-    };
-    if let Some(SequenceRef { id, starts }) = route.sequence.as_deref() {
+    let (id, sequence) = payload.sequence();
+    if let Some(SequenceRef { id, starts, .. }) = sequence.as_deref() {
         if id.len() > ID_BYTES_MAX {
             let message = format!("a sequence id has at most {ID_BYTES_MAX} bytes");
             return Err(CallError::BadInput(message));
@@ -179,7 +171,7 @@ fn sequence_of(payload: &mut Payload) -> Result<SequenceName, CallError> {
         return Ok(SequenceName { id: id.clone(), chosen: true, starts: *starts, made });
     }
     let id = format!("{MADE}{id}");
-    route.sequence = Some(Box::new(SequenceRef { id: id.clone(), starts: true }));
+    *sequence = Some(Box::new(SequenceRef { id: id.clone(), starts: true, ends: false }));
     Ok(SequenceName { id, chosen: false, starts: true, made: true })
 }
 
@@ -290,7 +282,8 @@ mod tests {
 
     fn request(sequence: Option<&str>) -> PendingRequest {
         let mut input = call("body").input;
-        let named = |id: &str| Box::new(SequenceRef { id: id.to_owned(), starts: false });
+        let named =
+            |id: &str| Box::new(SequenceRef { id: id.to_owned(), ..SequenceRef::default() });
         input.route.sequence = sequence.map(named);
         let facts = Request::new(SharedId::UNSET);
         let (reply, _) = Reply::new();
@@ -322,7 +315,8 @@ mod tests {
         sequences.worker_up(1);
         assert!(sequences.join(request(None)).is_ok());
         let (request, _) = sequences.next().expect("a turn");
-        assert_eq!(sequence(&request), SequenceRef { id: "ts-seq-body".to_owned(), starts: true });
+        let own = SequenceRef { id: "ts-seq-body".to_owned(), starts: true, ends: false };
+        assert_eq!(sequence(&request), own);
     }
 
     #[tokio::test(start_paused = true)]
@@ -337,6 +331,27 @@ mod tests {
         let (request, _) = sequences.next().expect("a turn");
         assert_eq!(request.facts.worker, Some(WorkerId(2)));
         assert!(sequence(&request).starts);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sequence_that_its_client_ends_is_over_with_that_request() {
+        let mut sequences = sequences();
+        sequences.worker_up(1);
+        let mut last = request(Some("a"));
+        if let (_, Some(named)) = last.payload.sequence() {
+            named.ends = true;
+        }
+        assert!(sequences.join(last).is_ok());
+        let (request_of_turn, turn) = sequences.next().expect("a turn");
+        // Its worker goes before it is sent: it ends the sequence with the next one.
+        sequences.put_back(request_of_turn, turn);
+        sequences.worker_up(2);
+        let (_, turn) = sequences.next().expect("a turn");
+        assert!(sequences.join(request(Some("a"))).is_ok());
+        assert!(sequences.next().is_none(), "another sequence of this id waits for the end");
+        sequences.answered(Some(turn));
+        let (next, _) = sequences.next().expect("a turn");
+        assert!(!sequence(&next).starts, "nothing was lost");
     }
 
     #[tokio::test(start_paused = true)]

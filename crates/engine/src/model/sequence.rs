@@ -229,6 +229,8 @@ impl<T> Sequences<T> {
         self.worker_gone(worker);
         let Some(sequence) = self.sequences.get_mut(key) else { return };
         sequence.running = sequence.running.saturating_sub(1);
+        // Whatever ended it would have done so with the answer.
+        sequence.ended &= sequence.running > 0;
         sequence.touched = now;
         sequence.put_back(SequenceEntry { number, deadline, what });
         self.waiting += 1;

@@ -178,7 +178,7 @@ impl Sample {
         match intake {
             Intake::Local(model, _) => {
                 let Decoded { input, group, length, .. } = model.sample()?;
-                Some(Self { payload: Payload::Decoded(input, "".into()), group, length })
+                Some(Self { payload: Payload::Decoded(input, "".into(), None), group, length })
             }
             // Nothing says for which endpoint the file would be.
             Intake::Defined(endpoints) if endpoints.api.endpoints.len() > 1 => None,

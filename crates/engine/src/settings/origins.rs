@@ -10,7 +10,7 @@ use jitney_settings::torchserve::UNREGISTER_MODEL_TIMEOUT;
 use jitney_settings::{SettingSource, Values};
 
 use crate::call::SequenceHeaders;
-use crate::store::Sha256;
+use crate::store::{DeclaredTensors, PythonBackend, Sha256};
 
 /// Whose value wins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,6 +103,10 @@ pub struct RegisterOptions {
     pub path: Option<PathBuf>,
     /// Its requests run whole and alone: it has no batch dimension, whatever its shapes look like.
     pub whole: bool,
+    /// How it is run, if it is a model of Triton's Python backend.
+    pub python: Option<Arc<PythonBackend>>,
+    /// What a configuration beside it says of its inputs and outputs.
+    pub declared: Arc<DeclaredTensors>,
     /// The names of classes, by output.
     pub labels: Arc<BTreeMap<String, Vec<String>>>,
 }

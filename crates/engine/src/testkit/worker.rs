@@ -206,6 +206,6 @@ impl Worker for ScriptedWorker {
 fn body(request: &PendingRequest) -> String {
     match &request.payload {
         Payload::Raw(input) => String::from_utf8_lossy(&input.parameters[0].value).into_owned(),
-        Payload::Decoded(input, _) => format!("{input:?}"),
+        Payload::Decoded(input, ..) => format!("{input:?}"),
     }
 }

@@ -11,7 +11,16 @@ const DESCRIPTION_BYTES_MAX: usize = 2048;
 
 impl Problem {
     /// The message as clients of Triton look for it: they know an unknown model by the first words.
+    /// A version that is no number has a message of its own there, which stands before ours.
     pub(crate) fn for_triton(&self) -> Cow<'_, str> {
+        if self.code == ErrorCode::VersionNotFound
+            && let Some(rest) = self.message.strip_prefix("Model version: ")
+            && let Some((version, _)) = rest.split_once(" does not exist")
+            && version.parse::<u64>().is_err()
+        {
+            let why = "failed to get model version from specified version string";
+            return Cow::Owned(format!("{why} '{version}': {}", self.message));
+        }
         match (self.code, self.message.strip_prefix("Model not found: ")) {
             (ErrorCode::ModelNotFound, Some(name)) => {
                 Cow::Owned(format!("Request for unknown model: '{name}' is not found"))
@@ -109,6 +118,15 @@ mod tests {
         let text = unknown("There is none.").for_triton().into_owned();
         assert_eq!(text, "Request for unknown model: There is none.");
         assert_eq!(Problem::bad_request("why").for_triton(), "why");
+        let version = |name: &str| {
+            let message = format!("Model version: {name} does not exist for model: m");
+            Problem::new(ErrorCode::VersionNotFound, message).for_triton().into_owned()
+        };
+        assert!(
+            version("x")
+                .starts_with("failed to get model version from specified version string 'x'")
+        );
+        assert_eq!(version("7"), "Model version: 7 does not exist for model: m");
     }
 
     #[test]

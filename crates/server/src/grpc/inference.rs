@@ -34,7 +34,7 @@ impl TorchServeInference {
     ) -> Result<Response<AnswerPieces>, Problem> {
         let (mut request, message) = GrpcRequest::open(request)?;
         let sequence = message.sequence_id.clone();
-        let sequence = sequence.map(|id| SequenceRef { id, starts: false });
+        let sequence = sequence.map(|id| SequenceRef { id, ..SequenceRef::default() });
         predict(&self.state.inference, &mut request, message, sequence).await
     }
 }

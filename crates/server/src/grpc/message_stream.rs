@@ -137,7 +137,8 @@ impl MessageStream {
                 send(&to, failed(&problem, &id)).await;
                 return id;
             }
-            let sequence = Some(SequenceRef { id: id.as_ref().to_owned(), starts: begins });
+            let sequence =
+                Some(SequenceRef { id: id.as_ref().to_owned(), starts: begins, ends: false });
             match predict(&state.inference, &mut request, message, sequence).await {
                 Ok(pieces) => send_pieces(pieces.into_inner(), &id, &to).await,
                 Err(problem) => send(&to, failed(&problem, &id)).await,

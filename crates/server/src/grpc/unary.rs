@@ -39,7 +39,8 @@ pub(super) async fn answer(
     message: PredictionsRequest,
 ) -> Result<Response<CallBody>, Status> {
     let mut request = GrpcRequest::plain(request.into_parts().0)?;
-    let sequence = message.sequence_id.clone().map(|id| SequenceRef { id, starts: false });
+    let sequence =
+        message.sequence_id.clone().map(|id| SequenceRef { id, ..SequenceRef::default() });
     let answered = predict(&state.inference, &mut request, message, sequence).await?;
     let (metadata, pieces, extensions) = answered.into_parts();
     let mut response = Response::new(CallBody::Message(framed(&pieces.whole().await?)?));

@@ -10,8 +10,9 @@ use jitney_engine::Model;
 use jitney_engine::admission::HeldBytes;
 use jitney_engine::call::{
     Answer, AnswerStream, CALL_PARAMETER, CallRoute, HeaderBlock, Input, Origin, OriginKind,
-    Parameter,
+    Output, Parameter,
 };
+use jitney_engine::tensors::TensorRequest;
 use jitney_net::connection::Peer;
 use jitney_net::request_id::XRequestId;
 use jitney_telemetry::trace::{RequestFacts, RequestTrace};
@@ -20,9 +21,12 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::frame::{HandleCall, ServerFrame};
-use crate::errors::Problem;
+use crate::errors::{ErrorCode, Problem};
 use crate::inference::{self, InferenceRequest};
 use crate::keys::Caller;
+use crate::open_inference::answer::OpenInferenceAnswer;
+use crate::open_inference::framed;
+use crate::open_inference::request::OpenInferenceRequest;
 use crate::plugins::{CallGuard, GuardedOperation, Intent};
 use crate::request_options::{RequestOptions, push_claim};
 use crate::route::ModelRef;
@@ -109,7 +113,20 @@ pub(super) fn begin_trace(
 impl PendingCall {
     /// Makes the call. Frames are dropped where the connection has ended, and this task with it.
     pub(super) async fn run(mut self, sender: mpsc::Sender<CallFrame>) {
-        let (input, options) = self.input();
+        let asked = match self.asked() {
+            Ok(asked) => asked,
+            Err(why) => {
+                let problem = Problem::bad_request(why);
+                return self.end(ServerFrame::Failed(problem), &sender).await;
+            }
+        };
+        let (mut input, options) = self.input();
+        if let Some((request, tensors)) = &asked {
+            input.parameters.clear();
+            input.tensors = Some(Arc::clone(tensors));
+            input.route.sequence = request.sequence().ok().flatten().map(Box::new);
+            framed::tell(request, &self.model, &mut input.headers);
+        }
         let held = self.held.take();
         let request = InferenceRequest {
             target: self.target(),
@@ -123,7 +140,10 @@ impl PendingCall {
             trace: self.trace.clone(),
         };
         let last = match self.state.inference.predict(&self.model, request).await {
-            Ok(Answer { output, timing, stream: None }) => ServerFrame::Answer(output, timing),
+            Ok(Answer { output, timing, stream: None }) => match self.framed(output, &asked) {
+                Ok(output) => ServerFrame::Answer(output, timing),
+                Err(why) => ServerFrame::Failed(Problem::new(ErrorCode::Internal, why)),
+            },
             Ok(Answer { output, timing, stream: Some(stream) }) => {
                 let first = ServerFrame::First(output, timing);
                 self.send(first, &sender).await;
@@ -132,6 +152,37 @@ impl PendingCall {
             Err(problem) => ServerFrame::Failed(problem),
         };
         self.end(last, &sender).await;
+    }
+
+    /// The tensors that a model of Triton's Python backend sends to another model, if it is such a call.
+    fn asked(&mut self) -> Result<Option<(OpenInferenceRequest, Arc<TensorRequest>)>, String> {
+        if self.call.content_type != framed::CONTENT_TYPE {
+            return Ok(None);
+        }
+        let (name, body) = (self.model.name(), std::mem::take(&mut self.call.body));
+        let request = framed::read(&body, &mut self.state.shared_reader());
+        let request = request.map_err(|why| format!("Model {name:?}: {why}"))?;
+        if !self.model.takes_tensors() {
+            return Err(format!("Model {name:?} takes no tensors."));
+        }
+        let tensors = request.tensors(&self.model)?;
+        Ok(Some((request, Arc::new(tensors))))
+    }
+
+    /// The output in the form of the call.
+    fn framed(
+        &self,
+        output: Output,
+        asked: &Option<(OpenInferenceRequest, Arc<TensorRequest>)>,
+    ) -> Result<Output, String> {
+        let (Some((request, _)), Some(tensors)) = (asked, &output.tensors) else {
+            return Ok(output);
+        };
+        let outputs = tensors.iter().cloned().map(Into::into).collect();
+        let answer = OpenInferenceAnswer::new(request, &self.model, outputs);
+        let body = framed::write(&answer.select(request, &self.model)?, request)?;
+        let headers = vec![("Content-Type".to_owned(), framed::CONTENT_TYPE.to_owned())];
+        Ok(Output { body, headers, tensors: None, ..output })
     }
 
     async fn end(&self, last: ServerFrame, sender: &mpsc::Sender<CallFrame>) {

@@ -60,7 +60,8 @@ pub(crate) fn metadata_json(of: &pb::ModelMetadataResponse) -> Value {
 /// Triton's configuration of a model, as far as this server has its like.
 pub(crate) fn config(model: &Model) -> pb::ModelConfig {
     let (settings, signature) = (model.settings(), signature(model));
-    let batches = model.takes_tensors() && signature.batches();
+    let takes_batches = model.api().is_none_or(|api| !api.batch_sizes.is_empty());
+    let batches = model.takes_tensors() && takes_batches && signature.batches();
     // Without the batch dimension, where the model batches.
     let dims = |spec: &TensorSpec| -> Vec<i64> {
         spec.shape_or_minus_one().into_iter().skip(usize::from(batches)).collect()

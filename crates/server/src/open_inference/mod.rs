@@ -10,6 +10,7 @@ pub(crate) mod bodies;
 mod check;
 mod classification;
 pub(crate) mod elements;
+pub(crate) mod framed;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 pub(crate) mod metadata;

@@ -154,9 +154,10 @@ impl OpenInferenceRequest {
                 return Err("Parameter \"sequence_id\" must be a number or a text.".to_owned());
             }
         };
-        let starts = self.parameters.get("sequence_start").and_then(Value::as_bool);
+        let said = |name: &str| self.parameters.get(name).and_then(Value::as_bool) == Some(true);
+        let (starts, ends) = (said("sequence_start"), said("sequence_end"));
         let named = !id.is_empty() && id != "0";
-        Ok(named.then_some(SequenceRef { id, starts: starts.unwrap_or(false) }))
+        Ok(named.then_some(SequenceRef { id, starts, ends }))
     }
 }
 

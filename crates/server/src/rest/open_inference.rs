@@ -20,6 +20,7 @@ use crate::open_inference::answer::OpenInferenceAnswer;
 use crate::open_inference::archive;
 use crate::open_inference::bodies;
 use crate::open_inference::elements::BytesForm;
+use crate::open_inference::framed;
 use crate::open_inference::metadata;
 use crate::open_inference::request::{self, OpenInferenceRequest};
 use crate::open_inference::shared::SharedOutputs;
@@ -213,7 +214,12 @@ impl OpenInferenceCall<'_> {
         let tensors = self.request.tensors(self.model).map_err(Problem::bad_request)?;
         let mut call = self.call(Vec::new())?;
         call.input.tensors = Some(Arc::new(tensors));
-        let Answer { output, timing, .. } = self.run(call).await?;
+        framed::tell(&self.request, self.model, &mut call.input.headers);
+        let mut answer = self.run(call).await?;
+        if answer.output.tensors.is_none() && framed::is_triton(self.model) {
+            return self.only_response(&mut answer).await;
+        }
+        let Answer { output, timing, .. } = answer;
         let Some(tensors) = output.tensors else {
             let message = format!("Model \"{}\" answered without tensors.", self.model.name());
             return Err(Problem::new(ErrorCode::Internal, message));
@@ -223,6 +229,20 @@ impl OpenInferenceCall<'_> {
         let mut reply = self.respond(answer, &timing)?;
         inference::add_headers(reply.headers_mut(), &output.headers);
         Ok(reply)
+    }
+
+    /// Of a model that sends its responses by itself: the one that it sent, if it is one.
+    async fn only_response(&self, answer: &mut Answer) -> HttpResult {
+        let whole = self.whole(answer).await?;
+        let mut shared = self.context.state.shared_reader();
+        let outputs = framed::answer(&whole, &self.request, self.model, &mut shared);
+        let outputs = outputs.map_err(|_| {
+            Problem::bad_request(format!(
+                "Model {:?} is decoupled and gave several responses; ModelStreamInfer of gRPC takes them.",
+                self.model.name()
+            ))
+        })?;
+        self.respond(outputs, &answer.timing)
     }
 
     /// By a handler that gets one body for each element.

@@ -41,8 +41,10 @@ pub(super) async fn load(
     body: RequestBody,
     name: &str,
 ) -> HttpResult {
-    check(&document(context, body).await?)?;
-    repository::load(context.state, name).await?;
+    let document = document(context, body).await?;
+    let parameters = parameters(&document)?.into_iter().flatten();
+    let parameters = parameters.map(|(name, value)| (name.as_str(), value.as_str()));
+    repository::load(context.state, name, parameters).await?;
     Ok(respond::json(StatusCode::OK, &json!({ "name": name, "load": true })))
 }
 
@@ -52,17 +54,17 @@ pub(super) async fn unload(
     body: RequestBody,
     name: &str,
 ) -> HttpResult {
-    check(&document(context, body).await?)?;
+    let document = document(context, body).await?;
+    let names = parameters(&document)?.into_iter().flat_map(Map::keys);
+    names.map(String::as_str).try_for_each(repository::check_parameter)?;
     repository::unload(context.state, name).await?;
     Ok(respond::json(StatusCode::OK, &json!({ "name": name, "unload": true })))
 }
 
-fn check(document: &Map<String, Value>) -> Result<(), Problem> {
+fn parameters(document: &Map<String, Value>) -> Result<Option<&Map<String, Value>>, Problem> {
     match document.get("parameters") {
-        None | Some(Value::Null) => Ok(()),
-        Some(Value::Object(parameters)) => {
-            parameters.keys().try_for_each(|name| repository::check_parameter(name))
-        }
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Object(parameters)) => Ok(Some(parameters)),
         Some(other) => {
             Err(Problem::bad_request(format!("\"parameters\" is an object, not {other}.")))
         }

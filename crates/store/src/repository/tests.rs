@@ -99,16 +99,15 @@ fn the_file_may_have_another_name_or_be_of_another_kind() {
     assert_eq!(one.versions(), numbered(&[("1", "m/1/only.mar")]));
     let weights = Files::new(&[("m/1/model.onnx/model.onnx", ""), ("m/1/model.onnx/w", "")]);
     assert_eq!(weights.versions(), numbered(&[("1", "m/1/model.onnx/model.onnx")]));
-    let python = Files::new(&[("m/1/model.py", "")]);
-    let why = "m/1/model.onnx is not there, and model.py is of a kind that is not served";
-    assert_eq!(python.versions(), Err(why.to_owned()));
+    let plan = Files::new(&[("m/1/model.plan", "")]);
+    let why = "m/1/model.onnx is not there, and model.plan is of a kind that is not served";
+    assert_eq!(plan.versions(), Err(why.to_owned()));
 }
 
 #[test]
 fn an_error_names_file_and_line() {
-    let files =
-        Files::new(&[("m/1/model.onnx", ""), ("m/config.pbtxt", "\n\nensemble_scheduling { }")]);
-    let why = "m/config.pbtxt:3: ensembles are not supported; a Python definition can call several models";
+    let files = Files::new(&[("m/1/model.onnx", ""), ("m/config.pbtxt", "\n\nbatch_input { }")]);
+    let why = "m/config.pbtxt:3: batch_input is not supported";
     assert_eq!(files.versions(), Err(why.to_owned()));
 }
 
@@ -196,4 +195,36 @@ fn archives_of_torchserves_layout_keep_their_names() {
     assert_eq!(names, ["bert", "mnist"]);
     let remarks = &models[0].content.as_ref().unwrap().remarks;
     assert_eq!(remarks[0], "it is not read; `jitney torchserve --ts-config` reads it");
+}
+
+#[test]
+fn a_model_of_the_python_backend_is_the_folder_of_its_version() {
+    let files = Files::new(&[("shop/3/model.py", "")]);
+    assert_eq!(files.versions(), numbered(&[("3", "shop/3")]));
+    files.write(
+        "shop/config.pbtxt",
+        r#"backend: "python" max_batch_size: 4 parameters { key: "a" value { string_value: "b" } }
+           input [ { name: "x" data_type: TYPE_FP32 dims: [ 2 ] allow_ragged_batch: true } ]
+           output [ { name: "y" data_type: TYPE_STRING dims: [ -1 ] } ]
+           model_transaction_policy { decoupled: True }"#,
+    );
+    let python = files.models().remove(0).content.unwrap().python.unwrap();
+    let told = &python.settings["triton"];
+    assert_eq!(told["parameters"]["a"]["string_value"], "b");
+    assert_eq!((&told["input"][0]["dims"][0], &told["max_batch_size"]), (&2.into(), &4.into()));
+    assert_eq!(told["model_transaction_policy"]["decoupled"], true);
+    let tensors = &python.api.tensors["predict"];
+    assert_eq!((&tensors.inputs[0].shape[..], tensors.inputs[0].rows), (&[-1, 2][..], false));
+    assert_eq!(tensors.outputs[0].datatype, "BYTES");
+    files.write("shop/config.pbtxt", r#"backend: "python" default_model_filename: "other.py""#);
+    assert_eq!(files.versions(), Err("shop/3/other.py is not there".to_owned()));
+    files.write("shop/config.pbtxt", r#"backend: "python" input { name: "x" dims: 1 }"#);
+    let why = "shop/config.pbtxt:1: \"x\" has no data_type".to_owned();
+    assert_eq!(files.versions(), Err(why));
+    files.write(
+        "shop/config.pbtxt",
+        "backend: \"onnxruntime\"\nmodel_transaction_policy { decoupled: true }",
+    );
+    let why = "shop/config.pbtxt:2: only models of the Python backend can be decoupled".to_owned();
+    assert_eq!(files.versions(), Err(why));
 }

@@ -6,9 +6,13 @@ use std::path::{Component, Path};
 use std::time::Duration;
 
 use jitney_settings::model::{MAX_BATCH_DELAY, MAX_BATCH_SIZE, MAX_WORKERS, QUEUE, WORKERS};
-use jitney_settings::{SettingSource, Values, did_you_mean};
+use jitney_settings::{SettingSource, Values};
+use serde_json::{Map, Value};
 
-use super::text_format::{self, ConfigError, PbField, PbValue};
+use super::config_json;
+use super::fields::{datatype, unknown};
+use super::sequence_config::{self, DeclaredControl};
+use super::text_format::{self, ConfigError, PbField};
 
 /// What a configuration says.
 #[derive(Debug, Default, PartialEq)]
@@ -19,11 +23,30 @@ pub(super) struct TritonConfig {
     pub(super) versions: VersionPolicy,
     /// The model has no batch dimension: a request is run whole and alone.
     pub(super) whole: bool,
+    /// Most items in a batch, where it says so and there are batches.
+    pub(super) batch_size: Option<u32>,
+    pub(super) backend: TritonBackend,
+    /// What is wrong with it unless it is of the Python backend.
+    pub(super) only_python: Option<ConfigError>,
+    /// All of it, for models that read it themselves.
+    pub(super) json: Map<String, Value>,
     pub(super) declared: DeclaredTensors,
     /// Label files by output, in the model's folder.
     pub(super) labels: Vec<(String, String)>,
     /// What has no effect here.
     pub(super) remarks: Vec<String>,
+}
+
+/// What runs the model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum TritonBackend {
+    /// It does not say so; the files do.
+    #[default]
+    Unsaid,
+    Onnx,
+    Python,
+    /// Other models, one after another.
+    Ensemble,
 }
 
 /// Which versions are served.
@@ -40,8 +63,9 @@ impl Default for VersionPolicy {
     }
 }
 
-/// The inputs and outputs that a configuration declares, to be compared with the model's own.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The inputs and outputs that a configuration declares: compared with the model's own, and what clients see where
+/// they differ.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeclaredTensors {
     /// All inputs, if any is declared.
     pub inputs: Vec<DeclaredTensor>,
@@ -49,6 +73,10 @@ pub struct DeclaredTensors {
     pub outputs: Vec<DeclaredTensor>,
     /// Whether a batch dimension stands before the declared ones.
     pub batched: bool,
+    /// The inputs that tell the model about sequences; the server makes them.
+    pub controls: Vec<DeclaredControl>,
+    /// The file that declares them, for messages.
+    pub file: String,
 }
 
 /// One declared input or output.
@@ -60,17 +88,18 @@ pub struct DeclaredTensor {
     pub datatype: String,
     /// The dimensions without that of the batch; -1 for an open one. `None` where none are declared.
     pub dims: Option<Vec<i64>>,
+    /// The dimensions of the model's own tensor, where clients see others.
+    pub reshape: Option<Vec<i64>>,
+    /// A request need not bring it.
+    pub optional: bool,
+    /// Requests whose other dimensions differ may share a batch.
+    pub ragged: bool,
     /// Where it is declared, for messages.
     pub line: usize,
 }
 
 /// Fields that would change what the model answers.
 const UNSUPPORTED: &[(&str, &str)] = &[
-    (
-        "ensemble_scheduling",
-        "ensembles are not supported; a Python definition can call several models",
-    ),
-    ("sequence_batching", "sequence batching of ONNX models is not supported"),
     ("batch_input", "batch_input is not supported"),
     ("batch_output", "batch_output is not supported"),
     ("model_operations", "operator libraries are not loaded"),
@@ -98,6 +127,8 @@ const READ: &[&str] = &[
     "input",
     "output",
     "dynamic_batching",
+    "sequence_batching",
+    "ensemble_scheduling",
     "instance_group",
     "default_model_filename",
     "model_warmup",
@@ -107,21 +138,24 @@ const READ: &[&str] = &[
 /// Reads the text of a configuration; `folder` is the model's name, `shown` the file for the sources of
 /// its settings.
 pub(super) fn read(text: &str, folder: &str, shown: &str) -> Result<TritonConfig, ConfigError> {
+    read_fields(text_format::parse(text)?, folder, shown)
+}
+
+/// The same of its fields.
+pub(super) fn read_fields(
+    fields: Vec<PbField>,
+    folder: &str,
+    shown: &str,
+) -> Result<TritonConfig, ConfigError> {
     let mut config = TritonConfig::default();
+    shown.clone_into(&mut config.declared.file);
     let source = SettingSource::Archive(shown.to_owned());
     let (mut batch_size, mut instances) = (None, None::<u32>);
-    for field in text_format::parse(text)? {
+    config.json = config_json::object(&fields);
+    for field in fields {
         match field.name.as_str() {
-            "name" => {
-                let name = field.text()?;
-                if !name.is_empty() && name != folder {
-                    return Err(field.wrong(format!(
-                        "the name {name:?} is not that of the folder, {folder:?}"
-                    )));
-                }
-            }
-            "platform" => check_backend(&field, "onnxruntime_onnx")?,
-            "backend" => check_backend(&field, "onnxruntime")?,
+            "name" => check_name(&field, folder)?,
+            "platform" | "backend" => config.backend = backend(&field)?.unwrap_or(config.backend),
             "max_batch_size" => batch_size = Some(field.number::<u32>()?),
             "input" => config.declared.inputs.push(declared(&field, &mut config.labels)?),
             "output" => config.declared.outputs.push(declared(&field, &mut config.labels)?),
@@ -130,24 +164,39 @@ pub(super) fn read(text: &str, folder: &str, shown: &str) -> Result<TritonConfig
                 instances = Some(instances.unwrap_or(0).saturating_add(count));
             }
             "dynamic_batching" => dynamic_batching(&field, &mut config, &source)?,
+            "sequence_batching" => {
+                config.declared.controls =
+                    sequence_config::read(&field, &mut config.settings, &source)?;
+            }
             "version_policy" => config.versions = version_policy(&field)?,
             "default_model_filename" => config.file = Some(file_name(&field)?.to_owned()),
             "model_transaction_policy" => {
                 for inner in field.message()? {
                     if inner.name == "decoupled" && inner.is_true()? {
-                        return Err(inner.wrong("decoupled models are not supported"));
+                        let why = "only models of the Python backend can be decoupled";
+                        config.only_python = Some(inner.wrong(why));
                     }
                 }
             }
             // Every batch size is warmed in any case, with made-up inputs.
             "model_warmup" => {}
+            // Its worker reads the steps.
+            "ensemble_scheduling" => config.backend = TritonBackend::Ensemble,
             name => other(name, &field, &mut config.remarks)?,
         }
     }
     config.remarks.dedup();
+    if config.backend == TritonBackend::Python {
+        config.remarks.retain(|remark| !remark.ends_with(": parameters has no effect here"));
+    }
+    if let Some(ragged) = config.declared.inputs.iter().find(|it| it.ragged) {
+        let why = "allow_ragged_batch is for models of the Python backend".to_owned();
+        config.only_python = Some(ConfigError { line: ragged.line, why });
+    }
     let declares = !(config.declared.inputs.is_empty() && config.declared.outputs.is_empty());
     config.whole = batch_size == Some(0) || (batch_size.is_none() && declares);
     config.declared.batched = !config.whole;
+    config.batch_size = batch_size.filter(|size| *size > 0);
     if let Some(size) = batch_size.map(|size| size.max(1)).or(config.whole.then_some(1)) {
         config.settings.set(&MAX_BATCH_SIZE, size.min(65535), source.clone());
     }
@@ -156,6 +205,14 @@ pub(super) fn read(text: &str, folder: &str, shown: &str) -> Result<TritonConfig
         config.settings.set(&MAX_WORKERS, count.max(1), source);
     }
     Ok(config)
+}
+
+fn check_name(field: &PbField, folder: &str) -> Result<(), ConfigError> {
+    let name = field.text()?;
+    if name.is_empty() || name == folder {
+        return Ok(());
+    }
+    Err(field.wrong(format!("the name {name:?} is not that of the folder, {folder:?}")))
 }
 
 /// A field that is not read: refused, without effect, or unknown.
@@ -171,21 +228,19 @@ fn other(name: &str, field: &PbField, remarks: &mut Vec<String>) -> Result<(), C
     Err(unknown(field, known.copied()))
 }
 
-fn unknown<'a>(field: &PbField, known: impl IntoIterator<Item = &'a str>) -> ConfigError {
-    let hint = did_you_mean(&field.name, known).map(|hint| format!("; {hint}"));
-    field.wrong(format!("the field {:?} is unknown{}", field.name, hint.unwrap_or_default()))
-}
-
 /// Models of other backends are not served.
-fn check_backend(field: &PbField, expected: &str) -> Result<(), ConfigError> {
+fn backend(field: &PbField) -> Result<Option<TritonBackend>, ConfigError> {
     let given = field.text()?;
-    if given.is_empty() || given == expected {
-        return Ok(());
+    match (field.name.as_str(), given) {
+        (_, "") => Ok(None),
+        ("platform", "onnxruntime_onnx") | ("backend", "onnxruntime") => Ok(Some(TritonBackend::Onnx)),
+        ("backend", "python") => Ok(Some(TritonBackend::Python)),
+        ("platform", "ensemble") => Ok(Some(TritonBackend::Ensemble)),
+        (name, _) => Err(field.wrong(format!(
+            "{name} {given:?} is not supported; ONNX models (platform: \"onnxruntime_onnx\") and Python's \
+             (backend: \"python\") are"
+        ))),
     }
-    Err(field.wrong(format!(
-        "{} {given:?} is not supported; ONNX models are ({}: {expected:?})",
-        field.name, field.name
-    )))
 }
 
 fn declared(
@@ -202,16 +257,17 @@ fn declared(
             "label_filename" if !inner.text()?.is_empty() => {
                 label_file = Some(file_name(inner)?.to_owned());
             }
-            "reshape" => return Err(inner.wrong("reshape is not supported")),
-            "is_shape_tensor" | "allow_ragged_batch" if inner.is_true()? => {
-                return Err(inner.wrong(format!("{} is not supported", inner.name)));
+            "reshape" => {
+                let shape = inner.message()?.iter().filter(|it| it.name == "shape");
+                let shape = shape.map(PbField::number::<i64>).collect::<Result<_, _>>()?;
+                tensor.reshape = Some(shape);
             }
-            "label_filename"
-            | "format"
-            | "optional"
-            | "is_shape_tensor"
-            | "allow_ragged_batch"
-            | "is_non_linear_format_io" => {}
+            "optional" => tensor.optional = inner.is_true()?,
+            "allow_ragged_batch" => tensor.ragged = inner.is_true()?,
+            "is_shape_tensor" if inner.is_true()? => {
+                return Err(inner.wrong("is_shape_tensor is not supported"));
+            }
+            "label_filename" | "format" | "is_shape_tensor" | "is_non_linear_format_io" => {}
             _ => {
                 return Err(unknown(
                     inner,
@@ -225,19 +281,6 @@ fn declared(
     }
     labels.extend(label_file.map(|file| (tensor.name.clone(), file)));
     Ok(tensor)
-}
-
-/// `TYPE_FP32` as the protocol names it.
-fn datatype(field: &PbField) -> Result<String, ConfigError> {
-    let given = field.word()?;
-    match given.strip_prefix("TYPE_") {
-        Some("STRING") => Ok("BYTES".to_owned()),
-        Some(
-            known @ ("BOOL" | "UINT8" | "UINT16" | "UINT32" | "UINT64" | "INT8" | "INT16" | "INT32"
-            | "INT64" | "FP16" | "BF16" | "FP32" | "FP64"),
-        ) => Ok(known.to_owned()),
-        Some(_) | None => Err(field.wrong(format!("the data type {given:?} is unknown"))),
-    }
 }
 
 fn instance_count(field: &PbField, remarks: &mut Vec<String>) -> Result<u32, ConfigError> {
@@ -337,50 +380,6 @@ fn file_name(field: &PbField) -> Result<&str, ConfigError> {
     Err(field.wrong(format!("{name:?} does not lie in the model's folder")))
 }
 
-impl PbField {
-    fn wrong(&self, why: impl Into<String>) -> ConfigError {
-        ConfigError { line: self.line, why: why.into() }
-    }
-
-    fn message(&self) -> Result<&[Self], ConfigError> {
-        match &self.value {
-            PbValue::Message(fields) => Ok(fields),
-            PbValue::Text(_) | PbValue::Word(_) => {
-                Err(self.wrong(format!("{} takes fields in braces", self.name)))
-            }
-        }
-    }
-
-    fn text(&self) -> Result<&str, ConfigError> {
-        match &self.value {
-            PbValue::Text(text) => Ok(text),
-            PbValue::Message(_) | PbValue::Word(_) => {
-                Err(self.wrong(format!("{} takes text in quotes", self.name)))
-            }
-        }
-    }
-
-    fn word(&self) -> Result<&str, ConfigError> {
-        match &self.value {
-            PbValue::Word(word) => Ok(word),
-            PbValue::Message(_) | PbValue::Text(_) => {
-                Err(self.wrong(format!("{} takes a word", self.name)))
-            }
-        }
-    }
-
-    fn is_true(&self) -> Result<bool, ConfigError> {
-        Ok(matches!(self.word()?, "true" | "True" | "t" | "1"))
-    }
-
-    fn number<T: std::str::FromStr>(&self) -> Result<T, ConfigError> {
-        let word = self.word()?;
-        word.parse().map_err(|_| {
-            self.wrong(format!("{} is {word}, which is no number that fits", self.name))
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -461,14 +460,14 @@ mod tests {
             (
                 "\nplatform: \"tensorrt_plan\"",
                 2,
-                "platform \"tensorrt_plan\" is not supported; ONNX models are (platform: \"onnxruntime_onnx\")",
+                "platform \"tensorrt_plan\" is not supported; ONNX models (platform: \"onnxruntime_onnx\") and \
+                 Python's (backend: \"python\") are",
             ),
             (
-                "backend: \"python\"",
+                "sequence_batching { state { input_name: \"s\" } }",
                 1,
-                "backend \"python\" is not supported; ONNX models are (backend: \"onnxruntime\")",
+                "state tensors are not supported; a model.py can keep state",
             ),
-            ("sequence_batching { }", 1, "sequence batching of ONNX models is not supported"),
             (
                 "max_batchsize: 3",
                 1,
@@ -480,12 +479,6 @@ mod tests {
                 "input {\n name: \"x\"\n data_type: TYPE_FP31 }",
                 3,
                 "the data type \"TYPE_FP31\" is unknown",
-            ),
-            ("input { name: \"x\" reshape { shape: [] } }", 1, "reshape is not supported"),
-            (
-                "model_transaction_policy { decoupled: true }",
-                1,
-                "decoupled models are not supported",
             ),
             ("default_model_filename: \"../x\"", 1, "\"../x\" does not lie in the model's folder"),
             ("name: 3", 1, "name takes text in quotes"),

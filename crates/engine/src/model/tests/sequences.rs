@@ -26,7 +26,7 @@ fn stateful() -> ModelSettings {
 
 fn of(id: &str, body: &str) -> Call {
     let mut call = call(body);
-    let sequence = SequenceRef { id: id.to_owned(), starts: false };
+    let sequence = SequenceRef { id: id.to_owned(), starts: false, ends: false };
     call.input.route.sequence = Some(Box::new(sequence));
     call
 }

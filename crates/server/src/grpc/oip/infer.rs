@@ -24,6 +24,7 @@ use crate::open_inference::answer::{AnswerTensor, OpenInferenceAnswer};
 use crate::open_inference::archive;
 use crate::open_inference::bodies;
 use crate::open_inference::elements::BytesForm;
+use crate::open_inference::framed;
 use crate::route::ModelRef;
 use crate::state::ServerState;
 
@@ -56,7 +57,7 @@ pub(super) struct InferAnswer {
 
 /// A request that is read, on its way to its model.
 struct InferCall<'a> {
-    state: &'a ServerState,
+    state: &'a Arc<ServerState>,
     request: &'a GrpcRequest,
     model: Arc<Model>,
     target: ModelRef<'a>,
@@ -67,7 +68,7 @@ struct InferCall<'a> {
 /// Calls the model that the message names. Where the client takes `several` answers, the first of a model
 /// that streams is given with the others behind it, and otherwise all as one.
 pub(super) async fn infer(
-    state: &ServerState,
+    state: &Arc<ServerState>,
     request: &mut GrpcRequest,
     message: &pb::ModelInferRequest,
     client: ClientKind,
@@ -182,6 +183,7 @@ impl InferCall<'_> {
         let call = ModelCall { target: self.target, parameters, open_inference, sequence };
         let mut call: InferenceRequest<'_> = self.request.call(&self.model, call)?;
         call.input.tensors = tensors.map(Arc::new);
+        framed::tell(asked, &self.model, &mut call.input.headers);
         call.input.route.endpoint = asked.endpoint(&self.model).map(Into::into);
         if !asked.parameters.is_empty() {
             call.input.route.endpoint = asked.endpoint(&self.model).map(Into::into);
@@ -205,12 +207,12 @@ impl InferCall<'_> {
             true => std::mem::take(&mut answer.output.body),
             false => self.whole(&mut answer).await?,
         };
-        let read = piece_answer(first, &self.message, &self.model)?;
+        let read = piece_answer(first, &self.message, &self.model, self.state)?;
         let stream = answer.stream.take();
         let mut first = self.answer(answer, read)?;
         first.more = stream.map(|stream| FurtherAnswers {
             model: Arc::clone(&self.model),
-            dialect: self.state.config.dialect,
+            state: Arc::clone(self.state),
             stream,
             message: self.message,
             form: self.form,
@@ -237,7 +239,7 @@ impl InferCall<'_> {
 /// The answers of a model that gives several, after the first.
 pub(super) struct FurtherAnswers {
     model: Arc<Model>,
-    dialect: Dialect,
+    state: Arc<ServerState>,
     stream: AnswerStream,
     message: InferMessage,
     form: AnswerForm,
@@ -248,9 +250,10 @@ impl FurtherAnswers {
     pub(super) async fn next(&mut self) -> Option<Result<pb::ModelInferResponse, Problem>> {
         let piece = self.stream.next().await?;
         let target = ModelRef { model: self.model.name(), version: None };
-        let failed = |error| inference::failure(self.dialect, &self.model, target, &error);
+        let failed =
+            |error| inference::failure(self.state.config.dialect, &self.model, target, &error);
         Some(piece.map_err(failed).and_then(|piece| {
-            let answer = piece_answer(piece, &self.message, &self.model)?;
+            let answer = piece_answer(piece, &self.message, &self.model, &self.state)?;
             self.message.reply(answer, self.form)
         }))
     }
@@ -266,12 +269,17 @@ impl FurtherAnswers {
     }
 }
 
-/// A piece in the protocol's JSON, or else one element of BYTES.
+/// A piece in tensors or in the protocol's JSON, or else one element of BYTES.
 fn piece_answer(
     piece: Bytes,
     message: &InferMessage,
     model: &Model,
+    state: &ServerState,
 ) -> Result<OpenInferenceAnswer, Problem> {
+    if framed::is_triton(model) {
+        let answer = framed::answer(&piece, &message.request, model, &mut state.shared_reader());
+        return answer.map_err(internal);
+    }
     if piece.starts_with(b"{")
         && let Ok(answer) = archive::read(&piece, &message.request, model)
     {

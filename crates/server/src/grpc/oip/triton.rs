@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jitney_proto::kserve as pb;
+use jitney_proto::kserve::model_repository_parameter::ParameterChoice;
 use jitney_proto::kserve::repository_index_response::ModelIndex;
 use jitney_proto::kserve::system_shared_memory_status_response::RegionStatus;
 use tonic::Request;
@@ -66,8 +67,14 @@ impl OpenInferenceService {
         let (mut request, message) = GrpcRequest::open(request)?;
         let name = message.model_name.as_str();
         request.authorize_about(&self.state.inference, target(name, "")).await?;
-        message.parameters.keys().try_for_each(|it| repository::check_parameter(it))?;
-        repository::load(&self.state, name).await
+        let parameters = message.parameters.iter().map(|(name, value)| {
+            let value = match &value.parameter_choice {
+                Some(ParameterChoice::StringParam(text)) => Some(text.as_str()),
+                Some(_) | None => None,
+            };
+            (name.as_str(), value)
+        });
+        repository::load(&self.state, name, parameters).await
     }
 
     pub(super) async fn unload(

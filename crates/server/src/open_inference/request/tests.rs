@@ -112,10 +112,12 @@ fn parameters_become_options() {
         .map(|text| options(text).expect("a number").priority);
     assert_eq!(urgent, [Priority::Interactive, Priority::Interactive, Priority::Bulk]);
     assert!(options(r#"{"timeout": -1}"#).is_err() && options(r#"{"priority": "a"}"#).is_err());
-    let named = |text| read(text).sequence().map(|found| found.map(|it| (it.id, it.starts)));
-    let seven = Some(("7".to_owned(), true));
+    let named =
+        |text| read(text).sequence().map(|found| found.map(|it| (it.id, it.starts, it.ends)));
+    let seven = Some(("7".to_owned(), true, false));
     assert_eq!(named(r#"{"sequence_id": 7, "sequence_start": true}"#), Ok(seven));
-    assert_eq!(named(r#"{"sequence_id": "a"}"#), Ok(Some(("a".to_owned(), false))));
+    let over = r#"{"sequence_id": "a", "sequence_end": true}"#;
+    assert_eq!(named(over), Ok(Some(("a".to_owned(), false, true))));
     assert_eq!(named(r#"{"sequence_id": 0}"#), Ok(None));
     assert!(named(r#"{"sequence_id": []}"#).is_err());
 }

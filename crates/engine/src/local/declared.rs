@@ -1,11 +1,11 @@
 //! Compares the inputs and outputs that a configuration declares with those that the model has.
 
-use crate::local::{Dim, Signature, TensorSpec};
-use crate::store::{DeclaredTensor, DeclaredTensors};
+use super::{Dim, Signature, TensorSpec};
+use crate::store::{DeclaredControl, DeclaredTensor, DeclaredTensors};
 
 /// Whether the model is the declared one; the line and a sentence if not.
 pub(super) fn check(declared: &DeclaredTensors, model: &Signature) -> Result<(), (usize, String)> {
-    let DeclaredTensors { inputs, outputs, batched } = declared;
+    let DeclaredTensors { inputs, outputs, batched, controls, .. } = declared;
     for (kind, declared, specs) in
         [("input", inputs, &model.inputs), ("output", outputs, &model.outputs)]
     {
@@ -13,7 +13,16 @@ pub(super) fn check(declared: &DeclaredTensors, model: &Signature) -> Result<(),
             fits(kind, tensor, specs, *batched).map_err(|why| (tensor.line, why))?;
         }
     }
-    let is_declared = |spec: &&TensorSpec| inputs.iter().any(|tensor| tensor.name == spec.name);
+    for control in controls {
+        let DeclaredControl { name, datatype, line, .. } = control;
+        let tensor =
+            DeclaredTensor { name: name.clone(), datatype: datatype.clone(), ..Default::default() };
+        fits("input", &tensor, &model.inputs, *batched).map_err(|why| (*line, why))?;
+    }
+    let is_declared = |spec: &&TensorSpec| {
+        let controls = controls.iter().map(|control| &control.name);
+        inputs.iter().map(|tensor| &tensor.name).chain(controls).any(|name| *name == spec.name)
+    };
     match (inputs.last(), model.inputs.iter().find(|spec| !is_declared(spec))) {
         (Some(last), Some(missing)) => {
             Err((last.line, format!("the model also has the input {:?} ({missing})", missing.name)))
@@ -28,7 +37,7 @@ fn fits(
     specs: &[TensorSpec],
     batched: bool,
 ) -> Result<(), String> {
-    let DeclaredTensor { name, datatype, dims, .. } = tensor;
+    let DeclaredTensor { name, datatype, dims, reshape, .. } = tensor;
     let Some(spec) = specs.iter().find(|spec| spec.name == *name) else {
         let names: Vec<_> = specs.iter().map(|spec| spec.name.as_str()).collect();
         return Err(format!("the model has no {kind} {name:?}; it has {}", names.join(", ")));
@@ -38,7 +47,9 @@ fn fits(
             "the {kind} {name:?} is declared as {datatype}, and the model's is {spec}"
         ));
     }
-    let (Some(dims), Some(shape)) = (dims, &spec.shape) else { return Ok(()) };
+    let (Some(dims), Some(shape)) = (reshape.as_ref().or(dims.as_ref()), &spec.shape) else {
+        return Ok(());
+    };
     let dims: Vec<i64> = batched.then_some(-1).into_iter().chain(dims.iter().copied()).collect();
     let suits = |(declared, own): (&i64, &Dim)| match own {
         Dim::Open(_) => true,
@@ -73,7 +84,7 @@ mod tests {
 
     fn tensor(name: &str, datatype: &str, dims: &[i64]) -> DeclaredTensor {
         let (name, datatype, dims) = (name.to_owned(), datatype.to_owned(), Some(dims.to_vec()));
-        DeclaredTensor { name, datatype, dims, line: 7 }
+        DeclaredTensor { name, datatype, dims, line: 7, ..Default::default() }
     }
 
     #[test]
@@ -99,12 +110,12 @@ mod tests {
                 ),
             ),
         ] {
-            let declared = DeclaredTensors { inputs: vec![input], outputs: Vec::new(), batched };
+            let declared = DeclaredTensors { inputs: vec![input], batched, ..Default::default() };
             let expected = why.map(|why| (7, why.to_owned()));
             assert_eq!(check(&declared, &model()).err(), expected);
         }
         let outputs = vec![tensor("y", "FP32", &[2])];
-        let only = DeclaredTensors { inputs: Vec::new(), outputs, batched: true };
+        let only = DeclaredTensors { outputs, batched: true, ..Default::default() };
         assert_eq!(check(&only, &model()), Ok(()));
     }
 }

@@ -1,0 +1,474 @@
+"""Models of a Triton repository: ONNX files behind other shapes and in sequences, and `model.py` of the Python backend,
+called with Triton's own clients."""
+
+from __future__ import annotations
+
+import queue
+import struct
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import requests
+import tritonclient.grpc as triton
+import tritonclient.http as triton_http
+from tritonclient.utils import InferenceServerException
+
+from harness import onnx
+from harness.server import ASK_SECONDS, Server
+from harness.wait import until
+from test_triton_grpc import address
+
+PATIENCE = 120
+
+RESHAPED = """
+platform: "onnxruntime_onnx"
+max_batch_size: 0
+input [ { name: "x" data_type: TYPE_FP32 dims: [ 2, 3 ] reshape { shape: [ 1, 6 ] } } ]
+output [ { name: "y" data_type: TYPE_FP32 dims: [ 6 ] reshape { shape: [ 1, 6 ] } } ]
+"""
+
+ROWS = """
+platform: "onnxruntime_onnx"
+max_batch_size: 4
+input [ { name: "x" data_type: TYPE_FP32 dims: [ 2, 3 ] reshape { shape: [ 6 ] } } ]
+output [ { name: "y" data_type: TYPE_FP32 dims: [ 3, 2 ] reshape { shape: [ 6 ] } } ]
+"""
+
+TURNED = """
+platform: "onnxruntime_onnx"
+max_batch_size: 4
+input [ { name: "x" data_type: TYPE_FP32 dims: [ 3, 2 ] reshape { shape: [ 6 ] } } ]
+output [ { name: "y" data_type: TYPE_FP32 dims: [ 2, 3 ] reshape { shape: [ 6 ] } } ]
+"""
+
+COUNTED = """
+platform: "onnxruntime_onnx"
+max_batch_size: 4
+sequence_batching {
+  max_sequence_idle_microseconds: 60000000
+  control_input [
+    { name: "START" control [ { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } ] },
+    { name: "END" control [ { kind: CONTROL_SEQUENCE_END int32_false_true: [ 0, 10 ] } ] },
+    { name: "READY" control [ { kind: CONTROL_SEQUENCE_READY int32_false_true: [ 0, 100 ] } ] }
+  ]
+}
+input [ { name: "x" data_type: TYPE_INT32 dims: [ 1 ] } ]
+output [ { name: "y" data_type: TYPE_INT32 dims: [ 1 ] } ]
+"""
+
+ADD_SUB_CONFIG = """
+backend: "python"
+max_batch_size: 8
+input [ { name: "a" data_type: TYPE_FP32 dims: [ 2 ] }, { name: "b" data_type: TYPE_FP32 dims: [ 2 ] } ]
+output [ { name: "sum" data_type: TYPE_FP32 dims: [ 2 ] }, { name: "seen" data_type: TYPE_STRING dims: [ 1 ] } ]
+parameters [ { key: "scale" value: { string_value: "2" } } ]
+dynamic_batching { }
+"""
+
+ADD_SUB = """
+import json
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        config = json.loads(args["model_config"])
+        self.scale = float(config["parameters"]["scale"]["string_value"])
+        self.dtype = pb_utils.triton_string_to_numpy(pb_utils.get_output_config_by_name(config, "sum")["data_type"])
+        assert args["model_name"] == "add_sub" and args["model_version"] == "3", args
+        assert config["max_batch_size"] == 8 and config["input"][0]["dims"] == [2], config
+
+    def execute(self, requests):
+        responses = []
+        for request in requests:
+            a = pb_utils.get_input_tensor_by_name(request, "a").as_numpy()
+            b = np.from_dlpack(pb_utils.get_input_tensor_by_name(request, "b"))
+            if (a < 0).any():
+                error = pb_utils.TritonError("no negative numbers", pb_utils.TritonError.INVALID_ARG)
+                responses.append(pb_utils.InferenceResponse(error=error))
+                continue
+            seen = json.dumps([request.request_id(), json.loads(request.parameters())])
+            rows = np.array([[seen.encode()]] * len(a), dtype=object)
+            total = pb_utils.Tensor("sum", ((a + b) * self.scale).astype(self.dtype))
+            responses.append(pb_utils.InferenceResponse([total, pb_utils.Tensor("seen", rows)]))
+        return responses
+
+    def finalize(self):
+        print("the model was finalized")
+"""
+
+REPEAT_CONFIG = """
+backend: "python"
+max_batch_size: 0
+model_transaction_policy { decoupled: True }
+input [ { name: "in" data_type: TYPE_INT32 dims: [ -1 ] } ]
+output [ { name: "out" data_type: TYPE_INT32 dims: [ 1 ] } ]
+"""
+
+REPEAT = """
+import threading
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            numbers = pb_utils.get_input_tensor_by_name(request, "in").as_numpy()
+            threading.Thread(target=self.send, args=(request.get_response_sender(), numbers)).start()
+
+    def send(self, sender, numbers):
+        for number in numbers:
+            if number < 0:
+                error = pb_utils.InferenceResponse(error=pb_utils.TritonError("below zero"))
+                sender.send(error, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+                return
+            sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("out", np.array([number], np.int32))]))
+        sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
+
+CALLER_CONFIG = """
+backend: "python"
+max_batch_size: 0
+input [ { name: "model" data_type: TYPE_STRING dims: [ 1 ] }, { name: "x" data_type: TYPE_FP32 dims: [ 2, 3 ] } ]
+output [ { name: "y" data_type: TYPE_FP32 dims: [ -1 ] } ]
+"""
+
+CALLER = """
+import asyncio
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    async def execute(self, requests):
+        return [await self.call(request) for request in requests]
+
+    async def call(self, request):
+        name = pb_utils.get_input_tensor_by_name(request, "model").as_numpy()[0].decode()
+        x = pb_utils.get_input_tensor_by_name(request, "x")
+        if name == "repeat":
+            numbers = pb_utils.Tensor("in", np.arange(3, dtype=np.int32))
+            asked = pb_utils.InferenceRequest(name, ["out"], [numbers])
+            found = [one async for one in await asked.async_exec(decoupled=True)]
+            y = np.concatenate([one.output_tensors()[0].as_numpy() for one in found]).astype(np.float32)
+            return pb_utils.InferenceResponse([pb_utils.Tensor("y", y)])
+        asked = pb_utils.InferenceRequest(model_name=name, requested_output_names=["y"], inputs=[x])
+        loop = asyncio.get_running_loop()
+        waited, awaited = await asyncio.gather(loop.run_in_executor(None, asked.exec), asked.async_exec())
+        for answer in (waited, awaited):
+            if answer.has_error():
+                return pb_utils.InferenceResponse(error=answer.error())
+        assert (waited.output_tensors()[0].as_numpy() == awaited.output_tensors()[0].as_numpy()).all()
+        return pb_utils.InferenceResponse(output_tensors=awaited.output_tensors())
+"""
+
+TALK_CONFIG = """
+backend: "python"
+max_batch_size: 4
+sequence_batching {
+  max_sequence_idle_microseconds: 60000000
+  oldest { max_candidate_sequences: 8 }
+  control_input [
+    { name: "START" control [ { kind: CONTROL_SEQUENCE_START fp32_false_true: [ 0, 1 ] } ] },
+    { name: "ID" control [ { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_STRING } ] }
+  ]
+}
+input [ { name: "x" data_type: TYPE_INT32 dims: [ 1 ] } ]
+output [ { name: "total" data_type: TYPE_INT32 dims: [ 1 ] } ]
+instance_group [ { count: 2 kind: KIND_CPU } ]
+"""
+
+TALK = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.totals = {}
+
+    def execute(self, requests):
+        return [self.add(request) for request in requests]
+
+    def add(self, request):
+        key = request.correlation_id()
+        assert pb_utils.get_input_tensor_by_name(request, "ID").as_numpy()[0, 0] == str(key).encode()
+        starts = pb_utils.get_input_tensor_by_name(request, "START").as_numpy()[0, 0] == 1
+        assert starts == bool(request.flags() & pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START)
+        known = 0 if starts else self.totals[key]
+        self.totals[key] = known + int(pb_utils.get_input_tensor_by_name(request, "x").as_numpy()[0, 0])
+        total = np.array([[self.totals[key]]], np.int32)
+        if request.flags() & pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END:
+            del self.totals[key]
+        return pb_utils.InferenceResponse([pb_utils.Tensor("total", total)])
+"""
+
+ENSEMBLE = """
+platform: "ensemble"
+max_batch_size: 4
+input [ { name: "first" data_type: TYPE_FP32 dims: [ 2, 3 ] } ]
+output [ { name: "last" data_type: TYPE_FP32 dims: [ 2, 3 ] } ]
+ensemble_scheduling {
+  step [
+    { model_name: "turned" model_version: -1
+      input_map { key: "x" value: "middle" } output_map { key: "y" value: "last" } },
+    { model_name: "rows" model_version: -1
+      input_map { key: "x" value: "first" } output_map { key: "y" value: "middle" } }
+  ]
+}
+"""
+
+COMPLETED = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    @staticmethod
+    def auto_complete_config(config):
+        config.add_input({"name": "x", "data_type": "TYPE_FP32", "dims": [2]})
+        config.add_output({"name": "y", "data_type": "TYPE_FP32", "dims": [2]})
+        config.set_max_batch_size(0)
+        return config
+
+    def execute(self, requests):
+        outputs = [pb_utils.Tensor("y", 2 * one.inputs()[0].as_numpy().astype(np.float64)) for one in requests]
+        return [pb_utils.InferenceResponse([one]) for one in outputs]
+"""
+
+
+def model(home: Path, name: str, config: str | None, code: str, version: int = 1) -> None:
+    (home / name / str(version)).mkdir(parents=True)
+    (home / name / str(version) / "model.py").write_text(code)
+    if config is not None:
+        (home / name / "config.pbtxt").write_text(config)
+
+
+def plus_one(home: Path, name: str, config: str, rows: int | str) -> None:
+    """`y = x + 1`, for rows of six numbers."""
+    (home / name / "1").mkdir(parents=True)
+    row = [onnx.value(one, onnx.FLOAT, [rows, 6]) for one in "xy"]
+    weight = onnx.tensor(onnx.FLOAT, [1], struct.pack("<f", 1), "b")
+    onnx.write(home / name / "1/model.onnx", [onnx.node("Add", ["x", "b"], "y")], row[:1], row[1:], [weight])
+    (home / name / "config.pbtxt").write_text(config)
+
+
+def counted(home: Path) -> None:
+    """`y = x + START + END + READY`."""
+    (home / "counted/1").mkdir(parents=True)
+    inputs = [onnx.value(one, onnx.INT32, ["n", 1]) for one in ("x", "START", "END", "READY")]
+    nodes = [
+        onnx.node("Add", ["x", "START"], "first"),
+        onnx.node("Add", ["first", "END"], "second"),
+        onnx.node("Add", ["second", "READY"], "y"),
+    ]
+    onnx.write(home / "counted/1/model.onnx", nodes, inputs, [onnx.value("y", onnx.INT32, ["n", 1])])
+    (home / "counted/config.pbtxt").write_text(COUNTED)
+
+
+@pytest.fixture(scope="module")
+def server(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    home = tmp_path_factory.mktemp("triton")
+    models = home / "models"
+    plus_one(models, "reshaped", RESHAPED, 1)
+    plus_one(models, "rows", ROWS, "n")
+    plus_one(models, "turned", TURNED, "n")
+    (models / "twice_more/1").mkdir(parents=True)
+    (models / "twice_more/config.pbtxt").write_text(ENSEMBLE)
+    counted(models)
+    model(models, "add_sub", ADD_SUB_CONFIG, ADD_SUB, 3)
+    model(models, "repeat", REPEAT_CONFIG, REPEAT)
+    model(models, "caller", CALLER_CONFIG, CALLER)
+    model(models, "talk", TALK_CONFIG, TALK)
+    model(models, "completed", None, COMPLETED)
+    model(models, "broken", ADD_SUB_CONFIG, "import nothing_of_this_name")
+    server = Server(binary, home / "server", ["serve", models], wait_for_workers=False)
+    yield server.started()
+    server.end()
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[Any]:
+    with triton.InferenceServerClient(address(server)) as client:
+        for name in (
+            "reshaped",
+            "rows",
+            "counted",
+            "add_sub",
+            "repeat",
+            "caller",
+            "talk",
+            "completed",
+            "turned",
+            "twice_more",
+        ):
+            until(lambda name=name: client.is_model_ready(name), f"{name} is ready")
+        yield client
+
+
+@pytest.fixture
+def http(server: Server, client: Any) -> Iterator[Any]:
+    with triton_http.InferenceServerClient(server.url("").removeprefix("http://").rstrip("/")) as client:
+        yield client
+
+
+def tensors(kind: Any, **arrays: Any) -> list[Any]:
+    made = []
+    for name, array in arrays.items():
+        types = {"f": "FP32", "i": "INT32", "O": "BYTES", "S": "BYTES"}
+        one = kind.InferInput(name, list(array.shape), types[array.dtype.kind])
+        one.set_data_from_numpy(array)
+        made.append(one)
+    return made
+
+
+def floats(*shape: int) -> Any:
+    return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+
+
+def test_a_model_is_seen_in_the_shapes_of_its_configuration(client: Any, http: Any) -> None:
+    x = floats(2, 3)
+    for kind, one in ((triton, client), (triton_http, http)):
+        answer = one.infer("reshaped", tensors(kind, x=x))
+        assert answer.as_numpy("y").tolist() == (x + 1).reshape(6).tolist()
+        rows = one.infer("rows", tensors(kind, x=np.stack([x, x])))
+        assert rows.as_numpy("y").shape == (2, 3, 2)
+    told = http.get_model_config("reshaped")
+    assert (told["max_batch_size"], told["input"][0]["dims"]) == (0, [2, 3])
+    told = http.get_model_metadata("rows")
+    assert (told["inputs"][0]["shape"], told["outputs"][0]["shape"]) == ([-1, 2, 3], [-1, 3, 2])
+    with pytest.raises(InferenceServerException, match=r"FP32 of shape \[2, 3\], and FP32 of shape \[1, 6\] came"):
+        http.infer("reshaped", tensors(triton_http, x=floats(1, 6)))
+
+
+def test_the_server_is_called_triton_where_the_repository_is(client: Any, http: Any) -> None:
+    assert client.get_server_metadata().name == http.get_server_metadata()["name"] == "triton"
+    assert http.get_model_metadata("add_sub")["versions"] == ["3"]
+
+
+def test_controls_tell_an_onnx_model_of_its_sequence(client: Any, http: Any) -> None:
+    def ask(one: Any, kind: Any, number: int, **said: Any) -> int:
+        answer = one.infer("counted", tensors(kind, x=np.array([[number]], np.int32)), **said)
+        return int(answer.as_numpy("y")[0, 0])
+
+    for kind, one, name in ((triton, client, 5), (triton_http, http, "six")):
+        said = {"sequence_id": name}
+        assert ask(one, kind, 1, sequence_start=True, **said) == 102
+        assert ask(one, kind, 1, **said) == 101
+        assert ask(one, kind, 1, sequence_end=True, **said) == 111
+        with pytest.raises(InferenceServerException):  # It is over.
+            ask(one, kind, 1, **said)
+        with pytest.raises(InferenceServerException, match="correlation ID"):
+            ask(one, kind, 1)
+
+
+def test_a_model_of_the_python_backend_runs_as_it_is(client: Any, http: Any) -> None:
+    a, b = floats(2, 2), floats(2, 2) + 5
+    for kind, one in ((triton, client), (triton_http, http)):
+        answer = one.infer("add_sub", tensors(kind, a=a, b=b), request_id="mine", parameters={"tone": "low"})
+        assert answer.as_numpy("sum").tolist() == ((a + b) * 2).tolist()
+        assert answer.as_numpy("seen").tolist() == [[b'["mine", {"tone": "low"}]']] * 2
+    only = http.infer("add_sub", tensors(triton_http, a=a, b=b), outputs=[triton_http.InferRequestedOutput("sum")])
+    assert [one["name"] for one in only.get_response()["outputs"]] == ["sum"]
+    told = http.get_model_config("add_sub")
+    assert (told["max_batch_size"], told["input"][0]["dims"]) == (8, [2])
+
+
+def test_responses_of_one_batch_fail_alone(client: Any) -> None:
+    answers: queue.Queue[Any] = queue.Queue()
+    for sign in (1, -1, 1, 1):
+        a = floats(1, 2) * sign + sign
+        client.async_infer("add_sub", tensors(triton, a=a, b=a), lambda result, error: answers.put(result or error))
+    found = [answers.get(timeout=PATIENCE) for _ in range(4)]
+    failed = [one for one in found if isinstance(one, InferenceServerException)]
+    assert [one.status() for one in failed] == ["StatusCode.INVALID_ARGUMENT"]
+    assert "no negative numbers" in str(failed[0])
+
+
+def test_a_decoupled_model_sends_what_it_likes(client: Any, http: Any) -> None:
+    answers: queue.Queue[Any] = queue.Queue()
+    client.start_stream(lambda result, error: answers.put((result, error)))
+
+    def ask(numbers: list[int]) -> list[Any]:
+        client.async_stream_infer("repeat", tensors(triton, **{"in": np.array(numbers, np.int32)}),
+                                  enable_empty_final_response=True)  # fmt: skip
+        found: list[Any] = []
+        while True:
+            result, error = answers.get(timeout=PATIENCE)
+            if error is not None:
+                return [*found, str(error)]
+            if not result.get_response().outputs:
+                return found
+            found.append(int(result.as_numpy("out")[0]))
+
+    assert ask([3, 1, 4]) == [3, 1, 4]
+    assert ask([]) == []
+    assert ask([7, -1])[0] == 7 and "below zero" in ask([-1])[-1]
+    client.stop_stream()
+    one = tensors(triton_http, **{"in": np.array([9], np.int32)})
+    assert http.infer("repeat", one).as_numpy("out").tolist() == [9]
+    two = tensors(triton_http, **{"in": np.array([9, 8], np.int32)})
+    with pytest.raises(InferenceServerException, match="decoupled"):
+        http.infer("repeat", two)
+
+
+def test_a_model_calls_others(http: Any) -> None:
+    def ask(name: str) -> Any:
+        named = np.array([name.encode()], dtype=object)
+        return http.infer("caller", tensors(triton_http, model=named, x=floats(2, 3))).as_numpy("y")
+
+    assert ask("reshaped").tolist() == (floats(6) + 1).tolist()
+    assert ask("repeat").tolist() == [0, 1, 2]
+    with pytest.raises(InferenceServerException, match="nobody"):
+        ask("nobody")
+
+
+def test_a_model_keeps_its_sequences_apart(client: Any) -> None:
+    answers: dict[int, list[int]] = {}
+
+    def talk(key: int) -> None:
+        for turn, number in enumerate((1, 2, 3)):
+            x = np.array([[number * key]], np.int32)
+            said = {"sequence_start": turn == 0, "sequence_end": turn == 2}
+            answer = client.infer("talk", tensors(triton, x=x), sequence_id=key, **said)
+            answers.setdefault(key, []).append(int(answer.as_numpy("total")[0, 0]))
+
+    threads = [threading.Thread(target=talk, args=(key,)) for key in range(1, 7)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(PATIENCE)
+    assert answers == {key: [key, 3 * key, 6 * key] for key in range(1, 7)}
+
+
+def test_a_model_completes_its_configuration(client: Any) -> None:
+    answer = client.infer("completed", tensors(triton, x=floats(2)))
+    assert answer.as_numpy("y").dtype == np.float32 and answer.as_numpy("y").tolist() == [0, 2]
+
+
+def test_a_plain_request_is_told_what_to_send(server: Server, client: Any) -> None:
+    answer = requests.post(server.url("/predictions/add_sub"), json={"a": [1, 2]}, timeout=ASK_SECONDS)
+    assert answer.status_code == 400 and "takes tensors" in answer.text
+
+
+def test_a_model_that_does_not_load_harms_no_other(server: Server, client: Any) -> None:
+    assert not client.is_model_ready("broken") and client.is_model_ready("add_sub")
+    server.logged("nothing_of_this_name")
+
+
+def test_an_ensemble_calls_its_steps(http: Any) -> None:
+    x = floats(3, 2, 3)
+    answer = http.infer("twice_more", tensors(triton_http, first=x))
+    assert answer.as_numpy("last").tolist() == (x + 2).tolist()
+    assert http.get_model_config("twice_more")["max_batch_size"] == 4
+    with pytest.raises(InferenceServerException, match="FP32 of shape"):
+        http.infer("twice_more", tensors(triton_http, first=floats(1, 3, 3)))
