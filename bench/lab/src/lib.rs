@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bounds;
+pub mod capacity;
 pub mod contender;
 pub mod grid;
 pub mod numbers;

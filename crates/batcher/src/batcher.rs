@@ -121,6 +121,12 @@ impl Batcher {
         self.state.learned.curves.points()
     }
 
+    /// What a request adds to the size of a batch on average.
+    #[must_use]
+    pub fn request_size(&self) -> f64 {
+        self.state.learned.unit
+    }
+
     /// The last decisions of the adaptive policy, oldest first; at most 64.
     pub fn decisions(&self) -> impl Iterator<Item = &Decision> + '_ {
         self.planner.log.iter()

@@ -116,6 +116,7 @@
 mod action;
 mod adaptive;
 mod batcher;
+mod capacity;
 mod config;
 mod event;
 mod fifo;
@@ -135,6 +136,7 @@ mod workers;
 pub use action::{Action, Actions, Dispatch, DispatchReason, MemberRange, Rejection};
 pub use adaptive::{Decision, DecisionKind};
 pub use batcher::Batcher;
+pub use capacity::{Capacity, CapacityFacts, LOOK_EVERY, WantedWorkers};
 pub use config::{Adaptive, Config, Measure, Policy};
 pub use event::{BatchFailure, DownReason, Event};
 pub use learned::CurvePoint;

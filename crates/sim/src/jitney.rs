@@ -6,8 +6,8 @@
 use std::collections::VecDeque;
 
 use jitney_batcher::{
-    Action, Actions, BatchId, Batcher, Config, Dispatch, DownReason, Event, Nanos, Origin,
-    OriginKind, Request, RequestId, WorkerId,
+    Action, Actions, BatchId, Batcher, Config, CurvePoint, Dispatch, DownReason, Event, Nanos,
+    Origin, OriginKind, Request, RequestId, WorkerId,
 };
 
 use crate::job::Job;
@@ -51,6 +51,29 @@ impl JitneyScheduler {
         let running = (0..workers).map(|_| VecDeque::new()).collect();
         actions.clear();
         Self { batcher, actions, indices: 0, free: vec![], running, slots }
+    }
+
+    /// A worker that was not there, or was retired, takes batches from now on.
+    pub fn start_worker(&mut self, now: Nanos, worker: usize, out: &mut Orders) {
+        let worker = WorkerId(worker as u32);
+        self.step(now, Event::WorkerUp { worker, slots: self.slots }, out);
+    }
+
+    /// A worker ends what it has and takes no more.
+    pub fn retire_worker(&mut self, now: Nanos, worker: usize, out: &mut Orders) {
+        self.step(now, Event::WorkerRetire { worker: WorkerId(worker as u32) }, out);
+    }
+
+    /// What it has learned about how long batches take.
+    pub fn curve(&self) -> impl Iterator<Item = CurvePoint> {
+        self.batcher.curve()
+    }
+
+    /// Requests that wait, and those that are with a worker.
+    #[must_use]
+    pub fn under_way(&self) -> (u32, u32) {
+        let running = self.running.iter().flatten().map(|(_, members)| members.len() as u32);
+        (self.batcher.waiting(), running.sum())
     }
 
     fn step(&mut self, now: Nanos, event: Event, out: &mut Orders) {
@@ -120,7 +143,6 @@ impl Scheduler for JitneyScheduler {
     }
 
     fn back(&mut self, now: Nanos, worker: usize, out: &mut Orders) {
-        let worker = WorkerId(worker as u32);
-        self.step(now, Event::WorkerUp { worker, slots: self.slots }, out);
+        self.start_worker(now, worker, out);
     }
 }

@@ -51,6 +51,12 @@ impl Orders {
         self.timer = at;
     }
 
+    /// When [`Scheduler::timer`] is to be called.
+    #[must_use]
+    pub fn timer(&self) -> Option<Nanos> {
+        self.timer
+    }
+
     /// Passes all of it on to the orders of an outer scheduler, under other numbers of the workers.
     pub fn pass_on(&mut self, out: &mut Self, mut worker: impl FnMut(usize) -> usize) {
         for (inner, range) in self.batches.drain(..) {
