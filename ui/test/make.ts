@@ -14,7 +14,7 @@ export function model(change: Partial<Model> = {}): Model {
   return {
     name: "m", version: "1.0", isDefault: true, kind: "python", state: "ready", stateText: "1 worker is ready.",
     lastError: null, lastErrorTime: null, lastExit: null, lastExitTime: null, policy: "adaptive", maxBatchSize: 8,
-    maxLatencyMs: 50, maxBatchDelayMs: null, endpoints: {}, liveSettings: [], workersMin: 1, workersMax: 1, memoryLimitBytes: null, restarts: 0, loadFailures: 0,
+    maxLatencyMs: 50, maxBatchDelayMs: null, endpoints: {}, liveSettings: [], workersMin: 1, workersMax: 1, capacity: null, memoryLimitBytes: null, restarts: 0, loadFailures: 0,
     exits: {}, loadSeconds: null, workers: [worker(9000)], waiting: 0, queueMax: 100, running: 0,
     totals: { requests: 0, answered: 0, rejected: 0, failed: 0, cancelled: 0, retried: 0, late: 0, batches: 0, items: 0, failedBatches: 0 },
     rejections: {}, dispatches: {}, batchSizes: [], queueSeconds: nothing(), computeSeconds: nothing(),

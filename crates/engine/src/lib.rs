@@ -46,9 +46,9 @@ pub use jitney_batcher::{CurvePoint, Decision, DecisionKind, DispatchReason, Pol
 pub use jitney_memory::{admission, quota};
 pub use jitney_store as store;
 pub use model::{
-    BatchStatistics, BatchTotals, BatcherReport, Counters, EndpointMeasures, EndpointView,
-    IncidentReport, KeptBody, Measures, Model, NotedRequest, Objective, PastDecision, REJECTIONS,
-    Readiness, Reconfigure, SizeStatistics, Status, Traffic, WorkerIncident,
+    BatchStatistics, BatchTotals, BatcherReport, CapacityReport, Counters, EndpointMeasures,
+    EndpointView, IncidentReport, KeptBody, Measures, Model, NotedRequest, Objective, PastDecision,
+    REJECTIONS, Readiness, Reconfigure, SizeStatistics, Status, Traffic, WorkerIncident,
 };
 pub use observer::{ModelTag, Observer};
 pub use pool::{BatchTimes, CollectorPauses, GraphMemory, LoadProgress, WorkerView};

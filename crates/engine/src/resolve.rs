@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use jitney_settings::model::{
     self, ASYNC_COMMUNICATION, COST, ISOLATION, MAX_BATCH_DELAY, MAX_BATCH_SIZE,
-    MAX_CONCURRENT_BATCHES, MAX_LATENCY_MS, MAX_WORKERS, POLICY, RESPONSE_TIMEOUT, STARTUP_TIMEOUT,
-    STARTUP_WAIT, WORKERS,
+    MAX_CONCURRENT_BATCHES, MAX_LATENCY_MS, MAX_WORKERS, MIN_WORKERS, POLICY, RESPONSE_TIMEOUT,
+    STARTUP_TIMEOUT, STARTUP_WAIT, WORKERS,
 };
 use jitney_settings::{
     Cost, Isolation, PolicyName, Setting, SettingSource, SettingValue, Values, from_record,
@@ -188,7 +188,12 @@ fn fill_in(values: &mut Values, workers: u32) {
     set(&MAX_CONCURRENT_BATCHES, SettingValue::Number(if is_async { ASYNC_SLOTS } else { 1 }));
     *values = std::mem::take(values).or(&default).or_defaults(model::SETTINGS);
     let workers: u64 = values.read(&WORKERS).unwrap_or(0);
-    if values.read::<u64>(&MAX_WORKERS).is_none_or(|max| max < workers) {
+    if let Some(fewest) = values.read::<u64>(&MIN_WORKERS) {
+        values.set(&WORKERS, fewest, values.source(&MIN_WORKERS));
+    }
+    let fewest: u64 = values.read(&WORKERS).unwrap_or(0);
+    let workers = workers.max(fewest);
+    if values.read::<u64>(&MAX_WORKERS).is_none_or(|max| max < fewest) {
         let source = values.source(&WORKERS);
         values.set(&MAX_WORKERS, workers, source);
     }

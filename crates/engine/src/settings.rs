@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jitney_batcher::{Adaptive, Config as BatcherConfig, Policy};
 use jitney_settings::model::{
-    CLIENT_TIMEOUT, CONTINUOUS_BATCHING, COST, LENGTHS, MAX_BATCH_DELAY, MAX_BATCH_SIZE,
+    CLIENT_TIMEOUT, CONTINUOUS_BATCHING, COST, IDLE, LENGTHS, MAX_BATCH_DELAY, MAX_BATCH_SIZE,
     MAX_CONCURRENT_BATCHES, MAX_COST, MAX_LATENCY_MS, MAX_RETRY_TIMEOUT, MAX_SEQUENCE_QUEUE,
     MAX_SEQUENCES, MAX_WORKERS, MIX_ORIGINS, PARALLEL_LEVEL, PARALLEL_TYPE, POLICY, QUEUE,
     RESPONSE_TIMEOUT, SAMPLE_COST, SEQUENCE_BATCHING, SEQUENCE_MAX_IDLE, SEQUENCE_START_REQUIRED,
@@ -55,6 +55,8 @@ pub struct ModelSettings {
     pub workers_min: u32,
     /// Workers allowed.
     pub workers_max: u32,
+    /// Without a request for so long the last worker goes, where there may be none.
+    pub idle: Duration,
     /// How long a batch may run.
     pub response_timeout: Duration,
     /// How long a worker may take to load.
@@ -212,6 +214,7 @@ impl ModelSettings {
         values.apply(&USE_JOB_TICKET, &mut self.job_ticket);
         values.apply(&WORKERS, &mut self.workers_min);
         values.apply(&MAX_WORKERS, &mut self.workers_max);
+        values.apply(&IDLE, &mut self.idle);
         values.apply(&RESPONSE_TIMEOUT, &mut self.response_timeout);
         values.apply(&STARTUP_TIMEOUT, &mut self.startup_timeout);
         values.apply(&STARTUP_WAIT, &mut self.startup_wait);

@@ -63,9 +63,13 @@ settings! {
         .or_else("what the archive says, else 1")
         .flag("workers", "N").property("default_workers_per_model")
         .archive_clamped(&["minWorkers"], 1).parameter(&["initial_workers"], 0).record("minWorkers").archive_first();
-    MAX_WORKERS = Setting::new("max_workers", SettingKind::from(0), "Most workers that the model may have")
-        .or_else("as many as workers")
+    MIN_WORKERS = Setting::new("min_workers", SettingKind::from(0), "Fewest workers of each model whose number follows the load, up to max_workers; with 0 the first request starts one")
+        .or_else("as many as workers").flag("min-workers", "N").parameter(&["min_workers"], 0);
+    MAX_WORKERS = Setting::new("max_workers", SettingKind::from(0), "Most workers of each model; more than the fewest means that their number follows the load")
+        .or_else("as many as workers").flag("max-workers", "N").parameter(&["max_workers"], 0)
         .archive_clamped(&["maxWorkers"], 0).record("maxWorkers").archive_first();
+    IDLE = Setting::new("idle", SECONDS, "Time without a request after which the last worker ends, with min_workers 0, such as 900 or 15m").or("900")
+        .flag("idle", "TIME").parameter(&["idle"], 0);
     MAX_BATCH_SIZE = Setting::new("max_batch_size", SettingKind::Whole { min: 1, max: 65535 }, "Most items in a batch; 1 means no batching")
         .or_else("what the archive says, else 32 for ONNX, else 1").or("1")
         .batching().flag("batch-size", "N").aliases(&["max-batch-size"])

@@ -27,6 +27,7 @@ SINGLE_ASYNC_CONCURRENCY = 100
 
 CLASS_ONLY = (
     "workers",
+    "max_workers",
     "name",
     "version",
     "queue",

@@ -37,7 +37,7 @@ WHOLE = {
     "max_batch_size": BATCH_SIZE_MAX,
     "concurrency": CONCURRENCY_MAX,
     "overlap": 8,
-    **dict.fromkeys(("workers", "queue", "response_timeout_s", "startup_timeout_s"), 2**31 - 1),
+    **dict.fromkeys(("workers", "max_workers", "queue", "response_timeout_s", "startup_timeout_s"), 2**31 - 1),
 }
 """Options that are whole numbers, from 1 to this."""
 WORDS = {
@@ -75,6 +75,7 @@ class Options:
     bucket: Callable[..., Any] | str | None = None
     concurrency: int | None = None
     workers: int | None = None
+    max_workers: int | None = None
     name: str | None = None
     version: str | None = None
     queue: int | None = None

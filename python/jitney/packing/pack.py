@@ -104,8 +104,8 @@ def settings(definition: Definition, spec: str, directory: str, part: str | None
         "max_concurrent_batches": _slots(definition),
     }
     found = {
-        "minWorkers": options.workers,
-        "maxWorkers": options.workers,
+        "minWorkers": options.workers or (options.max_workers and 1),
+        "maxWorkers": options.max_workers or options.workers,
         "jobQueueSize": queue_size(definition),
         "responseTimeout": options.response_timeout_s,
         "startupTimeout": options.startup_timeout_s,

@@ -148,6 +148,8 @@ export type ModelOverview = {
   workersMin: number;
   /** Most workers. */
   workersMax: number;
+  /** Why it has as many workers as it has, where their number follows the load. */
+  capacity: string | null;
   /** What one of them may use (`memory_limit`), where that is set. */
   memoryLimitBytes: number | null;
   /** Since the registration. */

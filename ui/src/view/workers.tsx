@@ -18,6 +18,7 @@ export function Workers({ model, document }: { model: Model; document: Overview 
       <p class="summary">
         {model.workers.filter((it) => it.state === "ready").length} of {Math.max(model.workersMin, model.workers.length)} ready
         {model.workersMax > model.workersMin ? `, at most ${model.workersMax}` : ""}.{" "}
+        {model.capacity && `The load decides: ${model.capacity}. `}
         {model.restarts ? `Restarted ${times(model.restarts)} since the version was registered.` : "None was ever restarted."}
         {model.loadSeconds !== null && ` Loading takes ${duration(model.loadSeconds)}.`}
       </p>

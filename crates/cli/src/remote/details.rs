@@ -23,6 +23,7 @@ pub fn render(model: &ModelOverview) -> String {
         "queue",
         format!("{} of {} waiting, {} running", model.waiting, model.queue_max, model.running),
     );
+    fact("capacity", model.capacity.clone().unwrap_or_default());
     fact("starts", starts(model));
     fact("last error", dated(model.last_error.as_deref(), model.last_error_time.as_deref()));
     fact("last exit", model.last_exit.clone().unwrap_or_default());

@@ -105,7 +105,7 @@ fn set_default(engine: &Engine, startup: &Startup, model: &Model) {
 /// Starts the model's workers in the background.
 fn start_workers(registered: Registered, starting: &mut JoinSet<Result<(), Failure>>) {
     let Registered { model, workers_min, workers_max } = registered;
-    if workers_min == 0 {
+    if workers_max == 0 {
         return;
     }
     model.set_worker_target(workers_min, workers_max);

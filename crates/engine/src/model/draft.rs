@@ -14,6 +14,7 @@ use jitney_settings::model::{MAX_REQUESTS_PER_WORKER, MEMORY_LIMIT};
 use tokio::sync::mpsc;
 
 use super::Model;
+use super::capacity::LiveCapacity;
 use super::gate::RequestGate;
 use super::intake::Intake;
 use super::lifetime::StartupWait;
@@ -84,6 +85,7 @@ impl Draft {
             sequences: SequenceRequests::new(&settings, clock),
             beside: 0,
             startup: StartupWait::new(settings.startup_wait),
+            capacity: LiveCapacity::new(settings.idle),
             pool,
             warm_up,
             closing: None,

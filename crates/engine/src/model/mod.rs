@@ -7,6 +7,7 @@
 //! [`scheduler`] (the batcher, its time and its workers' slots), [`reporter`] (log and observer), [`warm_up`],
 //! [`exits`] and [`lifetime`].
 
+mod capacity;
 pub(crate) mod draft;
 pub(crate) mod endpoint_tensors;
 mod endpoints;
@@ -42,6 +43,7 @@ use jitney_settings::SettingSource;
 use jitney_settings::model::{MAX_BATCH_SIZE, MAX_LATENCY_MS};
 use tokio::sync::{mpsc, oneshot};
 
+pub use self::capacity::CapacityReport;
 pub use self::draft::ModelIdentity;
 pub(crate) use self::draft::check_name;
 pub(crate) use self::endpoints::Endpoints;

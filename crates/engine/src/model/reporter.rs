@@ -11,6 +11,7 @@ use std::time::Duration;
 use jitney_batcher::Policy;
 use tokio::time::Instant;
 
+use super::capacity::CapacityReport;
 use super::incidents::POISON_MEMORY;
 use crate::error::CallError;
 use crate::observer::{BatchEnded, BatchFinished, ModelTag, Observer};
@@ -115,6 +116,12 @@ impl Reporter {
             "worker {worker} of {model} is given up: it did not come up within \
              max_retry_timeout ({seconds} s)"
         );
+    }
+
+    /// The number of workers follows the load.
+    pub(super) fn scaled(&self, report: &CapacityReport) {
+        let ModelTag { name: model, version, .. } = &*self.tag;
+        tracing::info!(model, version, "{model}: {report}");
     }
 
     /// A worker is replaced.

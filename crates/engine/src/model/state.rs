@@ -14,6 +14,7 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use jitney_batcher::{CurvePoint, Dispatch, Rejection};
 
+use super::capacity::CapacityReport;
 use super::incidents::{IncidentReport, Incidents, PoisonList};
 use super::noted::NotedRequests;
 use super::statistics::{BatchMeter, BatchTotals, EndpointMeters};
@@ -52,6 +53,8 @@ pub struct Status {
     pub workers_min: u32,
     /// Workers allowed.
     pub workers_max: u32,
+    /// How many of those are wanted now, and why, where they follow the load.
+    pub capacity: Option<CapacityReport>,
     /// Requests that wait.
     pub waiting: u32,
     /// Requests that may wait.
@@ -91,6 +94,8 @@ pub(crate) struct ModelState {
     pub(crate) noted: NotedRequests,
     /// The learned service times, as of the last time the task had a moment.
     pub(crate) curve: ArcSwap<Vec<CurvePoint>>,
+    /// Why it has as many workers as it has, where they follow the load.
+    pub(crate) capacity: ArcSwapOption<CapacityReport>,
     /// Batch sizes at which the model runs, as its workers or its operator say; empty for any.
     pub(crate) sizes: ArcSwap<Vec<u32>>,
 }
@@ -101,6 +106,7 @@ impl ModelState {
             workers: Vec::clone(&self.workers.load()),
             workers_min: target.0,
             workers_max: target.1,
+            capacity: self.capacity.load().as_deref().copied(),
             waiting: self.waiting.load(Relaxed),
             queue_max,
             counters: self.counters(),

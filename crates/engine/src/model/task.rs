@@ -16,6 +16,7 @@ use jitney_batcher::{Action, Actions, Config, Dispatch, Event, Rejection, Reques
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::capacity::LiveCapacity;
 use super::intake::ALONE;
 use super::lifetime::{Closing, StartupWait};
 use super::messages::{ControlMessage, RequestMessage};
@@ -51,6 +52,7 @@ pub(crate) struct Task {
     /// Batches that run beside others, of which the batcher knows nothing any more.
     pub(super) beside: u32,
     pub(super) startup: StartupWait,
+    pub(super) capacity: LiveCapacity,
     /// For models that have a sample.
     pub(super) warm_up: Option<WarmUp>,
     pub(super) closing: Option<Closing>,
@@ -80,7 +82,7 @@ impl Task {
     async fn wait(&mut self, alarm: &mut Alarm, messages: &mut Vec<RequestMessage>) {
         let closing = self.closing.as_ref().map(|closing| closing.deadline);
         let next = self.scheduler.timer.into_iter().chain(closing).chain(self.sequences.alarm());
-        let next = next.chain(self.startup.alarm()).min();
+        let next = next.chain(self.startup.alarm()).chain(self.capacity.alarm()).min();
         alarm.set(next, self.scheduler.is_adaptive());
         tokio::select! {
             biased;
@@ -110,6 +112,7 @@ impl Task {
             rung = alarm.rings() => {
                 self.expire_in_sequences();
                 self.end_long_waits();
+                self.follow_load();
                 self.scheduler.rung = Some(rung);
                 self.step(Event::Timer);
                 self.scheduler.rung = None;
@@ -139,6 +142,7 @@ impl Task {
     }
 
     fn on_request(&mut self, request: PendingRequest) {
+        self.capacity.wake();
         if request.reply.is_closed() {
             add(&self.published.abandoned, 1);
             return;
@@ -164,6 +168,7 @@ impl Task {
 
     /// The first part that is rejected takes the others with it, before any of them is dispatched.
     fn on_parts(&mut self, parts: Vec<PendingRequest>) {
+        self.capacity.wake();
         // A caller that has left counts its request itself.
         if parts.first().is_none_or(|first| first.reply.is_closed()) {
             return;
@@ -257,6 +262,7 @@ impl Task {
                 for worker in self.pool.scale(min, max, reply) {
                     self.tell_slots(worker, SlotChange::Retired);
                 }
+                self.bound_workers(min, max);
                 self.pool_changed();
             }
             ControlMessage::Reconfigure { settings, reply } => {

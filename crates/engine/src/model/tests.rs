@@ -18,6 +18,7 @@ use jitney_settings::model::{MAX_BATCH_SIZE, POLICY};
 mod ahead;
 mod announced;
 mod beside;
+mod capacity;
 mod concurrent;
 mod continuous;
 mod loading;

@@ -127,8 +127,14 @@ impl WorkerPool {
         max: u32,
         reply: oneshot::Sender<Result<(), ScaleError>>,
     ) -> Vec<u32> {
-        self.min = min;
         self.launcher.set_worker_count(max);
+        self.waiters.push(reply);
+        self.resize(min, max)
+    }
+
+    /// The same for nobody who waits.
+    pub(crate) fn resize(&mut self, min: u32, max: u32) -> Vec<u32> {
+        self.min = min;
         // A worker that gave up is replaced by a new one.
         self.retire(self.ids(|state| state == PoolWorkerState::GivenUp));
         let mut staying = self.ids(|state| state != PoolWorkerState::Stopping);
@@ -138,7 +144,6 @@ impl WorkerPool {
         while staying.len() < min as usize {
             staying.push(self.add_worker());
         }
-        self.waiters.push(reply);
         self.retire(staying.split_off(staying.len().min(max as usize)))
     }
 
@@ -298,6 +303,11 @@ impl WorkerPool {
     pub(crate) fn ready_count(&self) -> u32 {
         let is_ready = |worker: &&PoolWorker| worker.state == PoolWorkerState::Ready;
         self.workers.values().filter(is_ready).count() as u32
+    }
+
+    /// How many workers serve, are being started, or were given up: all that do not stop.
+    pub(crate) fn count(&self) -> u32 {
+        self.ids(|state| state != PoolWorkerState::Stopping).len() as u32
     }
 
     /// How many workers are wanted.

@@ -45,6 +45,7 @@ pub(crate) async fn describe(
             }
         };
         description.customized_metadata = Some(metadata);
+        description.capacity = model.status().capacity.map(|it| it.to_string());
     }
     Ok(vec![description])
 }
@@ -99,6 +100,10 @@ pub(crate) struct Description {
     /// Weights of tenants, where they have some.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     tenants: BTreeMap<String, u32>,
+    /// Why it has as many workers as it has, where their number follows the load; in TorchServe's dialect only where
+    /// more than its keys is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    capacity: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     customized_metadata: Option<Map<String, Value>>,
     /// Not in TorchServe's dialect, whose keys are known.
@@ -293,6 +298,7 @@ impl Description {
         }
         if dialect == Dialect::Jitney {
             description.batches = Some(BatchFacts::of(model));
+            description.capacity = status.capacity.map(|it| it.to_string());
             description.health = Some(WorkersHealth::new(&model.readiness(), &status.incidents));
         }
         description
@@ -332,6 +338,7 @@ impl Description {
                 pending_requests: status.waiting,
             },
             tenants: settings.shares.tenants.iter().cloned().collect(),
+            capacity: None,
             customized_metadata: None,
             health: None,
             batches: None,

@@ -33,6 +33,14 @@ async fn run(
     let registered = engine.register(options).await.inspect_err(note)?;
     let Registered { model, workers_min, workers_max } = registered;
     let (name, version) = (model.name(), model.version());
+    if workers_min == 0 && workers_max > 0 {
+        // The first request starts a worker: nobody has to ask for one.
+        scale::in_background(Arc::clone(&model), workers_min, workers_max);
+        let text = format!(
+            "Model \"{name}\" Version: {version} registered with 0 to {workers_max} workers"
+        );
+        return Ok(Notice::done(text));
+    }
     if workers_min == 0 {
         let text = format!(
             "Model \"{name}\" Version: {version} registered with 0 initial workers. \

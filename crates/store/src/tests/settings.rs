@@ -101,7 +101,14 @@ ray: {num_cpus: 0.5, num_gpus: 1, resources: {big: 2}, ship: false}
         assert_eq!(values.show(setting).as_deref(), Some(expected), "{}", setting.name);
     }
     let unset: Vec<_> = SETTINGS.iter().filter(|it| !values.has(it)).map(|it| it.name).collect();
-    let own = ["startup_wait", "isolation", "memory_limit", "max_requests_per_worker"];
+    let own = [
+        "min_workers",
+        "idle",
+        "startup_wait",
+        "isolation",
+        "memory_limit",
+        "max_requests_per_worker",
+    ];
     let onnx = ["onnx_engine", "onnx_library", "onnx_threads", "onnx_providers"];
     assert_eq!(unset, [&own[..], &onnx].concat(), "the operator's alone");
 }

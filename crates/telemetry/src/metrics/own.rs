@@ -101,6 +101,8 @@ const OWN: &[(&str, MetricKind, &str, Reading)] = &[
         Number(ready)),
     ("jitney_workers_min", Gauge, "Fewest workers that the model should have",
         Number(|it| it.status.workers_min.into())),
+    ("jitney_wanted_workers", Gauge, "Workers that the model should have now: what the load needs where their number follows it, else as many as were asked for",
+        Number(wanted)),
     ("jitney_worker_exits_total", Counter, "Exits of workers that had loaded, by kind",
         Each("kind", |it| it.status.incidents.exits.to_vec())),
     ("jitney_worker_restarts_total", Counter, "Times that a worker was started again",
@@ -180,6 +182,11 @@ fn gpu_busy(snapshot: &ModelSnapshot) -> Option<u64> {
 /// The latency target in microseconds.
 fn objective(snapshot: &ModelSnapshot) -> Option<u64> {
     snapshot.model.settings().latency_max.map(|latency| latency.as_micros() as u64)
+}
+
+fn wanted(snapshot: &ModelSnapshot) -> u64 {
+    let Status { capacity, workers_min, .. } = &snapshot.status;
+    capacity.map_or(*workers_min, |it| it.wanted.workers).into()
 }
 
 fn ready(snapshot: &ModelSnapshot) -> u64 {

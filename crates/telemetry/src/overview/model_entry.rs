@@ -66,6 +66,8 @@ pub struct ModelOverview {
     pub workers_min: u32,
     /// Most workers.
     pub workers_max: u32,
+    /// Why it has as many workers as it has, where their number follows the load.
+    pub capacity: Option<String>,
     /// What one of them may use (`memory_limit`), where that is set.
     pub memory_limit_bytes: Option<u64>,
     /// Since the registration.
@@ -227,6 +229,7 @@ impl ModelOverview {
             live_settings: LiveSetting::all(&settings.values),
             workers_min: status.workers_min,
             workers_max: status.workers_max,
+            capacity: status.capacity.map(|it| it.to_string()),
             memory_limit_bytes: settings.values.read(&MEMORY_LIMIT),
             restarts: incidents.restarts,
             load_failures: incidents.load_failures,

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::Task;
 use crate::error::CallError;
+use crate::model::capacity::CapacityLook;
 use crate::model::exits::ExitPlan;
 use crate::model::scatter;
 use crate::model::scheduler::SlotChange;
@@ -30,6 +31,7 @@ impl Task {
             WorkerEvent::Progress { worker, step } => self.on_progress(worker, step),
             WorkerEvent::Up { worker, pid, capacity, batches, took, report } => {
                 self.reporter.ready(worker, took);
+                self.capacity.loaded(took);
                 self.published.meters.loaded(took);
                 self.pool.up(worker, pid, capacity, batches, &report);
                 self.learn(worker, capacity, &report);
@@ -256,7 +258,9 @@ impl Task {
 
     /// Publishes the workers. Without any, waiting requests are rejected instead of left hanging.
     pub(super) fn pool_changed(&mut self) {
-        let (admits, ready) = (self.pool.admits(), self.pool.ready_count());
+        let from_zero = self.capacity.starts_from_zero() && self.pool.failure().is_none();
+        let admits = self.pool.admits() || (from_zero && self.closing.is_none());
+        let ready = self.pool.ready_count();
         self.published.failure.store(self.pool.failure().filter(|_| !admits).cloned());
         self.published.ready.store(ready, Ordering::Relaxed);
         self.published.admits.store(admits, Ordering::Relaxed);
@@ -274,6 +278,40 @@ impl Task {
         self.published.publish_workers(self.pool.views());
         // Whoever waited for the workers finds them published.
         self.pool.tell_waiters();
+    }
+}
+
+impl Task {
+    /// The operator wants at least and at most so many workers. A sequence has its state in its worker, so the workers
+    /// of a model that keeps sequences stay.
+    pub(super) fn bound_workers(&mut self, min: u32, max: u32) {
+        let bounds = if self.sequences.enabled() { (min, min) } else { (min, max) };
+        let count = self.pool.count();
+        self.capacity.set_bounds(self.scheduler.clock.now(), bounds, count);
+        self.published.capacity.store(None);
+    }
+
+    /// Starts and ends workers as the load asks for.
+    pub(super) fn follow_load(&mut self) {
+        let first = self.pool.ready().first().copied().unwrap_or_default();
+        let look = CapacityLook {
+            batcher: &self.scheduler.batcher,
+            arrived: self.published.requests.load(Ordering::Relaxed),
+            waiting: self.scheduler.batcher.waiting(),
+            worker: self.pool.capacity(first),
+            failing: self.pool.failure().is_some(),
+        };
+        let report = self.capacity.look(self.scheduler.clock.now(), &look);
+        let Some(report) = report.filter(|_| self.closing.is_none()) else { return };
+        let (workers, before) = (report.wanted.workers, self.pool.count());
+        if workers != before {
+            self.reporter.scaled(&report);
+            for worker in self.pool.resize(workers, workers) {
+                self.tell_slots(worker, SlotChange::Retired);
+            }
+            self.pool_changed();
+        }
+        self.published.capacity.store(Some(Arc::new(report)));
     }
 }
 

@@ -46,6 +46,7 @@ fn status() -> Status {
         workers: vec![worker],
         workers_min: 1,
         workers_max: 1,
+        capacity: None,
         waiting: 3,
         queue_max: 100,
         counters,

@@ -1,0 +1,112 @@
+//! Workers that follow the load.
+
+use super::*;
+
+fn live() -> ModelSettings {
+    ModelSettings {
+        policy: PolicyName::Adaptive,
+        batch_size: 1,
+        latency_max: Some(millis(400)),
+        queue_max: 1000,
+        idle: Duration::from_secs(900),
+        ..settings()
+    }
+}
+
+/// A model with a batch of 100 ms whose workers load for two seconds.
+fn kit(settings: ModelSettings) -> Kit {
+    Kit::with_launches(settings, echo_after(100), |_| (Duration::from_secs(2), Ok(())))
+}
+
+/// So many requests, evenly.
+async fn ask(kit: &Kit, per_second: u32, seconds: u32) {
+    for _ in 0..per_second * seconds {
+        drop(kit.start(call("a")));
+        tokio::time::sleep(Duration::from_secs(1) / per_second).await;
+    }
+}
+
+fn workers(kit: &Kit) -> usize {
+    kit.model.status().workers.len()
+}
+
+fn reason(kit: &Kit) -> String {
+    kit.model.status().capacity.map(|it| it.to_string()).unwrap_or_default()
+}
+
+/// Waits for a number of workers; the clock is virtual.
+async fn until(kit: &Kit, count: usize) {
+    let waited = async {
+        while workers(kit) != count {
+            tokio::time::sleep(millis(100)).await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(3600), waited).await;
+    assert!(waited.is_ok(), "{} workers: {}", workers(kit), reason(kit));
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_workers_come_with_the_load_and_leave_after_it() {
+    let kit = kit(live());
+    kit.model.scale(1, 4).await.unwrap();
+    assert_eq!((workers(&kit), kit.model.worker_target()), (1, (1, 4)));
+    ask(&kit, 25, 20).await;
+    assert!((3..=4).contains(&workers(&kit)), "{}", reason(&kit));
+    assert!(reason(&kit).contains(" of 1 to 4 workers: 2"), "{}", reason(&kit));
+    until(&kit, 1).await;
+    assert_eq!(kit.model.worker_target(), (1, 4), "the bounds are the operator's");
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_no_worker_at_all_the_first_request_starts_one_and_the_last_one_leaves() {
+    let kit = kit(ModelSettings { latency_max: None, idle: Duration::from_secs(60), ..live() });
+    kit.model.scale(0, 2).await.unwrap();
+    assert_eq!(workers(&kit), 0);
+    assert!(kit.model.readiness().is_as_wanted());
+    for _ in 0..2 {
+        let started = Instant::now();
+        assert_eq!(text(&kit.call("a").await.unwrap()), "a");
+        assert!(started.elapsed() >= Duration::from_secs(2), "it was loaded first");
+        assert_eq!(workers(&kit), 1);
+        until(&kit, 0).await;
+        assert!(started.elapsed() >= Duration::from_secs(60));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_number_that_is_pinned_stays() {
+    let kit = kit(live());
+    kit.model.scale(2, 2).await.unwrap();
+    ask(&kit, 40, 20).await;
+    assert_eq!((workers(&kit), reason(&kit)), (2, String::new()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_bound_pins_and_unpins() {
+    let kit = kit(live());
+    kit.model.scale(1, 4).await.unwrap();
+    ask(&kit, 25, 10).await;
+    kit.model.scale(1, 1).await.unwrap();
+    until(&kit, 1).await;
+    ask(&kit, 25, 10).await;
+    assert_eq!(workers(&kit), 1);
+    kit.model.scale(1, 4).await.unwrap();
+    ask(&kit, 25, 10).await;
+    assert!(workers(&kit) >= 3, "{}", reason(&kit));
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_a_load_fails_no_more_are_started() {
+    let launched = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&launched);
+    let launch = move |_| match count.fetch_add(1, Ordering::Relaxed) {
+        0 => (Duration::ZERO, Ok(())),
+        _ => (Duration::from_secs(1), Err(LaunchError::Spawn("no".to_owned()))),
+    };
+    let kit = Kit::with_launches(live(), echo_after(100), launch);
+    kit.model.scale(1, 8).await.unwrap();
+    ask(&kit, 60, 30).await;
+    assert_eq!(kit.model.status().workers.iter().filter(|it| it.ready).count(), 1);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(text(&kit.call("a").await.unwrap()), "a", "the one that loaded serves on");
+}

@@ -1,0 +1,93 @@
+"""Workers that follow the load: more while requests come, none where nobody asks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import requests
+
+from harness.server import Server
+from harness.wait import until
+
+APP = """
+import time
+
+import jitney
+
+
+@jitney.endpoint(name="slow", queue=1000)
+def slow(text: str) -> str:
+    time.sleep(0.2)
+    return text.upper()
+"""
+
+
+@contextmanager
+def asking(server: Server, clients: int) -> Iterator[list[int]]:
+    """So many clients ask one after another; what they were answered."""
+    ends, statuses = threading.Event(), []
+
+    def ask() -> None:
+        with requests.Session() as session:
+            while not ends.is_set():
+                answer = session.post(server.urls["inference"] + "/slow", json={"text": "a"})
+                statuses.append(answer.status_code)
+
+    threads = [threading.Thread(target=ask) for _ in range(clients)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield statuses
+    finally:
+        ends.set()
+        for thread in threads:
+            thread.join()
+
+
+def workers(server: Server) -> int:
+    return len(server.describe("slow")["workers"])
+
+
+def test_more_workers_come_while_requests_do_and_the_reason_is_told(start: Callable[..., Server], tmp_path: Path):
+    (tmp_path / "app.py").write_text(APP)
+    server = start("serve", "app:slow", "--max-workers", "3", cwd=tmp_path)
+    assert workers(server) == 1
+    described = server.describe("slow")
+    assert (described["minWorkers"], described["maxWorkers"]) == (1, 3)
+    with asking(server, 12) as statuses:
+        until(lambda: workers(server) == 3, "three workers")
+    assert set(statuses) == {200}
+    told = server.describe("slow")["capacity"]
+    assert told.startswith("3 of 1 to 3 workers: ") and " requests/s need " in told, told
+    page = requests.get(server.urls["metrics"] + "/metrics").text
+    assert 'jitney_wanted_workers{model_name="slow"' in page
+    overview = server.manage("GET", "/overview").json()
+    assert next(model["capacity"] for model in overview["models"]).startswith("3 of 1 to 3 workers: ")
+    server.logged("slow: 3 of 1 to 3 workers: ")
+
+
+def test_the_first_request_starts_a_worker_and_the_last_one_ends_when_nobody_asks(
+    start: Callable[..., Server], tmp_path: Path
+):
+    (tmp_path / "app.py").write_text(APP)
+    server = start("serve", "app:slow", "--min-workers", "0", "--max-workers", "1", "--idle", "1s", cwd=tmp_path)
+    for _ in range(2):
+        until(lambda: workers(server) == 0, "no worker")
+        assert requests.get(server.urls["inference"] + "/ping").json()["status"] == "Healthy"
+        answer = requests.post(server.urls["inference"] + "/slow", json={"text": "a"})
+        assert (answer.status_code, answer.text) == (200, "A")
+
+
+def test_a_number_that_is_pinned_stays_and_the_bounds_can_be_given_again(start: Callable[..., Server], tmp_path: Path):
+    (tmp_path / "app.py").write_text(APP)
+    server = start("serve", "app:slow", "--max-workers", "3", cwd=tmp_path)
+    server.manage("PUT", "/models/slow", min_worker=1, max_worker=1, synchronous="true")
+    with asking(server, 8) as statuses:
+        until(lambda: len(statuses) > 20, "some are answered")
+        assert workers(server) == 1
+        assert "capacity" not in server.describe("slow")
+        server.manage("PUT", "/models/slow", min_worker=1, max_worker=3, synchronous="true")
+        until(lambda: workers(server) == 3, "three workers")
