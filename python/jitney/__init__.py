@@ -9,7 +9,8 @@ imports only those above it in this list, and none imports this file:
     definition http packing         how models are defined, what HTTP makes of them, the directory that is served
     execution                       runs the functions of a definition on batches
     client handle                   call a server; imported when they are first used
-    torchserve worker plugin        the process that a model, or a plugin, runs in
+    torchserve triton               the APIs that handlers and model.py files are written for
+    worker plugin                   the process that a model, or a plugin, runs in
     offline cluster check           jobs without a server, workers placed by Ray, `jitney check` and unit tests
     compat                          other products' APIs over all of that; it can be taken out in one piece
 """

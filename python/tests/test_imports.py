@@ -24,6 +24,7 @@ ROOMS = [
     "client",
     "handle",
     "torchserve",
+    "triton",
     "worker",
     "plugin",
     "offline",

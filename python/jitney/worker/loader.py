@@ -7,6 +7,7 @@ A handler or definition warms up in its method `warm_up(progress)`. A method of 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import logging
 import os
@@ -84,13 +85,27 @@ def load_model(spec: dict[str, Any], progress: Progress = no_progress) -> Loaded
     if isinstance(settings.get("triton"), dict):
         load = load_triton
     model = load(spec, context)
-    prometheus.begin()
+    model = model._replace(close=one_after_another(model.close, prometheus.begin()))
     about, samples = warm_up(model.entry_point, progress, [note] if note else [])
     model = model._replace(about=about, samples=samples)
     if spec.get("envelope") and load is load_handler:
         # The samples are what is inside of an envelope.
         model = model._replace(entry_point=in_envelope(spec["envelope"], model.entry_point), samples=())
     return with_gpu(model, spec)
+
+
+def one_after_another(*steps: Callable[[], None] | None) -> Callable[[], None] | None:
+    """Those of the steps that there are, as one; the later ones also after one that failed."""
+    there = [step for step in steps if step is not None]
+    if len(there) < 2:
+        return there[0] if there else None
+
+    def close() -> None:
+        with contextlib.ExitStack() as stack:
+            for step in reversed(there):
+                stack.callback(step)
+
+    return close
 
 
 def load_handler(spec: dict[str, Any], context: WorkerContext) -> LoadedModel:

@@ -10,7 +10,7 @@ import atexit
 import json
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 LIBRARY = "prometheus_client"
@@ -79,11 +79,12 @@ def _change(kind: str, value: Any, before: Any) -> dict[str, Any]:
     return {"value": total - summed, "bounds": bounds, "counts": [now - then for now, then in zip(counts, counted)]}
 
 
-def begin() -> None:
-    """Called by workers that have loaded their model: tells the server what it counts, if it uses the library."""
+def begin() -> Callable[[], None] | None:
+    """Called by workers that have loaded their model: tells the server what it counts, if it uses the library. Returns
+    what ends that, to be called when the worker ends."""
     library: Any = sys.modules.get(LIBRARY)
     if library is None:
-        return
+        return None
     reader, pause, lock = RegistryReader(library.REGISTRY), threading.Event(), threading.Lock()
 
     def tell() -> None:
@@ -97,5 +98,14 @@ def begin() -> None:
         while not pause.wait(EVERY_SECONDS):
             tell()
 
-    atexit.register(tell)
-    threading.Thread(target=run, name="jitney-prometheus", daemon=True).start()
+    thread = threading.Thread(target=run, name="jitney-prometheus", daemon=True)
+
+    def end() -> None:
+        pause.set()
+        thread.join()
+        atexit.unregister(tell)
+        tell()
+
+    atexit.register(tell)  # For a model that ends its process by itself.
+    thread.start()
+    return end
