@@ -26,6 +26,7 @@ INSIDE = {
     " requests of this sequence wait already", "this sequence is over", "Invalid workflow:",
     "this sequence is not held here",
     " registered with 0 initial workers. Use scale workers API to add workers for the model.", " initial workers",
+    " registered with 0 to ",
     " has been registered and scaled successfully.",
 }  # fmt: skip
 """Messages that no client sees, since the error table has others for them, and those of requests that went well."""
