@@ -216,6 +216,7 @@ def test_a_server_that_asks_for_a_key_is_told_it(chromium, start: Callable[..., 
 
 def test_models_stand_apart_with_choices_schemas_and_what_can_be_copied(docs):
     page = docs.page
+    page.locator("h2").first.wait_for()
     assert page.locator("h2").all_text_contents() == ["Shop"]
     page.get_by_text("Shop by the Open Inference Protocol").wait_for()
     card = unfold(docs, "/Shop/choose")
