@@ -1,6 +1,6 @@
 //! How many workers should a model have?
 //!
-//! [`Capacity::look`] is told every second how many requests have come, and answers with a number of
+//! [`Capacity::look`] is told twice a second how many requests have come, and answers with a number of
 //! workers. Like the batcher it is pure: time is an argument, and the same facts give the same answers.
 //! The engine, the simulator and the tests drive the same function.
 //!
@@ -120,6 +120,12 @@ impl Capacity {
         }
     }
 
+    /// For how long nobody has asked.
+    #[must_use]
+    pub fn quiet(&self, now: Nanos) -> Nanos {
+        now.saturating_sub(self.last_arrival)
+    }
+
     /// Somebody else has changed the number of workers: it is held like one of its own.
     pub fn set(&mut self, now: Nanos, workers: u32) {
         (self.since, self.wanted) = (now, workers);
@@ -140,7 +146,7 @@ impl Capacity {
         let hold = Hold::of(facts.load, self.wrong);
         self.needs.push(hold.part(now), need);
         let (min, max) = facts.bounds;
-        let stays = self.wanted > 0 && now.saturating_sub(self.last_arrival) < facts.idle;
+        let stays = self.wanted > 0 && self.quiet(now) < facts.idle;
         let least = if asked || stays { min.max(1) } else { min };
         if least == 0 {
             // Nobody has asked for so long that the last one goes too.

@@ -67,9 +67,6 @@ pub(super) struct LiveCapacity {
     load: Duration,
     /// After so long without a request the last worker goes, where there may be none.
     idle: Duration,
-    /// What had come at the last look, and since when nothing has.
-    arrived: u64,
-    quiet_since: Instant,
 }
 
 impl LiveCapacity {
@@ -80,8 +77,6 @@ impl LiveCapacity {
             look_at: None,
             load: LOAD_GUESS,
             idle,
-            arrived: 0,
-            quiet_since: Instant::now(),
         }
     }
 
@@ -90,7 +85,6 @@ impl LiveCapacity {
         self.bounds = bounds;
         self.capacity.set(now, workers);
         self.look_at = None;
-        self.quiet_since = Instant::now();
         self.wake();
     }
 
@@ -146,11 +140,8 @@ impl LiveCapacity {
             idle: self.idle.as_nanos() as u64,
         };
         let wanted = self.capacity.look(now, &facts);
-        if std::mem::replace(&mut self.arrived, look.arrived) != look.arrived || look.waiting > 0 {
-            self.quiet_since = instant;
-        }
-        let quiet =
-            instant.duration_since(self.quiet_since) >= QUIET && wanted.workers == self.bounds.0;
+        let quiet = Duration::from_nanos(self.capacity.quiet(now)) >= QUIET;
+        let quiet = quiet && wanted.workers == self.bounds.0;
         self.look_at = (!quiet).then(|| instant + Duration::from_nanos(LOOK_EVERY));
         Some(CapacityReport { bounds: self.bounds, wanted })
     }

@@ -137,14 +137,29 @@ impl WorkerPool {
         self.min = min;
         // A worker that gave up is replaced by a new one.
         self.retire(self.ids(|state| state == PoolWorkerState::GivenUp));
-        let mut staying = self.ids(|state| state != PoolWorkerState::Stopping);
+        let mut staying = self.staying();
         if staying.len() < min as usize || max == 0 {
             self.failure = None;
         }
         while staying.len() < min as usize {
             staying.push(self.add_worker());
         }
-        self.retire(staying.split_off(staying.len().min(max as usize)))
+        let mut leaving = staying.split_off(staying.len().min(max as usize));
+        let with_them = |it: &PoolWorker| it.replaces.is_some_and(|id| leaving.contains(&id));
+        let replacements = self.workers.iter().filter(|(_, it)| with_them(it)).map(|(id, _)| *id);
+        let replacements: Vec<u32> = replacements.collect();
+        leaving.extend(replacements);
+        self.retire(leaving)
+    }
+
+    /// The workers that do not stop, the oldest first; one that is to take the place of another is not counted beside it.
+    fn staying(&self) -> Vec<u32> {
+        let stays = |it: &PoolWorker| it.state != PoolWorkerState::Stopping;
+        let beside = |it: &PoolWorker| {
+            it.replaces.is_some_and(|id| self.workers.get(&id).is_some_and(stays))
+        };
+        let staying = self.workers.iter().filter(|(_, it)| stays(it) && !beside(it));
+        staying.map(|(id, _)| *id).collect()
     }
 
     /// Starts a worker in place of one that serves. That one goes on until the new one is ready.
@@ -305,9 +320,9 @@ impl WorkerPool {
         self.workers.values().filter(is_ready).count() as u32
     }
 
-    /// How many workers serve, are being started, or were given up: all that do not stop.
+    /// How many workers serve, are being started, or were given up.
     pub(crate) fn count(&self) -> u32 {
-        self.ids(|state| state != PoolWorkerState::Stopping).len() as u32
+        self.staying().len() as u32
     }
 
     /// How many workers are wanted.

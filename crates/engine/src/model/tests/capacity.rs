@@ -1,5 +1,8 @@
 //! Workers that follow the load.
 
+use jitney_settings::SettingSource;
+use jitney_settings::model::MAX_REQUESTS_PER_WORKER;
+
 use super::*;
 
 fn live() -> ModelSettings {
@@ -109,4 +112,17 @@ async fn while_a_load_fails_no_more_are_started() {
     assert_eq!(kit.model.status().workers.iter().filter(|it| it.ready).count(), 1);
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(text(&kit.call("a").await.unwrap()), "a", "the one that loaded serves on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_is_to_take_the_place_of_another_is_not_one_too_many() {
+    let mut settings = live();
+    settings.values.set(&MAX_REQUESTS_PER_WORKER, 2_u64, SettingSource::Registration);
+    let kit = kit(settings);
+    kit.model.scale(1, 4).await.unwrap();
+    ask(&kit, 2, 10).await;
+    let lives: Vec<u32> = kit.batches().iter().map(|batch| batch.life).collect();
+    assert!(lives.last() > lives.first(), "{lives:?}");
+    kit.model.scale(0, 0).await.unwrap();
+    until(&kit, 0).await;
 }
