@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import requests
 
+from harness.answers import checking_clients
 from harness.server import Server
 from harness.wait import until
 
@@ -19,32 +18,10 @@ import jitney
 
 
 @jitney.endpoint(name="slow", queue=1000)
-def slow(text: str) -> str:
+def slow(number: int) -> int:
     time.sleep(0.2)
-    return text.upper()
+    return 2 * number
 """
-
-
-@contextmanager
-def asking(server: Server, clients: int) -> Iterator[list[int]]:
-    """So many clients ask one after another; what they were answered."""
-    ends, statuses = threading.Event(), []
-
-    def ask() -> None:
-        with requests.Session() as session:
-            while not ends.is_set():
-                answer = session.post(server.urls["inference"] + "/slow", json={"text": "a"})
-                statuses.append(answer.status_code)
-
-    threads = [threading.Thread(target=ask) for _ in range(clients)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield statuses
-    finally:
-        ends.set()
-        for thread in threads:
-            thread.join()
 
 
 def workers(server: Server) -> int:
@@ -57,9 +34,9 @@ def test_more_workers_come_while_requests_do_and_the_reason_is_told(start: Calla
     assert workers(server) == 1
     described = server.describe("slow")
     assert (described["minWorkers"], described["maxWorkers"]) == (1, 3)
-    with asking(server, 12) as statuses:
+    with checking_clients(server.address, "/slow", 12) as tally:
         until(lambda: workers(server) == 3, "three workers")
-    assert set(statuses) == {200}
+    assert not tally.lost and not tally.wrong
     told = server.describe("slow")["capacity"]
     assert told.startswith("3 of 1 to 3 workers: ") and " requests/s need " in told, told
     page = requests.get(server.urls["metrics"] + "/metrics").text
@@ -77,16 +54,16 @@ def test_the_first_request_starts_a_worker_and_the_last_one_ends_when_nobody_ask
     for _ in range(2):
         until(lambda: workers(server) == 0, "no worker")
         assert requests.get(server.urls["inference"] + "/ping").json()["status"] == "Healthy"
-        answer = requests.post(server.urls["inference"] + "/slow", json={"text": "a"})
-        assert (answer.status_code, answer.text) == (200, "A")
+        answer = requests.post(server.urls["inference"] + "/slow", json={"number": 2})
+        assert (answer.status_code, answer.json()) == (200, 4)
 
 
 def test_a_number_that_is_pinned_stays_and_the_bounds_can_be_given_again(start: Callable[..., Server], tmp_path: Path):
     (tmp_path / "app.py").write_text(APP)
     server = start("serve", "app:slow", "--max-workers", "3", cwd=tmp_path)
     server.manage("PUT", "/models/slow", min_worker=1, max_worker=1, synchronous="true")
-    with asking(server, 8) as statuses:
-        until(lambda: len(statuses) > 20, "some are answered")
+    with checking_clients(server.address, "/slow", 8) as tally:
+        until(lambda: tally.right > 20, "some are answered")
         assert workers(server) == 1
         assert "capacity" not in server.describe("slow")
         server.manage("PUT", "/models/slow", min_worker=1, max_worker=3, synchronous="true")
