@@ -13,7 +13,7 @@ from cuda_shim import ShimKernels
 
 from jitney.gpu import colours as colours_module
 from jitney.gpu import nvjpeg as nvjpeg_module
-from jitney.gpu.colours import Colours, Planes, table_of
+from jitney.gpu.colours import Colours, Planes
 from jitney.gpu.nvjpeg import JpegFile, Nvjpeg, NvjpegError, NvjpegImage
 from jitney.gpu.nvrtc import KernelError
 from ts.torch_handler.images import Image, torch
@@ -63,7 +63,7 @@ def test_the_colours_are_those_of_pillow_to_the_last_bit(colours, sampling):
         )
         for file, planes, answer in zip(files, held, answers)
     ]
-    table = torch.frombuffer(table_of(pictures), dtype=torch.int64)
+    table = torch.tensor(pictures, dtype=torch.int64)
     colours.convert(table, len(files), max(file.height for file in files), max(file.width for file in files), None)
     for file, answer in zip(files, answers):
         assert torch.equal(answer, rgb(file.content())), (file.width, file.height)
@@ -144,7 +144,7 @@ def test_a_list_of_all_samplings_is_decoded_in_one_call(colours):
     fake = FakeNvjpeg(files)
     found = Nvjpeg(CPU, nvjpeg=fake, colours=colours).decode([jpeg_file(file) for file in files])
     for file, picture in zip(files, found):
-        assert torch.equal(picture, rgb(file.content())), (file.width, file.height, file.across, file.down)
+        assert torch.equal(picture.pixels(), rgb(file.content())), (file.width, file.height, file.across, file.down)
     assert [call[0] for call in fake.calls].count("decode") == 1
 
 
@@ -166,7 +166,7 @@ def test_a_state_is_initialised_again_only_for_another_size_or_after_a_failure(c
     with pytest.raises(NvjpegError, match="does not read one of the files"):
         nvjpeg.decode(bad)
     for _ in range(2):
-        assert torch.equal(nvjpeg.decode(good)[1], rgb(files[1].content()))
+        assert torch.equal(nvjpeg.decode(good)[1].pixels(), rgb(files[1].content()))
     assert [call[0] for call in fake.calls] == ["initialize", "decode", "decode", "initialize", "decode"]
 
 

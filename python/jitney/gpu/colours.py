@@ -6,8 +6,6 @@ in whole numbers ("fancy upsampling"), and converts with factors of 16 bits. One
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from jitney.gpu.nvrtc import Kernels
@@ -126,14 +124,6 @@ class Colours:
         higher or wider than this."""
         grid = (blocks(width, BLOCK[0] * PIXELS_PER_THREAD), blocks(height, BLOCK[1]), count)
         self._kernels.launch(KERNEL, grid, BLOCK, (table,), stream)
-
-
-def table_of(pictures: Sequence[Planes]) -> array[int]:
-    """The numbers of some pictures, one after another."""
-    numbers = array("q")
-    for picture in pictures:
-        numbers.extend(picture)
-    return numbers
 
 
 def blocks(size: int, block: int) -> int:

@@ -13,12 +13,12 @@ import importlib
 import threading
 from array import array
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from jitney.gpu.colours import Colours, Planes, table_of
+from jitney.gpu.colours import Colours, Planes
 from jitney.gpu.nvrtc import KernelError, library
 
 ANY_BACKEND, HARDWARE = 0, 3
@@ -60,6 +60,29 @@ class JpegFile(NamedTuple):
     width: int
 
 
+class DevicePicture(NamedTuple):
+    """A decoded picture: 3 x height x width bytes, plane by plane, somewhere in memory of the device."""
+
+    memory: Any
+    """A tensor of bytes, which may hold others too."""
+    address: int
+    offset: int
+    """Where it begins in that memory."""
+    height: int
+    width: int
+
+    @classmethod
+    def of(cls, pixels: Any) -> DevicePicture:
+        """A picture that is a tensor already."""
+        _, height, width = pixels.shape
+        return cls(pixels, pixels.data_ptr(), pixels.storage_offset(), height, width)
+
+    def pixels(self) -> Any:
+        """As a tensor."""
+        height, width = self.height, self.width
+        return self.memory.as_strided((3, height, width), (height * width, width, 1), self.offset)
+
+
 class Layout(NamedTuple):
     """Where the planes of a picture lie in its memory."""
 
@@ -67,12 +90,12 @@ class Layout(NamedTuple):
     colour_pitch: int
     blue: int
     red: int
+    answer: int
+    """Its pixels."""
     size: int
     across: int
     """So many columns share a colour, and so many rows; 0 if the picture is grey."""
     down: int
-    answer: int
-    """The bytes of its pixels."""
 
 
 class NvjpegImage(ctypes.Structure):
@@ -120,6 +143,8 @@ class Nvjpeg:
     ) -> None:
         self._torch: Any = importlib.import_module("torch")
         self._device = device
+        # With its number torch finds the stream and the device at once.
+        self._there = self._torch.cuda.device(device.index or 0) if device.type == "cuda" else nullcontext()
         self._library = nvjpeg or nvjpeg_calls()
         self._handle = VOID()
         self._lock = threading.Lock()
@@ -127,7 +152,7 @@ class Nvjpeg:
         self._info = ImageInfo()
         first = ctypes.addressof(self._info)
         self._info_places = tuple(first + getattr(ImageInfo, name).offset for name, _ in ImageInfo._fields_)
-        with self._on_device():
+        with self._there:
             self._colours = colours or Colours(device)
             if self._create(HARDWARE, flags):
                 self._check(self._create(ANY_BACKEND, flags), "cannot be started")
@@ -140,45 +165,41 @@ class Nvjpeg:
     def _create(self, backend: int, flags: int) -> int:
         return int(self._library.nvjpegCreateEx(backend, None, None, flags, ctypes.byref(self._handle)))
 
-    def _on_device(self) -> AbstractContextManager[Any]:
-        return self._torch.cuda.device(self._device) if self._device.type == "cuda" else nullcontext()
-
-    def decode(self, files: Sequence[JpegFile]) -> list[Any]:
-        """Pictures of 3 x height x width bytes in memory of the current stream, which are there when it is so far;
-        raises if one file cannot be read."""
-        with self._lock, self._on_device():
+    def decode(self, files: Sequence[JpegFile]) -> list[DevicePicture]:
+        """Pictures in memory of the current stream, which are there when it is so far; raises if one file cannot be
+        read."""
+        with self._lock, self._there:
             state = self._states.pop(0)
             self._states.append(state)
             state.wait()
             return self._decode(state, files)
 
-    def _decode(self, state: DecoderState, files: Sequence[JpegFile]) -> list[Any]:
+    def _decode(self, state: DecoderState, files: Sequence[JpegFile]) -> list[DevicePicture]:
         torch, device = self._torch, self._device
         addresses, lengths = array("Q"), array("Q")
-        places, room, size, highest, widest = [], 0, 0, 1, 1
+        layouts, room, highest, widest = [], 0, 1, 1
         for content, height, width in files:
             address, length = content.data_ptr(), content.numel()
             addresses.append(address)
             lengths.append(length)
             layout = self._layout(address, length, height, width)
-            places.append((room, size, height, width, layout))
+            layouts.append(layout)
             room += layout.size
-            size += layout.answer
             if height > highest:
                 highest = height
             if width > widest:
                 widest = width
         memory = torch.empty(room, dtype=torch.uint8, device=device)
-        answer = torch.empty(size, dtype=torch.uint8, device=device)
-        first, target = memory.data_ptr(), answer.data_ptr()
-        images, pictures = array("Q"), []
-        for room, size, height, width, (pitch, colour_pitch, blue, red, _, across, down, _) in places:
-            bright = first + room
-            blue, red = bright + blue, bright + red
+        first = bright = memory.data_ptr()
+        images, numbers, pictures = array("Q"), array("q"), []
+        for (_, height, width), (pitch, colour_pitch, blue, red, answer, size, across, down) in zip(files, layouts):
+            blue, red, answer = bright + blue, bright + red, bright + answer
             images.extend((bright, blue, red, 0, pitch, colour_pitch, colour_pitch, 0))
-            pictures.append(Planes(bright, blue, red, pitch, colour_pitch, height, width, across, down, target + size))
-        stream = torch.cuda.current_stream(device) if device.type == "cuda" else None
-        table = torch.frombuffer(table_of(pictures), dtype=torch.int64)
+            numbers.extend(Planes(bright, blue, red, pitch, colour_pitch, height, width, across, down, answer))
+            pictures.append(DevicePicture(memory, answer, answer - first, height, width))
+            bright += size
+        stream = torch.cuda.current_stream(device.index or 0) if device.type == "cuda" else None
+        table = torch.frombuffer(numbers, dtype=torch.int64)
         try:
             if stream is not None:
                 table = table.pin_memory().to(device, non_blocking=True)
@@ -189,11 +210,8 @@ class Nvjpeg:
             if stream is not None:
                 done = torch.cuda.Event(blocking=True)  # Who waits for it sleeps.
                 done.record(stream)
-            state.occupy(done, (list(files), memory, table))
-        return [
-            answer.as_strided((3, height, width), (height * width, width, 1), size)
-            for _, size, height, width, _ in places
-        ]
+            state.occupy(done, (files, memory, table))
+        return pictures
 
     def _run(
         self, state: DecoderState, addresses: array[int], lengths: array[int], images: array[int], stream: Any
@@ -255,7 +273,9 @@ def layout_of(height: int, width: int, told: bytes) -> Layout:
     pitch, colour_pitch = aligned(width, PITCH_ALIGNED), aligned(colour_width, PITCH_ALIGNED)
     blue = aligned(pitch * aligned(height, ROWS_ALIGNED), ALIGNED)
     red = blue + aligned(colour_pitch * aligned(colour_height, ROWS_ALIGNED), ALIGNED)
-    return Layout(pitch, colour_pitch, blue, red, 2 * red - blue, *sampling, aligned(3 * height * width, ALIGNED))
+    answer = 2 * red - blue
+    size = answer + aligned(3 * height * width, ALIGNED)
+    return Layout(pitch, colour_pitch, blue, red, answer, size, *sampling)
 
 
 def aligned(size: int, unit: int) -> int:

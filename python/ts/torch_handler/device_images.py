@@ -15,7 +15,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from jitney.files.images import pixel_limit
-from jitney.gpu.nvjpeg import JpegFile
+from jitney.gpu.nvjpeg import DevicePicture, JpegFile
 from ts.torch_handler.framing import Framing, ImageFrame
 from ts.torch_handler.images import Recipe, pixels, plain_rgb, torch
 from ts.torch_handler.jpeg import look
@@ -26,8 +26,8 @@ from ts.utils.util import PredictionException
 
 logger = logging.getLogger(__name__)
 
-Decode = Callable[[list[JpegFile]], list[Any]]
-"""Files of the host to pictures of 3 x height x width bytes on the device; all or none."""
+Decode = Callable[[list[JpegFile]], list[DevicePicture]]
+"""Files of the host to pictures on the device; all or none."""
 
 PIXELS_AT_ONCE = 1 << 27
 """Pictures are decoded in groups of no more pixels (384 MB on the device)."""
@@ -110,7 +110,7 @@ class DeviceImages:
             found: dict[int, Any] = {}
             for group in groups(candidates):
                 pictures = self._decoded(group)
-                found.update((picture.place, picture.pixels.float().div_(LEVELS - 1)) for picture in pictures)
+                found.update((picture.place, picture.decoded.pixels().float().div_(LEVELS - 1)) for picture in pictures)
                 self._hold(pictures)
         except RuntimeError as error:
             self._fail(error)
@@ -178,9 +178,9 @@ class DeviceImages:
         with self._decoding():
             decoded = self._decode_all([JpegFile(bytes_of(file.content), file.height, file.width) for file in group])
         return [
-            Picture(found, candidate.height, candidate.width, candidate.frame, candidate.place)
-            for candidate, found in zip(group, decoded)
-            if found is not None and found.shape == (3, candidate.height, candidate.width)
+            Picture(found, frame, place)
+            for (place, _, height, width, frame), found in zip(group, decoded)
+            if found is not None and found.height == height and found.width == width
         ]
 
     @contextlib.contextmanager
@@ -192,9 +192,9 @@ class DeviceImages:
             return
         with torch.cuda.stream(self._own_stream):
             yield
-        torch.cuda.current_stream(self.device).wait_stream(self._own_stream)
+        torch.cuda.current_stream(self.device.index or 0).wait_stream(self._own_stream)
 
-    def _decode_all(self, files: list[JpegFile]) -> list[Any]:
+    def _decode_all(self, files: list[JpegFile]) -> Sequence[DevicePicture | None]:
         """One picture or None per file; a list with a bad one is halved until that one is alone."""
         try:
             return self.decode(files)
@@ -202,7 +202,7 @@ class DeviceImages:
             if len(files) == 1:
                 return [None]
         half = len(files) // 2
-        return self._decode_all(files[:half]) + self._decode_all(files[half:])
+        return [*self._decode_all(files[:half]), *self._decode_all(files[half:])]
 
     def _hold(self, pictures: list[Picture]) -> None:
         """Keeps pictures until the device has read them."""

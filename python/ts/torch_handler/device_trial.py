@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from jitney.gpu.nvjpeg import JpegFile, Nvjpeg
+from jitney.gpu.nvjpeg import DevicePicture, JpegFile, Nvjpeg
 from ts.torch_handler.device_images import Decode, DeviceImages, bytes_of
 from ts.torch_handler.framing import Framing
 from ts.torch_handler.images import Image, pixels, torch, transforms
@@ -73,10 +73,9 @@ def torchvision_decoder(device: Any) -> Decode:
         raise RuntimeError(f"torchvision {version[0]}.{version[1]} decodes no lists of files, 0.19 does")
     images: Any = need("torchvision.io", "an image handler")
 
-    def decode(files: list[JpegFile]) -> list[Any]:
+    def decode(files: list[JpegFile]) -> list[DevicePicture]:
         contents = [file.content for file in files]
-        found: list[Any] = images.decode_jpeg(contents, mode=images.ImageReadMode.RGB, device=device)
-        return found
+        return list(map(DevicePicture.of, images.decode_jpeg(contents, mode=images.ImageReadMode.RGB, device=device)))
 
     return decode
 
@@ -96,7 +95,8 @@ def trial_file(subsampling: str) -> tuple[JpegFile, Any]:
 def is_faithful(decode: Decode, device: Any, subsampling: str) -> bool:
     """Whether a decoder gives Pillow's pixels for a sampling of colours, but for a level or two."""
     file, wanted = trial_file(subsampling)
-    (found,) = decode([file])
+    (decoded,) = decode([file])
+    found = decoded.pixels()
     far = (found.cpu().float() - wanted.float()).abs().mean().item() if found.shape == wanted.shape else math.inf
     return far < FAITHFUL_LEVELS
 
@@ -129,8 +129,8 @@ def check(resizer: Resizer, device: Any) -> None:
     for place, original in enumerate(originals):
         frame = framing.frame(original.shape[0], 97)
         if frame is not None:
-            pixels_there = original.permute(2, 0, 1).contiguous().to(device)
-            pictures.append(Picture(pixels_there, original.shape[0], 97, frame, place))
+            decoded = DevicePicture.of(original.permute(2, 0, 1).contiguous().to(device))
+            pictures.append(Picture(decoded, frame, place))
     batch = torch.empty((len(originals), 3, 32, 24), device=device)
     resizer.resize(pictures, framing, Shades(normalize, batch.dtype, device), batch)
     far = (batch.cpu() * 255 - torch.stack(wanted)).abs().max().item()

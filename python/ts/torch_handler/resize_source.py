@@ -2,8 +2,8 @@
 
 Pictures of any sizes become a batch in three launches, with the same numbers as Pillow's: its antialiased bilinear
 filter is two passes of whole numbers, rounded to 8 bits after each, with weights that are made in double precision
-without fused operations. A row of `pictures` is one picture (`Field`); `firsts`, `counts` and `weights` are for the
-`out_width` columns and then the `out_height` rows of every picture.
+without fused operations. The first `count` rows of `pictures` are a picture each (`Field`), their places in the answer
+follow. `Taps` are for the `out_width` columns and then the `out_height` rows of every picture.
 """
 
 SOURCE = r"""
@@ -15,11 +15,22 @@ enum Field { ADDRESS, HEIGHT, WIDTH, RESIZED_HEIGHT, RESIZED_WIDTH, TOP, LEFT, B
 #define PRECISION_BITS 22
 #define ROWS_PER_THREAD 4
 
+struct Taps { int *firsts, *counts, *weights; };
+
+// One after another in the memory for them.
+__device__ Taps taps_in(int* memory, int count, int outputs)
+{
+    const Whole size = (Whole)count * outputs;
+    const Taps found = {memory, memory + size, memory + 2 * size};
+    return found;
+}
+
 // For every column and row of the answer: which pixels it is made of, and their weights.
 extern "C" __global__ void weigh(
-    const Whole* pictures, int* firsts, int* counts, int* weights, int taps, int out_width, int out_height)
+    const Whole* pictures, int* memory, int all, int taps, int out_width, int out_height)
 {
     const int outputs = out_width + out_height;
+    const Taps found = taps_in(memory, all, outputs);
     const int output = blockIdx.x * blockDim.x + threadIdx.x;
     if (output >= outputs) return;
     const Whole* picture = pictures + (Whole)blockIdx.y * FIELDS;
@@ -46,9 +57,9 @@ extern "C" __global__ void weigh(
         sum = __dadd_rn(sum, x < 1.0 ? 1.0 - x : 0.0);
     }
     const Whole place = (Whole)blockIdx.y * outputs + output;
-    firsts[place] = first;
-    counts[place] = count;
-    int* mine = weights + (Whole)blockIdx.y * taps * outputs + output;
+    found.firsts[place] = first;
+    found.counts[place] = count;
+    int* mine = found.weights + (Whole)blockIdx.y * taps * outputs + output;
     for (int tap = 0; tap < count; tap++) {
         double x = __dmul_rn(__dadd_rn(__dadd_rn((double)(tap + first), -center), 0.5), narrow);
         if (x < 0.0) x = -x;
@@ -60,10 +71,11 @@ extern "C" __global__ void weigh(
 
 // The columns of the answer, for the rows that it needs: `between` is three planes of HEIGHT x out_width bytes.
 extern "C" __global__ void narrow_rows(
-    const Whole* pictures, const int* firsts, const int* counts, const int* weights, Byte* between,
-    int taps, int out_width, int out_height)
+    const Whole* pictures, int* memory, Byte* between, int all, int taps, int out_width, int out_height)
 {
     const int outputs = out_width + out_height;
+    const Taps found = taps_in(memory, all, outputs);
+    const int *firsts = found.firsts, *counts = found.counts;
     const int x = blockIdx.x * blockDim.x + threadIdx.x;
     if (x >= out_width) return;
     const Whole* picture = pictures + (Whole)blockIdx.z * FIELDS;
@@ -76,7 +88,7 @@ extern "C" __global__ void narrow_rows(
 
     const Whole width = picture[WIDTH], plane = picture[HEIGHT] * width;
     const int first = firsts[place + x], count = counts[place + x];
-    const int* mine = weights + (Whole)blockIdx.z * taps * outputs + x;
+    const int* mine = found.weights + (Whole)blockIdx.z * taps * outputs + x;
     const Byte* source = (const Byte*)picture[ADDRESS] + row * width + first;
     int sums[3][ROWS_PER_THREAD];
     for (int c = 0; c < 3; c++)
@@ -104,18 +116,19 @@ extern "C" __global__ void narrow_rows(
 // The rows of the answer. `shades` has the normalised number of every byte for every channel, `Number` wide.
 template <typename Number>
 __device__ void shorten(
-    const Whole* pictures, const int* firsts, const int* counts, const int* weights, const Byte* between,
-    const Whole* places, const Number* shades, Number* answer,
-    int taps, int out_width, int out_height, int channels_last)
+    const Whole* pictures, int* memory, const Byte* between, const Number* shades, Number* answer,
+    int all, int taps, int out_width, int out_height, int channels_last)
 {
     const int outputs = out_width + out_height;
+    const Taps found = taps_in(memory, all, outputs);
+    const Whole* places = pictures + (Whole)all * FIELDS;
     const int x = blockIdx.x * blockDim.x + threadIdx.x;
     const int y = blockIdx.y * blockDim.y + threadIdx.y;
     if (x >= out_width || y >= out_height) return;
     const Whole* picture = pictures + (Whole)blockIdx.z * FIELDS;
     const Whole place = (Whole)blockIdx.z * outputs + out_width + y;
-    const int first = firsts[place], count = counts[place];
-    const int* mine = weights + (Whole)blockIdx.z * taps * outputs + out_width + y;
+    const int first = found.firsts[place], count = found.counts[place];
+    const int* mine = found.weights + (Whole)blockIdx.z * taps * outputs + out_width + y;
     const Whole plane = picture[HEIGHT] * out_width;
     const Byte* source = between + picture[BETWEEN] + (Whole)first * out_width + x;
     int sums[3] = {1 << (PRECISION_BITS - 1), 1 << (PRECISION_BITS - 1), 1 << (PRECISION_BITS - 1)};
@@ -137,12 +150,10 @@ __device__ void shorten(
 
 #define SHORTEN(NAME, NUMBER)                                                                                         \
     extern "C" __global__ void NAME(                                                                                  \
-        const Whole* pictures, const int* firsts, const int* counts, const int* weights, const Byte* between,         \
-        const Whole* places, const NUMBER* shades, NUMBER* answer, int taps, int out_width, int out_height,           \
-        int channels_last)                                                                                            \
+        const Whole* pictures, int* memory, const Byte* between, const NUMBER* shades, NUMBER* answer, int all,       \
+        int taps, int out_width, int out_height, int channels_last)                                                   \
     {                                                                                                                 \
-        shorten<NUMBER>(pictures, firsts, counts, weights, between, places, shades, answer, taps, out_width,          \
-                        out_height, channels_last);                                                                   \
+        shorten<NUMBER>(pictures, memory, between, shades, answer, all, taps, out_width, out_height, channels_last);  \
     }
 
 SHORTEN(shorten_columns_16, unsigned short)

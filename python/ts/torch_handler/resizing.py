@@ -10,6 +10,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
+from jitney.gpu.nvjpeg import DevicePicture
 from jitney.gpu.nvrtc import Kernels
 from ts.torch_handler.framing import Framing, ImageFrame
 from ts.torch_handler.resize_source import SOURCE
@@ -23,17 +24,12 @@ BLOCK = (32, 8, 1)
 ROWS_PER_THREAD = 4
 LEVELS = 256
 COPIED_AT_ONCE = 1 << 15
-FIELDS = 8
-"""The numbers that the kernels get of every picture."""
 
 
 class Picture(NamedTuple):
     """A decoded picture, its crop, and its place in the batch."""
 
-    pixels: Any
-    """3 x height x width bytes on the device."""
-    height: int
-    width: int
+    decoded: DevicePicture
     frame: ImageFrame
     place: int
 
@@ -64,44 +60,36 @@ class KernelResizer:
 
     def resize(self, pictures: Sequence[Picture], framing: Framing, shades: Shades, batch: Any) -> None:
         """Three launches and one small copy to the device."""
-        stream = torch.cuda.current_stream(self.device) if self.device.type == "cuda" else None
+        stream = torch.cuda.current_stream(self.device.index or 0) if self.device.type == "cuda" else None
         height, width = framing.height, framing.width
-        numbers, offset, taps, tallest = array("q"), 0, 1, 1
-        for pixels, rows, columns, (resized_height, resized_width, top, left, needed), _ in pictures:
-            numbers.extend((pixels.data_ptr(), rows, columns, resized_height, resized_width, top, left, offset))
+        numbers, places, offset, taps, tallest = array("q"), array("q"), 0, 1, 1
+        for (_, address, _, rows, columns), (resized_height, resized_width, top, left, needed), place in pictures:
+            numbers.extend((address, rows, columns, resized_height, resized_width, top, left, offset))
+            places.append(place)
             offset += 3 * rows * width
             if needed > taps:
                 taps = needed
             if rows > tallest:
                 tallest = rows
-        numbers.extend(picture.place for picture in pictures)
-        count = len(pictures)
-        table = on_device(torch.frombuffer(numbers, dtype=torch.int64), self.device)
-        outputs = width + height
+        count, outputs = len(pictures), width + height
+        table = on_device(torch.frombuffer(numbers + places, dtype=torch.int64), self.device)
         between = torch.empty(offset, dtype=torch.uint8, device=self.device)
-        weights = torch.empty((2 + taps) * count * outputs, dtype=torch.int32, device=self.device)
-        firsts, counts, factors = weights[: count * outputs], weights[count * outputs :], weights[2 * count * outputs :]
-        places, sizes = table[FIELDS * count :], (taps, width, height)
+        memory = torch.empty((2 + taps) * count * outputs, dtype=torch.int32, device=self.device)
+        sizes = (count, taps, width, height)
         launch = self.kernels.launch
-        launch(
-            "weigh",
-            (blocks(outputs, WIDE_BLOCK), count, 1),
-            (WIDE_BLOCK, 1, 1),
-            (table, firsts, counts, factors, *sizes),
-            stream,
-        )
+        launch("weigh", (blocks(outputs, WIDE_BLOCK), count, 1), (WIDE_BLOCK, 1, 1), (table, memory, *sizes), stream)
         launch(
             "narrow_rows",
             (blocks(width, BLOCK[0]), blocks(tallest, BLOCK[1] * ROWS_PER_THREAD), count),
             BLOCK,
-            (table, firsts, counts, factors, between, *sizes),
+            (table, memory, between, *sizes),
             stream,
         )
         launch(
             "shorten_columns_16" if batch.element_size() == 2 else "shorten_columns_32",
             (blocks(width, BLOCK[0]), blocks(height, BLOCK[1]), count),
             BLOCK,
-            (table, firsts, counts, factors, between, places, shades.numbers, batch, *sizes, is_channels_last(batch)),
+            (table, memory, between, shades.numbers, batch, *sizes, is_channels_last(batch)),
             stream,
         )
 
@@ -113,10 +101,10 @@ class TorchResizer:
         """A few calls for the pictures of each size."""
         by_size: dict[tuple[int, int], list[Picture]] = {}
         for picture in pictures:
-            by_size.setdefault((picture.height, picture.width), []).append(picture)
+            by_size.setdefault((picture.decoded.height, picture.decoded.width), []).append(picture)
         for same in by_size.values():
             frame = same[0].frame
-            levels = torch.stack([picture.pixels for picture in same]).float()
+            levels = torch.stack([picture.decoded.pixels() for picture in same]).float()
             size = (frame.resized_height, frame.resized_width)
             if tuple(levels.shape[2:]) != size:
                 levels = torch.nn.functional.interpolate(levels, size=size, mode="bilinear", antialias=True)
