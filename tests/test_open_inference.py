@@ -43,8 +43,12 @@ def double(x: np.ndarray) -> np.ndarray:
 
 def shout(text: str) -> str:
     return text.upper()
+
+
+def words(text: str):
+    yield from text.split()
 """
-NAMES = {"rows", "echo", "mirror", "double", "shout"}
+NAMES = {"rows", "echo", "mirror", "double", "shout", "words"}
 DATATYPES = {
     "BOOL": np.array([[True, False]]),
     "UINT8": np.array([[0, 255]], np.uint8),
@@ -75,6 +79,7 @@ def server(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
         store.mar("mirror", source=MIRROR),
         "app:double",
         "app:shout",
+        "app:words",
     ]
     server = Server(binary, home / "server", ["serve", *models, "--batch-size", "8"], store=store, cwd=home)
     yield server.started()
@@ -202,6 +207,20 @@ def test_definitions_take_and_give_tensors(client: triton.InferenceServerClient,
     assert (text if isinstance(text, str) else text.decode()) == "GRÜN"
     with pytest.raises(InferenceServerException, match="double"):
         client.infer("double", [tensor("y", array, "FP32")])
+
+
+def test_generate_serves_every_kind_of_model(server: Server) -> None:
+    def ask(path: str, **fields: Any) -> requests.Response:
+        answer = requests.post(server.url(f"/v2/models/{path}"), json=fields, timeout=ASK_SECONDS)
+        assert answer.status_code == 200, answer.text
+        return answer
+
+    assert ask("rows/generate", ids=[1, -2]).json()["twice"] == [2, -4]
+    assert ask("double/generate", x=[0.5, 1]).json()["output"] == [1.0, 2.0]
+    assert ask("shout/generate", text="grün").json()["output"] == "GRÜN"
+    assert ask("echo/generate", data="text").json()["output"] == "text"
+    event = ask("words/generate_stream", text="one two").text
+    assert json.loads(event.removeprefix("data: "))["output"] == "onetwo"  # Tensors of a definition are whole.
 
 
 def test_parameters_and_settings(client: triton.InferenceServerClient) -> None:

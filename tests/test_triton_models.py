@@ -3,6 +3,7 @@ called with Triton's own clients."""
 
 from __future__ import annotations
 
+import json
 import queue
 import struct
 import threading
@@ -96,7 +97,8 @@ class TritonPythonModel:
             seen = json.dumps([request.request_id(), json.loads(request.parameters())])
             rows = np.array([[seen.encode()]] * len(a), dtype=object)
             total = pb_utils.Tensor("sum", ((a + b) * self.scale).astype(self.dtype))
-            responses.append(pb_utils.InferenceResponse([total, pb_utils.Tensor("seen", rows)]))
+            told = {"rows": len(a), "tone": json.loads(request.parameters()).get("tone", "")}
+            responses.append(pb_utils.InferenceResponse([total, pb_utils.Tensor("seen", rows)], parameters=told))
         return responses
 
     def finalize(self):
@@ -130,7 +132,8 @@ class TritonPythonModel:
                 error = pb_utils.InferenceResponse(error=pb_utils.TritonError("below zero"))
                 sender.send(error, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
                 return
-            sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("out", np.array([number], np.int32))]))
+            tensor = pb_utils.Tensor("out", np.array([number], np.int32))
+            sender.send(pb_utils.InferenceResponse([tensor], parameters={"is_odd": bool(number % 2)}))
         sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 """
 
@@ -377,6 +380,11 @@ def test_a_model_of_the_python_backend_runs_as_it_is(client: Any, http: Any) -> 
         answer = one.infer("add_sub", tensors(kind, a=a, b=b), request_id="mine", parameters={"tone": "low"})
         assert answer.as_numpy("sum").tolist() == ((a + b) * 2).tolist()
         assert answer.as_numpy("seen").tolist() == [[b'["mine", {"tone": "low"}]']] * 2
+        told = answer.get_response()
+        if kind is triton:
+            assert (told.parameters["rows"].int64_param, told.parameters["tone"].string_param) == (2, "low")
+        else:
+            assert told["parameters"] == {"rows": 2, "tone": "low"}
     only = http.infer("add_sub", tensors(triton_http, a=a, b=b), outputs=[triton_http.InferRequestedOutput("sum")])
     assert [one["name"] for one in only.get_response()["outputs"]] == ["sum"]
     told = http.get_model_config("add_sub")
@@ -419,6 +427,50 @@ def test_a_decoupled_model_sends_what_it_likes(client: Any, http: Any) -> None:
     two = tensors(triton_http, **{"in": np.array([9, 8], np.int32)})
     with pytest.raises(InferenceServerException, match="decoupled"):
         http.infer("repeat", two)
+
+
+def generate(server: Server, path: str, **fields: Any) -> requests.Response:
+    return requests.post(server.url(f"/v2/models/{path}"), json=fields, timeout=ASK_SECONDS)
+
+
+def test_generate_takes_inputs_as_fields(server: Server, client: Any) -> None:
+    answer = generate(server, "add_sub/generate", a=[1, 2], b=[[3, 4]], id="mine", tone="low")
+    seen = '["mine", {"tone": "low"}]'
+    named = {"id": "mine", "model_name": "add_sub", "model_version": "3"}
+    assert answer.json() == {"sum": [8.0, 12.0], "seen": seen, "rows": 1, "tone": "low", **named}
+    answer = generate(server, "rows/versions/1/generate", x=[0, 1, 2, 3, 4, 5])
+    assert answer.json()["y"] == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    assert generate(server, "repeat/generate", **{"in": [9]}).json()["out"] == 9
+    for path, fields, expected in (
+        ("repeat/generate", {"in": [9, 8]}, "generate_stream"),
+        ("repeat/generate", {"in": []}, "generate_stream"),
+        ("repeat/generate", {"in": ["nine"]}, "is not an element of INT32"),
+        ("add_sub/generate", {"a": [1, 2]}, 'needs input "b"'),
+        ("add_sub/generate", {"a": [-1, 2], "b": [1, 2]}, "no negative numbers"),
+        ("add_sub/generate", {"a": [1, 2], "b": [1, 2], "c": [1]}, "is no input"),
+    ):
+        answer = generate(server, path, **fields)
+        assert answer.status_code == 400 and expected in answer.json()["error"], answer.text
+    assert generate(server, "nobody/generate").status_code == 404
+
+
+def test_generate_streams_events(server: Server, client: Any) -> None:
+    def events(path: str, **fields: Any) -> list[Any]:
+        answer = generate(server, path, **fields)
+        assert answer.headers["content-type"].startswith("text/event-stream"), answer.text
+        lines = [line for line in answer.text.split("\n\n") if line]
+        assert all(line.startswith("data: ") for line in lines)
+        return [json.loads(line.removeprefix("data: ")) for line in lines]
+
+    named = {"model_name": "repeat", "model_version": "1"}
+    found = events("repeat/generate_stream", **{"in": [3, 4]})
+    assert found == [{"out": 3, "is_odd": True, **named}, {"out": 4, "is_odd": False, **named}]
+    found = events("repeat/versions/1/generate_stream", **{"in": [3, -1]})
+    assert found[0]["out"] == 3 and "below zero" in found[1]["error"]
+    assert events("repeat/generate_stream", **{"in": []}) == []
+    assert [one["y"] for one in events("rows/generate_stream", x=[0] * 6)] == [[1.0] * 6]
+    answer = generate(server, "repeat/generate_stream", **{"in": [-1]})
+    assert answer.status_code == 500 and "below zero" in answer.json()["error"]
 
 
 def test_a_model_calls_others(http: Any) -> None:

@@ -28,6 +28,7 @@ pub(crate) fn extensions(state: &ServerState) -> Vec<&'static str> {
                 "binary_tensor_data",
                 "parameters",
                 "statistics",
+                "generate",
             ];
             extensions.extend(state.shared_memory.as_ref().map(|_| "system_shared_memory"));
             extensions

@@ -69,4 +69,4 @@ def response(body: bytes) -> InferenceResponse:
         end = at + one["parameters"]["binary_data_size"]
         tensors.append(BackendTensor(one["name"], RawTensor(one["datatype"], one["shape"], bytearray(body[at:end]))))
         at = end
-    return InferenceResponse(tensors)
+    return InferenceResponse(tensors, parameters=head.get("parameters"))

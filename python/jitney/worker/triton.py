@@ -35,8 +35,8 @@ from jitney.worker.reply import EncodedReply
 from jitney.worker.writer import assemble, assemble_parts, encode_failed, encode_fields, encode_tensors
 
 SECTION = "triton"
-REQUEST_HEADER = "jitney request"
-"""What the client says about its request, in JSON; a header of this name no client can send."""
+REQUEST_HEADER, RESPONSE_HEADER = "jitney request", "jitney response"
+"""What the client says about its request and the model about its response, in JSON; names that no client can send."""
 STATUSES = {
     TritonError.INVALID_ARG: 400,
     TritonError.NOT_FOUND: 404,
@@ -145,7 +145,9 @@ class TritonWorkerModel:
         if error is not None:
             return _failed(error)
         tensors = self.tensors(response, request)
-        return encode_tensors(200, {}, tensors), [one.data for _, one in tensors]
+        parameters = response.parameters()
+        told = {} if parameters == "{}" else {RESPONSE_HEADER: parameters}
+        return encode_tensors(200, told, tensors), [one.data for _, one in tensors]
 
 
 class _Responses:
@@ -164,7 +166,8 @@ class _Responses:
         if response is not None and self._error is None:
             self._error = response.error()
             if self._error is None:
-                self._send_piece(framed.encode(self._model.tensors(response, self._request)))
+                tensors = self._model.tensors(response, self._request)
+                self._send_piece(framed.encode(tensors, parameters=json.loads(response.parameters())))
         if is_last:
             self._over.set()
 

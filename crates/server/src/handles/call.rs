@@ -24,7 +24,6 @@ use super::frame::{HandleCall, ServerFrame};
 use crate::errors::{ErrorCode, Problem};
 use crate::inference::{self, InferenceRequest};
 use crate::keys::Caller;
-use crate::open_inference::answer::OpenInferenceAnswer;
 use crate::open_inference::framed;
 use crate::open_inference::request::OpenInferenceRequest;
 use crate::plugins::{CallGuard, GuardedOperation, Intent};
@@ -178,8 +177,7 @@ impl PendingCall {
         let (Some((request, _)), Some(tensors)) = (asked, &output.tensors) else {
             return Ok(output);
         };
-        let outputs = tensors.iter().cloned().map(Into::into).collect();
-        let answer = OpenInferenceAnswer::new(request, &self.model, outputs);
+        let answer = framed::outputs(tensors.clone(), &output.headers, request, &self.model);
         let body = framed::write(&answer.select(request, &self.model)?, request)?;
         let headers = vec![("Content-Type".to_owned(), framed::CONTENT_TYPE.to_owned())];
         Ok(Output { body, headers, tensors: None, ..output })

@@ -2,12 +2,17 @@
 //! protocol's JSON in four bytes, the JSON, and the elements behind it. What a request says beside its tensors reaches
 //! such a worker in a header that no client can send.
 
+use std::sync::Arc;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use jitney_engine::Model;
+use jitney_engine::admission::Admission;
 use jitney_engine::call::HeaderBlock;
+use jitney_engine::tensors::NamedTensor;
 use serde_json::json;
 
 use super::answer::OpenInferenceAnswer;
+use super::archive;
 use super::request::{self, OpenInferenceRequest};
 use crate::shared_memory::SharedReader;
 
@@ -16,6 +21,9 @@ pub(crate) const CONTENT_TYPE: &str = "application/x-jitney-open-inference";
 
 /// The header with the id and the parameters of a request.
 const REQUEST_HEADER: &str = "jitney request";
+
+/// The header with the parameters of a response, which no client gets: it is no valid name.
+const RESPONSE_HEADER: &str = "jitney response";
 
 /// Parameters that the server itself acts on.
 const OWN: [&str; 5] =
@@ -34,7 +42,7 @@ pub(crate) fn read(
     request::read(&body.slice(4..), Some(length), shared)
 }
 
-/// The answer of which these bytes are the tensors.
+/// The answer of which these bytes are the tensors; none of them lies in memory that clients share.
 ///
 /// # Errors
 /// A sentence when the bytes are not such.
@@ -42,11 +50,49 @@ pub(crate) fn answer(
     body: &Bytes,
     request: &OpenInferenceRequest,
     model: &Model,
-    shared: &mut SharedReader<'_>,
+    admission: &Arc<Admission>,
 ) -> Result<OpenInferenceAnswer, String> {
-    let tensors = read(body, shared)?.inputs.into_iter();
-    let outputs = tensors.map(|input| input.tensor.into()).collect();
-    Ok(OpenInferenceAnswer::new(request, model, outputs))
+    let OpenInferenceRequest { inputs, parameters, .. } =
+        read(body, &mut SharedReader::new(None, admission, 0))?;
+    let outputs = inputs.into_iter().map(|input| input.tensor.into()).collect();
+    Ok(OpenInferenceAnswer { parameters, ..OpenInferenceAnswer::new(request, model, outputs) })
+}
+
+/// One piece of an answer that comes in several: tensors, the protocol's JSON, or else one element of BYTES.
+///
+/// # Errors
+/// A sentence when a worker sent what is no such piece.
+pub(crate) fn piece(
+    piece: Bytes,
+    request: &OpenInferenceRequest,
+    model: &Model,
+    admission: &Arc<Admission>,
+) -> Result<OpenInferenceAnswer, String> {
+    if is_triton(model) {
+        return answer(&piece, request, model, admission);
+    }
+    if piece.starts_with(b"{")
+        && let Ok(answer) = archive::read(&piece, request, model)
+    {
+        return Ok(answer);
+    }
+    let output = archive::output(&[piece])?;
+    Ok(OpenInferenceAnswer::new(request, model, vec![output]))
+}
+
+/// The answer of a model that gives tensors, with the parameters that a model of Triton's Python backend set.
+pub(crate) fn outputs(
+    tensors: Box<[NamedTensor]>,
+    headers: &[(String, String)],
+    request: &OpenInferenceRequest,
+    model: &Model,
+) -> OpenInferenceAnswer {
+    let outputs = tensors.into_iter().map(Into::into).collect();
+    let mut answer = OpenInferenceAnswer::new(request, model, outputs);
+    if let Some((_, set)) = headers.iter().find(|(name, _)| name == RESPONSE_HEADER) {
+        answer.parameters = serde_json::from_str(set).unwrap_or_default();
+    }
+    answer
 }
 
 /// Writes an answer.

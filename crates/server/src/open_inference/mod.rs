@@ -13,6 +13,7 @@ pub(crate) mod elements;
 pub(crate) mod framed;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
+pub(crate) mod generated;
 pub(crate) mod metadata;
 pub(crate) mod request;
 pub(crate) mod shared;

@@ -330,7 +330,15 @@ pub(crate) fn raw(
             "Model {model:?} has {count} inputs; a body without JSON is for models with one."
         ));
     };
-    let (shape, data) = raw_input(spec, signature.batches(), body).ok_or_else(|| {
+    let (count, data) = match spec.datatype.width() {
+        Some(width) => (body.len() / width, body.clone()),
+        None => {
+            let mut element = Vec::with_capacity(body.len() + 4);
+            elements::put_text(body, &mut element);
+            (1, Bytes::from(element))
+        }
+    };
+    let shape = filled(spec, signature.batches(), count).ok_or_else(|| {
         let bytes = body.len();
         format!("Model {model:?}: input {:?} is {spec}, and {bytes} bytes came.", spec.name)
     })?;
@@ -340,31 +348,20 @@ pub(crate) fn raw(
     Ok(OpenInferenceRequest { inputs, ..OpenInferenceRequest::default() })
 }
 
-/// The shape that so many bytes have: one open size is as large as they make it.
-fn raw_input(spec: &TensorSpec, batches: bool, body: &Bytes) -> Option<(Vec<usize>, Bytes)> {
-    let dims = spec.shape.as_deref()?;
-    let mut shape: Vec<Option<usize>> = dims
-        .iter()
-        .map(|dim| match dim {
-            Dim::Fixed(size) => Some(*size),
-            Dim::Open(_) => None,
-        })
-        .collect();
+/// The shape that so many elements have: one open size is as large as they make it.
+pub(super) fn filled(spec: &TensorSpec, batches: bool, count: usize) -> Option<Vec<usize>> {
+    let size = |dim: &Dim| match dim {
+        Dim::Fixed(size) => Some(*size),
+        Dim::Open(_) => None,
+    };
+    let mut shape: Vec<Option<usize>> = spec.shape.as_deref()?.iter().map(size).collect();
     if batches && shape.iter().filter(|size| size.is_none()).count() > 1 {
         shape[0] = Some(1);
     }
-    let (known, data) = match spec.datatype.width() {
-        Some(width) => (body.len() / width, body.clone()),
-        None => {
-            let mut element = Vec::with_capacity(body.len() + 4);
-            elements::put_text(body, &mut element);
-            (1, Bytes::from(element))
-        }
-    };
     let fixed = shape.iter().flatten().try_fold(1usize, |all, size| all.checked_mul(*size))?;
     let open = shape.iter().filter(|size| size.is_none()).count();
-    let free = known.checked_div(fixed)?;
-    (open <= 1).then(|| (shape.into_iter().map(|size| size.unwrap_or(free)).collect(), data))
+    let free = count.checked_div(fixed)?;
+    (open <= 1).then(|| shape.into_iter().map(|size| size.unwrap_or(free)).collect())
 }
 
 #[cfg(test)]

@@ -27,7 +27,9 @@ use tokio::time::Instant;
 use super::context::RequestContext;
 use super::endpoint::{Endpoint, EndpointCall, Handler, PredictBody};
 use super::endpoints::{self, ENDPOINTS, Found};
-use super::{authorize, compress, cors, inference, mounted, open_inference, plugins, unknown, v1};
+use super::{
+    authorize, compress, cors, generate, inference, mounted, open_inference, plugins, unknown, v1,
+};
 use crate::audit::{AuditedAttempt, AuditedCaller};
 use crate::auth::Gate;
 use crate::errors::{ErrorCode, Problem};
@@ -294,6 +296,10 @@ async fn call(
                     Box::pin(open_inference::predict(context, body, route)).await
                 }
                 PredictBody::Instances => Box::pin(v1::predict(context, body, route)).await,
+                PredictBody::Fields => Box::pin(generate::one(context, body, route)).await,
+                PredictBody::FieldsForStream => {
+                    Box::pin(generate::several(context, body, route)).await
+                }
             }
         }
         Handler::Now(answer) => answer(context, names),

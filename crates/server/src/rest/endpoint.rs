@@ -64,7 +64,7 @@ pub(super) enum EndpointApi {
     Repository,
     Management,
     Metrics,
-    /// KServe's version 1 and OpenAI's, in `jitney serve` only.
+    /// KServe's version 1, OpenAI's and Triton's generate, in `jitney serve` only.
     OpenAi,
     /// Models under their own names, in `jitney serve` only.
     Natural,
@@ -176,6 +176,10 @@ pub(super) enum PredictBody {
     Tensors,
     /// As KServe's version 1: a list of instances.
     Instances,
+    /// As Triton's generate extension: inputs by their names, for one answer.
+    Fields,
+    /// The same, for a stream of answers.
+    FieldsForStream,
 }
 
 impl PredictForm {
@@ -185,7 +189,7 @@ impl PredictForm {
             explain: self.explain,
             url_path: self.url_path.then_some(names.rest),
             query_counts: self.query_counts,
-            open_inference: self.body == PredictBody::Tensors,
+            open_inference: !matches!(self.body, PredictBody::Any | PredictBody::Instances),
         }
     }
 }

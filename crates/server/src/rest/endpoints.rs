@@ -45,6 +45,8 @@ const EXPLAINS: PredictForm = PredictForm { explain: Some(true), ..PLAIN };
 const V1: PredictForm = PredictForm { url_path: false, body: PredictBody::Instances, ..PLAIN };
 const V1_EXPLAINS: PredictForm = PredictForm { explain: Some(true), ..V1 };
 const V2: PredictForm = PredictForm { url_path: false, body: PredictBody::Tensors, ..PLAIN };
+const GENERATES: PredictForm = PredictForm { body: PredictBody::Fields, ..V2 };
+const STREAMS: PredictForm = PredictForm { body: PredictBody::FieldsForStream, ..V2 };
 const V2_EXPLAINS: PredictForm = PredictForm { url_path: false, ..EXPLAINS };
 const SAGEMAKER: PredictForm =
     PredictForm { explain: None, url_path: false, query_counts: true, body: PredictBody::Any };
@@ -192,6 +194,10 @@ pub(super) static ENDPOINTS: &[Endpoint] = &[
 
     row(OpenAi, Get, "/v1/models", USE, Op::Metadata, Now(|it, _| Ok(v1::models(it.state))), "The names of the models."),
     row(OpenAi, Post, "/v1/embeddings", USE, Op::Predict, Asks(|it| Box::pin(embeddings::create(it.context, it.plugins, it.body))), "OpenAI's embeddings; the body names the model."),
+    row(OpenAi, Post, "/v2/models/{model}/generate", USE, Op::Predict, Predict(GENERATES), "Triton's generate: inputs and outputs are fields by their names."),
+    row(OpenAi, Post, "/v2/models/{model}/generate_stream", USE, Op::Predict, Predict(STREAMS), "The same with a stream of events, one for each answer."),
+    row(OpenAi, Post, "/v2/models/{model}/versions/{version}/generate", USE, Op::Predict, Predict(GENERATES), "Triton's generate: inputs and outputs are fields by their names."),
+    row(OpenAi, Post, "/v2/models/{model}/versions/{version}/generate_stream", USE, Op::Predict, Predict(STREAMS), "The same with a stream of events, one for each answer."),
     row(OpenAi, Any, "/v1/models/{model}/versions/{version!}", LISTENER, Op::Ready, Now(|it, at| v1::model(it, at.target())), "Whether the model has workers."),
 
     row(Natural, Any, "/docs", OPEN, Op::Public, Now(|_, _| Ok(openapi::docs_page())), "The page on which the models are tried out."),

@@ -14,6 +14,7 @@ mod embeddings;
 mod endpoint;
 mod endpoints;
 mod fan_out;
+mod generate;
 mod health;
 mod inference;
 mod input;

@@ -160,9 +160,8 @@ async fn infer(
     let body = body.into_whole();
     let json_length = json_length(&context.parts.headers)?;
     let request = read(context.state, model, &body, json_length)?;
-    let shared = SharedOutputs::of(&request, context.state.shared_memory.as_ref())?;
     let sent = (json_length.is_none() && !request.is_shared()).then_some(body);
-    let call = OpenInferenceCall { context, model, route, request, shared, sent };
+    let call = OpenInferenceCall::new(context, model, route, request, sent)?;
     if model.takes_tensors() {
         return call.tensors().await;
     }
@@ -198,24 +197,44 @@ fn json_length(headers: &HeaderMap) -> Result<Option<usize>, Problem> {
 }
 
 /// A request on its way to its model.
-struct OpenInferenceCall<'a> {
+pub(super) struct OpenInferenceCall<'a> {
     context: &'a RequestContext<'a>,
     model: &'a Arc<Model>,
     route: PredictRoute<'a>,
-    request: OpenInferenceRequest,
+    pub(super) request: OpenInferenceRequest,
     shared: SharedOutputs,
     /// The body, where it is nothing but JSON.
     sent: Option<Bytes>,
 }
 
-impl OpenInferenceCall<'_> {
+impl<'a> OpenInferenceCall<'a> {
+    pub(super) fn new(
+        context: &'a RequestContext<'a>,
+        model: &'a Arc<Model>,
+        route: PredictRoute<'a>,
+        request: OpenInferenceRequest,
+        sent: Option<Bytes>,
+    ) -> Result<Self, Problem> {
+        let shared = SharedOutputs::of(&request, context.state.shared_memory.as_ref())?;
+        Ok(Self { context, model, route, request, shared, sent })
+    }
+
+    /// The answer of the model as it gives it, or the first piece of one that streams.
+    pub(super) async fn first(&self) -> Result<Answer, Problem> {
+        if self.model.takes_tensors() {
+            return self.run(self.tensor_call()?).await;
+        }
+        let bodies = archive::bodies(&self.request, self.model).map_err(Problem::bad_request)?;
+        let body = match bodies.as_deref() {
+            Some([body]) => body_parameter("", body.clone()),
+            Some(_) | None => self.json_body()?,
+        };
+        self.run(self.call(vec![body])?).await
+    }
+
     /// By a model that takes tensors.
     async fn tensors(&self) -> HttpResult {
-        let tensors = self.request.tensors(self.model).map_err(Problem::bad_request)?;
-        let mut call = self.call(Vec::new())?;
-        call.input.tensors = Some(Arc::new(tensors));
-        framed::tell(&self.request, self.model, &mut call.input.headers);
-        let mut answer = self.run(call).await?;
+        let mut answer = self.run(self.tensor_call()?).await?;
         if answer.output.tensors.is_none() && framed::is_triton(self.model) {
             return self.only_response(&mut answer).await;
         }
@@ -224,18 +243,26 @@ impl OpenInferenceCall<'_> {
             let message = format!("Model \"{}\" answered without tensors.", self.model.name());
             return Err(Problem::new(ErrorCode::Internal, message));
         };
-        let outputs = tensors.into_iter().map(Into::into).collect();
-        let answer = OpenInferenceAnswer::new(&self.request, self.model, outputs);
+        let answer = framed::outputs(tensors, &output.headers, &self.request, self.model);
         let mut reply = self.respond(answer, &timing)?;
         inference::add_headers(reply.headers_mut(), &output.headers);
         Ok(reply)
     }
 
+    /// A call with the request's tensors.
+    fn tensor_call(&self) -> Result<InferenceRequest<'_>, Problem> {
+        let tensors = self.request.tensors(self.model).map_err(Problem::bad_request)?;
+        let mut call = self.call(Vec::new())?;
+        call.input.tensors = Some(Arc::new(tensors));
+        framed::tell(&self.request, self.model, &mut call.input.headers);
+        Ok(call)
+    }
+
     /// Of a model that sends its responses by itself: the one that it sent, if it is one.
     async fn only_response(&self, answer: &mut Answer) -> HttpResult {
         let whole = self.whole(answer).await?;
-        let mut shared = self.context.state.shared_reader();
-        let outputs = framed::answer(&whole, &self.request, self.model, &mut shared);
+        let admission = self.context.state.engine.admission();
+        let outputs = framed::answer(&whole, &self.request, self.model, admission);
         let outputs = outputs.map_err(|_| {
             Problem::bad_request(format!(
                 "Model {:?} is decoupled and gave several responses; ModelStreamInfer of gRPC takes them.",
@@ -270,13 +297,7 @@ impl OpenInferenceCall<'_> {
     /// By a handler that reads the protocol's JSON: the client's own, unless tensors follow it. Its answer
     /// is passed on as it is, unless the client asks for more than JSON.
     async fn json(&self) -> HttpResult {
-        let body = match &self.sent {
-            Some(body) => body.clone(),
-            None => archive::write(&self.request, self.model.name(), BytesForm::Text)
-                .map_err(Problem::bad_request)?,
-        };
-        let mut answer =
-            self.run(self.call(vec![body_parameter("application/json", body)])?).await?;
+        let mut answer = self.run(self.call(vec![self.json_body()?])?).await?;
         let whole = self.whole(&mut answer).await?;
         let read = archive::read(&whole, &self.request, self.model);
         let outputs = match read {
@@ -296,6 +317,15 @@ impl OpenInferenceCall<'_> {
         let mut reply = self.respond(outputs, &answer.timing)?;
         inference::add_headers(reply.headers_mut(), &answer.output.headers);
         Ok(reply)
+    }
+
+    fn json_body(&self) -> Result<Parameter, Problem> {
+        let body = match &self.sent {
+            Some(body) => body.clone(),
+            None => archive::write(&self.request, self.model.name(), BytesForm::Text)
+                .map_err(Problem::bad_request)?,
+        };
+        Ok(body_parameter("application/json", body))
     }
 
     fn call(&self, parameters: Vec<Parameter>) -> Result<InferenceRequest<'_>, Problem> {

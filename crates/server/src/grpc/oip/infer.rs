@@ -103,8 +103,9 @@ impl InferCall<'_> {
         let mut answer = self.run(Vec::new(), Some(tensors), true).await?;
         match answer.output.tensors.take() {
             Some(tensors) => {
-                let outputs = tensors.into_iter().map(Into::into).collect();
-                self.answer(answer, self.with_outputs(outputs))
+                let (asked, headers) = (&self.message.request, &answer.output.headers);
+                let outputs = framed::outputs(tensors, headers, asked, &self.model);
+                self.answer(answer, outputs)
             }
             None if answer.stream.is_some() => self.pieces(answer, several).await,
             None => {
@@ -207,7 +208,9 @@ impl InferCall<'_> {
             true => std::mem::take(&mut answer.output.body),
             false => self.whole(&mut answer).await?,
         };
-        let read = piece_answer(first, &self.message, &self.model, self.state)?;
+        let admission = self.state.engine.admission();
+        let read = framed::piece(first, &self.message.request, &self.model, admission);
+        let read = read.map_err(internal)?;
         let stream = answer.stream.take();
         let mut first = self.answer(answer, read)?;
         first.more = stream.map(|stream| FurtherAnswers {
@@ -253,8 +256,9 @@ impl FurtherAnswers {
         let failed =
             |error| inference::failure(self.state.config.dialect, &self.model, target, &error);
         Some(piece.map_err(failed).and_then(|piece| {
-            let answer = piece_answer(piece, &self.message, &self.model, &self.state)?;
-            self.message.reply(answer, self.form)
+            let admission = self.state.engine.admission();
+            let answer = framed::piece(piece, &self.message.request, &self.model, admission);
+            self.message.reply(answer.map_err(internal)?, self.form)
         }))
     }
 
@@ -267,26 +271,6 @@ impl FurtherAnswers {
             ..pb::ModelInferResponse::default()
         }
     }
-}
-
-/// A piece in tensors or in the protocol's JSON, or else one element of BYTES.
-fn piece_answer(
-    piece: Bytes,
-    message: &InferMessage,
-    model: &Model,
-    state: &ServerState,
-) -> Result<OpenInferenceAnswer, Problem> {
-    if framed::is_triton(model) {
-        let answer = framed::answer(&piece, &message.request, model, &mut state.shared_reader());
-        return answer.map_err(internal);
-    }
-    if piece.starts_with(b"{")
-        && let Ok(answer) = archive::read(&piece, &message.request, model)
-    {
-        return Ok(answer);
-    }
-    let output = archive::output(&[piece]).map_err(internal)?;
-    Ok(OpenInferenceAnswer::new(&message.request, model, vec![output]))
 }
 
 fn internal(message: String) -> Problem {
