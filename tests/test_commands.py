@@ -135,6 +135,11 @@ def test_a_model_is_registered_changed_and_removed(server: Server):
     assert "Workers scaled to 2" in done(server, "scale", "echo/2.0", "--workers", "2")
     scaled = versions(server, "echo")["2.0"]
     assert len(scaled["workers"]) == scaled["workersMin"] == 2
+    done(server, "scale", "echo/2.0", "auto")
+    bounds = versions(server, "echo")["2.0"]
+    assert bounds["workersMin"] == 1 < bounds["workersMax"]
+    done(server, "scale", "echo/2.0", "2")
+    assert versions(server, "echo")["2.0"]["workersMax"] == 2
     assert json.loads(done(server, "scale", "echo/2.0", "--workers", "1", "--no-wait", "--json"))["status"]
     done(server, "default", "echo", "2.0")
     assert {version: one["isDefault"] for version, one in versions(server, "echo").items()} == {
@@ -158,7 +163,7 @@ def test_the_servers_own_words_are_shown(server: Server):
     assert ran.returncode == 1 and "no_such_module" in ran.stderr, ran
     ran = jitney(server, "register", "absent.mar")
     assert ran.returncode == 1 and "absent.mar" in ran.stderr, ran
-    for wrong in (["set", "echo", "isolation=thread"], ["set", "echo", "max_latency=1"], ["scale", "echo"]):
+    for wrong in (["set", "echo", "isolation=thread"], ["set", "echo", "max_latency=1"], ["scale", "echo"], ["scale", "echo", "many"]):
         assert jitney(server, *wrong).returncode == 64, wrong
 
 

@@ -57,7 +57,7 @@ Examples:
   jitney bench http://127.0.0.1:8080/predictions/m --rate 500 --body-file cat.jpg
   jitney plan --curve 5+0.2b --rate 500 --p99 100ms
   jitney top                                watch a running server; also status, models, logs
-  jitney scale resnet --workers 4           change a running server; also register, set, unregister
+  jitney scale resnet 4                     change a running server; also register, set, unregister
   jitney doctor                             what is missing on this machine, and what to do
 
 Each command has its own --help.";

@@ -86,7 +86,7 @@ pub fn register(flags: &RegisterFlags, env: &Env) -> Result<u8, Failure> {
     let client = RemoteClient::new(&flags.server, env)?;
     let done = block_on(change::register(&client, flags))?;
     if done["status"].as_str().is_some_and(|text| text.contains("with 0 initial workers")) {
-        console::err("it has no workers yet; `jitney scale MODEL --workers 1` starts one");
+        console::err("it has no workers yet; `jitney scale MODEL 1` starts one");
     }
     Ok(announce(&done, flags.server.json))
 }

@@ -49,8 +49,11 @@ pub struct ScaleFlags {
     /// The model; without a version its default one
     #[arg(value_name = "MODEL[/VERSION]")]
     pub model: String,
+    /// So many workers; "auto" lets their number follow the load again
+    #[arg(value_name = "N|auto", value_parser = worker_count, required_unless_present_any = ["workers", "min_workers", "max_workers"], conflicts_with_all = ["workers", "min_workers", "max_workers"])]
+    pub count: Option<WorkerCount>,
     /// Number of workers
-    #[arg(long, value_name = "N", required_unless_present_any = ["min_workers", "max_workers"], conflicts_with_all = ["min_workers", "max_workers"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["min_workers", "max_workers"])]
     pub workers: Option<u32>,
     /// Fewest workers
     #[arg(long, value_name = "N")]
@@ -66,10 +69,28 @@ pub struct ScaleFlags {
     pub server: ServerFlags,
 }
 
+/// What `jitney scale` asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkerCount {
+    /// This number, whatever the load.
+    Pinned(u32),
+    /// As many as the load needs.
+    Auto,
+}
+
+fn worker_count(text: &str) -> Result<WorkerCount, String> {
+    match text.parse() {
+        Ok(count) => Ok(WorkerCount::Pinned(count)),
+        Err(_) if text == "auto" => Ok(WorkerCount::Auto),
+        Err(_) => Err("a number of workers, or auto".to_owned()),
+    }
+}
+
 const SCALE_EXAMPLES: &str = "\
 Examples:
-  jitney scale resnet --workers 4
-  jitney scale resnet/2.0 --workers 0
+  jitney scale resnet 4
+  jitney scale resnet auto                  as many as the load needs
+  jitney scale resnet/2.0 0
   jitney scale resnet --min-workers 2 --max-workers 8 --no-wait";
 
 /// `jitney set`

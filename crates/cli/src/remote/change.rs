@@ -15,7 +15,9 @@ use super::client::{RemoteClient, model_path};
 use super::target::ModelTarget;
 use crate::console;
 use crate::failure::Failure;
-use crate::flags::change::{DefaultFlags, RegisterFlags, ScaleFlags, SetFlags, UnregisterFlags};
+use crate::flags::change::{
+    DefaultFlags, RegisterFlags, ScaleFlags, SetFlags, UnregisterFlags, WorkerCount,
+};
 use crate::progress::Progress;
 
 /// The time between two looks at what a change waits for.
@@ -63,9 +65,14 @@ fn explain(failure: Failure, source: &str) -> Failure {
 /// Changes the number of workers.
 pub async fn scale(client: &RemoteClient, flags: &ScaleFlags) -> Result<Value, Failure> {
     let target = ModelTarget::parse(&flags.model)?;
-    let min = flags.workers.or(flags.min_workers);
-    let max = flags.workers.or(flags.max_workers);
+    let pinned = match flags.count {
+        Some(WorkerCount::Pinned(count)) => Some(count),
+        Some(WorkerCount::Auto) | None => flags.workers,
+    };
+    let (min, max) = (pinned.or(flags.min_workers), pinned.or(flags.max_workers));
     let mut query = vec![("synchronous".to_owned(), (!flags.no_wait).to_string())];
+    let auto = flags.count == Some(WorkerCount::Auto);
+    query.extend(auto.then(|| ("workers".to_owned(), "auto".to_owned())));
     query.extend(min.map(|min| ("min_worker".to_owned(), min.to_string())));
     query.extend(max.map(|max| ("max_worker".to_owned(), max.to_string())));
     let (path, query) = (model_path(&target), borrowed(&query));

@@ -25,7 +25,7 @@ pub(crate) use describe::describe;
 pub(crate) use list::list;
 pub(crate) use noted::{failed_body, requests};
 pub(crate) use register::register;
-pub(crate) use scale::{Scaling, range, scale};
+pub(crate) use scale::{Scaling, automatic_range, range, scale};
 pub(crate) use statistics::statistics;
 pub(crate) use workflows::{
     describe_workflow, list_workflows, register_workflow, unregister_workflow,

@@ -52,6 +52,21 @@ pub(crate) fn range(min: Option<u32>, max: Option<u32>) -> Result<(u32, u32), Pr
     Ok((min, max))
 }
 
+/// The bounds between which the workers of a model follow the load: those that it was registered with. One
+/// that was given a number has at least one worker then, and at most one for every processor.
+pub(crate) fn automatic_range(
+    state: &ServerState,
+    target: ModelRef<'_>,
+) -> Result<(u32, u32), Problem> {
+    let settings = state.engine.model(target.model, target.version)?.settings();
+    let (min, max) = (settings.workers_min, settings.workers_max);
+    if min < max {
+        return Ok((min, max));
+    }
+    let processors = std::thread::available_parallelism().map_or(1, |it| it.get() as u32);
+    Ok((1, max.max(processors)))
+}
+
 /// Starts the change and leaves it to the log to tell how it ended.
 pub(super) fn in_background(model: Arc<Model>, min: u32, max: u32) {
     model.set_worker_target(min, max);

@@ -26,12 +26,13 @@ pub(crate) async fn scale(
     let change = reconfigure(&fields)?;
     let range = range(&fields)?;
     let named = fields.text("min_worker").is_some() || fields.text("max_worker").is_some();
-    let scaling = Scaling {
-        target: ModelRef { version, ..target },
-        workers: (change.is_none() || named).then_some(range),
-        change,
-        synchronous: fields.boolean("synchronous", false),
+    let target = ModelRef { version, ..target };
+    let workers = match fields.text("workers") {
+        Some("auto") => Some(management::automatic_range(context.state, target)?),
+        _ => (change.is_none() || named).then_some(range),
     };
+    let scaling =
+        Scaling { target, workers, change, synchronous: fields.boolean("synchronous", false) };
     management::scale(context.state, scaling).await.map(notice)
 }
 
