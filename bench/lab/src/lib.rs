@@ -10,6 +10,7 @@ pub mod bounds;
 pub mod capacity;
 pub mod contender;
 pub mod grid;
+pub mod memory;
 pub mod numbers;
 pub mod overlap;
 pub mod peers;
