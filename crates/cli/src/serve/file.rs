@@ -32,6 +32,10 @@ const ENTRY_KEYS: [&str; 7] = ["path", "url", "name", "version", "handler", "sha
 /// The section with the settings of an application's parts.
 const PARTS: &str = "parts";
 
+/// How deep lists and mappings may stand in each other; the settings need half of it. A reader that calls itself for
+/// each level would otherwise use up its thread's stack.
+const DEPTH_MAX: usize = 16;
+
 /// The file's content.
 #[derive(Clone, Debug, Default)]
 pub struct JitneyYaml {
@@ -85,15 +89,20 @@ pub fn list(text: &str, path: &Path) -> Result<Vec<Startup>, Failure> {
 }
 
 fn document(text: &str, path: &Path) -> Result<Spanned<YamlNode>, Failure> {
-    let options = serde_saphyr::options! { with_snippet: false };
+    let budget = serde_saphyr::budget! { max_depth: DEPTH_MAX };
+    let options = serde_saphyr::options! { with_snippet: false, budget: budget };
     serde_saphyr::from_str_with_options(text, options)
         .map_err(|error| unreadable(&error.to_string(), path))
 }
 
 fn unreadable(error: &str, path: &Path) -> Failure {
-    let hint = || "YAML is indented with spaces: put some in the place of the tab".to_owned();
-    let has_tab = error.contains("tab");
-    Failure::usage(format!("{}: {error}", path.display())).maybe_hint(has_tab.then(hint))
+    let hint = if error.contains("depth=") {
+        Some(format!("lists and mappings may stand in each other {DEPTH_MAX} levels deep"))
+    } else {
+        let spaces = "YAML is indented with spaces: put some in the place of the tab";
+        error.contains("tab").then(|| spaces.to_owned())
+    };
+    Failure::usage(format!("{}: {error}", path.display())).maybe_hint(hint)
 }
 
 /// Reads the file's text; `path` is for its messages.
@@ -447,5 +456,16 @@ mod tests {
             "must be a time such as 10ms, 2s or 1m, or a number of seconds, not \"soon\""
         ));
         assert!(parsed("port: [\n").expect_err("rejected").message.starts_with("jitney.yaml: "));
+    }
+
+    #[test]
+    fn deep_nesting_is_refused_before_it_uses_up_the_stack() {
+        for (open, close) in [("[", "]"), ("{a: ", "}")] {
+            let nested = |depth| format!("models: {}{}", open.repeat(depth), close.repeat(depth));
+            let failure = parsed(&nested(60)).expect_err("rejected");
+            let levels = "lists and mappings may stand in each other 16 levels deep";
+            assert_eq!(failure.hint.as_deref(), Some(levels), "{}", failure.message);
+            assert_eq!(parsed(&nested(DEPTH_MAX - 1)).expect_err("no models").hint, None);
+        }
     }
 }
