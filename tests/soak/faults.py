@@ -24,6 +24,7 @@ LIMITED_KEY = secrets.token_urlsafe(24)
 ONNX_MODEL = "magika"
 BODY_BYTES = 1 << 20
 LARGE_ANSWER = 4 << 20
+LOG_LINES = 2500
 IDLE_CLIENTS = 600
 """More than the server's descriptors."""
 
@@ -95,6 +96,13 @@ async def raising_input(world: World) -> None:
     world.tally["requests that raise"] += 1
     if reply.status_code < 400:
         world.complaints.append(f"a request that raises was answered with {reply.status_code}")
+
+
+async def many_lines(world: World) -> None:
+    """A request on which the handler prints more lines than the server keeps. The first one fills what it keeps, before
+    its memory is read."""
+    await asyncio.to_thread(world.server.predict, MODEL, b"print %d" % LOG_LINES)
+    world.tally["lines printed"] += LOG_LINES
 
 
 async def half_sent_bodies(world: World) -> None:
@@ -200,6 +208,7 @@ FAULTS: list[tuple[Fault, int]] = [
     (stop_worker, 4),
     (crash_input, 4),
     (raising_input, 4),
+    (many_lines, 1),
     (half_sent_bodies, 3),
     (unread_answers, 3),
     (lost_clients, 3),

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     fn sample(time: u64, answered: u64, p99_ms: Option<f64>) -> OverviewSample {
-        let model = ModelSample {
+        let model = Box::new(ModelSample {
             requests: answered + 2,
             answered,
             late: answered / 10,
@@ -74,7 +74,7 @@ mod tests {
             items: answered,
             p99_ms,
             ..ModelSample::default()
-        };
+        });
         OverviewSample { time, models: [("m/1".to_owned(), model)].into() }
     }
 

@@ -24,7 +24,8 @@ pub struct OverviewSample {
     /// Milliseconds of Unix time.
     pub time: u64,
     /// By `name/version`.
-    pub models: BTreeMap<String, ModelSample>,
+    // In boxes: a map keeps room for eleven, most servers have one or two, and hundreds of samples are kept.
+    pub models: BTreeMap<String, Box<ModelSample>>,
 }
 
 /// One model version in it.
@@ -125,7 +126,7 @@ impl Sampler {
             let key = version_key(&tag.name, &tag.version);
             looks.insert(key.clone(), VersionLook { sizes: now.sizes.clone(), memory });
             seen.insert(place, now);
-            (key, sample)
+            (key, Box::new(sample))
         };
         let models = engine.listed_versions().iter().map(read).collect();
         self.seen = seen;

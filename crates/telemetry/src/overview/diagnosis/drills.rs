@@ -43,7 +43,7 @@ const WELL: Second = Second {
 struct Drill {
     document: OverviewDocument,
     history: SampleHistory,
-    samples: HashMap<String, ModelSample>,
+    samples: HashMap<String, Box<ModelSample>>,
     seconds: u64,
 }
 
