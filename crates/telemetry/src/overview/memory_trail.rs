@@ -32,7 +32,8 @@ impl MemoryTrail {
 
 fn steady(points: &[(u64, f64)]) -> Option<f64> {
     let (first, last) = (points.first()?, points.last()?);
-    if last.0 - first.0 < GROWTH_MS {
+    // None where the clock was set back.
+    if last.0.saturating_sub(first.0) < GROWTH_MS {
         return None;
     }
     let (slope, fit) = trend(points)?;
@@ -47,7 +48,7 @@ fn steady(points: &[(u64, f64)]) -> Option<f64> {
 fn trend(points: &[(u64, f64)]) -> Option<(f64, f64)> {
     let (start, _) = *points.first()?;
     let count = points.len() as f64;
-    let seconds = |time: u64| (time - start) as f64 / 1e3;
+    let seconds = |time: u64| time.saturating_sub(start) as f64 / 1e3;
     let mean_x = points.iter().map(|(time, _)| seconds(*time)).sum::<f64>() / count;
     let mean_y = points.iter().map(|(_, bytes)| bytes).sum::<f64>() / count;
     let (mut xx, mut xy, mut yy) = (0.0, 0.0, 0.0);
@@ -76,5 +77,14 @@ mod tests {
         let late = growth(400, |second| 5e7 + second.saturating_sub(320) as f64 * 2e6);
         assert!(late.is_some_and(|slope| slope > 1.5e6), "it began with the traffic: {late:?}");
         assert_eq!(growth(50, |second| 3e8 + second as f64 * 2e6), None);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_makes_no_leak() {
+        let mut trail = MemoryTrail::default();
+        for time in [9_000_000, 9_100_000, 0, 100_000] {
+            trail.push(time, time / 100);
+            assert_eq!(trail.growth(), None);
+        }
     }
 }

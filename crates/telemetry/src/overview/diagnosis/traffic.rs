@@ -41,7 +41,7 @@ impl TrafficBetween {
         });
         let most = by_reason.filter(|(count, _)| *count > 0).max();
         Some(Self {
-            seconds: (end - start) as f64 / 1e3,
+            seconds: end.saturating_sub(start) as f64 / 1e3,
             answered,
             late: grew(|it| it.late),
             rejected,
