@@ -139,11 +139,9 @@ impl GrpcServices {
         caller.trace = traced::begin(&self.state, peer, &request, &caller);
         let log = CallLog::new(&self.state, peer, request.uri(), caller.started, caller.id.clone());
         let log = log.traced(caller.trace.clone());
+        caller.who = self.state.parts.caller(peer, request.headers(), caller.started);
         let audited = self.state.parts.audit.is_some();
-        let known = audited.then(|| {
-            let who = self.state.parts.caller(peer, request.headers(), caller.started);
-            (caller.id.clone(), who)
-        });
+        let known = audited.then(|| (caller.id.clone(), caller.who.clone()));
         let attempt = known.as_ref().filter(|_| method.operation.changes());
         let attempt = attempt.map(|known| self.attempt(method, peer, known));
         caller.named = attempt.as_ref().map(|attempt| Arc::clone(&attempt.named));
@@ -249,9 +247,8 @@ impl GrpcServices {
         }
         // Messages that name models are checked one by one.
         let operation = if service.by_message { Op::Unknown } else { method.operation };
-        let who = parts.caller(peer, request.headers(), caller.started);
-        parts.admit(&who, gate, (operation, None), request.headers())?;
-        (caller.gate, caller.who) = (gate, who);
+        parts.admit(&caller.who, gate, (operation, None), request.headers())?;
+        caller.gate = gate;
         if let Some(plugins) = parts.plugins.as_ref().filter(|plugins| plugins.guarded()) {
             let api = ApiKind::behind(method.key.unwrap_or_else(|| Gate::of_listener(self.apis)));
             let guard = call_guard(plugins, api, peer, &caller, request);
