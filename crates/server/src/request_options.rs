@@ -17,7 +17,8 @@ const TIMEOUT: HeaderName = HeaderName::from_static("x-jitney-timeout-ms");
 /// `interactive` (the default) or `bulk`.
 const PRIORITY: HeaderName = HeaderName::from_static("x-jitney-priority");
 /// Who sends it.
-pub(crate) const TENANT: HeaderName = HeaderName::from_static("x-jitney-tenant");
+const TENANT: HeaderName = HeaderName::from_static(TENANT_NAME);
+pub(crate) const TENANT_NAME: &str = "x-jitney-tenant";
 /// Its cost, in the unit of the model's cost.
 const COST: HeaderName = HeaderName::from_static("x-jitney-cost");
 /// How many items it brings, for models whose requests the server does not read.
@@ -69,7 +70,7 @@ pub(crate) fn is_tenant(name: &str) -> bool {
 /// Adds the tenant as a header, where a model reads it.
 pub(crate) fn push_tenant(claim: &Claim, headers: &mut HeaderBlock) {
     if let Some(tenant) = &claim.tenant {
-        headers.push(TENANT.as_str(), tenant.as_bytes());
+        headers.push(TENANT_NAME, tenant.as_bytes());
     }
 }
 

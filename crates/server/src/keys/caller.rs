@@ -11,7 +11,7 @@ use super::named_key::{KeyTerms, NamedKey};
 use crate::auth::Gate;
 use crate::errors::Problem;
 use crate::plugins::GuardedOperation;
-use crate::request_options::TENANT;
+use crate::request_options::TENANT_NAME;
 
 /// Who sent a request.
 #[derive(Clone)]
@@ -79,7 +79,7 @@ impl Caller {
 
     /// Whether a model does not see this header: a key is no affair of its, and who pays is told once more.
     pub(crate) fn hides(&self, header: &HeaderName) -> bool {
-        *header == TENANT || self.terms.is_some() && *header == AUTHORIZATION
+        header.as_str() == TENANT_NAME || self.terms.is_some() && *header == AUTHORIZATION
     }
 
     /// Checks what the holder of a key is about to do, by the key's terms when the request began.
