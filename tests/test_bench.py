@@ -19,6 +19,7 @@ import pytest
 
 from harness import onnx
 from harness.archives import Store
+from harness.certificates import self_signed
 from harness.server import Server
 from harness.wait import until
 
@@ -164,16 +165,12 @@ def test_tensors_go_over_http_with_the_binary_extension(binary: Path) -> None:
 
 
 def test_tls_is_checked_unless_it_is_told_not_to(binary: Path, tmp_path: Path) -> None:
-    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    names += ["-addext", "basicConstraints=critical,CA:FALSE"]
-    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
-    subprocess.run([*make, *names, "-keyout", key, "-out", cert], check=True, capture_output=True, timeout=120)
+    own = self_signed(tmp_path, "-addext", "basicConstraints=critical,CA:FALSE")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(cert, key)
+    context.load_cert_chain(own.cert, own.key)
     with scripted(lambda _: OK, tls=context) as url:
         url = url.replace("http:", "https:")
-        for trust in (["--insecure"], ["--ca", cert]):
+        for trust in (["--insecure"], ["--ca", own.cert]):
             done = run(binary, url, "-c", "2", "-n", "10", *trust, *LATE)
             assert done.returncode == 0 and "answered    10 of 10" in done.stdout, done.stderr
         done = run(binary, url, "-n", "1")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from harness.archives import Store
+from harness.certificates import self_signed
 from harness.server import FREE_ADDRESSES, Server
 
 DESCRIPTORS = Path(__file__).parent.parent / "crates/proto/src/generated/descriptors.bin"
@@ -194,12 +194,8 @@ def test_paths_outside_the_store_are_closed_over_grpc_too(server: Server, tmp_pa
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A certificate for this machine, and its key."""
-    home = tmp_path_factory.mktemp("certificate")
-    cert, key = home / "cert.pem", home / "key.pem"
-    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
-    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names]
-    subprocess.run([*make, "-keyout", key, "-out", cert], check=True, capture_output=True, timeout=120)
-    return cert, key
+    made = self_signed(tmp_path_factory.mktemp("certificate"))
+    return made.cert, made.key
 
 
 def call_over_tls(target: str, cert: Path, service: str, method: str, **fields: Any) -> Any:

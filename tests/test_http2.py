@@ -16,6 +16,7 @@ import pytest
 import requests
 
 from harness.archives import Store
+from harness.certificates import self_signed
 from harness.client import SOCKET_SECONDS, curl, later
 from harness.gate import Gate
 from harness.http2 import (
@@ -277,15 +278,12 @@ def test_busy_connections_make_room(start, store: Store, tmp_path: Path) -> None
 
 
 def test_tls_offers_both(start, store: Store, tmp_path: Path) -> None:
-    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names]
-    subprocess.run([*make, "-keyout", key, "-out", cert], check=True, capture_output=True, timeout=120)
-    flags = ("--tls-cert", cert, "--tls-key", key)
+    own = self_signed(tmp_path)
+    flags = ("--tls-cert", own.cert, "--tls-key", own.key)
     server = start("serve", store.mar("echo"), *flags, wait_for_workers=False)
     models = server.url("/models/echo", "management")
-    until(lambda: "READY" in curl("--cacert", cert, models).text, "the worker is ready")
+    until(lambda: "READY" in curl("--cacert", own.cert, models).text, "the worker is ready")
     for flag, version in (("--http2", "2"), ("--http1.1", "1.1")):
-        command = ["curl", "--silent", "--cacert", cert, flag, "-d", "x=1", "-w", "\n%{http_version}"]
+        command = ["curl", "--silent", "--cacert", own.cert, flag, "-d", "x=1", "-w", "\n%{http_version}"]
         done = subprocess.run([*command, server.url("/predictions/echo")], capture_output=True, timeout=120, check=True)
         assert done.stdout.decode().splitlines()[-1] == version

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from harness.archives import Store
+from harness.certificates import openssl, self_signed
 from harness.client import Reply, curl
 from harness.server import FREE_ADDRESSES, FREE_PORTS, Server
 from harness.wait import until
@@ -100,15 +101,11 @@ def test_a_start_that_fails_leaves_the_keys_of_the_running_server(binary: Path, 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A certificate for this machine, and its key in the old form (PKCS1)."""
-    home = tmp_path_factory.mktemp("certificate")
-    cert, key, old = home / "cert.pem", home / "key.pem", home / "pkcs1.pem"
-    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
-    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names]
-    subprocess.run([*make, "-keyout", key, "-out", cert], check=True, capture_output=True, timeout=120)
-    convert = ["openssl", "rsa", "-traditional", "-in", key, "-out", old]
-    subprocess.run(convert, check=True, capture_output=True, timeout=120)
+    made = self_signed(tmp_path_factory.mktemp("certificate"))
+    old = made.key.with_suffix(".pkcs1")
+    openssl("rsa", "-traditional", "-in", made.key, "-out", old)
     assert "BEGIN RSA PRIVATE KEY" in old.read_text()
-    return cert, old
+    return made.cert, old
 
 
 SECURE = FREE_ADDRESSES.replace("inference_address=http:", "inference_address=https:").replace(

@@ -14,7 +14,7 @@ import grpc
 import pytest
 
 from harness.archives import Store
-from harness.certificates import Authority, Certificate
+from harness.certificates import Authority, Certificate, self_signed
 from harness.server import FREE_ADDRESSES, Server
 from harness.wait import until
 from test_grpc import INFERENCE, MANAGEMENT, Stub, address
@@ -203,10 +203,7 @@ def status_of(server: Server, url: str, **env: object) -> str:
 def test_the_command_line_says_what_is_wrong_with_tls_in_words(
     start, tmp_path: Path, store: Store, own: Certificate
 ) -> None:
-    usual = Certificate(tmp_path / "own", "usual")
-    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
-    made += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", usual.key, "-out", usual.cert]
-    subprocess.run(made, check=True, capture_output=True)
+    usual = self_signed(tmp_path / "own")
     server = serve(start, store, *flags(usual))
     url = server.urls["management"]
     said = status_of(server, url, SSL_CERT_FILE=usual.cert)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+RSA = ("-newkey", "rsa:2048", "-nodes")
 EC = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
 HERE = "subjectAltName=IP:127.0.0.1,DNS:localhost"
 
@@ -35,6 +36,14 @@ class Certificate:
     def curl(self) -> list[str | Path]:
         """The flags with which curl shows it."""
         return ["--cert", self.cert, "--key", self.key]
+
+
+def self_signed(home: Path, *more: str) -> Certificate:
+    """A certificate for this machine that no authority has signed, with an RSA key."""
+    made = Certificate(home, "self-signed")
+    names = ("-subj", "/CN=localhost", "-addext", HERE, *more)
+    openssl("req", "-x509", *RSA, "-days", "2", *names, "-keyout", made.key, "-out", made.cert)
+    return made
 
 
 class Authority(Certificate):
