@@ -20,13 +20,14 @@ EXECUTED = re.compile(rb"stat::number_of_executed_units:\s+(\d+)")
 COVERED = re.compile(rb"cov: (\d+) ft: (\d+)")
 
 
-def build(cargo_fuzz: str) -> Path:
-    """Builds all targets with coverage; returns the directory of the programs."""
+def build(cargo_fuzz: str, targets: list[str]) -> Path:
+    """Builds targets with coverage; returns the directory of the programs."""
     # Coverage works on a stable compiler, once it is told to take the flags of a nightly one.
     env = {**os.environ, "RUSTC_BOOTSTRAP": "1"}
-    command = [cargo_fuzz, "fuzz", "build", "--sanitizer", "none"]
-    subprocess.run(command, cwd=HERE, env=env, check=True)
-    [programs] = [file.parent for file in HERE.glob(f"target/*/release/{TARGETS[0]}")]
+    for target in targets:
+        command = [cargo_fuzz, "fuzz", "build", "--sanitizer", "none", target]
+        subprocess.run(command, cwd=HERE, env=env, check=True)
+    [programs] = [file.parent for file in HERE.glob(f"target/*/release/{targets[0]}")]
     return programs
 
 
@@ -76,7 +77,7 @@ def arguments(description: str | None, targets: list[str], *required: str) -> ar
 def main() -> int:
     """Runs the targets one after the other; 1 if any found something."""
     flags = arguments(__doc__, TARGETS, "--cargo-fuzz")
-    programs = build(flags.cargo_fuzz)
+    programs = build(flags.cargo_fuzz, flags.targets)
     passed = [run([programs / target], target, flags.seconds) for target in flags.targets]
     return 0 if all(passed) else 1
 
