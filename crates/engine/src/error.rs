@@ -15,7 +15,7 @@ use crate::store::StoreError;
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CallError {
     /// Rejected before the model saw it.
-    #[error("rejected: {reason:?}")]
+    #[error("rejected: {}", reason.as_str())]
     Rejected {
         /// Why.
         reason: Rejection,

@@ -32,24 +32,32 @@ impl Output {
     }
 }
 
-/// Why the model's code did not answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// Why the model's code did not answer; as words for the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Cause {
     /// The handler raised.
+    #[error("the model raised an exception")]
     Raised,
     /// It ran out of host or device memory.
+    #[error("the model ran out of memory")]
     Memory,
     /// It raised a `PredictionException` with a status of its own.
+    #[error("the model chose the status of the answer")]
     Prediction,
     /// It returned something that is not a list.
+    #[error("the model returned no list")]
     NotAList,
     /// It returned a list of another length than the batch.
+    #[error("the model returned another number of answers than the batch has items")]
     WrongLength,
     /// An element of its answer cannot be serialised.
+    #[error("the model returned something that cannot be sent")]
     UnsupportedOutput,
     /// A definition in Python failed an item, and its status means what HTTP says it means.
+    #[error("the model chose the status of the answer")]
     Stated,
     /// Its answer is larger than the server passes on.
+    #[error("the answer is too large")]
     TooLarge,
 }
 

@@ -121,7 +121,7 @@ impl Workflows {
             return Ok(nodes);
         }
         self.stop_nodes(nodes.iter().map(|node| &node.model)).await;
-        tracing::warn!(workflow, ?failures, "a workflow was not registered");
+        tracing::warn!(workflow, error = failures.join("; "), "a workflow was not registered");
         Err(WorkflowError::Failed { workflow: workflow.to_owned(), failures })
     }
 

@@ -231,16 +231,15 @@ impl Reporter {
         let (count, request_id, message) = (requests.len(), ShownIds(requests), error.to_string());
         let cause = if let CallError::Model(failure) = error { Some(failure.cause) } else { None };
         let error = &message;
-        if matches!(cause, None | Some(Cause::Prediction | Cause::Stated)) {
-            tracing::debug!(
+        match cause {
+            None | Some(Cause::Prediction | Cause::Stated) => tracing::debug!(
                 model, version, worker, requests = count, %request_id, attempt, error,
                 "prediction error"
-            );
-        } else {
-            tracing::warn!(
-                model, version, worker, requests = count, %request_id, attempt, ?cause, error,
+            ),
+            Some(cause) => tracing::warn!(
+                model, version, worker, requests = count, %request_id, attempt, %cause, error,
                 "batch failed"
-            );
+            ),
         }
         self.ended(batch, Some(run), Some(error));
     }

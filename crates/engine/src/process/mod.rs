@@ -186,7 +186,8 @@ impl WorkerProcess {
         let Some(id) = self.id.and_then(|id| Pid::from_raw(id.cast_signed())) else { return };
         let limit = Rlimit { current: Some(most), ..getrlimit(resource) };
         if let Err(error) = prlimit(Some(id), resource, limit) {
-            tracing::warn!(%error, ?resource, "a worker has the server's limit");
+            let of = if resource == Resource::Data { "memory" } else { "open files" };
+            tracing::warn!(%error, of, "a worker has the server's limit");
         }
     }
 

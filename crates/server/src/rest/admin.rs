@@ -38,6 +38,6 @@ pub(super) fn renew_token(context: &RequestContext<'_>) -> HttpResult {
         tracing::error!(%error, "cannot renew a token");
         Problem::new(ErrorCode::Internal, "The new token could not be saved.")
     })?;
-    tracing::info!(?role, "token renewed");
+    tracing::info!(role = context.query().text("type"), "token renewed");
     Ok(respond::plain(StatusCode::OK, Bytes::from_static(b"\n")))
 }
