@@ -209,7 +209,8 @@ def test_the_command_line_says_what_is_wrong_with_tls_in_words(
     said = status_of(server, url, SSL_CERT_FILE=usual.cert)
     assert "made for an authority" in said and "basicConstraints=critical,CA:FALSE" in said, said
     issued = serve(start, store, *flags(own))
-    assert "SSL_CERT_FILE=cert.pem" in status_of(issued, issued.urls["management"])
+    said = status_of(issued, issued.urls["management"])
+    assert "that this program does not trust" in said and "SSL_CERT_FILE=cert.pem" in said, said
     plain = status_of(server, url.replace("https:", "http:"))
     assert "Write https:// instead of http://" in plain and "Forbidden" not in plain, plain
     open_server = serve(start, store)

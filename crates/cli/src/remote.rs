@@ -7,6 +7,7 @@ mod details;
 mod document;
 pub mod events;
 mod logs;
+mod no_answer;
 pub mod rates;
 pub mod status;
 mod target;

@@ -11,6 +11,12 @@ use crate::address::Address;
 use crate::failure::{Failure, cannot};
 use crate::follow::{FileAudit, follow};
 
+/// The command that makes a certificate for this machine, which a client can trust by itself: one for an authority,
+/// as openssl makes it without being asked, is none.
+pub const MAKE_CERTIFICATE: &str = "openssl req -x509 -newkey rsa:2048 -nodes -days 365 -keyout key.pem -out cert.pem \
+    -subj /CN=localhost -addext basicConstraints=critical,CA:FALSE \
+    -addext subjectAltName=DNS:localhost,IP:127.0.0.1";
+
 /// Where a server's certificate comes from, and what is asked of clients.
 #[derive(Debug)]
 pub struct TlsFiles {
@@ -65,9 +71,10 @@ impl TlsFiles {
                 TlsError::Authorities(_) => self.client_ca.as_ref().unwrap_or(&self.certificate),
             };
             let hint = match error {
-                TlsError::Unfit(_) => "`openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem` makes a pair",
+                TlsError::Unfit(_) => format!("`{MAKE_CERTIFICATE}` makes a pair"),
                 TlsError::Certificate(_) | TlsError::Key(_) | TlsError::Authorities(_) => {
                     "certificates and keys are PEM files: -----BEGIN CERTIFICATE-----, -----BEGIN PRIVATE KEY-----"
+                        .to_owned()
                 }
             };
             Failure::failed(format!("{}: {error}", file.display())).hint(hint)

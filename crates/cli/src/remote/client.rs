@@ -19,6 +19,7 @@ use serde_json::Value;
 
 use super::document;
 use super::events::EventReader;
+use super::no_answer::no_answer;
 use super::target::ModelTarget;
 use super::token;
 use crate::env::Env;
@@ -29,6 +30,10 @@ use crate::flags::remote::ServerFlags;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// For answers that need no waiting.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// For who has no key, or one that may not do this.
+const KEY_HINT: &str = "give a key that may do this: --token KEY or JITNEY_TOKEN with one that has the scope manage \
+    (`jitney keys list` shows the scopes), or --key-file FILE with the server's key_file.json";
 
 /// A running server.
 #[derive(Clone)]
@@ -49,12 +54,6 @@ struct ErrorAnswer {
     /// What a port that only speaks HTTPS says.
     status: String,
 }
-
-/// How a certificate is made that a client can trust by itself.
-const OWN_CERTIFICATE: &str = "openssl req -x509 -newkey rsa:2048 -nodes -days 365 -keyout key.pem -out cert.pem \
-    -subj /CN=localhost -addext basicConstraints=critical,CA:FALSE \
-    -addext subjectAltName=DNS:localhost,IP:127.0.0.1 makes one for this machine, \
-    which SSL_CERT_FILE=cert.pem makes this program trust";
 
 /// How long an answer may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,39 +181,7 @@ impl RemoteClient {
             return Failure::unreachable(format!("{address} does not answer in time"))
                 .hint("the machine may be overloaded, or a firewall drops the packets");
         }
-        if reason.contains("alert: certificate") || reason.contains("alert: unknownca") {
-            let refused = format!("{address} does not take this client's certificate: {reason}");
-            return Failure::no_permission(refused).hint(
-                "--client-cert FILE shows one, with its key; the server's client_ca has to know it",
-            );
-        }
-        let said = reason.to_ascii_lowercase();
-        if said.contains("invalidcontenttype") || said.contains("corrupt message") {
-            return Failure::unreachable(format!("{address} does not speak HTTPS"))
-                .hint("write http:// in the address, or give the server a certificate and a key");
-        }
-        if said.contains("causedasendentity") {
-            return Failure::unreachable(format!(
-                "{address} shows a certificate that is made for an authority and not for a server (CA:TRUE)"
-            ))
-            .hint(OWN_CERTIFICATE);
-        }
-        if said.contains("notvalidforname") || said.contains("not valid for name") {
-            return Failure::unreachable(format!(
-                "the certificate of {address} is for another name: {reason}"
-            ))
-            .hint(OWN_CERTIFICATE);
-        }
-        if !connecting {
-            return Failure::unreachable(format!("{address} ended the connection: {reason}"));
-        }
-        let hint = if said.contains("certificate") || said.contains("unknownissuer") {
-            "SSL_CERT_FILE=cert.pem makes this program trust the server's own certificate"
-        } else {
-            "is the server running? --url or JITNEY_URL names its management address \
-             (port 8081 unless --management-port says otherwise); `jitney doctor` looks for servers"
-        };
-        Failure::unreachable(format!("cannot reach {address}: {reason}")).hint(hint)
+        no_answer(&address, &reason, connecting)
     }
 
     /// The server's own sentence, with the name of the error.
@@ -230,10 +197,8 @@ impl RemoteClient {
         if code == 401 || kind == "InvalidKeyException" {
             let wrong =
                 if self.token.is_some() { "does not take this token" } else { "wants a token" };
-            return Failure::no_permission(format!("{} {wrong}: {message}", self.address())).hint(
-                "give the management key of the server's key_file.json: --key-file FILE, \
-                 --token KEY or JITNEY_TOKEN",
-            );
+            return Failure::no_permission(format!("{} {wrong}: {message}", self.address()))
+                .hint(KEY_HINT);
         }
         let route_missing =
             matches!(path.first(), Some(&("overview" | "logs"))) && (code == 404 || code == 405);
@@ -244,10 +209,7 @@ impl RemoteClient {
             403 => Failure::no_permission(format!("{message} ({code}{named})")),
             _ => return Failure::failed(format!("{message} ({code}{named})")),
         };
-        failure.hint(
-            "give a key that may do this: --token KEY or JITNEY_TOKEN with one that has the scope manage \
-             (`jitney keys list` shows the scopes), or --key-file FILE with the server's key_file.json",
-        )
+        failure.hint(KEY_HINT)
     }
 
     /// Something else listens there.
