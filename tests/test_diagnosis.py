@@ -1,9 +1,10 @@
-"""A model that becomes slower while the traffic stays: the first line names the model and not the traffic."""
+"""Incidents that really happen, and what the first line says of them."""
 
 from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,27 @@ def handle(data, context):
     time.sleep(0.4 if pathlib.Path({gate!r}).exists() else 0.01)
     return data and ["fine"] * len(data)
 """
+COMPUTES_ON_ALL_PROCESSORS = """
+import hashlib, os
+from concurrent.futures import ThreadPoolExecutor
+
+COUNT = 4 * os.cpu_count()
+THREADS = ThreadPoolExecutor(COUNT)
+
+def handle(data, context):
+    if data:
+        list(THREADS.map(lambda _: hashlib.pbkdf2_hmac("sha256", b"x", b"y", 300_000), range(COUNT)))
+    return data and ["fine"] * len(data)
+"""
+COMPUTES_FOR_10_MS = """
+import time
+
+def handle(data, context):
+    end = time.thread_time() + 0.01
+    while time.thread_time() < end:
+        pass
+    return data and ["fine"] * len(data)
+"""
 PAST_MS = 45_000
 """The server compares the last twenty seconds with those before."""
 
@@ -32,29 +54,66 @@ def overview(server: Server) -> Any:
     return server.manage("GET", "/overview").json()
 
 
-@pytest.fixture
-def server(binary: Path, tmp_path: Path) -> Iterator[Server]:
-    store = Store(tmp_path / "store")
-    archive = store.mar("slow", source=SLOWED_BY_A_FILE.format(gate=str(tmp_path / "SLOW")))
-    arguments = ["serve", archive, "--model-store", store.path]
-    server = Server(binary, tmp_path / "server", arguments, store=store).started()
-    yield server
-    server.end()
+def lines(document: Any, model: str) -> list[Any]:
+    """What it is told of a model."""
+    return [one for one in document["problems"] if one["model"] == f"{model}/1.0"]
 
 
-def test_a_slow_model_is_named_and_not_the_traffic(server: Server, tmp_path: Path) -> None:
-    assert server.manage("PUT", "/models/slow", max_latency_ms="1000").ok
+def wait_for_a_past(server: Server) -> None:
+    began = until(lambda: overview(server)["sample"], "a sample is there")["time"]
+    until(lambda: overview(server)["sample"]["time"] > began + PAST_MS, "there is a past", poll=1.0)
+
+
+def status(server: Server) -> str:
+    command = [str(server.binary), "status", "--url", server.urls["management"]]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+
+@contextmanager
+def serving(binary: Path, home: Path, **sources: str) -> Iterator[Server]:
+    """A server with a model for each source."""
+    store = Store(home / "store")
+    archives = [store.mar(name, source=source.format(gate=str(home / "GATE"))) for name, source in sources.items()]
+    arguments = ["serve", *archives, "--model-store", store.path]
+    server = Server(binary, home / "server", arguments, store=store).started()
+    try:
+        yield server
+    finally:
+        server.end()
+
+
+def test_a_slow_model_is_named_and_not_the_traffic(binary: Path, tmp_path: Path) -> None:
     slower = "the model has become slower: batches of 1 take 4"
-    with clients(server, "slow", 4):
-        began = until(lambda: overview(server)["sample"], "a sample is there")["time"]
-        until(lambda: overview(server)["sample"]["time"] > began + PAST_MS, "there is a past", poll=1.0)
-        (tmp_path / "SLOW").touch()
+    with serving(binary, tmp_path, slow=SLOWED_BY_A_FILE) as server, clients(server, "slow", 4):
+        assert server.manage("PUT", "/models/slow", max_latency_ms="1000").ok
+        wait_for_a_past(server)
+        (tmp_path / "GATE").touch()
 
         def told() -> str | None:
-            lines = [one["what"] for one in overview(server)["problems"] if one["model"] == "slow/1.0"]
-            return next((line for line in lines if slower in line), None)
+            whats = [one["what"] for one in lines(overview(server), "slow")]
+            return next((what for what in whats if slower in what), None)
 
         line = until(told, "the model's compute time is named", poll=0.5)
         assert "the offered load is more" not in line, line
-        command = [str(server.binary), "status", "--url", server.urls["management"]]
-        assert slower in subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        assert slower in status(server)
+
+
+def test_who_uses_all_processors_is_named_to_the_model_that_suffers(binary: Path, tmp_path: Path) -> None:
+    sources = {"quiet": COMPUTES_FOR_10_MS, "loud": COMPUTES_ON_ALL_PROCESSORS}
+    with serving(binary, tmp_path, **sources) as server, clients(server, "quiet", 1, pause=0.5):
+        wait_for_a_past(server)
+        with clients(server, "loud", 2):
+
+            def told() -> Any:
+                document = overview(server)
+                found = [one for one in lines(document, "quiet") if "use" in one["what"]]
+                return found and (document, found[0])
+
+            document, line = until(told, "it is said who uses the processors", poll=0.5)
+        machine, loud = document["machine"], document["models"][0]
+        assert loud["name"] == "loud"
+        used = sum(worker["cpuPercent"] or 0 for worker in loud["workers"]) / machine["processors"]
+        # Beside other tests these are the programs that use most.
+        who = "loud 1.0 uses" if used > machine["cpuPercent"] / 2 else "other programs use"
+        assert line["what"].endswith(f"; {who} the processors"), (line, used)
+        assert not line["moreWorkersHelp"] and "something else" not in line["advice"], line

@@ -145,7 +145,9 @@ fn happen(model: &mut ModelOverview, sample: &mut ModelSample, second: &Second) 
     });
     let batches = 2 * second.answered.div_ceil(u64::from(second.size));
     model.batch_sizes[place].answered += batches;
-    model.batch_sizes[place].compute_seconds += batches as f64 * second.compute_ms / 1e3;
+    let compute_seconds = batches as f64 * second.compute_ms / 1e3;
+    model.batch_sizes[place].compute_seconds += compute_seconds;
+    sample.compute_seconds_sum += compute_seconds;
 }
 
 #[test]
@@ -198,7 +200,7 @@ fn a_slow_model_is_named_and_not_the_traffic() {
     assert_eq!(
         advice,
         "Its workers use 0.5 % of a processor: the model waits for something else, such as a file, a \
-         network or a lock. More workers answer more at once until that is mended."
+         network or a lock. More workers answer more until that is mended."
     );
     assert_eq!(drill.problems().len(), 1, "it is one incident");
 }
@@ -372,6 +374,38 @@ fn a_noisy_neighbour_is_named() {
     let expected = "The processors are 99.5 % busy, and this server with its workers uses 3 % of them: end the other programs, or move them.";
     assert_eq!(advice, expected);
     assert!(!drill.problems()[0].more_workers_help);
+}
+
+#[test]
+fn a_quiet_model_on_a_full_machine_waits_for_processors_and_not_for_something_else() {
+    // The figures of a server on two processors. Eight workers of one model compute without an end, and a worker of
+    // the other one is asked once a second: it waits for a processor for 20 % of the time, which is nearly all of
+    // the time in which it has a batch.
+    let mut loud = model("loud", "1.0");
+    loud.workers = vec![loud.workers[0].clone(); 8];
+    let mut drill = Drill::new(vec![model("quiet", "1.0"), loud]);
+    drill.machine().processors = 2;
+    let before = Second { answered: 1, compute_ms: 54.0, cpu: (1.0, 4.7), ..WELL };
+    drill.run(120, &[before, Second { answered: 0, cpu: (0.0, 0.0), ..WELL }]);
+    drill.machine().cpu_percent = Some(100.0);
+    let computes = Second { answered: 8, compute_ms: 900.0, cpu: (23.0, 75.0), ..WELL };
+    drill.run(40, &[Second { compute_ms: 216.0, cpu: (1.0, 19.9), ..before }, computes]);
+    let workers = drill.document.models[1].workers.iter_mut();
+    workers.for_each(|worker| worker.cpu_percent = Some(23.0));
+    let problems = drill.problems();
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    let slower = "quiet 1.0: the model has become slower: batches of 1 take 216 ms, 54 ms 56 s ago";
+    assert_eq!(problems[0].what, format!("{slower}; loud 1.0 uses the processors"));
+    let advice = "The processors are 100 % busy, and loud 1.0 uses 92 % of them: give it fewer workers, send it \
+                  less, or move it to another machine.";
+    assert_eq!((problems[0].advice.as_str(), problems[0].more_workers_help), (advice, false));
+    let workers = drill.document.models[1].workers.iter_mut();
+    workers.for_each(|worker| worker.cpu_percent = Some(5.3));
+    let (_, what, advice) = drill.first();
+    assert_eq!(what, format!("{slower}; other programs use the processors"));
+    let others = "The processors are 100 % busy, and this server with its workers uses 22 % of them: end the other \
+                  programs, or move them.";
+    assert_eq!(advice, others);
 }
 
 #[test]

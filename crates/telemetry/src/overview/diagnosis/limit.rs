@@ -1,18 +1,25 @@
 //! What a version's workers are short of, as the figures of the machine, its GPUs and the workers show it, and
 //! what to do about that.
 
+use super::traffic::TrafficBetween;
+use super::version::VersionView;
 use super::words::percent;
 use crate::overview::document::OverviewDocument;
 use crate::overview::model_entry::ModelOverview;
 use crate::overview::worker_entry::WorkerOverview;
 
-/// Percent: above, the processors or a GPU have no room.
+/// Percent: above, the processors or a GPU have no room; processors for which workers wait, already earlier.
 const FULL: f64 = 95.0;
+const FULL_IF_STARVED: f64 = 75.0;
 const GPU_FULL: f64 = 90.0;
-/// Percent of a processor: a worker that has work and uses less waits for something else.
-const IDLE: f64 = 50.0;
-/// Percent of its time: a worker that waits longer for a processor lacks one.
-const STARVED: f64 = 25.0;
+/// Shares of the time of batches: workers that neither compute nor wait for a processor for longer wait for
+/// something else. On a full machine the server and its clients wait for a processor too, within that time.
+const ELSEWHERE: f64 = 0.5;
+const ELSEWHERE_IF_FULL: f64 = 0.9;
+/// The same: workers that wait longer for a processor lack one.
+const STARVED: f64 = 0.25;
+/// What is known of the processors is of the last two samples, one of which may be late.
+const LATELY_MS: u64 = 4_500;
 
 /// What is short.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +28,8 @@ pub(super) enum Limit {
     Gpu { id: u32, busy: f64, workers: usize },
     /// Something that is neither a processor nor a GPU.
     SomethingElse { worker: f64 },
+    /// Processors, which another model of this server uses.
+    OtherModel { name: String, used: f64, machine: f64 },
     /// Processors, which other programs use.
     OtherPrograms { machine: f64, own: f64 },
     /// Processors, which this server and its workers use.
@@ -34,7 +43,8 @@ pub(super) enum Limit {
 }
 
 impl Limit {
-    pub(super) fn of(model: &ModelOverview, document: &OverviewDocument) -> Self {
+    pub(super) fn of(view: &VersionView<'_>) -> Self {
+        let (model, document) = (view.model, view.document);
         if let Some(gpu) = busy_gpu(model, document) {
             return gpu;
         }
@@ -47,14 +57,34 @@ impl Limit {
             return Self::Unknown;
         };
         let waited = mean(ready().filter_map(|worker| worker.cpu_wait_percent));
-        let starved = waited.map_or(machine > FULL && worker > STARVED, |waited| waited > STARVED);
-        let own = own_percent(document) / f64::from(processors.max(1));
+        let busy = busy_percent(view);
+        // Where it is not known, who waits on a full machine waits for a processor.
+        let waited = waited.unwrap_or(if machine > FULL { busy } else { 0.0 });
+        let starved = waited > busy * STARVED;
+        let full = machine > if starved { FULL_IF_STARVED } else { FULL };
+        let elsewhere = busy - worker - waited;
         match () {
-            () if worker < IDLE && !starved => Self::SomethingElse { worker },
-            () if machine > FULL && own < machine / 2.0 => Self::OtherPrograms { machine, own },
-            () if machine > FULL => Self::Processors { machine },
-            () if starved => Self::Container { waited: waited.unwrap_or(0.0), machine },
+            () if elsewhere > busy * if full { ELSEWHERE_IF_FULL } else { ELSEWHERE } => {
+                Self::SomethingElse { worker }
+            }
+            () if full => Self::who_fills(view, machine, f64::from(processors.max(1))),
+            () if starved && waited > 100.0 * STARVED => Self::Container { waited, machine },
             () => Self::Workers { worker, machine },
+        }
+    }
+
+    /// Who uses the processors of a full machine, of which it has so many.
+    fn who_fills(view: &VersionView<'_>, machine: f64, processors: f64) -> Self {
+        let document = view.document;
+        let own = own_percent(document) / processors;
+        if own < machine / 2.0 {
+            return Self::OtherPrograms { machine, own };
+        }
+        let used = |model: &ModelOverview| cpu_percent(&model.workers) / processors;
+        let most = document.models.iter().max_by(|a, b| used(a).total_cmp(&used(b)));
+        match most.filter(|most| most.key() != view.key && used(most) > own / 2.0) {
+            Some(most) => Self::OtherModel { name: view.of(most).name, used: used(most), machine },
+            None => Self::Processors { machine },
         }
     }
 
@@ -62,6 +92,7 @@ impl Limit {
     pub(super) fn clause(&self) -> String {
         match self {
             Self::Gpu { id, busy, .. } => format!("; GPU {id} is {} busy", of_hundred(*busy)),
+            Self::OtherModel { name, .. } => format!("; {name} uses the processors"),
             Self::OtherPrograms { .. } => "; other programs use the processors".to_owned(),
             Self::Processors { machine } => {
                 format!("; the processors are {} busy", of_hundred(*machine))
@@ -81,12 +112,12 @@ impl Limit {
         match self {
             Self::SomethingElse { worker } => format!(
                 "Its workers use {} of a processor: the model waits for something else, such as a file, a \
-                 network or a lock. More workers answer more at once until that is mended.",
+                 network or a lock.",
                 of_hundred(*worker)
             ),
             Self::Workers { worker, .. } => format!(
                 "Its workers use {} of a processor each: the model computes more than before. Look for larger \
-                 inputs, and for other code or files; more workers help until then.",
+                 inputs, and for other code or files.",
                 of_hundred(*worker)
             ),
             Self::Unknown => "Look for what changed: inputs, code, files, the device.".to_owned(),
@@ -94,6 +125,7 @@ impl Limit {
                 format!("{workers} workers share this GPU: run fewer there, or move a model.")
             }
             Self::Gpu { .. }
+            | Self::OtherModel { .. }
             | Self::OtherPrograms { .. }
             | Self::Processors { .. }
             | Self::Container { .. } => self.advice(),
@@ -110,6 +142,12 @@ impl Limit {
             Self::SomethingElse { worker } => format!(
                 "Its workers use {} of a processor: they wait for something else, so more workers answer more.",
                 of_hundred(*worker)
+            ),
+            Self::OtherModel { name, used, machine } => format!(
+                "The processors are {} busy, and {name} uses {} of them: give it fewer workers, send it less, or \
+                 move it to another machine.",
+                of_hundred(*machine),
+                of_hundred(*used)
             ),
             Self::OtherPrograms { machine, own } => format!(
                 "The processors are {} busy, and this server with its workers uses {} of them: end the other \
@@ -150,10 +188,25 @@ fn busy_gpu(model: &ModelOverview, document: &OverviewDocument) -> Option<Limit>
     Some(Limit::Gpu { id, busy, workers })
 }
 
+/// Percent of their time in which a version's workers had a batch.
+pub(super) fn busy_percent(view: &VersionView<'_>) -> f64 {
+    let from = view.time.saturating_sub(LATELY_MS);
+    let lately = TrafficBetween::read(view.samples(), &view.key, from, view.time);
+    let share = |lately: TrafficBetween| {
+        100.0 * lately.compute_seconds / lately.seconds / view.model.workers_ready().max(1) as f64
+    };
+    // A batch counts when it ends: where none did, those that run do so all the time.
+    let without = if view.model.running > 0 { 100.0 } else { 0.0 };
+    lately.map(share).filter(|share| *share > 0.0).map_or(without, |share| share.min(100.0))
+}
+
 /// Percent of one processor that the server and all its workers use.
 fn own_percent(document: &OverviewDocument) -> f64 {
-    let workers = all_workers(document).filter_map(|worker| worker.cpu_percent);
-    workers.sum::<f64>() + document.server.cpu_percent.unwrap_or(0.0)
+    cpu_percent(all_workers(document)) + document.server.cpu_percent.unwrap_or(0.0)
+}
+
+fn cpu_percent<'a>(workers: impl IntoIterator<Item = &'a WorkerOverview>) -> f64 {
+    workers.into_iter().filter_map(|worker| worker.cpu_percent).sum()
 }
 
 fn all_workers(document: &OverviewDocument) -> impl Iterator<Item = &WorkerOverview> {

@@ -61,7 +61,7 @@ fn rejecting(
                 (format!("{why}, since {}", slower.clause), slower.advice, slower.more_workers_help)
             }
             None => {
-                let limit = Limit::of(view.model, view.document);
+                let limit = Limit::of(view);
                 let why = format!("{why}: {}{}", LOAD, more_traffic(view, now));
                 (why, limit.advice(), limit.more_workers_help())
             }
@@ -169,7 +169,7 @@ fn late(
     let target = view.model.max_latency_ms.map_or_else(|| "their deadline".to_owned(), millis);
     let mut what =
         format!("{}: {} of the answers come later than {target}", view.name, percent(share));
-    let limit = Limit::of(view.model, view.document);
+    let limit = Limit::of(view);
     let (advice, more_workers_help) = match slower.take() {
         Some(slower) => {
             what += &format!(", since {}", slower.clause);

@@ -1,6 +1,6 @@
 //! Whether a version has become slower, and why: a part of it, a device, the machine, or the model itself.
 
-use super::limit::Limit;
+use super::limit::{Limit, busy_percent};
 use super::traffic::TrafficBetween;
 use super::version::VersionView;
 use super::words::{duration, millis};
@@ -13,6 +13,9 @@ const MUCH: f64 = 2.0;
 /// Waiting in a part's queue explains a slow caller if it is this share of the caller's time.
 const PART_SHARE: f64 = 0.5;
 const PART_MS: u64 = 30_000;
+/// Percent of their time: workers that have a batch for less leave no request waiting.
+const BUSY: f64 = 50.0;
+const MORE_WORKERS: &str = " More workers answer more until that is mended.";
 
 /// Why batches take longer.
 pub(super) struct Slower {
@@ -42,11 +45,12 @@ impl Slower {
             Then::Version(version) => Some(version.clone()).filter(|_| view.model.is_default),
             Then::Ago(_) | Then::DayAgo => None,
         };
-        let limit = Limit::of(view.model, view.document);
+        let limit = Limit::of(view);
+        let more_workers_help = limit.more_workers_help() && busy_percent(view) > BUSY;
         Some(Self {
             clause: format!("the model has become slower: {}{}", words(&slowdown), limit.clause()),
-            advice: limit.advice_if_slower(),
-            more_workers_help: limit.more_workers_help(),
+            advice: limit.advice_if_slower() + if more_workers_help { MORE_WORKERS } else { "" },
+            more_workers_help,
             roll_back_to,
             times,
         })
