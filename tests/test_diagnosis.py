@@ -1,7 +1,8 @@
-"""Incidents that really happen, and what the first line says of them."""
+"""Incidents that really happen: what the first line says of them, and that it is one line."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,6 +44,14 @@ def handle(data, context):
     end = time.thread_time() + 0.01
     while time.thread_time() < end:
         pass
+    return data and ["fine"] * len(data)
+"""
+ENDS_BY_A_FILE = """
+import os, pathlib, threading
+
+def handle(data, context):
+    if data and pathlib.Path({gate!r}).exists():
+        threading.Timer(0.3, os._exit, [3]).start()
     return data and ["fine"] * len(data)
 """
 PAST_MS = 45_000
@@ -117,3 +126,17 @@ def test_who_uses_all_processors_is_named_to_the_model_that_suffers(binary: Path
         who = "loud 1.0 uses" if used > machine["cpuPercent"] / 2 else "other programs use"
         assert line["what"].endswith(f"; {who} the processors"), (line, used)
         assert not line["moreWorkersHelp"] and "something else" not in line["advice"], line
+
+
+def test_a_crash_loop_is_one_line(binary: Path, tmp_path: Path) -> None:
+    with serving(binary, tmp_path, ends=ENDS_BY_A_FILE) as server, clients(server, "ends", 4, pause=0.02):
+        (tmp_path / "GATE").touch()
+
+        def loop() -> Any:
+            found = lines(overview(server), "ends")
+            return any(re.search(r"restarted \d+ times", one["what"]) for one in found) and found
+
+        for line in until(loop, "a crash loop is told", poll=0.5):
+            assert line["what"].startswith("Worker 9000 of ends 1.0 has been restarted") and "status 3" in line["what"]
+        assert len(lines(overview(server), "ends")) == 1
+        assert status(server).count("problem: ") == 1

@@ -17,18 +17,26 @@ mod words;
 mod workers;
 
 use self::version::VersionView;
+use self::workers::RESTARTING;
 use super::document::OverviewDocument;
 use super::history::SampleHistory;
-use super::problem::ServerProblem;
+use super::problem::{ProblemTone, ServerProblem};
 
 /// All problems.
 pub(super) fn problems(document: &OverviewDocument, history: &SampleHistory) -> Vec<ServerProblem> {
     let mut found = server::problems(document);
     for model in &document.models {
         let view = VersionView::new(model, document, history);
-        found.extend(state::problem(&view));
-        found.extend(workers::restarts(&view));
-        found.extend(requests::problems(&view));
+        // Workers that exit again and again are one incident with what requests suffer from it.
+        match state::problem(&view).or_else(|| workers::restarts(&view)) {
+            Some(it) if it.word == RESTARTING && it.tone == ProblemTone::Bad => {
+                found.push(requests::suffering(&view, it));
+            }
+            other => {
+                found.extend(other);
+                found.extend(requests::problems(&view));
+            }
+        }
         found.extend(workers::leak(&view));
     }
     found.sort_by_key(|problem| problem.tone);

@@ -19,12 +19,13 @@ const LATE: f64 = 0.05;
 /// Above, it is bad.
 const MANY: f64 = 0.1;
 const ERROR_FRESH_MS: u64 = 120_000;
+/// The reason of requests that made workers exit.
+const POISON: &str = "poison";
 const DISK_FULL: &str = "No space left on device";
 
 pub(super) fn problems(view: &VersionView<'_>) -> Vec<ServerProblem> {
     let mut slower = Slower::of(view);
-    let from = view.time.saturating_sub(RECENT_MS);
-    let now = TrafficBetween::read(view.samples(), &view.key, from, view.time);
+    let now = lately(view);
     let serves = view.model.state != "failed" && view.model.state != "noWorkers";
     let mut found = Vec::new();
     if let Some(now) = now.filter(|_| serves) {
@@ -37,6 +38,36 @@ pub(super) fn problems(view: &VersionView<'_>) -> Vec<ServerProblem> {
     }
     found.extend(slower.map(|slower| slower.problem(view)));
     found
+}
+
+/// Adds what requests suffer to a line that says why.
+pub(super) fn suffering(view: &VersionView<'_>, mut problem: ServerProblem) -> ServerProblem {
+    let Some(now) = lately(view) else { return problem };
+    let shares = [
+        (now.share(now.rejected), REJECTED, "are rejected"),
+        (now.share(now.failed), FAILED, "fail"),
+        (late_share(&now), LATE, "are answered late"),
+    ];
+    let suffer = shares.into_iter().filter(|(share, least, _)| share > least);
+    let suffer: Vec<_> =
+        suffer.map(|(share, _, what)| format!("{} {what}", percent(share))).collect();
+    if !suffer.is_empty() {
+        problem.what += &format!("; of its requests {}", suffer.join(", "));
+    }
+    if now.reason.as_deref() == Some(POISON) {
+        problem.advice = other_reason(POISON).1.to_owned();
+    }
+    problem
+}
+
+/// The requests of the last half minute.
+fn lately(view: &VersionView<'_>) -> Option<TrafficBetween> {
+    let from = view.time.saturating_sub(RECENT_MS);
+    TrafficBetween::read(view.samples(), &view.key, from, view.time)
+}
+
+fn late_share(now: &TrafficBetween) -> f64 {
+    if now.answered > 0.0 { now.late / now.answered } else { 0.0 }
 }
 
 fn tone(share: f64) -> ProblemTone {
@@ -114,7 +145,7 @@ fn other_reason(reason: &str) -> (&'static str, &'static str) {
             "their input is not what the model takes",
             "The clients send something wrong: the log has examples.",
         ),
-        "poison" => (
+        POISON => (
             "they made workers exit before",
             "Some requests make workers exit. Their ids are in the log.",
         ),
@@ -162,7 +193,7 @@ fn late(
     now: &TrafficBetween,
     slower: &mut Option<Slower>,
 ) -> Option<ServerProblem> {
-    let share = if now.answered > 0.0 { now.late / now.answered } else { 0.0 };
+    let share = late_share(now);
     if share <= LATE {
         return None;
     }

@@ -8,9 +8,8 @@ pub(super) fn problem(view: &VersionView<'_>) -> Option<ServerProblem> {
     let (model, name) = (view.model, &view.name);
     let error = model.last_error.as_deref().map(error_line).filter(|line| !line.is_empty());
     let because = error.as_ref().map_or_else(String::new, |error| format!(": {error}"));
-    let wait = "Requests wait or are rejected until one has loaded. The log has its last lines.";
-    let (tone, what, advice) = match (model.state.as_str(), &model.last_exit) {
-        ("failed", _) => {
+    let (tone, what, advice) = match model.state.as_str() {
+        "failed" => {
             let tried = match model.load_failures {
                 0 | 1 => String::new(),
                 failures => format!(" It was tried {}.", times(failures)),
@@ -21,17 +20,12 @@ pub(super) fn problem(view: &VersionView<'_>) -> Option<ServerProblem> {
             let what = format!("{name}: could not load{because}");
             return Some(view.or_roll_back(view.problem(ProblemTone::Bad, "", what, &advice)));
         }
-        ("noWorkers", _) => (
+        "noWorkers" => (
             ProblemTone::Warn,
             format!("{name} has no workers: every request is rejected."),
             "Scale it to one worker or more.",
         ),
-        ("loading", Some(exit)) if model.restarts > 0 => (
-            ProblemTone::Bad,
-            format!("{name} has no worker that is ready; the last one was lost: {exit}"),
-            wait,
-        ),
-        ("degraded", _) if model.load_failures > 0 && error.is_some() => (
+        "degraded" if model.load_failures > 0 && error.is_some() => (
             ProblemTone::Warn,
             format!(
                 "{name}: {} of {} workers ready; the last one could not load{because}",

@@ -6,6 +6,7 @@ use super::words::{bytes, duration, error_line, times};
 use crate::overview::document::MachineOverview;
 use crate::overview::problem::{ProblemTone, ServerProblem};
 
+pub(super) const RESTARTING: &str = "restarting";
 const RESTARTS_MS: u64 = 300_000;
 /// So many restarts are no chance.
 const LOOP_MIN: u64 = 3;
@@ -17,8 +18,8 @@ const LEFT_BAD_SECONDS: f64 = 3600.0;
 pub(super) fn restarts(view: &VersionView<'_>) -> Option<ServerProblem> {
     let model = view.model;
     let (restarts, seconds) = counted(view)?;
-    // Of a version that has never run, the line about its load says it all.
-    if restarts == 0 || model.state == "failed" && model.last_exit.is_none() {
+    let none_ready = model.state == "loading" && model.restarts > 0 && model.last_exit.is_some();
+    if restarts == 0 && !none_ready {
         return None;
     }
     let mut guilty = model.workers.iter().filter(|worker| worker.restarts > 0);
@@ -30,13 +31,20 @@ pub(super) fn restarts(view: &VersionView<'_>) -> Option<ServerProblem> {
     let why = model.last_exit.clone().or_else(error);
     let why = why.map_or_else(String::new, |why| format!(": {why}"));
     let within = if seconds < 285.0 { duration(seconds) } else { "5 minutes".to_owned() };
-    let what = format!("{who} been restarted {} in {within}{why}", times(restarts));
+    let what = match restarts {
+        0 => format!("{} has no worker that is ready; the last one was lost{why}", view.name),
+        _ => format!("{who} been restarted {} in {within}{why}", times(restarts)),
+    };
     if restarts < LOOP_MIN {
-        let advice = "One exit can be chance. The log has its last lines.";
-        return Some(view.problem(ProblemTone::Warn, "restarting", what, advice));
+        let (tone, advice) = match none_ready {
+            true => (ProblemTone::Bad, "Requests wait or are rejected until one has loaded."),
+            false => (ProblemTone::Warn, "One exit can be chance."),
+        };
+        let advice = format!("{advice} The log has its last lines.");
+        return Some(view.problem(tone, RESTARTING, what, &advice));
     }
     let advice = "It exits again and again. Read its last lines in the log; a new version may be the reason.";
-    Some(view.or_roll_back(view.problem(ProblemTone::Bad, "restarting", what, advice)))
+    Some(view.or_roll_back(view.problem(ProblemTone::Bad, RESTARTING, what, advice)))
 }
 
 /// How many there were, and in how many seconds. All of those of a version that has just come.
