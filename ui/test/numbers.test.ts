@@ -6,7 +6,7 @@ import { barsOf } from "../src/charts/bars";
 import { runs, ticks } from "../src/charts/scale";
 import { bytes, count, duration, millis, percent, rate, times } from "../src/data/format";
 import { difference, grown, quantile, shareBetween, sizesBetween } from "../src/data/histogram";
-import { cells, grid, History, means, rates, recent, trend, within, marks } from "../src/data/history";
+import { cells, grid, History, means, rates, recent, recentQuantile, summedMarks, trend, within, marks } from "../src/data/history";
 import { Messages } from "../src/data/stream";
 import { document, model, sample } from "./make";
 
@@ -103,6 +103,23 @@ test("exits, settings and versions are marked where they changed", () => {
     { time: 4000, label: "version 2 came" },
     { time: 6000, label: "version 2 went" },
   ]);
+});
+
+test("what happened again and again is one event", () => {
+  const at = (second: number, label: string) => ({ time: second * 1000, label });
+  assert.deepEqual(summedMarks([at(2, "exit"), at(4, "exit"), at(6, "setting"), at(8, "exit")]), [
+    { label: "exit", first: 2000, last: 4000, times: 2 },
+    { label: "setting", first: 6000, last: 6000, times: 1 },
+    { label: "exit", first: 8000, last: 8000, times: 1 },
+  ]);
+});
+
+test("a quantile is that of the newest sample with answers, and each its own", () => {
+  const at = (second: number, p50Ms: number | null) => ({ time: second * 1000, models: { m: sample({ p50Ms, p99Ms: p50Ms && 2 * p50Ms }) } });
+  const samples = [at(0, 5), at(20, 7), at(22, null)];
+  assert.deepEqual([recentQuantile(samples, "m", "p50Ms"), recentQuantile(samples, "m", "p99Ms")], [7, 14]);
+  assert.equal(recentQuantile([at(0, 5), at(60, null)], "m", "p50Ms"), null, "long ago");
+  assert.equal(recentQuantile([], "m", "p50Ms"), null);
 });
 
 test("classes are summed over the time of a cell", () => {

@@ -37,7 +37,7 @@ export function HeatMap({ title, about, range, cells, label, empty }: Props): JS
       <p class="summary">{most ? <>most: <b>up to {label(top)}</b></> : empty}</p>
       <div ref={place} class="plot">
         <svg width={width} height={HEIGHT} role="img" aria-label={`${title}: ${most ? `most up to ${label(top)}` : empty}`}>
-          {totals.map((_, at) => at % every === 0 && (
+          {totals.map((_, at) => most > 0 && at % every === 0 && (
             <text key={at} class="tick" x={LEFT - 6} y={HEIGHT - BOTTOM - (at + 0.5) * high + 4} text-anchor="end">{label(at)}</text>
           ))}
           {cells.map((column, x) => column.map((n, y) => n > 0 && (

@@ -7,6 +7,7 @@ import { keyOf } from "./types";
 const KEPT_MS = 10 * 60_000;
 const ALL_KEPT_MS = 65_000;
 const OLD_EVERY_MS = 10_000;
+const QUANTILE_MS = 30_000;
 
 export class History {
   samples: Sample[] = [];
@@ -85,6 +86,16 @@ export function grid(samples: Sample[], key: string, now: number, seconds: numbe
   return { times, stepMs, values, taken };
 }
 
+export type Quantile = "p50Ms" | "p90Ms" | "p99Ms" | "p999Ms";
+
+/** A quantile of the latency of a version: that of the newest sample with answers, and none of long ago. */
+export function recentQuantile(samples: Sample[], key: string, which: Quantile): number | null {
+  const oldest = (samples.at(-1)?.time ?? 0) - QUANTILE_MS;
+  const known = (it: Sample): number | null => (it.time >= oldest ? (it.models[key]?.[which] ?? null) : null);
+  const found = samples.findLast((it) => known(it) !== null);
+  return found ? known(found) : null;
+}
+
 /** Something that happened to a version: a line in every chart. */
 export interface Mark {
   time: number;
@@ -105,6 +116,17 @@ export function marks(samples: Sample[], key: string): Mark[] {
     for (const it of versions(before)) if (!sample.models[it]) labels.push(`version ${it.slice(name.length)} went`);
     return labels.map((label) => ({ time: sample.time, label }));
   });
+}
+
+/** What happened several times, one after the other, as one: first, last, and how often. */
+export function summedMarks(marks: Mark[]): { label: string; first: number; last: number; times: number }[] {
+  const summed: ReturnType<typeof summedMarks> = [];
+  for (const { time, label } of marks) {
+    const before = summed.at(-1);
+    if (before?.label === label) [before.last, before.times] = [time, before.times + 1];
+    else summed.push({ label, first: time, last: time, times: 1 });
+  }
+  return summed;
 }
 
 /** Counts by class at even times: how many were counted in each class in each of so many cells. */

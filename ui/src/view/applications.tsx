@@ -3,12 +3,12 @@
 import type { JSX } from "preact";
 import { count, millis, rate } from "../data/format";
 import type { Application, Place } from "../data/applications";
-import { recent } from "../data/history";
+import { recent, recentQuantile } from "../data/history";
 import { healthWords, problemsOf } from "../data/problems";
 import type { Overview } from "../data/types";
 import { keyOf } from "../data/types";
 import { state } from "../state";
-import { RATE_SECONDS, recentQuantile } from "./models";
+import { RATE_SECONDS } from "./models";
 import { modelLink } from "./route";
 
 const BOX = { width: 230, height: 60 };
@@ -43,7 +43,7 @@ function Box({ place, document, current }: { place: Place; document: Overview; c
     <a class={`part ${words.tone}`} style={{ left: `${x}px`, top: `${y}px`, width: `${BOX.width}px`, height: `${BOX.height}px` }}
       href={modelLink(keyOf(model))} aria-current={current ? "true" : undefined} title={model.stateText}>
       <b>{model.name}</b> <span class={`state ${words.tone}`}><span aria-hidden="true">{words.mark}</span> {words.label}</span>
-      <small>{rate(now ? now.requests / now.seconds : null)}/s · p99 {millis(recentQuantile(model, 0.99))} · {count(model.waiting)} waiting</small>
+      <small>{rate(now ? now.requests / now.seconds : null)}/s · p99 {millis(recentQuantile(state.history.samples, keyOf(model), "p99Ms"))} · {count(model.waiting)} waiting</small>
     </a>
   );
 }

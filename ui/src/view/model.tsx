@@ -3,7 +3,8 @@
 import type { JSX } from "preact";
 import { applicationOf } from "../data/applications";
 import { ago, count, millis, percent, rate } from "../data/format";
-import { recent } from "../data/history";
+import type { Quantile } from "../data/history";
+import { recent, recentQuantile } from "../data/history";
 import { healthWords, problemsOf } from "../data/problems";
 import type { Model, Overview } from "../data/types";
 import { keyOf } from "../data/types";
@@ -14,7 +15,7 @@ import { Card } from "./card";
 import { ModelControls } from "./controls";
 import { Headline } from "./headline";
 import { Logs } from "./logs";
-import { errorShare, RATE_SECONDS, recentQuantile } from "./models";
+import { errorShare, RATE_SECONDS } from "./models";
 import { Charts } from "./past";
 import { Requests } from "./requests";
 import type { Tab } from "./route";
@@ -77,15 +78,16 @@ function Now({ model, document }: { model: Model; document: Overview }): JSX.Ele
 function Numbers({ model }: { model: Model }): JSX.Element {
   const now = recent(state.history.samples, keyOf(model), RATE_SECONDS);
   const per = (n: number | undefined): string => (now && n !== undefined ? `${rate(n / now.seconds)}/s` : "–");
+  const took = (which: Quantile): string => millis(recentQuantile(state.history.samples, keyOf(model), which));
   const errors = errorShare(now);
   const ready = model.workers.filter((it) => it.state === "ready").length;
   const tiles: [string, string, string, string?][] = [
     ["Traffic", per(now?.requests), "requests"],
     ["Goodput", per(now ? Math.max(0, now.answered - now.late) : undefined), "answers in time"],
-    ["p50", millis(recentQuantile(model, 0.5)), "half are faster"],
-    ["p90", millis(recentQuantile(model, 0.9)), "1 of 10 is slower"],
-    ["p99", millis(recentQuantile(model, 0.99)), model.maxLatencyMs === null ? "1 of 100 is slower" : `target ${millis(model.maxLatencyMs)}`],
-    ["p99.9", millis(recentQuantile(model, 0.999)), "1 of 1000 is slower"],
+    ["p50", took("p50Ms"), "half are faster"],
+    ["p90", took("p90Ms"), "1 of 10 is slower"],
+    ["p99", took("p99Ms"), model.maxLatencyMs === null ? "1 of 100 is slower" : `target ${millis(model.maxLatencyMs)}`],
+    ["p99.9", took("p999Ms"), "1 of 1000 is slower"],
     ["Queue", count(model.waiting), `of ${count(model.queueMax)}; ${count(model.running)} in work`],
     ["Batch", now?.batches ? (now.items / now.batches).toFixed(1) : "–", `items, at most ${count(model.maxBatchSize)}`],
     ["Workers", `${ready} of ${Math.max(model.workersMin, model.workers.length)}`, "ready"],

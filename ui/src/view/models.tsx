@@ -4,9 +4,8 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { Spark } from "../charts/spark";
 import { count, millis, percent, rate } from "../data/format";
-import { difference, quantile } from "../data/histogram";
 import type { Recent } from "../data/history";
-import { grid, knownSeconds, rates, recent } from "../data/history";
+import { grid, knownSeconds, rates, recent, recentQuantile } from "../data/history";
 import { healthWords, problemsOf } from "../data/problems";
 import type { Model, Overview, Problem } from "../data/types";
 import { keyOf } from "../data/types";
@@ -15,7 +14,6 @@ import { Register } from "./controls";
 import { modelLink } from "./route";
 
 export const RATE_SECONDS = 10;
-const QUANTILE_SECONDS = 30;
 const FILTER_FROM = 8;
 
 export function Models({ document }: { document: Overview }): JSX.Element {
@@ -49,7 +47,7 @@ export function Models({ document }: { document: Overview }): JSX.Element {
               <th class="wide-only" title="Requests per second, the last ten minutes at most">Trend</th>
               <th class="n" title="Requests per second">Traffic</th>
               <th class="n" title="Answers in time per second">Goodput</th>
-              <th class="n" title="99 of 100 answers were faster, last 30 seconds">p99</th>
+              <th class="n" title="99 of 100 answers were faster, in the last seconds that had some">p99</th>
               <th class="n" title="Requests that wait">Queue</th>
               <th class="n" title="Workers that are ready, of those wanted">Workers</th>
               <th class="n" title="Requests rejected or failed, last 10 seconds">Errors</th>
@@ -73,7 +71,7 @@ function Row({ model, problems, time, worst }: { model: Model; problems: Problem
   const words = healthWords(model.state, problems);
   const now = recent(state.history.samples, key, RATE_SECONDS);
   const past = grid(state.history.samples, key, time, Math.min(600, knownSeconds(state.history.samples, key)), 60);
-  const p99 = recentQuantile(model, 0.99);
+  const p99 = recentQuantile(state.history.samples, key, "p99Ms");
   const ready = model.workers.filter((it) => it.state === "ready").length;
   const errors = errorShare(now);
   const late = model.maxLatencyMs !== null && p99 !== null && p99 > model.maxLatencyMs;
@@ -106,14 +104,6 @@ function Row({ model, problems, time, worst }: { model: Model; problems: Problem
       </td>
     </tr>
   );
-}
-
-/** A quantile of the latency in milliseconds: of what was answered since this page can tell. */
-export function recentQuantile(model: Model, share: number): number | null {
-  const before = state.history.modelBefore(keyOf(model), QUANTILE_SECONDS);
-  if (!before) return state.history.samples.at(-1)?.models[keyOf(model)]?.p99Ms ?? null;
-  const value = quantile(difference(model.latencySeconds, before.latencySeconds), share);
-  return value === null ? null : value * 1000;
 }
 
 export function errorShare(now: Recent | null): number {

@@ -8,7 +8,7 @@ import { TimeChart } from "../charts/time";
 import { bytes, clock, count, millis, rate } from "../data/format";
 import { grown } from "../data/histogram";
 import type { Grid } from "../data/history";
-import { cells, grid, knownSeconds, marks, means, rates, within } from "../data/history";
+import { cells, grid, knownSeconds, marks, means, rates, summedMarks, within } from "../data/history";
 import type { Model, ModelSample, Overview } from "../data/types";
 import { keyOf } from "../data/types";
 import { REJECTION_LABELS } from "../data/words";
@@ -89,7 +89,9 @@ export function Charts({ model, document }: { model: Model; document: Overview }
     <Range range={range} />
     {happened.length > 0 && (
       <ul class="events" aria-label="What happened in this time">
-        {happened.slice(-EVENTS).map((it) => <li key={`${it.time} ${it.label}`}><time>{clock(it.time)}</time> {it.label}</li>)}
+        {summedMarks(happened).slice(-EVENTS).map(({ label, first, last, times }) => (
+          <li key={`${first} ${label}`}><time>{clock(first)}</time>{times > 1 && <> to <time>{clock(last)}</time></>} {label}{times > 1 && `: ${times} times`}</li>
+        ))}
       </ul>
     )}
     <div class="charts">
