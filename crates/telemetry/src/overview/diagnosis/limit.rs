@@ -13,9 +13,11 @@ const FULL: f64 = 95.0;
 const FULL_IF_STARVED: f64 = 75.0;
 const GPU_FULL: f64 = 90.0;
 /// Shares of the time of batches: workers that neither compute nor wait for a processor for longer wait for
-/// something else. On a full machine the server and its clients wait for a processor too, within that time.
+/// something else.
 const ELSEWHERE: f64 = 0.5;
-const ELSEWHERE_IF_FULL: f64 = 0.9;
+const ELSEWHERE_IF_FULL: f64 = 0.7;
+/// On a full machine the server waits for a processor too, and up to so long of a batch's time is its own.
+const SERVER_MS: f64 = 40.0;
 /// The same: workers that wait longer for a processor lack one.
 const STARVED: f64 = 0.25;
 /// What is known of the processors is of the last two samples, one of which may be late.
@@ -57,16 +59,18 @@ impl Limit {
             return Self::Unknown;
         };
         let waited = mean(ready().filter_map(|worker| worker.cpu_wait_percent));
-        let busy = busy_percent(view);
+        let BatchTime { percent: busy, batch_ms } = BatchTime::lately(view);
         // Where it is not known, who waits on a full machine waits for a processor.
         let waited = waited.unwrap_or(if machine > FULL { busy } else { 0.0 });
         let starved = waited > busy * STARVED;
         let full = machine > if starved { FULL_IF_STARVED } else { FULL };
-        let elsewhere = busy - worker - waited;
+        let elsewhere = (busy - worker - waited) / busy.max(1e-9);
+        let something_else = match full {
+            true => elsewhere > ELSEWHERE_IF_FULL && elsewhere * batch_ms > SERVER_MS,
+            false => elsewhere > ELSEWHERE,
+        };
         match () {
-            () if elsewhere > busy * if full { ELSEWHERE_IF_FULL } else { ELSEWHERE } => {
-                Self::SomethingElse { worker }
-            }
+            () if something_else => Self::SomethingElse { worker },
             () if full => Self::who_fills(view, machine, f64::from(processors.max(1))),
             () if starved && waited > 100.0 * STARVED => Self::Container { waited, machine },
             () => Self::Workers { worker, machine },
@@ -188,16 +192,27 @@ fn busy_gpu(model: &ModelOverview, document: &OverviewDocument) -> Option<Limit>
     Some(Limit::Gpu { id, busy, workers })
 }
 
-/// Percent of their time in which a version's workers had a batch.
-pub(super) fn busy_percent(view: &VersionView<'_>) -> f64 {
-    let from = view.time.saturating_sub(LATELY_MS);
-    let lately = TrafficBetween::read(view.samples(), &view.key, from, view.time);
-    let share = |lately: TrafficBetween| {
-        100.0 * lately.compute_seconds / lately.seconds / view.model.workers_ready().max(1) as f64
-    };
-    // A batch counts when it ends: where none did, those that run do so all the time.
-    let without = if view.model.running > 0 { 100.0 } else { 0.0 };
-    lately.map(share).filter(|share| *share > 0.0).map_or(without, |share| share.min(100.0))
+/// The batches of a version's workers, lately.
+pub(super) struct BatchTime {
+    /// Of their time in which workers had one.
+    pub(super) percent: f64,
+    /// How long one took.
+    batch_ms: f64,
+}
+
+impl BatchTime {
+    pub(super) fn lately(view: &VersionView<'_>) -> Self {
+        let from = view.time.saturating_sub(LATELY_MS);
+        let lately = TrafficBetween::read(view.samples(), &view.key, from, view.time);
+        let workers = view.model.workers_ready().max(1) as f64;
+        // A batch counts when it ends: where none did, those that run do so all the time.
+        let running = if view.model.running > 0 { 100.0 } else { 0.0 };
+        let none = Self { percent: running, batch_ms: f64::INFINITY };
+        lately.filter(|lately| lately.batches > 0.0).map_or(none, |lately| Self {
+            percent: (100.0 * lately.compute_seconds / lately.seconds / workers).min(100.0),
+            batch_ms: 1e3 * lately.compute_seconds / lately.batches,
+        })
+    }
 }
 
 /// Percent of one processor that the server and all its workers use.

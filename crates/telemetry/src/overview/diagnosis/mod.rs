@@ -5,6 +5,8 @@
 //! is the model's doing and not the traffic's, and advice never contradicts a figure beside it.
 
 #[cfg(test)]
+mod drill;
+#[cfg(test)]
 mod drills;
 mod limit;
 mod requests;

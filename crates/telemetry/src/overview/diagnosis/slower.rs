@@ -1,6 +1,6 @@
 //! Whether a version has become slower, and why: a part of it, a device, the machine, or the model itself.
 
-use super::limit::{Limit, busy_percent};
+use super::limit::{BatchTime, Limit};
 use super::traffic::TrafficBetween;
 use super::version::VersionView;
 use super::words::{duration, millis};
@@ -46,7 +46,7 @@ impl Slower {
             Then::Ago(_) | Then::DayAgo => None,
         };
         let limit = Limit::of(view);
-        let more_workers_help = limit.more_workers_help() && busy_percent(view) > BUSY;
+        let more_workers_help = limit.more_workers_help() && BatchTime::lately(view).percent > BUSY;
         Some(Self {
             clause: format!("the model has become slower: {}{}", words(&slowdown), limit.clause()),
             advice: limit.advice_if_slower() + if more_workers_help { MORE_WORKERS } else { "" },

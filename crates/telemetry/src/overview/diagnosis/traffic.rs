@@ -14,7 +14,8 @@ pub(super) struct TrafficBetween {
     pub(super) restarts: u64,
     /// How long those that were answered had waited, all together.
     pub(super) queue_seconds: f64,
-    /// How long all batches ran.
+    pub(super) batches: f64,
+    /// How long all of them ran.
     pub(super) compute_seconds: f64,
     /// Why most were rejected.
     pub(super) reason: Option<String>,
@@ -50,6 +51,7 @@ impl TrafficBetween {
             failed,
             restarts: last.restarts.saturating_sub(first.restarts),
             queue_seconds: (last.queue_seconds_sum - first.queue_seconds_sum).max(0.0),
+            batches: grew(|it| it.batches),
             compute_seconds: (last.compute_seconds_sum - first.compute_seconds_sum).max(0.0),
             reason: most.map(|(_, reason)| reason.clone()),
             asked: grew(|it| it.requests).max(answered + rejected + failed),
