@@ -44,7 +44,8 @@ fn a_slow_model_is_named_and_not_the_traffic() {
     drill.run(120, &[WELL]);
     // Others use the machine, as in the trial that this drill comes from.
     drill.machine().cpu_percent = Some(100.0);
-    let slow = Second { answered: 3, rejected: ("queue_full", 27), compute_ms: 400.0, ..WELL };
+    let slow =
+        Second { answered: 3, late: 1, rejected: ("queue_full", 27), compute_ms: 400.0, ..WELL };
     drill.run(40, &[Second { cpu: (0.5, 2.0), ..slow }]);
     let (tone, what, advice) = drill.first();
     assert_eq!(tone, ProblemTone::Bad);

@@ -29,9 +29,13 @@ pub(super) fn problems(view: &VersionView<'_>) -> Vec<ServerProblem> {
     let serves = view.model.state != "failed" && view.model.state != "noWorkers";
     let mut found = Vec::new();
     if let Some(now) = now.filter(|_| serves) {
+        let is_slower = slower.is_some();
         found.extend(rejecting(view, &now, &mut slower));
         found.extend(failing(view, &now));
-        found.extend(late(view, &now, &mut slower));
+        // Where the slower model is why requests are rejected, it is why others are late.
+        if is_slower == slower.is_some() {
+            found.extend(late(view, &now, &mut slower));
+        }
     }
     if !found.iter().any(|problem| problem.word == "rejecting") {
         found.extend(waiting(view));
