@@ -61,6 +61,33 @@ input [ { name: "x" data_type: TYPE_INT32 dims: [ 1 ] } ]
 output [ { name: "y" data_type: TYPE_INT32 dims: [ 1 ] } ]
 """
 
+SUMMED = """
+platform: "onnxruntime_onnx"
+max_batch_size: 4
+sequence_batching {
+  max_sequence_idle_microseconds: 60000000
+  state [ { input_name: "sum_in" output_name: "sum_out" data_type: TYPE_INT32 dims: [ 1 ]
+            initial_state { name: "zero" data_type: TYPE_INT32 dims: [ 1 ] zero_data: true } } ]
+}
+input [ { name: "x" data_type: TYPE_INT32 dims: [ 1 ] } ]
+output [ { name: "y" data_type: TYPE_INT32 dims: [ 1 ] } ]
+"""
+
+ADDED = SUMMED.replace('platform: "onnxruntime_onnx"', 'backend: "python"')
+ADDER = """
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [self.add(request) for request in requests]
+
+    def add(self, request):
+        x = pb_utils.get_input_tensor_by_name(request, "x").as_numpy()
+        total = x + pb_utils.get_input_tensor_by_name(request, "sum_in").as_numpy()
+        return pb_utils.InferenceResponse([pb_utils.Tensor("y", 2 * total), pb_utils.Tensor("sum_out", total)])
+"""
+
 ADD_SUB_CONFIG = """
 backend: "python"
 max_batch_size: 8
@@ -278,6 +305,15 @@ def counted(home: Path) -> None:
     (home / "counted/config.pbtxt").write_text(COUNTED)
 
 
+def summed(home: Path) -> None:
+    """`sum_out = x + sum_in` and `y = 2 * sum_out`."""
+    (home / "summed/1").mkdir(parents=True)
+    row = {name: onnx.value(name, onnx.INT32, ["n", 1]) for name in ("x", "sum_in", "sum_out", "y")}
+    nodes = [onnx.node("Add", ["x", "sum_in"], "sum_out"), onnx.node("Add", ["sum_out", "sum_out"], "y")]
+    onnx.write(home / "summed/1/model.onnx", nodes, [row["x"], row["sum_in"]], [row["y"], row["sum_out"]])
+    (home / "summed/config.pbtxt").write_text(SUMMED)
+
+
 @pytest.fixture(scope="module")
 def server(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     home = tmp_path_factory.mktemp("triton")
@@ -288,6 +324,8 @@ def server(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
     (models / "twice_more/1").mkdir(parents=True)
     (models / "twice_more/config.pbtxt").write_text(ENSEMBLE)
     counted(models)
+    summed(models)
+    model(models, "added", ADDED, ADDER)
     model(models, "add_sub", ADD_SUB_CONFIG, ADD_SUB, 3)
     model(models, "repeat", REPEAT_CONFIG, REPEAT)
     model(models, "caller", CALLER_CONFIG, CALLER)
@@ -306,6 +344,8 @@ def client(server: Server) -> Iterator[Any]:
             "reshaped",
             "rows",
             "counted",
+            "summed",
+            "added",
             "add_sub",
             "repeat",
             "caller",
@@ -372,6 +412,42 @@ def test_controls_tell_an_onnx_model_of_its_sequence(client: Any, http: Any) -> 
             ask(one, kind, 1, **said)
         with pytest.raises(InferenceServerException, match="correlation ID"):
             ask(one, kind, 1)
+
+
+@pytest.mark.parametrize("name", ["summed", "added"])
+def test_state_tensors_stay_with_their_sequence(client: Any, http: Any, name: str) -> None:
+    def ask(one: Any, kind: Any, number: int, **said: Any) -> int:
+        answer = one.infer(name, tensors(kind, x=np.array([[number]], np.int32)), **said)
+        assert [out if isinstance(out, str) else out.name for out in outputs(answer)] == ["y"]
+        return int(answer.as_numpy("y")[0, 0])
+
+    for kind, one, key in ((triton, client, 7), (triton_http, http, 8)):
+        first, second = {"sequence_id": key}, {"sequence_id": key + 100}
+        assert ask(one, kind, 1, sequence_start=True, **first) == 2
+        assert ask(one, kind, 10, sequence_start=True, **second) == 20
+        assert ask(one, kind, 2, **first) == 6
+        assert ask(one, kind, 30, sequence_end=True, **second) == 80
+        assert ask(one, kind, 3, sequence_end=True, **first) == 12
+        assert ask(one, kind, 4, sequence_start=True, sequence_end=True, **first) == 8
+    told = http.get_model_metadata(name)
+    assert [one["name"] for one in (*told["inputs"], *told["outputs"])] == ["x", "y"]
+
+
+def outputs(answer: Any) -> list[Any]:
+    told = answer.get_response()
+    return [one["name"] for one in told["outputs"]] if isinstance(told, dict) else list(told.outputs)
+
+
+def test_state_tensors_follow_requests_that_were_sent_ahead(client: Any) -> None:
+    answers: queue.Queue[Any] = queue.Queue()
+    client.start_stream(lambda result, error: answers.put(error or result))
+    for turn in range(5):
+        said = {"sequence_start": turn == 0, "sequence_end": turn == 4}
+        x = tensors(triton, x=np.array([[1]], np.int32))
+        client.async_stream_infer("summed", x, sequence_id=77, **said)
+    found = [int(answers.get(timeout=PATIENCE).as_numpy("y")[0, 0]) for _ in range(5)]
+    client.stop_stream()
+    assert found == [2, 4, 6, 8, 10]
 
 
 def test_a_model_of_the_python_backend_runs_as_it_is(client: Any, http: Any) -> None:

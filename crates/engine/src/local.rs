@@ -8,6 +8,7 @@
 mod declared;
 pub(crate) mod declared_model;
 pub(crate) mod process;
+mod sequence_state;
 mod signature;
 pub(crate) mod thread;
 pub(crate) mod worker;

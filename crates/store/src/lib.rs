@@ -48,9 +48,9 @@ pub use self::package::{
     Api, Dependency, Manifest, Package, Runtime, Wiring, parse_yaml, read_text,
 };
 pub use self::repository::{
-    ControlKind, DeclaredControl, DeclaredTensor, DeclaredTensors, FileStamp, PythonBackend,
-    RepositoryContent, RepositoryModel, RepositoryVersion, config_overrides, is_repository,
-    model_named, models_of,
+    ControlKind, DeclaredControl, DeclaredState, DeclaredTensor, DeclaredTensors, FileStamp,
+    PythonBackend, RepositoryContent, RepositoryModel, RepositoryVersion, config_overrides,
+    is_repository, model_named, models_of,
 };
 pub use self::shown_url::ShownUrl;
 pub use self::store::{Store, UnpackTurn, models_in};

@@ -14,6 +14,7 @@
 //! sentence in its place and harms no other. Nothing here loads a model.
 
 mod config_json;
+mod declared;
 mod fields;
 mod overrides;
 mod python_backend;
@@ -29,13 +30,14 @@ use std::{fs, io};
 
 use jitney_settings::Values;
 
+pub use self::declared::{
+    ControlKind, DeclaredControl, DeclaredState, DeclaredTensor, DeclaredTensors,
+};
 pub use self::overrides::config_overrides;
 pub use self::python_backend::PythonBackend;
-pub use self::sequence_config::{ControlKind, DeclaredControl};
 pub use self::stamp::FileStamp;
 use self::stamp::{DEPTH_MAX, StampHasher};
 use self::text_format::ConfigError;
-pub use self::triton::{DeclaredTensor, DeclaredTensors};
 use self::triton::{TritonBackend, TritonConfig, VersionPolicy};
 use super::package::read_text;
 use super::unpack::MANIFEST_DIRECTORY;

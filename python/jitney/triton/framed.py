@@ -13,10 +13,16 @@ from typing import Any
 from jitney.call.errors import Error
 from jitney.execution.tensor_answers import as_tensor
 from jitney.triton.messages import BackendTensor, InferenceRequest, InferenceResponse
-from jitney.values.tensor import RawTensor
+from jitney.values.tensor import BF16, BYTES, FORMATS, RawTensor
 
 CONTENT_TYPE = "application/x-jitney-open-inference"
 LENGTH = struct.Struct("<I")
+NUMPY_NAMES = {
+    datatype: code if code.startswith("<") else f"|{code}"
+    for datatype, (_, code) in FORMATS.items()
+    if datatype not in (BF16, BYTES, "BOOL")
+}
+"""How numpy names the types whose elements lie as they travel."""
 
 
 def raw(tensor: BackendTensor, datatype: str | None = None) -> RawTensor:
@@ -24,6 +30,8 @@ def raw(tensor: BackendTensor, datatype: str | None = None) -> RawTensor:
     held = tensor.raw
     if isinstance(held, RawTensor):
         return held
+    if datatype is not None and held.dtype.str == NUMPY_NAMES.get(datatype) and held.size and held.flags.c_contiguous:
+        return RawTensor(datatype, held.shape, held.data.cast("B"))
     try:
         return as_tensor(held, datatype)
     except (ValueError, TypeError) as error:

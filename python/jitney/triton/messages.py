@@ -145,6 +145,11 @@ class InferenceResponse:
         """Its parameters in JSON."""
         return json.dumps(self._parameters)
 
+    @property
+    def has_parameters(self) -> bool:
+        """Whether it has any."""
+        return bool(self._parameters)
+
 
 class ResponseSender:
     """Where the responses of a decoupled model go."""

@@ -21,6 +21,9 @@ Row = dict[str, Any]
 KNOWN_NAMES_LIMIT = 1024
 """Clients choose form field names, so the cache of names must not grow for ever."""
 
+TensorHeads = tuple[list[tuple[str, str, tuple[int, ...], int]], list[str]]
+"""Name, datatype, shape and length of each tensor of a request, and the outputs that it asks for."""
+
 unpack_item_meta = ITEM_META.unpack_from
 unpack_param = PARAM.unpack_from
 
@@ -40,6 +43,7 @@ class BatchDecoder:
     def __init__(self, reader_for: Callable[[str], Reader] = reader_for) -> None:
         self._reader_for = reader_for
         self._known: dict[tuple[int, bytes], tuple[str, Reader]] = {}
+        self._known_tensors: dict[bytes, TensorHeads] = {}
 
     def decode(self, payload: Raw | ReceivedItems, count: int) -> tuple[list[Row], list[bytes]]:
         """Returns one row and one meta per item."""
@@ -119,25 +123,40 @@ class BatchDecoder:
     def _read_tensors(self, meta: bytes, meta_at: int, count: int, values: memoryview) -> TensorRow:
         """Tensors by name, in the memory where they are, and the outputs that are asked for."""
         row = TensorRow()
-        at = 0
+        head, at = meta[meta_at:], 0
         try:
-            for _ in range(count):
-                name_len, type_len, value_len = unpack_param(meta, meta_at)
-                type_at = meta_at + 8 + name_len
-                name, meta_at = read_text(meta[meta_at + 8 : type_at]), type_at + type_len
-                if not type_len:
-                    row.outputs.append(name)
-                    continue
-                rank = meta[type_at]
-                shape = struct.unpack_from(f"<{rank}Q", meta, type_at + 1)
-                datatype = str(meta[type_at + 1 + 8 * rank : meta_at], "ascii")
+            tensors, outputs = self._known_tensors.get(head) or self._learn_tensors(head, count)
+            for name, datatype, shape, value_len in tensors:
                 row[name] = RawTensor(datatype, shape, values[at : at + value_len])
                 at += value_len
         except (BrokenTensor, KeyError, IndexError, UnicodeDecodeError) as error:
             raise Malformed(f"an item's tensor is broken: {error}") from None
-        if meta_at != len(meta) or at != len(values):
+        if at != len(values):
             raise Malformed("an item's tensors do not add up to its lengths")
+        row.outputs += outputs
         return row
+
+    def _learn_tensors(self, head: bytes, count: int) -> TensorHeads:
+        """Remembers what the heads of a request's tensors say; most requests to a model have the same."""
+        tensors: list[tuple[str, str, tuple[int, ...], int]] = []
+        outputs: list[str] = []
+        at = 0
+        for _ in range(count):
+            name_len, type_len, value_len = unpack_param(head, at)
+            type_at = at + 8 + name_len
+            name, at = read_text(head[at + 8 : type_at]), type_at + type_len
+            if not type_len:
+                outputs.append(name)
+                continue
+            rank = head[type_at]
+            shape = struct.unpack_from(f"<{rank}Q", head, type_at + 1)
+            tensors.append((name, str(head[type_at + 1 + 8 * rank : at], "ascii"), shape, value_len))
+        if at != len(head):
+            raise Malformed("an item's tensors do not add up to its lengths")
+        if len(self._known_tensors) >= KNOWN_NAMES_LIMIT:
+            self._known_tensors.clear()
+        self._known_tensors[head] = tensors, outputs
+        return tensors, outputs
 
     def _learn(self, key: tuple[int, bytes]) -> tuple[str, Reader]:
         """Remembers which name, and which way to read the value, a parameter's raw names stand for."""

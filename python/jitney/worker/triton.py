@@ -9,7 +9,6 @@ import asyncio
 import json
 import os
 import threading
-from collections.abc import Mapping
 from typing import Any
 
 from jitney.handle.part import calling
@@ -26,6 +25,7 @@ from jitney.triton.messages import (
     TritonError,
 )
 from jitney.triton.model import TritonModel
+from jitney.triton.states import SequenceStates
 from jitney.values.tensor import RawTensor
 from jitney.worker.answers import CAUSE_STATED
 from jitney.worker.batch import Row, TensorRow, read_headers
@@ -37,6 +37,7 @@ from jitney.worker.writer import assemble, assemble_parts, encode_failed, encode
 SECTION = "triton"
 REQUEST_HEADER, RESPONSE_HEADER = "jitney request", "jitney response"
 """What the client says about its request and the model about its response, in JSON; names that no client can send."""
+REQUEST_WORD, SEQUENCE_WORD = REQUEST_HEADER.encode(), b"ts_request_sequence"
 STATUSES = {
     TritonError.INVALID_ARG: 400,
     TritonError.NOT_FOUND: 404,
@@ -77,6 +78,7 @@ class TritonWorkerModel:
             for one in config.get("sequence_batching", {}).get("control_input", ())
             if one.get("control")
         ]
+        self._states = SequenceStates(config.get("sequence_batching", {}), self._batches)
 
     def close(self) -> None:
         """Ends the model."""
@@ -89,7 +91,7 @@ class TritonWorkerModel:
         read: list[tuple[int, InferenceRequest]] = []
         for at, row in enumerate(rows):
             if isinstance(row, TensorRow):
-                read.append((at, self._request(row, read_headers(context.metas[at]))))
+                read.append((at, self._request(row, context.metas[at])))
             else:
                 items[at] = _failed(TritonError(NOT_TENSORS, TritonError.INVALID_ARG))
         if self._ensemble is not None:
@@ -111,22 +113,20 @@ class TritonWorkerModel:
             items[at] = self._answer(response, request)
         return EncodedReply(assemble_parts(items))
 
-    def _request(self, row: TensorRow, headers: Mapping[str, Any]) -> InferenceRequest:
-        told = json.loads(headers.get(REQUEST_HEADER) or "{}")
-        sequence: Any = headers.get("ts_request_sequence_id") or 0
-        flags = SEQUENCE_START * (headers.get("ts_request_sequence_start") == "true")
-        flags |= SEQUENCE_END * (headers.get("ts_request_sequence_end") == "true")
+    def _request(self, row: TensorRow, meta: bytes) -> InferenceRequest:
+        told, sequence, flags = _told(meta)
         tensors = [BackendTensor(name, tensor) for name, tensor in row.items()]
         if self._controls:
             batch = [next(iter(row.values())).shape[0]] if self._batches else []
             tensors += [
                 BackendTensor(name, _control(one, sequence, flags, [*batch, 1])) for name, one in self._controls
             ]
+        tensors += self._states.inputs(sequence, bool(flags & SEQUENCE_START), row)
         return InferenceRequest(
             requested_output_names=row.outputs or list(self._datatypes),
             inputs=tensors,
             request_id=told.get("id", ""),
-            correlation_id=int(sequence) if str(sequence).isdigit() else sequence,
+            correlation_id=sequence,
             flags=flags,
             timeout=told.get("parameters", {}).pop("timeout", 0),
             parameters=told.get("parameters"),
@@ -134,9 +134,9 @@ class TritonWorkerModel:
 
     def tensors(self, response: InferenceResponse, request: InferenceRequest) -> list[tuple[str, RawTensor]]:
         """The outputs that the request asks for, as they travel."""
-        asked = set(request.requested_output_names())
-        found = [one for one in response.output_tensors() if not asked or one.name() in asked]
-        return [(one.name(), framed.raw(one, self._datatypes.get(one.name()))) for one in found]
+        asked, datatypes = request.requested_output_names(), self._datatypes
+        named = [(one.name(), one) for one in response.output_tensors()]
+        return [(name, framed.raw(one, datatypes.get(name))) for name, one in named if not asked or name in asked]
 
     def _answer(self, response: InferenceResponse | None, request: InferenceRequest) -> tuple[bytes, list[Bytes]]:
         if response is None:
@@ -144,9 +144,9 @@ class TritonWorkerModel:
         error = response.error()
         if error is not None:
             return _failed(error)
+        self._states.keep(request.correlation_id(), bool(request.flags() & SEQUENCE_END), response)
         tensors = self.tensors(response, request)
-        parameters = response.parameters()
-        told = {} if parameters == "{}" else {RESPONSE_HEADER: parameters}
+        told = {RESPONSE_HEADER: response.parameters()} if response.has_parameters else {}
         return encode_tensors(200, told, tensors), [one.data for _, one in tensors]
 
 
@@ -184,6 +184,19 @@ class _Responses:
         if self._error is not None:
             return _failed(self._error)
         return (b"", [b""]) if self._begun else (encode_tensors(200, {}, []), [])
+
+
+def _told(meta: bytes) -> tuple[dict[str, Any], Any, int]:
+    """What a request says beside its tensors, the id of its sequence, and its flags. Most say nothing; to read their
+    headers would take longer than all else here."""
+    if REQUEST_WORD not in meta and SEQUENCE_WORD not in meta:
+        return {}, 0, 0
+    headers = read_headers(meta)
+    sequence: Any = headers.get("ts_request_sequence_id") or 0
+    flags = SEQUENCE_START * (headers.get("ts_request_sequence_start") == "true")
+    flags |= SEQUENCE_END * (headers.get("ts_request_sequence_end") == "true")
+    told = json.loads(headers.get(REQUEST_HEADER) or "{}")
+    return told, int(sequence) if str(sequence).isdigit() else sequence, flags
 
 
 def _failed(error: TritonError) -> tuple[bytes, list[Bytes]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import socket
 import struct
 import threading
@@ -28,6 +29,9 @@ from jitney.worker.protocol import (
     encode_control,
     send_frame,
 )
+
+HEADS_KEPT = 256
+"""Heads of tensors that are remembered."""
 
 
 class FrameWriter:
@@ -125,12 +129,17 @@ def encode_fields(status: int, phrase: str, headers: Mapping[str, str] | Sequenc
 
 def encode_tensors(status: int, headers: Mapping[str, str], tensors: Sequence[tuple[str, RawTensor]]) -> bytes:
     """The meta of an item that is answered in tensors."""
-    parts = [_pack(status, b"", headers, IN_TENSORS), struct.pack("<H", len(tensors))]
-    for name, tensor in tensors:
-        raw, shape = name.encode(), tensor.shape
-        kind = struct.pack(f"<B{len(shape)}Q", len(shape), *shape) + tensor.datatype.encode()
-        parts += PARAM.pack(len(raw), len(kind), len(tensor.data)), raw, kind
+    parts = [_pack(status, b"", headers, IN_TENSORS) if headers or status != 200 else PLAIN_TENSORS]
+    parts.append(struct.pack("<H", len(tensors)))
+    parts += [_tensor_head(name, one.datatype, one.shape, len(one.data)) for name, one in tensors]
     return b"".join(parts)
+
+
+@functools.lru_cache(HEADS_KEPT)
+def _tensor_head(name: str, datatype: str, shape: tuple[int, ...], size: int) -> bytes:
+    """What stands before a tensor; most answers of a model have the same."""
+    raw, kind = name.encode(), struct.pack(f"<B{len(shape)}Q", len(shape), *shape) + datatype.encode()
+    return PARAM.pack(len(raw), len(kind), size) + raw + kind
 
 
 def encode_failed(cause: int, status: int, fields: Sequence[tuple[str, str]] = ()) -> bytes:
@@ -156,6 +165,10 @@ def _pack(
         name_bytes, value_bytes = str(name).encode(), str(value).encode()
         parts += FIELD.pack(len(name_bytes), len(value_bytes)), name_bytes, value_bytes
     return b"".join(parts)
+
+
+PLAIN_TENSORS = _pack(200, b"", {}, IN_TENSORS)
+"""How the meta of most answers in tensors begins."""
 
 
 class TurnWriter(FrameWriter):

@@ -1,11 +1,11 @@
 //! Compares the inputs and outputs that a configuration declares with those that the model has.
 
 use super::{Dim, Signature, TensorSpec};
-use crate::store::{DeclaredControl, DeclaredTensor, DeclaredTensors};
+use crate::store::{DeclaredControl, DeclaredState, DeclaredTensor, DeclaredTensors};
 
 /// Whether the model is the declared one; the line and a sentence if not.
 pub(super) fn check(declared: &DeclaredTensors, model: &Signature) -> Result<(), (usize, String)> {
-    let DeclaredTensors { inputs, outputs, batched, controls, .. } = declared;
+    let DeclaredTensors { inputs, outputs, batched, controls, states, .. } = declared;
     for (kind, declared, specs) in
         [("input", inputs, &model.inputs), ("output", outputs, &model.outputs)]
     {
@@ -19,9 +19,12 @@ pub(super) fn check(declared: &DeclaredTensors, model: &Signature) -> Result<(),
             DeclaredTensor { name: name.clone(), datatype: datatype.clone(), ..Default::default() };
         fits("input", &tensor, &model.inputs, *batched).map_err(|why| (*line, why))?;
     }
+    for DeclaredState { input, output } in states {
+        fits("input", input, &model.inputs, *batched).map_err(|why| (input.line, why))?;
+        fits("output", output, &model.outputs, *batched).map_err(|why| (output.line, why))?;
+    }
     let is_declared = |spec: &&TensorSpec| {
-        let controls = controls.iter().map(|control| &control.name);
-        inputs.iter().map(|tensor| &tensor.name).chain(controls).any(|name| *name == spec.name)
+        declared.is_made(&spec.name) || inputs.iter().any(|tensor| tensor.name == spec.name)
     };
     match (inputs.last(), model.inputs.iter().find(|spec| !is_declared(spec))) {
         (Some(last), Some(missing)) => {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::declared;
+use super::sequence_state::{SequenceStates, StatefulInput};
 use super::{BodyKind, Decoded, Dim, LocalModel, Signature, TensorSpec};
 use crate::call::{DecodedInput, Input, Output, SequenceRef};
 use crate::outcome::{ItemOutcome, ModelFailure};
@@ -17,6 +18,8 @@ pub(crate) struct DeclaredModel {
     file: Arc<dyn LocalModel>,
     signature: Signature,
     declared: Arc<DeclaredTensors>,
+    /// What keeps the state tensors, where the model has some.
+    states: Option<Arc<SequenceStates>>,
 }
 
 impl DeclaredModel {
@@ -33,25 +36,32 @@ impl DeclaredModel {
         declared::check(declared, file.signature())
             .map_err(|(line, why)| format!("{}:{line}: {why}", declared.file))?;
         let changes = |tensors: &[DeclaredTensor]| tensors.iter().any(|it| it.reshape.is_some());
-        if threads && changes(&declared.outputs) {
-            return Err(format!("{}: reshape of outputs needs isolation: process", declared.file));
+        if threads && (changes(&declared.outputs) || !declared.states.is_empty()) {
+            return Err(format!(
+                "{}: reshape of outputs and state tensors need isolation: process",
+                declared.file
+            ));
         }
         let is_same = declared.controls.is_empty()
+            && declared.states.is_empty()
             && !changes(&declared.inputs)
             && !changes(&declared.outputs);
         if is_same {
             return Ok(file);
         }
         let own = file.signature();
-        let is_control =
-            |spec: &&TensorSpec| declared.controls.iter().any(|it| it.name == spec.name);
-        let inputs = own.inputs.iter().filter(|spec| !is_control(spec));
+        let is_made = |spec: &&TensorSpec| declared.is_made(&spec.name);
+        let is_state = |spec: &&TensorSpec| declared.is_state_output(&spec.name);
+        let inputs = own.inputs.iter().filter(|spec| !is_made(spec));
+        let outputs = own.outputs.iter().filter(|spec| !is_state(spec));
         let shown = |spec, tensors| shown(spec, tensors, declared.batched);
         let signature = Signature {
             inputs: inputs.map(|spec| shown(spec, &declared.inputs)).collect(),
-            outputs: own.outputs.iter().map(|spec| shown(spec, &declared.outputs)).collect(),
+            outputs: outputs.map(|spec| shown(spec, &declared.outputs)).collect(),
         };
-        Ok(Arc::new(Self { file, signature, declared: Arc::clone(declared) }))
+        let has_states = !declared.states.is_empty();
+        let states = has_states.then(|| Arc::new(SequenceStates::new(&file, declared)));
+        Ok(Arc::new(Self { file, signature, declared: Arc::clone(declared), states }))
     }
 
     /// The request that the model of the file takes.
@@ -65,9 +75,7 @@ impl DeclaredModel {
             shown.inputs.iter().map(|tensor| reshaped(tensor, inputs, *batched, TensorWay::In));
         let mut inputs = reshaped.collect::<Result<Vec<_>, _>>()?;
         if !controls.is_empty() {
-            let sequence = sequence.ok_or(
-                "it must specify a non-zero or non-empty correlation ID: the model keeps sequences",
-            )?;
+            let sequence = sequence.ok_or(NO_SEQUENCE)?;
             let rows = shown.rows().filter(|_| *batched);
             for control in controls {
                 inputs.push(control_tensor(control, sequence, rows)?);
@@ -120,7 +128,11 @@ impl LocalModel for DeclaredModel {
 
     fn decode(&self, mut input: Input) -> Result<Decoded, String> {
         if let Some(shown) = input.tensors.take() {
-            let request = self.request(&shown, input.route.sequence.as_deref())?;
+            let sequence = input.route.sequence.as_deref();
+            let request = self.request(&shown, sequence)?;
+            if let Some(states) = &self.states {
+                return states.decode(request, sequence.ok_or(NO_SEQUENCE)?.clone());
+            }
             input.tensors = Some(Arc::new(request));
         }
         let decoded = self.file.decode(input)?;
@@ -139,7 +151,12 @@ impl LocalModel for DeclaredModel {
         input: &dyn DecodedInput,
         output: Output,
     ) -> ItemOutcome {
-        let mut output = self.file.finish(name, version, input, output)?;
+        let stateful = StatefulInput::of(input);
+        let running = stateful.map_or(input, |input| &**input.running());
+        let mut output = self.file.finish(name, version, running, output)?;
+        if let (Some(states), Some(input)) = (&self.states, stateful) {
+            states.keep(input, &mut output);
+        }
         let DeclaredTensors { outputs, batched, .. } = &*self.declared;
         for tensor in output.tensors.iter_mut().flatten() {
             let shown = reshaped(tensor, outputs, *batched, TensorWay::Out);
@@ -148,6 +165,9 @@ impl LocalModel for DeclaredModel {
         Ok(output)
     }
 }
+
+const NO_SEQUENCE: &str =
+    "it must specify a non-zero or non-empty correlation ID: the model keeps sequences";
 
 /// Whether a tensor goes to the model or comes from it.
 #[derive(Clone, Copy)]

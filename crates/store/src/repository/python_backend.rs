@@ -4,8 +4,9 @@
 
 use serde_json::{Map, Value, json};
 
+use super::declared::DeclaredTensor;
 use super::text_format::ConfigError;
-use super::triton::{DeclaredTensor, TritonBackend, TritonConfig};
+use super::triton::{TritonBackend, TritonConfig};
 use crate::package::Api;
 use crate::tensor_specs::{ItemForm, PackedTensor, PackedTensors};
 

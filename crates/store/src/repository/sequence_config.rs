@@ -10,36 +10,11 @@ use jitney_settings::model::{
 };
 use jitney_settings::{SettingSource, Values};
 
+use super::declared::{
+    ControlKind, DeclaredControl, DeclaredState, DeclaredTensor, DeclaredTensors,
+};
 use super::fields::{datatype, unknown};
 use super::text_format::{ConfigError, PbField};
-
-/// An input that the server makes of what a request says about its sequence.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DeclaredControl {
-    /// The input's name.
-    pub name: String,
-    /// What it tells.
-    pub kind: ControlKind,
-    /// The element type as the Open Inference Protocol names it.
-    pub datatype: String,
-    /// What stands for false and for true; not used by the id of a sequence.
-    pub values: [f64; 2],
-    /// Where it is declared, for messages.
-    pub line: usize,
-}
-
-/// What a control tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ControlKind {
-    /// Whether the sequence begins.
-    Start,
-    /// Whether it ends.
-    End,
-    /// Whether there is a request, which is always so here.
-    Ready,
-    /// Its id.
-    CorrelationId,
-}
 
 /// How long a sequence may be silent where the configuration does not say so, as in Triton.
 const IDLE_DEFAULT: Duration = Duration::from_secs(1);
@@ -48,17 +23,19 @@ const SEQUENCES: u32 = 1024;
 /// Requests of one sequence that may wait.
 const SEQUENCE_QUEUE: u32 = 100;
 
-/// Reads the field: the controls are returned, the limits are set.
+/// Reads the field: what the server makes is declared, the limits are set.
 pub(super) fn read(
     field: &PbField,
+    declared: &mut DeclaredTensors,
     settings: &mut Values,
     source: &SettingSource,
-) -> Result<Vec<DeclaredControl>, ConfigError> {
-    let (mut controls, mut idle, mut sequences) = (Vec::new(), IDLE_DEFAULT, SEQUENCES);
+) -> Result<(), ConfigError> {
+    let (mut idle, mut sequences) = (IDLE_DEFAULT, SEQUENCES);
     for inner in field.message()? {
         match inner.name.as_str() {
             "max_sequence_idle_microseconds" => idle = Duration::from_micros(inner.number()?),
-            "control_input" => controls.extend(control_input(inner)?),
+            "control_input" => declared.controls.extend(control_input(inner)?),
+            "state" => declared.states.push(state(inner)?),
             "oldest" => {
                 for limit in inner.message()? {
                     if limit.name == "max_candidate_sequences" {
@@ -67,14 +44,9 @@ pub(super) fn read(
                 }
             }
             "direct" | "generative_sequence" | "iterative_sequence" => {}
-            "state" => {
-                return Err(
-                    inner.wrong("state tensors are not supported; a model.py can keep state")
-                );
-            }
             _ => {
                 let known = ["max_sequence_idle_microseconds", "control_input", "oldest", "direct"];
-                return Err(unknown(inner, known));
+                return Err(unknown(inner, known.into_iter().chain(["state"])));
             }
         }
     }
@@ -83,7 +55,40 @@ pub(super) fn read(
     settings.set(&SEQUENCE_MAX_IDLE, idle.max(Duration::from_millis(1)), source.clone());
     settings.set(&MAX_SEQUENCES, sequences, source.clone());
     settings.set(&MAX_SEQUENCE_QUEUE, SEQUENCE_QUEUE, source.clone());
-    Ok(controls)
+    declared.sequences = sequences as usize;
+    Ok(())
+}
+
+/// A pair of tensors; a new sequence begins with zeros, which is what an initial state may say.
+fn state(field: &PbField) -> Result<DeclaredState, ConfigError> {
+    let mut state = DeclaredState::default();
+    for inner in field.message()? {
+        match inner.name.as_str() {
+            "input_name" => state.input.name = inner.text()?.to_owned(),
+            "output_name" => state.output.name = inner.text()?.to_owned(),
+            "data_type" => state.input.datatype = datatype(inner)?,
+            "dims" => state.input.dims.get_or_insert_default().push(inner.number()?),
+            "initial_state" => {
+                let file = inner.message()?.iter().find(|it| it.name == "data_file");
+                if let Some(file) = file {
+                    let why = "data_file is not supported: the state of a new sequence is zeros";
+                    return Err(file.wrong(why));
+                }
+            }
+            "use_same_buffer_for_input_output" | "use_growable_memory" => {}
+            _ => {
+                let known = ["input_name", "output_name", "data_type", "dims", "initial_state"];
+                return Err(unknown(inner, known));
+            }
+        }
+    }
+    if state.input.name.is_empty() || state.output.name.is_empty() {
+        return Err(field.wrong("a state takes an input_name and an output_name"));
+    }
+    let DeclaredTensor { datatype, dims, .. } = state.input.clone();
+    state.input.line = field.line;
+    state.output = DeclaredTensor { datatype, dims, line: field.line, ..state.output };
+    Ok(state)
 }
 
 /// One input; its list of controls has one entry.

@@ -10,8 +10,9 @@ use jitney_settings::{SettingSource, Values};
 use serde_json::{Map, Value};
 
 use super::config_json;
+use super::declared::{DeclaredTensor, DeclaredTensors};
 use super::fields::{datatype, unknown};
-use super::sequence_config::{self, DeclaredControl};
+use super::sequence_config;
 use super::text_format::{self, ConfigError, PbField};
 
 /// What a configuration says.
@@ -61,41 +62,6 @@ impl Default for VersionPolicy {
     fn default() -> Self {
         Self::Latest(1)
     }
-}
-
-/// The inputs and outputs that a configuration declares: compared with the model's own, and what clients see where
-/// they differ.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct DeclaredTensors {
-    /// All inputs, if any is declared.
-    pub inputs: Vec<DeclaredTensor>,
-    /// Some outputs.
-    pub outputs: Vec<DeclaredTensor>,
-    /// Whether a batch dimension stands before the declared ones.
-    pub batched: bool,
-    /// The inputs that tell the model about sequences; the server makes them.
-    pub controls: Vec<DeclaredControl>,
-    /// The file that declares them, for messages.
-    pub file: String,
-}
-
-/// One declared input or output.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DeclaredTensor {
-    /// Its name.
-    pub name: String,
-    /// The element type as the Open Inference Protocol names it; empty where none is declared.
-    pub datatype: String,
-    /// The dimensions without that of the batch; -1 for an open one. `None` where none are declared.
-    pub dims: Option<Vec<i64>>,
-    /// The dimensions of the model's own tensor, where clients see others.
-    pub reshape: Option<Vec<i64>>,
-    /// A request need not bring it.
-    pub optional: bool,
-    /// Requests whose other dimensions differ may share a batch.
-    pub ragged: bool,
-    /// Where it is declared, for messages.
-    pub line: usize,
 }
 
 /// Fields that would change what the model answers.
@@ -165,8 +131,8 @@ pub(super) fn read_fields(
             }
             "dynamic_batching" => dynamic_batching(&field, &mut config, &source)?,
             "sequence_batching" => {
-                config.declared.controls =
-                    sequence_config::read(&field, &mut config.settings, &source)?;
+                let TritonConfig { declared, settings, .. } = &mut config;
+                sequence_config::read(&field, declared, settings, &source)?;
             }
             "version_policy" => config.versions = version_policy(&field)?,
             "default_model_filename" => config.file = Some(file_name(&field)?.to_owned()),
@@ -327,9 +293,16 @@ fn dynamic_batching(
                     }
                 }
             }
-            "preferred_batch_size"
-            | "preserve_ordering"
-            | "priority_levels"
+            "preferred_batch_size" => config.remarks.push(format!(
+                "line {}: preferred_batch_size has no effect here: the server learns which sizes pay, and the setting \
+                 sizes allows no others",
+                inner.line
+            )),
+            "priority_levels" => config.remarks.push(format!(
+                "line {}: of priority_levels there are two here: 1 is interactive, every other is bulk",
+                inner.line
+            )),
+            "preserve_ordering"
             | "default_priority_level"
             | "priority_queue_policy" => {
                 config
@@ -464,9 +437,9 @@ mod tests {
                  Python's (backend: \"python\") are",
             ),
             (
-                "sequence_batching { state { input_name: \"s\" } }",
+                "sequence_batching { state { input_name: \"s\" initial_state { data_file: \"f\" } } }",
                 1,
-                "state tensors are not supported; a model.py can keep state",
+                "data_file is not supported: the state of a new sequence is zeros",
             ),
             (
                 "max_batchsize: 3",
