@@ -93,6 +93,8 @@ def chosen(names: list[str]) -> list[Server]:
     if not peers or any(SERVERS[name].ours for name in names):
         return [one for one in SERVERS.values() if one.name in names]
     ours = [one for one in SERVERS.values() if one.ours or one.name == "bare"]
+    if "triton" not in names:  # It is for who compares with Triton, and needs its environment.
+        ours.remove(SERVERS["jitney-triton"])
     return [*ours, *peers]
 
 

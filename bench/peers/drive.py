@@ -19,13 +19,12 @@ from .measure import measure, once, once_grpc, wait_until_ready
 from .processes import Running, free_ports
 from .results import Figure, Results, machine, packages
 from .schedule import Lengths, Step, steps
-from .servers import SERVERS, Ask, Server, Site
+from .servers import Ask, Server, Site
 from .servers.base import APPS, common_variables, say
 from .workloads import Load, Workload
 
 START_PATIENCE_S = 120.0
 WARM_TIMES_MAX = 4
-JITNEY = "jitney-serve"
 UNREACHED = (OSError, RuntimeError, http.client.HTTPException, subprocess.SubprocessError)
 
 
@@ -40,7 +39,7 @@ class Driver:
     def play(self, servers: Sequence[Server], workloads: Sequence[Workload], rounds: int) -> None:
         """Measures everything; what is done is on disk after every step."""
         raise_open_files()
-        python = python_of(SERVERS[JITNEY])
+        python = python_of(servers[0])
         self.results.machine = {**machine(), **packages(python, ("torch", "numpy", "pillow"))}
         self.results.runs.append(
             {

@@ -8,9 +8,10 @@ import shutil
 import struct
 import subprocess
 
-from ..workloads import GRPC, OBJECTIVE_MS, W1, W5, Load, Workload
+from ..workloads import GRPC, OBJECTIVE_MS, W1, W2, W5, Load, Workload
 from .base import APPS, Ask, Server, Site, framed
 from .torchserve import archive, properties, torchserve_settings
+from .triton import Triton, repository
 
 ROOT = APPS.parent.parent.parent
 YAML = f"batching: {{max_latency_ms: {OBJECTIVE_MS}}}"
@@ -130,6 +131,32 @@ class JitneyGrpc(JitneyServe):
         return Ask(path, struct.pack(">BI", 0, len(message)) + message, str(len(value)), headers)
 
 
+class JitneyTriton(Jitney):
+    """Triton's own folder: the same configuration, the same model.py, the same requests."""
+
+    name = "jitney-triton"
+    title = "`jitney serve`, Triton's model.py"
+
+    def __init__(self) -> None:
+        self.environment = TRITON.environment
+        self.requirements = TRITON.requirements
+
+    def loads(self, workload: Workload) -> tuple[Load, ...]:
+        return super().loads(workload) if workload in (W1, W2) else ()
+
+    def command(self, site: Site) -> list[str]:
+        return serve(site, str(repository(site)))
+
+    def settings(self, workload: Workload) -> str:
+        return "the folder that Triton serves, untouched"
+
+    def ask(self, site: Site) -> Ask:
+        return TRITON.ask(site)
+
+
+TRITON = Triton()
+
+
 def field(number: int, value: bytes) -> bytes:
     """A field of a protobuf message; everything here is shorter than 128 bytes or has two bytes of length."""
     count = len(value)
@@ -155,3 +182,5 @@ def serve(site: Site, model: str, *flags: str) -> list[str]:
 
 
 JITNEY: tuple[Server, ...] = (JitneyServe(), JitneyTorchServe(), JitneyDefinition(), JitneyGrpc(), JitneyObjective())
+"""Those that are measured beside every peer."""
+JITNEY_TRITON = JitneyTriton()

@@ -52,15 +52,9 @@ class Triton(Server):
 
     def command(self, site: Site) -> list[str]:
         home = server_home(site.python)
-        repository = site.folder / "models"
-        model = repository / "bench"
-        (model / "1").mkdir(parents=True, exist_ok=True)
-        (model / "config.pbtxt").write_text(config(site.workload))
-        shutil.copy2(APPS / "triton_model.py", model / "1" / "model.py")
-        shutil.copy2(APPS / "work.py", model / "1")
         return [
             str(home / "bin" / "tritonserver"),
-            f"--model-repository={repository}",
+            f"--model-repository={repository(site)}",
             f"--backend-directory={home / 'backends'}",
             "--http-address=127.0.0.1",
             f"--http-port={site.port}",
@@ -93,6 +87,16 @@ def binary(path: str, datatype: str, shape: list[int], data: bytes, answer: str)
     head = json.dumps({"inputs": [tensor]}).encode()
     headers = {"Content-Type": "application/octet-stream", "Inference-Header-Content-Length": str(len(head))}
     return Ask(path, head + data, answer, headers)
+
+
+def repository(site: Site) -> pathlib.Path:
+    """The folder of the model, with its configuration and its code."""
+    model = site.folder / "models" / "bench"
+    (model / "1").mkdir(parents=True, exist_ok=True)
+    (model / "config.pbtxt").write_text(config(site.workload))
+    shutil.copy2(APPS / "triton_model.py", model / "1" / "model.py")
+    shutil.copy2(APPS / "work.py", model / "1")
+    return model.parent
 
 
 def config(workload: Workload) -> str:
