@@ -219,11 +219,17 @@ def test_a_user_config_reaches_reconfigure_and_a_missing_one_is_told():
         answer_of(Down.options(user_config={"a": 1}).bind(), HttpRequest("GET", "/"))
 
 
-def test_a_minimum_of_replicas_is_used_and_said_so():
+def test_the_number_of_replicas_follows_the_load_between_its_bounds():
+    def bounds(deployment):
+        options = graph(deployment.bind()).root.definition.options
+        return options.workers, options.max_workers
+
     scaled = Down.options(autoscaling_config=AutoscalingConfig(min_replicas=2, max_replicas=9))
-    assert graph(scaled.bind()).root.definition.options.workers == 2
-    assert any("2 workers, its minimum" in one for one in remarks(scaled))
-    assert remarks(Down.options(autoscaling_config={"min_replicas": 0}))
+    assert bounds(scaled) == (2, 9) and not remarks(scaled)
+    assert bounds(Down.options(num_replicas=3)) == (3, None)
+    assert bounds(Down.options(autoscaling_config={"min_replicas": 2, "max_replicas": 2})) == (2, None)
+    none = Down.options(autoscaling_config={"min_replicas": 0, "max_replicas": 4})
+    assert bounds(none) == (1, 4) and any("counts as 1" in one for one in remarks(none))
     assert any("placement_group" in one for one in remarks(Down.options(placement_group_strategy="PACK")))
 
 

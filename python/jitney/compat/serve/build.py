@@ -248,6 +248,7 @@ def model_options(deployment: Deployment, routed: Routed | None) -> Options:
     queue = options.max_queued_requests
     found: dict[str, Any] = {
         "workers": options.workers,
+        "max_workers": options.workers_max if options.workers_max > options.workers else None,
         "queue": min(queue, QUEUE_MAX) if queue > 0 else QUEUE_MAX,
         "device": "gpu" if gpus else "cpu",
         "response_timeout_s": NO_LIMIT_S,
@@ -282,10 +283,12 @@ def remarks(deployment: Deployment) -> list[str]:
     """What was asked for and is not done, and limits that make each other useless."""
     options = deployment.deployment_options
     found = options.remarks(deployment.name)
-    if options.workers > 1 and any(hasattr(one, MULTIPLEXED) for _, one in _all_functions(deployment.func_or_class)):
+    if options.workers_max > 1 and any(
+        hasattr(one, MULTIPLEXED) for _, one in _all_functions(deployment.func_or_class)
+    ):
         found.append(
-            f"{deployment.name}: @serve.multiplexed keeps models in each of {options.workers} replicas, and requests "
-            "are not sent to the one that has theirs"
+            f"{deployment.name}: @serve.multiplexed keeps models in each of {options.workers_max} replicas, and "
+            "requests are not sent to the one that has theirs"
         )
     wanted = _batched_at_a_time(deployment)
     if options.max_ongoing_requests is not None and wanted > options.max_ongoing_requests:

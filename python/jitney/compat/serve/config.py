@@ -42,7 +42,8 @@ class gRPCOptions:
 
 @dataclass
 class AutoscalingConfig:
-    """How many replicas a deployment has. Jitney starts the least number; more come from outside."""
+    """How many replicas a deployment has: their number follows the load between the two bounds. When it changes is
+    decided by what Jitney measures, and the other fields have no effect."""
 
     min_replicas: int = 1
     initial_replicas: int | None = None

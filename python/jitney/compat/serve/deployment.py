@@ -9,6 +9,7 @@ import difflib
 import importlib
 import inspect
 import logging
+import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -99,11 +100,18 @@ class DeploymentOptions:
 
     @property
     def workers(self) -> int:
-        """How many replicas there are."""
+        """How many replicas there are at least."""
         if isinstance(self.num_replicas, int):
             return self.num_replicas
         scaling = self.autoscaling_config
         return max(scaling.min_replicas, 1) if scaling is not None else 1
+
+    @property
+    def workers_max(self) -> int:
+        """How many there are at most; between the two their number follows the load."""
+        if self.autoscaling_config is not None:
+            return max(int(self.autoscaling_config.max_replicas), self.workers)
+        return (os.cpu_count() or 1) if self.num_replicas == "auto" else self.workers
 
     @property
     def concurrency(self) -> int:
@@ -118,12 +126,8 @@ class DeploymentOptions:
     def remarks(self, name: str) -> list[str]:
         """What was asked for and is not done."""
         found = [f"{name}: {option} has no effect in Jitney" for option in self.unused]
-        if self.autoscaling_config is not None or self.num_replicas == "auto":
-            what = "autoscaling_config" if self.autoscaling_config is not None else 'num_replicas="auto"'
-            found.append(
-                f"{name}: {what}: {self.workers} workers, its minimum, are started, and stay; "
-                "docs/operations/capacity.md says how to scale from outside"
-            )
+        if self.autoscaling_config is not None and self.autoscaling_config.min_replicas == 0:
+            found.append(f"{name}: min_replicas=0 counts as 1; --min-workers 0 ends the last worker, too")
         if self.concurrency > CONCURRENCY_MAX:
             found.append(f"{name}: max_ongoing_requests={self.max_ongoing_requests} counts as {CONCURRENCY_MAX}")
         environment = self.actor.get("runtime_env") or {}
