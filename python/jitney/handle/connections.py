@@ -240,7 +240,7 @@ class Connections:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise RuntimeError("the session is closed; make a new one with jitney.connect")
+            raise RuntimeError("the session is closed; make a new one with jitney.run or jitney.connect")
 
 
 END_SECONDS = 5.0
