@@ -40,7 +40,8 @@ export function Dialog({ title, action, danger, disabled, children, run, close }
     }
   };
   return (
-    <dialog ref={place} aria-labelledby="dialog-title" onCancel={close} onClose={close}>
+    // The browser tells late that it has closed: a dialog that is gone must not close the next one.
+    <dialog ref={place} aria-labelledby="dialog-title" onCancel={close} onClose={() => place.current && close()}>
       <form onSubmit={(event) => void submit(event)}>
         <h2 id="dialog-title">{title}</h2>
         {children}
