@@ -58,7 +58,9 @@ def test_the_first_request_starts_a_worker_and_the_last_one_ends_when_nobody_ask
         assert (answer.status_code, answer.json()) == (200, 4)
 
 
-def test_a_number_that_is_pinned_stays_until_it_is_to_follow_the_load_again(start: Callable[..., Server], tmp_path: Path):
+def test_a_number_that_is_pinned_stays_until_it_is_to_follow_the_load_again(
+    start: Callable[..., Server], tmp_path: Path
+):
     (tmp_path / "app.py").write_text(APP)
     server = start("serve", "app:slow", "--max-workers", "3", cwd=tmp_path)
     server.manage("PUT", "/models/slow", min_worker=1, max_worker=1, synchronous="true")

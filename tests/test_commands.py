@@ -163,7 +163,12 @@ def test_the_servers_own_words_are_shown(server: Server):
     assert ran.returncode == 1 and "no_such_module" in ran.stderr, ran
     ran = jitney(server, "register", "absent.mar")
     assert ran.returncode == 1 and "absent.mar" in ran.stderr, ran
-    for wrong in (["set", "echo", "isolation=thread"], ["set", "echo", "max_latency=1"], ["scale", "echo"], ["scale", "echo", "many"]):
+    for wrong in (
+        ["set", "echo", "isolation=thread"],
+        ["set", "echo", "max_latency=1"],
+        ["scale", "echo"],
+        ["scale", "echo", "many"],
+    ):
         assert jitney(server, *wrong).returncode == 64, wrong
 
 

@@ -257,6 +257,7 @@ SENTENCES: dict[str, dict[str, tuple[Check, ...]]] = {
                 "crates/*",
                 r"\btokio::sync::(?:\{[^}]*)?\b(?:Mutex|RwLock)\b",
                 {
+                    "model/budget.rs": "loads wait for memory one after the other",
                     "engine/repository.rs": "one change of a model at a time",
                     "engine/repository/records.rs": "one change of a model at a time",
                     "infer/backend/ray.rs": "one message at a time to the process beside it",

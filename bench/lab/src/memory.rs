@@ -295,7 +295,8 @@ impl<'a> Play<'a> {
             }
             let SeldomModel { load, bytes } = self.of.models[model];
             let (names, held) = self.held(now);
-            let plan = MemoryPlan { limit: self.of.memory, needed: bytes, measured: true };
+            let limit = self.of.memory;
+            let plan = MemoryPlan { limit, needed: bytes, measured: true, least: bytes };
             match plan.step(&held) {
                 LoadStep::Begin => {
                     self.places[model] = Place::Loading;

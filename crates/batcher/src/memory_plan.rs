@@ -119,8 +119,11 @@ pub struct MemoryPlan {
     pub limit: u64,
     /// Bytes that this one needs.
     pub needed: u64,
-    /// Whether they were measured. Where they were not, no other load goes on beside it.
+    /// Whether they were measured. Where they were not, no other load goes on beside it, and it may have all
+    /// that there is.
     pub measured: bool,
+    /// Bytes that it needs at least.
+    pub least: u64,
 }
 
 impl MemoryPlan {
@@ -131,9 +134,12 @@ impl MemoryPlan {
             models.iter().filter(|it| which(&it.held)).map(|it| it.bytes).sum()
         };
         let stay = sum(|it| matches!(it, MemoryState::Stays));
-        if stay.saturating_add(self.needed) > self.limit {
+        let most = self.limit.saturating_sub(stay);
+        let least = if self.measured { self.needed } else { self.least };
+        if least > most {
             return LoadStep::Never { stay };
         }
+        let needed = self.needed.min(most);
         let alone = |it: &ModelMemory| match it.held {
             MemoryState::Loading { measured } => !(measured && self.measured),
             MemoryState::Busy
@@ -141,7 +147,7 @@ impl MemoryPlan {
             | MemoryState::Leaving
             | MemoryState::Stays => false,
         };
-        let missing = (sum(|_| true) + self.needed).saturating_sub(self.limit);
+        let missing = (sum(|_| true) + needed).saturating_sub(self.limit);
         if models.iter().any(alone)
             || (missing > 0 && missing <= sum(|it| *it == MemoryState::Leaving))
         {
@@ -215,7 +221,7 @@ mod tests {
     }
 
     fn step(needed: u64, models: &[ModelMemory]) -> LoadStep {
-        MemoryPlan { limit: 10, needed, measured: true }.step(models)
+        MemoryPlan { limit: 10, needed, measured: true, least: 0 }.step(models)
     }
 
     #[test]
@@ -248,12 +254,15 @@ mod tests {
 
     #[test]
     fn until_sizes_are_known_one_load_goes_on_at_a_time() {
-        let unmeasured = MemoryPlan { limit: 10, needed: 1, measured: false };
+        let unmeasured = MemoryPlan { limit: 10, needed: 1, measured: false, least: 1 };
         let loads = |measured| [held(1, MemoryState::Loading { measured })];
         assert_eq!(unmeasured.step(&loads(true)), LoadStep::Wait);
         assert_eq!(step(1, &loads(false)), LoadStep::Wait);
         assert_eq!(step(1, &loads(true)), LoadStep::Begin);
         assert_eq!(unmeasured.step(&[idle(9, 1.0)]), LoadStep::Begin);
+        let guessed = |least| MemoryPlan { needed: 99, least, ..unmeasured };
+        assert_eq!(guessed(1).step(&[idle(9, 1.0)]), LoadStep::Leave(vec![0]), "it may be wrong");
+        assert_eq!(guessed(11).step(&[idle(9, 1.0)]), LoadStep::Never { stay: 0 });
     }
 
     #[test]

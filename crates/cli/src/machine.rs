@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use jitney_settings::model::WORKERS;
-use jitney_settings::server::{IO_THREADS, MAX_REQUEST_MEMORY, MAX_WORKERS_PER_MODEL};
+use jitney_settings::server::{IO_THREADS, MAX_REQUEST_MEMORY, MAX_WORKERS_PER_MODEL, MEMORY};
 use jitney_settings::{SettingSource, Values};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
@@ -22,12 +22,12 @@ pub fn cpus() -> u32 {
 /// workers four gave 1.9 times what two did, and seven no more. Memory for requests: half of what there is.
 pub fn defaults() -> Values {
     let threads = u64::from(cpus() / 2).saturating_sub(1).max(1);
-    let memory = (memory(Path::new("/")).unwrap_or(MEMORY_UNKNOWN) / 2).max(REQUEST_MEMORY_MIN);
-    Values::default().with(&IO_THREADS, threads, SettingSource::Default).with(
-        &MAX_REQUEST_MEMORY,
-        memory,
-        SettingSource::Default,
-    )
+    let memory = memory(Path::new("/")).unwrap_or(MEMORY_UNKNOWN);
+    let of_requests = (memory / 2).max(REQUEST_MEMORY_MIN);
+    Values::default()
+        .with(&IO_THREADS, threads, SettingSource::Default)
+        .with(&MAX_REQUEST_MEMORY, of_requests, SettingSource::Default)
+        .with(&MEMORY, memory / 5 * 4, SettingSource::Default)
 }
 
 /// Where the system does not tell how much memory there is.

@@ -110,6 +110,8 @@ pub struct EnginePlan {
     pub repository: RepositoryConfig,
     /// How much may be under way, and how slow clients may be.
     pub limits: AdmissionLimits,
+    /// Bytes of memory for models.
+    pub memory: u64,
     /// How much may be downloaded and unpacked for one model.
     pub store_limits: Limits,
     /// Which URLs may be opened.

@@ -19,7 +19,7 @@ use jitney_settings::Dialect;
 use jitney_settings::server::{
     ACCESS_LOG, AUDIT_LOG, CLIENT_CA, GRPC_MANAGEMENT_PORT, GRPC_PORT, HOST, INFERENCE_PORT,
     IO_THREADS, KEY_FILE, KEYS, LOG_FORMAT, LOG_LEVEL, MANAGEMENT_HOST, MANAGEMENT_PORT,
-    MAX_WORKERS_PER_MODEL, METRICS_PORT, MODEL_STORE, POLL, PYTHON, REGISTRATIONS,
+    MAX_WORKERS_PER_MODEL, MEMORY, METRICS_PORT, MODEL_STORE, POLL, PYTHON, REGISTRATIONS,
     REGISTRATIONS_EVERY, TLS_CERT, TLS_KEY, TLS_MIN_VERSION, TOKEN_AUTH,
 };
 use jitney_settings::torchserve::{
@@ -321,6 +321,7 @@ fn engine(
         model_store,
         workflow_store: None,
         limits: parts::admission_limits(values),
+        memory: values.value(&MEMORY),
         store_limits: parts::store_limits(values),
         urls: Arc::new(UrlRule::named(named)),
         python: PythonConfig {

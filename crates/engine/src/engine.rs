@@ -174,7 +174,7 @@ impl Engine {
         if started {
             self.started.store(true, Ordering::Relaxed);
         }
-        let serves = |model: &Arc<Model>| model.readiness().is_as_wanted();
+        let serves = |model: &Arc<Model>| model.is_as_wanted();
         started && !self.draining() && (models.is_empty() || models.iter().any(serves))
     }
 

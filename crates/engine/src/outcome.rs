@@ -267,6 +267,17 @@ pub enum LaunchError {
     Memory(LoadFault),
     /// The model's code did not load.
     Load(LoadFault),
+    /// It was not started: its model does not fit beside those that stay.
+    NoRoom {
+        /// Bytes that it needs.
+        needed: u64,
+        /// Bytes that those hold.
+        stay: u64,
+        /// Bytes for all models.
+        limit: u64,
+    },
+    /// It was not started: those who waited for it have gone.
+    Unwanted,
 }
 
 impl LaunchError {
@@ -274,7 +285,11 @@ impl LaunchError {
     pub(crate) fn traceback(&self) -> &str {
         match self {
             Self::Memory(fault) | Self::Load(fault) => &fault.traceback,
-            Self::Spawn(_) | Self::Ended { .. } | Self::TimedOut { .. } => "",
+            Self::Spawn(_)
+            | Self::Ended { .. }
+            | Self::TimedOut { .. }
+            | Self::NoRoom { .. }
+            | Self::Unwanted => "",
         }
     }
 
@@ -282,7 +297,12 @@ impl LaunchError {
     pub(crate) fn exit(&self) -> Option<WorkerExit> {
         match self {
             Self::Ended { exit, .. } => Some(*exit),
-            Self::Spawn(_) | Self::TimedOut { .. } | Self::Memory(_) | Self::Load(_) => None,
+            Self::Spawn(_)
+            | Self::TimedOut { .. }
+            | Self::Memory(_)
+            | Self::Load(_)
+            | Self::NoRoom { .. }
+            | Self::Unwanted => None,
         }
     }
 }
@@ -297,6 +317,14 @@ impl fmt::Display for LaunchError {
             Self::Ended { exit, last_line } => write!(out, "{exit}: {last_line}"),
             Self::TimedOut { seconds } => write!(out, "did not load within {seconds} s"),
             Self::Memory(fault) | Self::Load(fault) => out.write_str(last_line(&fault.message)),
+            Self::NoRoom { needed, stay, limit } => {
+                let [needed, stay, limit] = [needed, stay, limit].map(|it| shown_bytes(*it));
+                write!(
+                    out,
+                    "it needs {needed}, models that stay hold {stay}, and memory={limit} is for all of them"
+                )
+            }
+            Self::Unwanted => out.write_str("nobody waits for it any more"),
         }
     }
 }
@@ -345,7 +373,11 @@ impl fmt::Display for LoadFailure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let link = match &self.error {
             LaunchError::Memory(_) | LaunchError::Load(_) => " with",
-            LaunchError::Spawn(_) | LaunchError::Ended { .. } | LaunchError::TimedOut { .. } => ":",
+            LaunchError::Spawn(_)
+            | LaunchError::Ended { .. }
+            | LaunchError::TimedOut { .. }
+            | LaunchError::NoRoom { .. }
+            | LaunchError::Unwanted => ":",
         };
         write!(out, "loading failed{link} {}", self.error)
     }

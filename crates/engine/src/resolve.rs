@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jitney_settings::model::{
-    self, ASYNC_COMMUNICATION, COST, ISOLATION, MAX_BATCH_DELAY, MAX_BATCH_SIZE,
+    self, ASYNC_COMMUNICATION, COST, ISOLATION, LOAD, LoadTime, MAX_BATCH_DELAY, MAX_BATCH_SIZE,
     MAX_CONCURRENT_BATCHES, MAX_LATENCY_MS, MAX_WORKERS, MIN_WORKERS, POLICY, RESPONSE_TIMEOUT,
     STARTUP_TIMEOUT, STARTUP_WAIT, WORKERS,
 };
@@ -191,9 +191,14 @@ fn fill_in(values: &mut Values, workers: u32) {
     if let Some(fewest) = values.read::<u64>(&MIN_WORKERS) {
         values.set(&WORKERS, fewest, values.source(&MIN_WORKERS));
     }
+    let on_demand = values.value::<LoadTime>(&LOAD) == LoadTime::OnDemand;
+    if on_demand {
+        values.set(&WORKERS, 0_u64, values.source(&LOAD));
+    }
     let fewest: u64 = values.read(&WORKERS).unwrap_or(0);
-    let workers = workers.max(fewest);
-    if values.read::<u64>(&MAX_WORKERS).is_none_or(|max| max < fewest) {
+    let workers = workers.max(fewest).max(on_demand.into());
+    let least = fewest.max(on_demand.into());
+    if values.read::<u64>(&MAX_WORKERS).is_none_or(|max| max < least) {
         let source = values.source(&WORKERS);
         values.set(&MAX_WORKERS, workers, source);
     }

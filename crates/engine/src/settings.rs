@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use jitney_batcher::{Adaptive, Config as BatcherConfig, Policy};
 use jitney_settings::model::{
-    CLIENT_TIMEOUT, CONTINUOUS_BATCHING, COST, IDLE, LENGTHS, MAX_BATCH_DELAY, MAX_BATCH_SIZE,
-    MAX_CONCURRENT_BATCHES, MAX_COST, MAX_LATENCY_MS, MAX_RETRY_TIMEOUT, MAX_SEQUENCE_QUEUE,
-    MAX_SEQUENCES, MAX_WORKERS, MIX_ORIGINS, PARALLEL_LEVEL, PARALLEL_TYPE, POLICY, QUEUE,
-    RESPONSE_TIMEOUT, SAMPLE_COST, SEQUENCE_BATCHING, SEQUENCE_MAX_IDLE, SEQUENCE_START_REQUIRED,
-    SEQUENCE_TIMEOUT, SIZES, STARTUP_TIMEOUT, STARTUP_WAIT, TENANTS, USE_JOB_TICKET, USE_VENV,
-    WORKERS,
+    CLIENT_TIMEOUT, CONTINUOUS_BATCHING, COST, IDLE, LENGTHS, LOAD, LoadTime, MAX_BATCH_DELAY,
+    MAX_BATCH_SIZE, MAX_CONCURRENT_BATCHES, MAX_COST, MAX_LATENCY_MS, MAX_RETRY_TIMEOUT,
+    MAX_SEQUENCE_QUEUE, MAX_SEQUENCES, MAX_WORKERS, MIX_ORIGINS, PARALLEL_LEVEL, PARALLEL_TYPE,
+    POLICY, QUEUE, RESPONSE_TIMEOUT, SAMPLE_COST, SEQUENCE_BATCHING, SEQUENCE_MAX_IDLE,
+    SEQUENCE_START_REQUIRED, SEQUENCE_TIMEOUT, SIZES, STARTUP_TIMEOUT, STARTUP_WAIT, TENANTS,
+    USE_JOB_TICKET, USE_VENV, WORKERS,
 };
 use jitney_settings::{SettingSource, Values};
 
@@ -231,6 +231,11 @@ impl ModelSettings {
         }
         self.values = values.clone().or(&self.values);
         Ok(())
+    }
+
+    /// Whether the model is loaded when somebody asks for it.
+    pub(crate) fn on_demand(&self) -> bool {
+        self.values.value::<LoadTime>(&LOAD) == LoadTime::OnDemand
     }
 
     /// The part of the settings that the batcher acts on.

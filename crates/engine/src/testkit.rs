@@ -153,6 +153,7 @@ impl Kit {
             dir,
             fetched: None,
             declared: None,
+            budget: None,
         };
         let admission = Admission::new(AdmissionLimits::default());
         let draining = Arc::new(AtomicBool::new(false));

@@ -127,12 +127,15 @@ impl Problem {
     /// Workers that did not start; TorchServe writes `null` for an absent version.
     pub fn scale(dialect: Dialect, error: &ScaleError, model: &str, version: Option<&str>) -> Self {
         let code = match error {
-            ScaleError::Launch(LaunchError::Memory(_)) => ErrorCode::LoadOutOfMemory,
+            ScaleError::Launch(LaunchError::Memory(_) | LaunchError::NoRoom { .. }) => {
+                ErrorCode::LoadOutOfMemory
+            }
             ScaleError::Launch(
                 LaunchError::Spawn(_)
                 | LaunchError::Ended { .. }
                 | LaunchError::TimedOut { .. }
-                | LaunchError::Load(_),
+                | LaunchError::Load(_)
+                | LaunchError::Unwanted,
             )
             | ScaleError::Gone => ErrorCode::LoadFailed,
         };

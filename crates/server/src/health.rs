@@ -54,7 +54,7 @@ pub(crate) fn status(state: &ServerState) -> &'static str {
 
 /// Whether a model can serve; none can while the server drains.
 pub(crate) fn is_model_ready(engine: &Engine, model: &jitney_engine::Model) -> bool {
-    model.readiness().is_ready() && !engine.draining()
+    model.can_be_asked() && !engine.draining()
 }
 
 /// A model in a verbose answer.

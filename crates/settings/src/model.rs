@@ -56,6 +56,16 @@ words! {
     Builtin = "builtin",
 }
 
+words! {
+    /// When a model is loaded.
+    LoadTime:
+    /// When the server starts, or when it is registered.
+    #[default]
+    Start = "start",
+    /// When somebody asks for it.
+    OnDemand = "on_demand",
+}
+
 settings! {
     /// Every setting of a model.
     SETTINGS:
@@ -70,6 +80,10 @@ settings! {
         .archive_clamped(&["maxWorkers"], 0).record("maxWorkers").archive_first();
     IDLE = Setting::new("idle", SECONDS, "Time without a request after which the last worker ends, with min_workers 0, such as 900 or 15m").or("900")
         .flag("idle", "TIME").parameter(&["idle"], 0);
+    LOAD = Setting::new("load", SettingKind::Choice(LoadTime::WORDS), "When a model is loaded: start means with the server, on_demand with the first request that asks for it; such a model leaves when others need its memory (see memory)").or("start")
+        .flag("load", "WHEN").property("load").parameter(&["load"], 0).record_if_changed("load");
+    KEEP = Setting::new("keep", FLAG, "Keep a model in memory once it is loaded, also with load=on_demand").or("false")
+        .flag("keep", "BOOL").parameter(&["keep"], 0).record_if_changed("keep");
     MAX_BATCH_SIZE = Setting::new("max_batch_size", SettingKind::Whole { min: 1, max: 65535 }, "Most items in a batch; 1 means no batching")
         .or_else("what the archive says, else 32 for ONNX, else 1").or("1")
         .batching().flag("batch-size", "N").aliases(&["max-batch-size"])

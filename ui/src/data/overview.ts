@@ -118,7 +118,7 @@ export type ModelOverview = {
   isDefault: boolean;
   /** `python`, `onnx`, `definition` or `workflow-function`. */
   kind: string;
-  /** `ready`, `loading`, `failed`, `degraded`, `noWorkers` or `ending`. */
+  /** `ready`, `loading`, `failed`, `degraded`, `noWorkers`, `known`, `leaving` or `ending`. */
   state: string;
   /** The same as a sentence. */
   stateText: string;

@@ -35,6 +35,7 @@ pub fn engine_config(plan: &EnginePlan, scratch: &Path, env: &Env, admin: &Handl
     EngineConfig {
         defaults: plan.defaults.clone(),
         limits: plan.limits,
+        memory: plan.memory,
         store: store(plan.model_store.as_ref()),
         workflow_store: plan.workflow_store.as_ref().map(|directory| store(Some(directory))),
         repository: plan.repository.clone(),

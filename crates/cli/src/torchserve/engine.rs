@@ -10,7 +10,7 @@ use jitney_engine::call::SequenceHeaders;
 use jitney_engine::python::PythonConfig;
 use jitney_engine::settings::{ModelDefaults, Precedence};
 use jitney_settings::model::{MIX_ORIGINS, RESPONSE_TIMEOUT, STARTUP_TIMEOUT, WORKERS};
-use jitney_settings::server::MAX_WORKERS_PER_MODEL;
+use jitney_settings::server::{MAX_WORKERS_PER_MODEL, MEMORY};
 use jitney_settings::torchserve::{
     ALLOWED_URLS, BLACKLIST_ENV_VARS, DEBUG, DECODE_INPUT_REQUEST, DEFAULT_SERVICE_HANDLER,
     INITIAL_WORKER_PORT, IPEX_ENABLE, IPEX_GPU_ENABLE, LIMIT_MAX_IMAGE_PIXELS, MAX_RESPONSE_SIZE,
@@ -49,6 +49,7 @@ pub(super) fn engine(
             ..RepositoryConfig::default()
         },
         limits: parts::admission_limits(values),
+        memory: values.value(&MEMORY),
         store_limits: parts::store_limits(values),
         urls: Arc::new(urls),
         python: PythonConfig {

@@ -16,6 +16,8 @@ pub struct EngineConfig {
     pub defaults: ModelDefaults,
     /// The most that may be under way.
     pub limits: AdmissionLimits,
+    /// Bytes of memory for models that are loaded on demand, beside those that are not.
+    pub memory: u64,
     /// Where archives come from and are unpacked to.
     pub store: StoreConfig,
     /// The same for workflows; without it they come from where models come from.

@@ -277,7 +277,9 @@ fn not_loadable(error: LaunchError) -> RegisterError {
         other @ (LaunchError::Spawn(_)
         | LaunchError::Ended { .. }
         | LaunchError::TimedOut { .. }
-        | LaunchError::Memory(_)) => other.to_string(),
+        | LaunchError::Memory(_)
+        | LaunchError::NoRoom { .. }
+        | LaunchError::Unwanted) => other.to_string(),
     })
 }
 

@@ -105,6 +105,7 @@ impl RunningPlugins {
             dir: None,
             fetched: None,
             declared: None,
+            budget: None,
         }
     }
 }

@@ -4,7 +4,9 @@
 //! Nothing here is on a request's way, all of it may fail, and a failure leaves nothing behind. It starts
 //! no worker: whoever registers also scales.
 
+use std::fs::DirEntry;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
@@ -19,6 +21,7 @@ use crate::local::LocalModel;
 use crate::local::process::{LocalLoad, LocalProcesses};
 use crate::local::thread::ThreadLauncher;
 use crate::local::worker::LocalLauncher;
+use crate::model::budget::MemoryBudget;
 use crate::model::draft::Draft;
 use crate::model::endpoint_tensors::signature;
 use crate::model::task::Task;
@@ -55,6 +58,7 @@ pub(crate) struct Registrar {
     pub(super) rejecting: Arc<AtomicBool>,
     pub(super) opener: ModelOpener,
     pub(super) python: Arc<PythonWorkers>,
+    memory: Arc<MemoryBudget>,
     worker_ids: Arc<AtomicU32>,
     observer: Arc<dyn Observer>,
     /// The runtimes of the data plane; models take turns.
@@ -97,6 +101,7 @@ impl Registrar {
             rejecting: Arc::default(),
             opener,
             python,
+            memory: MemoryBudget::new(config.memory),
             worker_ids: Arc::new(AtomicU32::new(config.first_worker_id)),
             observer,
             data,
@@ -166,12 +171,20 @@ impl Registrar {
         options: &RegisterOptions,
     ) -> Result<Draft, RegisterError> {
         let settings = opened.settings(options, self.defaults())?;
+        if settings.on_demand() && settings.sequences().is_some() {
+            let why = "A model that keeps sequences has workers all the time: not load=on_demand.";
+            return Err(RegisterError::BadSettings(why.to_owned()));
+        }
         let OpenedModel { identity, files } = opened;
         match files {
             OpenedFiles::Package(package) => {
                 self.package_draft(identity, settings, *package, options).await
             }
             OpenedFiles::Local(model, home, fetched) => Ok(Draft {
+                budget: match &home {
+                    LocalHome::Threads(_) => None,
+                    LocalHome::Processes(_, file, _) => Some(self.budget(file)),
+                },
                 launcher: local_launcher(&identity, &settings, &model, home),
                 identity,
                 settings,
@@ -211,6 +224,12 @@ impl Registrar {
         let launcher = PythonLauncher::new(python, command, environment, gpus, observer);
         let api = package.api.as_ref();
         let wired = api.and_then(|api| WiredModel::of(api, &self.registry, &self.queue_slots));
+        // The files of a definition are those of its program, whatever else lies there.
+        let files = if api.is_none() { Some(package.dir.path()) } else { None };
+        let budget = match wired.is_none() && remote.is_none() {
+            true => Some(self.budget(files.unwrap_or(Path::new("")))),
+            false => None,
+        };
         let launcher: Arc<dyn Launcher> = match wired {
             Some(wired) => Arc::new(WiredLauncher(Arc::new(wired))),
             None => Arc::new(launcher.placed(remote)),
@@ -232,7 +251,13 @@ impl Registrar {
             dir: Some(package.dir),
             fetched: package.downloaded,
             declared,
+            budget,
         })
+    }
+
+    /// The memory that the workers of a model take part in, and the bytes of these files.
+    fn budget(&self, files: &Path) -> (Arc<MemoryBudget>, u64) {
+        (Arc::clone(&self.memory), file_bytes(files))
     }
 
     fn build(&self, draft: Draft) -> (Registered, Task) {
@@ -281,6 +306,18 @@ impl Registrar {
             // It cannot panic.
             let _ = blocking(move || model.fetched.iter().for_each(FetchedFile::remove)).await;
         }
+    }
+}
+
+/// Bytes of a file, or of all files below a directory.
+fn file_bytes(path: &Path) -> u64 {
+    let of_entry = |entry: io::Result<DirEntry>| entry.map_or(0, |it| file_bytes(&it.path()));
+    match std::fs::symlink_metadata(path) {
+        Ok(about) if about.is_dir() => {
+            std::fs::read_dir(path).map_or(0, |entries| entries.map(of_entry).sum())
+        }
+        Ok(about) => about.len(),
+        Err(_) => 0,
     }
 }
 

@@ -283,7 +283,7 @@ impl Repository {
             };
             let Registered { model, workers_min, workers_max } = begun;
             fresh.push(Arc::clone(&model));
-            if workers_min > 0
+            if workers_max > 0
                 && let Err(error) = model.scale(workers_min, workers_max).await
             {
                 return self.give_up(&fresh, error.to_string()).await;
@@ -417,7 +417,9 @@ impl Repository {
 fn index_entry(model: &Model) -> IndexEntry {
     let readiness = model.readiness();
     let (state, reason) = match &readiness {
-        Readiness::Ready => (IndexState::Ready, String::new()),
+        Readiness::Ready | Readiness::Known | Readiness::Leaving => {
+            (IndexState::Ready, String::new())
+        }
         Readiness::Loading { .. } => (IndexState::Loading, readiness.to_string()),
         Readiness::Unstaffed | Readiness::Failed(_) => {
             (IndexState::Unavailable, readiness.to_string())

@@ -98,6 +98,12 @@ impl LiveCapacity {
         self.bounds.0 == 0 && self.is_live()
     }
 
+    /// All workers were ended: none is wanted until the next request.
+    pub(super) fn emptied(&mut self, now: u64) {
+        self.capacity.set(now, 0);
+        self.look_at = None;
+    }
+
     /// A worker has loaded the model in this time.
     pub(super) fn loaded(&mut self, took: Duration) {
         self.load = took;

@@ -7,13 +7,16 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use jitney_batcher::Actions;
-use jitney_settings::model::{MAX_REQUESTS_PER_WORKER, MEMORY_LIMIT};
+use jitney_settings::SettingSource;
+use jitney_settings::model::{IDLE, KEEP, MAX_REQUESTS_PER_WORKER, MEMORY_LIMIT};
 use tokio::sync::mpsc;
 
 use super::Model;
+use super::budget::{BudgetTerms, MemoryBudget};
 use super::capacity::LiveCapacity;
 use super::gate::RequestGate;
 use super::intake::Intake;
@@ -37,6 +40,9 @@ use crate::store::{FetchedFile, ModelDir, Sha256, ShownUrl};
 /// Messages that may be on their way to one model's task.
 const INBOX: usize = 4096;
 
+/// Longer than any server runs.
+const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
 /// A model about to be built.
 pub(crate) struct Draft {
     pub(crate) identity: ModelIdentity,
@@ -48,6 +54,9 @@ pub(crate) struct Draft {
     pub(crate) fetched: Option<FetchedFile>,
     /// What an archive declares of its tensors.
     pub(crate) declared: Option<Signature>,
+    /// The memory that its workers take part in, and the bytes of its files; none where they are no processes
+    /// of this machine.
+    pub(crate) budget: Option<(Arc<MemoryBudget>, u64)>,
 }
 
 impl Draft {
@@ -71,8 +80,15 @@ impl Draft {
         let python = !matches!(self.intake, Intake::Local(..));
         let tag = Arc::new(ModelTag { name: name.clone(), version: version.clone(), python });
         let warm_up = self.warm_up(admission);
+        let launcher = match &self.budget {
+            None => self.launcher,
+            Some((budget, files)) => {
+                let terms = terms(&self.settings, *files, python);
+                budget.bind(self.launcher, terms, &published, &control)
+            }
+        };
         let settings = self.settings;
-        let pool = WorkerPool::new(self.launcher, plan(&settings), Arc::clone(worker_ids), events);
+        let pool = WorkerPool::new(launcher, plan(&settings), Arc::clone(worker_ids), events);
         let task = Task {
             inbox: requests,
             control: orders,
@@ -85,7 +101,7 @@ impl Draft {
             sequences: SequenceRequests::new(&settings, clock),
             beside: 0,
             startup: StartupWait::new(settings.startup_wait),
-            capacity: LiveCapacity::new(settings.idle),
+            capacity: LiveCapacity::new(idle(&settings)),
             pool,
             warm_up,
             closing: None,
@@ -119,6 +135,26 @@ impl Draft {
         let sample = Sample::of(&self.intake, self.dir.as_ref().map(ModelDir::path))?;
         let cost = self.settings.shares.of_sample(sample.bytes(), sample.length);
         Some(WarmUp::new(sample, cost, Arc::clone(admission)))
+    }
+}
+
+/// How a model takes part in the memory of all.
+fn terms(settings: &ModelSettings, files: u64, python: bool) -> BudgetTerms {
+    BudgetTerms {
+        on_demand: settings.on_demand(),
+        keep: settings.values.flag(&KEEP),
+        files,
+        python,
+        startup_timeout: settings.startup_timeout,
+    }
+}
+
+/// After so long without a request its last worker ends. Where others decide when it leaves that is never, unless
+/// its operator says it.
+fn idle(settings: &ModelSettings) -> Duration {
+    match settings.on_demand() && settings.values.source(&IDLE) == SettingSource::Default {
+        true => FOREVER,
+        false => settings.idle,
     }
 }
 

@@ -48,6 +48,10 @@ pub(crate) enum ControlMessage {
     Report {
         reply: oneshot::Sender<BatcherReport>,
     },
+    /// End the workers if nobody waits for an answer; the next request starts one again. Says whether it does.
+    Leave {
+        reply: oneshot::Sender<bool>,
+    },
     /// Answer what was admitted, then end; by force when `grace` is over.
     Close {
         grace: Duration,

@@ -7,6 +7,7 @@
 //! [`scheduler`] (the batcher, its time and its workers' slots), [`reporter`] (log and observer), [`warm_up`],
 //! [`exits`] and [`lifetime`].
 
+pub(crate) mod budget;
 mod capacity;
 pub(crate) mod draft;
 pub(crate) mod endpoint_tensors;
@@ -55,6 +56,7 @@ pub use self::messages::Announced;
 use self::messages::ControlMessage;
 pub use self::noted::{KeptBody, NotedRequest};
 pub use self::report::{BatcherReport, PastDecision, main_group};
+use self::state::ModelState;
 pub use self::state::{Counters, Measures, REJECTIONS, Readiness, Status, Traffic};
 pub use self::statistics::{
     BatchStatistics, BatchTotals, DISPATCH_REASONS, EndpointMeasures, SizeStatistics,
@@ -228,7 +230,19 @@ impl Model {
 
     /// Whether it is as it was asked for, or was before: from then on a server with it has started.
     pub(crate) fn has_started(&self) -> bool {
-        self.gate.published.was_ready.load(Ordering::Relaxed) || self.readiness().is_as_wanted()
+        self.gate.published.was_ready.load(Ordering::Relaxed) || self.is_as_wanted()
+    }
+
+    /// Whether it is as its operator wants it. One that the first request loads is, also while it loads.
+    pub(crate) fn is_as_wanted(&self) -> bool {
+        self.gate.published.from_zero.load(Ordering::Relaxed) || self.readiness().is_as_wanted()
+    }
+
+    /// Whether a request is taken in: a worker serves, or the request loads the model.
+    pub fn can_be_asked(&self) -> bool {
+        let ModelState { from_zero, admits, .. } = &*self.gate.published;
+        let loads = from_zero.load(Ordering::Relaxed) && admits.load(Ordering::Relaxed);
+        loads || self.readiness().is_ready()
     }
 
     /// TorchServe's health of this version.

@@ -224,6 +224,11 @@ impl RequestTable {
         id
     }
 
+    /// Whether every request has ended.
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// Takes a request out for its batch.
     pub(super) fn take(&mut self, id: RequestId) -> Option<PendingRequest> {
         self.entry(id)?.request.take()

@@ -72,6 +72,10 @@ pub(crate) struct ModelState {
     /// Whether requests are admitted: a worker serves, or one is being started and the last load did
     /// not fail.
     pub(crate) admits: AtomicBool,
+    /// Whether the first request starts a worker.
+    pub(crate) from_zero: AtomicBool,
+    /// Whether its last workers are ending.
+    pub(crate) leaving: AtomicBool,
     /// Workers that have loaded the model and are warm.
     pub(crate) ready: AtomicU32,
     /// Whether there ever was one.
@@ -136,8 +140,18 @@ impl ModelState {
         }
         match self.failure.load_full() {
             Some(failure) => Readiness::Failed(failure),
+            None if self.from_zero.load(Relaxed) => self.without_worker(),
             None if wanted == 0 => Readiness::Unstaffed,
             None => Readiness::Loading { wanted, progress: self.progress() },
+        }
+    }
+
+    /// How a model is that the first request loads, while no worker serves.
+    fn without_worker(&self) -> Readiness {
+        match self.workers.load().len() as u32 {
+            0 if self.leaving.load(Relaxed) => Readiness::Leaving,
+            0 => Readiness::Known,
+            wanted => Readiness::Loading { wanted, progress: self.progress() },
         }
     }
 
@@ -390,6 +404,10 @@ pub enum Readiness {
     Ready,
     /// It has no workers, and none are wanted.
     Unstaffed,
+    /// It has no workers; the first request loads it.
+    Known,
+    /// The same, and its last workers are ending.
+    Leaving,
     /// No worker has loaded it yet, or since the last one exited.
     Loading {
         /// Workers that are wanted.
@@ -409,7 +427,7 @@ impl Readiness {
 
     /// Whether it is as its operator wants it: it can serve, or is not meant to.
     pub fn is_as_wanted(&self) -> bool {
-        matches!(self, Self::Ready | Self::Unstaffed)
+        matches!(self, Self::Ready | Self::Unstaffed | Self::Known | Self::Leaving)
     }
 }
 
@@ -418,6 +436,8 @@ impl fmt::Display for Readiness {
         match self {
             Self::Ready => out.write_str("ready"),
             Self::Unstaffed => out.write_str("0 workers, as asked for"),
+            Self::Known => out.write_str("known; the first request loads it"),
+            Self::Leaving => out.write_str("leaving; the next request loads it"),
             Self::Loading { wanted, progress: None } => {
                 write!(out, "loading (0 of {wanted} workers ready)")
             }

@@ -281,6 +281,13 @@ impl Task {
                 let _ = reply
                     .send(BatcherReport::of(&self.scheduler.batcher, self.scheduler.clock.now()));
             }
+            ControlMessage::Leave { reply } => {
+                let idle = self.is_idle();
+                if idle {
+                    self.end_workers();
+                }
+                let _ = reply.send(idle);
+            }
             ControlMessage::Close { grace, reply } => {
                 Closing::ask(&mut self.closing, Instant::now() + grace, Some(reply));
                 self.pool_changed();

@@ -126,6 +126,13 @@ pub(super) fn resident(process: Pid) -> Option<u64> {
     (pages > 0).then(|| pages * page_size() as u64)
 }
 
+/// The memory that a process holds, in bytes; what it shares with others counts by its share.
+pub(crate) fn shared_memory(process: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,6 +178,7 @@ mod tests {
     #[test]
     fn a_process_knows_its_memory() {
         let own = resident(rustix::process::getpid()).unwrap();
-        assert!(own > 1 << 20, "{own}");
+        let shared = shared_memory(std::process::id()).unwrap();
+        assert!(own > 1 << 20 && shared > 1 << 20 && shared <= 2 * own, "{own} {shared}");
     }
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use jitney_engine::error::{LoadingWait, WaitLimit};
-use jitney_engine::outcome::{LoadFailure, WorkerExit};
+use jitney_engine::outcome::{LaunchError, LoadFailure, WorkerExit};
 use jitney_settings::Dialect;
 
 use super::{ErrorCode, FailedCall, Problem};
@@ -12,6 +12,12 @@ use super::{ErrorCode, FailedCall, Problem};
 impl FailedCall<'_> {
     /// No worker could load the model.
     pub(super) fn not_loaded(&self, failure: &LoadFailure) -> Problem {
+        if let LaunchError::NoRoom { .. } = failure.error {
+            let (model, why) = (self.model, &failure.error);
+            let message =
+                format!("There is no memory for model \"{model}\": {why}. [reason: memory]");
+            return Problem::new(ErrorCode::LoadOutOfMemory, message);
+        }
         let why = failure.to_string();
         let mut problem = match self.dialect {
             Dialect::TorchServe => {

@@ -177,6 +177,7 @@ fn engine(scratch: PathBuf) -> Arc<Engine> {
     let config = EngineConfig {
         defaults: ModelDefaults::default(),
         limits: Default::default(),
+        memory: u64::MAX,
         store,
         workflow_store: None,
         repository: Default::default(),

@@ -104,6 +104,8 @@ ray: {num_cpus: 0.5, num_gpus: 1, resources: {big: 2}, ship: false}
     let own = [
         "min_workers",
         "idle",
+        "load",
+        "keep",
         "startup_wait",
         "isolation",
         "memory_limit",

@@ -34,7 +34,7 @@ pub struct ModelOverview {
     pub is_default: bool,
     /// `python`, `onnx`, `definition` or `workflow-function`.
     pub kind: String,
-    /// `ready`, `loading`, `failed`, `degraded`, `noWorkers` or `ending`.
+    /// `ready`, `loading`, `failed`, `degraded`, `noWorkers`, `known`, `leaving` or `ending`.
     pub state: String,
     /// The same as a sentence.
     pub state_text: String,

@@ -134,14 +134,16 @@ fn unsettled(list: &RegistrationsReport) -> String {
 
 /// The server's state in one word and one sentence.
 fn judge(draining: bool, versions: &[(&str, VersionState)]) -> (&'static str, String) {
-    use VersionState::{Degraded, Ending, Failed, Loading, NoWorkers, Ready};
+    use VersionState::{
+        Degraded, Ending, Failed, Known, Leaving, Loading, LoadingOnDemand, NoWorkers, Ready,
+    };
     if draining {
         let text =
             "The server is shutting down: it answers what it has admitted and takes nothing new.";
         return ("draining", text.to_owned());
     }
     let serves = |state: VersionState| match state {
-        Ready | NoWorkers => true,
+        Ready | NoWorkers | Known | LoadingOnDemand | Leaving => true,
         Loading | Failed | Degraded | Ending => false,
     };
     let missing: Vec<_> = versions.iter().filter(|(_, state)| !serves(*state)).collect();

@@ -9,12 +9,18 @@ pub(super) enum VersionState {
     Ready,
     /// No worker serves yet.
     Loading,
+    /// The same, for a request that came.
+    LoadingOnDemand,
     /// No worker could load it.
     Failed,
     /// Fewer workers serve than are wanted.
     Degraded,
     /// None are wanted.
     NoWorkers,
+    /// The first request loads it.
+    Known,
+    /// The same, and its last workers are ending.
+    Leaving,
     /// The server ends.
     Ending,
 }
@@ -23,10 +29,12 @@ impl VersionState {
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Ready => "ready",
-            Self::Loading => "loading",
+            Self::Loading | Self::LoadingOnDemand => "loading",
             Self::Failed => "failed",
             Self::Degraded => "degraded",
             Self::NoWorkers => "noWorkers",
+            Self::Known => "known",
+            Self::Leaving => "leaving",
             Self::Ending => "ending",
         }
     }
@@ -62,13 +70,18 @@ impl SeenVersion<'_> {
             Readiness::Ready if self.ready < self.wanted => VersionState::Degraded,
             Readiness::Ready => VersionState::Ready,
             Readiness::Unstaffed => VersionState::NoWorkers,
+            Readiness::Known => VersionState::Known,
+            Readiness::Leaving => VersionState::Leaving,
+            Readiness::Loading { .. } if self.wanted == 0 => VersionState::LoadingOnDemand,
             Readiness::Loading { .. } => VersionState::Loading,
             Readiness::Failed(_) => VersionState::Failed,
         }
     }
 
     fn sentence(&self) -> String {
-        let Self { name, ready, wanted, .. } = self;
+        let Self { name, ready, .. } = self;
+        let loading = matches!(self.readiness, Readiness::Loading { .. });
+        let wanted = if loading { self.wanted.max(1) } else { self.wanted };
         match (self.state(), &self.readiness) {
             (VersionState::Ready, _) if *ready == 1 => "1 worker is ready.".to_owned(),
             (VersionState::Ready, _) => format!("{ready} workers are ready."),
@@ -82,6 +95,11 @@ impl SeenVersion<'_> {
                 format!(
                     "It has no workers, as asked for. PUT /models/{name}?min_worker=1 starts one."
                 )
+            }
+            (VersionState::Known, _) => "It is not loaded; the first request loads it.".to_owned(),
+            (VersionState::Leaving, _) => {
+                "Its workers end, because nobody asks for it; the next request loads it again."
+                    .to_owned()
             }
             (VersionState::Ending, _) => {
                 "The server is shutting down; requests that it admitted are still answered."

@@ -16,7 +16,7 @@ use crate::model::scatter;
 use crate::model::scheduler::SlotChange;
 use crate::model::state::add;
 use crate::model::warm_up::WarmUp;
-use crate::outcome::{BatchOutcome, Cause, ModelFailure, WorkerExit};
+use crate::outcome::{BatchOutcome, Cause, LaunchError, ModelFailure, WorkerExit};
 use crate::pool::{
     BatchOrder, BatchRun, LoadProgress, LoadedReport, MeasuredRun, WorkerBatch, WorkerCapacity,
     WorkerEvent,
@@ -63,11 +63,19 @@ impl Task {
                 self.reporter.exited(worker, &batches, exit, restart);
                 self.on_exit(worker, batches, exit, blamed);
             }
+            WorkerEvent::LaunchFailed { error: LaunchError::Unwanted, .. } => self.end_workers(),
             WorkerEvent::LaunchFailed { worker, error, retry } => {
+                // It does not fit: whoever waits is told, and the next one who asks is the next try.
+                let ends = matches!(error, LaunchError::NoRoom { .. })
+                    && self.capacity.starts_from_zero()
+                    && self.pool.ready_count() == 0;
                 self.reporter.load_failed(worker, &error, retry);
                 self.published.incidents.load_failed(&error, retry.is_some());
                 self.pool.launch_failed(worker, error, retry.map(|pause| Instant::now() + pause));
                 self.pool_changed();
+                if ends {
+                    self.end_workers();
+                }
             }
             WorkerEvent::GivenUp { worker } => {
                 self.reporter.given_up(worker, self.pool.plan.retry_window);
@@ -264,6 +272,9 @@ impl Task {
         self.published.failure.store(self.pool.failure().filter(|_| !admits).cloned());
         self.published.ready.store(ready, Ordering::Relaxed);
         self.published.admits.store(admits, Ordering::Relaxed);
+        self.published.from_zero.store(self.capacity.starts_from_zero(), Ordering::Relaxed);
+        let leaving = self.pool.count() == 0 && !self.pool.is_empty();
+        self.published.leaving.store(leaving, Ordering::Relaxed);
         if ready > 0 {
             self.published.was_ready.store(true, Ordering::Relaxed);
         }
@@ -289,6 +300,21 @@ impl Task {
         let count = self.pool.count();
         self.capacity.set_bounds(self.scheduler.clock.now(), bounds, count);
         self.published.capacity.store(None);
+    }
+
+    /// Whether nobody waits for an answer of a model that the next request would load again.
+    pub(super) fn is_idle(&self) -> bool {
+        let nobody = self.table.is_empty() && self.inbox.is_empty() && self.beside == 0;
+        nobody && self.capacity.starts_from_zero() && self.closing.is_none()
+    }
+
+    /// Ends all workers until the next request.
+    pub(super) fn end_workers(&mut self) {
+        for worker in self.pool.resize(0, 0) {
+            self.tell_slots(worker, SlotChange::Retired);
+        }
+        self.capacity.emptied(self.scheduler.clock.now());
+        self.pool_changed();
     }
 
     /// Starts and ends workers as the load asks for.

@@ -2,8 +2,11 @@
 
 use jitney_settings::SettingSource;
 use jitney_settings::model::MAX_REQUESTS_PER_WORKER;
+use tokio::sync::oneshot;
 
 use super::*;
+use crate::model::Readiness;
+use crate::model::messages::ControlMessage;
 
 fn live() -> ModelSettings {
     ModelSettings {
@@ -125,4 +128,32 @@ async fn a_worker_that_is_to_take_the_place_of_another_is_not_one_too_many() {
     assert!(lives.last() > lives.first(), "{lives:?}");
     kit.model.scale(0, 0).await.unwrap();
     until(&kit, 0).await;
+}
+
+/// Whether the model leaves when it is asked to.
+async fn leaves(kit: &Kit) -> bool {
+    let (reply, answer) = oneshot::channel();
+    kit.model.control.send(ControlMessage::Leave { reply }).await.unwrap();
+    answer.await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_leaves_when_nobody_waits_for_it_and_the_next_request_loads_it_again() {
+    let kit = kit(ModelSettings { latency_max: None, ..live() });
+    kit.model.scale(0, 2).await.unwrap();
+    assert_eq!(kit.model.readiness(), Readiness::Known);
+    for _ in 0..2 {
+        let answer = kit.start(call("a"));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(matches!(kit.model.readiness(), Readiness::Loading { wanted: 1, .. }));
+        assert!(kit.model.is_as_wanted() && kit.model.can_be_asked());
+        assert!(!leaves(&kit).await, "somebody waits");
+        assert_eq!(text(&answer.await.unwrap().unwrap()), "a");
+        assert!(leaves(&kit).await);
+        until(&kit, 0).await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(kit.model.readiness(), Readiness::Known, "nothing brings it back by itself");
+    }
+    kit.model.scale(1, 1).await.unwrap();
+    assert!(!leaves(&kit).await, "its operator wants a worker");
 }

@@ -1,0 +1,191 @@
+"""Models that are loaded when somebody asks for them, within a budget of memory."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import requests
+
+from harness import processes
+from harness.archives import Store
+from harness.gate import Gate
+from harness.server import ASK_SECONDS, Server
+from harness.wait import until
+
+Start = Callable[..., Server]
+
+MODEL = """
+HELD = b"x" * ({mebibytes} << 20)
+
+
+def handle(data, context):
+    return ["{name} " + bytes(row["body"]).decode() for row in data or []]
+"""
+"""A worker of it holds so much and about 15 MiB."""
+
+BROKEN = """
+HELD = b"x" * (40 << 20)
+raise RuntimeError("halfway")
+"""
+
+SLOW = """
+import pathlib
+import time
+
+pathlib.Path({arrived!r}).touch()
+while not pathlib.Path({opened!r}).exists():
+    time.sleep(0.05)
+"""
+
+
+def model(store: Store, name: str, mebibytes: int = 40) -> str:
+    store.mar(name, source=MODEL.format(name=name, mebibytes=mebibytes))
+    return name
+
+
+def serve(start: Start, store: Store, memory: str, *more: str) -> Server:
+    return start("serve", store.path, "--load", "on_demand", "--memory", memory, "--startup-wait", "1200s", *more)
+
+
+def states(server: Server) -> dict[str, str]:
+    return {one["name"]: one["state"] for one in server.manage("GET", "/overview").json()["models"]}
+
+
+def asked(server: Server, name: str) -> None:
+    """On a busy machine one load takes seconds, and as long as sizes are unknown they come one by one."""
+    answer = requests.post(server.url(f"/predictions/{name}"), b"hello", timeout=10 * ASK_SECONDS)
+    assert (answer.status_code, answer.text) == (200, f"{name} hello"), answer.text
+
+
+def shared_bytes(pids: list[int]) -> int:
+    """What these processes hold together; one that has ended meanwhile holds nothing."""
+    held = 0
+    for pid in pids:
+        try:
+            text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        except OSError:
+            continue
+        held += sum(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("Pss:"))
+    return held
+
+
+def is_python(pid: int) -> bool:
+    return any(b"python" in word for word in processes.command(pid)[:1])
+
+
+@contextmanager
+def watched(server: Server) -> Iterator[list[int]]:
+    """The memory of all workers, looked at without a pause."""
+    samples: list[int] = []
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.is_set():
+            # The server itself, and the program beside it that ends its processes, are not models.
+            of_models = [pid for pid in processes.marked(server.mark) if is_python(pid)]
+            samples.append(shared_bytes(of_models))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield samples
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_many_clients_ask_for_many_models_and_memory_is_for_five(start: Start, tmp_path: Path) -> None:
+    store = Store(tmp_path / "models")
+    names = [model(store, f"m{number}") for number in range(50)]
+    server = serve(start, store, "320MiB")
+    assert set(states(server).values()) == {"known"}
+    assert requests.get(server.url("/ping")).json()["status"] == "Healthy"
+    assert requests.get(server.url("/v2/models/m7/ready")).status_code == 200
+    asks = [name for name in names for _ in range(2)]
+    random.Random(1).shuffle(asks)
+    with watched(server) as samples, ThreadPoolExecutor(50) as clients:
+        for done in [clients.submit(asked, server, name) for name in asks]:
+            done.result()
+    assert 200 << 20 < max(samples) <= 320 << 20, f"{max(samples) >> 20} MiB"
+    assert set(states(server).values()) <= {"known", "ready", "leaving"}
+
+
+def test_two_loads_that_need_the_same_memory_come_one_after_the_other(start: Start, tmp_path: Path) -> None:
+    store = Store(tmp_path / "models")
+    names = [model(store, name) for name in ("one", "two")]
+    server = serve(start, store, "90MiB")
+    with watched(server) as samples, ThreadPoolExecutor(2) as clients:
+        for done in [clients.submit(asked, server, name) for name in names * 3]:
+            done.result()
+    assert 40 << 20 < max(samples) <= 90 << 20, f"{max(samples) >> 20} MiB"
+    until(lambda: sorted(states(server).values()) == ["known", "ready"], "one is loaded")
+
+
+def test_what_does_not_fit_is_told_with_the_sum(start: Start, tmp_path: Path) -> None:
+    store = Store(tmp_path / "models")
+    model(store, "small", 1)
+    model(store, "large", 200)
+    server = serve(start, store, "120MiB")
+    for _ in range(2):
+        answer = server.predict("large", b"hello")
+        assert answer.status_code == 507, answer.text
+        assert "it needs 2" in answer.text and "memory=120 MiB is for all of them" in answer.text, answer.text
+        asked(server, "small")
+    until(lambda: states(server) == {"large": "known", "small": "ready"}, "the small one stays")
+
+
+def test_a_budget_smaller_than_the_smallest_model_loads_nothing(start: Start, tmp_path: Path) -> None:
+    store = Store(tmp_path / "models")
+    model(store, "m")
+    server = serve(start, store, "10MiB")
+    answer = server.predict("m", b"hello")
+    assert answer.status_code == 507 and "memory=10 MiB" in answer.text, answer.text
+    assert server.workers("m") == {}
+    assert requests.get(server.url("/ping")).json()["status"] == "Healthy"
+
+
+def test_a_load_that_fails_halfway_gives_its_memory_back(start: Start, tmp_path: Path) -> None:
+    store = Store(tmp_path / "models")
+    store.mar("broken", source=BROKEN)
+    model(store, "good")
+    server = serve(start, store, "90MiB")
+    answer = server.predict("broken", b"hello")
+    assert answer.status_code == 503 and "halfway" in answer.text, answer.text
+    asked(server, "good")
+
+
+def test_one_that_is_to_be_kept_stays_and_the_other_is_told_so(start: Start, tmp_path: Path) -> None:
+    store = Store(tmp_path / "models")
+    for name in ("kept", "other"):
+        model(store, name)
+    settings = ["--model-store", store.path, "--memory", "110MiB", "--startup-wait", "1200s"]
+    server = start("serve", store.mar("echo"), *settings)
+    for name, keep in (("kept", "true"), ("other", "false")):
+        url = f"{name}.mar"
+        done = server.manage("POST", "/models", url=url, load="on_demand", keep=keep)
+        assert done.status_code == 200, done.text
+    assert states(server) == {"echo": "ready", "kept": "known", "other": "known"}
+    asked(server, "other")
+    asked(server, "kept")
+    until(lambda: states(server) == {"echo": "ready", "kept": "ready", "other": "known"}, "the other left")
+    answer = server.predict("other", b"hello")
+    assert answer.status_code == 507 and "models that stay hold" in answer.text, answer.text
+
+
+def test_the_server_ends_while_a_model_loads(start: Start, tmp_path: Path) -> None:
+    store, gate = Store(tmp_path / "models"), Gate(tmp_path)
+    store.mar("slow", source=SLOW.format(arrived=str(gate.arrived), opened=str(gate.opened)))
+    server = serve(start, store, "90MiB", "--drain-timeout", "1s")
+    with ThreadPoolExecutor(1) as client:
+        answer = client.submit(requests.post, server.url("/predictions/slow"), b"hello", timeout=ASK_SECONDS)
+        gate.wait()
+        assert states(server) == {"slow": "loading"}
+        server.terminate()
+        assert server.wait() is not None
+        assert answer.exception() or answer.result().status_code == 503
+    assert server.orphans() == []
