@@ -91,18 +91,21 @@ pub fn list(text: &str, path: &Path) -> Result<Vec<Startup>, Failure> {
 fn document(text: &str, path: &Path) -> Result<Spanned<YamlNode>, Failure> {
     let budget = serde_saphyr::budget! { max_depth: DEPTH_MAX };
     let options = serde_saphyr::options! { with_snippet: false, budget: budget };
-    serde_saphyr::from_str_with_options(text, options)
-        .map_err(|error| unreadable(&error.to_string(), path))
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| unreadable(&error, path))
 }
 
-fn unreadable(error: &str, path: &Path) -> Failure {
-    let hint = if error.contains("depth=") {
-        Some(format!("lists and mappings may stand in each other {DEPTH_MAX} levels deep"))
-    } else {
-        let spaces = "YAML is indented with spaces: put some in the place of the tab";
-        error.contains("tab").then(|| spaces.to_owned())
-    };
-    Failure::usage(format!("{}: {error}", path.display())).maybe_hint(hint)
+fn unreadable(error: &serde_saphyr::Error, path: &Path) -> Failure {
+    let path = path.display();
+    if let serde_saphyr::Error::Budget { location, .. } = error {
+        let line = location.line();
+        return Failure::usage(format!(
+            "{path} line {line}: lists and mappings stand more than {DEPTH_MAX} deep in each other, or there are too many"
+        ));
+    }
+    let hint = || "YAML is indented with spaces: put some in the place of the tab".to_owned();
+    let error = error.to_string();
+    let has_tab = error.contains("tab");
+    Failure::usage(format!("{path}: {error}")).maybe_hint(has_tab.then(hint))
 }
 
 /// Reads the file's text; `path` is for its messages.
@@ -462,10 +465,10 @@ mod tests {
     fn deep_nesting_is_refused_before_it_uses_up_the_stack() {
         for (open, close) in [("[", "]"), ("{a: ", "}")] {
             let nested = |depth| format!("models: {}{}", open.repeat(depth), close.repeat(depth));
-            let failure = parsed(&nested(60)).expect_err("rejected");
-            let levels = "lists and mappings may stand in each other 16 levels deep";
-            assert_eq!(failure.hint.as_deref(), Some(levels), "{}", failure.message);
-            assert_eq!(parsed(&nested(DEPTH_MAX - 1)).expect_err("no models").hint, None);
+            let message = |depth| parsed(&nested(depth)).expect_err("rejected").message;
+            let said = message(60);
+            assert!(said.starts_with("jitney.yaml line 1: lists and mappings"), "{said}");
+            assert!(message(DEPTH_MAX - 1).contains("must be"), "{}", message(DEPTH_MAX - 1));
         }
     }
 }
