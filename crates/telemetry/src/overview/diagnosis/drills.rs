@@ -287,8 +287,8 @@ fn a_quiet_model_on_a_full_machine_waits_for_processors_and_not_for_something_el
     let others = "The processors are 100 % busy, and this server with its workers uses 22 % of them: end the other \
                   programs, or move them.";
     assert_eq!(advice, others);
-    // A model that hardly computes: its batches of 7 ms are the server's waiting for a processor.
-    let small = Second { answered: 28, compute_ms: 7.0, cpu: (0.5, 2.7), ..before };
+    // A model that hardly computes: most of its 55 ms are the server's waiting for a processor.
+    let small = Second { answered: 7, compute_ms: 55.0, cpu: (0.0, 2.7), ..before };
     drill.run(40, &[small, computes]);
     let limit = drill.limit(0);
     assert!(matches!(limit, Limit::OtherPrograms { .. }), "{limit:?}");

@@ -12,12 +12,11 @@ use crate::overview::worker_entry::WorkerOverview;
 const FULL: f64 = 95.0;
 const FULL_IF_STARVED: f64 = 75.0;
 const GPU_FULL: f64 = 90.0;
-/// Shares of the time of batches: workers that neither compute nor wait for a processor for longer wait for
+/// The share of the time of batches: workers that neither compute nor wait for a processor for longer wait for
 /// something else.
 const ELSEWHERE: f64 = 0.5;
-const ELSEWHERE_IF_FULL: f64 = 0.7;
 /// On a full machine the server waits for a processor too, and up to so long of a batch's time is its own.
-const SERVER_MS: f64 = 40.0;
+const SERVER_MS: f64 = 200.0;
 /// The same: workers that wait longer for a processor lack one.
 const STARVED: f64 = 0.25;
 /// What is known of the processors is of the last two samples, one of which may be late.
@@ -65,12 +64,9 @@ impl Limit {
         let starved = waited > busy * STARVED;
         let full = machine > if starved { FULL_IF_STARVED } else { FULL };
         let elsewhere = (busy - worker - waited) / busy.max(1e-9);
-        let something_else = match full {
-            true => elsewhere > ELSEWHERE_IF_FULL && elsewhere * batch_ms > SERVER_MS,
-            false => elsewhere > ELSEWHERE,
-        };
+        let something = elsewhere * batch_ms > if full { SERVER_MS } else { 0.0 };
         match () {
-            () if something_else => Self::SomethingElse { worker },
+            () if something && elsewhere > ELSEWHERE => Self::SomethingElse { worker },
             () if full => Self::who_fills(view, machine, f64::from(processors.max(1))),
             () if starved && waited > 100.0 * STARVED => Self::Container { waited, machine },
             () => Self::Workers { worker, machine },
