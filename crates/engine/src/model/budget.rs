@@ -134,22 +134,32 @@ impl BudgetModel {
 }
 
 impl BudgetTable {
-    /// Counts the requests of all models, and what their processes hold where that was long ago.
-    fn look(&mut self, now: Nanos) {
-        let instant = Instant::now();
-        let measures = self.measured.is_none_or(|at| instant - at >= MEASURE_EVERY);
-        if measures {
-            self.measured = Some(instant);
-        }
+    /// Counts the requests of all models.
+    fn count_requests(&mut self, now: Nanos) {
         for model in self.models.values_mut() {
             let requests = model.published.requests.load(Relaxed);
             model.asked.add(now, requests - model.seen);
             model.seen = requests;
-            let workers = model.workers.values_mut().filter(|_| measures);
-            for (worker, pid) in workers.filter_map(|it| it.pid.map(|pid| (it, pid))) {
-                // One that has ended holds nothing.
-                worker.bytes = shared_memory(pid).unwrap_or_default();
-                model.size = model.size.max(Some(worker.bytes));
+        }
+    }
+
+    /// The processes that are to be measured, where that was long ago.
+    fn unmeasured(&mut self) -> Vec<u32> {
+        let now = Instant::now();
+        if self.measured.is_some_and(|at| now - at < MEASURE_EVERY) {
+            return Vec::new();
+        }
+        self.measured = Some(now);
+        let workers = self.models.values().flat_map(|model| model.workers.values());
+        workers.filter_map(|worker| worker.pid).collect()
+    }
+
+    /// A process holds so much.
+    fn set_measured(&mut self, pid: u32, bytes: u64) {
+        for model in self.models.values_mut() {
+            for worker in model.workers.values_mut().filter(|it| it.pid == Some(pid)) {
+                worker.bytes = bytes;
+                model.size = model.size.max(Some(bytes));
             }
         }
     }
@@ -235,6 +245,10 @@ impl MemoryBudget {
         };
         loop {
             let changed = self.changed.notified();
+            let pids = self.table().unmeasured();
+            for (pid, bytes) in measured(pids).await {
+                self.table().set_measured(pid, bytes);
+            }
             let Some(leaving) = self.try_take(model, worker)? else { return Ok(()) };
             for (id, control) in leaving {
                 self.ask_to_leave(id, &control).await;
@@ -251,7 +265,7 @@ impl MemoryBudget {
     /// Takes the memory for a worker, or says who is to leave first; nobody where others are on their way.
     fn try_take(&self, id: u64, worker: u32) -> Result<Option<LeavingModels>, LaunchError> {
         let (now, mut table) = (self.now(), self.table());
-        table.look(now);
+        table.count_requests(now);
         let Some(model) = table.models.get(&id) else { return Ok(None) };
         let plan = table.plan(model, self.limit);
         if model.terms.on_demand {
@@ -291,14 +305,14 @@ impl MemoryBudget {
 
     /// A worker has loaded its model. One that holds more than there can be for it does not stay; for one that
     /// holds more than was thought others leave.
-    fn loaded(
+    async fn loaded(
         self: &Arc<Self>,
         id: u64,
         worker: u32,
         pid: Option<u32>,
         took: Duration,
     ) -> Result<(), LaunchError> {
-        let bytes = pid.and_then(shared_memory).unwrap_or_default();
+        let bytes = measured(Vec::from_iter(pid)).await.first().map_or(0, |(_, bytes)| *bytes);
         let (now, mut table) = (self.now(), self.table());
         let Some(model) = table.models.get_mut(&id) else { return Ok(()) };
         let BudgetTerms { files, python, on_demand, .. } = model.terms;
@@ -335,6 +349,17 @@ impl MemoryBudget {
         }
         self.changed.notify_waiters();
     }
+}
+
+/// What processes hold; one that has ended holds nothing. The kernel looks at every page for that, so it is done
+/// where nobody waits for it.
+async fn measured(pids: Vec<u32>) -> Vec<(u32, u64)> {
+    if pids.is_empty() {
+        return Vec::new();
+    }
+    let measure = |pid| (pid, shared_memory(pid).unwrap_or_default());
+    let all = tokio::task::spawn_blocking(move || pids.into_iter().map(measure).collect());
+    all.await.unwrap_or_default()
 }
 
 /// Starts the workers of a model when there is memory for them.
@@ -377,7 +402,8 @@ impl Launcher for BudgetedLauncher {
             wait_for_memory(taken.budget.take(model, worker), tell_every, &progress).await?;
             let began = Instant::now();
             let loaded = launcher.launch(worker, progress).await?;
-            if let Err(error) = taken.budget.loaded(model, worker, loaded.pid(), began.elapsed()) {
+            let took = began.elapsed();
+            if let Err(error) = taken.budget.loaded(model, worker, loaded.pid(), took).await {
                 loaded.end(true).await;
                 return Err(error);
             }
