@@ -122,9 +122,10 @@ def test_who_uses_all_processors_is_named_to_the_model_that_suffers(binary: Path
         machine, loud = document["machine"], document["models"][0]
         assert loud["name"] == "loud"
         used = sum(worker["cpuPercent"] or 0 for worker in loud["workers"]) / machine["processors"]
-        # Beside other tests these are the programs that use most.
-        who = "loud 1.0 uses" if used > machine["cpuPercent"] / 2 else "other programs use"
-        assert line["what"].endswith(f"; {who} the processors"), (line, used)
+        # Beside other tests these are the programs that use most; about half may be told either way.
+        share = used / machine["cpuPercent"]
+        who = ["loud 1.0 uses"] * (share > 0.4) + ["other programs use"] * (share < 0.6)
+        assert line["what"].endswith(tuple(f"; {one} the processors" for one in who)), (line, used)
         assert not line["moreWorkersHelp"] and "something else" not in line["advice"], line
 
 
