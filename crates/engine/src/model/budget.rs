@@ -18,7 +18,7 @@ use super::messages::ControlMessage;
 use super::state::ModelState;
 use crate::outcome::LaunchError;
 use crate::pool::{BoxFuture, Launcher, LoadProgress, ProgressSender, Worker};
-use crate::process::shared_memory;
+use crate::process::measured_memory;
 
 /// How often a load that waits for memory looks whether there is some.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -246,7 +246,7 @@ impl MemoryBudget {
         loop {
             let changed = self.changed.notified();
             let pids = self.table().unmeasured();
-            for (pid, bytes) in measured(pids).await {
+            for (pid, bytes) in measured_memory(pids).await {
                 self.table().set_measured(pid, bytes);
             }
             let Some(leaving) = self.try_take(model, worker)? else { return Ok(()) };
@@ -312,7 +312,8 @@ impl MemoryBudget {
         pid: Option<u32>,
         took: Duration,
     ) -> Result<(), LaunchError> {
-        let bytes = measured(Vec::from_iter(pid)).await.first().map_or(0, |(_, bytes)| *bytes);
+        let bytes =
+            measured_memory(Vec::from_iter(pid)).await.first().map_or(0, |(_, bytes)| *bytes);
         let (now, mut table) = (self.now(), self.table());
         let Some(model) = table.models.get_mut(&id) else { return Ok(()) };
         let BudgetTerms { files, python, on_demand, .. } = model.terms;
@@ -349,17 +350,6 @@ impl MemoryBudget {
         }
         self.changed.notify_waiters();
     }
-}
-
-/// What processes hold; one that has ended holds nothing. The kernel looks at every page for that, so it is done
-/// where nobody waits for it.
-async fn measured(pids: Vec<u32>) -> Vec<(u32, u64)> {
-    if pids.is_empty() {
-        return Vec::new();
-    }
-    let measure = |pid| (pid, shared_memory(pid).unwrap_or_default());
-    let all = tokio::task::spawn_blocking(move || pids.into_iter().map(measure).collect());
-    all.await.unwrap_or_default()
 }
 
 /// Starts the workers of a model when there is memory for them.

@@ -127,10 +127,21 @@ pub(super) fn resident(process: Pid) -> Option<u64> {
 }
 
 /// The memory that a process holds, in bytes; what it shares with others counts by its share.
-pub(crate) fn shared_memory(process: u32) -> Option<u64> {
+fn shared_memory(process: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+}
+
+/// What processes hold; one that has ended holds nothing. The kernel looks at every page for that, so it is done
+/// where nobody waits for it.
+pub(crate) async fn measured_memory(pids: Vec<u32>) -> Vec<(u32, u64)> {
+    if pids.is_empty() {
+        return Vec::new();
+    }
+    let measure = |pid| (pid, shared_memory(pid).unwrap_or_default());
+    let all = tokio::task::spawn_blocking(move || pids.into_iter().map(measure).collect());
+    all.await.unwrap_or_default()
 }
 
 #[cfg(test)]
