@@ -63,6 +63,8 @@ const STATES: Record<string, StateWords> = {
   degraded: { mark: "▲", label: "degraded", tone: "warn" },
   failed: { mark: "✕", label: "failed", tone: "bad" },
   noWorkers: { mark: "○", label: "no workers", tone: "warn" },
+  known: { mark: "○", label: "known, not loaded", tone: "quiet" },
+  leaving: { mark: "◌", label: "leaving", tone: "quiet" },
   ending: { mark: "◌", label: "ending", tone: "quiet" },
   draining: { mark: "◌", label: "shutting down", tone: "warn" },
 };
