@@ -188,6 +188,7 @@ def test_streams_pictures_and_bytes_are_shown_as_what_they_are(docs):
 @pytest.mark.parametrize("dark", [False, True])
 def test_a_narrow_screen_shows_everything(chromium, served, dark):
     seen = open_page(chromium, served.url("/docs"), width=320, dark=dark)
+    seen.page.locator("details").first.wait_for()
     for summary in seen.page.locator("summary").all():
         summary.click()
     card = seen.page.locator("details").first
