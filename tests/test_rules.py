@@ -21,6 +21,7 @@ import check_sentences  # noqa: E402
 import house  # noqa: E402
 import instructions  # noqa: E402
 import rust_source  # noqa: E402
+import sentence_checks  # noqa: E402
 import walk  # noqa: E402
 
 Tree = Callable[[dict[str, str]], Path]
@@ -428,7 +429,7 @@ RULES = """# Page
 """
 
 
-def checked(tree: Tree, check: check_sentences.Check, files: dict[str, str]) -> list[str]:
+def checked(tree: Tree, check: sentence_checks.Check, files: dict[str, str]) -> list[str]:
     """What is wrong with a page of one rule that is checked so."""
     root = tree({"ARCHITECTURE.md": "# Page\n\n## Rules\n\n- **one**: It is so.\n", **files})
     return list(check_sentences.problems(root, {"ARCHITECTURE.md": {"It is so.": (check,)}}))
@@ -446,26 +447,26 @@ def test_a_rule_that_nothing_checks_and_a_sentence_that_is_gone_are_found(tree: 
     ]
 
 
-BROKEN: dict[str, tuple[check_sentences.Check, dict[str, str]]] = {
-    "code that must not be": (check_sentences.Never("crates/*", "clock"), rust(lib="fn f() { clock() }")),
+BROKEN: dict[str, tuple[sentence_checks.Check, dict[str, str]]] = {
+    "code that must not be": (sentence_checks.Never("crates/*", "clock"), rust(lib="fn f() { clock() }")),
     "an exception that nothing needs": (
-        check_sentences.Never("crates/*", "clock", {"a.rs": "why"}),
+        sentence_checks.Never("crates/*", "clock", {"a.rs": "why"}),
         rust(a="fn f() {}"),
     ),
-    "a test that is gone": (check_sentences.Tested("it_is_so"), rust(lib="fn it_was_so() {}")),
-    "a line that is gone": (check_sentences.Line("clippy.toml", "sleep"), {"clippy.toml": "nap"}),
-    "a static": (check_sentences.Statics({}), rust(lib="static SEEN: Mutex<u8> = Mutex::new(1);")),
-    "a thread's own static": (check_sentences.Statics({}), rust(lib="thread_local! {\n    static A: u8 = 1;\n}")),
-    "a reason for no static": (check_sentences.Statics({"SEEN": "why"}), rust(lib="static A: [u8; 2] = [1, 2];")),
-    "a test that sleeps": (check_sentences.NoSleep({}), {"tests/test_a.py": "import time\ntime.sleep(0.1)"}),
+    "a test that is gone": (sentence_checks.Tested("it_is_so"), rust(lib="fn it_was_so() {}")),
+    "a line that is gone": (sentence_checks.Line("clippy.toml", "sleep"), {"clippy.toml": "nap"}),
+    "a static": (sentence_checks.Statics({}), rust(lib="static SEEN: Mutex<u8> = Mutex::new(1);")),
+    "a thread's own static": (sentence_checks.Statics({}), rust(lib="thread_local! {\n    static A: u8 = 1;\n}")),
+    "a reason for no static": (sentence_checks.Statics({"SEEN": "why"}), rust(lib="static A: [u8; 2] = [1, 2];")),
+    "a test that sleeps": (sentence_checks.NoSleep({}), {"tests/test_a.py": "import time\ntime.sleep(0.1)"}),
 }
-TRUE: dict[str, tuple[check_sentences.Check, dict[str, str]]] = {
-    "a word in a comment": (check_sentences.Never("crates/*", "clock"), rust(lib="fn f() {} // no clock")),
-    "an exception": (check_sentences.Never("crates/*", "clock", {"a.rs": "why"}), rust(a="fn f() { clock() }")),
-    "a test": (check_sentences.Tested("it_is_so"), rust(lib="#[test]\nfn it_is_so() {}")),
-    "a constant": (check_sentences.Statics({}), rust(lib="static A: [u8; 2] = [1, 2];")),
-    "giving way": (check_sentences.NoSleep({}), {"tests/test_a.py": "import asyncio\nasyncio.sleep(0)"}),
-    "a model that sleeps": (check_sentences.NoSleep({}), {"tests/test_a.py": "MODEL = 'time.sleep(1)'"}),
+TRUE: dict[str, tuple[sentence_checks.Check, dict[str, str]]] = {
+    "a word in a comment": (sentence_checks.Never("crates/*", "clock"), rust(lib="fn f() {} // no clock")),
+    "an exception": (sentence_checks.Never("crates/*", "clock", {"a.rs": "why"}), rust(a="fn f() { clock() }")),
+    "a test": (sentence_checks.Tested("it_is_so"), rust(lib="#[test]\nfn it_is_so() {}")),
+    "a constant": (sentence_checks.Statics({}), rust(lib="static A: [u8; 2] = [1, 2];")),
+    "giving way": (sentence_checks.NoSleep({}), {"tests/test_a.py": "import asyncio\nasyncio.sleep(0)"}),
+    "a model that sleeps": (sentence_checks.NoSleep({}), {"tests/test_a.py": "MODEL = 'time.sleep(1)'"}),
 }
 
 
