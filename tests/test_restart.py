@@ -173,7 +173,7 @@ def test_a_request_under_way_is_answered_by_the_server_that_has_it(
     held = later(lambda: old.predict("orders", {"id": "held"} | gate.order))
     gate.wait()
     new = made.start()
-    old.logged("another server has the ports")
+    old.logged("no connection is accepted any more")
     assert new.predict("orders", {"id": "next"}).json()["id"] == "next"
     assert old.process.poll() is None and not held.done()
     gate.open()

@@ -196,9 +196,7 @@ async fn serve_until_signal(
         // With it the last descriptors of the ports beside those of the listeners.
         drop(successor);
         if replaced {
-            tracing::info!(
-                "another server has the ports; open connections are served to their ends"
-            );
+            tracing::info!("another server has the ports");
             tokio::select! {
                 () = retire(&server, plan.drain.timeout) => {}
                 () = signals.first() => {}
@@ -404,8 +402,12 @@ fn named_keys(
 /// Others have the ports, now or soon: no connection is accepted any more, and none is closed that may bring a
 /// request.
 async fn retire(server: &Server, timeout: Duration) {
-    server.retire();
-    if tokio::time::timeout(timeout, server.retired()).await.is_err() {
+    let retiring = async {
+        server.retire().await;
+        tracing::info!("no connection is accepted any more; open ones are served to their ends");
+        server.retired().await;
+    };
+    if tokio::time::timeout(timeout, retiring).await.is_err() {
         tracing::warn!("connections were open for the whole drain timeout");
     }
 }

@@ -69,7 +69,7 @@ pub struct Listener<C> {
 }
 
 /// Serves until `shutdown` resolves and what was under way is answered or the grace is over. Once `retiring` says so,
-/// no connection is accepted any more, and it ends with the last one.
+/// no connection is accepted any more, and it ends with the last one. `retiring` is dropped when none is accepted.
 ///
 /// # Errors
 /// The socket does not fit the runtime.
@@ -90,6 +90,7 @@ pub async fn serve<C: ConnectionService>(
         Ok(_) = retiring.wait_for(|retiring| *retiring) => true,
         () = &mut shutdown => false,
     };
+    drop(retiring);
     if retired {
         tokio::select! {
             () = finish(&listener.open, &mut tasks) => {}

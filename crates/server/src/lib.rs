@@ -89,8 +89,10 @@ pub struct Server {
     admin: Mutex<Vec<BoundListener>>,
     /// The files of Unix sockets, which are removed with the server.
     files: Mutex<Vec<PathBuf>>,
-    /// Whether another server has the sockets. Every listener holds a receiver until it has ended.
+    /// Whether another server has the sockets. Every listener holds a receiver as long as it accepts connections.
     retiring: watch::Sender<bool>,
+    /// Every listener holds a receiver until it has ended.
+    serving: watch::Sender<()>,
     admission: Arc<Admission>,
     overview: Arc<Overview>,
     state: Arc<ServerState>,
@@ -101,6 +103,7 @@ struct BoundListener {
     socket: ListenSocket,
     listener: Arc<Listener<ServerListener>>,
     retiring: watch::Receiver<bool>,
+    serving: watch::Receiver<()>,
 }
 
 impl Server {
@@ -134,6 +137,7 @@ impl Server {
             admin: Mutex::default(),
             files: Mutex::default(),
             retiring: watch::Sender::new(false),
+            serving: watch::Sender::new(()),
             admission,
             overview,
             state,
@@ -177,24 +181,30 @@ impl Server {
         let listener = Arc::new(listener(&self.state, apis, browsers, protocol, open));
         for (socket, thread) in sockets.into_iter().zip(self.data.iter().cycle()) {
             let thread = if apis.inference { thread } else { &self.admin };
-            let (listener, retiring) = (Arc::clone(&listener), self.retiring.subscribe());
-            locked(thread).push(BoundListener { socket, listener, retiring });
+            locked(thread).push(BoundListener {
+                socket,
+                listener: Arc::clone(&listener),
+                retiring: self.retiring.subscribe(),
+                serving: self.serving.subscribe(),
+            });
         }
         if let (Bind::Unix(path), false) = (address, lent) {
             locked(&self.files).push(path);
         }
     }
 
-    /// Accepts no more connections, because another server does. Those that are open are served to their ends.
-    pub fn retire(&self) {
+    /// Accepts no more connections, because another server does, and returns when no listener does. Those that are
+    /// open are served to their ends.
+    pub async fn retire(&self) {
         locked(&self.files).clear();
         self.retiring.send_replace(true);
         self.overview.close();
+        self.retiring.closed().await;
     }
 
     /// Resolves when every listener has ended.
     pub async fn retired(&self) {
-        self.retiring.closed().await;
+        self.serving.closed().await;
     }
 
     /// Serves the calls of workers on these runtimes of the data plane, from now until the runtimes end;
@@ -325,12 +335,16 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 async fn run(listeners: Vec<BoundListener>, shutdown: impl Future<Output = ()>) -> io::Result<()> {
     let (end, ended) = watch::channel(false);
     let mut serving = tokio::task::JoinSet::new();
-    for BoundListener { socket, listener, retiring } in listeners {
+    for BoundListener { socket, listener, retiring, serving: held } in listeners {
         let mut ended = ended.clone();
-        serving.spawn(accept::serve(socket, listener, retiring, async move {
+        let shutdown = async move {
             // An error means that the sender is gone, which also is the end.
             let _ = ended.wait_for(|ended| *ended).await;
-        }));
+        };
+        serving.spawn(async move {
+            let _held = held;
+            accept::serve(socket, listener, retiring, shutdown).await
+        });
     }
     let (mut result, mut shutdown) = (Ok(()), std::pin::pin!(shutdown));
     while result.is_ok() {
