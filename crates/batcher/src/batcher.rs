@@ -230,7 +230,7 @@ impl Batcher {
 
     fn done(&mut self, id: BatchId, exec: Nanos, prepare: Option<Nanos>) {
         let Some(mut batch) = self.running.take(id) else { return };
-        let BatcherState { rules, workers, learned, records, .. } = &mut self.state;
+        let BatcherState { rules, workers, learned, records, loads, .. } = &mut self.state;
         let (now, note) = (rules.now, batch.note);
         let ended = (batch.members.len, note.ends);
         if let Some(early) = workers.release(batch.worker, now, ended) {
@@ -245,7 +245,13 @@ impl Batcher {
             alone = learned.staged((note.group, note.size, note.ran), times, exec);
         }
         self.pace.learn(exec.max(prepare.unwrap_or(0)));
-        learned.done(now, (note.group, note.ran), alone, late, self.planner.several_workers());
+        if note.loads == 0 {
+            let several = self.planner.several_workers();
+            learned.done(now, (note.group, note.ran), alone, late, several);
+        } else {
+            let usual = learned.predict(note.group, note.ran, rules).unwrap_or(0);
+            loads.learn(exec.saturating_sub(usual));
+        }
         if rules.planned {
             let members = records.walk(&batch.members);
             let staying = members.filter(|record| !record.cancelled && !record.request.more);
@@ -263,6 +269,7 @@ impl Batcher {
         let Some(batch) = self.running.take(id) else { return };
         let ended = (batch.members.len, batch.note.ends);
         self.state.workers.release(batch.worker, self.state.rules.now, ended);
+        self.state.workers.forget_model(batch.worker, batch.note.loads);
         self.recovery.isolate(&mut self.state, batch, kind, out);
     }
 
@@ -370,14 +377,22 @@ impl Batcher {
         out: &mut Actions,
     ) {
         let worker = worker.expect("a batch is dispatched only when a slot is free");
-        let BatchMeasure { group, size, ran, padding } = self.state.measure(&members);
+        let BatchMeasure { group, model, size, ran, padding } = self.state.measure(&members);
         let waiting = self.state.waiting() > 0;
-        let BatcherState { rules, workers, learned, records, .. } = &mut self.state;
-        let predicted = learned.predict(group, ran, rules);
+        let BatcherState { rules, workers, learned, records, loads, .. } = &mut self.state;
+        let mut predicted = learned.predict(group, ran, rules);
+        let loads = match workers.asked(worker, model, rules.now, rules.config.models) {
+            false => 0,
+            true => {
+                let load = loads.predict(1, 1).unwrap_or(0);
+                predicted = predicted.map(|time| time.saturating_add(load));
+                model
+            }
+        };
         self.planner.forecast.invalidate();
         let expected = learned.expected((group, size), predicted, waiting);
         let (alone, ends) = workers.expect(worker, rules.now, expected, members.len);
-        let note = DispatchNote { dispatched: rules.now, alone, group, size, ran, ends };
+        let note = DispatchNote { dispatched: rules.now, alone, group, loads, size, ran, ends };
         let items = members.items as u32;
         let ids = out.list(records.walk(&members).map(|record| record.request.id));
         out.push(Action::Dispatch(Dispatch {

@@ -44,6 +44,8 @@ pub struct Config {
     /// Whether it is found by trial how many slots of a worker are best filled where it prepares one
     /// batch while it runs another; otherwise all of them are (adaptive policy).
     pub seek_slots: bool,
+    /// Models that a worker keeps at a time of those that requests ask for ([`Request::model`]).
+    pub models: u32,
     /// Weights of tenants that are not 1, each at most once (adaptive policy).
     pub tenant_weights: Vec<(u32, u32)>,
 }
@@ -64,6 +66,7 @@ impl Default for Config {
             sizes: Vec::new(),
             lengths: Vec::new(),
             seek_slots: true,
+            models: 0,
             tenant_weights: Vec::new(),
         }
     }

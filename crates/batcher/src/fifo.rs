@@ -1,5 +1,5 @@
 //! Dispatching groups in order of arrival: all of them under `window` and `opportunistic`, and
-//! those of pinned requests under every policy.
+//! those of pinned requests, and of requests for a model, under every policy.
 //!
 //! The policy decides when a group is due. Here it is decided which due group goes first, and which
 //! requests go. Within a group and a priority no request overtakes another.
@@ -25,7 +25,7 @@ pub(crate) struct DueBatch {
     /// Arrival number of its first request.
     seq: u64,
     pub(crate) reason: DispatchReason,
-    /// The worker it is pinned to.
+    /// The worker it is pinned to, or that is to have it because of its model.
     pub(crate) worker: Option<WorkerId>,
 }
 
@@ -71,9 +71,10 @@ impl Fifo {
         let BatcherState { rules, queue, workers, .. } = state;
         let groups = queue.groups.iter().filter(|group| !group.planned());
         let served = groups.filter(|group| workers.free_for(group.key.worker, false));
-        let loads = served.filter_map(|group| group.load(&rules.config));
-        let times = loads.filter_map(|load| match rules.due(&load) {
-            Due::Now(_) => None,
+        let loads = served.filter_map(|it| Some((it.key.model, it.load(&rules.config)?)));
+        let times = loads.filter_map(|(model, load)| match rules.due(&load) {
+            // Only those are left that wait for the worker that holds their model.
+            Due::Now(_) => (model != 0).then(|| state.waits_for_holder(load.oldest)),
             Due::At(time) => Some(time),
         });
         times.min().unwrap_or(NEVER)
@@ -91,9 +92,15 @@ fn oldest_due(state: &BatcherState) -> [Option<DueBatch>; 2] {
         }
         let Some(load) = it.load(&rules.config) else { continue };
         let Due::Now(reason) = rules.due(&load) else { continue };
-        if !workers.free_for(worker, reason == DispatchReason::Full) {
-            continue;
-        }
+        let full = reason == DispatchReason::Full;
+        let worker = match it.key.model {
+            0 if workers.free_for(worker, full) => worker,
+            0 => continue,
+            model => match state.worker_for(model, load.oldest, full) {
+                None => continue,
+                found => found,
+            },
+        };
         for priority in [Priority::Interactive, Priority::Bulk] {
             let Some(head) = it.queues[priority as usize].head() else { continue };
             let due = DueBatch { group, priority, seq: head.seq, reason, worker };

@@ -70,7 +70,12 @@
 //!   between two groups fresh requests have their turn, and after [`Config::suspect_time`] those that are left fail.
 //! - A **pinned** request ([`Request::worker`]) runs on that worker only, is never tried again, and
 //!   is rejected as soon as that worker is gone or about to go.
-//! - After every step no batch is due while a slot is free, but for the worker that suspects wait for.
+//! - A request may ask for a **model** that workers load when they need it ([`Request::model`]). It shares a batch only
+//!   with requests for the same one, goes to the worker that holds it, and waits for that one as long as a load is
+//!   measured to take; then, or where none holds it, another worker takes it. Such requests are served in order of
+//!   arrival under every policy.
+//! - After every step no batch is due while a slot is free, but for the worker that suspects wait for, and for requests
+//!   that wait for the worker that holds their model.
 //!
 //! # How the adaptive policy decides
 //!
@@ -121,6 +126,7 @@ mod config;
 mod event;
 mod fifo;
 mod forecast;
+mod held;
 mod learned;
 mod memory_plan;
 mod padding;

@@ -41,7 +41,7 @@ pub(crate) enum Due {
 pub(crate) struct Rules {
     pub(crate) config: Config,
     /// Requests wait by deadline, the planner chooses the batches, and workers are handed them by its
-    /// forecast. Otherwise requests wait in order of arrival, as pinned ones always do.
+    /// forecast. Otherwise requests wait in order of arrival, as pinned ones and those for a model always do.
     pub(crate) planned: bool,
     /// How long the oldest request of a group in order of arrival waits for others.
     window: Option<Nanos>,
@@ -67,7 +67,7 @@ impl Rules {
 
     /// What the queue of this request is sorted by.
     pub(crate) fn order(&self, request: &Request) -> Order {
-        let planned = self.planned && request.worker.is_none();
+        let planned = self.planned && request.worker.is_none() && request.model == 0;
         if planned { Order::Deadline } else { Order::Arrival }
     }
 

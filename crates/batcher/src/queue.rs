@@ -1,7 +1,7 @@
 //! The one queue: requests that wait for their first dispatch, in groups that may share a batch.
 //!
-//! A group is one `group` of requests, one worker where they are pinned to it, one class of
-//! lengths where they are padded and, unless the model mixes them, one kind of origin. In a group
+//! A group is one `group` of requests, one worker where they are pinned to it, one model where they ask for one, one
+//! class of lengths where they are padded and, unless the model mixes them, one kind of origin. In a group
 //! each priority has its own sorted queue. The queue keeps the order and the sums; which batch is
 //! dispatched, and when, is decided elsewhere.
 
@@ -27,6 +27,8 @@ pub(crate) struct GroupKey {
     kind: Option<OriginKind>,
     /// The worker the requests are pinned to.
     pub(crate) worker: Option<WorkerId>,
+    /// The model that they ask for.
+    pub(crate) model: u64,
     /// Class of the length, where lengths are padded.
     pub(crate) class: u8,
     order: Order,
@@ -112,7 +114,8 @@ impl Queue {
         let (config, order) = (&rules.config, rules.order(request));
         let kind = (!config.mix_origins).then_some(request.origin.kind);
         let class = config.class(request);
-        let key = GroupKey { group: request.group, kind, worker: request.worker, class, order };
+        let Request { group, worker, model, .. } = *request;
+        let key = GroupKey { group, kind, worker, model, class, order };
         if let Some(group) = self.groups.iter().position(|group| group.key == key) {
             return (group, false);
         }

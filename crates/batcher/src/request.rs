@@ -102,6 +102,9 @@ pub struct Request {
     /// batch only with requests of the same worker, is never tried again, and is rejected once that
     /// worker is gone.
     pub worker: Option<WorkerId>,
+    /// The model that it asks for, of those that workers load when they need them ([`Config::models`](crate::Config));
+    /// 0: none. It shares a batch only with requests for the same model.
+    pub model: u64,
 }
 
 impl Request {
@@ -125,6 +128,7 @@ impl Request {
             more: false,
             followed: false,
             worker: None,
+            model: 0,
         }
     }
 }

@@ -35,6 +35,8 @@ pub(crate) struct DispatchNote {
     /// Whether its worker was idle then.
     pub(crate) alone: bool,
     pub(crate) group: u16,
+    /// The model that its worker had to load for it; else 0.
+    pub(crate) loads: u64,
     /// Its size in the unit of the measure, and that at which it runs.
     pub(crate) size: u64,
     pub(crate) ran: u64,

@@ -14,6 +14,7 @@ use crate::queue::sorted::WaitingRequest;
 use crate::records::{Location, Record, Records, RequestList};
 use crate::request::{NEVER, Nanos, Request, RequestId, WorkerId};
 use crate::retry::RetryQueue;
+use crate::running::Pace;
 use crate::workers::Workers;
 
 /// The state of a batcher without what runs.
@@ -25,12 +26,16 @@ pub(crate) struct BatcherState {
     pub(crate) retries: RetryQueue,
     pub(crate) workers: Workers,
     pub(crate) learned: Learned,
+    /// How long workers take to load a model that requests ask for.
+    pub(crate) loads: Pace,
 }
 
 /// What a batch weighs.
 #[derive(Debug)]
 pub(crate) struct BatchMeasure {
     pub(crate) group: u16,
+    /// The model that its requests ask for.
+    pub(crate) model: u64,
     /// Its size, and that at which it runs.
     pub(crate) size: u64,
     pub(crate) ran: u64,
@@ -58,6 +63,7 @@ impl BatcherState {
             retries: RetryQueue::default(),
             workers: Workers::default(),
             learned: Learned::default(),
+            loads: Pace::default(),
         }
     }
 
@@ -83,7 +89,8 @@ impl BatcherState {
     /// What a batch weighs.
     pub(crate) fn measure(&self, members: &RequestList) -> BatchMeasure {
         let config = &self.rules.config;
-        let group = members.head().map_or(0, |at| self.records[at].request.group);
+        let head = members.head().map(|at| &self.records[at].request);
+        let (group, model) = head.map_or((0, 0), |request| (request.group, request.model));
         let (size, ran, padding) = match config.measure {
             Measure::Items => {
                 let padded = config.run_size(members.items as u32).into();
@@ -100,7 +107,7 @@ impl BatcherState {
                 (size, mix.size(config), Some(mix.padding(config)))
             }
         };
-        BatchMeasure { group, size, ran, padding }
+        BatchMeasure { group, model, size, ran, padding }
     }
 
     /// Fills a padded batch that took its whole group with requests that are a little shorter, the
@@ -124,6 +131,19 @@ impl BatcherState {
                 self.queue.dispatch(&mut self.records, (lender, priority, 0), batch);
             }
         }
+    }
+
+    // Models that requests ask for
+
+    /// Until when requests for a model that came then wait for the worker that holds it: as long as a load takes.
+    pub(crate) fn waits_for_holder(&self, since: Nanos) -> Nanos {
+        since.saturating_add(self.loads.predict(1, 1).unwrap_or(NEVER))
+    }
+
+    /// The worker for a batch of this model whose oldest request came then, if one may take it now.
+    pub(crate) fn worker_for(&self, model: u64, since: Nanos, full: bool) -> Option<WorkerId> {
+        let (most, until) = (self.rules.config.models as usize, self.waits_for_holder(since));
+        self.workers.worker_for(model, full, most, (self.rules.now, until))
     }
 
     // Entering

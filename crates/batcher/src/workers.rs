@@ -3,7 +3,10 @@
 //! A worker is a name, its slots and when its last batch is expected to end; `running` knows the
 //! batches themselves. Workers are few, so they are simply scanned.
 
+mod models;
+
 use crate::forecast::WorkerForecast;
+use crate::held::HeldModels;
 use crate::request::{Nanos, WorkerId};
 
 /// A worker that takes more than this many times as long as expected is not planned with.
@@ -84,6 +87,7 @@ struct TrackedWorker {
     /// When the batch that was answered last was prepared, and when it ran.
     prepared: Nanos,
     ran: StageSpan,
+    models: HeldModels,
 }
 
 impl TrackedWorker {
@@ -103,6 +107,7 @@ impl TrackedWorker {
             preparing: (0, 0),
             prepared: 0,
             ran: (0, 0),
+            models: HeldModels::default(),
         }
     }
 
@@ -312,11 +317,14 @@ impl Workers {
     /// Whether there is a slot for a batch that is pinned to this worker, or to none. Where workers
     /// prepare batches while they run others, a busy one takes only full ones.
     pub(crate) fn free_for(&self, pinned: Option<WorkerId>, full: bool) -> bool {
-        let takes = |it: &TrackedWorker| it.free() && (full || it.busy == 0 || !self.staged);
         match pinned {
-            None => self.workers.iter().any(takes),
-            Some(id) => self.find(id).is_ok_and(|at| takes(&self.workers[at])),
+            None => self.workers.iter().any(|it| self.takes(it, full)),
+            Some(id) => self.find(id).is_ok_and(|at| self.takes(&self.workers[at], full)),
         }
+    }
+
+    fn takes(&self, worker: &TrackedWorker, full: bool) -> bool {
+        worker.free() && (full || worker.busy == 0 || !self.staged)
     }
 
     /// They have told how long they prepare batches.

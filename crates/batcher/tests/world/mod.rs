@@ -257,6 +257,7 @@ fn drawn(dice: &mut Dice) -> Config {
         isolate: dice.percent(80),
         retry_budget: dice.pick(&[0, 2, oracle::ENDLESS]),
         suspect_time: 2_000 * TICK,
+        models: 0,
         measure: dice.pick(&[Measure::Items, Measure::Items, Measure::Packed, Measure::Padded]),
         sizes: dice.pick(&[vec![], vec![4, 2, 0], vec![1, 8]]),
         lengths: dice.pick(&[vec![], vec![], vec![4, 0, 2], vec![3]]),
