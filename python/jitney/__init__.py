@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 if sys.version_info < (3, 10):  # noqa: UP036 - pip checks it, but workers may run in any Python that is named to them.
     raise ImportError(f"jitney needs Python 3.10 or newer; this is {sys.version.split()[0]} ({sys.executable})")
 
-from jitney.call.context import CallContext, context
+from jitney.call.context import CallContext, context, multiplexed_model_id
 from jitney.call.errors import (
     BadInput,
     DefinitionError,
@@ -40,6 +40,7 @@ from jitney.call.request import Request
 from jitney.definition.application import Bound, bind, depends
 from jitney.definition.decorators import batch, default, endpoint, model
 from jitney.definition.definition import Definition, Endpoint, define
+from jitney.definition.multiplexed import multiplexed
 from jitney.definition.wiring import chain, fan_out
 from jitney.execution.splitting import END
 from jitney.gpu.device import Device, device
@@ -64,7 +65,8 @@ __all__ = [
     "Device", "Disconnected", "Endpoint", "Error", "Expired", "Gauge", "Handle", "Histogram", "HttpRequest",
     "InferError", "ItemErrors", "NotFound", "Overloaded", "Padded", "RemoteError", "Request", "Response", "Retry",
     "Session", "Tensor", "WrongLength", "asgi", "batch", "bind", "chain", "connect", "context", "default", "define",
-    "depends", "device", "endpoint", "fan_out", "graphs", "infer", "mcp", "model", "pad", "run",
+    "depends", "device", "endpoint", "fan_out", "graphs", "infer", "mcp", "model", "multiplexed",
+    "multiplexed_model_id", "pad", "run",
 ]  # fmt: skip
 
 _LATER = {

@@ -109,6 +109,8 @@ pub struct Declared {
     pub max_sequence_job_queue_size: u64,
     /// Which sequences a request may name that are not held.
     pub unknown_sequences: UnknownSequences,
+    /// Models that a worker keeps of those that requests ask for; 0 if they ask for none.
+    pub multiplexed: u32,
     /// The envelope of its requests, where it has one.
     pub envelope: Option<String>,
 }
@@ -267,6 +269,7 @@ impl ModelSettings {
             max_queue: if self.job_ticket { 0 } else { queue_max },
             mix_origins: self.mix_origins,
             isolate: self.isolate,
+            models: self.declared.multiplexed,
             // The time of one more start and one more answer.
             suspect_time: nanos(self.startup_timeout.saturating_add(self.response_timeout)),
             ..BatcherConfig::default()

@@ -166,6 +166,8 @@ pub struct Api {
     pub tensors: BTreeMap<String, PackedTensors>,
     /// The endpoints that answer as OpenAI's do, by the name of the latter: `embeddings`.
     pub openai: BTreeMap<String, String>,
+    /// Models that a worker keeps of those that it loads when a request asks for them; 0 if it loads none.
+    pub multiplexed: u32,
     /// Whether it is a model of Triton's Python backend: it is told the parameters of requests, and streams tensors.
     #[serde(skip)]
     pub triton: bool,

@@ -260,3 +260,13 @@ def context() -> CallContext:
     if current is None:
         raise RuntimeError("there is no call: jitney.context() is for code that an endpoint runs")
     return current
+
+
+def multiplexed_model_id() -> str:
+    """The model that the requests of this call ask for, empty if they ask for none (`@jitney.multiplexed`)."""
+    ids = {request.multiplexed_model_id for request in context().requests}
+    if len(ids) > 1:
+        raise RuntimeError(
+            "the requests of this call ask for several models; the server sends batches for one at a time"
+        )
+    return ids.pop()

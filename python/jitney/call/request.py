@@ -12,6 +12,10 @@ from functools import cached_property
 from typing import Any
 
 HTTP, INTERACTIVE, BULK = "http", "interactive", "bulk"
+MODEL_ID_HEADER = "serve_multiplexed_model_id"
+MODEL_ID_HEADERS = (MODEL_ID_HEADER, MODEL_ID_HEADER.replace("_", "-"))
+"""Where a request says which model it asks for, of those that its worker loads: Ray's name, and the same for proxies
+that let no underscores through."""
 
 Facts = tuple[float | None, str, str | None, str]
 
@@ -59,6 +63,12 @@ class Request:
     def headers(self) -> Mapping[str, Any]:
         """The headers the client sent; names are found in any case."""
         return self._headers
+
+    @property
+    def multiplexed_model_id(self) -> str:
+        """The model that it asks for, of those that its worker loads (`@jitney.multiplexed`); empty if it asks for
+        none."""
+        return next((str(self.headers[name]) for name in MODEL_ID_HEADERS if name in self.headers), "")
 
     @property
     def trace_headers(self) -> Mapping[str, Any]:

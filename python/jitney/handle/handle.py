@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, overload
 
 from jitney.call.context import Inherited, inherit, timeout_of
-from jitney.call.request import BULK, Request
+from jitney.call.request import BULK, MODEL_ID_HEADER, Request
 from jitney.definition.decorators import P, R
 from jitney.handle.connections import Connection, Connections, ResultReceiver
 from jitney.handle.frames import call_head
@@ -39,6 +39,7 @@ class OptionsOfCalls(TypedDict, total=False):
     tenant: str | None
     cost: int | None
     headers: Mapping[str, str] | None
+    multiplexed_model_id: str | None
     request: Request | None
 
 
@@ -86,6 +87,7 @@ class Handle(Generic[P, R]):
         tenant: str | None = None,
         cost: int | None = None,
         headers: Mapping[str, str] | None = None,
+        multiplexed_model_id: str | None = None,
         method_name: str | None = None,
         request: Request | None = None,
     ) -> Handle[..., Any]:
@@ -94,10 +96,14 @@ class Handle(Generic[P, R]):
         `timeout` is the deadline, in seconds from the call's arrival. A `priority` of "bulk" uses
         free capacity only. `tenant` is the name of the caller's tenant: tenants take turns. `cost` is the
         cost of a call, where the model's batches are limited by that. `headers` go to the server and the
-        model as over HTTP, for example `x-request-id` and `traceparent`. `method_name` is another endpoint.
+        model as over HTTP, for example `x-request-id` and `traceparent`. `multiplexed_model_id` is
+        the model that the calls ask for, of those that their worker loads. `method_name` is another endpoint.
         `request` is the one for which the calls are made: its deadline, priority, tenant, id and trace hold for them.
         """
         own = None if headers is None else tuple(headers.items())
+        if multiplexed_model_id is not None:
+            others = (one for one in own or self._options.own_headers or () if one[0] != MODEL_ID_HEADER)
+            own = (*others, (MODEL_ID_HEADER, multiplexed_model_id))
         options = CallOptions(timeout, priority, tenant, cost, own).over(self._options)
         if request is not None:
             options = options.over(options_of(inherit([request])))

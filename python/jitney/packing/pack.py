@@ -21,6 +21,7 @@ from jitney.definition.application import Application, Part
 from jitney.definition.definition import Definition, Endpoint
 from jitney.definition.expressions import Expression, form_of
 from jitney.definition.hints import Param
+from jitney.definition.multiplexed import models_kept
 from jitney.definition.options import DEVICES
 from jitney.definition.signature import describe
 from jitney.definition.wiring import wiring_of
@@ -147,6 +148,7 @@ def api(definition: Definition) -> dict[str, Any]:
             one.name: describe(one.tensors, one.shape.takes_any, one.options.dims[0]) for one in definition.endpoints
         },
         "openai": openai(definition),
+        "multiplexed": models_kept(definition.target),
         "http": http_paths(definition),
         "metrics": metric_names(definition),
         **openapi.describe(definition),

@@ -236,6 +236,7 @@ impl Registrar {
         };
         let intake = match package.api {
             Some(api) => {
+                settings.declared.multiplexed = api.multiplexed;
                 let endpoints = Endpoints::new(api, &settings, &options.endpoints);
                 Intake::Defined(Box::new(endpoints.of_model(&identity.name)))
             }

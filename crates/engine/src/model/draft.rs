@@ -21,6 +21,7 @@ use super::capacity::LiveCapacity;
 use super::gate::RequestGate;
 use super::intake::Intake;
 use super::lifetime::StartupWait;
+use super::model_ids::ModelIds;
 use super::reporter::Reporter;
 use super::requests::{RequestTable, SequenceRequests};
 use super::scheduler::{ModelClock, ModelScheduler};
@@ -117,6 +118,7 @@ impl Draft {
                 inbox,
                 published,
                 clock,
+                models: ModelIds::default(),
             },
             draining: Arc::clone(draining),
             control,

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::endpoints::Objective;
 use super::intake::{Intake, too_many};
 use super::messages::RequestMessage;
+use super::model_ids::ModelIds;
 use super::parts::{self, SplitReply};
 use super::scheduler::ModelClock;
 use super::state::{ModelState, add};
@@ -34,6 +35,7 @@ pub(crate) struct RequestGate {
     pub(crate) inbox: mpsc::Sender<RequestMessage>,
     pub(crate) published: Arc<ModelState>,
     pub(crate) clock: ModelClock,
+    pub(crate) models: ModelIds,
 }
 
 /// What all parts of a request are made from.
@@ -108,6 +110,10 @@ impl RequestGate {
         let admitted = Instant::now();
         let Call { input, mut claim, .. } = call;
         let (bytes, value_bytes) = (input.weight(), input.value_bytes());
+        let model = match settings.declared.multiplexed {
+            0 => 0,
+            _ => self.models.number_of(&input.headers),
+        };
         let accepted = self.intake.accept(input, value_bytes, claim.items, settings.items_max())?;
         if let Some(endpoint) = accepted.endpoint {
             self.published.endpoints.requested(endpoint);
@@ -138,6 +144,7 @@ impl RequestGate {
             cost: weight.cost,
             tenant: weight.tenant,
             group: accepted.group,
+            model,
             priority: call.priority,
             origin: call.origin,
             // What a caller in Python sends at once, it has written at once. The model's task sees whether it did.

@@ -18,6 +18,7 @@ mod incidents;
 mod intake;
 mod lifetime;
 mod messages;
+mod model_ids;
 mod noted;
 mod parts;
 mod report;

@@ -21,12 +21,12 @@ from jitney.call.request import Request
 from jitney.compat.serve.batching import Batched
 from jitney.compat.serve.deployment import DEFAULT_APP, QUEUE_MAX, Application, Deployment, model_name
 from jitney.compat.serve.handle import CALL, CALL_ENDPOINT, DeploymentHandle
-from jitney.compat.serve.multiplex import MULTIPLEXED
 from jitney.compat.serve.objects import MARK, plain_classes, unpacked
 from jitney.compat.serve.replica import Replica, is_generator
 from jitney.compat.serve.replica_http import HttpReplica
 from jitney.definition.application import Bound, Dependency
 from jitney.definition.decorators import NOTE, Note
+from jitney.definition.multiplexed import MULTIPLEXED, models_kept
 from jitney.definition.options import CONCURRENCY_MAX, Options
 
 REQUEST = "jitney_request"
@@ -270,6 +270,7 @@ def replica_class(deployment: Deployment, routed: Routed, is_root: bool) -> type
         "routed": routed,
         "__doc__": inspect.getdoc(deployment.func_or_class) or "",
         NOTE: Note(Options(), "model"),
+        MULTIPLEXED: models_kept(deployment.func_or_class),
     }
     for name, function in methods(deployment.func_or_class):
         body[f"endpoint_{name.strip('_')}"] = method_endpoint(name, function, concurrency)
@@ -283,13 +284,6 @@ def remarks(deployment: Deployment) -> list[str]:
     """What was asked for and is not done, and limits that make each other useless."""
     options = deployment.deployment_options
     found = options.remarks(deployment.name)
-    if options.workers_max > 1 and any(
-        hasattr(one, MULTIPLEXED) for _, one in _all_functions(deployment.func_or_class)
-    ):
-        found.append(
-            f"{deployment.name}: @serve.multiplexed keeps models in each of {options.workers_max} replicas, and "
-            "requests are not sent to the one that has theirs"
-        )
     wanted = _batched_at_a_time(deployment)
     if options.max_ongoing_requests is not None and wanted > options.max_ongoing_requests:
         found.append(

@@ -15,9 +15,6 @@ from jitney.call.request import Request
 from jitney.compat.serve.exceptions import RayServeException
 from jitney.compat.serve.schema import ReplicaRank
 
-MODEL_ID_HEADER = "serve_multiplexed_model_id"
-MODEL_ID_HEADERS = (MODEL_ID_HEADER, MODEL_ID_HEADER.replace("_", "-"))
-
 
 class ServeRequestContext:
     """The request that the code runs for. Nothing of it is read before somebody asks."""
@@ -46,8 +43,7 @@ class ServeRequestContext:
     def multiplexed_model_id(self) -> str:
         """The model that it asks for; empty if it asks for none."""
         if self._model_id is None:
-            headers = {} if self._request is None else self._request.headers
-            self._model_id = next((str(headers[name]) for name in MODEL_ID_HEADERS if name in headers), "")
+            self._model_id = "" if self._request is None else self._request.multiplexed_model_id
         return self._model_id
 
 

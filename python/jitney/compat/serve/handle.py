@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from jitney.compat.serve.context import MODEL_ID_HEADER, DeploymentID, request_context
+from jitney.call.request import MODEL_ID_HEADER
+from jitney.compat.serve.context import DeploymentID, request_context
 from jitney.compat.serve.exceptions import RayServeException
 from jitney.compat.serve.objects import packed
 from jitney.compat.serve.responses import DeploymentResponse, DeploymentResponseGenerator

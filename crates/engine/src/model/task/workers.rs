@@ -260,7 +260,9 @@ impl Task {
         if matches!(change, SlotChange::Retired | SlotChange::Down(_)) {
             self.sequences.worker_gone(worker);
         }
-        let early = self.scheduler.is_adaptive() && !self.sequences.enabled();
+        // Requests for a model are not planned, and would fill a second slot at once.
+        let multiplexed = self.scheduler.batcher.config().models > 0;
+        let early = self.scheduler.is_adaptive() && !self.sequences.enabled() && !multiplexed;
         self.step(change.event(worker, self.pool.capacity(worker), early));
     }
 
