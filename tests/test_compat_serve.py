@@ -44,6 +44,21 @@ TUTORIAL = {
 }
 """What it prints with Ray 0.8.7."""
 
+SCALED = """
+import json
+from jitney.compat import serve
+from jitney.compat.serve import running
+
+@serve.deployment(autoscaling_config={"min_replicas": 1, "max_replicas": 3})
+class Scaled:
+    def __call__(self, request):
+        return "here"
+
+serve.start(http_options={"port": 0})
+serve.run(Scaled.bind())
+print(json.dumps(running._server._client.describe("Scaled")[0]))
+"""
+
 needs_ray = pytest.mark.skipif(find_spec("ray") is None or find_spec("fastapi") is None, reason="needs ray[serve]")
 
 
@@ -118,6 +133,12 @@ def test_deployments_learn_what_they_ask_for(moved: Path, binary: Path) -> None:
         "ranked": ["ranks", True, True, 2],
     }
     assert "logging_config has no effect" in log
+
+
+@pytest.mark.skipif(find_spec("cloudpickle") is None, reason="needs cloudpickle")
+def test_the_number_of_replicas_follows_the_load_under_serve_run_too(tmp_path: Path, binary: Path) -> None:
+    said, _ = run_ours(tmp_path, binary, "-c", SCALED)
+    assert (said["minWorkers"], said["maxWorkers"]) == (1, 3)
 
 
 @needs_ray

@@ -119,8 +119,9 @@ class Server(SeenServer):
         registered: list[str] = []
         try:
             for part, directory in zip(application.parts, [*(one["directory"] for one in told["parts"]), str(out)]):
-                workers = part.definition.options.workers or 1
-                self._client.register(Path(directory).name, initial_workers=workers, synchronous="true")
+                # A number here would win over the two between which the load decides.
+                workers = {"initial_workers": 1} if part.definition.options.workers is None else {}
+                self._client.register(Path(directory).name, synchronous="true", **workers)
                 registered.append(part.name)
         except RemoteError as error:
             for model in reversed(registered):
