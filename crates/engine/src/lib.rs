@@ -19,6 +19,7 @@ pub mod local;
 pub mod model;
 pub mod observer;
 pub mod outcome;
+mod path_table;
 mod pending;
 mod pool;
 mod process;
@@ -51,9 +52,9 @@ pub use model::{
     REJECTIONS, Readiness, Reconfigure, SizeStatistics, Status, Traffic, WorkerIncident,
 };
 pub use observer::{ModelTag, Observer};
+pub use path_table::{PathTable, PathTarget};
 pub use pool::{BatchTimes, CollectorPauses, GraphMemory, LoadProgress, WorkerView};
 pub use process::guard_groups;
 pub use queue_slots::QueueSlots;
-pub use registry::{PathTable, PathTarget};
 pub use reply::AnswerStream;
 pub use workflow::Workflow;
