@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -161,6 +163,43 @@ def test_a_replica_that_drains_lets_go_of_the_connections_that_nginx_keeps(repli
         until(lambda: ask() and leaving.connections() == 0, "nginx keeps none while its port is still open")
         before = answered(leaving)
         until(lambda: ask() and answered(leaving) > before, "nginx may still ask it")
+
+
+def test_versions_share_the_traffic_of_two_replicas_and_no_user_sees_two(replicas: Replicas) -> None:
+    entries = []
+    for version in ("1.0", "2.0"):
+        archive = replicas.store.mar("answer", source=ANSWER.format(version), version=version)
+        path = str(archive.rename(archive.with_name(f"answer-{version}.mar")))
+        batching = {"max_batch_size": 32}
+        entries.append({"name": "answer", "version": version, "path": path, "workers": 1, "batching": batching})
+    entries[0]["traffic"] = {"shares": {"1.0": 70, "2.0": 30}, "sticky": "header:x-user"}
+    replicas.write(*entries)
+    both = [replicas.start(), replicas.start()]
+    for server in both:
+        until(lambda server=server: all(server.ready("answer", it) for it in ("1.0", "2.0")), "both versions serve")
+    with Nginx(PROGRAM, [address(server) for server in both]) as nginx:
+
+        def client(number: int) -> list[tuple[int, str]]:
+            """One of eight clients, with an eighth of 100,000 requests of 20,000 users."""
+            connection, dice = HTTPConnection(*nginx.address, timeout=ASK_SECONDS), random.Random(number)
+            told = []
+            for _ in range(12_500):
+                user = dice.randrange(20_000)
+                connection.request("POST", "/predictions/answer", b"x", {"x-user": f"user-{user}"})
+                reply = connection.getresponse()
+                content = reply.read()
+                assert reply.status == 200, content
+                told.append((user, content.removeprefix(b"x ").decode()))
+            return told
+
+        with ThreadPoolExecutor(8) as pool:
+            told = [one for part in pool.map(client, range(8)) for one in part]
+    versions: dict[int, set[str]] = {}
+    for user, version in told:
+        versions.setdefault(user, set()).add(version)
+    assert all(len(seen) == 1 for seen in versions.values())
+    assert abs(Counter(version for _, version in told)["2.0"] / len(told) - 0.3) < 0.01
+    assert all(answered(server) > 10_000 for server in both)
 
 
 def answered(server: Server) -> float:

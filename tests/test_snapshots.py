@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from harness.archives import Store
 from harness.package import ROOT
-from harness.server import FREE_ADDRESSES, Server
+from harness.server import ASK_SECONDS, FREE_ADDRESSES, Server
 from harness.wait import until
 
 APP = """
@@ -81,6 +82,20 @@ def test_a_registration_is_in_a_snapshot_when_it_is_answered(begin, store: Store
     reply = server.manage("POST", "/models", url="echo.mar", initial_workers=1)
     assert reply.status_code == 200, reply.text
     assert "echo.mar" in newest(server).read_text()
+
+
+def test_shares_of_versions_survive_a_restart(begin, store: Store) -> None:
+    for version in ("1.0", "2.0"):
+        store.mar("echo", version=version).rename(store.path / f"echo-{version}.mar")
+    server = begin("--models", "echo=echo-1.0.mar,echo=echo-2.0.mar")
+    split = {"shares": {"1.0": 70, "2.0": 30}, "sticky": "header:x-user"}
+    requests.put(server.url("/models/echo/traffic", "management"), json=split, timeout=ASK_SECONDS)
+    server.end()
+    again = begin(after=server)
+    assert again.manage("GET", "/models/echo/traffic").json() == split
+    requests.delete(again.url("/models/echo/traffic", "management"), timeout=ASK_SECONDS)
+    again.end()
+    assert begin(after=again).manage("GET", "/models/echo/traffic").json() == {"shares": {"1.0": 100}}
 
 
 def test_an_objective_that_was_taken_away_does_not_come_back(begin, store: Store) -> None:

@@ -23,7 +23,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::failure;
 use archive::{ArchiveFlags, ArchiveWorkflowFlags};
 use bench::BenchFlags;
-use change::{DefaultFlags, RegisterFlags, ScaleFlags, SetFlags, UnregisterFlags};
+use change::{DefaultFlags, RegisterFlags, ScaleFlags, SetFlags, TrafficFlags, UnregisterFlags};
 use completions::CompletionsFlags;
 use config::ConfigFlags;
 use doctor::DoctorFlags;
@@ -79,6 +79,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "scale",
             "set",
             "default",
+            "traffic",
             "unregister",
             "logs",
             "keys",
@@ -147,6 +148,8 @@ pub enum Command {
     Set(SetFlags),
     /// Make another version of a model the default
     Default(DefaultFlags),
+    /// Let versions of a model share its requests, or show how they do
+    Traffic(TrafficFlags),
     /// Remove a model or a version from a running server
     Unregister(UnregisterFlags),
     /// Print the last log lines of a running server, or follow its log

@@ -92,6 +92,7 @@ fn dispatch(command: Command, args: &[OsString], env: &Env) -> u8 {
         Command::Models(flags) => remote::models(&flags, env),
         Command::Register(flags) => remote::register(&flags, env),
         Command::Scale(flags) => remote::scale(&flags, env),
+        Command::Traffic(flags) => remote::traffic(&flags, env),
         Command::Set(flags) => remote::set(&flags, env),
         Command::Default(flags) => remote::set_default(&flags, env),
         Command::Unregister(flags) => remote::unregister(&flags, env),

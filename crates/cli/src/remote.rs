@@ -16,6 +16,7 @@ pub mod words;
 
 use std::future::Future;
 
+use jitney_engine::traffic_split::TrafficSplit;
 use jitney_telemetry::overview::{
     ModelOverview, OverviewDocument, OverviewHistory, OverviewSample,
 };
@@ -24,7 +25,9 @@ use serde_json::{Value, json};
 use crate::console;
 use crate::env::Env;
 use crate::failure::{FAILED, Failure, cannot};
-use crate::flags::change::{DefaultFlags, RegisterFlags, ScaleFlags, SetFlags, UnregisterFlags};
+use crate::flags::change::{
+    DefaultFlags, RegisterFlags, ScaleFlags, SetFlags, TrafficFlags, UnregisterFlags,
+};
 use crate::flags::remote::{LogsFlags, ModelsFlags, StatusFlags};
 use client::RemoteClient;
 use target::ModelTarget;
@@ -108,6 +111,19 @@ pub fn set(flags: &SetFlags, env: &Env) -> Result<u8, Failure> {
 pub fn set_default(flags: &DefaultFlags, env: &Env) -> Result<u8, Failure> {
     let client = RemoteClient::new(&flags.server, env)?;
     Ok(announce(&block_on(change::set_default(&client, flags))?, flags.server.json))
+}
+
+/// `jitney traffic`
+pub fn traffic(flags: &TrafficFlags, env: &Env) -> Result<u8, Failure> {
+    let client = RemoteClient::new(&flags.server, env)?;
+    let split = block_on(change::traffic(&client, flags))?;
+    if flags.server.json {
+        print_json(&split);
+        return Ok(0);
+    }
+    let split: TrafficSplit = document::read(split).map_err(cannot("read the shares"))?;
+    console::out(split.sentence());
+    Ok(0)
 }
 
 /// `jitney unregister`

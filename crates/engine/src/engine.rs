@@ -36,6 +36,7 @@ use crate::path_table::PathTable;
 use crate::queue_slots::QueueSlots;
 use crate::settings::{ModelSettings, RegisterOptions};
 use crate::store::Store;
+use crate::traffic_split::{Sticky, TrafficSplit};
 use crate::{dependencies, resolve};
 
 /// Everything that runs models.
@@ -109,12 +110,45 @@ impl Engine {
 
     /// The model of this name, and version if one is asked for.
     pub fn model(&self, name: &str, version: Option<&str>) -> Result<Arc<Model>, LookupError> {
-        self.models.registry.find(name, version).map_err(|error| {
-            match self.expects_models.load(Ordering::Relaxed) {
-                true => LookupError::NotYet { model: name.to_owned() },
-                false => error,
-            }
-        })
+        self.models.registry.find(name, version).map_err(|error| self.not_found(name, error))
+    }
+
+    /// The version that answers a request: like [`Engine::model`], but where versions share the traffic of a model,
+    /// the one that a request without a version belongs to by the hash of what it is known by.
+    #[inline]
+    pub fn model_for(
+        &self,
+        name: &str,
+        version: Option<&str>,
+        key: impl FnOnce(&Sticky) -> u64,
+    ) -> Result<Arc<Model>, LookupError> {
+        let chosen = self.models.registry.choose(name, version, key);
+        chosen.map_err(|error| self.not_found(name, error))
+    }
+
+    /// The version that a sequence belongs to, where versions share the traffic of a model.
+    pub fn model_of_sequence(&self, name: &str, id: &str) -> Option<Arc<Model>> {
+        self.models.registry.of_sequence(name, id)
+    }
+
+    /// How the versions of a model share its traffic.
+    pub fn traffic(&self, name: &str) -> Result<Option<Arc<TrafficSplit>>, LookupError> {
+        self.models.registry.split(name)
+    }
+
+    /// Lets the versions of a model share its traffic; without shares the default one answers.
+    ///
+    /// # Errors
+    /// There is no such model, or a version that is to have a share.
+    pub fn set_traffic(&self, name: &str, split: Option<TrafficSplit>) -> Result<(), LookupError> {
+        self.models.registry.set_split(name, split.map(Arc::new))
+    }
+
+    fn not_found(&self, name: &str, error: LookupError) -> LookupError {
+        match self.expects_models.load(Ordering::Relaxed) {
+            true => LookupError::NotYet { model: name.to_owned() },
+            false => error,
+        }
     }
 
     /// The paths that models answer beside those of their names, if there are any.

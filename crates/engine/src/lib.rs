@@ -34,6 +34,7 @@ pub mod sizes;
 pub mod tensors;
 #[cfg(test)]
 mod testkit;
+pub mod traffic_split;
 mod wiring;
 pub mod workflow;
 

@@ -1,5 +1,5 @@
-//! Names, versions, which version answers by default, and the paths that definitions answer beside those of their
-//! names.
+//! Names, versions, which version answers a request that names none, and the paths that definitions answer beside
+//! those of their names.
 //!
 //! Readers are on the hot path and take no lock: they see one immutable table at a time. Writers
 //! are rare, take turns, and publish a new table.
@@ -16,14 +16,37 @@ use crate::error::{LookupError, RegisterError, UnregisterError};
 use crate::model::{Model, Traffic};
 use crate::path_table::PathTable;
 use crate::store::HttpPaths;
+use crate::traffic_split::{Sticky, TrafficSplit, hash};
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct ModelVersions {
     default: String,
     versions: BTreeMap<String, Arc<Model>>,
     /// Calls that name no version. They are the name's: neither another default nor the end of a version makes them
     /// start anew.
     unnamed: Arc<Traffic>,
+    /// How its versions share the calls that name none; else the default answers them.
+    split: Option<Arc<TrafficSplit>>,
+}
+
+impl ModelVersions {
+    fn find(&self, name: &str, version: Option<&str>) -> Result<Arc<Model>, LookupError> {
+        let version = version.unwrap_or(&self.default);
+        self.versions.get(version).cloned().ok_or_else(|| unknown_version(name, version))
+    }
+
+    /// A new version may bring the shares of all.
+    fn take_split(&mut self, new: &Model) {
+        if let Some(split) = &new.settings().traffic {
+            self.split = Some(Arc::clone(split));
+        }
+    }
+
+    /// The version that its share gives to this hash, of those that take requests.
+    fn chosen(&self, split: &TrafficSplit, hash: u64) -> Option<Arc<Model>> {
+        let able = |version: &str| self.versions.get(version).filter(|it| it.can_be_asked());
+        split.choose(hash, able).cloned()
+    }
 }
 
 type ModelTable = HashMap<String, ModelVersions>;
@@ -50,8 +73,61 @@ impl Registry {
     ) -> Result<Arc<Model>, LookupError> {
         let table = self.table.load();
         let entry = table.get(name).ok_or_else(|| unknown_model(name))?;
-        let version = version.unwrap_or(&entry.default);
-        entry.versions.get(version).cloned().ok_or_else(|| unknown_version(name, version))
+        entry.find(name, version)
+    }
+
+    /// The model that answers a request: the version it names, else the one of its share, else the default.
+    /// `key` is the hash of what the request is known by.
+    #[inline]
+    pub(crate) fn choose(
+        &self,
+        name: &str,
+        version: Option<&str>,
+        key: impl FnOnce(&Sticky) -> u64,
+    ) -> Result<Arc<Model>, LookupError> {
+        let table = self.table.load();
+        let entry = table.get(name).ok_or_else(|| unknown_model(name))?;
+        if let (None, Some(split)) = (version, &entry.split)
+            && let Some(model) = entry.chosen(split, key(&split.sticky))
+        {
+            return Ok(model);
+        }
+        entry.find(name, version)
+    }
+
+    /// The version that keeps this sequence, or that its share gives it, where the versions of a model share its
+    /// traffic.
+    pub(crate) fn of_sequence(&self, name: &str, id: &str) -> Option<Arc<Model>> {
+        let table = self.table.load();
+        let entry = table.get(name)?;
+        let split = entry.split.as_ref()?;
+        let keeps = entry.versions.values().find(|model| model.keeps_sequence(id)).cloned();
+        keeps.or_else(|| entry.chosen(split, hash(id.as_bytes())))
+    }
+
+    /// How the versions of a model share its traffic.
+    pub(crate) fn split(&self, name: &str) -> Result<Option<Arc<TrafficSplit>>, LookupError> {
+        let table = self.table.load();
+        Ok(table.get(name).ok_or_else(|| unknown_model(name))?.split.clone())
+    }
+
+    /// Lets the versions of a model share its traffic, or the default have it all.
+    pub(crate) fn set_split(
+        &self,
+        name: &str,
+        split: Option<Arc<TrafficSplit>>,
+    ) -> Result<(), LookupError> {
+        let _lock = self.lock();
+        self.find(name, None)?;
+        for version in split.iter().flat_map(|split| split.shares.keys()) {
+            self.find(name, Some(version))?;
+        }
+        self.change(|table| {
+            if let Some(entry) = table.get_mut(name) {
+                entry.split = split;
+            }
+        });
+        Ok(())
     }
 
     /// Every version of a model, the oldest first as far as their names show.
@@ -165,10 +241,9 @@ impl Registry {
             Some(last) => {
                 let named = |model: &Arc<Model>| (model.version().to_owned(), Arc::clone(model));
                 let versions = models.iter().map(named).collect();
-                let unnamed = table.get(name).map(|entry| Arc::clone(&entry.unnamed));
-                let (default, unnamed) = (last.version().to_owned(), unnamed.unwrap_or_default());
-                let entry = ModelVersions { default, versions, unnamed };
-                table.insert(name.to_owned(), entry);
+                let entry = table.entry(name.to_owned()).or_default();
+                (entry.default, entry.versions) = (last.version().to_owned(), versions);
+                entry.take_split(last);
             }
         });
         let stays = |model: &Arc<Model>| models.iter().any(|other| Arc::ptr_eq(model, other));
@@ -194,8 +269,7 @@ impl Registry {
         self.change(|table| {
             let entry = table.entry(name.to_owned()).or_insert_with(|| ModelVersions {
                 default: version.to_owned(),
-                versions: BTreeMap::new(),
-                unnamed: Arc::default(),
+                ..ModelVersions::default()
             });
             if let Some(old) = old {
                 entry.versions.remove(old.version());
@@ -204,6 +278,7 @@ impl Registry {
                 }
             }
             entry.versions.insert(version.to_owned(), Arc::clone(new));
+            entry.take_split(new);
         });
         Ok(())
     }
@@ -267,6 +342,9 @@ impl Registry {
         for entry in table.values() {
             let new = entry.versions.values().filter(|model| model.unnamed.get().is_none());
             new.for_each(|model| drop(model.unnamed.set(Arc::clone(&entry.unnamed))));
+            for (version, model) in &entry.versions {
+                model.share.set(entry.split.as_ref().and_then(|split| split.share(version)));
+            }
         }
         let defaults = table.values().filter_map(|entry| entry.versions.get(&entry.default));
         let described = defaults.filter_map(|model| Some((model.name(), model.api()?)));

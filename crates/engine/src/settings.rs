@@ -13,7 +13,7 @@ use jitney_settings::model::{
     MAX_SEQUENCE_QUEUE, MAX_SEQUENCES, MAX_WORKERS, MIX_ORIGINS, PARALLEL_LEVEL, PARALLEL_TYPE,
     POLICY, QUEUE, RESPONSE_TIMEOUT, SAMPLE_COST, SEQUENCE_BATCHING, SEQUENCE_MAX_IDLE,
     SEQUENCE_START_REQUIRED, SEQUENCE_TIMEOUT, SIZES, STARTUP_TIMEOUT, STARTUP_WAIT, TENANTS,
-    USE_JOB_TICKET, USE_VENV, WORKERS,
+    TRAFFIC, USE_JOB_TICKET, USE_VENV, WORKERS,
 };
 use jitney_settings::{SettingSource, Values};
 
@@ -21,6 +21,7 @@ pub use self::origins::{EndpointOptions, ModelDefaults, Precedence, RegisterOpti
 use crate::call::SequenceHeaders;
 use crate::error::RegisterError;
 use crate::shares::Shares;
+use crate::traffic_split::TrafficSplit;
 pub use jitney_settings::PolicyName;
 
 /// The effective settings of one model version.
@@ -73,6 +74,8 @@ pub struct ModelSettings {
     pub handler: String,
     /// How tenants and items of different weight share it.
     pub shares: Shares,
+    /// How the versions of the model share its traffic, where this one says it.
+    pub traffic: Option<Arc<TrafficSplit>>,
     /// How requests and answers name their sequences.
     pub sequence_headers: Arc<SequenceHeaders>,
     /// What a description must repeat.
@@ -227,6 +230,9 @@ impl ModelSettings {
         values.apply(&SAMPLE_COST, &mut self.shares.sample_cost);
         if let Some(tenants) = values.read::<Vec<(String, u32)>>(&TENANTS) {
             self.shares = self.shares.weighing(&tenants)?;
+        }
+        if let Some(traffic) = values.read::<String>(&TRAFFIC) {
+            self.traffic = Some(Arc::new(traffic.parse()?));
         }
         if !(1..=BATCH_SIZE_MAX).contains(&self.batch_size) {
             return Err(format!("batch_size must be between 1 and {BATCH_SIZE_MAX}"));

@@ -166,5 +166,6 @@ fn version(model: &Model, is_default: bool) -> Map<String, Value> {
     values.set(&MAX_WORKERS, max, SettingSource::Live);
     let mut fields = to_record(&values);
     fields.insert("defaultVersion".to_owned(), is_default.into());
+    fields.extend(model.share().map(|it| ("share".to_owned(), (f64::from(it) / 1e6).into())));
     fields
 }

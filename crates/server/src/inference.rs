@@ -14,6 +14,7 @@ use jitney_engine::call::{
 };
 use jitney_engine::error::CallError;
 use jitney_engine::quota::{Quota, QuotaUse};
+use jitney_engine::traffic_split::Sticky;
 use jitney_engine::{Engine, Model, Workflow};
 use jitney_settings::Dialect;
 use jitney_settings::server::FullStatus;
@@ -78,6 +79,20 @@ impl InferenceService {
         Ok(self.engine.model(target.model, target.version)?)
     }
 
+    /// The version that answers a request: the one it names, or the one of its share. `key` is the hash of what the
+    /// request is known by.
+    ///
+    /// # Errors
+    /// There is no such model or version.
+    #[inline]
+    pub(crate) fn model_for(
+        &self,
+        target: ModelRef<'_>,
+        key: impl FnOnce(&Sticky) -> u64,
+    ) -> Result<Arc<Model>, Problem> {
+        Ok(self.engine.model_for(target.model, target.version, key)?)
+    }
+
     /// Takes memory for a request that waits before its model admits it.
     ///
     /// # Errors
@@ -119,6 +134,10 @@ impl InferenceService {
     ) -> Result<Answer, Problem> {
         let InferenceRequest { target, origin, .. } = request;
         let version_named = target.version.is_some();
+        // A sequence stays with the version that it began with, whatever the shares are by now.
+        let named = request.input.route.sequence.as_ref().filter(|_| !version_named);
+        let began = named.and_then(|it| self.engine.model_of_sequence(model.name(), &it.id));
+        let model = began.as_ref().unwrap_or(model);
         self.meter.requested(model, version_named);
         let trace = request.trace.take();
         let trace = trace.and_then(|trace| trace.call(model.tag(), &mut request.input.headers));

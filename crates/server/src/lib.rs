@@ -26,6 +26,7 @@ mod open_inference;
 mod plugins;
 mod query;
 mod repository;
+mod request_key;
 mod request_options;
 mod respond;
 mod rest;

@@ -45,6 +45,8 @@ pub enum SettingKind {
     Amount,
     /// Names with numbers, such as `accelerator:1,licence:0.5`.
     Amounts,
+    /// A mapping that its owner reads; kept as the text of a JSON object.
+    Mapping,
 }
 
 /// What a bare number means.
@@ -177,6 +179,7 @@ impl SettingKind {
             }
             Self::Weights => pairs(text, |weight| weight.parse().ok().filter(|it| *it > 0))
                 .map(SettingValue::Weights),
+            Self::Mapping => self.converted(&serde_json::from_str(text).ok()?),
         }
     }
 
@@ -213,6 +216,7 @@ impl SettingKind {
                 let weight = |it: &Value| u32::try_from(it.as_u64()?).ok().filter(|it| *it > 0);
                 entries(map, weight).map(SettingValue::Weights)
             }
+            (Self::Mapping, Value::Object(_)) => Some(SettingValue::Text(value.to_string())),
             (Self::Texts, Value::Array(list)) => {
                 let texts: Option<Vec<_>> = list.iter().map(Value::as_str).collect();
                 self.parsed(&texts?.join(","))
@@ -260,6 +264,7 @@ impl SettingKind {
             Self::Weights => {
                 "names with whole numbers above zero such as gold:4,trial:1".to_owned()
             }
+            Self::Mapping => "a mapping".to_owned(),
         }
     }
 
@@ -298,6 +303,9 @@ impl SettingKind {
             (_, SettingValue::Amounts(amounts)) => {
                 amounts.iter().map(|(name, number)| (name.clone(), json!(number))).collect()
             }
+            (Self::Mapping, SettingValue::Text(text)) => {
+                serde_json::from_str(text).unwrap_or_default()
+            }
             (_, SettingValue::Text(_) | SettingValue::Time(_)) => json!(self.show(value)),
         }
     }
@@ -317,6 +325,7 @@ impl SettingKind {
             Self::Numbers { .. } => "N,N,...",
             Self::Weights | Self::Amounts => "NAME:N,...",
             Self::Amount => "N",
+            Self::Mapping => "JSON",
         }
     }
 }

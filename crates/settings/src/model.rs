@@ -119,6 +119,9 @@ settings! {
         .or_else("100 for asynchronous handlers, else 1").batching().archive_clamped(&[], 1);
     QUEUE = Setting::new("queue", SettingKind::from(0), "Requests of a model that may wait; more are rejected with 503").or("100")
         .flag("queue", "N").property("job_queue_size").archive(&["jobQueueSize"], 1).live(&["job_queue_size"], 1).record_if_changed("jobQueueSize");
+    TRAFFIC = Setting::new("traffic", SettingKind::Mapping, "How versions of the model share the requests that name none, such as {shares: {1.0: 90, 2.0: 10}, sticky: header:x-user}")
+        .or_else("none: the default version answers")
+        .in_file().parameter(&["traffic"], 0).record_if_changed("traffic");
     RESPONSE_TIMEOUT = Setting::new("response_timeout", SECONDS, "Time a batch may run before its worker is replaced, such as 120 or 2m").or("120")
         .flag("response-timeout", "TIME").property("default_response_timeout")
         .archive(&["responseTimeout"], 1).parameter(&["response_timeout"], 0).record("responseTimeout").archive_first();

@@ -143,6 +143,12 @@ impl Setting {
         self
     }
 
+    /// A key of `jitney.yaml` and nothing of the command line.
+    pub(crate) const fn in_file(mut self) -> Self {
+        self.yaml = true;
+        self
+    }
+
     /// In the section `batching` of `jitney.yaml` and of `model-config.yaml`.
     pub(crate) const fn batching(mut self) -> Self {
         self.section = Some("batching");

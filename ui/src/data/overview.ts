@@ -116,6 +116,8 @@ export type ModelOverview = {
   version: string;
   /** Whether requests that name no version get it. */
   isDefault: boolean;
+  /** Its share of the requests that name no version, from 0 to 1; null where versions do not share them. */
+  share: number | null;
   /** `python`, `onnx`, `definition` or `workflow-function`. */
   kind: string;
   /** `ready`, `loading`, `failed`, `degraded`, `noWorkers`, `known`, `leaving` or `ending`. */

@@ -36,6 +36,7 @@ export function ModelPage({ model, document, tab }: { model: Model; document: Ov
         <h1>
           {model.name} <span class="version">{model.version}</span>
           {model.isDefault && <span class="tag">default</span>}
+          {model.share !== null && <span class="tag" title="Its share of the requests without a version">{percent(model.share)} of traffic</span>}
           <span class={`state pill ${words.tone}`}><span aria-hidden="true">{words.mark}</span> {words.label}</span>
         </h1>
         <p class="summary">

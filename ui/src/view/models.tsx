@@ -83,6 +83,7 @@ function Row({ model, problems, time, worst }: { model: Model; problems: Problem
       <th scope="row">
         <a href={modelLink(key)}>{model.name}</a> <span class="version">{model.version}</span>
         {model.isDefault && <span class="tag" title="Requests without a version go here">default</span>}
+        {model.share !== null && <span class="tag" title="Its share of the requests without a version">{percent(model.share)} of traffic</span>}
       </th>
       <td data-label="State" class={`state ${words.tone}`} title={model.stateText}>
         <span aria-hidden="true">{words.mark}</span> {words.label}

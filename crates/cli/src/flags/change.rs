@@ -1,4 +1,4 @@
-//! The commands that change a running server: `jitney register`, `scale`, `set`, `default` and
+//! The commands that change a running server: `jitney register`, `scale`, `set`, `default`, `traffic` and
 //! `unregister`.
 
 use clap::Args;
@@ -135,6 +135,40 @@ pub struct DefaultFlags {
 const DEFAULT_EXAMPLES: &str = "\
 Examples:
   jitney default resnet 2.0";
+
+/// `jitney traffic`
+#[derive(Debug, Args)]
+#[command(after_help = TRAFFIC_EXAMPLES)]
+pub struct TrafficFlags {
+    /// The model
+    #[arg(value_name = "MODEL")]
+    pub model: String,
+    /// The share of each version, in percent or any unit; without shares nothing is changed
+    #[arg(value_name = "VERSION=SHARE", value_parser = share)]
+    pub shares: Vec<(String, f64)>,
+    /// What keeps a client at its version: header:NAME, cookie:NAME or key [default: nothing does]
+    #[arg(long, value_name = "WHAT", requires = "shares")]
+    pub sticky: Option<String>,
+    /// Let the default version answer everything again
+    #[arg(long, conflicts_with = "shares")]
+    pub off: bool,
+    /// Which server.
+    #[command(flatten)]
+    pub server: ServerFlags,
+}
+
+fn share(text: &str) -> Result<(String, f64), String> {
+    let share = text.rsplit_once('=').and_then(|(version, share)| {
+        Some((version.to_owned(), share.trim_end_matches('%').parse().ok()?))
+    });
+    share.ok_or_else(|| "a version and its share, such as 2.0=10".to_owned())
+}
+
+const TRAFFIC_EXAMPLES: &str = "\
+Examples:
+  jitney traffic resnet 1.0=90 2.0=10 --sticky header:x-user
+  jitney traffic resnet                     how it is now
+  jitney traffic resnet --off               the default version answers everything again";
 
 /// `jitney unregister`
 #[derive(Debug, Args)]

@@ -1,6 +1,7 @@
-//! Changes of a running server: register, scale, set, default, unregister. Those that wait for workers
+//! Changes of a running server: register, scale, set, default, traffic, unregister. Those that wait for workers
 //! say meanwhile what they wait for.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use jitney_settings::{Setting, did_you_mean, model};
 use jitney_telemetry::overview::{ModelOverview, OverviewDocument};
 use reqwest::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::client::{RemoteClient, model_path};
@@ -16,7 +17,7 @@ use super::target::ModelTarget;
 use crate::console;
 use crate::failure::Failure;
 use crate::flags::change::{
-    DefaultFlags, RegisterFlags, ScaleFlags, SetFlags, UnregisterFlags, WorkerCount,
+    DefaultFlags, RegisterFlags, ScaleFlags, SetFlags, TrafficFlags, UnregisterFlags, WorkerCount,
 };
 use crate::progress::Progress;
 
@@ -121,6 +122,23 @@ fn live(text: &str) -> Result<(String, String), Failure> {
 pub async fn set_default(client: &RemoteClient, flags: &DefaultFlags) -> Result<Value, Failure> {
     let path = ["models", &flags.model, &flags.version, "set-default"];
     client.change(Method::PUT, &path, &[]).await
+}
+
+/// Changes the shares of versions, or asks for them.
+pub async fn traffic(client: &RemoteClient, flags: &TrafficFlags) -> Result<Value, Failure> {
+    let path = ["models", &flags.model, "traffic"];
+    if flags.off {
+        return client.change(Method::DELETE, &path, &[]).await;
+    }
+    if flags.shares.is_empty() {
+        return client.document(&path, &[]).await;
+    }
+    let shares: BTreeMap<_, _> = flags.shares.iter().cloned().collect();
+    let mut split = json!({ "shares": shares });
+    if let Some(sticky) = &flags.sticky {
+        split["sticky"] = json!(sticky);
+    }
+    client.put(&path, &split).await
 }
 
 /// Removes a version; nothing if the user says no.

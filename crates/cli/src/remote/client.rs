@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use jitney_settings::server::MANAGEMENT_PORT;
-use reqwest::header::{ACCEPT, AUTHORIZATION};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method, Response, StatusCode, Url};
 use rustls::client::WantsClientCert;
@@ -100,7 +100,7 @@ impl RemoteClient {
 
     /// A document, as it is.
     pub async fn document(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Value, Failure> {
-        let response = self.send(Method::GET, path, query, Patience::Short).await?;
+        let response = self.send(Method::GET, path, query, None, Patience::Short).await?;
         let text = self.text(response).await?;
         serde_json::from_str(&text).map_err(|_| self.foreign())
     }
@@ -118,7 +118,14 @@ impl RemoteClient {
         path: &[&str],
         query: &[(&str, &str)],
     ) -> Result<Value, Failure> {
-        let response = self.send(method, path, query, Patience::Unlimited).await?;
+        let response = self.send(method, path, query, None, Patience::Unlimited).await?;
+        let text = self.text(response).await?;
+        serde_json::from_str(&text).map_err(|_| self.foreign())
+    }
+
+    /// Another document in the place of one; the answer is the one that is in force.
+    pub async fn put(&self, path: &[&str], document: &Value) -> Result<Value, Failure> {
+        let response = self.send(Method::PUT, path, &[], Some(document), Patience::Short).await?;
         let text = self.text(response).await?;
         serde_json::from_str(&text).map_err(|_| self.foreign())
     }
@@ -129,7 +136,7 @@ impl RemoteClient {
         path: &[&str],
         query: &[(&str, &str)],
     ) -> Result<EventReader, Failure> {
-        let response = self.send(Method::GET, path, query, Patience::Unlimited).await?;
+        let response = self.send(Method::GET, path, query, None, Patience::Unlimited).await?;
         Ok(EventReader::new(response))
     }
 
@@ -138,9 +145,13 @@ impl RemoteClient {
         method: Method,
         path: &[&str],
         query: &[(&str, &str)],
+        body: Option<&Value>,
         patience: Patience,
     ) -> Result<Response, Failure> {
         let mut request = self.client.request(method, self.url(path, query));
+        if let Some(body) = body {
+            request = request.body(body.to_string()).header(CONTENT_TYPE, "application/json");
+        }
         request = request.header(ACCEPT, "application/json, text/event-stream");
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, format!("Bearer {token}"));

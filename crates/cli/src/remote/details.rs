@@ -23,6 +23,10 @@ pub fn render(model: &ModelOverview) -> String {
         "queue",
         format!("{} of {} waiting, {} running", model.waiting, model.queue_max, model.running),
     );
+    let share = model.share.map(|it| {
+        format!("{:.4} % of the requests without a version", it * 100.0).replace(".0000", "")
+    });
+    fact("traffic", share.unwrap_or_default());
     fact("capacity", model.capacity.clone().unwrap_or_default());
     fact("starts", starts(model));
     fact("last error", dated(model.last_error.as_deref(), model.last_error_time.as_deref()));

@@ -28,6 +28,7 @@ fn plan_of(line: &str, env: &Env) -> Result<ServerPlan, Failure> {
         | Command::Models(_)
         | Command::Register(_)
         | Command::Scale(_)
+        | Command::Traffic(_)
         | Command::Set(_)
         | Command::Default(_)
         | Command::Unregister(_)

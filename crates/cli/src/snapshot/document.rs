@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use jitney_engine::traffic_split::TrafficSplit;
 use jitney_engine::{EndpointView, Engine, Model, Objective};
-use jitney_settings::model::{MAX_WORKERS, WORKERS};
+use jitney_settings::model::{MAX_WORKERS, TRAFFIC, WORKERS};
 use jitney_settings::{SettingSource, to_record};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -100,9 +101,11 @@ pub fn models(engine: &Engine, store: &Path) -> Models {
     // A workflow brings its nodes itself, and is not in snapshots.
     for default in engine.models().into_iter().filter(|model| model.identity().workflow.is_none()) {
         let versions = engine.versions(default.name()).unwrap_or_default();
+        let split = engine.traffic(default.name()).unwrap_or_default();
         let described = versions.iter().map(|model| {
             let is_default = model.version() == default.version();
-            (model.version().to_owned(), SnapshotVersion::of(model, is_default, store))
+            let split = split.as_deref().filter(|_| is_default);
+            (model.version().to_owned(), SnapshotVersion::of(model, is_default, split, store))
         });
         models.insert(default.name().to_owned(), described.collect());
     }
@@ -110,12 +113,22 @@ pub fn models(engine: &Engine, store: &Path) -> Models {
 }
 
 impl SnapshotVersion {
-    fn of(model: &Model, default_version: bool, store: &Path) -> Self {
+    /// The shares of all versions stand with the default one.
+    fn of(
+        model: &Model,
+        default_version: bool,
+        split: Option<&TrafficSplit>,
+        store: &Path,
+    ) -> Self {
         let settings = model.settings();
         let (min, max) = model.worker_target();
         let mut values = settings.values.clone();
         values.set(&WORKERS, min, SettingSource::Live);
         values.set(&MAX_WORKERS, max, SettingSource::Live);
+        match split {
+            Some(split) => values.set(&TRAFFIC, split.text(), SettingSource::Live),
+            None => values.remove(&TRAFFIC),
+        }
         Self {
             default_version,
             mar_name: mar_name(&model.identity().url, store),

@@ -38,6 +38,7 @@ fn help_is_as_recorded() {
         "models",
         "register",
         "scale",
+        "traffic",
         "set",
         "default",
         "unregister",

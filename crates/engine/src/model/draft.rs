@@ -25,6 +25,7 @@ use super::model_ids::ModelIds;
 use super::reporter::Reporter;
 use super::requests::{RequestTable, SequenceRequests};
 use super::scheduler::{ModelClock, ModelScheduler};
+use super::sequence::KeptSequences;
 use super::state::{ModelState, Traffic};
 use super::statistics::EndpointMeters;
 use super::task::Task;
@@ -37,6 +38,7 @@ use crate::observer::{ModelTag, Observer};
 use crate::pool::{Launcher, WearLimits, WorkerPlan, WorkerPool};
 use crate::settings::{ModelSettings, RegisterOptions};
 use crate::store::{FetchedFile, ModelDir, Sha256, ShownUrl};
+use crate::traffic_split::VersionShare;
 
 /// Messages that may be on their way to one model's task.
 const INBOX: usize = 4096;
@@ -70,21 +72,17 @@ impl Draft {
         changes: &Changes,
     ) -> (Arc<Model>, Task) {
         let (inbox, requests) = mpsc::channel(INBOX);
-        let (control, orders) = mpsc::channel(64);
-        let (events, workers) = mpsc::channel(1024);
+        let ((control, orders), (events, workers)) = (mpsc::channel(64), mpsc::channel(1024));
         let names = self.intake.endpoints().map_or(&[][..], |it| &it.api.endpoints);
         let endpoints = EndpointMeters::new(names);
         let published = Arc::new(ModelState { endpoints, ..ModelState::default() });
-        let clock = ModelClock::start();
+        let (clock, kept) = (ModelClock::start(), KeptSequences::default());
         published.sizes.store(Arc::new(self.settings.sizes.clone()));
-        let ModelIdentity { name, version, .. } = &self.identity;
-        let python = !matches!(self.intake, Intake::Local(..));
-        let tag = Arc::new(ModelTag { name: name.clone(), version: version.clone(), python });
-        let warm_up = self.warm_up(admission);
+        let (tag, warm_up) = (self.tag(), self.warm_up(admission));
         let launcher = match &self.budget {
             None => self.launcher,
             Some((budget, files)) => {
-                let terms = terms(&self.settings, *files, python);
+                let terms = terms(&self.settings, *files, tag.python);
                 budget.bind(self.launcher, terms, &published, &control)
             }
         };
@@ -99,7 +97,7 @@ impl Draft {
             scheduler: ModelScheduler::new(settings.batcher(), clock),
             actions: Actions::new(),
             table: RequestTable::default(),
-            sequences: SequenceRequests::new(&settings, clock),
+            sequences: SequenceRequests::new(&settings, &kept, clock),
             beside: 0,
             startup: StartupWait::new(settings.startup_wait),
             capacity: LiveCapacity::new(idle(&settings)),
@@ -125,6 +123,8 @@ impl Draft {
             tag,
             traffic: Traffic::default(),
             unnamed: OnceLock::new(),
+            kept,
+            share: VersionShare::default(),
             changes: changes.clone(),
             _dir: self.dir,
             fetched: self.fetched,
@@ -132,6 +132,14 @@ impl Draft {
         });
         (model, task)
     }
+
+    /// Its name in metrics.
+    fn tag(&self) -> Arc<ModelTag> {
+        let ModelIdentity { name, version, .. } = &self.identity;
+        let python = !matches!(self.intake, Intake::Local(..));
+        Arc::new(ModelTag { name: name.clone(), version: version.clone(), python })
+    }
+
     /// How its workers are warmed up, where it has a sample.
     fn warm_up(&self, admission: &Arc<Admission>) -> Option<WarmUp> {
         let sample = Sample::of(&self.intake, self.dir.as_ref().map(ModelDir::path))?;

@@ -57,6 +57,7 @@ pub use self::messages::Announced;
 use self::messages::ControlMessage;
 pub use self::noted::{KeptBody, NotedRequest};
 pub use self::report::{BatcherReport, PastDecision, main_group};
+use self::sequence::KeptSequences;
 use self::state::ModelState;
 pub use self::state::{Counters, Measures, REJECTIONS, Readiness, Status, Traffic};
 pub use self::statistics::{
@@ -70,6 +71,7 @@ use crate::observer::ModelTag;
 use crate::reply::Answer;
 use crate::settings::ModelSettings;
 use crate::store::{Api, Dependency, FetchedFile, ModelDir};
+use crate::traffic_split::VersionShare;
 
 /// One version of a model.
 pub struct Model {
@@ -83,6 +85,10 @@ pub struct Model {
     pub(crate) traffic: Traffic,
     /// Calls that named none: those of all versions of the name, from when it is registered.
     pub(crate) unnamed: OnceLock<Arc<Traffic>>,
+    /// The sequences that it keeps.
+    pub(crate) kept: KeptSequences,
+    /// Its part of the calls that named none.
+    pub(crate) share: VersionShare,
     /// The fewest and the most workers that were asked for last. The two may be read a moment apart,
     /// which a later change sets right.
     pub(crate) worker_target: [AtomicU32; 2],
@@ -222,6 +228,16 @@ impl Model {
             true => &self.traffic,
             false => self.unnamed.get_or_init(Arc::default),
         }
+    }
+
+    /// Its share of the calls that name no version, in millionths, where versions share them.
+    pub fn share(&self) -> Option<u32> {
+        self.share.read()
+    }
+
+    /// Whether it keeps this sequence.
+    pub(crate) fn keeps_sequence(&self, id: &str) -> bool {
+        self.kept.contains(id)
     }
 
     /// Whether it can serve, and why not.

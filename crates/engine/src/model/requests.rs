@@ -13,7 +13,7 @@ use slab::Slab;
 use tokio::time::Instant;
 
 use super::scheduler::ModelClock;
-use super::sequence::{SequenceName, Sequences, Turn};
+use super::sequence::{KeptSequences, SequenceName, Sequences, Turn};
 use crate::call::{SequenceHeaders, SequenceRef};
 use crate::error::CallError;
 use crate::outcome::ItemOutcome;
@@ -36,8 +36,9 @@ pub(super) struct SequenceRequests {
 }
 
 impl SequenceRequests {
-    pub(super) fn new(settings: &ModelSettings, clock: ModelClock) -> Self {
-        let sequences = settings.sequences().map(Sequences::new);
+    pub(super) fn new(settings: &ModelSettings, kept: &KeptSequences, clock: ModelClock) -> Self {
+        let limits = settings.sequences();
+        let sequences = limits.map(|limits| Sequences::new(limits, kept.clone()));
         Self { sequences, headers: Arc::clone(&settings.sequence_headers), clock }
     }
 
@@ -282,7 +283,7 @@ mod tests {
         let declared =
             Declared { stateful: true, sequence_max_idle_ms: 20_000, ..Declared::default() };
         let settings = ModelSettings { declared, ..settings() };
-        SequenceRequests::new(&settings, ModelClock::start())
+        SequenceRequests::new(&settings, &KeptSequences::default(), ModelClock::start())
     }
 
     fn request(sequence: Option<&str>) -> PendingRequest {

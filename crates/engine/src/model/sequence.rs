@@ -7,6 +7,7 @@
 //! opaque, so that nothing in this file can wait for anything itself.
 
 mod expired;
+mod kept;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +18,7 @@ use slab::Slab;
 use tokio::time::Instant;
 
 use self::expired::ExpiredIds;
+pub(crate) use self::kept::KeptSequences;
 use crate::error::SequenceRejection;
 use crate::settings::{SequenceLimits, UnknownSequences};
 
@@ -51,6 +53,8 @@ pub(crate) struct Sequences<T> {
     limits: SequenceLimits,
     sequences: Slab<Sequence<T>>,
     by_id: HashMap<Arc<str>, usize>,
+    /// The same ids, for others.
+    kept: KeptSequences,
     expired: ExpiredIds,
     /// Sequences that each worker remembers.
     workers: BTreeMap<u32, usize>,
@@ -66,9 +70,10 @@ pub(crate) struct Sequences<T> {
 }
 
 impl<T> Sequences<T> {
-    pub(crate) fn new(limits: SequenceLimits) -> Self {
+    pub(crate) fn new(limits: SequenceLimits, kept: KeptSequences) -> Self {
         Self {
             limits,
+            kept,
             sequences: Slab::new(),
             by_id: HashMap::new(),
             expired: ExpiredIds::default(),
@@ -172,6 +177,7 @@ impl<T> Sequences<T> {
         let id: Arc<str> = name.id.as_str().into();
         let key = self.sequences.insert(Sequence::begin(Arc::clone(&id), now, !name.chosen));
         self.expired.remove(&id);
+        self.kept.insert(&id);
         self.by_id.insert(id, key);
         if !self.limits.life.is_zero() {
             self.wake(Some(now + self.limits.life));
@@ -304,6 +310,7 @@ impl<T> Sequences<T> {
         if sequence.waiting.is_empty() {
             let sequence = self.sequences.remove(key);
             self.by_id.remove(&sequence.id);
+            self.kept.remove(&sequence.id);
             return;
         }
         (sequence.begun, sequence.ended, sequence.forgotten) = (now, false, cut);

@@ -24,6 +24,7 @@ use crate::errors::{ErrorCode, Problem};
 use crate::inference::{InferenceRequest, InferenceService};
 use crate::keys::Caller;
 use crate::plugins::{CallGuard, GuardedOperation, Intent};
+use crate::request_key::RequestKey;
 use crate::request_options::{self, RequestOptions, push_tenant};
 use crate::route::ModelRef;
 use crate::timing;
@@ -153,7 +154,7 @@ impl GrpcRequest {
         service: &InferenceService,
         target: ModelRef<'_>,
     ) -> Result<Arc<Model>, Problem> {
-        let found = model(service, target);
+        let found = self.found(service, target);
         if self.caller.guard.is_some() {
             let known = found.as_ref().ok().map(Arc::clone);
             self.authorize(Intent::with_model(self.caller.operation, target, known)).await?;
@@ -162,6 +163,22 @@ impl GrpcRequest {
             who.check_again(*gate, *operation, Some(target.model))?;
         }
         found
+    }
+
+    fn found(
+        &self,
+        service: &InferenceService,
+        target: ModelRef<'_>,
+    ) -> Result<Arc<Model>, Problem> {
+        if target.model.is_empty() {
+            return Err(Problem::bad_request("Parameter model_name is required."));
+        }
+        let GrpcCaller { operation, id, who: caller, .. } = &self.caller;
+        let key = RequestKey { headers: &self.metadata, caller, id };
+        match operation.predicts() {
+            true => service.model_for(target, |sticky| key.hash(sticky)),
+            false => service.model(target),
+        }
     }
 
     /// Authorizes a message about a model that may not be there.
@@ -235,13 +252,6 @@ impl GrpcRequest {
 /// The model that a message names. gRPC has no absent version, only an empty text.
 pub(super) fn target<'a>(model: &'a str, version: &'a str) -> ModelRef<'a> {
     ModelRef { model, version: Some(version).filter(|version| !version.is_empty()) }
-}
-
-fn model(service: &InferenceService, target: ModelRef<'_>) -> Result<Arc<Model>, Problem> {
-    if target.model.is_empty() {
-        return Err(Problem::bad_request("Parameter model_name is required."));
-    }
-    service.model(target)
 }
 
 /// An answer with its timing for the trailers and the handler's headers as metadata.

@@ -31,6 +31,7 @@ use crate::errors::Problem;
 use crate::inference;
 use crate::keys::Caller;
 use crate::plugins::{CallGuard, GuardedOperation};
+use crate::request_key::RequestKey;
 use crate::route::ModelRef;
 use crate::state::ServerState;
 
@@ -345,7 +346,9 @@ impl<'a> Calls<'a> {
         let (gate, operation) = (Gate::Inference, GuardedOperation::Predict);
         self.caller.check_again(gate, operation, Some(&call.model))?;
         let target = ModelRef { model: &call.model, version: call.version.as_deref() };
-        let model = self.state.inference.model(target)?;
+        let id = XRequestId::of(self.state.config.dialect, &call.headers);
+        let key = RequestKey { headers: &call.headers, caller: &self.caller, id: &id };
+        let model = self.state.inference.model_for(target, |sticky| key.hash(sticky))?;
         if call.content_type.is_empty() && model.api().is_none() {
             return Err(Problem::bad_request(format!(
                 "Model \"{}\" is not a definition of the jitney package: make its handle with \
@@ -360,7 +363,6 @@ impl<'a> Calls<'a> {
         };
         let held = Some(held.map_err(failed)?);
         let started = Instant::now();
-        let id = XRequestId::of(state.config.dialect, &call.headers);
         let trace = call::begin_trace(&state, &peer, &call, &id, started);
         let admitted = matches!(self.right, CallRight::Admitted);
         let caller = self.caller.clone();

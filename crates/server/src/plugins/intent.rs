@@ -80,6 +80,11 @@ impl GuardedOperation {
         )
     }
 
+    /// Whether it runs a model, for which shares may choose the version.
+    pub(crate) fn predicts(self) -> bool {
+        matches!(self, Self::Predict | Self::Explain)
+    }
+
     /// Whether it asks for health or readiness, which may need no key.
     pub(crate) fn tells_health(self) -> bool {
         matches!(self, Self::Health | Self::Ready)

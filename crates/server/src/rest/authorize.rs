@@ -56,7 +56,11 @@ pub(super) fn intent<'a>(
     if operation == GuardedOperation::Scale {
         names.version = names.version.or_else(|| query.text("model_version"));
     }
-    Intent::of(operation, &names, &context.state.engine)
+    let mut intent = Intent::of(operation, &names, &context.state.engine)?;
+    if operation.predicts() && intent.model.is_some() {
+        intent.model = context.model_for(names.target()).ok();
+    }
+    Some(intent)
 }
 
 /// Who authorizes the calls of a handle, each by itself.

@@ -20,6 +20,7 @@ use crate::keys::Caller;
 use crate::listener::ServerListener;
 use crate::plugins::GuardedOperation;
 use crate::query::RequestFields;
+use crate::request_key::RequestKey;
 use crate::request_options::RequestOptions;
 use crate::route::{Apis, ModelRef};
 use crate::state::ServerState;
@@ -91,6 +92,19 @@ impl RequestContext<'_> {
         match self.authorized {
             Some(model) => Ok(Arc::clone(model)),
             None => self.state.inference.model(target),
+        }
+    }
+
+    /// The version that answers the request: the one it names, or the one of its share.
+    #[inline]
+    pub(crate) fn model_for(&self, target: ModelRef<'_>) -> Result<Arc<Model>, Problem> {
+        let Self { caller, id, .. } = *self;
+        match self.authorized {
+            Some(model) => Ok(Arc::clone(model)),
+            None => {
+                let key = RequestKey { headers: &self.parts.headers, caller, id };
+                self.state.inference.model_for(target, |sticky| key.hash(sticky))
+            }
         }
     }
 

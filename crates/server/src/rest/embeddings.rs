@@ -95,7 +95,7 @@ async fn answer(
     }
     let context = authorized.as_ref().map_or(*context, |authorized| authorized.context(context));
     let target = ModelRef { model: name, version: None };
-    let model = context.model(target)?;
+    let model = context.model_for(target)?;
     let endpoint = model.api().and_then(|api| api.openai.get(EMBEDDINGS));
     let endpoint = endpoint.ok_or_else(|| {
         Problem::bad_request(format!(

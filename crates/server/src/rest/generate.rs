@@ -75,7 +75,7 @@ async fn ask(
     route: PredictRoute<'_>,
 ) -> Result<(Answer, GeneratedPieces), Problem> {
     let body = context.read(body).await?;
-    let model = context.model(route.target)?;
+    let model = context.model_for(route.target)?;
     let request = generated::read(&body, &metadata::signature(&model));
     let request =
         request.map_err(|why| Problem::bad_request(format!("Model {:?}: {why}", model.name())))?;

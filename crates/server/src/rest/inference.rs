@@ -42,7 +42,7 @@ pub(super) async fn predict(
         return Box::pin(predict_large(context, body, route)).await;
     }
     let body = context.read_value(body).await?;
-    let model = context.model(route.target)?;
+    let model = context.model_for(route.target)?;
     // Without a handler there is nobody who could do something without a body.
     if context.parts.method == Method::GET && context.apis.natural && !model.tag().python {
         return Err(Problem::method_not_allowed());
@@ -57,11 +57,11 @@ async fn predict_large(
     route: PredictRoute<'_>,
 ) -> HttpResult {
     // An unknown model is reported after the body was read, as for small bodies.
-    let expected = context.model(route.target).ok();
+    let expected = context.model_for(route.target).ok();
     let announced = expected.as_ref().and_then(|model| model.announce(context.origin()));
     let body = context.read_value(body).await?;
     // Another version may be the default by now.
-    let model = context.model(route.target)?;
+    let model = context.model_for(route.target)?;
     let reply = run(context, &model, route, body).await?;
     if let Some(announced) = announced {
         announced.came();
@@ -97,7 +97,7 @@ pub(super) async fn invoke(
     let context = authorized.as_ref().map_or(*context, |authorized| authorized.context(context));
     let target = ModelRef { model: &name, version: None };
     context.caller.check(Gate::Inference, GuardedOperation::Predict, Some(&name))?;
-    let model = context.model(target)?;
+    let model = context.model_for(target)?;
     run(&context, &model, PredictRoute::with_query(target), body.into()).await
 }
 
@@ -107,7 +107,7 @@ pub(super) async fn authorize_model(
     name: &str,
 ) -> Result<Authorized, Problem> {
     let target = ModelRef { model: name, version: None };
-    let model = context.state.inference.model(target).ok();
+    let model = context.model_for(target).ok();
     let intent = Intent::with_model(GuardedOperation::Predict, target, model);
     authorize(context, plugins, ApiKind::Inference, intent).await
 }

@@ -38,7 +38,7 @@ pub(super) async fn call(
 ) -> HttpResult {
     let target = names.target();
     let value = context.read_value(body).await?;
-    let model = context.model(target)?;
+    let model = context.model_for(target)?;
     let body = crate::inference::body_parameter("", value);
     let route = PredictRoute { url_path: Some(names.rest), ..PredictRoute::new(target) };
     let mut request = inference::request(context, route, vec![body])?;

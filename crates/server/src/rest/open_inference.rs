@@ -129,10 +129,10 @@ pub(super) async fn predict(
     body: RequestBody,
     route: PredictRoute<'_>,
 ) -> HttpResult {
-    let expected = if body.large() { context.model(route.target).ok() } else { None };
+    let expected = if body.large() { context.model_for(route.target).ok() } else { None };
     let announced = expected.as_ref().and_then(|model| model.announce(context.origin()));
     let body = context.read_value(body).await?;
-    let model = context.model(route.target)?;
+    let model = context.model_for(route.target)?;
     let reply = if reads(context, &model) {
         Box::pin(infer(context, &model, route, body)).await?
     } else {

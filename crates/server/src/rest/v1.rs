@@ -40,7 +40,7 @@ pub(super) async fn predict(
     route: PredictRoute<'_>,
 ) -> HttpResult {
     let dialect = context.state.config.dialect;
-    let model = context.model(route.target);
+    let model = context.model_for(route.target);
     let reads_itself = |model: &Arc<Model>| {
         let archive = model.api().is_none() && model.tag().python;
         model.settings().declared.envelope.is_some() || archive && dialect == Dialect::TorchServe

@@ -106,6 +106,7 @@ ray: {num_cpus: 0.5, num_gpus: 1, resources: {big: 2}, ship: false}
         "idle",
         "load",
         "keep",
+        "traffic",
         "startup_wait",
         "isolation",
         "memory_limit",

@@ -34,8 +34,8 @@ enum Reading {
     Spread(fn(&ModelSnapshot) -> &Distribution, f64),
     /// The same, of models whose workers have measured it.
     Measured(fn(&ModelSnapshot) -> &Distribution, f64),
-    /// Microseconds, of models of which they are known.
-    Micros(fn(&ModelSnapshot) -> Option<u64>),
+    /// Millionths, such as microseconds, of models of which they are known.
+    Millionths(fn(&ModelSnapshot) -> Option<u64>),
     /// A number of each endpoint, of definitions with several.
     PerEndpoint(fn(&EndpointMeasures) -> u64),
     /// A distribution of each, and what its whole numbers are divided by.
@@ -48,7 +48,7 @@ enum Reading {
 
 use MetricKind::{Counter, Gauge, Histogram};
 use Reading::{
-    Each, EndpointSpread, Measured, Micros, Number, PerEndpoint, PerProcess, PerWorker, Sized,
+    Each, EndpointSpread, Measured, Millionths, Number, PerEndpoint, PerProcess, PerWorker, Sized,
     Spread,
 };
 
@@ -75,6 +75,8 @@ const OWN: &[(&str, MetricKind, &str, Reading)] = &[
         Number(|it| it.status.counters.retried)),
     ("jitney_requests_late_total", Counter, "Answered requests whose answer came after their objective or deadline",
         Number(|it| it.status.counters.late)),
+    ("jitney_traffic_share", Gauge, "Share of the requests without a version that goes to this one, where versions share them",
+        Millionths(|it| it.model.share().map(u64::from))),
     ("jitney_rejections_total", Counter, "Rejected requests by reason",
         Each("reason", |it| it.measures.rejections.to_vec())),
     ("jitney_batches_total", Counter, "Batches sent to a worker",
@@ -94,7 +96,7 @@ const OWN: &[(&str, MetricKind, &str, Reading)] = &[
     ("jitney_queue_max", Gauge, "Requests that may wait",
         Number(|it| it.status.queue_max.into())),
     ("jitney_objective_seconds", Gauge, "Latency that the model should keep (max_latency_ms), of models that have one",
-        Micros(objective)),
+        Millionths(objective)),
     ("jitney_model_ready", Gauge, "Whether the model can serve: 1 or 0",
         Number(|it| it.model.readiness().is_ready().into())),
     ("jitney_workers_ready", Gauge, "Workers that have loaded the model",
@@ -112,7 +114,7 @@ const OWN: &[(&str, MetricKind, &str, Reading)] = &[
     ("jitney_load_seconds", Histogram, "Time that workers took to load the model",
         Spread(|it| &it.measures.load_us, MICROS)),
     ("jitney_load_last_seconds", Gauge, "The same of the last worker that loaded it",
-        Micros(|it| it.measures.load_last_us)),
+        Millionths(|it| it.measures.load_last_us)),
     ("jitney_worker_memory_bytes", Gauge, "Resident memory of a worker's process",
         PerProcess(|usage| usage.memory as f64)),
     ("jitney_worker_cpu_seconds_total", Counter, "Processor time of a worker's process",
@@ -126,7 +128,7 @@ const OWN: &[(&str, MetricKind, &str, Reading)] = &[
     ("jitney_model_seconds", Histogram, "Time that batches were in the model, where workers measure it",
         Measured(|it| &it.measures.model_us, MICROS)),
     ("jitney_gpu_busy_seconds_total", Counter, "Time in which batches were in the model on a GPU",
-        Micros(gpu_busy)),
+        Millionths(gpu_busy)),
     ("jitney_gpu_memory_bytes", Gauge, "Memory that a worker holds on its GPU",
         PerWorker(|worker| Some(worker.gpu_memory? as f64))),
     ("jitney_graphs", Gauge, "Graphs that a worker captured",
@@ -228,7 +230,7 @@ impl Reading {
                     spread(page, &labels, measured, *scale);
                 }
             }
-            Micros(read) => {
+            Millionths(read) => {
                 if let Some(micros) = read(snapshot) {
                     page.sample(&labels, micros as f64 / MICROS);
                 }

@@ -63,6 +63,7 @@ fn kind(kind: SettingKind) -> (&'static str, &'static [&'static str]) {
         | SettingKind::Numbers { .. }
         | SettingKind::Amount
         | SettingKind::Amounts
+        | SettingKind::Mapping
         | SettingKind::Weights => ("text", &[]),
     }
 }

@@ -32,6 +32,8 @@ pub struct ModelOverview {
     pub version: String,
     /// Whether requests that name no version get it.
     pub is_default: bool,
+    /// Its share of the requests that name no version, from 0 to 1; null where versions do not share them.
+    pub share: Option<f64>,
     /// `python`, `onnx`, `definition` or `workflow-function`.
     pub kind: String,
     /// `ready`, `loading`, `failed`, `degraded`, `noWorkers`, `known`, `leaving` or `ending`.
@@ -213,6 +215,7 @@ impl ModelOverview {
             name: model.name().to_owned(),
             version: model.version().to_owned(),
             is_default,
+            share: model.share().map(|it| f64::from(it) / 1e6),
             kind: kind(model).to_owned(),
             state: state.as_str().to_owned(),
             state_text,

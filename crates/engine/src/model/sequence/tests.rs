@@ -24,7 +24,7 @@ struct Play {
 
 impl Play {
     fn new(limits: SequenceLimits, workers: u32) -> Self {
-        let mut sequences = Sequences::new(limits);
+        let mut sequences = Sequences::new(limits, KeptSequences::default());
         (0..workers).for_each(|worker| sequences.worker_up(worker));
         Self { sequences, start: Instant::now() }
     }

@@ -1,0 +1,258 @@
+//! Which version answers a request that names none, where several versions share the traffic of a model.
+//!
+//! The choice depends on the shares and on what the request is known by, and on nothing else: servers with the same
+//! shares agree without talking. Every version gets a number from the hash, drawn from an exponential distribution
+//! whose rate is its share, and the smallest number wins (weighted rendezvous hashing). So a share that grows takes
+//! clients from the others and gives none back, and those of a version that cannot answer spread over the others.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde::{Deserialize, Serialize};
+
+/// How the versions of a model share its traffic.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrafficSplit {
+    /// Weights by version; percentages, or any numbers.
+    pub shares: BTreeMap<String, f64>,
+    /// What keeps a client at its version.
+    #[serde(default, skip_serializing_if = "Sticky::is_default")]
+    pub sticky: Sticky,
+}
+
+/// What a request is known by. One that does not have it is known by its id.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Sticky {
+    /// Its id: every request by itself.
+    #[default]
+    Request,
+    /// The value of this header.
+    Header(String),
+    /// The value of this cookie.
+    Cookie(String),
+    /// The name of the key that its client has.
+    Key,
+}
+
+impl Sticky {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl TryFrom<String> for Sticky {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let named = text.split_once(':').filter(|(_, name)| !name.is_empty());
+        match (text.as_str(), named) {
+            ("request", _) => Ok(Self::Request),
+            ("key", _) => Ok(Self::Key),
+            (_, Some(("header", name))) => Ok(Self::Header(name.to_ascii_lowercase())),
+            (_, Some(("cookie", name))) => Ok(Self::Cookie(name.to_owned())),
+            _ => Err(format!(
+                "sticky must be header:NAME, cookie:NAME, key or request, not {text:?}"
+            )),
+        }
+    }
+}
+
+impl From<Sticky> for String {
+    fn from(sticky: Sticky) -> Self {
+        match sticky {
+            Sticky::Request => "request".to_owned(),
+            Sticky::Header(name) => format!("header:{name}"),
+            Sticky::Cookie(name) => format!("cookie:{name}"),
+            Sticky::Key => "key".to_owned(),
+        }
+    }
+}
+
+impl FromStr for TrafficSplit {
+    type Err = String;
+
+    /// Reads the JSON document.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let read: Self = serde_json::from_str(text).map_err(|error| format!("traffic: {error}"))?;
+        let sound = |weight: &f64| weight.is_finite() && *weight >= 0.0;
+        if !read.shares.values().all(sound) || !read.shares.values().any(|weight| *weight > 0.0) {
+            return Err("traffic: shares must be numbers from 0 on, one of them above 0".to_owned());
+        }
+        Ok(read)
+    }
+}
+
+impl TrafficSplit {
+    /// One version answers everything.
+    pub fn whole(version: &str) -> Self {
+        Self { shares: BTreeMap::from([(version.to_owned(), 100.0)]), sticky: Sticky::Request }
+    }
+
+    /// The JSON document.
+    pub fn text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// The shares in words.
+    pub fn sentence(&self) -> String {
+        let all = self.shares.values().sum::<f64>();
+        let share = |(version, weight): (&String, &f64)| {
+            format!("version {version}: {:.4} %", weight / all * 100.0).replace(".0000", "")
+        };
+        let shares = self.shares.iter().map(share).collect::<Vec<_>>().join(", ");
+        if self.sticky.is_default() {
+            return shares;
+        }
+        format!("{shares}; clients are known by {}", String::from(self.sticky.clone()))
+    }
+
+    /// The share of a version, from 0 to 1; none of a version that it does not name.
+    pub(crate) fn share(&self, version: &str) -> Option<f64> {
+        Some(self.shares.get(version)? / self.shares.values().sum::<f64>())
+    }
+
+    /// The version for this hash, of those that are `found`.
+    pub(crate) fn choose<T>(&self, hash: u64, found: impl Fn(&str) -> Option<T>) -> Option<T> {
+        let sharing = self.shares.iter().filter(|(_, weight)| **weight > 0.0);
+        let drawn = sharing.filter_map(|(version, weight)| {
+            Some((-draw(hash, version).ln() / weight, found(version)?))
+        });
+        drawn.min_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, found)| found)
+    }
+}
+
+/// The hash of what a request is known by: FNV-1a of 64 bits. It is the same everywhere.
+pub fn hash(value: &[u8]) -> u64 {
+    value.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// A number between 0 and 1 that this hash has for this version: both are mixed by MurmurHash3's last step, since
+/// FNV-1a leaves short texts alike.
+fn draw(key: u64, version: &str) -> f64 {
+    let mixed = mix(mix(key) ^ hash(version.as_bytes()));
+    ((mixed >> 12) as f64 + 0.5) / (1_u64 << 52) as f64
+}
+
+fn mix(number: u64) -> u64 {
+    let number = (number ^ (number >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    let number = (number ^ (number >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    number ^ (number >> 33)
+}
+
+/// The share of one version, for whoever shows it: written with the table of models.
+#[derive(Debug)]
+pub(crate) struct VersionShare {
+    /// Of the traffic without a version; [`u32::MAX`] where versions do not share it.
+    millionths: AtomicU32,
+}
+
+impl Default for VersionShare {
+    fn default() -> Self {
+        Self { millionths: AtomicU32::new(u32::MAX) }
+    }
+}
+
+impl VersionShare {
+    pub(crate) fn set(&self, share: Option<f64>) {
+        let millionths = share.map_or(u32::MAX, |share| (share * 1e6).round() as u32);
+        self.millionths.store(millionths, Ordering::Relaxed);
+    }
+
+    pub(crate) fn read(&self) -> Option<u32> {
+        Some(self.millionths.load(Ordering::Relaxed)).filter(|it| *it != u32::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(shares: &[(&str, f64)]) -> TrafficSplit {
+        let shares = shares.iter().map(|(version, weight)| ((*version).to_owned(), *weight));
+        TrafficSplit { shares: shares.collect(), ..TrafficSplit::default() }
+    }
+
+    fn chosen<'a>(split: &'a TrafficSplit, user: usize, gone: &str) -> Option<&'a str> {
+        let find = |version: &str| {
+            split.shares.keys().map(String::as_str).find(|it| *it == version && *it != gone)
+        };
+        split.choose(hash(format!("user-{user}").as_bytes()), find)
+    }
+
+    #[test]
+    fn shares_of_many_users_are_within_one_point() {
+        // 100,000 requests of 20,000 users, some of whom ask more often than others.
+        let split = split(&[("1.0", 70.0), ("2.0", 20.0), ("3.0", 10.0)]);
+        let mut dice = fastrand::Rng::with_seed(7);
+        let mut counts = BTreeMap::<&str, u32>::new();
+        for _ in 0..100_000 {
+            let user = dice.usize(..20_000);
+            *counts.entry(chosen(&split, user, "").unwrap()).or_default() += 1;
+        }
+        for (version, expected) in [("1.0", 70.0), ("2.0", 20.0), ("3.0", 10.0)] {
+            let percent = f64::from(counts[version]) / 1000.0;
+            assert!((percent - expected).abs() < 1.0, "{version}: {percent} %");
+        }
+    }
+
+    #[test]
+    fn a_share_that_grows_takes_users_and_gives_none_back() {
+        let (before, after) = (
+            split(&[("1.0", 90.0), ("2.0", 10.0), ("3.0", 0.0)]),
+            split(&[("1.0", 70.0), ("2.0", 30.0), ("3.0", 0.0)]),
+        );
+        let mut moved = 0;
+        for user in 0..20_000 {
+            match (chosen(&before, user, ""), chosen(&after, user, "")) {
+                (Some("1.0"), Some("2.0")) => moved += 1,
+                (before, after) => assert_eq!(before, after),
+            }
+        }
+        assert!((3_800..4_200).contains(&moved), "{moved} of 20000 moved");
+    }
+
+    #[test]
+    fn users_of_a_version_that_cannot_answer_spread_over_the_others() {
+        let split = split(&[("1.0", 60.0), ("2.0", 20.0), ("3.0", 20.0)]);
+        let mut moved = BTreeMap::<&str, u32>::new();
+        for user in 0..20_000 {
+            match (chosen(&split, user, ""), chosen(&split, user, "2.0")) {
+                (Some("2.0"), Some(other)) => *moved.entry(other).or_default() += 1,
+                (before, after) => assert_eq!(before, after),
+            }
+        }
+        assert!((2.6..3.4).contains(&(f64::from(moved["1.0"]) / f64::from(moved["3.0"]))));
+        let none = split.choose(7, |_| None::<()>);
+        assert_eq!(none, None);
+    }
+
+    #[test]
+    fn the_choice_is_the_same_on_every_machine_and_in_every_release() {
+        let split = split(&[("1.0", 50.0), ("2.0", 50.0)]);
+        let shown: Vec<_> = (0..12).map(|user| chosen(&split, user, "").unwrap()).collect();
+        assert_eq!(hash(b"user-1"), 0xf84b_a2aa_754a_4bd4);
+        assert_eq!(shown.join(" "), "2.0 2.0 2.0 2.0 2.0 2.0 1.0 2.0 2.0 1.0 1.0 2.0");
+    }
+
+    #[test]
+    fn a_document_is_read_and_written_or_explained() {
+        let text = r#"{"shares":{"1.0":90.0,"2.0":10.0},"sticky":"header:x-user"}"#;
+        let read: TrafficSplit = text.parse().unwrap();
+        assert_eq!((read.text(), read.share("2.0")), (text.to_owned(), Some(0.1)));
+        for (text, expected) in [
+            (r#"{"shares": {}}"#, "one of them above 0"),
+            (r#"{"shares": {"1.0": -1, "2.0": 1}}"#, "numbers from 0 on"),
+            (r#"{"shares": {"1.0": "x"}}"#, "invalid type"),
+            (r#"{"shares": {"1.0": 1}, "sticki": "key"}"#, "unknown field `sticki`"),
+            (r#"{"shares": {"1.0": 1}, "sticky": "header:"}"#, "sticky must be header:NAME"),
+        ] {
+            let why = text.parse::<TrafficSplit>().unwrap_err();
+            assert!(why.contains(expected), "{text}: {why}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+"""Versions that share the requests of a model: who gets which, over every protocol, and over a restart."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+import pytest
+import requests
+
+from harness.archives import Store
+from harness.http2 import grpc_address
+from harness.server import ASK_SECONDS, Server
+from harness.wait import until
+
+ANSWER = 'def handle(data, context):\n    return data and ["{0}"] * len(data)\n'
+SEQUENCES = (
+    "minWorkers: 1\nmaxWorkers: 1\nsequenceBatching: true\nsequenceMaxIdleMSec: 600000\nmaxNumSequence: 64\n"
+    "maxSequenceJobQueueSize: 10\n"
+)
+USERS = [f"user-{number}" for number in range(300)]
+ROWS = {"instances": ["x"]}
+PREDICTIONS = "/org.pytorch.serve.grpc.inference.InferenceAPIsService/Predictions"
+MESSAGE = b"\x0a\x01m\x1a\x09\x0a\x04data\x12\x01x"
+"""A `PredictionsRequest` for the model `m`."""
+SPLIT = {"shares": {"1.0": 70, "2.0": 30}, "sticky": "header:x-user"}
+
+
+def versions(store: Store, *, config: str | None = None) -> list[Path]:
+    """Archives of the versions 1.0 and 2.0 of the model `m`, which answer with their versions."""
+    archives = []
+    for version in ("1.0", "2.0"):
+        archive = store.mar("m", source=ANSWER.format(version), version=version, config=config)
+        archives.append(archive.rename(archive.with_name(f"m-{version}.mar")))
+    return archives
+
+
+@pytest.fixture
+def server(start: Callable[..., Server], store: Store) -> Server:
+    return both_ready(start("serve", *(f"m={path}" for path in versions(store))))
+
+
+def both_ready(server: Server) -> Server:
+    """A version that is not loaded gets no request, so the tests wait for both."""
+    until(lambda: server.ready("m", "1.0") and server.ready("m", "2.0"), "both versions are ready")
+    return server
+
+
+def put(server: Server, split: object, model: str = "m") -> requests.Response:
+    return requests.put(server.url(f"/models/{model}/traffic", "management"), json=split, timeout=ASK_SECONDS)
+
+
+def asked(server: Server, user: str, path: str = "/predictions/m") -> str:
+    answer = requests.post(server.url(path), data=b"x", headers={"x-user": user}, timeout=ASK_SECONDS)
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+def of_users(server: Server) -> dict[str, str]:
+    return {user: asked(server, user) for user in USERS}
+
+
+def test_a_user_stays_at_a_version_and_shares_are_what_was_asked_for(server: Server):
+    assert set(of_users(server).values()) == {"1.0"}
+    assert put(server, SPLIT).json()["shares"] == {"1.0": 70, "2.0": 30}
+    before = of_users(server)
+    share = Counter(before.values())["2.0"] / len(USERS)
+    assert 0.2 < share < 0.4
+    assert of_users(server) == before
+    assert {asked(server, user, "/predictions/m/1.0") for user in USERS[:20]} == {"1.0"}
+    put(server, {**SPLIT, "shares": {"1.0": 40, "2.0": 60}})
+    after = of_users(server)
+    assert all(after[user] == "2.0" for user in USERS if before[user] == "2.0"), "a larger share gives nobody back"
+    entries = {model["version"]: model["share"] for model in server.manage("GET", "/overview").json()["models"]}
+    assert entries == {"1.0": 0.4, "2.0": 0.6}
+    assert server.metric("jitney_traffic_share", "m", model_version="2.0") == 0.6
+    requests.delete(server.url("/models/m/traffic", "management"), timeout=ASK_SECONDS)
+    assert set(of_users(server).values()) == {"1.0"}
+    assert server.manage("GET", "/models/m/traffic").json() == {"shares": {"1.0": 100}}
+
+
+def test_every_protocol_gives_a_user_the_same_version(server: Server):
+    put(server, SPLIT)
+    body = {"inputs": [{"name": "x", "shape": [1], "datatype": "BYTES", "data": ["x"]}]}
+    host, port = grpc_address(server)
+    with grpc.insecure_channel(f"{host}:{port}") as channel:
+        predictions = channel.unary_unary(PREDICTIONS)
+        for user in USERS[:40]:
+            own, headers = asked(server, user), {"x-user": user}
+            v2 = requests.post(server.url("/v2/models/m/infer"), json=body, headers=headers, timeout=ASK_SECONDS)
+            v1 = requests.post(server.url("/v1/models/m:predict"), json=ROWS, headers=headers, timeout=ASK_SECONDS)
+            message = predictions(MESSAGE, metadata=[("x-user", user)], timeout=ASK_SECONDS)
+            assert (v2.json()["model_version"], message[2:].decode()) == (own, own), user
+            assert own in str(v1.json()["predictions"]), user
+
+
+def test_a_version_without_workers_gets_nothing(server: Server):
+    put(server, {"shares": {"1.0": 10, "2.0": 90}, "sticky": "header:x-user"})
+    assert set(of_users(server).values()) == {"1.0", "2.0"}
+    server.manage("PUT", "/models/m/2.0", min_worker=0, max_worker=0, synchronous="true")
+    assert set(of_users(server).values()) == {"1.0"}
+
+
+def test_shares_that_make_no_sense_are_refused(server: Server):
+    for split, status, words in [
+        ({"shares": {"1.0": 50, "9.9": 50}}, 404, "9.9"),
+        ({"shares": {}}, 400, "one of them above 0"),
+        ({"shares": {"1.0": 1}, "sticky": "moon"}, 400, "sticky must be header:NAME"),
+        ({"share": {"1.0": 1}}, 400, "unknown field `share`"),
+    ]:
+        answer = put(server, split)
+        assert (answer.status_code, words in answer.text) == (status, True), answer.text
+    assert put(server, SPLIT, "nobody").status_code == 404
+
+
+def test_sequences_stay_where_they_began(start: Callable[..., Server], store: Store):
+    server = both_ready(start("serve", *(f"m={path}" for path in versions(store, config=SEQUENCES))))
+    put(server, {"shares": {"1.0": 50, "2.0": 50}})
+    ids = [f"sequence-{number}" for number in range(24)]
+
+    def version_of(sequence: str) -> str:
+        headers = {"ts_request_sequence_id": sequence}
+        return server.predict("m", b"x", headers=headers).text
+
+    began = {sequence: version_of(sequence) for sequence in ids}
+    assert set(began.values()) == {"1.0", "2.0"}
+    put(server, {"shares": {"1.0": 0, "2.0": 100}})
+    assert {sequence: version_of(sequence) for sequence in ids} == began
+    assert version_of("a new one") == "2.0"
+
+
+def test_the_command_shows_and_changes_shares(server: Server):
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        line = [str(server.binary), "traffic", "m", *words, "--url", server.urls["management"]]
+        return subprocess.run(line, env=server.env, capture_output=True, text=True, timeout=ASK_SECONDS)
+
+    assert run("1.0=90", "2.0=10", "--sticky", "header:x-user").stdout == (
+        "version 1.0: 90 %, version 2.0: 10 %; clients are known by header:x-user\n"
+    )
+    assert json.loads(run("--json").stdout)["sticky"] == "header:x-user"
+    assert run("2.0=x").returncode == 64
+    assert run("--off").stdout == "version 1.0: 100 %\n"
+
+
+def test_two_servers_with_the_same_file_agree(start: Callable[..., Server], store: Store, tmp_path: Path):
+    one, two = versions(store)
+    file = tmp_path / "jitney.yaml"
+    models = [{"name": "m", "path": str(one), "traffic": SPLIT}, {"name": "m", "path": str(two)}]
+    file.write_text(json.dumps({"models": models}))
+    first, second = (both_ready(start("serve", "--config", file)) for _ in range(2))
+    assert of_users(first) == of_users(second)
+    assert set(of_users(first).values()) == {"1.0", "2.0"}
