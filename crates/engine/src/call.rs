@@ -241,8 +241,8 @@ pub type RequestMark = Arc<dyn Any + Send + Sync>;
 /// A request as a protocol hands it to the engine.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// What it brings.
-    pub input: Input,
+    /// What it brings. Boxed, because a call is moved often before its worker has it.
+    pub input: Box<Input>,
     /// When its answer stops being useful.
     pub deadline: Option<Instant>,
     /// Where it came from.

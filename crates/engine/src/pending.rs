@@ -18,7 +18,7 @@ use crate::reply::Reply;
 #[derive(Clone, Debug)]
 pub(crate) enum Payload {
     /// Passed on to a Python worker as it came.
-    Raw(Input),
+    Raw(Box<Input>),
     /// Checked and decoded for a model that runs in this process, with the id of its request and the sequence that it
     /// names.
     Decoded(Arc<dyn DecodedInput>, Box<str>, Option<Box<SequenceRef>>),

@@ -227,7 +227,15 @@ pub fn call(body: &str) -> Call {
     };
     let origin = Origin { kind: OriginKind::Http, peer: 0 };
     let (priority, claim) = (Priority::Interactive, Claim::default());
-    Call { input, deadline: None, origin, priority, claim, quota: None, mark: None }
+    Call {
+        input: Box::new(input),
+        deadline: None,
+        origin,
+        priority,
+        claim,
+        quota: None,
+        mark: None,
+    }
 }
 
 /// An answer's body.

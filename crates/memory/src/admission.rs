@@ -227,14 +227,14 @@ pub struct Permit {
     admission: Arc<Admission>,
     items: u64,
     bytes: u64,
-    /// Its share of its client's quota, if that has one.
-    used: Option<QuotaUse>,
+    /// Its share of its client's quota, if that has one. Boxed: most have none, and requests are moved often.
+    used: Option<Box<QuotaUse>>,
 }
 
 impl Permit {
     /// Takes the request's share of its client's quota, too.
     pub fn charge(&mut self, quota: &Arc<Quota>, now: Instant) -> Result<(), QuotaMet> {
-        self.used = Some(quota.admit(now, self.items, self.bytes)?);
+        self.used = Some(Box::new(quota.admit(now, self.items, self.bytes)?));
         Ok(())
     }
 

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use futures_util::future::Either;
 use jitney_engine::admission::HeldBytes;
 use jitney_engine::call::{
     Answer, Call, CallRoute, Claim, HeaderBlock, Input, Operation, Origin, Output, Parameter,
@@ -30,7 +31,7 @@ use crate::route::ModelRef;
 pub(crate) struct InferenceRequest<'a> {
     /// The model as the client named it.
     pub(crate) target: ModelRef<'a>,
-    pub(crate) input: Input,
+    pub(crate) input: Box<Input>,
     pub(crate) origin: Origin,
     pub(crate) options: RequestOptions,
     /// What its client may ask for, unless it was charged for it before.
@@ -123,34 +124,50 @@ impl InferenceService {
         FailedCall { model, version: None, purpose, queue_max: 0, dialect }
     }
 
-    /// Runs the request on `model`, which [`InferenceService::model`] found.
+    /// Runs the request on `model`, which [`InferenceService::model`] found. It is handed over at once, so that the
+    /// future that answers it holds nothing of it.
     ///
     /// # Errors
     /// The request was rejected, or the model failed.
-    pub(crate) async fn predict(
-        &self,
-        model: &Arc<Model>,
-        mut request: InferenceRequest<'_>,
-    ) -> Result<Answer, Problem> {
+    pub(crate) fn predict<'a>(
+        &'a self,
+        model: &'a Arc<Model>,
+        request: InferenceRequest<'a>,
+    ) -> impl Future<Output = Result<Answer, Problem>> + Send + 'a {
+        // A sequence stays with the version that it began with, whatever the shares are by now.
+        let named = request.input.route.sequence.as_ref();
+        let named = named.filter(|_| request.target.version.is_none());
+        match named.and_then(|it| self.engine.model_of_sequence(model.name(), &it.id)) {
+            None => Either::Left(self.predict_on(model, request)),
+            Some(model) => {
+                Either::Right(Box::pin(async move { self.predict_on(&model, request).await }))
+            }
+        }
+    }
+
+    fn predict_on<'a>(
+        &'a self,
+        model: &'a Arc<Model>,
+        mut request: InferenceRequest<'a>,
+    ) -> impl Future<Output = Result<Answer, Problem>> + Send + 'a {
         let InferenceRequest { target, origin, .. } = request;
         let version_named = target.version.is_some();
-        // A sequence stays with the version that it began with, whatever the shares are by now.
-        let named = request.input.route.sequence.as_ref().filter(|_| !version_named);
-        let began = named.and_then(|it| self.engine.model_of_sequence(model.name(), &it.id));
-        let model = began.as_ref().unwrap_or(model);
         self.meter.requested(model, version_named);
         let trace = request.trace.take();
         let trace = trace.and_then(|trace| trace.call(model.tag(), &mut request.input.headers));
-        let answered = self.call(model, request, trace.clone()).await;
-        if let Some(trace) = trace {
-            trace.end(&answered);
+        let answered = self.call(model, request, trace.clone());
+        async move {
+            let answered = answered.await;
+            if let Some(trace) = trace {
+                trace.end(&answered);
+            }
+            let answer = answered.map_err(|error| {
+                let problem = failure(self.dialect, model, target, &error);
+                problem.of_queue(&error, self.full_status)
+            })?;
+            self.meter.answered(model, version_named, origin.kind, &answer.timing);
+            Ok(answer)
         }
-        let answer = answered.map_err(|error| {
-            let problem = failure(self.dialect, model, target, &error);
-            problem.of_queue(&error, self.full_status)
-        })?;
-        self.meter.answered(model, version_named, origin.kind, &answer.timing);
-        Ok(answer)
     }
 
     /// Takes the whole body of an answer, which may come in pieces.
@@ -173,21 +190,20 @@ impl InferenceService {
         Ok(whole.freeze())
     }
 
-    async fn call(
-        &self,
-        model: &Arc<Model>,
-        mut request: InferenceRequest<'_>,
+    fn call<'a>(
+        &'a self,
+        model: &'a Arc<Model>,
+        request: InferenceRequest<'a>,
         trace: Option<Arc<CallTrace>>,
-    ) -> Result<Answer, CallError> {
-        let _slot = if request.wait_for_queue {
-            self.engine.queue_slots().acquire(model, request.options.deadline).await?
-        } else {
-            None
-        };
-        drop(request.held.take());
-        let (mark, admitted) = (trace.map(|trace| trace as RequestMark), request.admitted);
-        let call = Call { mark, ..request.into_call() };
-        if admitted { model.call_admitted(call).await } else { model.call(call).await }
+    ) -> impl Future<Output = Result<Answer, CallError>> + Send + 'a {
+        if !request.wait_for_queue {
+            return Either::Left(call_now(model, request, trace));
+        }
+        let deadline = request.options.deadline;
+        Either::Right(Box::pin(async move {
+            let _slot = self.engine.queue_slots().acquire(model, deadline).await?;
+            call_now(model, request, trace).await
+        }))
     }
 
     /// Runs the request through a workflow; the engine calls its nodes.
@@ -216,7 +232,7 @@ impl InferenceService {
         let route = CallRoute { operation: Operation::Describe, ..CallRoute::default() };
         let (id, headers) = (id.to_owned(), HeaderBlock::new());
         let input = Input { id, headers, route, parameters: Vec::new(), tensors: None };
-        let call = plain_call(input, origin);
+        let call = plain_call(Box::new(input), origin);
         let failed = |error| {
             let failed = failed_call(self.dialect, model, target);
             FailedCall { purpose: "describe", ..failed }.problem(&error)
@@ -225,16 +241,29 @@ impl InferenceService {
     }
 }
 
+/// Hands the request to its model.
+fn call_now<'a>(
+    model: &'a Model,
+    request: InferenceRequest<'_>,
+    trace: Option<Arc<CallTrace>>,
+) -> impl Future<Output = Result<Answer, CallError>> + Send + 'a {
+    let (mark, admitted) = (trace.map(|trace| trace as RequestMark), request.admitted);
+    let call = Call { mark, ..request.into_call() };
+    if admitted { Either::Left(model.call_admitted(call)) } else { Either::Right(model.call(call)) }
+}
+
 impl InferenceRequest<'_> {
     fn into_call(self) -> Call {
-        let Self { input, origin, options, quota, .. } = self;
+        let Self { input, origin, options, quota, held, .. } = self;
+        // The model takes its own permit now.
+        drop(held);
         let RequestOptions { deadline, priority, claim } = options;
         Call { input, origin, deadline, priority, claim, quota, mark: None }
     }
 }
 
 /// A call without options.
-pub(crate) fn plain_call(input: Input, origin: Origin) -> Call {
+pub(crate) fn plain_call(input: Box<Input>, origin: Origin) -> Call {
     let (priority, claim) = (Priority::Interactive, Claim::default());
     Call { input, origin, deadline: None, priority, claim, quota: None, mark: None }
 }

@@ -129,15 +129,15 @@ pub fn trim(path: &str) -> &str {
 /// `{name}`; `{name!}`, without a colon; `{name}:verb`, where the first colon ends the name; `*`, which has
 /// no name; `~word`, in any case. `{name+}` is one segment or more, and `**` at the end is any number.
 pub fn matches<'a>(pattern: &str, path: &'a str) -> Option<PathNames<'a>> {
-    let (mut names, mut left) = (PathNames::default(), Some(path));
-    let mut places = pattern[1..].split('/');
-    while let Some(place) = places.next() {
+    let (mut names, mut left, mut places) = (PathNames::default(), Some(path), Some(&pattern[1..]));
+    while let Some(pattern) = places {
+        let (place, more) = first_segment(pattern);
         if place == "**" {
             return Some(names);
         }
         let all = left?;
         if let Some(name) = place.strip_suffix("+}") {
-            let Some(last) = places.next() else {
+            let Some(last) = more else {
                 names.set(&name[1..], all);
                 return Some(names);
             };
@@ -145,23 +145,23 @@ pub fn matches<'a>(pattern: &str, path: &'a str) -> Option<PathNames<'a>> {
             names.set(&name[1..], many);
             return (end == last).then_some(names);
         }
-        let segment = match all.split_once('/') {
-            Some((segment, rest)) => {
-                left = Some(rest);
-                segment
-            }
-            None => {
-                left = None;
-                all
-            }
-        };
+        let (segment, rest) = first_segment(all);
         match place.strip_prefix('{') {
             Some(name) => take_name(name, segment, &mut names)?,
             None if !is_word(place, segment) => return None,
             None => {}
         }
+        (left, places) = (rest, more);
     }
     left.is_none().then_some(names)
+}
+
+/// Up to the first slash, and what follows it. Byte by byte: segments are too short for a better search to pay.
+fn first_segment(text: &str) -> (&str, Option<&str>) {
+    match text.bytes().position(|byte| byte == b'/') {
+        Some(at) => (&text[..at], Some(&text[at + 1..])),
+        None => (text, None),
+    }
 }
 
 fn is_word(place: &str, segment: &str) -> bool {
@@ -173,7 +173,8 @@ fn is_word(place: &str, segment: &str) -> bool {
 
 /// Takes the name of a place, of which `{` was read before.
 fn take_name<'a>(place: &str, segment: &'a str, names: &mut PathNames<'a>) -> Option<()> {
-    let (name, after) = place.split_once('}')?;
+    let (name, after) = place.split_at(place.bytes().position(|byte| byte == b'}')?);
+    let after = &after[1..];
     let value = match after.strip_prefix(':') {
         Some(verb) => segment.split_once(':').filter(|(_, it)| *it == verb)?.0,
         None => segment,

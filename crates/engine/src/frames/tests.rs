@@ -87,7 +87,7 @@ fn tensor(tensor: &Value) -> NamedTensor {
 /// A request with what the vectors tell of its call, at this very moment.
 fn pending(item: &Value) -> PendingRequest {
     let facts = jitney_batcher::Request::new(SharedId::UNSET);
-    let (payload, reply) = (Payload::Raw(input(item)), Reply::new().0);
+    let (payload, reply) = (Payload::Raw(Box::new(input(item))), Reply::new().0);
     let now = tokio::time::Instant::now();
     let mut request = PendingRequest::new(facts, payload, now, reply, None);
     let left = item["deadline_ms"].as_u64();

@@ -167,7 +167,7 @@ mod tests {
     }
 
     fn decoded(rows: &str) -> Arc<dyn DecodedInput> {
-        RowsModel::default().decode(crate::testkit::call(rows).input).expect("rows").input
+        RowsModel::default().decode(*crate::testkit::call(rows).input).expect("rows").input
     }
 
     async fn next(worker: &mut dyn Worker) -> Result<BatchOutcome, WorkerGone> {

@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn a_batch_has_a_table_before_its_items() {
         let input = |rows: &str| {
-            RowsModel::default().decode(crate::testkit::call(rows).input).expect("rows").input
+            RowsModel::default().decode(*crate::testkit::call(rows).input).expect("rows").input
         };
         let (one, three) = (input("[1]"), input("[1, 2, 3]"));
         let mut frame = BytesMut::new();

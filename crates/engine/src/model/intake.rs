@@ -57,7 +57,7 @@ impl Intake {
     /// they are never more than the bytes can hold.
     pub(crate) fn accept(
         &self,
-        mut input: Input,
+        mut input: Box<Input>,
         bytes: u64,
         claimed: Option<u32>,
         batch_size: u32,
@@ -97,7 +97,7 @@ impl Intake {
                 let id = std::mem::take(&mut input.id).into_boxed_str();
                 let sequence = input.route.sequence.clone();
                 let Decoded { input, items, group, splits, length } =
-                    model.decode(input).map_err(CallError::BadInput)?;
+                    model.decode(*input).map_err(CallError::BadInput)?;
                 let (items, splits, length) =
                     if *whole { (1, false, None) } else { (items, splits, length) };
                 check_held(items, bytes)?;
@@ -151,7 +151,7 @@ impl Intake {
     }
 
     /// A raw input fits when the frame to the worker can carry it.
-    fn accept_raw(input: Input, batch_size: u32) -> Result<AcceptedInput, CallError> {
+    fn accept_raw(input: Box<Input>, batch_size: u32) -> Result<AcceptedInput, CallError> {
         let too_long = |parameter: &Parameter| {
             parameter.name.len().max(parameter.content_type.len()) > usize::from(u16::MAX)
         };
@@ -256,7 +256,7 @@ mod tests {
         let route = CallRoute { endpoint: asked.map(Into::into), ..CallRoute::default() };
         let input =
             Input { id: String::new(), headers, route, parameters: Vec::new(), tensors: None };
-        intake.accept(input, 0, None, 8).ok().map(|accepted| accepted.group)
+        intake.accept(Box::new(input), 0, None, 8).ok().map(|accepted| accepted.group)
     }
 
     #[test]
@@ -274,7 +274,7 @@ mod tests {
                 parameters,
                 tensors: None,
             };
-            Intake::Python.accept(input, bytes, None, 1).map(drop)
+            Intake::Python.accept(Box::new(input), bytes, None, 1).map(drop)
         };
         assert!(accept(REQUEST_BYTES_MAX).is_ok());
         let error = accept(REQUEST_BYTES_MAX + 1).expect_err("too large");
@@ -300,16 +300,18 @@ mod tests {
 
     #[test]
     fn a_request_has_the_items_that_it_says_or_that_are_seen() {
-        let input = || Input {
-            id: String::new(),
-            headers: HeaderBlock::new(),
-            route: CallRoute::default(),
-            parameters: vec![Parameter {
-                name: "body".into(),
-                content_type: "application/json".into(),
-                value: "[1, 2, 3, 4, 5]".into(),
-            }],
-            tensors: None,
+        let input = || {
+            Box::new(Input {
+                id: String::new(),
+                headers: HeaderBlock::new(),
+                route: CallRoute::default(),
+                parameters: vec![Parameter {
+                    name: "body".into(),
+                    content_type: "application/json".into(),
+                    value: "[1, 2, 3, 4, 5]".into(),
+                }],
+                tensors: None,
+            })
         };
         let counts = |it: AcceptedInput| (it.items, it.beyond, it.group);
         let archive = |bytes, said| Intake::Python.accept(input(), bytes, said, 8).map(counts).ok();
@@ -350,7 +352,7 @@ mod tests {
                 parameters: Vec::new(),
                 tensors: Some(Arc::new(tensors)),
             };
-            defined.accept(input, 480, None, 8)
+            defined.accept(Box::new(input), 480, None, 8)
         };
         let accepted = |endpoint, shape: &[usize]| {
             let accepted = accept(endpoint, shape).expect("fits");

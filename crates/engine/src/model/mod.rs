@@ -292,8 +292,8 @@ impl Model {
     }
 
     /// Like [`Model::call`], for what was admitted before: it goes on while the server drains.
-    pub async fn call_admitted(&self, call: Call) -> Result<Answer, CallError> {
-        self.gate.call(call).await
+    pub fn call_admitted(&self, call: Call) -> impl Future<Output = Result<Answer, CallError>> {
+        self.gate.call(call)
     }
 
     /// Says that a request has begun to arrive, where that changes any decision.

@@ -268,7 +268,7 @@ impl Reporter {
             dispatched: batch.dispatched,
             predicted: batch.predicted,
             compute: run.map(|run| run.compute),
-            times: run.map(|run| run.times).unwrap_or_default(),
+            times: run.and_then(|run| run.times.as_deref()).copied().unwrap_or_default(),
             error,
             requests: &batch.requests,
         });

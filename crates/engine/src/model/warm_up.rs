@@ -183,7 +183,7 @@ impl Sample {
             // Nothing says for which endpoint the file would be.
             Intake::Defined(endpoints) if endpoints.api.endpoints.len() > 1 => None,
             Intake::Python | Intake::Defined(_) => {
-                Some(Self { payload: Payload::Raw(read(dir?)?), group: 0, length: None })
+                Some(Self { payload: Payload::Raw(Box::new(read(dir?)?)), group: 0, length: None })
             }
         }
     }

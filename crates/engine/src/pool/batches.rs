@@ -103,7 +103,7 @@ impl WorkerBatch {
 }
 
 /// How long a batch took that is over.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BatchRun {
     /// How long it was with the worker, apart from waiting for its turn where it only waited.
     pub(crate) compute: Duration,
@@ -113,8 +113,8 @@ pub(crate) struct BatchRun {
     /// How long it took until it was prepared, while another one could run; with what it waited for the
     /// one before it to be prepared.
     pub(crate) prepare: Option<Duration>,
-    /// What the worker measured.
-    pub(crate) times: BatchTimes,
+    /// What the worker measured, where it does.
+    pub(crate) times: Option<Box<BatchTimes>>,
 }
 
 /// Requests of a batch whose callers have left.
@@ -135,7 +135,7 @@ struct SentBatch {
     last_message: Instant,
     /// By position, whether the worker was told that the caller of the request has left; empty: of none.
     told_left: Vec<bool>,
-    times: BatchTimes,
+    times: Option<Box<BatchTimes>>,
 }
 
 impl SentBatch {
@@ -205,7 +205,7 @@ impl SentBatches {
             began: now,
             last_message: now,
             told_left: Vec::new(),
-            times: BatchTimes::default(),
+            times: None,
         });
         &self.batches[self.batches.len() - 1].batch
     }
@@ -222,7 +222,7 @@ impl SentBatches {
     /// The worker says how long a batch took; false if it was never given it.
     pub(crate) fn times(&mut self, id: u64, times: BatchTimes) -> bool {
         let found = self.batches.iter_mut().find(|it| it.batch.id.0 == id);
-        found.map(|it| it.times = times).is_some()
+        found.map(|it| it.times = Some(Box::new(times))).is_some()
     }
 
     /// Sends pieces to their callers. Whether all of these are there; none if the worker was never given such a
@@ -252,7 +252,8 @@ impl SentBatches {
             (next.began, next.last_message) = (now, now);
         }
         let overlaps = self.order == BatchOrder::Overlapping;
-        let (model, prepare) = (it.times.model, it.times.prepare);
+        let (model, prepare) =
+            it.times.as_deref().map_or((None, None), |it| (it.model, it.prepare));
         if let Some(prepare) = prepare.filter(|_| overlaps) {
             let from = self.prepared.map_or(it.given, |before| before.max(it.given));
             self.prepared = Some(now.min(from + prepare));
@@ -390,12 +391,15 @@ mod tests {
             let (batch, run) = running.finish(1).expect("the first");
             assert_eq!([run.compute, run.exec], first.map(ms), "{order:?}");
             let overlaps = order == BatchOrder::Overlapping;
-            assert_eq!((run.prepare, run.times), (overlaps.then_some(ms(7)), times));
+            assert_eq!(
+                (run.prepare, run.times),
+                (overlaps.then_some(ms(7)), Some(Box::new(times)))
+            );
             assert_eq!(batch.handoff, (order != BatchOrder::Concurrent).then_some(ms(1)));
             tokio::time::advance(ms(20)).await;
             let (_, run) = running.finish(2).expect("the second");
             assert_eq!([run.compute, run.exec], [compute, exec].map(ms), "{order:?}");
-            assert_eq!(run.times, BatchTimes::default());
+            assert_eq!(run.times, None);
         }
     }
 

@@ -9,7 +9,7 @@ use futures_util::future::try_join_all;
 use serde_json::Value;
 
 use super::WiredModel;
-use crate::call::{CALL_PARAMETER, Call, CallRoute, Input, Output, Parameter};
+use crate::call::{CALL_PARAMETER, Call, CallRoute, Output, Parameter};
 use crate::error::CallError;
 use crate::outcome::ModelFailure;
 use crate::pool::BoxFuture;
@@ -108,7 +108,8 @@ impl WiredRun<'_> {
         let Some(model) = self.model.part(at) else { return Err(CallError::Gone) };
         let answers_value = self.in_values || !last;
         let asks_value = self.in_values || matches!(given, Given::Value(_));
-        let mut input = Input { route: CallRoute::to_endpoint(""), ..self.call.input.clone() };
+        let mut input = self.call.input.clone();
+        input.route = CallRoute::to_endpoint("");
         if asks_value != answers_value {
             input.headers.push(OTHER_FORM_HEADER, b"1");
         }

@@ -115,7 +115,7 @@ impl WiredWorker {
 /// The request of a batch, for the parts: they are called as a driver in Python would call them.
 fn call_of(requests: &[PendingRequest]) -> Option<Call> {
     let [request] = requests else { return None };
-    let input = request.payload.raw()?.clone();
+    let input = Box::new(request.payload.raw()?.clone());
     Some(Call {
         input,
         deadline: request.deadline,

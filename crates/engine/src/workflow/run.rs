@@ -97,7 +97,7 @@ impl Run<'_> {
         Ok(self.answer())
     }
 
-    fn start_node(&mut self, node: usize, input: Input) {
+    fn start_node(&mut self, node: usize, input: Box<Input>) {
         let (graph, context) = (Arc::clone(self.graph), self.context.clone());
         self.running.spawn(async move {
             let output = call_node(&graph.nodes[node], &context, input).await?;
@@ -106,7 +106,7 @@ impl Run<'_> {
     }
 
     /// One predecessor's output is the body; several have a parameter each, by their names.
-    fn input_of(&self, node: usize) -> Input {
+    fn input_of(&self, node: usize) -> Box<Input> {
         let from = &self.graph.dag.predecessors[node][..];
         let parameter = |&before: &usize| Parameter {
             name: match from {
@@ -116,8 +116,9 @@ impl Run<'_> {
             content_type: "".into(),
             value: self.output(before).into(),
         };
-        let parameters = from.iter().map(parameter).collect();
-        Input { parameters, ..self.context.input.clone() }
+        let mut input = self.context.input.clone();
+        input.parameters = from.iter().map(parameter).collect();
+        input
     }
 
     fn output(&self, node: usize) -> Bytes {
@@ -153,7 +154,11 @@ enum AttemptError {
 }
 
 /// Calls a node until it answers, as often as it may be tried.
-async fn call_node(node: &WorkflowNode, context: &Call, input: Input) -> Result<Output, RunError> {
+async fn call_node(
+    node: &WorkflowNode,
+    context: &Call,
+    input: Box<Input>,
+) -> Result<Output, RunError> {
     let mut attempts = 1;
     loop {
         let why = match attempt(node, context, input.clone()).await {
@@ -173,7 +178,7 @@ async fn call_node(node: &WorkflowNode, context: &Call, input: Input) -> Result<
 async fn attempt(
     node: &WorkflowNode,
     context: &Call,
-    input: Input,
+    input: Box<Input>,
 ) -> Result<Output, AttemptError> {
     let until = Instant::now() + node.timeout;
     let call = Call {

@@ -218,13 +218,13 @@ impl GrpcRequest {
         let route = CallRoute { open_inference, sequence, ..CallRoute::default() };
         Ok(InferenceRequest {
             target,
-            input: Input {
+            input: Box::new(Input {
                 id: self.caller.id.text().to_owned(),
                 headers,
                 route,
                 parameters,
                 tensors: None,
-            },
+            }),
             options,
             quota: self.caller.who.quota().cloned(),
             origin: self.caller.origin(),

@@ -243,7 +243,7 @@ impl PendingCall {
     }
 
     /// Takes body, claim and content type out of the call.
-    fn input(&mut self) -> (Input, RequestOptions) {
+    fn input(&mut self) -> (Box<Input>, RequestOptions) {
         let call = &mut self.call;
         let mut claim = std::mem::take(&mut call.claim);
         self.caller.settle(&mut claim);
@@ -263,6 +263,9 @@ impl PendingCall {
         let id = self.id.text().to_owned();
         let deadline = call.timeout.and_then(|timeout| self.started.checked_add(timeout));
         let options = RequestOptions { deadline, priority: call.priority, claim };
-        (Input { id, headers, route, parameters: vec![parameter], tensors: None }, options)
+        (
+            Box::new(Input { id, headers, route, parameters: vec![parameter], tensors: None }),
+            options,
+        )
     }
 }

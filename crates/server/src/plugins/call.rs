@@ -120,7 +120,7 @@ pub(super) async fn call_plugin(
 ) -> Result<Answer, PluginFailure> {
     let deadline = Instant::now().checked_add(timeout);
     let origin = request.origin;
-    let call = Call { deadline, ..plain_call(input(call, request), origin) };
+    let call = Call { deadline, ..plain_call(Box::new(input(call, request)), origin) };
     match tokio::time::timeout(timeout, plugin.call(call)).await {
         Err(_) => Err(PluginFailure::Late),
         Ok(Ok(answer)) => Ok(answer),

@@ -45,6 +45,12 @@ pub(super) struct EndpointDocument {
     pub(super) section: EndpointApi,
 }
 
+/// The first two bytes of a trimmed path.
+#[inline]
+pub(super) fn first_two(path: &[u8]) -> [Option<u8>; 2] {
+    [path.first().copied(), path.get(1).copied()]
+}
+
 /// Which API offers an endpoint. They are searched in the order of the rows: the first that knows a path
 /// has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -258,12 +264,12 @@ impl Endpoint {
         }
     }
 
-    /// Whether a path that begins with this letter may be its own; saves most comparisons.
+    /// Whether a trimmed path that begins with these bytes may be its own; saves most comparisons.
     #[inline]
-    pub(super) fn may_begin_with(&self, first: Option<u8>) -> bool {
-        match self.path.as_bytes().get(1) {
-            Some(b'{' | b'~' | b'*') => true,
-            own => own.copied() == first,
+    pub(super) fn may_begin_with(&self, two: [Option<u8>; 2]) -> bool {
+        match first_two(&self.path.as_bytes()[1..]) {
+            [Some(b'{' | b'~' | b'*'), _] => true,
+            own => own == two,
         }
     }
 

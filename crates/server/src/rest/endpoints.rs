@@ -6,7 +6,9 @@
 use http::Method;
 use jitney_engine::PathTarget;
 
-use super::endpoint::{Endpoint, EndpointApi, Handler, Methods, PredictBody, PredictForm};
+use super::endpoint::{
+    Endpoint, EndpointApi, Handler, Methods, PredictBody, PredictForm, first_two,
+};
 use super::{
     admin, authorize, dashboard, embeddings, health, inference, logs, management, mounted,
     open_inference, openapi, overview, repository, shared_memory, v1,
@@ -270,7 +272,7 @@ impl<'a> Found<'a> {
 /// Finds the endpoint for a decoded path.
 pub(super) fn find<'a>(apis: Apis, method: &Method, path: &'a str) -> Found<'a> {
     let path = route::trim(path);
-    let first = path.as_bytes().first().copied();
+    let first = first_two(path.as_bytes());
     let (mut known, mut closed) = (None, None);
     for endpoint in ENDPOINTS {
         if !endpoint.may_begin_with(first) {
@@ -318,7 +320,7 @@ pub(super) fn allowed(
 /// The page of the API, its document and the bare names of models do not.
 pub(super) fn is_fixed(apis: Apis, path: &str) -> bool {
     let path = path.trim_matches('/');
-    let first = path.as_bytes().first().copied();
+    let first = first_two(path.as_bytes());
     ENDPOINTS
         .iter()
         .filter(|row| row.api != Natural && row.may_begin_with(first))

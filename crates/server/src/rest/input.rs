@@ -43,8 +43,9 @@ pub(super) fn input(
     headers: HeaderBlock,
     route: &PredictRoute<'_>,
     parameters: Vec<Parameter>,
-) -> Input {
-    Input { id: id.text().to_owned(), headers, route: call_route(route), parameters, tensors: None }
+) -> Box<Input> {
+    let (id, route) = (id.text().to_owned(), call_route(route));
+    Box::new(Input { id, headers, route, parameters, tensors: None })
 }
 
 /// The field `model_name` of the body, for `/invocations`.

@@ -86,13 +86,13 @@ impl InProcessModel {
         let (name, content_type) = ("body".into(), content_type.into());
         let parameter = Parameter { name, content_type, value: value.into() };
         Call {
-            input: Input {
+            input: Box::new(Input {
                 id: number.to_string(),
                 headers,
                 route,
                 parameters: vec![parameter],
                 tensors: None,
-            },
+            }),
             deadline: None,
             origin: Origin { kind: OriginKind::Python, peer: 0 },
             priority: Priority::Bulk,

@@ -98,7 +98,7 @@ impl Task {
         outcome: Result<BatchOutcome, CallError>,
         run: BatchRun,
     ) {
-        let (id, BatchRun { compute, exec, .. }) = (batch.id, run);
+        let (id, compute, exec) = (batch.id, run.compute, run.exec);
         let items = match scatter::checked(outcome, batch.requests.len()) {
             Ok(items) => items,
             Err(error) => {
@@ -119,7 +119,9 @@ impl Task {
         let prepare = run.prepare.map(|time| time + batch.handoff.unwrap_or_default());
         let prepare = prepare.map(|time| time.as_nanos() as u64);
         self.step(Event::Done { batch: id, exec: exec.as_nanos() as u64, prepare });
-        self.published.meters.timed(&run.times);
+        if let Some(times) = &run.times {
+            self.published.meters.timed(times);
+        }
         if let Some(predicted) = batch.predicted {
             self.published.meters.was_predicted(predicted, exec);
         }
