@@ -44,7 +44,9 @@ pub use engine::{
     RepositoryConfig, RunningPlugins, ServedDirectory, Workflows,
 };
 pub use histogram::{Distribution, FineCounts};
-pub use jitney_batcher::{CurvePoint, Decision, DecisionKind, DispatchReason, Policy, Rejection};
+pub use jitney_batcher::{
+    CurvePoint, Decision, DecisionKind, DispatchReason, Policy, Rejection, WantedWorkers,
+};
 pub use jitney_memory::{admission, quota};
 pub use jitney_store as store;
 pub use model::{

@@ -5,11 +5,11 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
-use jitney_engine::{Engine, Model};
+use jitney_engine::{CapacityReport, Engine, Model};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
@@ -41,6 +41,9 @@ impl LoadFormat {
     }
 }
 
+/// What tells in one number how loaded the server is.
+const UTILIZATION: &str = "application_utilization";
+
 /// What is told, by name; the names with a point are told inside of another object in JSON.
 type LoadValues = Vec<(&'static str, f64)>;
 
@@ -68,8 +71,8 @@ struct ModelTotals {
 struct ModelLoad {
     requests: u64,
     rejected: u64,
-    /// Share of the time in which its workers were busy.
-    busy: f64,
+    /// What it asks for over what it may have.
+    utilization: f64,
     waiting: u32,
     /// Share of its queue that is taken.
     queue: f64,
@@ -84,12 +87,25 @@ impl LoadReporter {
         machine: &SystemSample,
         format: LoadFormat,
     ) -> Option<HeaderValue> {
+        let last = self.last(engine, machine);
+        HeaderValue::try_from(written(&last.values, format)).ok()
+    }
+
+    /// How loaded the server is, in one number.
+    pub(super) fn utilization(&self, engine: &Engine, machine: &SystemSample) -> f64 {
+        let last = self.last(engine, machine);
+        let found = last.values.iter().find(|(name, _)| *name == UTILIZATION);
+        found.map_or(0.0, |(_, value)| *value)
+    }
+
+    /// The last report, made anew if it is too old.
+    fn last(&self, engine: &Engine, machine: &SystemSample) -> MutexGuard<'_, LastReport> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         if last.made.is_none_or(|made| now.duration_since(made) >= EVERY) {
             last.renew(engine, machine, now);
         }
-        HeaderValue::try_from(written(&last.values, format)).ok()
+        last
     }
 }
 
@@ -125,19 +141,29 @@ fn load(
     let before = before.copied().unwrap_or(totals);
     let worked = since.map_or(0.0, |since| since.as_secs_f64() * workers as f64);
     let busy = totals.busy.saturating_sub(before.busy).as_secs_f64();
+    let busy = if worked > 0.0 { (busy / worked).min(1.0) } else { 0.0 };
+    let queue = f64::from(status.waiting) / f64::from(status.queue_max.max(1));
     let load = ModelLoad {
         requests: totals.requests.saturating_sub(before.requests),
         rejected: totals.rejected.saturating_sub(before.rejected),
-        busy: if worked > 0.0 { (busy / worked).min(1.0) } else { 0.0 },
+        utilization: status.capacity.and_then(needed_share).unwrap_or(busy + queue),
         waiting: status.waiting,
-        queue: f64::from(status.waiting) / f64::from(status.queue_max.max(1)),
+        queue,
         workers,
     };
     (totals, load)
 }
 
-/// Application utilisation is that of the busiest model: the share of the time in which its workers are busy,
-/// and on top of it the share of its queue that is taken. Above 1 requests wait for more than a worker.
+/// Of a model whose number of workers follows the load: the workers that its requests need over the most that it may
+/// have. None while nothing was learned.
+fn needed_share(report: CapacityReport) -> Option<f64> {
+    let CapacityReport { bounds: (_, most), wanted } = report;
+    (wanted.target > 0).then(|| wanted.need / f64::from(most.max(1)))
+}
+
+/// Application utilisation is that of the busiest model: the share of its workers that its requests need, where their
+/// number follows the load. Else the share of the time in which its workers are busy, and on top of it the share of its
+/// queue that is taken. Above 1 there is more to do than this server can.
 fn values(loads: &[ModelLoad], machine: &SystemSample) -> LoadValues {
     let most = |read: fn(&ModelLoad) -> f64| loads.iter().map(read).fold(0.0, f64::max);
     let sum = |read: fn(&ModelLoad) -> u64| loads.iter().map(read).sum::<u64>();
@@ -146,7 +172,7 @@ fn values(loads: &[ModelLoad], machine: &SystemSample) -> LoadValues {
     let mut values = Vec::new();
     values.extend(machine.cpu_percent.map(|percent| ("cpu_utilization", percent / 100.0)));
     values.extend(machine.memory.map(|it| ("mem_utilization", memory(it))));
-    values.push(("application_utilization", most(|it| it.busy + it.queue)));
+    values.push((UTILIZATION, most(|it| it.utilization)));
     let waiting: u32 = loads.iter().map(|it| it.waiting).sum();
     values.push(("named_metrics.queue_depth", waiting.into()));
     values.push(("named_metrics.queue_utilization", most(|it| it.queue)));
@@ -182,6 +208,8 @@ fn written(values: &LoadValues, format: LoadFormat) -> String {
 
 #[cfg(test)]
 mod tests {
+    use jitney_engine::WantedWorkers;
+
     use super::*;
 
     #[test]
@@ -198,7 +226,7 @@ mod tests {
     #[test]
     fn the_busiest_model_decides() {
         let idle = ModelLoad { workers: 1, requests: 10, ..ModelLoad::default() };
-        let busy = ModelLoad { busy: 0.75, waiting: 5, queue: 0.5, workers: 2, ..idle };
+        let busy = ModelLoad { utilization: 1.25, waiting: 5, queue: 0.5, workers: 2, ..idle };
         let rejecting = ModelLoad { requests: 20, rejected: 10, ..idle };
         let machine = SystemSample {
             cpu_percent: Some(25.0),
@@ -215,5 +243,15 @@ mod tests {
             serde_json::from_str(json.strip_prefix("JSON ").expect("JSON")).expect("JSON");
         assert_eq!(json["named_metrics"]["queue_depth"], 5.0);
         assert_eq!(json["application_utilization"], 1.25);
+    }
+
+    #[test]
+    fn a_model_whose_workers_follow_the_load_is_full_when_it_needs_the_most() {
+        let report = |need, target| CapacityReport {
+            bounds: (1, 4),
+            wanted: WantedWorkers { workers: 4, rate: 9.0, need, target },
+        };
+        assert_eq!(needed_share(report(6.0, 1)), Some(1.5));
+        assert_eq!(needed_share(report(0.0, 0)), None, "nothing was learned");
     }
 }

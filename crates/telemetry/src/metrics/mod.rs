@@ -317,7 +317,9 @@ impl Meter {
             return Vec::new();
         }
         let (usage, own) = (self.own_process(), self.processes.own());
-        let server = ServerSnapshot::new(engine, self.connections(), usage, own, other);
+        let utilization = self.load.utilization(engine, &self.machine());
+        let server =
+            ServerSnapshot::new(engine, utilization, self.connections(), usage, own, other);
         let snapshots = render::snapshots(engine, &*self.processes);
         let mut page = PageRenderer::new(names, format, &self.hostname, snapshots, server);
         for (index, family) in self.server.families.iter().enumerate() {

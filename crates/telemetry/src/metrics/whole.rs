@@ -28,6 +28,7 @@ pub struct OtherFacts {
 pub(super) struct ServerSnapshot {
     admission: Arc<Admission>,
     ready: bool,
+    utilization: f64,
     connections: [usize; 2],
     usage: Option<ProcessUsage>,
     own: OwnProcess,
@@ -47,6 +48,8 @@ const WHOLE: &[(&str, MetricKind, &str, ServerReading)] = &[
         |_| vec![labelled("version", env!("CARGO_PKG_VERSION"), 1.0)]),
     ("jitney_ready", Gauge, "Whether the server is ready: 1 or 0",
         |it| one(it.ready.into())),
+    ("jitney_utilization", Gauge, "How loaded the server is, by its busiest model; above 1 there is more to do than it can",
+        |it| one(it.utilization)),
     ("jitney_connections", Gauge, "Open connections of clients",
         |it| vec![labelled("plane", "data", it.connections[0] as f64), labelled("plane", "admin", it.connections[1] as f64)]),
     ("jitney_request_memory_bytes", Gauge, "Memory of bodies on their way in, of requests, and of answers that are not yet read",
@@ -98,13 +101,15 @@ fn one(value: f64) -> LabelledValues {
 impl ServerSnapshot {
     pub(super) fn new(
         engine: &Engine,
+        utilization: f64,
         connections: [usize; 2],
         usage: Option<ProcessUsage>,
         own: OwnProcess,
         other: OtherFacts,
     ) -> Self {
         let admission = Arc::clone(engine.admission());
-        Self { admission, ready: engine.is_ready(), connections, usage, own, other }
+        let ready = engine.is_ready();
+        Self { admission, ready, utilization, connections, usage, own, other }
     }
 
     /// Nothing, for a server without a shared list.
