@@ -198,8 +198,9 @@ test-prometheus: build .venv/prometheus/ready ## Rules, dashboard and metrics wi
 	prometheus=$$($(PYTHON) tools/debian.py find prometheus) && JITNEY_TEST_PROMETHEUS="$$prometheus" $(BINARY) \
 	  .venv/prometheus/bin/python -m pytest -q tests/test_prometheus.py --heavy
 
-test-replicas: build .venv/test/ready ## Two replicas behind a real nginx
-	nginx=$$($(PYTHON) tools/debian.py find nginx) && JITNEY_TEST_NGINX="$$nginx" $(BINARY) \
+test-replicas: build .venv/test/ready .venv/envoy/ready ## Replicas behind a real nginx and a real Envoy (JITNEY_TEST_MANY_MODELS=1000 for more than 100)
+	nginx=$$($(PYTHON) tools/debian.py find nginx) && JITNEY_TEST_NGINX="$$nginx" \
+	  JITNEY_TEST_ENVOY=$(abspath .venv/envoy/bin/envoy) $(BINARY) \
 	  $(TEST)/python -m pytest -q tests/test_replicas.py --heavy
 
 # The image's base is Debian's root file system with Python, made here, so that no registry is needed.

@@ -1,10 +1,11 @@
-"""Two replicas behind a real nginx with the configuration of deploy/nginx: `make test-replicas`."""
+"""Replicas behind a real nginx and a real Envoy with the configurations of deploy: `make test-replicas`."""
 
 from __future__ import annotations
 
 import json
 import os
 import random
+import re
 import subprocess
 import threading
 from collections import Counter
@@ -18,13 +19,15 @@ import pytest
 import requests
 
 from harness.archives import Store
-from harness.nginx import Nginx
+from harness.nginx import BY_MODEL, ENVOY_BY_MODEL, Envoy, Nginx
 from harness.server import ASK_SECONDS, Server
 from harness.wait import until
 
 pytestmark = pytest.mark.heavy
 
 PROGRAM = os.environ.get("JITNEY_TEST_NGINX", "")
+ENVOY = os.environ.get("JITNEY_TEST_ENVOY", "")
+MANY = int(os.environ.get("JITNEY_TEST_MANY_MODELS", "100"))
 if not PROGRAM:
     pytest.skip("see `make test-replicas`", allow_module_level=True)
 
@@ -52,10 +55,12 @@ class Replicas:
         fresh.write_text(json.dumps({"models": models}))
         fresh.rename(self.list)
 
-    def start(self, port: int = 0, drain_delay: str = "1s") -> Server:
+    def start(
+        self, port: int = 0, drain_delay: str = "1s", *, more: tuple[str, ...] = ("--startup-wait", "0s")
+    ) -> Server:
         """One more; ready when it returns."""
         followed = ("--registrations", self.list, "--registrations-every", "0.2s")
-        behind_a_balancer = ("--startup-wait", "0s", "--drain-delay", drain_delay, "--drain-timeout", "60s")
+        behind_a_balancer = (*more, "--drain-delay", drain_delay, "--drain-timeout", "60s")
         arguments = ("serve", *followed, *behind_a_balancer)
         home = self.home / f"replica-{len(self.servers)}"
         server = Server(self.binary, home, arguments, wait_for_workers=False)
@@ -276,3 +281,41 @@ def test_sequences_stay_with_their_replica_until_it_goes(replicas: Replicas) -> 
             assert say(name, **{STARTS: "true"}).json()["count"] == 1
             assert say(name).json()["count"] == 2
         assert 0 < lost < len(names)
+
+
+WHO = "import os\n\ndef handle(data, context):\n    return data and [str(os.getppid()) for _ in data]\n"
+
+
+@pytest.mark.parametrize("balancer", ["nginx", "envoy"])
+def test_each_of_many_models_is_loaded_by_one_of_three_servers(replicas: Replicas, balancer: str) -> None:
+    """The balancer's hash of the model's name chooses the server; each has room for a few models at a time."""
+    path = replicas.store.directory("who", source=WHO)
+    names = [f"model-{number}" for number in range(MANY)]
+    replicas.write(*({"name": name, "path": str(path), "load": "on_demand"} for name in names))
+    servers = [replicas.start(more=("--memory", "400MiB", "--startup-wait", "1200s")) for _ in range(3)]
+    program, kind, example = (PROGRAM, Nginx, BY_MODEL) if balancer == "nginx" else (ENVOY, Envoy, ENVOY_BY_MODEL)
+    with kind(program, [address(server) for server in servers], example) as front:
+        paths = [f"/predictions/{name}" for name in names] + [f"/v2/models/{name}/ready" for name in names[:20]]
+
+        def ask(path: str) -> requests.Response:
+            method = "GET" if path.endswith("/ready") else "POST"
+            return requests.request(method, front.url(path), data=b"x", timeout=1200)
+
+        with ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(ask, paths))
+        wrong = [answer.text for answer in answers if answer.status_code != 200]
+        assert not wrong, (len(wrong), wrong[:3])
+        first = [answer.text for answer in answers[: len(names)]]
+        share = Counter(first)
+        assert len(share) == 3 and min(share.values()) > MANY / 10, share
+        with ThreadPoolExecutor(8) as pool:
+            again = [answer.text for answer in pool.map(ask, paths[: len(names) : 10])]
+    assert again == first[::10], "a model stays with its server"
+    assert sorted(name for server in servers for name in loaded(server)) == sorted(names), "nobody loaded another's"
+
+
+def loaded(server: Server) -> list[str]:
+    """The models that this server has loaded, now or before, as its metrics say."""
+    page = requests.get(server.urls["metrics"] + "/metrics", timeout=ASK_SECONDS).text
+    counts = re.findall(r'^jitney_load_seconds_count\{.*model_name="([^"]+)".* ([\d.]+)$', page, re.MULTILINE)
+    return [name for name, count in counts if float(count) > 0]
