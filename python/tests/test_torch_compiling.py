@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import json
 import os
 import sys
@@ -319,3 +320,28 @@ def test_parameters_are_not_filled_before_a_state_dict(tmp_path, monkeypatch):
     with formats.unfilled_parameters():
         weight = torch.nn.Parameter(torch.zeros(2))
         assert torch.equal(torch.nn.init.ones_(weight), torch.zeros(2))
+
+
+def mapped(tensor):
+    """Whether a tensor lies in pages of a file."""
+    start, name = tensor.data_ptr(), ""
+    with open("/proc/self/maps") as maps:
+        for line in maps:
+            first, last = (int(one, 16) for one in line.split()[0].split("-"))
+            name = line.split()[-1] if first <= start < last else name
+    return name.endswith("net.pt")
+
+
+def test_weights_are_pages_of_their_file_where_torch_can_map_it(tmp_path, monkeypatch):
+    path = models.unpack(tmp_path, models.LINEAR)
+    monkeypatch.syspath_prepend(str(path))
+    state = torch.load(path / "net.pt")
+    can = "mmap" in inspect.signature(torch.load).parameters
+    for kind, wanted in ((torch.float32, can), (torch.float64, False)):
+        monkeypatch.delitem(sys.modules, "net", raising=False)
+        torch.save({name: one.to(kind) for name, one in state.items()}, path / "net.pt")
+        model = formats.load_eager(str(path), "net.py", str(path / "net.pt"), torch.device("cpu"))
+        assert torch.equal(model.weight, state["weight"]) and model.weight.dtype == torch.float32
+        assert model.weight.requires_grad and mapped(model.weight) == wanted, kind
+    with pytest.raises(RuntimeError, match="Unexpected key"):
+        formats.take_state(model, {**state, "other": state["bias"]})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import inspect
 import os
 import zipfile
 from collections.abc import Iterator
@@ -32,7 +33,7 @@ def load_eager(model_dir: str, model_file: str, weights_path: str | None, device
         return classes[0]()
     with unfilled_parameters():
         model = classes[0]()
-    model.load_state_dict(read_state(weights_path, device))
+    take_state(model, read_state(weights_path, device))
     return model
 
 
@@ -62,10 +63,26 @@ def unfilled_parameters() -> Iterator[None]:
 
 
 def read_state(path: str, device: Any) -> Any:
-    """A state dict from `torch.save` or from safetensors."""
+    """A state dict from `torch.save` or from safetensors. Its tensors are pages of the file where torch can map it."""
+    with open(path, "rb") as file:  # The kernel reads on while the model is made.
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
     if path.endswith(".safetensors"):
         return need("safetensors.torch", "a .safetensors file").load_file(path, device=str(device))
-    return need("torch", "a state dict").load(path, map_location=device)
+    load = need("torch", "a state dict").load
+    maps = "mmap" in inspect.signature(load).parameters and zipfile.is_zipfile(path)
+    return load(path, map_location=device, mmap=True) if maps else load(path, map_location=device)
+
+
+def take_state(model: Any, state: Any) -> None:
+    """Gives a model its weights: where types agree and torch can, the tensors themselves and not copies of them.
+
+    All workers of a model then share the pages of its file, and a worker that comes back finds them in memory.
+    """
+    own = model.state_dict()
+    told = {name: getattr(own.get(name), "dtype", None) for name in state}
+    agrees = all(getattr(state[name], "dtype", None) == kind for name, kind in told.items())
+    assigns = agrees and "assign" in inspect.signature(model.load_state_dict).parameters
+    model.load_state_dict(state, **({"assign": True} if assigns else {}))
 
 
 def load_script(path: str, device: Any) -> Any:
