@@ -168,10 +168,8 @@ def load_all(source: Path, folder: Path) -> dict[str, str]:
     os.environ.update(
         BENTOML_DO_NOT_TRACK="True", BENTOML_HOME=str(folder / "b"), JITNEY_BENTOML_HOME=str(folder / "j")
     )
-    own = sys.path.pop(sys.path.index(str(Path(__file__).parent)))  # This file has BentoML's name.
     for name in LOADED:  # Once, and not in the process of every block.
         importlib.import_module(name)
-    sys.path.append(own)
     outcomes = {}
     for name, code in blocks(source):
         path = folder / f"{name.replace(' ', '_').replace('-', '_')}.py"

@@ -18,7 +18,11 @@ RUNS = ""
 
 
 def checkout(arguments: list[str], folder: str) -> Path | None:
-    """The folder of a checkout that the command line names; without one a line says that nothing was run."""
+    """The folder of a checkout that the command line names; without one a line says that nothing was run.
+
+    From here on this folder is not searched for modules: its files have names of packages that examples import.
+    """
+    sys.path[:] = [one for one in sys.path if Path(one).resolve() != STAND_INS.parent]
     found = Path(arguments[0], folder).resolve() if arguments and arguments[0] else None
     if found is None or not found.is_dir():
         print(f"!!! NOT RUN: {Path(sys.argv[0]).name} needs a checkout of the project with {folder} in it")

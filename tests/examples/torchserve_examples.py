@@ -1,26 +1,38 @@
 """Serves TorchServe's examples from a checkout: `JITNEY_BIN=... python tests/examples/torchserve_examples.py CHECKOUT`.
 
 CHECKOUT is a clone of pytorch/serve. Handlers, model files, configurations and samples are used from there as they are;
-only weights are made up, from the example's own model file. The interpreter needs torch, torchvision and requests.
+only weights are made up (`torchserve_models.py`). The interpreter needs torch, torchvision, transformers, captum,
+xgboost, scikit-learn, lru-dict and requests.
 """
 
 from __future__ import annotations
 
-import importlib.util
+import base64
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gallery import ROOT, RUNS, checkout, conclude, tell
+from torchserve_models import TRANSFORMERS, Parts, boosted_trees, stand_in_backbones, transformer, weights
 
+START_SECONDS = 600.0
+QUIET = f"default_workers_per_model=1\ndefault_startup_timeout={START_SECONDS:.0f}\n"
+"""One worker is enough, and it may take its time to import torch on a machine that others use."""
 CLASSIFIERS = "image_classifier"
 LABELS = "image_classifier/index_to_name.json"
+DIGIT = "image_classifier/mnist/test_data/3.png"
+METRICS = (
+    "InferenceRequestCount", "InitializeCallCount", "PreprocessCallCount", "PostprocessCallCount", "RequestBatchSize",
+    "SizeOfImage", "HandlerMethodTime", "ExamplePercentMetric",
+)  # fmt: skip
+"""What the page of `custom_metrics` promises."""
 
 
 def is_digit(text: str) -> bool:
@@ -34,11 +46,42 @@ def has_five_labels(text: str) -> bool:
     return len(told) == 5 and all(isinstance(score, float) for score in told.values())
 
 
+def has_boxes(text: str) -> bool:
+    """Whether an answer is a list of boxes with their scores."""
+    return all(len(box) == 2 and isinstance(box["score"], float) for box in json.loads(text))
+
+
+def has_classes(text: str) -> bool:
+    """Whether every point of a picture has a class and its probability."""
+    return all(len(point) == 2 for row in json.loads(text) for point in row)
+
+
+def has_attributions(text: str) -> bool:
+    """Whether every point of a digit has a weight."""
+    (picture,) = json.loads(text)
+    return len(picture) == 28 and all(len(row) == 28 for row in picture)
+
+
+def has_words(text: str) -> bool:
+    """Whether an explanation names words."""
+    return bool(json.loads(text)["words"])
+
+
+def is_one_of(*answers: str) -> Callable[[str], bool]:
+    """Whether an answer is one of a few."""
+    return lambda text: text in answers
+
+
+def frames(picture: bytes) -> Any:
+    """Four frames of a video in one request, as the example's client sends them."""
+    return {str(number): base64.b64encode(picture).decode() for number in range(4)}
+
+
 @dataclass(frozen=True)
 class Example:
     """What an example is made of, in files of the folder `examples`."""
 
-    model: str
+    model: str = ""
     sample: str = f"{CLASSIFIERS}/kitten.jpg"
     handler: str = "image_classifier"
     fits: Callable[[str], bool] = has_five_labels
@@ -46,26 +89,115 @@ class Example:
     config: str = ""
     scripted: bool = False
     requests: int = 1
+    parts: Callable[[Path, Path], Parts] | None = None
+    """Makes what no model file makes."""
+    api: str = "predictions"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: Callable[[bytes], Any] = bytes
+    settings: str = ""
+    """The example's config.properties."""
+    metrics: tuple[str, ...] = ()
+    """Names that the page of metrics has at the end."""
+
+
+DIGITS = Example("image_classifier/mnist/mnist.py", DIGIT, "image_classifier/mnist/mnist_handler.py", is_digit, "")
+
+
+def text_example(mode: str, artifacts: str, fits: Callable[[str], bool], api: str = "predictions") -> Example:
+    """The example for transformers in one of its modes."""
+    sample = f"{TRANSFORMERS}/{artifacts}_artifacts/sample_text_captum_input.txt"
+    handler = f"{TRANSFORMERS}/Transformer_handler_generalized.py"
+    return Example("", sample, handler, fits, "", parts=partial(transformer, mode=mode), api=api)
 
 
 EXAMPLES = {
-    "image_classifier/mnist": Example(
-        "image_classifier/mnist/mnist.py",
-        "image_classifier/mnist/test_data/3.png",
-        "image_classifier/mnist/mnist_handler.py",
-        is_digit,
-        extra="",
+    "image_classifier/mnist": DIGITS,
+    "image_classifier/mnist in TorchScript": replace(DIGITS, scripted=True),
+    "image_classifier/mnist with its config.properties": replace(
+        DIGITS, settings="image_classifier/mnist/config.properties"
+    ),
+    "captum, explanations of mnist": replace(DIGITS, api="explanations", fits=has_attributions),
+    "custom_metrics": replace(
+        DIGITS,
+        handler="custom_metrics/mnist_handler.py",
+        settings="custom_metrics/config.properties",
+        metrics=METRICS,
     ),
     **{
         f"image_classifier/{name}": Example(f"image_classifier/{name}/model.py")
         for name in ("resnet_18", "resnet_152_batch", "alexnet", "squeezenet", "densenet_161")
     },
+    "image_classifier/vgg_16": Example(
+        "image_classifier/vgg_16/model.py", handler="image_classifier/vgg_16/vgg_handler.py"
+    ),
     "image_classifier/resnet_18 in TorchScript": Example("image_classifier/resnet_18/model.py", scripted=True),
+    "image_classifier/near_real_time_video": Example(
+        "image_classifier/resnet_18/model.py",
+        handler="image_classifier/near_real_time_video/near_real_time_video_handler.py",
+        body=frames,
+        fits=lambda text: len(json.loads(text)) == 4,
+    ),
     "micro_batching": Example(
         "image_classifier/resnet_18/model.py",
         handler="micro_batching/micro_batching_handler.py",
         config="micro_batching/config.yaml",
         requests=10,
+    ),
+    **{
+        f"object_detector/{name}": Example(
+            f"object_detector/{name}/model.py",
+            "object_detector/persons.jpg",
+            "object_detector",
+            has_boxes,
+            "object_detector/index_to_name.json",
+        )
+        for name in ("fast-rcnn", "maskrcnn")
+    },
+    "image_segmenter/fcn": Example(
+        "image_segmenter/fcn/model.py",
+        "image_segmenter/persons.jpg",
+        "image_segmenter",
+        has_classes,
+        "image_segmenter/fcn/fcn.py,image_segmenter/fcn/intermediate_layer_getter.py",
+    ),
+    "image_segmenter/deeplabv3": Example(
+        "image_segmenter/deeplabv3/model.py",
+        "image_segmenter/persons.jpg",
+        "image_segmenter",
+        has_classes,
+        ",".join(f"image_segmenter/deeplabv3/{name}.py" for name in ("deeplabv3", "intermediate_layer_getter", "fcn")),
+    ),
+    "Huggingface_Transformers, sequence classification": text_example(
+        "sequence_classification", "Seq_classification", is_one_of("Accepted", "Not Accepted")
+    ),
+    "Huggingface_Transformers, token classification": text_example(
+        "token_classification", "Token_classification", lambda text: all(len(pair) == 2 for pair in json.loads(text))
+    ),
+    "Huggingface_Transformers, question answering": text_example("question_answering", "QA", lambda _: True),
+    "Huggingface_Transformers, text generation": text_example("text_generation", "Text_gen", bool),
+    "Huggingface_Transformers, explanations": text_example(
+        "sequence_classification", "Seq_classification", has_words, "explanations"
+    ),
+    **{
+        f"stateful/{kind}": Example(
+            "stateful/model.py",
+            "stateful/sample/sample1.txt",
+            f"stateful/{kind}/stateful_handler.py",
+            str.isdigit,
+            "",
+            f"stateful/{kind}/model-config.yaml",
+            requests=5,
+            headers={"ts_request_sequence_id": "seq_0"},
+        )
+        for kind in ("sequence_batching", "sequence_continuous_batching")
+    },
+    "xgboost_classfication": Example(
+        "",
+        "xgboost_classfication/sample_input_1.txt",
+        "xgboost_classfication/xgboost_iris_handler.py",
+        is_one_of("versicolor"),
+        "",
+        parts=boosted_trees,
     ),
 }
 KNOWN: dict[str, str] = {}
@@ -79,66 +211,73 @@ def main() -> int:
         return 0
     wanted = sys.argv[2:]
     outcomes: dict[str, str] = {}
-    for name, example in EXAMPLES.items():
-        if not wanted or name in wanted:
-            outcomes[name] = serve(source, example)
-            tell(name, outcomes[name])
-    text = "It serves {runs} of {all} of TorchServe's examples for pictures, with their own handlers and settings."
+    with tempfile.TemporaryDirectory() as folder:
+        stand_in_backbones(Path(folder))
+        for name, example in EXAMPLES.items():
+            if not wanted or name in wanted:
+                outcomes[name] = serve(source, example)
+                tell(name, outcomes[name])
+    text = "It serves {runs} of {all} of TorchServe's examples, with their own handlers and settings."
     return 0 if wanted else conclude("torchserve.md", "count of torchserve_examples.py", text, outcomes, KNOWN)
 
 
 def serve(source: Path, example: Example) -> str:
     """What goes wrong with an example, in one line."""
     sys.path.insert(0, str(ROOT / "tests"))
-    from harness.server import Server
+    from harness.server import FREE_ADDRESSES, Server
 
     binary = Path(os.environ["JITNEY_BIN"])
     with tempfile.TemporaryDirectory() as folder:
-        pack(binary, source, example, Path(folder))
-        command = ["serve", Path(folder, "model.mar"), "--python", sys.executable]
-        server = Server(binary, Path(folder, "server"), command)
         try:
-            server.started()
-            for _ in range(example.requests):
-                answer = server.predict("model", (source / example.sample).read_bytes())
-                if not answer.ok or not example.fits(answer.text):
-                    return f"{answer.status_code}: {answer.text[:300]}"
+            pack(binary, source, example, Path(folder))
+        except subprocess.CalledProcessError as error:
+            return f"it cannot be packed: {' '.join(str(error.stderr or error).split())[-300:]}"
+        settings = Path(folder, "config.properties")
+        own = (source / example.settings).read_text() if example.settings else ""
+        settings.write_text(f"{QUIET}{own}\n{FREE_ADDRESSES}python={sys.executable}\n")
+        command = ["torchserve", "--start", "--foreground", "--ncs", "--disable-token-auth", "--model-store", folder]
+        command += ["--models", "mnist=mnist.mar", "--ts-config", settings]
+        logs = {"LOG_LOCATION": folder, "METRICS_LOCATION": folder}
+        server = Server(
+            binary, Path(folder, "server"), command, env=logs, cwd=source.parent, start_seconds=START_SECONDS
+        )
+        try:
+            return ask(server.started(), source, example)
         except (RuntimeError, TimeoutError, AssertionError) as error:
             return " ".join(str(error).split())[:300]
         finally:
             server.end()
-    return RUNS
 
 
-def pack(binary: Path, source: Path, example: Example, folder: Path) -> None:
-    """Makes the archive as the example's page says."""
+def ask(server: Any, source: Path, example: Example) -> str:
+    """What goes wrong with its requests."""
+    body = example.body((source / example.sample).read_bytes())
+    for _ in range(example.requests):
+        answer = server.predict("mnist", body, headers=example.headers, api=example.api)
+        if not answer.ok or not example.fits(answer.text):
+            return f"{answer.status_code}: {answer.text[:300]}"
+    missing = [name for name in example.metrics if name not in server.metrics()]
+    return f"no metrics called {missing}" if missing else RUNS
+
+
+def pack(binary: Path, source: Path, example: Example, folder: Path, name: str = "mnist") -> Path:
+    """Makes the archive as the example's page says. Its name is one that the examples' settings know."""
     handler = source / example.handler if example.handler.endswith(".py") else example.handler
-    command = ["archive", "--model-name", "model", "--version", "1.0", "--handler", handler, "--export-path", folder]
-    command += ["--serialized-file", weights(source / example.model, folder, example.scripted)]
-    if not example.scripted:
+    command = ["archive", "--model-name", name, "--version", "1.0", "--handler", handler, "--export-path", folder]
+    command += ["--archive-format", "zip-store"]
+    parts = example.parts(source, folder) if example.parts else None
+    serialized = parts.serialized if parts else weights(source / example.model, folder, example.scripted)
+    command += ["--serialized-file", serialized]
+    if example.model and not example.scripted:
         command += ["--model-file", source / example.model]
-    if example.extra:
-        command += ["--extra-files", source / example.extra]
-    if example.config:
-        command += ["--config-file", source / example.config]
-    subprocess.run([binary, *command], check=True, stdout=subprocess.DEVNULL)
-
-
-def weights(file: Path, folder: Path, scripted: bool) -> Path:
-    """Random weights of the model that a file defines."""
-    import torch
-
-    spec = importlib.util.spec_from_file_location("example_model", file)
-    if spec is None or spec.loader is None:
-        raise RuntimeError(f"{file} is no Python file")
-    module: Any = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    own = [one for one in vars(module).values() if isinstance(one, type) and one.__module__ == "example_model"]
-    torch.manual_seed(0)
-    network = own[0]().eval()
-    path = folder / "weights.pt"
-    torch.jit.script(network).save(str(path)) if scripted else torch.save(network.state_dict(), path)
-    return path
+    extra = [*(source / name for name in example.extra.split(",") if name), *(parts.extra if parts else ())]
+    if extra:
+        command += ["--extra-files", ",".join(map(str, extra))]
+    config = parts.config if parts else source / example.config if example.config else None
+    if config:
+        command += ["--config-file", config]
+    subprocess.run([binary, *command], check=True, capture_output=True, text=True)
+    return folder / f"{name}.mar"
 
 
 if __name__ == "__main__":

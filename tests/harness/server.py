@@ -192,11 +192,13 @@ class Server:
         """An address of the server."""
         return self.urls[api] + path
 
-    def predict(self, model: str, body: Any = b"", *, headers: Mapping[str, str] | None = None) -> requests.Response:
-        """One prediction. Bytes go as they are, anything else as JSON."""
+    def predict(
+        self, model: str, body: Any = b"", *, headers: Mapping[str, str] | None = None, api: str = "predictions"
+    ) -> requests.Response:
+        """One prediction, or what else `api` has for a model. Bytes go as they are, anything else as JSON."""
         content = {"data": body} if isinstance(body, bytes) else {"json": body}
         headers = {**self.headers, **(headers or {})}
-        return requests.post(self.url(f"/predictions/{model}"), headers=headers, timeout=ASK_SECONDS, **content)
+        return requests.post(self.url(f"/{api}/{model}"), headers=headers, timeout=ASK_SECONDS, **content)
 
     def manage(self, method: str, path: str, **query: Any) -> requests.Response:
         """A call of the management API."""
