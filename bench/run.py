@@ -1,4 +1,4 @@
-"""Measures what the project promises: `make bench`, or `python bench/run.py [overhead|large|batching|live|overload|killing|many|growth|idle|generator ...]`.
+"""Measures what the project promises: `make bench`, or `python bench/run.py [overhead|large|batching|live|overload|killing|many|growth|idle|known|thousand|generator ...]`.
 
 Everything runs on this machine over loopback, load generator included, so rates are lower bounds and CPU per
 request is the figure to compare. Each figure is the median of three runs.
@@ -23,6 +23,7 @@ from generator import generator
 from handlers import NOOP, SLEEPY
 from harness.load import run_load
 from live import live
+from on_demand import known, thousand
 from overload import overload
 from server import Server
 
@@ -180,6 +181,8 @@ if __name__ == "__main__":
             "overload": overload,
             "many": many,
             "growth": growth,
+            "known": known,
+            "thousand": thousand,
             "idle": idle,
             "generator": generator,
         }[name]()

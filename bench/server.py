@@ -21,11 +21,14 @@ BINARY = os.environ.get("JITNEY_BIN", "target/release/jitney")
 class Server:
     """`with Server(source, "--batch-size", "32") as server:` serves one handler as model `bench`.
 
-    `source` is the code of a handler, or as a path a model directory or `file.py:object`.
+    `source` is the code of a handler, or as a path a model directory or `file.py:object`; with `named=False` a folder of
+    models, each under its own name.
     """
 
-    def __init__(self, source: str | pathlib.Path, *flags: str, env: dict[str, str] | None = None) -> None:
-        self.source, self.flags, self.env = source, flags, env or {}
+    def __init__(
+        self, source: str | pathlib.Path, *flags: str, env: dict[str, str] | None = None, named: bool = True
+    ) -> None:
+        self.source, self.flags, self.env, self.named = source, flags, env or {}, named
 
     def __enter__(self) -> Server:
         self.folder = tempfile.TemporaryDirectory(prefix="jitney-bench-")
@@ -36,7 +39,7 @@ class Server:
         temp.mkdir()
         self.started = time.perf_counter()
         self.process = subprocess.Popen(
-            [BINARY, "serve", f"bench={model}", *ports, *self.flags],
+            [BINARY, "serve", f"bench={model}" if self.named else str(model), *ports, *self.flags],
             stdout=subprocess.PIPE,
             stderr=self.log,
             text=True,
@@ -120,8 +123,14 @@ class Server:
 
 
 def children(pid: int) -> list[int]:
-    """Processes that a process started."""
-    return [int(child) for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children") for child in read(path).split()]
+    """Processes that a process started; none where it has ended."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return [
+        int(child) for thread in threads for child in read(pathlib.Path(f"/proc/{pid}/task/{thread}/children")).split()
+    ]
 
 
 def tree(pid: int) -> list[int]:

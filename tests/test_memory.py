@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +28,15 @@ def handle(data, context):
     return ["{name} " + bytes(row["body"]).decode() for row in data or []]
 """
 """A worker of it holds so much and about 15 MiB."""
+
+GROWS = """
+HELD = []
+
+
+def handle(data, context):
+    HELD.extend(b"x" * (100 << 20) for row in data or [] if bytes(row["body"]) == b"grow")
+    return ["grown" for _ in data or []]
+"""
 
 BROKEN = """
 HELD = b"x" * (40 << 20)
@@ -189,3 +199,32 @@ def test_the_server_ends_while_a_model_loads(start: Start, tmp_path: Path) -> No
         assert server.wait() is not None
         assert answer.exception() or answer.result().status_code == 503
     assert server.orphans() == []
+
+
+def test_one_that_grows_after_its_load_makes_an_idle_one_leave(start: Start, tmp_path: Path) -> None:
+    store = Store(tmp_path / "models")
+    store.mar("grows", source=GROWS)
+    model(store, "idle", 20)
+    server = serve(start, store, "130MiB")
+    assert server.predict("grows", b"hello").text == "grown"
+    asked(server, "idle")
+    assert server.predict("grows", b"grow").text == "grown"
+    until(lambda: states(server) == {"grows": "ready", "idle": "known"}, "the idle one leaves, though no load waits")
+    assert re.search(r"jitney_leaves_total\{[^}]*\"idle\"[^}]*\} 1$", server.metrics(), re.MULTILINE)
+
+
+def test_a_thousand_clients_ask_for_a_thousand_models_at_once(start: Start, tmp_path: Path) -> None:
+    store = Store(tmp_path / "models")
+    names = [model(store, f"m{number}", 1) for number in range(1000)]
+    server = start("serve", store.path, "--load", "on_demand", "--memory", "120MiB", "--startup-wait", "5s")
+
+    def outcome(name: str) -> int:
+        answer = requests.post(server.url(f"/predictions/{name}"), b"hello", timeout=10 * ASK_SECONDS)
+        assert answer.text == f"{name} hello" or "still loading" in answer.text, answer.text
+        return answer.status_code
+
+    with watched(server) as samples, ThreadPoolExecutor(1000) as clients:
+        outcomes = set(clients.map(outcome, names))
+    assert outcomes <= {200, 503} and 200 in outcomes, outcomes
+    assert max(samples) <= 120 << 20, f"{max(samples) >> 20} MiB"
+    asked(server, "m7")

@@ -7,7 +7,9 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use jitney_batcher::{AskedRate, LoadStep, MemoryPlan, MemoryState, ModelMemory, Nanos, worth};
+use jitney_batcher::{
+    AskedRate, FirstLoad, LoadStep, MemoryPlan, MemoryState, ModelMemory, Nanos, worth,
+};
 use jitney_sim::dice::Dice;
 
 /// A load that has no room is tried again after this time.
@@ -234,8 +236,8 @@ struct Play<'a> {
     places: Vec<Place>,
     /// Since when requests wait for a model.
     waiting: Vec<Vec<Nanos>>,
-    /// Models whose load is asked for, the first one first.
-    wanted: VecDeque<usize>,
+    /// Models whose load is asked for, the first one first, and since when.
+    wanted: VecDeque<(usize, Nanos)>,
     /// Ends of loads, and times at which a load is tried again.
     events: BinaryHeap<Reverse<(Nanos, Option<usize>)>>,
     waited: f64,
@@ -265,7 +267,7 @@ impl<'a> Play<'a> {
             }
             if self.places[*model] == Place::Known {
                 self.places[*model] = Place::Wanted;
-                self.wanted.push_back(*model);
+                self.wanted.push_back((*model, *at));
                 self.begin(*at);
             }
         }
@@ -288,21 +290,14 @@ impl<'a> Play<'a> {
 
     /// Begins the loads that can begin.
     fn begin(&mut self, now: Nanos) {
-        while let Some(model) = self.wanted.front().copied() {
-            let loading = self.places.iter().filter(|it| **it == Place::Loading).count();
-            if loading >= self.of.loads {
+        while let Some((model, since)) = self.wanted.front().copied() {
+            if !self.may_load() {
                 return;
             }
-            let SeldomModel { load, bytes } = self.of.models[model];
             let (names, held) = self.held(now);
-            let limit = self.of.memory;
-            let plan = MemoryPlan { limit, needed: bytes, measured: true, least: bytes };
+            let plan = self.plan(model);
             match plan.step(&held) {
-                LoadStep::Begin => {
-                    self.places[model] = Place::Loading;
-                    self.events.push(Reverse((now + load, Some(model))));
-                    self.wanted.pop_front();
-                }
+                LoadStep::Begin => self.load(now, 0),
                 LoadStep::Leave(places) => {
                     for place in places {
                         self.places[names[place]] = Place::Known;
@@ -311,10 +306,44 @@ impl<'a> Play<'a> {
                         }
                     }
                 }
-                LoadStep::Wait | LoadStep::Never { .. } => {
+                LoadStep::Wait { .. } | LoadStep::Never { .. } => {
+                    let load = self.of.models[model].load;
+                    self.let_pass(now, &FirstLoad { plan, waited: now - since, load });
                     return self.events.push(Reverse((now + TRY_AGAIN, None)));
                 }
             }
+        }
+    }
+
+    /// Begins the loads that fit now, while the first one has to wait for longer.
+    fn let_pass(&mut self, now: Nanos, first: &FirstLoad) {
+        let mut at = 1;
+        while at < self.wanted.len() && self.may_load() {
+            let (_, held) = self.held(now);
+            if !first.lets_pass(&held) {
+                return;
+            }
+            match self.plan(self.wanted[at].0).step(&held) {
+                LoadStep::Begin => self.load(now, at),
+                LoadStep::Leave(_) | LoadStep::Wait { .. } | LoadStep::Never { .. } => at += 1,
+            }
+        }
+    }
+
+    fn may_load(&self) -> bool {
+        self.places.iter().filter(|it| **it == Place::Loading).count() < self.of.loads
+    }
+
+    fn plan(&self, model: usize) -> MemoryPlan {
+        let SeldomModel { bytes, .. } = self.of.models[model];
+        MemoryPlan { limit: self.of.memory, needed: bytes, measured: true, least: bytes }
+    }
+
+    /// Begins the load at this place.
+    fn load(&mut self, now: Nanos, at: usize) {
+        if let Some((model, _)) = self.wanted.remove(at) {
+            self.places[model] = Place::Loading;
+            self.events.push(Reverse((now + self.of.models[model].load, Some(model))));
         }
     }
 

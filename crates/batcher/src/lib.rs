@@ -147,6 +147,8 @@ pub use capacity::{Capacity, CapacityFacts, LOOK_EVERY, WantedWorkers};
 pub use config::{Adaptive, Config, Measure, Policy};
 pub use event::{BatchFailure, DownReason, Event};
 pub use learned::CurvePoint;
-pub use memory_plan::{AskedRate, LoadStep, MemoryPlan, MemoryState, ModelMemory, worth};
+pub use memory_plan::{
+    AskedRate, FirstLoad, LoadStep, MemoryPlan, MemoryState, ModelMemory, worth,
+};
 pub use padding::Padding;
 pub use request::{BatchId, Nanos, Origin, OriginKind, Priority, Request, RequestId, WorkerId};

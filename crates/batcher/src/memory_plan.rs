@@ -103,8 +103,11 @@ pub enum LoadStep {
     Begin,
     /// These are asked to leave, by their places in the list.
     Leave(Vec<usize>),
-    /// Others are on their way, or are asked for.
-    Wait,
+    /// Others are on their way out, or are asked for.
+    Wait {
+        /// Whether all that is missing is on its way out.
+        coming: bool,
+    },
     /// It does not fit beside those that stay, which hold so many bytes.
     Never {
         /// What those hold.
@@ -148,14 +151,14 @@ impl MemoryPlan {
             | MemoryState::Stays => false,
         };
         let missing = (sum(|_| true) + needed).saturating_sub(self.limit);
-        if models.iter().any(alone)
-            || (missing > 0 && missing <= sum(|it| *it == MemoryState::Leaving))
-        {
-            return LoadStep::Wait;
+        let coming = sum(|it| *it == MemoryState::Leaving);
+        if models.iter().any(alone) {
+            return LoadStep::Wait { coming: false };
         }
         match missing {
             0 => LoadStep::Begin,
-            _ => leaving(models, missing - sum(|it| *it == MemoryState::Leaving)),
+            _ if missing <= coming => LoadStep::Wait { coming: true },
+            _ => leaving(models, missing - coming),
         }
     }
 
@@ -167,9 +170,31 @@ impl MemoryPlan {
             0 => Vec::new(),
             missing => match leaving(models, missing) {
                 LoadStep::Leave(places) => places,
-                LoadStep::Begin | LoadStep::Wait | LoadStep::Never { .. } => Vec::new(),
+                LoadStep::Begin | LoadStep::Wait { .. } | LoadStep::Never { .. } => Vec::new(),
             },
         }
+    }
+}
+
+/// The load that has waited longest for memory.
+#[derive(Clone, Copy, Debug)]
+pub struct FirstLoad {
+    /// What it needs.
+    pub plan: MemoryPlan,
+    /// For how long it has waited.
+    pub waited: Nanos,
+    /// How long it will take.
+    pub load: Nanos,
+}
+
+impl FirstLoad {
+    /// Whether one behind it that fits may begin now: there is room that the first one cannot use yet. A load
+    /// that has waited for as long as it takes is not passed any more, so that many small ones never keep a
+    /// large one out.
+    #[must_use]
+    pub fn lets_pass(&self, models: &[ModelMemory]) -> bool {
+        self.waited < self.load.max(SETTLE_MIN)
+            && self.plan.step(models) == LoadStep::Wait { coming: false }
     }
 }
 
@@ -193,7 +218,7 @@ fn leaving(models: &[ModelMemory], missing: u64) -> LoadStep {
         places.push(place);
     }
     if free < missing {
-        return LoadStep::Wait;
+        return LoadStep::Wait { coming: false };
     }
     // A large one that came last may have made some of the others unnecessary: the one worth most stays first.
     for at in (0..places.len()).rev() {
@@ -237,7 +262,8 @@ mod tests {
     fn one_that_is_asked_for_loads_or_stays_is_never_asked_to_leave() {
         let loads = MemoryState::Loading { measured: true };
         for others in [MemoryState::Busy, loads, MemoryState::Leaving] {
-            assert_eq!(step(4, &[held(8, others), idle(1, 0.0)]), LoadStep::Wait, "{others:?}");
+            let waits = LoadStep::Wait { coming: others == MemoryState::Leaving };
+            assert_eq!(step(4, &[held(8, others), idle(1, 0.0)]), waits, "{others:?}");
         }
         let stays = [held(8, MemoryState::Stays), idle(2, 9.0)];
         assert_eq!(step(2, &stays), LoadStep::Leave(vec![1]));
@@ -248,7 +274,7 @@ mod tests {
     #[test]
     fn what_is_on_its_way_out_is_waited_for() {
         let models = [held(4, MemoryState::Leaving), idle(6, 1.0)];
-        assert_eq!(step(4, &models), LoadStep::Wait);
+        assert_eq!(step(4, &models), LoadStep::Wait { coming: true });
         assert_eq!(step(5, &models), LoadStep::Leave(vec![1]));
     }
 
@@ -256,13 +282,27 @@ mod tests {
     fn until_sizes_are_known_one_load_goes_on_at_a_time() {
         let unmeasured = MemoryPlan { limit: 10, needed: 1, measured: false, least: 1 };
         let loads = |measured| [held(1, MemoryState::Loading { measured })];
-        assert_eq!(unmeasured.step(&loads(true)), LoadStep::Wait);
-        assert_eq!(step(1, &loads(false)), LoadStep::Wait);
+        let waits = LoadStep::Wait { coming: false };
+        assert_eq!(unmeasured.step(&loads(true)), waits);
+        assert_eq!(step(1, &loads(false)), waits);
         assert_eq!(step(1, &loads(true)), LoadStep::Begin);
         assert_eq!(unmeasured.step(&[idle(9, 1.0)]), LoadStep::Begin);
         let guessed = |least| MemoryPlan { needed: 99, least, ..unmeasured };
         assert_eq!(guessed(1).step(&[idle(9, 1.0)]), LoadStep::Leave(vec![0]), "it may be wrong");
         assert_eq!(guessed(11).step(&[idle(9, 1.0)]), LoadStep::Never { stay: 0 });
+    }
+
+    #[test]
+    fn a_load_that_cannot_begin_yet_is_passed_and_not_for_long() {
+        let plan = MemoryPlan { limit: 10, needed: 5, measured: true, least: 0 };
+        let busy = [held(7, MemoryState::Busy)];
+        let first = |waited| FirstLoad { plan, waited, load: 2 * SECOND };
+        assert!(first(SECOND).lets_pass(&busy));
+        assert!(!first(2 * SECOND).lets_pass(&busy), "it has waited enough");
+        let leaves = [held(5, MemoryState::Busy), held(2, MemoryState::Leaving)];
+        assert!(!first(SECOND).lets_pass(&leaves), "what leaves is for it");
+        let idle = [held(5, MemoryState::Busy), idle(2, 1.0)];
+        assert!(!first(SECOND).lets_pass(&idle), "it asks the idle one to leave");
     }
 
     #[test]

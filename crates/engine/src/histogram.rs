@@ -9,8 +9,8 @@
 //! buckets grow by a constant factor. A bound of either form is a bound here, so both are exact. Recording
 //! takes one look into a table, a step or two, and two atomic adds.
 
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{LazyLock, OnceLock};
 
 /// Microseconds: from a tenth of a millisecond to a minute.
 pub(crate) const TIME_US: &[u64] = &[
@@ -168,15 +168,14 @@ fn first_of(key: usize) -> u64 {
 #[derive(Debug)]
 pub(crate) struct TimeHistogram {
     cells: &'static Cells,
-    counts: Box<[AtomicU64]>,
+    /// None before the first time: most models of a server with very many are never asked.
+    counts: OnceLock<Box<[AtomicU64]>>,
     sum: AtomicU64,
 }
 
 impl Default for TimeHistogram {
     fn default() -> Self {
-        let cells = &*CELLS;
-        let counts = cells.bounds.iter().map(|_| AtomicU64::new(0)).collect();
-        Self { cells, counts, sum: AtomicU64::new(0) }
+        Self { cells: &CELLS, counts: OnceLock::new(), sum: AtomicU64::new(0) }
     }
 }
 
@@ -186,14 +185,15 @@ impl TimeHistogram {
         while self.cells.bounds[cell] < micros {
             cell += 1;
         }
-        self.counts[cell].fetch_add(1, Relaxed);
+        let new = || self.cells.bounds.iter().map(|_| AtomicU64::new(0)).collect();
+        self.counts.get_or_init(new)[cell].fetch_add(1, Relaxed);
         self.sum.fetch_add(micros, Relaxed);
     }
 
     pub(crate) fn read(&self) -> Distribution {
         let mut counts = vec![0; TIME_US.len() + 1];
         let mut fine = FineCounts { schema: SCHEMA, ..FineCounts::default() };
-        for (cell, count) in self.counts.iter().enumerate() {
+        for (cell, count) in self.counts.get().into_iter().flatten().enumerate() {
             let count = count.load(Relaxed);
             if count == 0 {
                 continue;

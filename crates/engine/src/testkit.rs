@@ -14,6 +14,8 @@ use std::time::Duration;
 
 pub use self::rows::RowsModel;
 pub use self::script::{Act, LaunchScript, Script, ScriptedBatch, ScriptedLoading};
+use tokio::runtime::Handle;
+
 use self::worker::ScriptedLauncher;
 pub use self::worker::{Kind, PREPARE};
 use crate::admission::{Admission, AdmissionLimits};
@@ -158,8 +160,8 @@ impl Kit {
         let admission = Admission::new(AdmissionLimits::default());
         let draining = Arc::new(AtomicBool::new(false));
         let ids = Arc::new(AtomicU32::new(9000));
-        let (model, task) = draft.build(&admission, &draining, &ids, &Changes::default());
-        tokio::spawn(task.run());
+        let data = Handle::current();
+        let model = draft.build(&admission, &draining, &ids, &Changes::default(), &data);
         Self { model, admission, batches }
     }
 

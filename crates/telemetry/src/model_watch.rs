@@ -38,8 +38,8 @@ impl ModelWatch {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         for look in 0_u64.. {
             let now = ticks.tick().await;
-            let models: Vec<_> =
-                engine.listed_versions().into_iter().map(|(model, _)| model).collect();
+            let models = engine.listed_versions().into_iter().map(|(model, _)| model);
+            let models: Vec<_> = models.filter(|model| model.was_asked()).collect();
             self.look(&models, now);
             if look.is_multiple_of(LOOKS_PER_MEMORY) {
                 self.memory.look(&models, now, |pid| meter.process(pid).map(|usage| usage.memory));

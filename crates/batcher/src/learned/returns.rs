@@ -60,6 +60,7 @@ pub(crate) struct Out {
 /// Clients that are out, and when they tend to return.
 #[derive(Debug)]
 pub(crate) struct Returns {
+    /// None until the first of them: most models of a server with very many are never asked.
     slots: Box<[Slot]>,
     cohorts: [Cohort; COHORTS],
     serial: u64,
@@ -76,7 +77,7 @@ pub(crate) struct Returns {
 impl Default for Returns {
     fn default() -> Self {
         Self {
-            slots: vec![Slot::default(); SLOTS].into_boxed_slice(),
+            slots: Box::default(),
             cohorts: [Cohort::default(); COHORTS],
             serial: 0,
             oldest: 0,
@@ -273,6 +274,9 @@ impl Returns {
     fn slot(&mut self, origin: Origin) -> &mut Slot {
         let key = (origin.peer << 2 | origin.kind as u64).wrapping_add(1);
         let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SLOTS.ilog2());
+        if self.slots.is_empty() {
+            self.slots = vec![Slot::default(); SLOTS].into_boxed_slice();
+        }
         let slot = &mut self.slots[hash as usize];
         if slot.key != key {
             self.announced = self.announced.saturating_sub(slot.announced);

@@ -113,6 +113,7 @@ fn start_workers(registered: Registered, starting: &mut JoinSet<Result<(), Failu
         let scaled = model.scale(workers_min, workers_max).await;
         let (model, version) = (model.name(), model.version());
         match scaled {
+            Ok(()) if workers_min == 0 => {}
             Ok(()) => tracing::info!(model, version, workers = workers_min, "model ready"),
             Err(error) => {
                 tracing::error!("model {model} is not ready: {error}");

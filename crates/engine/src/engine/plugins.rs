@@ -65,8 +65,8 @@ impl RunningPlugins {
     pub async fn start(&self, plan: &PluginPlan) -> Result<Arc<Model>, ScaleError> {
         let Registrar { admission, rejecting, data, .. } = &*self.models;
         let ids = Arc::new(AtomicU32::new(1));
-        let (model, task) = self.draft(plan).build(admission, rejecting, &ids, &Changes::default());
-        data[0].spawn(task.run());
+        let (draft, changes) = (self.draft(plan), Changes::default());
+        let model = draft.build(admission, rejecting, &ids, &changes, &data[0]);
         let started = model.scale(1, 1).await;
         if started.is_err() {
             model.close(Duration::ZERO).await;

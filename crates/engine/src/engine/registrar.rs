@@ -24,7 +24,6 @@ use crate::local::worker::LocalLauncher;
 use crate::model::budget::MemoryBudget;
 use crate::model::draft::Draft;
 use crate::model::endpoint_tensors::signature;
-use crate::model::task::Task;
 use crate::model::{Endpoints, Intake, Model, ModelIdentity};
 use crate::observer::Observer;
 use crate::pool::Launcher;
@@ -136,9 +135,9 @@ impl Registrar {
             }
             return Err(RegisterError::Conflict { model: name.clone(), version: version.clone() });
         }
-        let (registered, task) = self.build(self.draft(opened, options).await?);
+        let registered = self.build(self.draft(opened, options).await?);
         self.registry.exchange(None, &registered.model)?;
-        self.run(&registered, task);
+        note_registered(&registered.model);
         Ok(registered)
     }
 
@@ -149,8 +148,8 @@ impl Registrar {
         options: &RegisterOptions,
     ) -> Result<Registered, RegisterError> {
         let opened = self.opener.open(options).await?;
-        let (registered, task) = self.build(self.draft(opened, options).await?);
-        self.run(&registered, task);
+        let registered = self.build(self.draft(opened, options).await?);
+        note_registered(&registered.model);
         Ok(registered)
     }
 
@@ -261,25 +260,12 @@ impl Registrar {
         (Arc::clone(&self.memory), file_bytes(files))
     }
 
-    fn build(&self, draft: Draft) -> (Registered, Task) {
+    fn build(&self, draft: Draft) -> Registered {
         let (workers_min, workers_max) = (draft.settings.workers_min, draft.settings.workers_max);
-        let (model, task) =
-            draft.build(&self.admission, &self.rejecting, &self.worker_ids, &self.registry.changes);
-        (Registered { model, workers_min, workers_max }, task)
-    }
-
-    fn run(&self, Registered { model, .. }: &Registered, task: Task) {
-        model.fetched.iter().for_each(FetchedFile::keep);
         let turn = self.next_data.fetch_add(1, Ordering::Relaxed) % self.data.len();
-        self.data[turn].spawn(task.run());
-        tracing::info!(
-            model = model.name(),
-            version = model.version(),
-            policy = model.settings().policy.as_str(),
-            batch_size = model.settings().batch_size,
-            "model registered"
-        );
-        remark_on(&model.settings());
+        let (changes, data) = (&self.registry.changes, &self.data[turn]);
+        let model = draft.build(&self.admission, &self.rejecting, &self.worker_ids, changes, data);
+        Registered { model, workers_min, workers_max }
     }
 
     /// Removes a version, as [`Engine::unregister`](super::Engine::unregister) describes.
@@ -310,10 +296,28 @@ impl Registrar {
     }
 }
 
-/// Bytes of a file, or of all files below a directory.
+/// A model is there from now on: its files stay, and the log says so.
+fn note_registered(model: &Model) {
+    model.fetched.iter().for_each(FetchedFile::keep);
+    tracing::info!(
+        model = model.name(),
+        version = model.version(),
+        policy = model.settings().policy.as_str(),
+        batch_size = model.settings().batch_size,
+        "model registered"
+    );
+    remark_on(&model.settings());
+}
+
+/// Bytes of a file, or of all files below a directory. Links to files count as what they lead to.
 fn file_bytes(path: &Path) -> u64 {
-    let of_entry = |entry: io::Result<DirEntry>| entry.map_or(0, |it| file_bytes(&it.path()));
-    match std::fs::symlink_metadata(path) {
+    let of_entry = |entry: io::Result<DirEntry>| match entry.map(|it| it.path()) {
+        // A link to a directory may lead back here.
+        Ok(link) if link.is_symlink() && link.is_dir() => 0,
+        Ok(path) => file_bytes(&path),
+        Err(_) => 0,
+    };
+    match std::fs::metadata(path) {
         Ok(about) if about.is_dir() => {
             std::fs::read_dir(path).map_or(0, |entries| entries.map(of_entry).sum())
         }

@@ -1,50 +1,38 @@
 //! A model between its registration and its first request: everything is known, nothing is connected. What never
 //! changes about it, its name and where it came from, stands here too, and which names are possible.
 //!
-//! Apart from the engine, which decides what is in it; here the handle for callers and the task
-//! behind it are made and joined. Nothing starts: no worker, no task.
+//! Apart from the engine, which decides what is in it; here the handle for callers is made, and what the task behind
+//! it is made of. Nothing starts: no worker, no task.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32};
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use arc_swap::ArcSwap;
-use jitney_batcher::Actions;
-use jitney_settings::SettingSource;
-use jitney_settings::model::{IDLE, KEEP, MAX_REQUESTS_PER_WORKER, MEMORY_LIMIT};
-use tokio::sync::mpsc;
+use jitney_settings::model::KEEP;
+use tokio::runtime::Handle;
 
 use super::Model;
-use super::budget::{BudgetTerms, MemoryBudget};
-use super::capacity::LiveCapacity;
+use super::budget::MemoryBudget;
+use super::budget_table::BudgetTerms;
 use super::gate::RequestGate;
 use super::intake::Intake;
-use super::lifetime::StartupWait;
 use super::model_ids::ModelIds;
-use super::reporter::Reporter;
-use super::requests::{RequestTable, SequenceRequests};
-use super::scheduler::{ModelClock, ModelScheduler};
+use super::scheduler::ModelClock;
+use super::seed::TaskSeed;
 use super::sequence::KeptSequences;
 use super::state::{ModelState, Traffic};
 use super::statistics::EndpointMeters;
-use super::task::Task;
 use super::warm_up::{Sample, WarmUp};
 use crate::admission::Admission;
 use crate::changes::Changes;
 use crate::error::RegisterError;
 use crate::local::Signature;
 use crate::observer::{ModelTag, Observer};
-use crate::pool::{Launcher, WearLimits, WorkerPlan, WorkerPool};
+use crate::pool::Launcher;
 use crate::settings::{ModelSettings, RegisterOptions};
 use crate::store::{FetchedFile, ModelDir, Sha256, ShownUrl};
 use crate::traffic_split::VersionShare;
-
-/// Messages that may be on their way to one model's task.
-const INBOX: usize = 4096;
-
-/// Longer than any server runs.
-const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// A model about to be built.
 pub(crate) struct Draft {
@@ -63,63 +51,50 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// The handle and the task behind it, connected.
+    /// The handle for callers. Its task runs on `data` once there is anything to tell it.
     pub(crate) fn build(
         self,
         admission: &Arc<Admission>,
         draining: &Arc<AtomicBool>,
         worker_ids: &Arc<AtomicU32>,
         changes: &Changes,
-    ) -> (Arc<Model>, Task) {
-        let (inbox, requests) = mpsc::channel(INBOX);
-        let ((control, orders), (events, workers)) = (mpsc::channel(64), mpsc::channel(1024));
+        data: &Handle,
+    ) -> Arc<Model> {
         let names = self.intake.endpoints().map_or(&[][..], |it| &it.api.endpoints);
         let endpoints = EndpointMeters::new(names);
-        let published = Arc::new(ModelState { endpoints, ..ModelState::default() });
+        let worker_target = [self.settings.workers_min.into(), self.settings.workers_max.into()];
+        let published = Arc::new(ModelState { endpoints, worker_target, ..ModelState::default() });
         let (clock, kept) = (ModelClock::start(), KeptSequences::default());
         published.sizes.store(Arc::new(self.settings.sizes.clone()));
         let (tag, warm_up) = (self.tag(), self.warm_up(admission));
-        let launcher = match &self.budget {
-            None => self.launcher,
-            Some((budget, files)) => {
-                let terms = terms(&self.settings, *files, tag.python);
-                budget.bind(self.launcher, terms, &published, &control)
-            }
-        };
-        let settings = self.settings;
-        let pool = WorkerPool::new(launcher, plan(&settings), Arc::clone(worker_ids), events);
-        let task = Task {
-            inbox: requests,
-            control: orders,
-            workers,
+        let settings = Arc::new(self.settings);
+        let seed = TaskSeed {
+            settings: Arc::clone(&settings),
+            launcher: self.launcher,
+            budget: self
+                .budget
+                .map(|(budget, files)| (budget, terms(&settings, files, tag.python))),
+            observer: self.observer,
+            tag: Arc::clone(&tag),
             published: Arc::clone(&published),
-            reporter: Reporter::new(Arc::clone(&tag), self.observer),
-            scheduler: ModelScheduler::new(settings.batcher(), clock),
-            actions: Actions::new(),
-            table: RequestTable::default(),
-            sequences: SequenceRequests::new(&settings, &kept, clock),
-            beside: 0,
-            startup: StartupWait::new(settings.startup_wait),
-            capacity: LiveCapacity::new(idle(&settings)),
-            pool,
+            clock,
+            kept: kept.clone(),
             warm_up,
-            closing: None,
-            curve_published: None,
+            worker_ids: Arc::clone(worker_ids),
+            data: data.clone(),
         };
-        let model = Arc::new(Model {
+        Arc::new(Model {
             identity: self.identity,
-            worker_target: [settings.workers_min.into(), settings.workers_max.into()],
             gate: RequestGate {
-                settings: ArcSwap::from_pointee(settings),
+                settings: ArcSwap::from(settings),
                 intake: self.intake,
                 admission: Arc::clone(admission),
-                inbox,
+                task: LazyLock::new(Box::new(|| seed.begin())),
                 published,
                 clock,
                 models: ModelIds::default(),
             },
             draining: Arc::clone(draining),
-            control,
             tag,
             traffic: Traffic::default(),
             unnamed: OnceLock::new(),
@@ -129,8 +104,7 @@ impl Draft {
             _dir: self.dir,
             fetched: self.fetched,
             declared: self.declared,
-        });
-        (model, task)
+        })
     }
 
     /// Its name in metrics.
@@ -156,30 +130,6 @@ fn terms(settings: &ModelSettings, files: u64, python: bool) -> BudgetTerms {
         files,
         python,
         startup_timeout: settings.startup_timeout,
-    }
-}
-
-/// After so long without a request its last worker ends. Where others decide when it leaves that is never, unless
-/// its operator says it.
-fn idle(settings: &ModelSettings) -> Duration {
-    match settings.on_demand() && settings.values.source(&IDLE) == SettingSource::Default {
-        true => FOREVER,
-        false => settings.idle,
-    }
-}
-
-/// How long its workers may take for what they do.
-fn plan(settings: &ModelSettings) -> WorkerPlan {
-    WorkerPlan {
-        startup_timeout: settings.startup_timeout,
-        response_timeout: settings.response_timeout,
-        retry_window: settings.retry_window,
-        slots: settings.slots,
-        wear: WearLimits {
-            requests: settings.values.read(&MAX_REQUESTS_PER_WORKER),
-            // A fifth is left for the batches that it runs until the new one is ready.
-            memory: settings.values.read(&MEMORY_LIMIT).map(|limit: u64| limit / 5 * 4),
-        },
     }
 }
 

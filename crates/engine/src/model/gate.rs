@@ -19,6 +19,7 @@ use super::messages::RequestMessage;
 use super::model_ids::ModelIds;
 use super::parts::{self, SplitReply};
 use super::scheduler::ModelClock;
+use super::seed::LazyTask;
 use super::state::{ModelState, add};
 use crate::admission::{Admission, Permit};
 use crate::call::{Call, DecodedInput, RequestMark};
@@ -32,7 +33,7 @@ pub(crate) struct RequestGate {
     pub(crate) settings: ArcSwap<ModelSettings>,
     pub(crate) intake: Intake,
     pub(crate) admission: Arc<Admission>,
-    pub(crate) inbox: mpsc::Sender<RequestMessage>,
+    pub(crate) task: LazyTask,
     pub(crate) published: Arc<ModelState>,
     pub(crate) clock: ModelClock,
     pub(crate) models: ModelIds,
@@ -166,8 +167,9 @@ impl RequestGate {
         (request.beyond, request.endpoint) = (accepted.beyond, accepted.endpoint);
         (request.mark, request.deadline) = (call.mark, deadline);
         request.tenant = claim.tenant;
-        let cancel_on_drop = CancelOnDrop { inbox: &self.inbox, id: Some(request.id.clone()) };
-        self.send(RequestMessage::Submit(request))?;
+        let inbox = &self.task.inbox;
+        let cancel_on_drop = CancelOnDrop { inbox, id: Some(request.id.clone()) };
+        parts::send(inbox, RequestMessage::Submit(request))?;
         Ok(Admitted::Whole(answer, cancel_on_drop))
     }
 
@@ -198,15 +200,17 @@ impl RequestGate {
         };
         let parts: Vec<_> = inputs.into_iter().zip(replies).enumerate().map(part).collect();
         let deadline = (facts.deadline < u64::MAX).then(|| self.clock.instant(facts.deadline));
-        let mut reply =
-            SplitReply::new(&self.inbox, &self.published, answers, parts, wave, admitted, deadline);
+        let mut reply = SplitReply::new(
+            &self.task.inbox,
+            &self.published,
+            answers,
+            parts,
+            wave,
+            admitted,
+            deadline,
+        );
         reply.submit()?;
         Ok(reply)
-    }
-
-    /// Puts a message before the model's task; the caller never waits for room.
-    fn send(&self, message: RequestMessage) -> Result<(), CallError> {
-        parts::send(&self.inbox, message)
     }
 }
 

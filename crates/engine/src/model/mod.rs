@@ -8,6 +8,8 @@
 //! [`exits`] and [`lifetime`].
 
 pub(crate) mod budget;
+mod budget_table;
+mod budgeted_launcher;
 mod capacity;
 pub(crate) mod draft;
 pub(crate) mod endpoint_tensors;
@@ -21,11 +23,13 @@ mod messages;
 mod model_ids;
 mod noted;
 mod parts;
+mod readiness;
 mod report;
 mod reporter;
 mod requests;
 mod scatter;
 mod scheduler;
+mod seed;
 mod sequence;
 mod state;
 mod statistics;
@@ -36,14 +40,14 @@ mod warm_up;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use jitney_batcher::{CurvePoint, Origin};
 use jitney_settings::SettingSource;
 use jitney_settings::model::{MAX_BATCH_SIZE, MAX_LATENCY_MS};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 pub use self::capacity::CapacityReport;
 pub use self::draft::ModelIdentity;
@@ -56,10 +60,11 @@ pub(crate) use self::intake::Intake;
 pub use self::messages::Announced;
 use self::messages::ControlMessage;
 pub use self::noted::{KeptBody, NotedRequest};
+pub use self::readiness::Readiness;
 pub use self::report::{BatcherReport, PastDecision, main_group};
 use self::sequence::KeptSequences;
 use self::state::ModelState;
-pub use self::state::{Counters, Measures, REJECTIONS, Readiness, Status, Traffic};
+pub use self::state::{Counters, Measures, REJECTIONS, Status, Traffic};
 pub use self::statistics::{
     BatchStatistics, BatchTotals, DISPATCH_REASONS, EndpointMeasures, SizeStatistics,
 };
@@ -79,7 +84,6 @@ pub struct Model {
     pub(crate) gate: RequestGate,
     /// Whether the engine takes no new requests; one for all models.
     pub(crate) draining: Arc<AtomicBool>,
-    pub(crate) control: mpsc::Sender<ControlMessage>,
     pub(crate) tag: Arc<ModelTag>,
     /// Calls that named this version.
     pub(crate) traffic: Traffic,
@@ -89,9 +93,6 @@ pub struct Model {
     pub(crate) kept: KeptSequences,
     /// Its part of the calls that named none.
     pub(crate) share: VersionShare,
-    /// The fewest and the most workers that were asked for last. The two may be read a moment apart,
-    /// which a later change sets right.
-    pub(crate) worker_target: [AtomicU32; 2],
     pub(crate) changes: Changes,
     /// What an archive declares of its tensors.
     pub(crate) declared: Option<Signature>,
@@ -178,7 +179,7 @@ impl Model {
     /// Its workers, queue and counters at this moment.
     pub fn status(&self) -> Status {
         let queue_max = self.gate.settings.load().queue_max;
-        self.gate.published.status(queue_max, self.worker_target())
+        self.gate.published.status(queue_max)
     }
 
     /// Running totals of its requests.
@@ -242,7 +243,7 @@ impl Model {
 
     /// Whether it can serve, and why not.
     pub fn readiness(&self) -> Readiness {
-        self.gate.published.readiness(self.worker_target().0)
+        self.gate.published.readiness()
     }
 
     /// Whether it is as it was asked for, or was before: from then on a server with it has started.
@@ -260,6 +261,12 @@ impl Model {
         let ModelState { from_zero, admits, .. } = &*self.gate.published;
         let loads = from_zero.load(Ordering::Relaxed) && admits.load(Ordering::Relaxed);
         loads || self.readiness().is_ready()
+    }
+
+    /// Whether anything was ever asked of it: a request, or a worker.
+    pub fn was_asked(&self) -> bool {
+        let ModelState { begun, requests, .. } = &*self.gate.published;
+        begun.load(Ordering::Relaxed) || requests.load(Ordering::Relaxed) > 0
     }
 
     /// TorchServe's health of this version.
@@ -299,13 +306,22 @@ impl Model {
     /// Says that a request has begun to arrive, where that changes any decision.
     pub fn announce(&self, origin: Origin) -> Option<Announced<'_>> {
         let listens = self.gate.settings.load().listens();
-        listens.then(|| Announced::send(&self.gate.inbox, origin)).flatten()
+        let begun = self.gate.published.begun.load(Ordering::Relaxed);
+        (listens && begun).then(|| Announced::send(&self.gate.task.inbox, origin)).flatten()
     }
 
     /// Changes the number of workers; resolves when `min` are ready or one failed to start. The
     /// change itself goes on when the future is dropped.
     pub async fn scale(&self, min: u32, max: u32) -> Result<(), ScaleError> {
         self.set_worker_target(min, max);
+        if min == 0
+            && max > 0
+            && self.settings().sequences().is_none()
+            && self.gate.published.wait_for_first()
+        {
+            self.changes.note();
+            return Ok(());
+        }
         let scaled = self.ask(|reply| ControlMessage::Scale { min, max, reply }).await;
         scaled.unwrap_or(Err(ScaleError::Gone))?;
         self.changes.note();
@@ -314,16 +330,13 @@ impl Model {
 
     /// The fewest and the most workers that were asked for last, whether or not they run yet.
     pub fn worker_target(&self) -> (u32, u32) {
-        let [min, max] = &self.worker_target;
-        (min.load(Ordering::Relaxed), max.load(Ordering::Relaxed))
+        self.gate.published.worker_target()
     }
 
     /// Says how many workers [`Model::scale`] is about to be asked for. Requests that come before it is wait
     /// for them.
     pub fn set_worker_target(&self, min: u32, max: u32) {
-        self.worker_target[0].store(min, Ordering::Relaxed);
-        self.worker_target[1].store(max, Ordering::Relaxed);
-        self.gate.published.expect_workers(min);
+        self.gate.published.expect_workers(min, max);
     }
 
     /// Changes how requests are batched, at once.
@@ -361,6 +374,11 @@ impl Model {
 
     /// Answers what was admitted and ends the workers; by force when `grace` is over.
     pub(crate) async fn close(&self, grace: Duration) {
+        if !self.gate.published.begun.load(Ordering::SeqCst) {
+            // There is nothing to end; who still holds it is told as much.
+            self.gate.published.admits.store(false, Ordering::Relaxed);
+            return;
+        }
         self.ask(|reply| ControlMessage::Close { grace, reply }).await;
     }
 
@@ -369,7 +387,7 @@ impl Model {
         message: impl FnOnce(oneshot::Sender<T>) -> ControlMessage,
     ) -> Option<T> {
         let (reply, answer) = oneshot::channel();
-        self.control.send(message(reply)).await.ok()?;
+        self.gate.task.control.send(message(reply)).await.ok()?;
         answer.await.ok()
     }
 }

@@ -5,9 +5,8 @@
 //! the protocols count about calls. Every record is a few relaxed atomic adds; a writer never waits for
 //! a reader.
 
-use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ use jitney_batcher::{CurvePoint, Dispatch, Rejection};
 use super::capacity::CapacityReport;
 use super::incidents::{IncidentReport, Incidents, PoisonList};
 use super::noted::NotedRequests;
+use super::readiness::Readiness;
 use super::statistics::{BatchMeter, BatchTotals, EndpointMeters};
 use crate::error::CallError;
 use crate::histogram::{
@@ -42,6 +42,8 @@ pub struct Counters {
     pub retried: u64,
     /// Answered requests whose answer came after their deadline or objective.
     pub late: u64,
+    /// Times that it left memory for other models.
+    pub left: u64,
 }
 
 /// A look at a model version.
@@ -74,6 +76,11 @@ pub(crate) struct ModelState {
     pub(crate) admits: AtomicBool,
     /// Whether the first request starts a worker.
     pub(crate) from_zero: AtomicBool,
+    /// Whether its task has begun.
+    pub(crate) begun: AtomicBool,
+    /// The fewest and the most workers that were asked for last. The two may be read a moment apart,
+    /// which a later change sets right.
+    pub(crate) worker_target: [AtomicU32; 2],
     /// Whether its last workers are ending.
     pub(crate) leaving: AtomicBool,
     /// Workers that have loaded the model and are warm.
@@ -92,6 +99,7 @@ pub(crate) struct ModelState {
     pub(crate) abandoned: AtomicU64,
     pub(crate) retried: AtomicU64,
     pub(crate) late: AtomicU64,
+    pub(crate) left: AtomicU64,
     pub(crate) meters: Meters,
     pub(crate) endpoints: EndpointMeters,
     pub(crate) poison: PoisonList,
@@ -105,11 +113,12 @@ pub(crate) struct ModelState {
 }
 
 impl ModelState {
-    pub(crate) fn status(&self, queue_max: u32, target: (u32, u32)) -> Status {
+    pub(crate) fn status(&self, queue_max: u32) -> Status {
+        let (workers_min, workers_max) = self.worker_target();
         Status {
             workers: Vec::clone(&self.workers.load()),
-            workers_min: target.0,
-            workers_max: target.1,
+            workers_min,
+            workers_max,
             capacity: self.capacity.load().as_deref().copied(),
             waiting: self.waiting.load(Relaxed),
             queue_max,
@@ -119,10 +128,28 @@ impl ModelState {
     }
 
     /// Workers are about to be started: until one fails, requests wait for them.
-    pub(super) fn expect_workers(&self, min: u32) {
+    pub(super) fn expect_workers(&self, min: u32, max: u32) {
+        self.worker_target[0].store(min, SeqCst);
+        self.worker_target[1].store(max, SeqCst);
         if min > 0 && self.failure.load().is_none() {
             self.admits.store(true, Relaxed);
         }
+    }
+
+    /// The fewest and the most workers that were asked for last.
+    pub(super) fn worker_target(&self) -> (u32, u32) {
+        let [min, max] = &self.worker_target;
+        (min.load(SeqCst), max.load(SeqCst))
+    }
+
+    /// Lets the first request begin the task, which then starts a worker; false where it has begun.
+    pub(super) fn wait_for_first(&self) -> bool {
+        if self.begun.load(SeqCst) {
+            return false;
+        }
+        self.from_zero.store(true, SeqCst);
+        self.admits.store(true, Relaxed);
+        !self.begun.load(SeqCst)
     }
 
     /// Why nothing is admitted.
@@ -133,8 +160,9 @@ impl ModelState {
         }
     }
 
-    /// Whether it can serve; `wanted` workers were asked for last.
-    pub(crate) fn readiness(&self, wanted: u32) -> Readiness {
+    /// Whether it can serve.
+    pub(crate) fn readiness(&self) -> Readiness {
+        let (wanted, _) = self.worker_target();
         if self.ready.load(Relaxed) > 0 {
             return Readiness::Ready;
         }
@@ -174,6 +202,7 @@ impl ModelState {
             abandoned: read(&self.abandoned),
             retried: read(&self.retried),
             late: read(&self.late),
+            left: read(&self.left),
         }
     }
 }
@@ -394,57 +423,5 @@ pub(super) fn rejection(error: &CallError) -> Option<usize> {
         | CallError::WorkerExited { .. }
         | CallError::SlowReader
         | CallError::Gone => None,
-    }
-}
-
-/// Whether a model version can serve now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Readiness {
-    /// A worker has loaded it and is warm.
-    Ready,
-    /// It has no workers, and none are wanted.
-    Unstaffed,
-    /// It has no workers; the first request loads it.
-    Known,
-    /// The same, and its last workers are ending.
-    Leaving,
-    /// No worker has loaded it yet, or since the last one exited.
-    Loading {
-        /// Workers that are wanted.
-        wanted: u32,
-        /// How far one of them is, if it says so.
-        progress: Option<LoadProgress>,
-    },
-    /// No worker could load it.
-    Failed(Arc<LoadFailure>),
-}
-
-impl Readiness {
-    /// Whether it can serve.
-    pub fn is_ready(&self) -> bool {
-        *self == Self::Ready
-    }
-
-    /// Whether it is as its operator wants it: it can serve, or is not meant to.
-    pub fn is_as_wanted(&self) -> bool {
-        matches!(self, Self::Ready | Self::Unstaffed | Self::Known | Self::Leaving)
-    }
-}
-
-impl fmt::Display for Readiness {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ready => out.write_str("ready"),
-            Self::Unstaffed => out.write_str("0 workers, as asked for"),
-            Self::Known => out.write_str("known; the first request loads it"),
-            Self::Leaving => out.write_str("leaving; the next request loads it"),
-            Self::Loading { wanted, progress: None } => {
-                write!(out, "loading (0 of {wanted} workers ready)")
-            }
-            Self::Loading { wanted, progress: Some(step) } => {
-                write!(out, "loading (0 of {wanted} workers ready; {step})")
-            }
-            Self::Failed(failure) => write!(out, "{failure}"),
-        }
     }
 }

@@ -64,7 +64,7 @@ impl Task {
     /// Lives until the model is closed.
     pub(crate) async fn run(mut self) {
         let mut alarm = Alarm::new();
-        let mut messages = Vec::with_capacity(MESSAGES_AT_ONCE);
+        let mut messages = Vec::new();
         while !self.is_over() {
             self.wait(&mut alarm, &mut messages).await;
             let waiting = self.scheduler.batcher.waiting() + self.sequences.waiting();
@@ -284,6 +284,7 @@ impl Task {
             ControlMessage::Leave { reply } => {
                 let idle = self.is_idle();
                 if idle {
+                    add(&self.published.left, 1);
                     self.end_workers();
                 }
                 let _ = reply.send(idle);

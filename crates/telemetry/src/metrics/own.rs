@@ -113,6 +113,8 @@ const OWN: &[(&str, MetricKind, &str, Reading)] = &[
         Number(|it| it.status.incidents.load_failures)),
     ("jitney_load_seconds", Histogram, "Time that workers took to load the model",
         Spread(|it| &it.measures.load_us, MICROS)),
+    ("jitney_leaves_total", Counter, "Times that the model left memory for other models",
+        Number(|it| it.status.counters.left)),
     ("jitney_load_last_seconds", Gauge, "The same of the last worker that loaded it",
         Millionths(|it| it.measures.load_last_us)),
     ("jitney_worker_memory_bytes", Gauge, "Resident memory of a worker's process",

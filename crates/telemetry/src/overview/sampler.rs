@@ -128,7 +128,9 @@ impl Sampler {
             seen.insert(place, now);
             (key, Box::new(sample))
         };
-        let models = engine.listed_versions().iter().map(read).collect();
+        // There may be thousands that are only known: nothing happens to them that could be drawn.
+        let versions = engine.listed_versions();
+        let models = versions.iter().filter(|(model, _)| model.was_asked()).map(read).collect();
         self.seen = seen;
         (OverviewSample { time: unix_millis(), models }, looks, usages)
     }

@@ -69,8 +69,10 @@ impl Task {
                 let ends = matches!(error, LaunchError::NoRoom { .. })
                     && self.capacity.starts_from_zero()
                     && self.pool.ready_count() == 0;
-                self.reporter.load_failed(worker, &error, retry);
-                self.published.incidents.load_failed(&error, retry.is_some());
+                if !ends {
+                    self.reporter.load_failed(worker, &error, retry);
+                    self.published.incidents.load_failed(&error, retry.is_some());
+                }
                 self.pool.launch_failed(worker, error, retry.map(|pause| Instant::now() + pause));
                 self.pool_changed();
                 if ends {

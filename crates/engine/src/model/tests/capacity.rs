@@ -133,7 +133,7 @@ async fn a_worker_that_is_to_take_the_place_of_another_is_not_one_too_many() {
 /// Whether the model leaves when it is asked to.
 async fn leaves(kit: &Kit) -> bool {
     let (reply, answer) = oneshot::channel();
-    kit.model.control.send(ControlMessage::Leave { reply }).await.unwrap();
+    kit.model.gate.task.control.send(ControlMessage::Leave { reply }).await.unwrap();
     answer.await.unwrap()
 }
 

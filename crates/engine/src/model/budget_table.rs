@@ -1,0 +1,290 @@
+//! What every model holds, and what the loads that wait for memory need.
+//!
+//! The table of [`MemoryBudget`](super::budget::MemoryBudget): it is told what happens, and says what that means to
+//! [`MemoryPlan`]. Nothing here waits.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use jitney_batcher::{
+    AskedRate, FirstLoad, LoadStep, MemoryPlan, MemoryState, ModelMemory, Nanos, worth,
+};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use super::messages::ControlMessage;
+use super::state::ModelState;
+
+/// What a process holds beside its model until one was measured: about what Python and this package take.
+const BASE_GUESS: u64 = 32 << 20;
+/// How long a load is taken to last until one has.
+const LOAD_GUESS: Duration = Duration::from_secs(5);
+
+/// Models that are to leave, and how they are told.
+pub(super) type LeavingModels = Vec<(u64, mpsc::Sender<ControlMessage>)>;
+
+#[derive(Debug, Default)]
+pub(super) struct BudgetTable {
+    next: u64,
+    pub(super) models: BTreeMap<u64, BudgetModel>,
+    /// Loads that wait for memory, the first one first.
+    waiting: Vec<WaitingLoad>,
+    /// The most that a process without Python, and one with it, held beside its model's files.
+    base: [Option<u64>; 2],
+    measured: Option<Instant>,
+}
+
+/// A load that waits for memory.
+#[derive(Debug)]
+struct WaitingLoad {
+    model: u64,
+    worker: u32,
+    since: Nanos,
+    granted: oneshot::Sender<()>,
+}
+
+/// How a model takes part.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BudgetTerms {
+    /// It is loaded when somebody asks for it, and leaves for others.
+    pub(crate) on_demand: bool,
+    /// Once loaded it does not leave.
+    pub(crate) keep: bool,
+    /// Bytes of its files.
+    pub(crate) files: u64,
+    /// Whether its processes run Python.
+    pub(crate) python: bool,
+    /// How long a start may take without a word.
+    pub(crate) startup_timeout: Duration,
+}
+
+#[derive(Debug)]
+pub(super) struct BudgetModel {
+    pub(super) terms: BudgetTerms,
+    published: Arc<ModelState>,
+    control: mpsc::Sender<ControlMessage>,
+    /// Requests that were counted.
+    seen: u64,
+    asked: AskedRate,
+    pub(super) workers: BTreeMap<u32, HeldWorker>,
+    /// What its last worker held.
+    size: Option<u64>,
+    load: Duration,
+    loaded: Nanos,
+    pub(super) leaving: bool,
+}
+
+/// A process of a model, by what it holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HeldWorker {
+    bytes: u64,
+    /// None where it is no process of this machine, or while it loads.
+    pid: Option<u32>,
+    loads: bool,
+}
+
+impl BudgetModel {
+    fn bytes(&self) -> u64 {
+        self.workers.values().map(|worker| worker.bytes).sum()
+    }
+
+    /// Whether somebody waits for an answer of it.
+    fn is_asked(&self) -> bool {
+        let counters = self.published.counters();
+        let ended = counters.answered + counters.rejected + counters.failed + counters.abandoned;
+        counters.requests > ended
+    }
+
+    /// Whether those who made it load have gone, and nobody else wants a worker.
+    pub(super) fn is_forgotten(&self) -> bool {
+        let ModelState { from_zero, ready, .. } = &*self.published;
+        from_zero.load(Relaxed) && ready.load(Relaxed) == 0 && !self.is_asked()
+    }
+
+    fn held(&self, now: Nanos) -> MemoryState {
+        if !self.terms.on_demand {
+            return MemoryState::Stays;
+        }
+        if self.workers.values().any(|worker| worker.loads) {
+            return MemoryState::Loading { measured: self.size.is_some() };
+        }
+        if self.leaving {
+            return MemoryState::Leaving;
+        }
+        if self.terms.keep {
+            return MemoryState::Stays;
+        }
+        if self.is_asked() {
+            return MemoryState::Busy;
+        }
+        let load = self.load.as_nanos() as Nanos;
+        let worth = worth(self.asked.rate(now), load, self.bytes());
+        MemoryState::unasked(now, self.loaded, load, worth)
+    }
+}
+
+impl BudgetTable {
+    /// Lets a model take part; its number.
+    pub(super) fn enter(
+        &mut self,
+        now: Nanos,
+        terms: BudgetTerms,
+        published: &Arc<ModelState>,
+        control: &mpsc::Sender<ControlMessage>,
+    ) -> u64 {
+        let model = self.next;
+        self.next += 1;
+        let entry = BudgetModel {
+            terms,
+            published: Arc::clone(published),
+            control: control.clone(),
+            seen: 0,
+            asked: AskedRate::new(now),
+            workers: BTreeMap::new(),
+            size: None,
+            load: LOAD_GUESS,
+            loaded: 0,
+            leaving: false,
+        };
+        self.models.insert(model, entry);
+        model
+    }
+
+    /// A load waits for memory from now on; resolves if it is let pass those before it.
+    pub(super) fn wait(&mut self, now: Nanos, model: u64, worker: u32) -> oneshot::Receiver<()> {
+        let (granted, told) = oneshot::channel();
+        self.waiting.push(WaitingLoad { model, worker, since: now, granted });
+        told
+    }
+
+    /// A worker begins to load, and will hold so much.
+    pub(super) fn begin(&mut self, id: u64, worker: u32, bytes: u64) {
+        self.waiting.retain(|it| (it.model, it.worker) != (id, worker));
+        if let Some(model) = self.models.get_mut(&id) {
+            model.workers.insert(worker, HeldWorker { bytes, pid: None, loads: true });
+            model.leaving = false;
+        }
+    }
+
+    /// A worker has loaded, and holds so much.
+    pub(super) fn loaded(
+        &mut self,
+        now: Nanos,
+        (id, worker): (u64, u32),
+        (pid, bytes): (Option<u32>, u64),
+        took: Duration,
+    ) {
+        let Some(model) = self.models.get_mut(&id) else { return };
+        let BudgetTerms { files, python, .. } = model.terms;
+        model.workers.insert(worker, HeldWorker { bytes, pid, loads: false });
+        (model.size, model.load, model.loaded) = (Some(bytes), took, now);
+        let base = &mut self.base[usize::from(python)];
+        *base = (*base).max(Some(bytes.saturating_sub(files)));
+    }
+
+    /// A worker has ended, or nobody waits for its load any more.
+    pub(super) fn release(&mut self, id: u64, worker: u32) {
+        self.waiting.retain(|it| (it.model, it.worker) != (id, worker));
+        if let Some(model) = self.models.get_mut(&id) {
+            model.workers.remove(&worker);
+            model.leaving &= !model.workers.is_empty();
+        }
+    }
+
+    /// Begins the loads that fit now, while the first one has to wait for longer.
+    pub(super) fn let_pass(&mut self, now: Nanos, limit: u64, first: (u64, u32)) {
+        let Some(head) = self.first_load(now, limit, first) else { return };
+        let mut held = self.held(now).1;
+        let others = self.waiting.iter().map(|it| (it.model, it.worker));
+        for (id, worker) in others.filter(|it| *it != first).collect::<Vec<_>>() {
+            if !head.lets_pass(&held) {
+                return;
+            }
+            let model = self.models.get(&id).filter(|model| !model.is_forgotten());
+            let plan = model.map(|model| self.plan(model, limit));
+            let fits = plan.filter(|plan| plan.step(&held) == LoadStep::Begin);
+            let place = self.waiting.iter().position(|it| (it.model, it.worker) == (id, worker));
+            if let (Some(plan), Some(place)) = (fits, place)
+                && self.waiting.remove(place).granted.send(()).is_ok()
+            {
+                self.begin(id, worker, plan.needed);
+                held = self.held(now).1;
+            }
+        }
+    }
+
+    fn first_load(&self, now: Nanos, limit: u64, (id, worker): (u64, u32)) -> Option<FirstLoad> {
+        let waiting = self.waiting.iter().find(|it| (it.model, it.worker) == (id, worker))?;
+        let model = self.models.get(&id)?;
+        let (waited, load) = (now - waiting.since, model.load.as_nanos() as Nanos);
+        Some(FirstLoad { plan: self.plan(model, limit), waited, load })
+    }
+
+    /// What is held by models that stay, beside this one.
+    pub(super) fn staying(&self, now: Nanos, id: u64) -> u64 {
+        let (ids, held) = self.held(now);
+        let others = ids.iter().zip(&held).filter(|(other, _)| **other != id);
+        others.filter(|(_, it)| it.held == MemoryState::Stays).map(|(_, it)| it.bytes).sum()
+    }
+
+    /// Those that leave where more is held than may be.
+    pub(super) fn excess(&self, now: Nanos, limit: u64) -> LeavingModels {
+        let (ids, held) = self.held(now);
+        self.controls(&ids, &MemoryPlan::excess(limit, &held))
+    }
+
+    /// Counts the requests of all models.
+    pub(super) fn count_requests(&mut self, now: Nanos) {
+        for model in self.models.values_mut() {
+            let requests = model.published.requests.load(Relaxed);
+            model.asked.add(now, requests - model.seen);
+            model.seen = requests;
+        }
+    }
+
+    /// The processes that are to be measured, where that was long ago.
+    pub(super) fn unmeasured(&mut self, every: Duration) -> Vec<u32> {
+        let now = Instant::now();
+        if self.measured.is_some_and(|at| now - at < every) {
+            return Vec::new();
+        }
+        self.measured = Some(now);
+        let workers = self.models.values().flat_map(|model| model.workers.values());
+        workers.filter_map(|worker| worker.pid).collect()
+    }
+
+    /// A process holds so much.
+    pub(super) fn set_measured(&mut self, pid: u32, bytes: u64) {
+        for model in self.models.values_mut() {
+            for worker in model.workers.values_mut().filter(|it| it.pid == Some(pid)) {
+                worker.bytes = bytes;
+                model.size = model.size.max(Some(bytes));
+            }
+        }
+    }
+
+    /// What a worker of a model will hold: as measured, else by its files and by what others hold beside theirs.
+    pub(super) fn plan(&self, model: &BudgetModel, limit: u64) -> MemoryPlan {
+        let BudgetTerms { files, python, .. } = model.terms;
+        let (files, base) = (files / 10 * 13, self.base[usize::from(python)]);
+        let guess = files + base.unwrap_or(BASE_GUESS);
+        let (needed, measured) = (model.size.unwrap_or(guess), model.size.is_some());
+        MemoryPlan { limit, needed, measured, least: files + BASE_GUESS }
+    }
+
+    /// All models that hold memory, by their numbers.
+    pub(super) fn held(&self, now: Nanos) -> (Vec<u64>, Vec<ModelMemory>) {
+        let there = self.models.iter().filter(|(_, model)| !model.workers.is_empty());
+        let held =
+            |model: &BudgetModel| ModelMemory { bytes: model.bytes(), held: model.held(now) };
+        there.map(|(id, model)| (*id, held(model))).unzip()
+    }
+
+    /// Where these models are told to leave.
+    pub(super) fn controls(&self, ids: &[u64], places: &[usize]) -> LeavingModels {
+        let ids = places.iter().map(|place| ids[*place]);
+        ids.filter_map(|id| Some((id, self.models.get(&id)?.control.clone()))).collect()
+    }
+}
