@@ -1,11 +1,12 @@
 //! Workers that follow the load, beside a fixed number and Ray Serve's rule.
 //!
-//! `cargo run --release -p jitney-lab --example capacity -- [hours of the day that are played]`
+//! `cargo run --release -p jitney-lab --example capacity -- [hours of the day that are played] [files of recorded traces]`
 #![expect(clippy::print_stdout, reason = "an example that prints")]
 
 use jitney_lab::capacity::{
     CapacityResult, FixedWorkers, OurRule, RayRule, RaySettings, ScaledModel, play, varying,
 };
+use jitney_sim::trace::Trace;
 use jitney_sim::{Load, ServiceCurve, ms};
 
 fn main() {
@@ -23,6 +24,12 @@ fn main() {
     let bursts = |t: f64| if t % 300.0 < 30.0 { full * 0.7 } else { full * 0.07 };
     let bursts = varying(bursts, hours * 900.0, 4.0, model.objective, 2);
     compare("bursts", &curve, model, &bursts);
+    for file in std::env::args().skip(2) {
+        match std::fs::read_to_string(&file).map(|text| Trace::parse(&text)) {
+            Ok(Ok(trace)) => compare(&file, &curve, model, &as_recorded(&trace, 0.3 * full, model)),
+            other => println!("{file}: {other:?}"),
+        }
+    }
     for run in 0..36_u32 {
         let tenth = 1 + run % 9;
         let rate = full * f64::from(tenth) / 10.0;
@@ -35,6 +42,17 @@ fn main() {
             ran.changes.iter().map(|(at, to)| (at / 1_000_000_000, *to)).collect::<Vec<_>>()
         );
     }
+}
+
+/// Requests whose rate rises and falls as in a trace, every five seconds, with this mean.
+fn as_recorded(trace: &Trace, mean: f64, model: ScaledModel) -> Load {
+    const SPAN: f64 = 5.0;
+    let seconds = trace.times.last().copied().unwrap_or_default();
+    let mut counts = vec![0.0; (seconds / SPAN) as usize + 1];
+    trace.times.iter().for_each(|at| counts[(at / SPAN) as usize] += 1.0);
+    let scale = mean * seconds / SPAN / trace.times.len().max(1) as f64;
+    let rate = |t: f64| (counts[(t / SPAN) as usize] * scale).max(mean / 20.0);
+    varying(rate, seconds, 4.0, model.objective, 3)
 }
 
 fn compare(name: &str, curve: &ServiceCurve, model: ScaledModel, load: &Load) {

@@ -36,6 +36,8 @@ pub struct LocalRuntime {
     /// Loads a file into this process with these options, which may take long; a sentence if it cannot be
     /// served.
     pub load: fn(&Path, &serde_json::Value) -> Result<LoadedModel, String>,
+    /// The model of a file as the file itself declares it, without any engine; a sentence if it cannot be served.
+    pub declare: fn(&Path) -> Result<Arc<dyn LocalModel>, String>,
     /// The model of a file that a worker process has loaded, which told its signature; a sentence if it
     /// cannot be served.
     pub describe: DescribeModel,

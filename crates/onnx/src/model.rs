@@ -78,6 +78,17 @@ impl fmt::Debug for OnnxSession {
 }
 
 impl OnnxModel {
+    /// The model of a file as the file declares it. No engine sees the file, so this does not tell whether one can
+    /// run it, nor whether it keeps to what it declares.
+    ///
+    /// # Errors
+    /// When the file cannot be read or served, or the card beside it is wrong.
+    pub fn declared(path: &Path) -> Result<Arc<Self>, OnnxError> {
+        let (name, _) = card_of(path)?;
+        let signature = file_signature(&name, &read(path)?)?;
+        Self::described(path, signature)
+    }
+
     /// The model of a file that another process has loaded, which told its signature.
     ///
     /// # Errors
@@ -124,10 +135,8 @@ impl OnnxSession {
     /// When the file cannot be read or served, or its card is wrong.
     pub fn open(path: &Path, options: &Value) -> Result<Self, OnnxError> {
         let (name, card) = card_of(path)?;
-        let file = std::fs::read(path)
-            .map_err(|source| OnnxError::Read { path: path.to_owned(), source })?;
         let options = EngineOptions::read(options);
-        let session = Self::load(name, file.into(), Some(path), card, &options)?;
+        let session = Self::load(name, read(path)?.into(), Some(path), card, &options)?;
         if let Some(preparation) = &session.model.preparation {
             let loaded = preparation.load(|file| {
                 let path = card::beside(path, file)?;
@@ -155,9 +164,7 @@ impl OnnxSession {
         options: &EngineOptions,
     ) -> Result<Self, OnnxError> {
         let failed = |reason: String| OnnxError::Load { name: name.clone(), reason };
-        let damaged = |_| failed("it is not an ONNX file, or it is damaged".to_owned());
-        file::check(&file).map_err(damaged)?;
-        let signature = signature(file::graph(&file)).map_err(failed)?;
+        let signature = file_signature(&name, &file)?;
         let engine = GraphEngine::load(file, path, &signature, options).map_err(failed)?;
         let padded = card.padding.as_ref().map(|pads| pads.dimension.as_str());
         let signature = match path {
@@ -166,6 +173,18 @@ impl OnnxSession {
         };
         Ok(Self { model: OnnxModel::new(name, signature, card)?, engine })
     }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, OnnxError> {
+    std::fs::read(path).map_err(|source| OnnxError::Read { path: path.to_owned(), source })
+}
+
+/// What a file declares of its model, if it is well-formed.
+fn file_signature(name: &str, file: &[u8]) -> Result<Signature, OnnxError> {
+    let failed = |reason: String| OnnxError::Load { name: name.to_owned(), reason };
+    let damaged = |_| failed("it is not an ONNX file, or it is damaged".to_owned());
+    file::check(file).map_err(damaged)?;
+    signature(file::graph(file)).map_err(failed)
 }
 
 /// The name that a file gives its model, and the card beside it, if there is one.

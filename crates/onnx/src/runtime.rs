@@ -24,7 +24,7 @@ use super::wire;
 
 /// What the engine needs to serve `.onnx` files.
 pub const RUNTIME: LocalRuntime =
-    LocalRuntime { extension: "onnx", load, describe, worker_command: "onnx-worker" };
+    LocalRuntime { extension: "onnx", load, declare, describe, worker_command: "onnx-worker" };
 
 /// The version of models whose card names none, as TorchServe's archiver has it.
 const VERSION_DEFAULT: &str = "1.0";
@@ -32,6 +32,11 @@ const VERSION_DEFAULT: &str = "1.0";
 fn load(path: &Path, options: &Value) -> Result<LoadedModel, String> {
     let session = OnnxSession::open(path, options).map_err(|error| error.to_string())?;
     Ok(session.into())
+}
+
+fn declare(path: &Path) -> Result<Arc<dyn LocalModel>, String> {
+    let model = OnnxModel::declared(path).map_err(|error| error.to_string())?;
+    Ok(model)
 }
 
 fn describe(path: &Path, signature: Signature) -> Result<Arc<dyn LocalModel>, String> {

@@ -1,15 +1,16 @@
 //! From what a caller asks for to a model whose files were read and checked: found, fetched, verified, opened, named.
 //!
 //! Everything here may fail and leaves nothing behind then. It enters nothing into the registry and starts no
-//! worker; a model without Python may be loaded once, in a process that ends when it has told what it takes.
+//! worker; a model without Python may be loaded once, in a process that ends when it has told what it takes. Of one
+//! that is loaded on demand only the file is read.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jitney_settings::model::{
-    ISOLATION, MAX_CONCURRENT_BATCHES, MEMORY_LIMIT, ONNX_ENGINE, ONNX_LIBRARY, ONNX_PROVIDERS,
-    ONNX_THREADS, STARTUP_TIMEOUT,
+    ISOLATION, LOAD, LoadTime, MAX_CONCURRENT_BATCHES, MEMORY_LIMIT, ONNX_ENGINE, ONNX_LIBRARY,
+    ONNX_PROVIDERS, ONNX_THREADS, STARTUP_TIMEOUT,
 };
 use jitney_settings::{Isolation, SettingSource, Values};
 
@@ -45,8 +46,9 @@ pub(super) enum OpenedFiles {
 pub(super) enum LocalHome {
     /// In threads of this process.
     Threads(Arc<dyn LocalSession>),
-    /// In processes that load this file with these options.
-    Processes(Arc<LocalProcesses>, PathBuf, serde_json::Value),
+    /// In processes that load this file with these options. The last says whether one has done so: else what is
+    /// known of the model is what its file declares.
+    Processes(Arc<LocalProcesses>, PathBuf, serde_json::Value, bool),
 }
 
 impl OpenedModel {
@@ -193,8 +195,16 @@ impl ModelOpener {
             return Ok((loaded.model, LocalHome::Threads(loaded.session)));
         };
         let unreadable = |error: io::Error| RegisterError::NotLoadable(error.to_string());
+        let file = std::path::absolute(path).map_err(unreadable)?;
+        if typed.value::<LoadTime>(&LOAD) == LoadTime::OnDemand {
+            let read = file.clone();
+            let model = blocking(move || (local.declare)(&read)).await?;
+            let model = model.map_err(RegisterError::NotLoadable)?;
+            let told = self.local_options(&typed);
+            return Ok((model, LocalHome::Processes(processes, file, told, false)));
+        }
         let load = LocalLoad {
-            file: std::path::absolute(path).map_err(unreadable)?,
+            file,
             name: options.model_name.clone().unwrap_or_default(),
             version: options.version.clone().unwrap_or_default(),
             memory_limit: typed.read(&MEMORY_LIMIT),
@@ -208,7 +218,7 @@ impl ModelOpener {
         let (signature, file, told) = (loaded.signature, load.file.clone(), load.options.clone());
         let model = blocking(move || (local.describe)(&load.file, signature)).await?;
         let model = model.map_err(RegisterError::NotLoadable)?;
-        Ok((model, LocalHome::Processes(processes, file, told)))
+        Ok((model, LocalHome::Processes(processes, file, told, true)))
     }
 
     /// What the runtime of models without Python is told when it loads this one.

@@ -182,7 +182,7 @@ impl Registrar {
             OpenedFiles::Local(model, home, fetched) => Ok(Draft {
                 budget: match &home {
                     LocalHome::Threads(_) => None,
-                    LocalHome::Processes(_, file, _) => Some(self.budget(file)),
+                    LocalHome::Processes(_, file, ..) => Some(self.budget(file)),
                 },
                 launcher: local_launcher(&identity, &settings, &model, home),
                 identity,
@@ -338,10 +338,10 @@ fn local_launcher(
         LocalHome::Threads(session) => {
             Arc::new(ThreadLauncher { session, runtime: model.runtime(), name, version })
         }
-        LocalHome::Processes(processes, file, options) => {
+        LocalHome::Processes(processes, file, options, tried) => {
             let memory_limit = settings.values.read(&MEMORY_LIMIT);
             let load = Arc::new(LocalLoad { file, name, version, memory_limit, options });
-            Arc::new(LocalLauncher { processes, model: Arc::clone(model), load })
+            Arc::new(LocalLauncher { processes, model: Arc::clone(model), load, tried })
         }
     }
 }

@@ -76,6 +76,17 @@ pub struct Signature {
 }
 
 impl Signature {
+    /// Whether what a file declared is what its model turned out to be, as far as requests are read by it: the
+    /// names, and the types of inputs. Shapes may differ, and the types of outputs that a file may leave unsaid.
+    pub fn keeps_to(&self, declared: &Self) -> bool {
+        let inputs = |it: &Self| -> Vec<_> {
+            it.inputs.iter().map(|spec| (spec.name.clone(), spec.datatype)).collect()
+        };
+        let outputs =
+            |it: &Self| -> Vec<_> { it.outputs.iter().map(|spec| spec.name.clone()).collect() };
+        inputs(self) == inputs(declared) && outputs(self) == outputs(declared)
+    }
+
     /// Whether requests can be joined along the first dimension.
     pub fn batches(&self) -> bool {
         let open =

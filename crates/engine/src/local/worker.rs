@@ -24,7 +24,9 @@ use crate::frames::{
 };
 use crate::outcome::{BatchOutcome, ItemOutcome, LaunchError, ModelFailure, WorkerExit};
 use crate::pending::{Payload, PendingRequest};
-use crate::pool::{BoxFuture, Launcher, ProgressSender, Worker, WorkerGone, WorkerMessage};
+use crate::pool::{
+    BoxFuture, Launcher, LoadedReport, ProgressSender, Worker, WorkerGone, WorkerMessage,
+};
 use crate::process::WorkerProcess;
 
 /// How long a process may take to end after it was asked to.
@@ -35,6 +37,8 @@ pub(crate) struct LocalLauncher {
     pub(crate) processes: Arc<LocalProcesses>,
     pub(crate) model: Arc<dyn LocalModel>,
     pub(crate) load: Arc<LocalLoad>,
+    /// Whether a process has tried the model before; else only its file was read.
+    pub(crate) tried: bool,
 }
 
 impl Launcher for LocalLauncher {
@@ -44,10 +48,17 @@ impl Launcher for LocalLauncher {
         _progress: ProgressSender,
     ) -> BoxFuture<'static, Result<Box<dyn Worker>, LaunchError>> {
         let (processes, load) = (Arc::clone(&self.processes), Arc::clone(&self.load));
-        let model = Arc::clone(&self.model);
+        let (model, tried) = (Arc::clone(&self.model), self.tried);
         Box::pin(async move {
             let loaded = processes.load(&load, Some(worker)).await?;
-            if loaded.signature != *model.file_signature() {
+            let declared = model.file_signature();
+            let same = match tried {
+                true => loaded.signature == *declared,
+                false => loaded.signature.keeps_to(declared),
+            };
+            // What it declares of batches may turn out to be wrong: then each item runs by itself.
+            let alone = declared.batches() && !loaded.signature.batches();
+            if !same {
                 return Err(LaunchError::Load(
                     format!(
                         "{} has other inputs or outputs than when the model was registered; \
@@ -59,6 +70,7 @@ impl Launcher for LocalLauncher {
             }
             let LoadedProcess { process, connection, last_words, .. } = loaded;
             let worker = LocalWorker {
+                alone,
                 process,
                 connection,
                 last_words,
@@ -75,6 +87,8 @@ impl Launcher for LocalLauncher {
 
 /// A loaded process, as the pool sees it.
 pub(crate) struct LocalWorker {
+    /// Whether a batch may hold one item only.
+    alone: bool,
     process: WorkerProcess,
     connection: WorkerConnection,
     last_words: LastWords,
@@ -250,6 +264,11 @@ fn finish(
 impl Worker for LocalWorker {
     fn pid(&self) -> Option<u32> {
         self.process.id()
+    }
+
+    fn report(&mut self) -> LoadedReport {
+        let sizes = if self.alone { vec![1] } else { Vec::new() };
+        LoadedReport { sizes, ..LoadedReport::default() }
     }
 
     fn send_batch<'a>(
