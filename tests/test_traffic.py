@@ -7,6 +7,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -22,6 +23,19 @@ SEQUENCES = (
     "minWorkers: 1\nmaxWorkers: 1\nsequenceBatching: true\nsequenceMaxIdleMSec: 600000\nmaxNumSequence: 64\n"
     "maxSequenceJobQueueSize: 10\n"
 )
+SOMETIMES = """
+import itertools
+
+numbers = itertools.count()
+
+def handle(data, context):
+    for row in data or []:
+        if bytes(row["body"]) == b"bad day" and next(numbers) % 5 == 0:
+            raise ValueError("one of five")
+    return data and ["2.0"] * len(data)
+"""
+"""On a bad day one of five requests fails."""
+RULE = {"errors": "+1%", "p99": "20x", "after": 50}
 USERS = [f"user-{number}" for number in range(300)]
 ROWS = {"instances": ["x"]}
 PREDICTIONS = "/org.pytorch.serve.grpc.inference.InferenceAPIsService/Predictions"
@@ -154,3 +168,56 @@ def test_two_servers_with_the_same_file_agree(start: Callable[..., Server], stor
     first, second = (both_ready(start("serve", "--config", file)) for _ in range(2))
     assert of_users(first) == of_users(second)
     assert set(of_users(first).values()) == {"1.0", "2.0"}
+
+
+def second_fails(start: Callable[..., Server], store: Store) -> Server:
+    one, two = versions(store)
+    two.unlink()
+    two = store.mar("m", source=SOMETIMES, version="2.0").rename(two)
+    return both_ready(start("serve", f"m={one}", f"m={two}"))
+
+
+def entry(server: Server, version: str) -> dict[str, Any]:
+    models = server.manage("GET", "/overview").json()["models"]
+    return next(model for model in models if model["version"] == version)
+
+
+def test_a_version_that_begins_to_fail_is_sent_back_and_stays_loaded(start: Callable[..., Server], store: Store):
+    server = second_fails(start, store)
+    put(server, {"shares": {"1.0": 70, "2.0": 30}, "return": RULE})
+    ask, failed = requests.Session(), 0
+    for _ in range(300):
+        assert ask.post(server.url("/predictions/m"), data=b"good day", timeout=ASK_SECONDS).status_code == 200
+    assert entry(server, "2.0")["share"] == 0.3
+
+    def returned() -> bool:
+        nonlocal failed
+        for _ in range(20):
+            failed += ask.post(server.url("/predictions/m"), data=b"bad day", timeout=ASK_SECONDS).status_code != 200
+        return entry(server, "2.0")["share"] == 0
+
+    until(returned, "version 2.0 has no share any more", poll=0)
+    assert failed > 5
+    why = server.manage("GET", "/models/m/traffic").json()["returned"]["2.0"]
+    assert " requests failed (" in why
+    assert entry(server, "2.0")["returned"] == why and entry(server, "1.0")["share"] == 1
+    assert server.metric("jitney_traffic_returns_total", "m", model_version="2.0") == 1
+    server.logged("version returned: ")
+    assert {asked(server, user) for user in USERS[:50]} == {"1.0"}
+    assert asked(server, "anybody", "/predictions/m/2.0") == "2.0"
+
+
+def test_a_version_that_is_not_worse_becomes_the_default_step_by_step(start: Callable[..., Server], store: Store):
+    server = second_fails(start, store)
+    split = {"shares": {"1.0": 90, "2.0": 10}, "return": {**RULE, "after": 5}, "promote": "10% 50% 100% every 0.1s"}
+    assert put(server, split).status_code == 200
+
+    def is_default() -> bool:
+        for user in USERS[:50]:
+            asked(server, user)
+        return entry(server, "2.0")["isDefault"]
+
+    until(is_default, "version 2.0 is the default")
+    server.logged("version promoted: it gets 50 % of the requests")
+    assert server.manage("GET", "/models/m/traffic").json() == {"shares": {"2.0": 100}}
+    server.logged("version promoted: it is the default")

@@ -25,6 +25,11 @@ impl Changes {
         self.0.made.send_modify(|count| *count += 1);
     }
 
+    /// The number of changes so far, for whoever waits for the next.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.0.made.subscribe()
+    }
+
     /// Waits until all changes so far are in the record, if somebody keeps one.
     pub async fn recorded(&self) {
         let made = *self.0.made.borrow();

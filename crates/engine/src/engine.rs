@@ -6,6 +6,7 @@ mod opener;
 mod plugins;
 mod registrar;
 mod repository;
+mod rollouts;
 mod workflows;
 
 use std::io;
@@ -67,6 +68,7 @@ impl Engine {
             config.workflow_store.take().map(|config| Arc::new(Store::new(config)));
         let repository = std::mem::take(&mut config.repository);
         let models = Arc::new(Registrar::start(config, data, observer)?);
+        models.watch_rollouts();
         Ok(Arc::new(Self {
             workflows: Workflows::new(Arc::clone(&models), workflow_store),
             repository: Repository::new(Arc::clone(&models), repository),

@@ -28,6 +28,7 @@ mod queue_slots;
 mod registry;
 mod reply;
 mod resolve;
+mod rollout;
 pub mod settings;
 pub mod shares;
 pub mod sizes;

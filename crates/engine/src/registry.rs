@@ -130,6 +130,30 @@ impl Registry {
         Ok(())
     }
 
+    /// The same, unless somebody else has changed the shares since they were `before`.
+    pub(crate) fn replace_split(
+        &self,
+        name: &str,
+        before: &Arc<TrafficSplit>,
+        split: Option<Arc<TrafficSplit>>,
+    ) {
+        let now = self.split(name).ok().flatten();
+        if now.is_some_and(|now| Arc::ptr_eq(&now, before)) {
+            // Its versions were found when the shares were set, and one that went since counts for nothing.
+            let _ = self.set_split(name, split);
+        }
+    }
+
+    /// The shares that have rules, by the names of their models.
+    pub(crate) fn watched_splits(&self) -> Vec<(String, Arc<TrafficSplit>)> {
+        let table = self.table.load();
+        let watched = table.iter().filter_map(|(name, entry)| {
+            let split = entry.split.as_ref().filter(|split| split.returns.is_some())?;
+            Some((name.clone(), Arc::clone(split)))
+        });
+        watched.collect()
+    }
+
     /// Every version of a model, the oldest first as far as their names show.
     pub(crate) fn versions(&self, name: &str) -> Result<Vec<Arc<Model>>, LookupError> {
         let table = self.table.load();
@@ -343,7 +367,9 @@ impl Registry {
             let new = entry.versions.values().filter(|model| model.unnamed.get().is_none());
             new.for_each(|model| drop(model.unnamed.set(Arc::clone(&entry.unnamed))));
             for (version, model) in &entry.versions {
-                model.share.set(entry.split.as_ref().and_then(|split| split.share(version)));
+                let split = entry.split.as_deref();
+                model.share.set(split.and_then(|split| split.share(version)));
+                model.share.note(split.and_then(|split| split.returned.get(version)).cloned());
             }
         }
         let defaults = table.values().filter_map(|entry| entry.versions.get(&entry.default));

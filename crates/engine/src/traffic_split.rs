@@ -5,11 +5,17 @@
 //! whose rate is its share, and the smallest number wins (weighted rendezvous hashing). So a share that grows takes
 //! clients from the others and gives none back, and those of a version that cannot answer spread over the others.
 
+mod rules;
+
 use std::collections::BTreeMap;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use arc_swap::ArcSwapOption;
 use serde::{Deserialize, Serialize};
+
+pub use self::rules::{Promotion, ReturnRule};
 
 /// How the versions of a model share its traffic.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -20,6 +26,15 @@ pub struct TrafficSplit {
     /// What keeps a client at its version.
     #[serde(default, skip_serializing_if = "Sticky::is_default")]
     pub sticky: Sticky,
+    /// When a version that is worse than the default one goes back to no share.
+    #[serde(default, rename = "return", skip_serializing_if = "Option::is_none")]
+    pub returns: Option<ReturnRule>,
+    /// How the share of a version that is not worse grows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub promote: Option<Promotion>,
+    /// Why versions went back, by version.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub returned: BTreeMap<String, String>,
 }
 
 /// What a request is known by. One that does not have it is known by its id.
@@ -81,6 +96,9 @@ impl FromStr for TrafficSplit {
         if !read.shares.values().all(sound) || !read.shares.values().any(|weight| *weight > 0.0) {
             return Err("traffic: shares must be numbers from 0 on, one of them above 0".to_owned());
         }
+        if read.promote.is_some() && read.returns.is_none() {
+            return Err("traffic: promote needs return, which says when to stop".to_owned());
+        }
         Ok(read)
     }
 }
@@ -88,7 +106,8 @@ impl FromStr for TrafficSplit {
 impl TrafficSplit {
     /// One version answers everything.
     pub fn whole(version: &str) -> Self {
-        Self { shares: BTreeMap::from([(version.to_owned(), 100.0)]), sticky: Sticky::Request }
+        let shares = BTreeMap::from([(version.to_owned(), 100.0)]);
+        Self { shares, ..Self::default() }
     }
 
     /// The JSON document.
@@ -102,11 +121,14 @@ impl TrafficSplit {
         let share = |(version, weight): (&String, &f64)| {
             format!("version {version}: {:.4} %", weight / all * 100.0).replace(".0000", "")
         };
-        let shares = self.shares.iter().map(share).collect::<Vec<_>>().join(", ");
-        if self.sticky.is_default() {
-            return shares;
+        let mut text = self.shares.iter().map(share).collect::<Vec<_>>().join(", ");
+        if !self.sticky.is_default() {
+            text += &format!("; clients are known by {}", String::from(self.sticky.clone()));
         }
-        format!("{shares}; clients are known by {}", String::from(self.sticky.clone()))
+        for (version, why) in &self.returned {
+            text += &format!("\nversion {version} was returned: {why}");
+        }
+        text
     }
 
     /// The share of a version, from 0 to 1; none of a version that it does not name.
@@ -149,11 +171,16 @@ fn mix(number: u64) -> u64 {
 pub(crate) struct VersionShare {
     /// Of the traffic without a version; [`u32::MAX`] where versions do not share it.
     millionths: AtomicU32,
+    /// How often it was taken away because the version was worse.
+    returns: AtomicU64,
+    /// Why that was, if it was the last that happened to it.
+    note: ArcSwapOption<String>,
 }
 
 impl Default for VersionShare {
     fn default() -> Self {
-        Self { millionths: AtomicU32::new(u32::MAX) }
+        let millionths = AtomicU32::new(u32::MAX);
+        Self { millionths, returns: AtomicU64::new(0), note: ArcSwapOption::empty() }
     }
 }
 
@@ -161,6 +188,22 @@ impl VersionShare {
     pub(crate) fn set(&self, share: Option<f64>) {
         let millionths = share.map_or(u32::MAX, |share| (share * 1e6).round() as u32);
         self.millionths.store(millionths, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note(&self, why: Option<String>) {
+        self.note.store(why.map(Arc::new));
+    }
+
+    pub(crate) fn count_return(&self) {
+        self.returns.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn returns(&self) -> u64 {
+        self.returns.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn why_returned(&self) -> Option<Arc<String>> {
+        self.note.load_full()
     }
 
     pub(crate) fn read(&self) -> Option<u32> {
@@ -250,6 +293,7 @@ mod tests {
             (r#"{"shares": {"1.0": "x"}}"#, "invalid type"),
             (r#"{"shares": {"1.0": 1}, "sticki": "key"}"#, "unknown field `sticki`"),
             (r#"{"shares": {"1.0": 1}, "sticky": "header:"}"#, "sticky must be header:NAME"),
+            (r#"{"shares": {"1.0": 1}, "promote": "10% every 1m"}"#, "promote needs return"),
         ] {
             let why = text.parse::<TrafficSplit>().unwrap_err();
             assert!(why.contains(expected), "{text}: {why}");

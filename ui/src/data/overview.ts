@@ -118,6 +118,8 @@ export type ModelOverview = {
   isDefault: boolean;
   /** Its share of the requests that name no version, from 0 to 1; null where versions do not share them. */
   share: number | null;
+  /** Why its share was taken away, where the server did that. */
+  returned: string | null;
   /** `python`, `onnx`, `definition` or `workflow-function`. */
   kind: string;
   /** `ready`, `loading`, `failed`, `degraded`, `noWorkers`, `known`, `leaving` or `ending`. */

@@ -63,6 +63,11 @@ function Now({ model, document }: { model: Model; document: Overview }): JSX.Ele
   const application = applicationOf(keyOf(model), document.models);
   return (
     <>
+      {model.returned && (
+        <p class="callout warn">
+          <b>Returned:</b> {model.returned}. It gets no requests without a version and stays loaded.
+        </p>
+      )}
       {model.lastError && (
         <details class="card error" open={model.state === "failed"}>
           <summary>Last error{model.lastErrorTime ? `, ${ago(model.lastErrorTime, document.time)}` : ""}</summary>

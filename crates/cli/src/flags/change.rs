@@ -149,6 +149,12 @@ pub struct TrafficFlags {
     /// What keeps a client at its version: header:NAME, cookie:NAME or key [default: nothing does]
     #[arg(long, value_name = "WHAT", requires = "shares")]
     pub sticky: Option<String>,
+    /// Take a version's share away when it is worse than the default one: errors=+1%, p99=1.5x, after=200
+    #[arg(long = "return", value_name = "RULE,...", requires = "shares", value_delimiter = ',', value_parser = rule)]
+    pub returns: Vec<(String, String)>,
+    /// Let its share grow while it is not worse, such as "10% 30% 60% 100% every 10m"
+    #[arg(long, value_name = "STEPS", requires = "returns")]
+    pub promote: Option<String>,
     /// Let the default version answer everything again
     #[arg(long, conflicts_with = "shares")]
     pub off: bool,
@@ -164,9 +170,15 @@ fn share(text: &str) -> Result<(String, f64), String> {
     share.ok_or_else(|| "a version and its share, such as 2.0=10".to_owned())
 }
 
+fn rule(text: &str) -> Result<(String, String), String> {
+    let rule = text.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
+    rule.ok_or_else(|| "rules such as errors=+1%,p99=1.5x,after=200".to_owned())
+}
+
 const TRAFFIC_EXAMPLES: &str = "\
 Examples:
   jitney traffic resnet 1.0=90 2.0=10 --sticky header:x-user
+  jitney traffic resnet 1.0=90 2.0=10 --return errors=+1%,p99=1.5x --promote '10% 50% 100% every 10m'
   jitney traffic resnet                     how it is now
   jitney traffic resnet --off               the default version answers everything again";
 

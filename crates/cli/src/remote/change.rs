@@ -138,6 +138,12 @@ pub async fn traffic(client: &RemoteClient, flags: &TrafficFlags) -> Result<Valu
     if let Some(sticky) = &flags.sticky {
         split["sticky"] = json!(sticky);
     }
+    if let Some(promote) = &flags.promote {
+        split["promote"] = json!(promote);
+    }
+    for (name, value) in &flags.returns {
+        split["return"][name] = value.parse::<u64>().map_or_else(|_| json!(value), |it| json!(it));
+    }
     client.put(&path, &split).await
 }
 

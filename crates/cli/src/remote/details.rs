@@ -27,6 +27,7 @@ pub fn render(model: &ModelOverview) -> String {
         format!("{:.4} % of the requests without a version", it * 100.0).replace(".0000", "")
     });
     fact("traffic", share.unwrap_or_default());
+    fact("returned", model.returned.clone().unwrap_or_default());
     fact("capacity", model.capacity.clone().unwrap_or_default());
     fact("starts", starts(model));
     fact("last error", dated(model.last_error.as_deref(), model.last_error_time.as_deref()));

@@ -15,6 +15,7 @@ use tokio::runtime::Handle;
 
 use super::config::EngineConfig;
 use super::opener::{LocalHome, ModelOpener, OpenedFiles, OpenedModel, blocking};
+use super::rollouts;
 use crate::admission::Admission;
 use crate::error::{RegisterError, UnregisterError};
 use crate::local::LocalModel;
@@ -106,6 +107,15 @@ impl Registrar {
             data,
             next_data: AtomicUsize::new(0),
         })
+    }
+
+    /// Lets versions go back and forward by themselves, where shares have rules for that.
+    pub(super) fn watch_rollouts(&self) {
+        let registry = Arc::downgrade(&self.registry);
+        let changes = self.registry.changes.subscribe();
+        self.data.iter().take(1).for_each(|runtime| {
+            runtime.spawn(rollouts::watch(registry.clone(), changes.clone()));
+        });
     }
 
     /// What applies to models that set nothing else.

@@ -236,6 +236,16 @@ impl Model {
         self.share.read()
     }
 
+    /// How often its share was taken away because it was worse than the default version.
+    pub fn returns(&self) -> u64 {
+        self.share.returns()
+    }
+
+    /// Why it has no share any more, where that was taken away.
+    pub fn why_returned(&self) -> Option<Arc<String>> {
+        self.share.why_returned()
+    }
+
     /// Whether it keeps this sequence.
     pub(crate) fn keeps_sequence(&self, id: &str) -> bool {
         self.kept.contains(id)

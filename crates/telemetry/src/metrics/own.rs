@@ -77,6 +77,8 @@ const OWN: &[(&str, MetricKind, &str, Reading)] = &[
         Number(|it| it.status.counters.late)),
     ("jitney_traffic_share", Gauge, "Share of the requests without a version that goes to this one, where versions share them",
         Millionths(|it| it.model.share().map(u64::from))),
+    ("jitney_traffic_returns_total", Counter, "Times that the version's share was taken away because it was worse than the default version",
+        Number(|it| it.model.returns())),
     ("jitney_rejections_total", Counter, "Rejected requests by reason",
         Each("reason", |it| it.measures.rejections.to_vec())),
     ("jitney_batches_total", Counter, "Batches sent to a worker",

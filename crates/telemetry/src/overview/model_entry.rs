@@ -34,6 +34,8 @@ pub struct ModelOverview {
     pub is_default: bool,
     /// Its share of the requests that name no version, from 0 to 1; null where versions do not share them.
     pub share: Option<f64>,
+    /// Why its share was taken away, where the server did that.
+    pub returned: Option<String>,
     /// `python`, `onnx`, `definition` or `workflow-function`.
     pub kind: String,
     /// `ready`, `loading`, `failed`, `degraded`, `noWorkers`, `known`, `leaving` or `ending`.
@@ -216,6 +218,7 @@ impl ModelOverview {
             version: model.version().to_owned(),
             is_default,
             share: model.share().map(|it| f64::from(it) / 1e6),
+            returned: model.why_returned().map(|why| String::clone(&why)),
             kind: kind(model).to_owned(),
             state: state.as_str().to_owned(),
             state_text,
