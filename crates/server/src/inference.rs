@@ -248,8 +248,7 @@ fn call_now<'a>(
     trace: Option<Arc<CallTrace>>,
 ) -> impl Future<Output = Result<Answer, CallError>> + Send + 'a {
     let (mark, admitted) = (trace.map(|trace| trace as RequestMark), request.admitted);
-    let call = Call { mark, ..request.into_call() };
-    if admitted { Either::Left(model.call_admitted(call)) } else { Either::Right(model.call(call)) }
+    model.call_as(Call { mark, ..request.into_call() }, admitted)
 }
 
 impl InferenceRequest<'_> {

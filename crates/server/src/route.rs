@@ -129,7 +129,8 @@ pub fn trim(path: &str) -> &str {
 /// `{name}`; `{name!}`, without a colon; `{name}:verb`, where the first colon ends the name; `*`, which has
 /// no name; `~word`, in any case. `{name+}` is one segment or more, and `**` at the end is any number.
 pub fn matches<'a>(pattern: &str, path: &'a str) -> Option<PathNames<'a>> {
-    let (mut names, mut left, mut places) = (PathNames::default(), Some(path), Some(&pattern[1..]));
+    let (pattern, path) = after_same_words(&pattern[1..], path);
+    let (mut names, mut left, mut places) = (PathNames::default(), Some(path), Some(pattern));
     while let Some(pattern) = places {
         let (place, more) = first_segment(pattern);
         if place == "**" {
@@ -154,6 +155,21 @@ pub fn matches<'a>(pattern: &str, path: &'a str) -> Option<PathNames<'a>> {
         (left, places) = (rest, more);
     }
     left.is_none().then_some(names)
+}
+
+/// What follows the segments that a pattern and a path begin with alike, up to the first place for a name. Most of a
+/// path is compared here, and once.
+fn after_same_words<'p, 'a>(pattern: &'p str, path: &'a str) -> (&'p str, &'a str) {
+    let mut after = 0;
+    for (at, (place, byte)) in pattern.bytes().zip(path.bytes()).enumerate() {
+        if place != byte || matches!(place, b'{' | b'~') {
+            break;
+        }
+        if byte == b'/' {
+            after = at + 1;
+        }
+    }
+    (&pattern[after..], &path[after..])
 }
 
 /// Up to the first slash, and what follows it. Byte by byte: segments are too short for a better search to pay.
@@ -211,6 +227,9 @@ mod tests {
             ("/models/{model}/{version}", "/models/m/2", Some([m, v, none])),
             ("/models/{model}/{version}", "/models//2", Some([Some(""), v, none])),
             ("/models/{model}/{version}", "/models/m", none_at_all()),
+            ("/models/{model}/x", "/models/{model}/x", Some([Some("{model}"), none, none])),
+            ("/~word/{model}", "/~word/m", none_at_all()),
+            ("/~word/{model}", "/WORD/m", Some([m, none, none])),
             ("/v1/{model}:predict", "/v1/m:predict", Some([m, none, none])),
             ("/v1/{model}:predict", "/v1/m:x:predict", none_at_all()),
             ("/v1/{model}:predict", "/v1/m", none_at_all()),

@@ -53,12 +53,19 @@ enum Admitted<'a> {
 }
 
 impl RequestGate {
-    /// Admits one request at once, so that the future that answers it holds nothing of it. Dropping the
-    /// future means that the client went away.
-    pub(super) fn call(&self, call: Call) -> impl Future<Output = Result<Answer, CallError>> {
+    /// Admits one request at once, unless the server is shutting down, so that the future that answers it holds
+    /// nothing of it. Dropping the future means that the client went away.
+    pub(super) fn call(
+        &self,
+        call: Call,
+        drains: bool,
+    ) -> impl Future<Output = Result<Answer, CallError>> {
         add(&self.published.requests, 1);
         let own_deadline = call.deadline;
-        let admitted = self.admit(call);
+        let admitted = match drains {
+            true => Err(CallError::rejected(Rejection::Draining)),
+            false => self.admit(call),
+        };
         async move {
             let mut answer = match admitted {
                 Ok(Admitted::Whole(answer, cancel_on_drop)) => {
@@ -89,12 +96,6 @@ impl RequestGate {
             | WaitLimit::ClientTimeout(_)
             | WaitLimit::StartupWait(_)) => other,
         }
-    }
-
-    /// Rejects a request because the server is shutting down.
-    pub(super) fn reject_draining(&self) -> CallError {
-        add(&self.published.requests, 1);
-        self.count(CallError::rejected(Rejection::Draining))
     }
 
     fn count(&self, error: CallError) -> CallError {

@@ -301,16 +301,21 @@ impl Model {
 
     /// Admits one request at once, and answers it. Dropping the future means that the client went away.
     pub fn call(&self, call: Call) -> impl Future<Output = Result<Answer, CallError>> {
-        let admitted = match self.draining.load(Ordering::Relaxed) {
-            true => Err(self.gate.reject_draining()),
-            false => Ok(self.gate.call(call)),
-        };
-        async move { admitted?.await }
+        self.call_as(call, false)
     }
 
     /// Like [`Model::call`], for what was admitted before: it goes on while the server drains.
     pub fn call_admitted(&self, call: Call) -> impl Future<Output = Result<Answer, CallError>> {
-        self.gate.call(call)
+        self.call_as(call, true)
+    }
+
+    /// The one or the other of [`Model::call`] and [`Model::call_admitted`].
+    pub fn call_as(
+        &self,
+        call: Call,
+        admitted: bool,
+    ) -> impl Future<Output = Result<Answer, CallError>> {
+        self.gate.call(call, !admitted && self.draining.load(Ordering::Relaxed))
     }
 
     /// Says that a request has begun to arrive, where that changes any decision.

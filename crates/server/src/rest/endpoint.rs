@@ -22,6 +22,8 @@ pub(super) struct Endpoint {
     pub(super) methods: Methods,
     /// A pattern of [`crate::route::matches`].
     pub(super) path: &'static str,
+    /// The first two bytes that its paths have.
+    pub(super) two: u16,
     /// The key that opens it; the listener's where it belongs to no API.
     pub(super) key: Option<Gate>,
     /// What it does, as plugins are told.
@@ -45,11 +47,26 @@ pub(super) struct EndpointDocument {
     pub(super) section: EndpointApi,
 }
 
-/// The first two bytes of a trimmed path.
-#[inline]
-pub(super) fn first_two(path: &[u8]) -> [Option<u8>; 2] {
-    [path.first().copied(), path.get(1).copied()]
+/// The first two bytes of a trimmed path, 0 where there is none.
+pub(super) const fn first_two(path: &[u8]) -> u16 {
+    match *path {
+        [] => 0,
+        [only] => u16::from_be_bytes([only, 0]),
+        [first, second, ..] => u16::from_be_bytes([first, second]),
+    }
 }
+
+/// The first two bytes that a path of this pattern has; [`ANY_TWO`] where they are a name's.
+pub(super) const fn two_of(pattern: &str) -> u16 {
+    match *pattern.as_bytes() {
+        [_, b'{' | b'~' | b'*', ..] => ANY_TWO,
+        [_, ref path @ ..] => first_two(path),
+        [] => ANY_TWO,
+    }
+}
+
+/// No text begins with it.
+const ANY_TWO: u16 = u16::MAX;
 
 /// Which API offers an endpoint. They are searched in the order of the rows: the first that knows a path
 /// has it.
@@ -266,11 +283,8 @@ impl Endpoint {
 
     /// Whether a trimmed path that begins with these bytes may be its own; saves most comparisons.
     #[inline]
-    pub(super) fn may_begin_with(&self, two: [Option<u8>; 2]) -> bool {
-        match first_two(&self.path.as_bytes()[1..]) {
-            [Some(b'{' | b'~' | b'*'), _] => true,
-            own => own == two,
-        }
+    pub(super) fn may_begin_with(&self, two: u16) -> bool {
+        self.two == two || self.two == ANY_TWO
     }
 
     /// Whether a trimmed path begins with its words, up to the first place for a name. Where words follow

@@ -7,7 +7,7 @@ use http::Method;
 use jitney_engine::PathTarget;
 
 use super::endpoint::{
-    Endpoint, EndpointApi, Handler, Methods, PredictBody, PredictForm, first_two,
+    Endpoint, EndpointApi, Handler, Methods, PredictBody, PredictForm, first_two, two_of,
 };
 use super::{
     admin, authorize, dashboard, embeddings, health, inference, logs, management, mounted,
@@ -66,7 +66,8 @@ const fn row(
     handler: Handler,
     about: &'static str,
 ) -> Endpoint {
-    Endpoint { api, methods, path, key, operation, handler, about, document: None }
+    let two = two_of(path);
+    Endpoint { api, methods, path, two, key, operation, handler, about, document: None }
 }
 
 /// A request for a path of a model's own, which goes to it as it came.
