@@ -39,15 +39,20 @@ impl ScratchDirectory {
     pub fn new(parent: &Path) -> Result<Self, Failure> {
         let fits = parent.as_os_str().len() <= PARENT_BYTES_MAX;
         let parent = if fits { parent } else { Path::new("/tmp") };
+        let made = Self::make(parent)?;
+        let all = parent.to_owned();
+        let sweep = std::thread::Builder::new().name("sweep".to_owned()).spawn(move || sweep(&all));
+        drop(sweep.map_err(|error| tracing::debug!(%error, "old scratch directories stay")));
+        Ok(made)
+    }
+
+    fn make(parent: &Path) -> Result<Self, Failure> {
         let private = Permissions::from_mode(0o700);
         let made = tempfile::Builder::new().prefix(PREFIX).permissions(private).tempdir_in(parent);
         let directory = made.map_err(cannot("make a scratch directory"))?;
         let owner = lock(directory.path());
         let owner =
             owner.inspect_err(|error| tracing::debug!(%error, "no lock in the scratch directory"));
-        let all = parent.to_owned();
-        let sweep = std::thread::Builder::new().name("sweep".to_owned()).spawn(move || sweep(&all));
-        drop(sweep.map_err(|error| tracing::debug!(%error, "old scratch directories stay")));
         Ok(Self { directory, _owner: owner.ok() })
     }
 
@@ -134,7 +139,7 @@ mod tests {
         std::fs::create_dir(below("jitney-tricked")).expect("directory");
         let target = elsewhere.path().join(OWNER);
         std::os::unix::fs::symlink(target, below("jitney-tricked/owner.lock")).expect("link");
-        let living = ScratchDirectory::new(parent.path()).expect("made");
+        let living = ScratchDirectory::make(parent.path()).expect("made");
         sweep(parent.path());
         let mut left: Vec<_> = std::fs::read_dir(parent.path())
             .expect("directory")
