@@ -12,20 +12,19 @@ import pathlib
 import random
 import struct
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 import requests
 
 from footprint import manage, pack, weigh
 from handlers import NOOP
-from harness import onnx
+from harness import onnx, processes
 from harness.archives import Store
-from server import Server, read, tree
+from server import Server, tree
 
 SHARE = float(os.environ.get("BENCH_SHARE", "1"))
 MODELS = max(10, int(1000 * SHARE))
@@ -34,6 +33,7 @@ SECONDS = max(20.0, 300 * SHARE)
 MEMORY_MIB = int(os.environ.get("BENCH_MEMORY_MIB", "512"))
 RATE = float(os.environ.get("BENCH_RATE", "10"))
 ZIPF = 1.1
+GUARD = b"guard-groups"
 PATIENCE = 120.0
 """Seconds after which a client counts its request as lost."""
 
@@ -134,24 +134,8 @@ def outcome_of(url: str, name: str) -> str:
     return f"rejected with {answer.status_code}" if reasoned else f"neither: {answer.status_code}"
 
 
-@contextmanager
-def watched(server: Server) -> Iterator[list[int]]:
-    """The memory of all processes below the server, looked at without a pause: what they share counts once."""
-    samples, over = [0], threading.Event()
-
-    def look() -> None:
-        while not over.is_set():
-            samples.append(sum(map(shared_bytes, tree(server.process.pid)[1:])))
-
-    thread = threading.Thread(target=look)
-    thread.start()
-    try:
-        yield samples
-    finally:
-        over.set()
-        thread.join()
-
-
-def shared_bytes(pid: int) -> int:
-    lines = read(pathlib.Path(f"/proc/{pid}/smaps_rollup")).splitlines()
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+def watched(server: Server) -> AbstractContextManager[list[int]]:
+    """The memory of all workers: all processes below the server but the one that ends the others with it."""
+    return processes.memory_of(
+        lambda: [pid for pid in tree(server.process.pid)[1:] if GUARD not in processes.command(pid)]
+    )

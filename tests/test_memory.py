@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import random
 import re
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import requests
@@ -72,41 +71,13 @@ def asked(server: Server, name: str) -> None:
     assert (answer.status_code, answer.text) == (200, f"{name} hello"), answer.text
 
 
-def shared_bytes(pids: list[int]) -> int:
-    """What these processes hold together; one that has ended meanwhile holds nothing."""
-    held = 0
-    for pid in pids:
-        try:
-            text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-        except OSError:
-            continue
-        held += sum(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("Pss:"))
-    return held
-
-
 def is_python(pid: int) -> bool:
     return any(b"python" in word for word in processes.command(pid)[:1])
 
 
-@contextmanager
-def watched(server: Server) -> Iterator[list[int]]:
-    """The memory of all workers, looked at without a pause."""
-    samples: list[int] = []
-    over = threading.Event()
-
-    def look() -> None:
-        while not over.is_set():
-            # The server itself, and the program beside it that ends its processes, are not models.
-            of_models = [pid for pid in processes.marked(server.mark) if is_python(pid)]
-            samples.append(shared_bytes(of_models))
-
-    thread = threading.Thread(target=look)
-    thread.start()
-    try:
-        yield samples
-    finally:
-        over.set()
-        thread.join()
+def watched(server: Server) -> AbstractContextManager[list[int]]:
+    """The memory of all workers: not the server itself, nor the program beside it that ends its processes."""
+    return processes.memory_of(lambda: [pid for pid in processes.marked(server.mark) if is_python(pid)])
 
 
 def test_many_clients_ask_for_many_models_and_memory_is_for_five(start: Start, tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 MARK = "BLACKBOX_MARK"
@@ -55,3 +58,34 @@ def resident_bytes(pid: int) -> int:
 def open_files(pid: int) -> int:
     """How many descriptors a process holds."""
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def shared_bytes(pids: list[int]) -> int:
+    """What these processes hold together: pages that they share count once. One that has ended holds nothing."""
+    held = 0
+    for pid in pids:
+        try:
+            text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        except OSError:
+            continue
+        held += sum(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("Pss:"))
+    return held
+
+
+@contextmanager
+def memory_of(pids: Callable[[], list[int]]) -> Iterator[list[int]]:
+    """What these processes hold, looked at without a pause."""
+    samples: list[int] = []
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.is_set():
+            samples.append(shared_bytes(pids()))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield samples
+    finally:
+        over.set()
+        thread.join()
