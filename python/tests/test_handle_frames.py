@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import asyncio
+import contextlib
 import dataclasses
 import enum
 import json
@@ -15,7 +17,10 @@ import pytest
 
 from jitney.call import errors
 from jitney.handle import frames
+from jitney.handle.connections import Connection
+from jitney.handle.streams import AsyncCall
 from jitney.wire import calls, values
+from jitney.wire.address import Address
 from jitney.wire.calls import PRIORITIES, CallOptions
 
 VECTORS = json.loads((Path(__file__).parents[2] / "protocol" / "handles.json").read_text(encoding="utf-8"))
@@ -32,8 +37,11 @@ def test_a_call_is_written_as_the_vectors_say(vector):
     own = tuple(vector["headers"].items()) or None
     options = CallOptions(timeout, priority, vector["tenant"] or None, vector["cost"] or None, own)
     head = frames.call_head(*names, options)
-    frame = frames.call_frame(vector["id"], head, bytes.fromhex(vector["body_hex"]))
-    assert b"".join(frame).hex() == vector["hex"]
+    with contextlib.closing(asyncio.new_event_loop()) as loop:
+        connection = Connection(Address("localhost", 0), loop)
+        connection._numbers = vector["id"] - 1
+        connection.send(AsyncCall(connection), head, bytes.fromhex(vector["body_hex"]))
+        assert b"".join(connection._unsent).hex() == vector["hex"]
 
 
 @named("cancels")

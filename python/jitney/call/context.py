@@ -114,10 +114,15 @@ def inherit(requests: Sequence[Request]) -> Inherited:
 def _trace(request: Request) -> tuple[tuple[str, str], ...]:
     """The headers by which a request is found in logs and traces."""
     headers, request_id = request.trace_headers, request.id
-    found = {"x-request-id": request_id} if request_id else {}
-    if headers:
-        found.update({name: str(headers[name]) for name in TRACE_HEADERS if headers.get(name)})
-    return tuple([one for one in found.items() if one[1].isascii() and one[1].isprintable()])
+    named = (("x-request-id", request_id),) if request_id and _can_be_sent(request_id) else ()
+    if not headers:
+        return named
+    traced = [(name, str(headers[name])) for name in TRACE_HEADERS if headers.get(name)]
+    return (*named, *(one for one in traced if _can_be_sent(one[1])))
+
+
+def _can_be_sent(value: str) -> bool:
+    return value.isascii() and value.isprintable()
 
 
 class _Use:
@@ -179,9 +184,10 @@ class CallContext:
     @property
     def requests(self) -> list[Request]:
         """The request of each item of this call."""
-        if self._requests is None:
-            self._requests = [self._source.request_at(position) for position in self._positions]
-        return self._requests
+        found = self._requests
+        if found is None:
+            found = self._requests = list(map(self._source.request_at, self._positions))
+        return found
 
     @property
     def request(self) -> Request:
@@ -198,9 +204,11 @@ class CallContext:
     @property
     def inherited(self) -> Inherited:
         """What travels along with calls for all requests."""
-        if self._inherited is None:
-            self._inherited = inherit(self.requests)
-        return self._inherited
+        return self._inherited or self._inherit()
+
+    def _inherit(self) -> Inherited:
+        self._inherited = inherited = inherit(self.requests)
+        return inherited
 
     def timeout(self, inherited: Inherited, callee: str, now: float) -> float | None:
         """Seconds that a call may take."""

@@ -15,13 +15,13 @@ import ssl
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 from jitney.call.errors import Overloaded
 from jitney.client import Client
 from jitney.handle import frames
-from jitney.handle.frames import AnswerHead, Payload
+from jitney.handle.frames import ANSWER, CALL, HEADER, AnswerHead, Payload, Received, read_answer
 from jitney.handle.wire import MakeError, Wire
 from jitney.machine.process import is_interactive
 from jitney.wire.address import Address
@@ -65,6 +65,9 @@ class Connection:
         self._unsent_bytes = 0
         self._scheduled = False
         self._numbers = 0
+        self.woken: asyncio.Future[None] = asyncio.Future(loop=loop)
+        """Done already: what tasks are woken with."""
+        self.woken.set_result(None)
 
     def send(self, receiver: ResultReceiver, head: bytes, body: bytes) -> None:
         """Begins a call."""
@@ -72,7 +75,7 @@ class Connection:
             raise Overloaded(f"{len(self._calls)} calls are under way; wait for some of them", 429, "TooManyCalls")
         self._numbers = receiver.number = number = self._numbers + 1
         self._calls[number] = receiver
-        self._unsent += frames.call_frame(number, head, body)
+        self._unsent += HEADER.pack(len(head) + len(body), CALL, 0, 0, number), head, body
         self._unsent_bytes += len(body)
         if not self._scheduled:
             self._schedule()
@@ -117,27 +120,27 @@ class Connection:
         for receiver in calls.values():
             receiver.failed(why())
 
-    def frame_received(self, kind: int, number: int, payload: Payload) -> None:
-        """Handles one frame; the call may have been cancelled meanwhile."""
-        receiver = self._calls.get(number)
-        if receiver is None:
-            return
-        handle = _FRAME_HANDLERS.get(kind)
-        if handle is None:
-            raise ValueError(f"a frame of kind {kind}")
-        try:
-            handle(self, number, payload, receiver)
-        except Exception as error:  # A body that cannot be read is that call's failure alone.
-            self.cancel(receiver)
-            receiver.failed(error)
-
-    def _answer(self, number: int, payload: Payload, receiver: ResultReceiver) -> None:
-        value, head, _ = frames.read_answer(payload)
-        del self._calls[number]
-        receiver.answered(value, head)
+    def received(self, received: Iterator[Received]) -> None:
+        """Handles the frames of one read; calls may have been cancelled meanwhile."""
+        for kind, number, payload in received:
+            receiver = self._calls.get(number)
+            if receiver is None:
+                continue
+            if kind != ANSWER and kind not in _FRAME_HANDLERS:
+                raise ValueError(f"a frame of kind {kind}")
+            try:
+                if kind == ANSWER:  # Nearly always.
+                    value, head, _ = read_answer(payload)
+                    del self._calls[number]
+                    receiver.answered(value, head)
+                else:
+                    _FRAME_HANDLERS[kind](self, number, payload, receiver)
+            except Exception as error:  # A body that cannot be read is that call's failure alone.
+                self.cancel(receiver)
+                receiver.failed(error)
 
     def _first(self, number: int, payload: Payload, receiver: ResultReceiver) -> None:
-        value, head, self._types[number] = frames.read_answer(payload)
+        value, head, self._types[number] = read_answer(payload)
         if not receiver.piece(value, len(payload), head):
             self.cancel(receiver)
 
@@ -160,7 +163,6 @@ class Connection:
 
 
 _FRAME_HANDLERS = {
-    frames.ANSWER: Connection._answer,
     frames.FIRST: Connection._first,
     frames.CHUNK: Connection._chunk,
     frames.END: Connection._end,
@@ -184,7 +186,7 @@ class Connections:
         self._manager = manager
         self._lock = threading.Lock()
         self._connections: weakref.WeakKeyDictionary[Any, Connection] = weakref.WeakKeyDictionary()
-        self._latest: Connection | None = None
+        self.latest: Connection | None = None
         """The one that was used last: most programs have one loop."""
         self._background: Background | None = None
         self._closed = False
@@ -204,15 +206,12 @@ class Connections:
 
     def connection(self, loop: asyncio.AbstractEventLoop) -> Connection:
         """The connection of a loop, which is the running one."""
-        latest = self._latest
-        if latest is not None and latest.loop is loop:
-            return latest
         connection = self._connections.get(loop)
         if connection is None:
             with self._lock:
                 self._check_open()
                 connection = self._connections[loop] = Connection(self._address, loop)
-        self._latest = connection
+        self.latest = connection
         return connection
 
     def background(self) -> Background:
@@ -228,7 +227,7 @@ class Connections:
         """Ends every connection; calls under way fail."""
         with self._lock:
             self._closed = True
-            self._latest = None
+            self.latest = None
             background, self._background = self._background, None
             connections = list(self._connections.values())
             self._connections.clear()

@@ -26,6 +26,8 @@ FRAME_BYTES_MAX = 1 << 31
 _VALUE = VALUE_TYPE.encode()
 
 Payload = bytes | memoryview
+Received = tuple[int, int, Payload]
+"""Kind, call and payload of a frame."""
 
 REASONS = ("full", "idle", "window", "deadline", "everyone", "drain", "retry")
 
@@ -71,18 +73,15 @@ def call_head(model: str, version: str, endpoint: str, content_type: str, option
 
 def call_tail(tenant: str | None, cost: int | None, own_headers: Sequence[tuple[str, str]]) -> tuple[int, bytes]:
     """The claim and the headers of a CALL, and the bits that say whether it has them."""
-    name = (tenant or "").encode()
-    claim = CLAIM_HEAD.pack(cost or 0, len(name)) + name if name or cost else b""
-    headers = b"".join(
-        HEADER_HEAD.pack(len(name), len(value)) + name.encode() + value.encode() for name, value in own_headers
-    )
-    more = (HAS_CLAIM if claim else 0) | (HAS_HEADERS if headers else 0)
-    return more, claim + (HEADERS_LENGTH.pack(len(headers)) + headers if headers else b"")
-
-
-def call_frame(number: int, head: bytes, body: bytes) -> tuple[bytes, bytes, bytes]:
-    """A CALL, in parts."""
-    return HEADER.pack(len(head) + len(body), CALL, 0, 0, number), head, body
+    more, tail, headers = 0, b"", b""
+    if tenant or cost:
+        name = (tenant or "").encode()
+        more, tail = HAS_CLAIM, CLAIM_HEAD.pack(cost or 0, len(name)) + name
+    for header, value in own_headers:
+        headers += HEADER_HEAD.pack(len(header), len(value)) + header.encode() + value.encode()
+    if not headers:
+        return more, tail
+    return more | HAS_HEADERS, tail + HEADERS_LENGTH.pack(len(headers)) + headers
 
 
 def cancel_frame(number: int) -> bytes:
@@ -101,8 +100,8 @@ class FrameBuffer:
         self._rest = bytearray()
         self._need = HEADER.size
 
-    def feed(self, data: bytes) -> Iterator[tuple[int, int, Payload]]:
-        """Kind, call and payload of every frame that is complete now."""
+    def feed(self, data: bytes) -> Iterator[Received]:
+        """Every frame that is complete now."""
         if self._rest:
             self._rest += data
             if len(self._rest) < self._need:

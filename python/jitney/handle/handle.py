@@ -163,7 +163,9 @@ class Handle(Generic[P, R]):
             held = of_threads(background.cancel)
             background.send(held, head, body)
             return held
-        connection = self._connections.connection(loop)
+        connection = self._connections.latest
+        if connection is None or connection.loop is not loop:
+            connection = self._connections.connection(loop)
         future = of_loops(connection)
         connection.send(future, head, body)
         return future

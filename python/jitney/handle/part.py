@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import struct
 import time
 from typing import Any
 
@@ -18,13 +19,16 @@ from jitney.call.request import BULK, Request
 from jitney.definition.application import Link, Part
 from jitney.definition.construction import Resolve
 from jitney.handle.connections import Connections
-from jitney.handle.frames import CALL_HEAD, call_head, call_tail
+from jitney.handle.frames import CALL_HEAD, HAS_CLAIM, HAS_HEADERS, call_head, call_tail
 from jitney.handle.handle import ENCODINGS, Handle, running_loop
 from jitney.handle.streams import AsyncCall, AsyncStream, Call, Stream
 from jitney.wire.address import Address
 from jitney.wire.calls import CallOptions
 
 TIMEOUT_MS_MAX = 0xFFFFFFFF
+TIMEOUT = struct.Struct("<I")
+"""What CALL_HEAD begins with."""
+NO_TIMEOUT = TIMEOUT.pack(0)
 KEPT = [
     "_connections",
     "_names",
@@ -35,8 +39,7 @@ KEPT = [
     "_callee",
     "_own",
     "_is_plain",
-    "_texts",
-    "_lengths",
+    "_heads",
 ]
 """What a handle for one request has from the one that it was made of."""
 
@@ -53,8 +56,13 @@ class PartHandle(Handle):
         self._own = self._options
         self._is_plain = self._own == CallOptions()
         texts = [name.encode() for name in (model, version, endpoint, ENCODINGS[self._encoding])]
-        self._texts = b"".join(texts)
-        self._lengths = tuple(map(len, texts))
+        lengths = tuple(map(len, texts))
+        self._heads = {
+            (is_bulk, more): CALL_HEAD.pack(0, is_bulk, more, *lengths)[TIMEOUT.size :] + b"".join(texts)
+            for is_bulk in (False, True)
+            for more in range((HAS_CLAIM | HAS_HEADERS) + 1)
+        }
+        """What a call has between its timeout and its claim, by its priority and the bits of what follows."""
 
     def options(self, *, request: Request | None = None, **given: Any) -> Handle:
         """The same handle with other options; see `Handle.options`. Calls with `request` belong to that request of a
@@ -73,10 +81,15 @@ class PartHandle(Handle):
     def remote(self, *arguments: Any, **keywords: Any) -> AsyncCall | Call:
         """Calls the part with one item's arguments, and returns a future of its answer at once."""
         call = CURRENT.get()
-        if call is None and self._inherited is None:
+        inherited = self._inherited or (None if call is None else call.inherited)
+        if inherited is None:
             return super().remote(*arguments, **keywords)
-        inherited = self._inherited or (Inherited() if call is None else call.inherited)
-        head, body = self._head_for(call, inherited), self._body(arguments, keywords)
+        tail = inherited.encoded
+        if tail is not None and inherited.expires is None and self._is_plain:  # Nearly always.
+            head = NO_TIMEOUT + self._heads[inherited.is_bulk, tail[0]] + tail[1]
+        else:
+            head = self._head_for(call, inherited)
+        body = self._body(arguments, keywords)
         # A function that is not `async` waits in its thread, where a loop may be running.
         loop = running_loop() if call is None or call.is_async else None
         future: AsyncCall | Call = self._send(loop, Call, AsyncCall, head, body)
@@ -87,9 +100,9 @@ class PartHandle(Handle):
     def stream(self, *arguments: Any, **keywords: Any) -> AsyncStream | Stream:
         """Calls a part that streams. The stream ends at the latest when the calling function does."""
         call = CURRENT.get()
-        if call is None and self._inherited is None:
+        inherited = self._inherited or (None if call is None else call.inherited)
+        if inherited is None:
             return super().stream(*arguments, **keywords)
-        inherited = self._inherited or (Inherited() if call is None else call.inherited)
         head, body = self._head_for(call, inherited, streams=True), self._body(arguments, keywords)
         loop = running_loop() if call is None or call.is_async else None
         stream = self._send(loop, Stream, AsyncStream, head, body)
@@ -106,9 +119,6 @@ class PartHandle(Handle):
 
     def _head_for(self, call: CallContext | None, inherited: Inherited, streams: bool = False) -> bytes:
         """The head of a call that is made now. Where pieces are passed on as they come the caller needs no reserve."""
-        tail = inherited.encoded
-        if inherited.expires is None and tail is not None and self._is_plain:  # Nearly always.
-            return CALL_HEAD.pack(0, inherited.is_bulk, tail[0], *self._lengths) + self._texts + tail[1]
         timeout = None
         if inherited.expires is not None:
             callee = "" if streams else self._callee
@@ -116,10 +126,11 @@ class PartHandle(Handle):
             timeout = call.timeout(inherited, callee, now) if call is not None else inherited.expires - now
         if not self._is_plain:
             return self._head_with_options(inherited, timeout)
+        tail = inherited.encoded
         if tail is None:
             tail = inherited.encoded = call_tail(inherited.tenant, None, inherited.headers)
         millis = 0 if timeout is None else min(max(round(timeout * 1000), 1), TIMEOUT_MS_MAX)
-        return CALL_HEAD.pack(millis, inherited.is_bulk, tail[0], *self._lengths) + self._texts + tail[1]
+        return TIMEOUT.pack(millis) + self._heads[inherited.is_bulk, tail[0]] + tail[1]
 
     def _head_with_options(self, inherited: Inherited, timeout: float | None) -> bytes:
         """The same where `options` set some of it. Own headers replace inherited ones of the same name."""

@@ -44,18 +44,20 @@ class Pieces(Timed):
 class AsyncCall(Pieces, asyncio.Future[R]):
     """A call made inside an event loop: await it. Cancelling removes it from the model's queue."""
 
-    _awaiting: tuple[Callable[[Any], object], contextvars.Context] | None = None
-    """How the task that awaits this call is woken, and the context that it runs in."""
+    __slots__ = ("_awaiting", "_connection", "answer_head", "number")
 
     def __init__(self, connection: Connection) -> None:
-        super().__init__(loop=connection.loop)
+        asyncio.Future.__init__(self, loop=connection.loop)
         self._connection = connection
+        self.answer_head: AnswerHead | None = None
+        self._awaiting: tuple[Callable[[Any], object], contextvars.Context] | None = None
+        """How the task that awaits this call is woken, and the context that it runs in."""
 
     def add_done_callback(self, fn: Callable[[Any], object], *, context: contextvars.Context | None = None) -> None:
         """As of every future. A task that awaits the call goes on at once when the answer is read: a turn of the loop
         for each answer would cost more than all that is done with it."""
-        is_first = self._awaiting is None and not self.done()
-        if is_first and context is not None and isinstance(getattr(fn, "__self__", None), asyncio.Task):
+        task = getattr(fn, "__self__", None)
+        if context is not None and isinstance(task, asyncio.Task) and self._awaiting is None and not self.done():
             self._awaiting = fn, context
         else:
             super().add_done_callback(fn, context=context)
@@ -79,12 +81,15 @@ class AsyncCall(Pieces, asyncio.Future[R]):
 
     def answered(self, value: Any, head: AnswerHead) -> None:
         """The whole answer."""
-        if not self.done():
-            self.answer_head = head
-            self.set_result([] if value is NO_PIECES else value)
-            if self._awaiting is not None:
-                (wake, context), self._awaiting = self._awaiting, None
-                context.run(wake, self)
+        if self.done():
+            return
+        self.answer_head = head
+        self.set_result([] if value is NO_PIECES else value)
+        awaiting = self._awaiting
+        if awaiting is not None:
+            self._awaiting = None
+            # The task then takes the result of this call; to be woken by a plain future costs it less.
+            awaiting[1].run(awaiting[0], self._connection.woken)
 
     def ended(self) -> None:
         """The last piece was received."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from jitney.call.errors import disconnected, remote_error
-from jitney.handle.frames import FrameBuffer, Payload
+from jitney.handle.frames import FrameBuffer, Received
 from jitney.wire.address import Address
 
 WRITE_BUFFER_BYTES = 1 << 20
@@ -32,8 +32,8 @@ class Listener(Protocol):
     def ready(self) -> None:
         """Frames may be written now."""
 
-    def frame_received(self, kind: int, number: int, payload: Payload) -> None:
-        """A frame came."""
+    def received(self, received: Iterator[Received]) -> None:
+        """Frames came."""
 
     def lost(self, why: MakeError) -> None:
         """The wire was closed, or could not be opened. Called once."""
@@ -156,9 +156,8 @@ class Wire(asyncio.Protocol):
 
     def _read_frames(self, data: bytes) -> None:
         try:
-            for kind, number, payload in self._frames.feed(data):
-                if self._listener is not None:
-                    self._listener.frame_received(kind, number, payload)
+            if self._listener is not None:
+                self._listener.received(self._frames.feed(data))
         except Exception as error:
             self.close(f"the server broke the protocol: {error!r}")
 

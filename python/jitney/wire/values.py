@@ -64,7 +64,8 @@ def decode(raw: Raw, imports: bool = True) -> Any:
     view = raw if type(raw) is bytes else memoryview(raw)
     value_arrays.IMPORTS.allowed = imports
     try:
-        value, end = _take(view, 0, 0)
+        reader = _READERS.get(view[0])
+        value, end = _take(view, 0, 0) if reader is None else reader(view, 1, 0)
     except (struct.error, IndexError):
         raise ValueFormatError("the value is cut short") from None
     except UnicodeDecodeError as error:
