@@ -67,7 +67,7 @@ class Endpoint:
     doc: str
     tensors: Signature
 
-    @property
+    @cached_property
     def raw(self) -> bool:
         """Whether it takes requests as they came."""
         return bool(self.options.raw)
@@ -107,7 +107,7 @@ class Endpoint:
             found.append(f"it is annotated to return {kind}, but must return one output per item: write list[{kind}]")
         return found
 
-    @property
+    @cached_property
     def params(self) -> tuple[Param, ...]:
         """What it takes."""
         return self.shape.params

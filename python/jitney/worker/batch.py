@@ -26,6 +26,7 @@ TensorHeads = tuple[list[tuple[str, str, tuple[int, ...], int]], list[str]]
 
 unpack_item_meta = ITEM_META.unpack_from
 unpack_param = PARAM.unpack_from
+read_lengths = struct.Struct("<2I").iter_unpack
 
 
 class TensorRow(Row):
@@ -59,9 +60,10 @@ class BatchDecoder:
         metas: list[bytes] = []
         known_names = self._known
         size = len(payload)
-        lengths = iter(struct.unpack_from(f"<{2 * count}I", payload))
         at = 8 * count
-        for meta_len, body_len in zip(lengths, lengths):
+        if at > size:
+            raise Malformed("the table reaches past the payload")
+        for meta_len, body_len in read_lengths(payload[:at]):
             body_at = at + meta_len
             end = body_at + body_len
             if end > size:

@@ -10,11 +10,11 @@ import asyncio
 import contextlib
 import inspect
 import threading
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from jitney.torchserve.failures import ClientsLeft
-from jitney.worker.batch import BatchDecoder, Row
-from jitney.worker.context import WorkerContext
+from jitney.worker.batch import BatchDecoder, Row, TensorRow
 from jitney.worker.loader import LoadedModel
 from jitney.worker.protocol import (
     BATCH,
@@ -27,11 +27,14 @@ from jitney.worker.protocol import (
     ProtocolError,
     encode_control,
 )
+from jitney.worker.reply import EncodedReply
 from jitney.worker.run import BatchAnswer, Incoming, answer_from, failure_from, read_frames, send_answer, unread_answer
 from jitney.worker.step_times import times_frame
 from jitney.worker.writer import FrameWriter, TurnWriter
 
 CANCEL_SECONDS = 1.0
+
+AnswerLone = Callable[[Row, list[bytes]], Awaitable[EncodedReply]]
 
 
 def run_concurrently(writer: FrameWriter, reader: FrameReader, model: LoadedModel) -> None:
@@ -81,6 +84,8 @@ class _ConcurrentBatches:
         turns = getattr(model.service, "turns", None)
         self._turns: Any = turns() if callable(turns) else None
         """Of a mixed class: which of its batches wait for each other."""
+        self._answer_lone: AnswerLone | None = getattr(model.service, "answer_lone", None)
+        """How a request that is alone in its batch is answered for less, if there is such a way."""
 
     async def run(self, reader: FrameReader) -> None:
         """Answers batches until STOP or the end of the stream."""
@@ -196,36 +201,40 @@ class _ConcurrentBatches:
     async def _answer(self, frame: Frame) -> None:
         try:
             rows, metas = self._decoder.decode(frame.payload, frame.count)
-            context = self._model.context.for_batch(metas, frame.id)
             if self._turns is None:
-                await self._run(frame, rows, context)
+                await self._run(frame, rows, metas)
             else:
-                await self._run_in_turn(self._turns, frame, rows, context)
+                await self._run_in_turn(self._turns, frame, rows, metas)
         except Exception as error:  # Not the handler's, whose errors were answered: it ends the worker.
             self._fail(error)
         self._finished(frame.id)
 
-    async def _run_in_turn(self, turns: Any, frame: Frame, rows: list[Row], context: WorkerContext) -> None:
-        async with turns.of(context.metas) as beside:
+    async def _run_in_turn(self, turns: Any, frame: Frame, rows: list[Row], metas: list[bytes]) -> None:
+        async with turns.of(metas) as beside:
             if beside:
                 self._writer.send(TIMES, 0, frame.id, (encode_control({"beside": True}),))
                 self._writer.flush()  # Before any piece of its answer.
-            await self._run(frame, rows, context)
+            await self._run(frame, rows, metas)
 
-    async def _run(self, frame: Frame, rows: list[Row], context: WorkerContext) -> None:
+    async def _run(self, frame: Frame, rows: list[Row], metas: list[bytes]) -> None:
+        context = self._model.context
         try:
-            outputs = self._model.entry_point(rows, context)
-            if inspect.isawaitable(outputs):
-                outputs = await outputs
+            if self._answer_lone is not None and len(rows) == 1 and not isinstance(rows[0], TensorRow):
+                outputs = await self._answer_lone(rows[0], metas)
+            else:
+                context = context.for_batch(metas, frame.id)
+                outputs = self._model.entry_point(rows, context)
+                if inspect.isawaitable(outputs):
+                    outputs = await outputs
         except asyncio.CancelledError:
             if self._ended or frame.id in self._cancelled:
                 raise
             error = RuntimeError("the function was cancelled, but not by the server")
-            answer: BatchAnswer = failure_from(error, context.metas)
+            answer: BatchAnswer = failure_from(error, metas)
         except ClientsLeft:
             answer = unread_answer(frame.count)
         except Exception as error:
-            answer = failure_from(error, context.metas)
+            answer = failure_from(error, metas)
         else:
             answer = answer_from(outputs, frame.count, context)
         before = times_frame(frame.id, self._model.facts_to_tell())

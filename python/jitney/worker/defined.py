@@ -30,7 +30,7 @@ from jitney.gpu.report import WarmUpReport
 from jitney.http.response import Response
 from jitney.values import array_formats
 from jitney.worker.answers import AnswerEncoder
-from jitney.worker.batch import Row, TensorRow
+from jitney.worker.batch import Row
 from jitney.worker.context import WorkerContext
 from jitney.worker.protocol import POSITION, Bytes, calls_greeting
 from jitney.worker.reply import EncodedReply
@@ -44,7 +44,7 @@ from jitney.worker.requests import (
     wants_value,
 )
 from jitney.worker.turns import Turns
-from jitney.worker.writer import assemble, assemble_all, assemble_parts
+from jitney.worker.writer import LENGTHS, assemble, assemble_all, assemble_parts
 
 OVERLAP = 3
 """Batches that a worker holds where they overlap: one is read, one runs, one is written."""
@@ -98,8 +98,9 @@ class DefinedModel:
         self.awaits_others = resolve is not None and all(one.is_async for one in definition.endpoints)
         """Whether its batches run on a loop, also if it takes one at a time, so that the server can cancel them."""
         self._concurrent = self.awaits_others or self.definition.concurrency > 1
-        self._takes_single = not any(one.batched or one.may_stream or not one.is_async for one in definition.endpoints)
-        """Whether every endpoint is a coroutine that takes one item and gives one answer."""
+        single = not any(one.batched or one.may_stream or not one.is_async for one in definition.endpoints)
+        self.answer_lone = self._answer_lone if single and self._concurrent else None
+        """Where every endpoint is a coroutine that takes one item and gives one answer: what answers one."""
         self._reader = ItemReader(self.definition)
         self._sizes = _Sizes()
 
@@ -140,8 +141,6 @@ class DefinedModel:
     def handle(self, rows: list[Row], context: WorkerContext) -> Any:
         """Answers one batch; a coroutine where batches run side by side."""
         if self._concurrent:
-            if self._takes_single and len(rows) == 1 and not isinstance(rows[0], TensorRow):
-                return self._handle_single(rows[0], context.metas)
             return self._handle_async(self.begin(rows, context))
         return self.finish(self.launch(self.begin(rows, context), context), context)
 
@@ -172,8 +171,8 @@ class DefinedModel:
         batch.split()
         return batch.reply()
 
-    async def _handle_single(self, row: Row, metas: list[bytes]) -> EncodedReply:
-        """Answers a lone item of a coroutine, as a batch would be answered: there is nothing to arrange or to split."""
+    async def _answer_lone(self, row: Row, metas: list[bytes]) -> EncodedReply:
+        """Answers the only item of a batch, as a batch would be answered: there is nothing to arrange or to split."""
         call = SingleCall(self.definition.name, self.reserves, metas[0])
         calls = {0} if wants_value(row, metas[0]) else NO_CALLS
         encoder = AnswerEncoder(call.items, metas, calls, self._debug_errors)
@@ -186,7 +185,7 @@ class DefinedModel:
         except Exception as error:
             outcome = error.errors.get(0, error) if isinstance(error, ItemErrors) else error
         meta, body = encoder.answer(0, outcome)
-        return EncodedReply(assemble_all([meta], [body]))
+        return EncodedReply((LENGTHS.pack(len(meta), len(body)), meta, body))
 
     async def _handle_async(self, batch: DefinedBatch) -> EncodedReply:
         for places, execution in batch.executions:

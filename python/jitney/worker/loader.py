@@ -60,8 +60,8 @@ class LoadedModel(NamedTuple):
 
     def facts_to_tell(self) -> dict[str, int]:
         """What TIMES says now and then: the same, and how long the garbage collector has paused."""
-        facts = self.gpu_facts()
-        return facts if self.collector is None else {**facts, **self.collector.to_tell()}
+        told = {} if self.collector is None else self.collector.to_tell()
+        return told if self.gpu is None else {**self.gpu_facts(), **told}
 
     def after_batch(self, waits: Callable[[], bool]) -> None:
         """A batch was answered: the moment to collect garbage, if nothing waits."""

@@ -30,6 +30,8 @@ from jitney.worker.protocol import (
     send_frame,
 )
 
+LENGTHS = struct.Struct("<2I")
+"""The table of a lone item."""
 HEADS_KEPT = 256
 """Heads of tensors that are remembered."""
 
