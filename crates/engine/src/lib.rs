@@ -8,6 +8,7 @@
 //! The crate knows no HTTP and no gRPC; a status that a model stated is passed on. It reads no
 //! environment and no flag.
 
+pub mod answer_cache;
 pub mod call;
 mod changes;
 mod dependencies;

@@ -8,16 +8,17 @@ use std::time::Duration;
 
 use jitney_batcher::{Adaptive, Config as BatcherConfig, Policy};
 use jitney_settings::model::{
-    CLIENT_TIMEOUT, CONTINUOUS_BATCHING, COST, IDLE, LENGTHS, LOAD, LoadTime, MAX_BATCH_DELAY,
-    MAX_BATCH_SIZE, MAX_CONCURRENT_BATCHES, MAX_COST, MAX_LATENCY_MS, MAX_RETRY_TIMEOUT,
-    MAX_SEQUENCE_QUEUE, MAX_SEQUENCES, MAX_WORKERS, MIX_ORIGINS, PARALLEL_LEVEL, PARALLEL_TYPE,
-    POLICY, QUEUE, RESPONSE_TIMEOUT, SAMPLE_COST, SEQUENCE_BATCHING, SEQUENCE_MAX_IDLE,
-    SEQUENCE_START_REQUIRED, SEQUENCE_TIMEOUT, SIZES, STARTUP_TIMEOUT, STARTUP_WAIT, TENANTS,
-    TRAFFIC, USE_JOB_TICKET, USE_VENV, WORKERS,
+    CACHE, CLIENT_TIMEOUT, CONTINUOUS_BATCHING, COST, IDLE, LENGTHS, LOAD, LoadTime,
+    MAX_BATCH_DELAY, MAX_BATCH_SIZE, MAX_CONCURRENT_BATCHES, MAX_COST, MAX_LATENCY_MS,
+    MAX_RETRY_TIMEOUT, MAX_SEQUENCE_QUEUE, MAX_SEQUENCES, MAX_WORKERS, MIX_ORIGINS, PARALLEL_LEVEL,
+    PARALLEL_TYPE, POLICY, QUEUE, RESPONSE_TIMEOUT, SAMPLE_COST, SEQUENCE_BATCHING,
+    SEQUENCE_MAX_IDLE, SEQUENCE_START_REQUIRED, SEQUENCE_TIMEOUT, SIZES, STARTUP_TIMEOUT,
+    STARTUP_WAIT, TENANTS, TRAFFIC, USE_JOB_TICKET, USE_VENV, WORKERS,
 };
 use jitney_settings::{SettingSource, Values};
 
 pub use self::origins::{EndpointOptions, ModelDefaults, Precedence, RegisterOptions};
+use crate::answer_cache::CacheRule;
 use crate::call::SequenceHeaders;
 use crate::error::RegisterError;
 use crate::shares::Shares;
@@ -76,6 +77,8 @@ pub struct ModelSettings {
     pub shares: Shares,
     /// How the versions of the model share its traffic, where this one says it.
     pub traffic: Option<Arc<TrafficSplit>>,
+    /// The rule of its cache as it was given; [`ModelSettings::cache`] is the one in force.
+    pub cache: Option<Arc<CacheRule>>,
     /// How requests and answers name their sequences.
     pub sequence_headers: Arc<SequenceHeaders>,
     /// What a description must repeat.
@@ -234,11 +237,19 @@ impl ModelSettings {
         if let Some(traffic) = values.read::<String>(&TRAFFIC) {
             self.traffic = Some(Arc::new(traffic.parse()?));
         }
+        if let Some(cache) = values.read::<String>(&CACHE) {
+            self.cache = Some(Arc::new(cache.parse()?));
+        }
         if !(1..=BATCH_SIZE_MAX).contains(&self.batch_size) {
             return Err(format!("batch_size must be between 1 and {BATCH_SIZE_MAX}"));
         }
         self.values = values.clone().or(&self.values);
         Ok(())
+    }
+
+    /// The rule of its cache, where it has one. Answers of sequences depend on what came before.
+    pub fn cache(&self) -> Option<&Arc<CacheRule>> {
+        self.cache.as_ref().filter(|rule| rule.entries > 0 && self.sequences().is_none())
     }
 
     /// Whether the model is loaded when somebody asks for it.

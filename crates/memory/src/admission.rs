@@ -133,8 +133,13 @@ impl Admission {
     /// Takes bytes for the body of a request that failed, where such bodies are kept and there is room. Nobody is
     /// cut for it.
     pub fn keep_failed(self: &Arc<Self>, bytes: u64) -> Option<HeldBytes> {
+        self.limits.keeps_failed.then(|| self.keep_if_room(bytes)).flatten()
+    }
+
+    /// Takes bytes for something that may as well not be kept. Nobody is cut for it.
+    pub fn keep_if_room(self: &Arc<Self>, bytes: u64) -> Option<HeldBytes> {
         let has_room = self.bytes().saturating_add(bytes) <= self.limits.bytes;
-        (self.limits.keeps_failed && has_room).then(|| self.keep(bytes))
+        has_room.then(|| self.keep(bytes))
     }
 
     /// A body that begins to come in; it has no bytes yet.

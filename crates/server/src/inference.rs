@@ -2,7 +2,10 @@
 //!
 //! REST, gRPC and handles translate a request into an [`InferenceRequest`] and the answer back. Finding
 //! the model, calling it, counting and mapping failures happen here, once. Dropping a future of this
-//! module cancels the request.
+//! module cancels the request. Where a model has a cache, [`cached`] answers what need not be run.
+
+mod cache_key;
+mod cached;
 
 use std::sync::Arc;
 
@@ -34,6 +37,8 @@ pub(crate) struct InferenceRequest<'a> {
     pub(crate) input: Box<Input>,
     pub(crate) origin: Origin,
     pub(crate) options: RequestOptions,
+    /// The name of its client's key.
+    pub(crate) client: Option<&'a str>,
     /// What its client may ask for, unless it was charged for it before.
     pub(crate) quota: Option<Arc<Quota>>,
     /// Whether to wait for space in a full queue; otherwise the request is rejected.
@@ -137,12 +142,16 @@ impl InferenceService {
         // A sequence stays with the version that it began with, whatever the shares are by now.
         let named = request.input.route.sequence.as_ref();
         let named = named.filter(|_| request.target.version.is_none());
-        match named.and_then(|it| self.engine.model_of_sequence(model.name(), &it.id)) {
-            None => Either::Left(self.predict_on(model, request)),
-            Some(model) => {
-                Either::Right(Box::pin(async move { self.predict_on(&model, request).await }))
-            }
+        let kept_by = named.and_then(|it| self.engine.model_of_sequence(model.name(), &it.id));
+        if kept_by.is_none() && !model.cache().is_on() {
+            return Either::Left(self.predict_on(model, request));
         }
+        Either::Right(Box::pin(async move {
+            match kept_by {
+                Some(model) => self.predict_on(&model, request).await,
+                None => self.predict_cached(model, request).await,
+            }
+        }))
     }
 
     fn predict_on<'a>(
@@ -161,13 +170,14 @@ impl InferenceService {
             if let Some(trace) = trace {
                 trace.end(&answered);
             }
-            let answer = answered.map_err(|error| {
-                let problem = failure(self.dialect, model, target, &error);
-                problem.of_queue(&error, self.full_status)
-            })?;
+            let answer = answered.map_err(|error| self.problem(model, target, &error))?;
             self.meter.answered(model, version_named, origin.kind, &answer.timing);
             Ok(answer)
         }
+    }
+
+    fn problem(&self, model: &Model, target: ModelRef<'_>, error: &CallError) -> Problem {
+        failure(self.dialect, model, target, error).of_queue(error, self.full_status)
     }
 
     /// Takes the whole body of an answer, which may come in pieces.

@@ -23,6 +23,10 @@ pub(crate) const TENANT_NAME: &str = "x-jitney-tenant";
 const COST: HeaderName = HeaderName::from_static("x-jitney-cost");
 /// How many items it brings, for models whose requests the server does not read.
 const ITEMS: HeaderName = HeaderName::from_static("x-jitney-items");
+/// What a request says beside its tensors, for models of Triton's Python backend. No client can send this name.
+pub(crate) const TENSOR_REQUEST: &str = "jitney request";
+/// The method of a request that reaches its model unparsed. No client can send this name.
+pub(crate) const RAW_METHOD: &str = "jitney method";
 /// What all names of options begin with.
 const PREFIX: &str = "x-jitney-";
 

@@ -122,6 +122,9 @@ settings! {
     TRAFFIC = Setting::new("traffic", SettingKind::Mapping, "How versions of the model share the requests that name none, such as {shares: {1.0: 90, 2.0: 10}, sticky: header:x-user}")
         .or_else("none: the default version answers")
         .in_file().parameter(&["traffic"], 0).record_if_changed("traffic");
+    CACHE = Setting::new("cache", SettingKind::Mapping, "Answers that are kept for equal requests, which also share runs, such as {entries: 1000, bytes: 64MiB, ttl: 60s, headers: [accept-language], shared: true}; entries 0 means none, and shared lets clients of different keys and tenants have the same answers")
+        .or_else("none; of a cache 1000 entries, 64MiB, 60s, no headers, not shared")
+        .in_file().archive(&["jitney.cache"], 0).live(&["cache"], 0).record_if_changed("cache");
     RESPONSE_TIMEOUT = Setting::new("response_timeout", SECONDS, "Time a batch may run before its worker is replaced, such as 120 or 2m").or("120")
         .flag("response-timeout", "TIME").property("default_response_timeout")
         .archive(&["responseTimeout"], 1).parameter(&["response_timeout"], 0).record("responseTimeout").archive_first();

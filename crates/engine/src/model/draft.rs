@@ -25,6 +25,7 @@ use super::state::{ModelState, Traffic};
 use super::statistics::EndpointMeters;
 use super::warm_up::{Sample, WarmUp};
 use crate::admission::Admission;
+use crate::answer_cache::AnswerCache;
 use crate::changes::Changes;
 use crate::error::RegisterError;
 use crate::local::Signature;
@@ -83,7 +84,9 @@ impl Draft {
             worker_ids: Arc::clone(worker_ids),
             data: data.clone(),
         };
+        let cache = settings.cache().map(|rule| &**rule);
         Arc::new(Model {
+            cache: Arc::new(AnswerCache::new(cache, Arc::clone(admission))),
             identity: self.identity,
             gate: RequestGate {
                 settings: ArcSwap::from(settings),

@@ -68,6 +68,7 @@ pub use self::state::{Counters, Measures, REJECTIONS, Status, Traffic};
 pub use self::statistics::{
     BatchStatistics, BatchTotals, DISPATCH_REASONS, EndpointMeasures, SizeStatistics,
 };
+use crate::answer_cache::AnswerCache;
 use crate::call::{Call, SequenceHeaders};
 use crate::changes::Changes;
 use crate::error::{CallError, ScaleError};
@@ -93,6 +94,8 @@ pub struct Model {
     pub(crate) kept: KeptSequences,
     /// Its part of the calls that named none.
     pub(crate) share: VersionShare,
+    /// Answers that it gave before.
+    pub(crate) cache: Arc<AnswerCache>,
     pub(crate) changes: Changes,
     /// What an archive declares of its tensors.
     pub(crate) declared: Option<Signature>,
@@ -168,6 +171,12 @@ impl Model {
     /// Its effective settings.
     pub fn settings(&self) -> Arc<ModelSettings> {
         self.gate.settings.load_full()
+    }
+
+    /// Answers that it gave before, for equal requests.
+    #[inline]
+    pub fn cache(&self) -> &Arc<AnswerCache> {
+        &self.cache
     }
 
     /// The headers in which requests name their sequences, for a model that keeps sequences.
@@ -375,6 +384,9 @@ impl Model {
         }
         let settings = Arc::new(settings);
         self.gate.settings.store(Arc::clone(&settings));
+        if settings.cache() != now.cache() {
+            self.cache.change(settings.cache().map(|rule| &**rule));
+        }
         self.ask(|reply| ControlMessage::Reconfigure { settings, reply })
             .await
             .ok_or_else(|| "the model was removed".to_owned())?;

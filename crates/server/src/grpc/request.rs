@@ -205,7 +205,7 @@ impl GrpcRequest {
 
     /// The request for the inference service.
     pub(super) fn call<'a>(
-        &self,
+        &'a self,
         model: &Model,
         call: ModelCall<'a>,
     ) -> Result<InferenceRequest<'a>, Problem> {
@@ -226,6 +226,7 @@ impl GrpcRequest {
                 tensors: None,
             }),
             options,
+            client: self.caller.who.name(),
             quota: self.caller.who.quota().cloned(),
             origin: self.caller.origin(),
             wait_for_queue: false,

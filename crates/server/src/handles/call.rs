@@ -131,6 +131,7 @@ impl PendingCall {
             target: self.target(),
             input,
             options,
+            client: self.caller.name(),
             quota: self.caller.quota().cloned(),
             origin: Origin { kind: OriginKind::Python, peer: self.peer.number },
             wait_for_queue: true,

@@ -14,13 +14,11 @@ use serde_json::json;
 use super::answer::OpenInferenceAnswer;
 use super::archive;
 use super::request::{self, OpenInferenceRequest};
+use crate::request_options::TENSOR_REQUEST;
 use crate::shared_memory::SharedReader;
 
 /// The type of such bytes.
 pub(crate) const CONTENT_TYPE: &str = "application/x-jitney-open-inference";
-
-/// The header with the id and the parameters of a request.
-const REQUEST_HEADER: &str = "jitney request";
 
 /// The header with the parameters of a response, which no client gets: it is no valid name.
 const RESPONSE_HEADER: &str = "jitney response";
@@ -118,7 +116,7 @@ pub(crate) fn tell(request: &OpenInferenceRequest, model: &Model, headers: &mut 
     let mut parameters = request.parameters.clone();
     parameters.retain(|name, _| !OWN.contains(&name.as_str()));
     let told = json!({ "id": request.id, "parameters": parameters });
-    headers.push(REQUEST_HEADER, told.to_string().as_bytes());
+    headers.push(TENSOR_REQUEST, told.to_string().as_bytes());
 }
 
 /// Whether a model is of Triton's Python backend.

@@ -45,6 +45,7 @@ pub(super) async fn call_each(
             target: route.target,
             options: options.clone(),
             input: input::input(context.id, headers, route, vec![value]),
+            client: context.caller.name(),
             quota: None,
             origin: context.origin(),
             wait_for_queue: true,

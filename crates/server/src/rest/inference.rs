@@ -193,7 +193,7 @@ fn streamed_response(
 
 #[inline]
 pub(super) fn request<'a>(
-    context: &RequestContext<'_>,
+    context: &RequestContext<'a>,
     route: PredictRoute<'a>,
     parameters: Vec<Parameter>,
 ) -> Result<InferenceRequest<'a>, Problem> {
@@ -203,6 +203,7 @@ pub(super) fn request<'a>(
         target: route.target,
         input: input::input(context.id, headers, &route, parameters),
         options,
+        client: context.caller.name(),
         quota: context.caller.quota().cloned(),
         origin: context.origin(),
         wait_for_queue: false,

@@ -9,6 +9,7 @@ use jitney_net::RequestBody;
 
 use super::context::RequestContext;
 use super::inference;
+use crate::request_options::RAW_METHOD;
 use crate::respond::HttpResult;
 use crate::route::{PathNames, PredictRoute};
 
@@ -43,7 +44,7 @@ pub(super) async fn call(
     let route = PredictRoute { url_path: Some(names.rest), ..PredictRoute::new(target) };
     let mut request = inference::request(context, route, vec![body])?;
     let (uri, headers) = (&context.parts.uri, &mut request.input.headers);
-    headers.push("jitney method", context.parts.method.as_str().as_bytes());
+    headers.push(RAW_METHOD, context.parts.method.as_str().as_bytes());
     headers.push("jitney path", uri.path().as_bytes());
     headers.push("jitney mount", names.mount.as_bytes());
     headers.push("jitney query", uri.query().unwrap_or("").as_bytes());

@@ -5,7 +5,7 @@
 use std::path::{Component, Path};
 use std::time::Duration;
 
-use jitney_settings::model::{MAX_BATCH_DELAY, MAX_BATCH_SIZE, MAX_WORKERS, QUEUE, WORKERS};
+use jitney_settings::model::{CACHE, MAX_BATCH_DELAY, MAX_BATCH_SIZE, MAX_WORKERS, QUEUE, WORKERS};
 use jitney_settings::{SettingSource, Values};
 use serde_json::{Map, Value};
 
@@ -74,7 +74,6 @@ const UNSUPPORTED: &[(&str, &str)] = &[
 /// Fields that only tune Triton, or that are done here anyway.
 const WITHOUT_EFFECT: &[&str] = &[
     "optimization",
-    "response_cache",
     "metric_tags",
     "model_repository_agents",
     "cc_model_filenames",
@@ -99,6 +98,7 @@ const READ: &[&str] = &[
     "default_model_filename",
     "model_warmup",
     "model_transaction_policy",
+    "response_cache",
 ];
 
 /// Reads the text of a configuration; `folder` is the model's name, `shown` the file for the sources of
@@ -144,6 +144,7 @@ pub(super) fn read_fields(
                     }
                 }
             }
+            "response_cache" => response_cache(&field, &mut config.settings, &source)?,
             // Every batch size is warmed in any case, with made-up inputs.
             "model_warmup" => {}
             // Its worker reads the steps.
@@ -171,6 +172,20 @@ pub(super) fn read_fields(
         config.settings.set(&MAX_WORKERS, count.max(1), source);
     }
     Ok(config)
+}
+
+/// Turns the cache on with the bounds that it has by itself: here the whole server's stand on Triton's command line.
+fn response_cache(
+    field: &PbField,
+    settings: &mut Values,
+    source: &SettingSource,
+) -> Result<(), ConfigError> {
+    for inner in field.message()? {
+        if inner.name == "enable" && inner.is_true()? {
+            settings.set(&CACHE, "{}", source.clone());
+        }
+    }
+    Ok(())
 }
 
 fn check_name(field: &PbField, folder: &str) -> Result<(), ConfigError> {
@@ -376,13 +391,18 @@ mod tests {
             version_policy: { specific { versions: [ 1, 3 ] } }
             default_model_filename: "net.onnx"
             model_warmup [ { name: "w" batch_size: 1 } ]
+            response_cache { enable: true }
             parameters { key: "a" value { string_value: "b" } }
             "#,
         )
         .unwrap();
-        for (setting, value) in
-            [(&MAX_BATCH_SIZE, "16"), (&WORKERS, "3"), (&MAX_WORKERS, "3"), (&QUEUE, "7")]
-        {
+        for (setting, value) in [
+            (&MAX_BATCH_SIZE, "16"),
+            (&WORKERS, "3"),
+            (&MAX_WORKERS, "3"),
+            (&QUEUE, "7"),
+            (&CACHE, "{}"),
+        ] {
             assert_eq!(config.settings.show(setting).as_deref(), Some(value), "{}", setting.name);
         }
         assert_eq!(config.settings.read(&MAX_BATCH_DELAY), Some(Duration::from_micros(1500)));

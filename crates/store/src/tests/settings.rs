@@ -52,7 +52,7 @@ batching: {policy: adaptive, max_batch_size: 32, max_latency_ms: 2.5, max_batch_
            cost: tokens, max_cost: 4096, sample_cost: 128, tenants: {gold: 4, free: 1}, mix_origins: true, max_concurrent_batches: 3,
            sizes: [1, 4, 32], lengths: [64, 512]}
 gpu_memory_fraction: 0.5
-jitney: {gpu_turns: true}
+jitney: {gpu_turns: true, cache: {ttl: 5}}
 sequenceStartRequired: true
 ray: {num_cpus: 0.5, num_gpus: 1, resources: {big: 2}, ship: false}
 ";
@@ -92,6 +92,7 @@ ray: {num_cpus: 0.5, num_gpus: 1, resources: {big: 2}, ship: false}
         (&LENGTHS, "64,512"),
         (&GPU_MEMORY_FRACTION, "0.5"),
         (&GPU_TURNS, "true"),
+        (&CACHE, r#"{"ttl":5}"#),
         (&SEQUENCE_START_REQUIRED, "true"),
         (&NUM_CPUS, "0.5"),
         (&NUM_GPUS, "1"),

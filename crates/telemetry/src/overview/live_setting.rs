@@ -90,6 +90,7 @@ mod tests {
                 ("policy", "policy", "choice"),
                 ("tenants", "tenants", "text"),
                 ("queue", "job_queue_size", "whole"),
+                ("cache", "cache", "text"),
             ]
         );
         assert_eq!((all[0].value.as_str(), all[0].source.as_str()), ("32", "live update"));
