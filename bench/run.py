@@ -1,4 +1,4 @@
-"""Measures what the project promises: `make bench`, or `python bench/run.py [overhead|large|batching|live|overload|killing|many|growth|idle|known|thousand|generator ...]`.
+"""Measures what the project promises: `make bench`, or `python bench/run.py [overhead|cached|large|batching|live|overload|killing|many|growth|idle|known|thousand|generator ...]`.
 
 Everything runs on this machine over loopback, load generator included, so rates are lower bounds and CPU per
 request is the figure to compare. Each figure is the median of three runs.
@@ -7,6 +7,7 @@ request is the figure to compare. Each figure is the median of three runs.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import pathlib
 import re
@@ -15,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import time
+import urllib.parse
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests"))
 
@@ -50,6 +52,26 @@ def overhead() -> None:
         rate, p50, p99, total, front, back, errors = (statistics.median(column) for column in zip(*runs))
         print(
             f"| {batch} | {policy} | {connections} | {rate:.0f} | {p50:.2f} | {p99:.2f} | **{total:.1f}** | {front:.1f} | {back:.1f} | {errors:.0f} |"
+        )
+
+
+def cached() -> None:
+    """The same body at 256 connections, run by the model and answered from its cache, by turns."""
+    print("\n## Cache: the body of the overhead rows, 256 connections, one worker\n")
+    print("| cache | requests/s | p50 ms | p99 ms | CPU µs/request | server | worker | errors |")
+    print("|---|---|---|---|---|---|---|---|")
+    rules = {"off": {"entries": 0}, "hit": {"ttl": "1h"}}
+    runs: dict[str, list[tuple[float, ...]]] = {name: [] for name in rules}
+    with Server(NOOP, "--batch-size", "32", "--queue", "1000", "--policy", "opportunistic") as server:
+        for _ in range(ROUNDS):
+            for name, rule in rules.items():
+                server.ask(f"/models/bench?cache={urllib.parse.quote(json.dumps(rule))}", method="PUT")
+                wrk(server, 256, 2)
+                runs[name].append(wrk(server, 256, SECONDS))
+    for name, rows in runs.items():
+        rate, p50, p99, total, front, back, errors = (statistics.median(column) for column in zip(*rows))
+        print(
+            f"| {name} | {rate:.0f} | {p50:.2f} | {p99:.2f} | **{total:.1f}** | {front:.1f} | {back:.1f} | {errors:.0f} |"
         )
 
 
@@ -174,6 +196,7 @@ if __name__ == "__main__":
     for name in sys.argv[1:] or ["overhead", "large", "batching", "killing"]:
         {
             "overhead": overhead,
+            "cached": cached,
             "batching": batching,
             "killing": killing,
             "large": large,

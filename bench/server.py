@@ -80,10 +80,10 @@ class Server:
         text = pathlib.Path(self.folder.name, "log").read_text(errors="replace")
         return "\n".join(text.splitlines()[-lines:])
 
-    def ask(self, path: str, which: str = "management") -> Any:
-        """What the server answers to a GET: JSON, or text where it is none."""
+    def ask(self, path: str, which: str = "management", method: str = "GET") -> Any:
+        """What the server answers: JSON, or text where it is none."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port(which), timeout=60)
-        connection.request("GET", path)
+        connection.request(method, path)
         text = connection.getresponse().read().decode()
         connection.close()
         try:
