@@ -27,7 +27,14 @@ ARROWS = {
         "jitney-sim",
         "jitney-telemetry",
     },
-    "jitney-server": {"jitney-engine", "jitney-net", "jitney-proto", "jitney-settings", "jitney-telemetry"},
+    "jitney-server": {
+        "jitney-engine",
+        "jitney-jobs",
+        "jitney-net",
+        "jitney-proto",
+        "jitney-settings",
+        "jitney-telemetry",
+    },
     "jitney-telemetry": {"jitney-engine", "jitney-net", "jitney-proto", "jitney-settings"},
     "jitney-net": {"jitney-memory", "jitney-settings"},
     "jitney-onnx": {"jitney-engine", "jitney-jpeg"},
@@ -37,6 +44,7 @@ ARROWS = {
     "jitney-load": {"jitney-proto"},
     "jitney-lab": {"jitney-sim", "jitney-batcher"},
     "jitney-batcher": set(),
+    "jitney-jobs": set(),
     "jitney-jpeg": set(),
     "jitney-memory": set(),
     "jitney-settings": set(),
@@ -65,6 +73,7 @@ OWNERS = {
     "object_store": ("jitney-cli",),
     "tokio-rustls": ("jitney-net", "jitney-server", "jitney-load", "jitney-engine"),
     "java-properties": ("jitney-cli",),
+    "redb": ("jitney-jobs",),
     "tracing-subscriber": ("jitney-cli",),
 }
 """Libraries that belong to a crate; used elsewhere they would carry its business with them. Archives are read by the

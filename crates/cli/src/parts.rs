@@ -7,16 +7,17 @@ use jitney_engine::admission::AdmissionLimits;
 use jitney_engine::call::REQUEST_BYTES_MAX;
 use jitney_engine::python::PythonConfig;
 use jitney_engine::store::Limits;
-use jitney_server::{Cors, ServerConfig};
+use jitney_server::{Cors, JobsConfig, ServerConfig};
 use jitney_settings::Values;
 use jitney_settings::server::{
     ALLOW_CLIENT_CONFIG, ALLOW_CLIENT_SHARED_MEMORY, BODY_TIMEOUT, COMPRESS_ANSWERS,
     CORS_ALLOWED_HEADERS, CORS_ALLOWED_METHODS, CORS_ALLOWED_ORIGIN, DEBUG_ERRORS,
     DECOMPRESS_REQUESTS, DRAIN_DELAY, DRAIN_TIMEOUT, FULL_STATUS, GARBAGE_COLLECTION, HANDOVER,
-    HANDOVER_CHECK_MEMORY, IDLE_TIMEOUT, IMAGE_FORMATS, INSTALL_REQUIREMENTS, KEEP_FAILED_BODIES,
-    KEYS, MAX_CONNECTIONS, MAX_DOWNLOAD_SIZE, MAX_EXPANDED_SIZE, MAX_IMAGE_PIXELS,
-    MAX_REQUEST_MEMORY, MAX_REQUEST_SHARE, MAX_REQUEST_SIZE, MAX_UNPACKED_FILES, MAX_UNPACKED_SIZE,
-    MIN_BODY_RATE, TRUSTED_PROXIES, WRITE_TIMEOUT,
+    HANDOVER_CHECK_MEMORY, IDLE_TIMEOUT, IMAGE_FORMATS, INSTALL_REQUIREMENTS, JOBS_COUNT, JOBS_DIR,
+    JOBS_KEEP, JOBS_PARALLEL, JOBS_SIZE, KEEP_FAILED_BODIES, KEYS, MAX_CONNECTIONS,
+    MAX_DOWNLOAD_SIZE, MAX_EXPANDED_SIZE, MAX_IMAGE_PIXELS, MAX_REQUEST_MEMORY, MAX_REQUEST_SHARE,
+    MAX_REQUEST_SIZE, MAX_UNPACKED_FILES, MAX_UNPACKED_SIZE, MIN_BODY_RATE, TRUSTED_PROXIES,
+    WRITE_TIMEOUT,
 };
 
 use crate::failure::Failure;
@@ -39,6 +40,13 @@ pub fn server(values: &Values) -> ServerConfig {
         full_status: values.value(&FULL_STATUS),
         client_config: values.flag(&ALLOW_CLIENT_CONFIG),
         client_shared_memory: values.flag(&ALLOW_CLIENT_SHARED_MEMORY),
+        jobs: JobsConfig {
+            folder: values.value(&JOBS_DIR),
+            count_max: values.value(&JOBS_COUNT),
+            bytes_max: values.value(&JOBS_SIZE),
+            keep: values.value(&JOBS_KEEP),
+            parallel: values.value(&JOBS_PARALLEL),
+        },
         ..ServerConfig::default()
     }
 }

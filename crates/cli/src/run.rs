@@ -180,6 +180,7 @@ async fn serve_until_signal(
     let LoadedServer { server, cpu, definitions } = loaded;
     let recorder = plan.snapshots.as_ref().map(|all| SnapshotRecorder::start(all, engine));
     data.open(&server);
+    server.serve_jobs(&data.handles());
     let admin = server.run_admin(data.closing());
     watch_system(plan, env, engine, &parts.meter, cpu);
     watch_models(plan, engine, &packer, definitions, &server);

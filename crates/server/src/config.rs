@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use jitney_jobs::JobsConfig;
 use jitney_net::tls::Tls;
 use jitney_net::{Bind, ConnectionAge};
 use jitney_settings::Dialect;
 use jitney_settings::server::{
-    DRAIN_TIMEOUT, FullStatus, IDLE_TIMEOUT, MAX_CONNECTIONS, MAX_REQUEST_SIZE,
+    DRAIN_TIMEOUT, FullStatus, IDLE_TIMEOUT, JOBS_COUNT, JOBS_DIR, JOBS_KEEP, JOBS_PARALLEL,
+    JOBS_SIZE, MAX_CONNECTIONS, MAX_REQUEST_SIZE,
 };
 
 /// The configuration of a server.
@@ -62,6 +64,8 @@ pub struct ServerConfig {
     pub cors: Cors,
     /// The certificate of the listeners that speak HTTPS.
     pub tls: Option<Tls>,
+    /// Where requests are kept that are answered later.
+    pub jobs: JobsConfig,
     /// The version that the API description and `/v2` tell.
     pub server_version: String,
 }
@@ -94,6 +98,13 @@ impl Default for ServerConfig {
             full_status: FullStatus::default(),
             cors: Cors::default(),
             tls: None,
+            jobs: JobsConfig {
+                folder: JOBS_DIR.default_value(),
+                count_max: JOBS_COUNT.default_value(),
+                bytes_max: JOBS_SIZE.default_value(),
+                keep: JOBS_KEEP.default_value(),
+                parallel: JOBS_PARALLEL.default_value(),
+            },
             server_version: "0.12.0".to_owned(),
         }
     }

@@ -19,6 +19,7 @@ use jitney_net::http::HeadError;
 use jitney_telemetry::FollowError;
 
 mod grpc;
+mod jobs;
 mod loading;
 mod rejection;
 mod table;

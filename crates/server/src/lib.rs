@@ -66,6 +66,7 @@ pub use crate::changes::{Changeable, FieldChanges};
 pub use crate::config::{Cors, GrpcBind, ServerConfig};
 pub use crate::plugins::{PluginError, Plugins};
 pub use crate::state::ServerParts;
+pub use jitney_jobs::JobsConfig;
 pub use rest::shell_example;
 
 /// Asks every plugin what it offers; callers later wait for answers no longer than `timeout`.
@@ -212,6 +213,15 @@ impl Server {
     /// can be done once.
     pub fn serve_workers(&self, runtimes: &[Handle]) {
         handles::serve_workers(&self.state, runtimes);
+    }
+
+    /// Answers jobs on these runtimes of the data plane, from now until the runtimes end; can be done once.
+    pub fn serve_jobs(&self, runtimes: &[Handle]) {
+        let plans = plans(&self.state.config);
+        let offered = plans.iter().find(|plan| plan.grpc.is_none() && plan.apis.inference);
+        if let Some(plan) = offered {
+            rest::serve_jobs(&self.state, plan.apis, runtimes);
+        }
     }
 
     /// The server's addresses, once it is bound.

@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
 use jitney_engine::Engine;
+use jitney_jobs::Jobs;
 use jitney_net::connection::Peer;
 use jitney_net::http::HttpRules;
 use jitney_settings::Dialect;
@@ -95,6 +96,8 @@ pub(crate) struct ServerState {
     pub(crate) shared_memory: Option<SharedMemory>,
     /// What the dashboard shows.
     pub(crate) overview: Arc<Overview>,
+    /// The requests that are answered later.
+    pub(crate) jobs: Jobs,
     /// When it began, in seconds of Unix time.
     pub(crate) started: u64,
 }
@@ -122,7 +125,19 @@ impl ServerState {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         let shared_memory = config.client_shared_memory.then(SharedMemory::new);
         let peers = Arc::new(AtomicU64::new(1));
-        Self { config, parts, engine, inference, peers, http, shared_memory, overview, started }
+        let jobs = Jobs::new(config.jobs.clone());
+        Self {
+            config,
+            parts,
+            engine,
+            inference,
+            peers,
+            http,
+            shared_memory,
+            overview,
+            jobs,
+            started,
+        }
     }
 
     /// What reads the tensors of one request from shared memory.

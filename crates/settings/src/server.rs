@@ -163,6 +163,16 @@ settings! {
         .or("false").flag("allow-client-config", "BOOL").property("allow_client_config");
     ALLOW_CLIENT_SHARED_MEMORY = Setting::new("allow_client_shared_memory", SettingKind::Flag, "Let clients on this machine pass tensors in shared memory (objects below /dev/shm) that they register; they can then name any object that the server may open, so every client has to be trusted")
         .or("false").flag("allow-client-shared-memory", "BOOL").property("allow_client_shared_memory");
+    JOBS_DIR = Setting::new("jobs_dir", SettingKind::Path, "Folder for requests with the header Prefer: respond-async, which are answered later; it is made for the first one, and one server at a time has it")
+        .or("jitney-jobs").flag("jobs-dir", "DIR").property("jobs_dir");
+    JOBS_KEEP = Setting::new("jobs_keep", SECONDS, "Time that the answer of a job is kept; a job that waits longer for its turn is not run")
+        .or("24h").flag("jobs-keep", "TIME").property("jobs_keep");
+    JOBS_COUNT = Setting::new("jobs_count", SettingKind::from(1), "Most jobs that are kept, whether they wait or are answered; further ones are rejected with 503")
+        .or("100000").flag("jobs-count", "N").property("jobs_count");
+    JOBS_SIZE = Setting::new("jobs_size", SettingKind::Size, "Most bytes of requests and answers of jobs that are kept; further ones are rejected with 503")
+        .or("1GiB").flag("jobs-size", "SIZE").property("jobs_size");
+    JOBS_PARALLEL = Setting::new("jobs_parallel", SettingKind::from(1), "Most jobs that run at a time, behind requests whose clients wait")
+        .or("32").flag("jobs-parallel", "N").property("jobs_parallel");
     DRAIN_DELAY = Setting::new("drain_delay", SECONDS, "On SIGTERM, time between readiness falling and the ports closing, for load balancers to notice")
         .or("0s").flag("drain-delay", "TIME").property("drain_delay");
     DRAIN_TIMEOUT = Setting::new("drain_timeout", SECONDS, "On SIGTERM, time for admitted requests to be answered")

@@ -60,6 +60,7 @@ pub fn read(path: &Path) -> Result<JitneyYaml, Failure> {
         &server::TLS_KEY,
         &server::CLIENT_CA,
         &server::AUDIT_LOG,
+        &server::JOBS_DIR,
         &server::KEY_FILE,
         &server::KEYS,
         &server::REGISTRATIONS,

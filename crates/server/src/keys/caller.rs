@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use http::header::{AUTHORIZATION, HeaderName};
 use jitney_engine::call::Claim;
 use jitney_engine::quota::Quota;
+use jitney_jobs::JobOwner;
 use tokio::time::Instant;
 
 use super::named_key::{KeyTerms, NamedKey};
@@ -34,7 +35,7 @@ impl Caller {
     pub(super) const STRANGER: Self = Self { believed: false, ..Self::ANYBODY };
 
     /// The holder of a key, if it is in force.
-    fn of_key(key: &Arc<NamedKey>, now: Instant) -> Option<Self> {
+    pub(super) fn of_key(key: &Arc<NamedKey>, now: Instant) -> Option<Self> {
         let terms = Some(key.terms(now)?);
         Some(Self { key: Some(Arc::clone(key)), terms, ..Self::STRANGER })
     }
@@ -57,6 +58,12 @@ impl Caller {
     /// The name of the key.
     pub(crate) fn name(&self) -> Option<&str> {
         self.terms.as_ref().map(|terms| &*terms.name)
+    }
+
+    /// Whose jobs it makes and sees.
+    pub(crate) fn job_owner(&self) -> JobOwner {
+        let tenant = self.named.as_ref().map(|tenant| tenant.to_string());
+        JobOwner { key: self.name().map(str::to_owned), tenant }
     }
 
     /// What the holder may ask for.

@@ -102,6 +102,15 @@ impl NamedKeys {
         if self.proxies.contain(&peer.address) { caller.through_proxy() } else { caller }
     }
 
+    /// The holder of the key with this name, if it is in force; whoever needs none, without one.
+    pub(crate) fn holder(&self, name: Option<&str>, now: Instant) -> Option<Caller> {
+        let Some(name) = name else { return Some(Caller::STRANGER) };
+        let list = self.list.load();
+        let mut keys = list.values();
+        let named = keys.find(|key| key.terms(now).is_some_and(|terms| *terms.name == *name))?;
+        Caller::of_key(named, now)
+    }
+
     fn find(&self, sum: &Sha256) -> Option<Arc<NamedKey>> {
         self.list.load().get(sum).map(Arc::clone)
     }

@@ -50,6 +50,8 @@ pub(crate) enum GuardedOperation {
     RenewToken,
     /// Memory that clients share with the server: what is registered, more of it, less of it.
     ShareMemory,
+    /// Jobs of one's own: which there are, how far they are, their results, their ends.
+    Job,
     /// The lines of the log, and what is logged.
     ReadLog,
     /// Something else is to be logged.

@@ -28,7 +28,8 @@ use super::context::RequestContext;
 use super::endpoint::{Endpoint, EndpointCall, Handler, PredictBody};
 use super::endpoints::{self, ENDPOINTS, Found};
 use super::{
-    authorize, compress, cors, generate, inference, mounted, open_inference, plugins, unknown, v1,
+    authorize, compress, cors, generate, inference, jobs, mounted, open_inference, plugins,
+    unknown, v1,
 };
 use crate::audit::{AuditedAttempt, AuditedCaller};
 use crate::auth::Gate;
@@ -107,7 +108,7 @@ fn facts(apis: Apis, peer: &Peer, parts: &Parts, id: &XRequestId) -> Option<Requ
 }
 
 /// A failure as the client's protocol names it.
-fn failure(context: &RequestContext<'_>, problem: &Problem) -> HttpResponse {
+pub(super) fn failure(context: &RequestContext<'_>, problem: &Problem) -> HttpResponse {
     let path = context.parts.uri.path();
     let is_method = problem.code == ErrorCode::MethodNotAllowed;
     let methods = if is_method { methods(context) } else { String::new() };
@@ -191,6 +192,16 @@ async fn dispatch(context: &RequestContext<'_>, body: RequestBody) -> HttpResult
         None => answered,
         Some(format) => Ok(with_load(context, answered, format)),
     }
+}
+
+/// Answers a prediction that was let in and kept before.
+pub(super) async fn again(context: &RequestContext<'_>, body: RequestBody) -> HttpResult {
+    let path: Cow<'_, str> = route::decode(context.parts.uri.path());
+    let claimed = claim(context, &path);
+    let (found, plugin) = destination(context, &path, claimed.as_ref());
+    let model = found.names.model.or(found.names.workflow);
+    context.caller.check(Gate::Inference, found.endpoint.operation, model)?;
+    call(context, found, plugin, body).await
 }
 
 /// Lets the request in, and calls its endpoint.
@@ -286,6 +297,9 @@ async fn call(
     let Found { endpoint, names } = found;
     if let Some(plugin) = plugin {
         return Box::pin(plugins::answer(context, plugin, body)).await;
+    }
+    if endpoint.is_traced() && jobs::is_asked(&context.parts.headers) {
+        return Box::pin(jobs::submit(context, names, body)).await;
     }
     match &endpoint.handler {
         Handler::Predict(form) => {

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use http::request::Parts;
 use jitney_engine::Model;
-use jitney_engine::call::{Origin, OriginKind, ValueBytes};
+use jitney_engine::call::{Origin, OriginKind, Priority, ValueBytes};
 use jitney_net::RequestBody;
 use jitney_net::connection::{ConnectionStage, Peer};
 use jitney_net::http::HttpClient;
@@ -46,6 +46,8 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) started: Instant,
     /// The model that a plugin allowed it to use.
     pub(crate) authorized: Option<&'a Arc<Model>>,
+    /// Whether nobody waits for its answer: it is bulk, and waits for space in a full queue.
+    pub(crate) job: bool,
 }
 
 impl<'a> RequestContext<'a> {
@@ -60,9 +62,22 @@ impl<'a> RequestContext<'a> {
         started: Instant,
     ) -> Self {
         let ServerListener { state, apis, browsers, .. } = listener;
-        let (apis, browsers, authorized) = (*apis, *browsers, None);
+        let (apis, browsers, authorized, job) = (*apis, *browsers, None, false);
         let HttpClient { peer, upgrade } = client;
-        Self { state, apis, browsers, peer, upgrade, parts, id, trace, caller, started, authorized }
+        Self {
+            state,
+            apis,
+            browsers,
+            peer,
+            upgrade,
+            parts,
+            id,
+            trace,
+            caller,
+            started,
+            authorized,
+            job,
+        }
     }
 }
 
@@ -122,6 +137,9 @@ impl RequestContext<'_> {
     pub(crate) fn options(&self) -> Result<RequestOptions, Problem> {
         let mut options = RequestOptions::read(&self.parts.headers, self.started)?;
         self.caller.settle(&mut options.claim);
+        if self.job {
+            options.priority = Priority::Bulk;
+        }
         Ok(options)
     }
 

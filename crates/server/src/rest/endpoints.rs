@@ -10,7 +10,7 @@ use super::endpoint::{
     Endpoint, EndpointApi, Handler, Methods, PredictBody, PredictForm, first_two, two_of,
 };
 use super::{
-    admin, authorize, dashboard, embeddings, health, inference, logs, management, mounted,
+    admin, authorize, dashboard, embeddings, health, inference, jobs, logs, management, mounted,
     open_inference, openapi, overview, repository, shared_memory, v1,
 };
 use crate::auth::Gate;
@@ -112,6 +112,10 @@ pub(super) static ENDPOINTS: &[Endpoint] = &[
     row(Inference, Runs, "/explanations/{model}/{version}/{path+}", USE, Op::Explain, Predict(EXPLAINS), "The same; the handler sees the path."),
     row(Inference, Runs, "/invocations", USE, Op::Predict, Asks(|it| Box::pin(inference::invoke(it.context, it.plugins, it.body))), RUNS_MODEL).id("invocations", "invocations"),
     row(Inference, Any, "/.jitney/handle", USE, Op::Connect, Now(|it, _| handles::upgrade(it.parts, it.upgrade, authorize::call_guard(it), it.caller)), "A connection of Python calls."),
+    row(Inference, Get, "/jobs", USE, Op::Job, Waits(|it| Box::pin(jobs::list(it.context))), "The jobs that this key made, the youngest first, in pages; state and model choose among them.").id("listJobs", "listJobs"),
+    row(Inference, Get, "/jobs/{id}", USE, Op::Job, Waits(|it| Box::pin(jobs::show(it.context, it.names.rest))), "How far a job is; with wait=30s when it has ended, or after that time.").id("describeJob", "describeJob"),
+    row(Inference, Delete, "/jobs/{id}", USE, Op::Job, Waits(|it| Box::pin(jobs::delete(it.context, it.names.rest))), "Forgets a job with its request and its result.").id("deleteJob", "deleteJob"),
+    row(Inference, Get, "/jobs/{id}/result", USE, Op::Job, Waits(|it| Box::pin(jobs::result(it.context, it.names.rest))), "What the prediction would have answered.").id("jobResult", "jobResult"),
     row(Inference, Runs, "/models/{model}/invoke", USE, Op::Predict, Predict(SAGEMAKER), RUNS_MODEL).id("invoke", "predict"),
     row(Inference, Any, "/models/**", USE, Op::Unknown, Nothing, NO_ENDPOINT),
     row(Inference, Runs, "/{model}/predict", USE, Op::Predict, Predict(SAGEMAKER), RUNS_MODEL),

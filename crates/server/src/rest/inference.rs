@@ -206,7 +206,7 @@ pub(super) fn request<'a>(
         client: context.caller.name(),
         quota: context.caller.quota().cloned(),
         origin: context.origin(),
-        wait_for_queue: false,
+        wait_for_queue: context.job,
         admitted: false,
         held: None,
         trace: context.trace.cloned(),

@@ -18,6 +18,8 @@ mod generate;
 mod health;
 mod inference;
 mod input;
+mod job_runner;
+mod jobs;
 mod logs;
 mod management;
 mod mounted;
@@ -31,6 +33,7 @@ mod unknown;
 mod v1;
 
 pub(crate) use endpoints::is_taken;
+pub(crate) use job_runner::serve_jobs;
 pub use openapi::shell_example;
 
 #[cfg(fuzzing)]

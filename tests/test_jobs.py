@@ -1,0 +1,251 @@
+"""Jobs against the real binary: kept before they are told of, answered as if waited for, through SIGKILL and by key."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import requests
+
+from harness.archives import Store
+from harness.gate import Gate
+from harness.server import ASK_SECONDS, FREE_ADDRESSES, Server
+from harness.wait import until
+from test_named_keys import row, write
+
+APP = """
+import jitney
+
+
+@jitney.batch(max_batch_size=8)
+def double(x: list[float]) -> list[float]:
+    return [value * 2 for value in x]
+
+
+@jitney.model(route="/upper")
+def text(text: str) -> str:
+    if text == "bad":
+        raise jitney.BadInput("not this one")
+    return text.upper()
+"""
+
+ASYNC = {"Prefer": "respond-async"}
+
+
+def post(server: Server, path: str, body: object, **headers: str) -> requests.Response:
+    """A request; bytes go as they are, anything else as JSON."""
+    content = {"data": body} if isinstance(body, bytes) else {"json": body}
+    return requests.post(server.url(path), headers={**server.headers, **headers}, timeout=ASK_SECONDS, **content)
+
+
+def get(server: Server, path: str) -> requests.Response:
+    """A request for something of a job."""
+    return requests.get(server.url(path), headers=server.headers, timeout=ASK_SECONDS)
+
+
+def submitted(server: Server, path: str, body: object, **headers: str) -> str:
+    """The path of a job that was kept."""
+    reply = post(server, path, body, **ASYNC, **headers)
+    assert (reply.status_code, reply.headers.get("preference-applied")) == (202, "respond-async"), reply.text
+    assert re.fullmatch("/jobs/[0-9a-f]{32}", reply.headers["location"])
+    assert reply.json()["id"] == reply.headers["location"].removeprefix("/jobs/")
+    return reply.headers["location"]
+
+
+def result(server: Server, job: str) -> requests.Response:
+    """The result of a job, once it has one."""
+    until(lambda: get(server, f"{job}?wait=30s").json().get("result"), f"{job} ends")
+    return get(server, f"{job}/result")
+
+
+def same(one: requests.Response, other: requests.Response) -> None:
+    """Status, type and body are the same but for the request's own id."""
+    names = [(reply.status_code, reply.headers.get("content-type")) for reply in (one, other)]
+    assert names[0] == names[1]
+    bodies = [re.sub(rb'"requestId": "[^"]*"', b"", reply.content) for reply in (one, other)]
+    assert bodies[0] == bodies[1]
+
+
+@pytest.fixture
+def served(start, tmp_path: Path, store: Store) -> Server:
+    """A server with archives and definitions, and its folder of jobs beside it."""
+    (tmp_path / "app.py").write_text(APP)
+    archives = [store.mar("echo"), store.mar("orders")]
+    folder = tmp_path / "jobs"
+    return start("serve", *archives, "app:double", "app:text", "--jobs-dir", folder, cwd=tmp_path)
+
+
+def test_a_result_is_what_the_prediction_would_have_answered(served: Server, tmp_path: Path) -> None:
+    assert get(served, "/jobs").json() == {"jobs": []}
+    assert not (tmp_path / "jobs").exists(), "no file before the first job"
+    large = os.urandom(200_000)
+    tensors = {"inputs": [{"name": "x", "shape": [2], "datatype": "FP64", "data": [1.5, 2.0]}]}
+    requests_made = [
+        ("/predictions/echo", b"hello"),
+        ("/predictions/echo/1.0", large),
+        ("/predictions/double", {"x": 21}),
+        ("/v1/models/double:predict", {"instances": [{"x": 1}, {"x": 2}]}),
+        ("/v2/models/double/infer", tensors),
+        ("/upper", {"text": "gr\u00fcn"}),
+        ("/upper", {"text": "bad"}),
+        ("/upper", {"no": "text"}),
+        ("/double", {"x": 4}),
+        ("/invocations?model_name=echo", b"body"),
+    ]
+    for path, body in requests_made:
+        same(result(served, submitted(served, path, body)), post(served, path, body))
+    jobs = get(served, "/jobs").json()["jobs"]
+    assert len(jobs) == len(requests_made)
+    failed = get(served, "/jobs?state=failed").json()["jobs"]
+    assert {job["status"] for job in failed} == {post(served, *requests_made[6]).status_code, 400} - {200}
+    first = get(served, f"/jobs/{jobs[-1]['id']}").json()
+    assert (first["state"], first["status"], first["model"], first["attempts"]) == ("succeeded", 200, "echo", 1)
+    assert first["created"] <= first["ended"] < first["expires"]
+    for path in (tmp_path / "jobs", tmp_path / "jobs" / "jobs.redb"):
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, "for the server's user only"
+
+
+def test_what_is_no_job_is_said(served: Server) -> None:
+    missing = get(served, f"/jobs/{'0' * 32}")
+    assert (missing.status_code, "no such job" in missing.text) == (404, True)
+    assert get(served, "/jobs/x").status_code == 404
+    assert post(served, "/predictions/none", b"x", **ASYNC).status_code == 404
+    assert get(served, "/jobs?state=lost").status_code == 400
+    assert get(served, "/jobs?limit=many").status_code == 400
+    job = submitted(served, "/predictions/echo", b"x")
+    assert get(served, f"{job}?wait=soon").status_code == 400
+    assert post(served, "/predictions/echo", b"x", Prefer="return=minimal").text == "x"
+    long_key = post(served, "/predictions/echo", b"x", **ASYNC, **{"Idempotency-Key": "k" * 256})
+    assert long_key.status_code == 400
+
+
+def test_a_job_that_waits_or_runs_can_be_watched_and_deleted(served: Server, tmp_path: Path) -> None:
+    gate = Gate(tmp_path)
+    running = submitted(served, "/predictions/orders", gate.order)
+    gate.wait()
+    assert get(served, running).json()["state"] == "running"
+    early = get(served, f"{running}/result")
+    assert (early.status_code, "has no result yet, it is running" in early.text) == (409, True)
+    assert [job["model"] for job in get(served, "/jobs?state=running&model=orders").json()["jobs"]] == ["orders"]
+    assert requests.delete(served.url(running), timeout=ASK_SECONDS).status_code == 200
+    assert get(served, running).status_code == 404
+    assert requests.delete(served.url(running), timeout=ASK_SECONDS).status_code == 404
+    gate.open()
+    assert result(served, submitted(served, "/predictions/echo", b"next")).text == "next"
+
+
+def test_a_list_has_pages(served: Server) -> None:
+    paths = [submitted(served, "/predictions/echo", b"%d" % number) for number in range(5)]
+    listed, token = [], None
+    while token is not None or not listed:
+        page = get(served, f"/jobs?limit=2{f'&next_page_token={token}' if token else ''}").json()
+        listed += [f"/jobs/{job['id']}" for job in page["jobs"]]
+        token = page.get("nextPageToken")
+    assert listed == paths[::-1]
+
+
+def test_an_idempotency_key_makes_one_job(served: Server) -> None:
+    key = {"Idempotency-Key": "order-17"}
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda _: submitted(served, "/predictions/echo", b"x", **key), range(16)))
+    assert len(set(made)) == 1
+    assert len(get(served, "/jobs").json()["jobs"]) == 1
+    other = post(served, "/predictions/echo", b"y", **ASYNC, **key)
+    assert (other.status_code, "another request" in other.text) == (409, True)
+
+
+def test_a_job_belongs_to_the_key_that_made_it(start, tmp_path: Path, store: Store) -> None:
+    keys = write(tmp_path / "keys.yaml", row("one", "key-of-one", "predict"), row("two", "key-of-two", "predict"))
+    server = start("serve", store.mar("echo"), "--keys", keys, "--jobs-dir", tmp_path / "jobs", wait_for_workers=False)
+    assert post(server, "/predictions/echo", b"x", **ASYNC).status_code == 401
+    one, two = ({"Authorization": f"Bearer key-of-{name}"} for name in ("one", "two"))
+    server.headers = one
+    job = submitted(server, "/predictions/echo", b"mine", **{"Idempotency-Key": "k"})
+    assert result(server, job).text == "mine"
+    server.headers = two
+    assert submitted(server, "/predictions/echo", b"other", **{"Idempotency-Key": "k"}) != job
+    assert job.removeprefix("/jobs/") not in get(server, "/jobs").text
+    for path in (job, f"{job}/result"):
+        assert get(server, path).status_code == 404
+    assert requests.delete(server.url(job), headers=two, timeout=ASK_SECONDS).status_code == 404
+    assert requests.get(server.url(job), timeout=ASK_SECONDS).status_code == 401
+    server.headers = one
+    assert get(server, f"{job}/result").text == "mine"
+    kept = b"".join(file.read_bytes() for file in (tmp_path / "jobs").rglob("*") if file.is_file())
+    assert b"key-of-one" not in kept, "no key is written down"
+
+
+def test_there_are_bounds_in_count_and_bytes(start, tmp_path: Path, store: Store) -> None:
+    flags = ["--jobs-dir", tmp_path / "jobs", "--jobs-count", "2", "--jobs-size", "100KiB"]
+    server = start("serve", store.mar("echo"), *flags)
+    large = post(server, "/predictions/echo", b"x" * 200_000, **ASYNC)
+    assert (large.status_code, "jobs_size" in large.text) == (503, True)
+    jobs = [submitted(server, "/predictions/echo", b"x") for _ in range(2)]
+    full = post(server, "/predictions/echo", b"x", **ASYNC)
+    assert (full.status_code, "jobs_count" in full.text, "retry-after" in full.headers) == (503, True, True)
+    result(server, jobs[0])
+    assert requests.delete(server.url(jobs[0]), timeout=ASK_SECONDS).status_code == 200
+    submitted(server, "/predictions/echo", b"x")
+
+
+def test_answers_expire(start, tmp_path: Path, store: Store) -> None:
+    server = start("serve", store.mar("echo"), "--jobs-dir", tmp_path / "jobs", "--jobs-keep", "1s")
+    job = submitted(server, "/predictions/echo", b"x")
+    until(lambda: get(server, job).status_code == 404, "the job is forgotten")
+
+
+def test_a_folder_that_cannot_be_used_is_named(start, tmp_path: Path, store: Store) -> None:
+    (tmp_path / "file").write_text("no folder")
+    server = start("serve", store.mar("echo"), "--jobs-dir", tmp_path / "file" / "jobs")
+    reply = post(server, "/predictions/echo", b"x", **ASYNC)
+    assert (reply.status_code, "jobs_dir" in reply.text) == (500, True)
+    assert server.predict("echo", b"as ever").text == "as ever"
+
+
+def test_torchserve_keeps_jobs_as_well(start, tmp_path: Path, store: Store) -> None:
+    config = tmp_path / "config.properties"
+    config.write_text(f"{FREE_ADDRESSES}jobs_dir={tmp_path / 'jobs'}\nload_models={store.mar('echo').name}\n")
+    flags = ["--foreground", "--ncs", "--disable-token-auth", "--model-store", store.path, "--ts-config", config]
+    server = start("torchserve", "--start", *flags)
+    same(result(server, submitted(server, "/predictions/echo", b"x")), post(server, "/predictions/echo", b"x"))
+
+
+def test_no_job_is_lost_when_server_and_workers_are_killed(start, tmp_path: Path, store: Store) -> None:
+    arguments = ["serve", store.mar("echo"), "--jobs-dir", tmp_path / "jobs"]
+    bodies = {}
+
+    def submit(server: Server, numbers: range) -> None:
+        with ThreadPoolExecutor(8) as pool:
+            made = pool.map(lambda number: (submitted(server, "/predictions/echo", b"%d" % number), number), numbers)
+            bodies.update({job: b"%d" % number for job, number in made})
+
+    for round_number in range(3):
+        server = start(*arguments)
+        submit(server, range(round_number * 100, round_number * 100 + 100))
+        os.kill(next(iter(server.ready("echo").values())), signal.SIGKILL)
+        submit(server, range(1000 + round_number * 100, 1000 + round_number * 100 + 100))
+        server.kill()
+    server = start(*arguments)
+    assert len(bodies) == 600
+    for job, body in bodies.items():
+        answer = result(server, job)
+        assert (answer.status_code, answer.content) == (200, body)
+
+
+def test_a_second_server_takes_the_folder_over_when_the_first_has_ended(start, tmp_path: Path, store: Store) -> None:
+    arguments = ["serve", store.mar("orders"), "--jobs-dir", tmp_path / "jobs"]
+    first, gate = start(*arguments), Gate(tmp_path)
+    job = submitted(first, "/predictions/orders", gate.order)
+    gate.wait()
+    second = start(*arguments)
+    reply = post(second, "/predictions/orders", {}, **ASYNC)
+    assert (reply.status_code, "another server uses" in reply.text) == (503, True)
+    first.kill()
+    gate.open()
+    until(lambda: get(second, job).status_code == 200, "the second server has the job")
+    assert result(second, job).status_code == 200
