@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
@@ -14,6 +15,7 @@ import requests
 
 from harness.archives import Store
 from harness.gate import Gate
+from harness.package import jitney
 from harness.server import ASK_SECONDS, FREE_ADDRESSES, Server
 from harness.wait import until
 from test_named_keys import row, write
@@ -157,6 +159,26 @@ def test_an_idempotency_key_makes_one_job(served: Server) -> None:
     assert len(get(served, "/jobs").json()["jobs"]) == 1
     other = post(served, "/predictions/echo", b"y", **ASYNC, **key)
     assert (other.status_code, "another request" in other.text) == (409, True)
+
+
+def test_python_clients_submit_and_wait(served: Server) -> None:
+    with jitney.Client(served.urls["inference"]) as client:
+        job = client.submit("double", {"x": 21}, idempotency_key="k")
+        assert client.result(job) == client.predict("double", {"x": 21}) == 42
+        assert client.job(job)["state"] == "succeeded"
+        assert client.submit("double", {"x": 21}, idempotency_key="k") == job
+        bad = client.submit("text", {"text": "bad"}, endpoint="call")
+        with pytest.raises(jitney.BadInput, match="not this one"):
+            client.result(bad)
+        client.delete_job(job)
+        with pytest.raises(jitney.RemoteError, match="no such job"):
+            client.job(job)
+
+    async def asked() -> object:
+        async with jitney.AsyncClient(served.urls["inference"]) as client:
+            return await client.result(await client.submit("echo", b"later"))
+
+    assert asyncio.run(asked()) == "later"
 
 
 def test_a_job_belongs_to_the_key_that_made_it(start, tmp_path: Path, store: Store) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from uuid import uuid4
 
 from jitney.call.errors import disconnected
 from jitney.client import requests
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 Step = ClientRequest | float
 T = TypeVar("T")
 Conversation = Generator[Step, Reply | OSError | None, T]
+
+JOB_WAIT = 10.0
+"""Seconds that one request waits for the end of a job."""
 
 
 def request_value(request: ClientRequest, retry: Retry) -> Conversation[Any]:
@@ -59,6 +63,19 @@ def list_models(retry: Retry) -> Conversation[dict[str, str]]:
             return found
 
 
+def submit_job(request: ClientRequest, retry: Retry) -> Conversation[str]:
+    """A request that is answered later; returns the id of its job."""
+    return str((yield from request_value(request, retry))["id"])
+
+
+def job_answer(job_id: str, retry: Retry) -> Conversation[Any]:
+    """Waits for the end of a job; returns its answer, or raises its error."""
+    while "result" not in (yield from request_value(requests.job(job_id, JOB_WAIT), retry)):
+        pass
+    # Whatever it is, it is the answer: a rejection that is a job's result does not change by asking again.
+    return (yield from request_value(requests.job_result(job_id), Retry(attempts=1)))
+
+
 Value = TypeVar("Value")
 Text = TypeVar("Text")
 Names = TypeVar("Names")
@@ -85,6 +102,30 @@ class ClientMethods(ABC, Generic[Value, Text, Names, Descriptions]):
         """
         answer: Value = self._run(request_value(requests.predict(model, data, **options), self._retry))
         return answer
+
+    def submit(
+        self, model: str, data: Any = b"", *, idempotency_key: str | None = None, **options: Unpack[PredictOptions]
+    ) -> Text:
+        """Asks for an answer later, with the options of `predict`; returns the id of the job, which survives a crash of
+        the server from then on. The same `idempotency_key` with the same request finds the same job.
+        """
+        request = requests.submit(model, data, idempotency_key or uuid4().hex, **options)
+        job_id: Text = self._run(submit_job(request, self._retry))
+        return job_id
+
+    def job(self, job_id: str) -> Value:
+        """How far a job is: its `state` and times."""
+        found: Value = self._run(request_value(requests.job(job_id, 0.0), self._retry))
+        return found
+
+    def result(self, job_id: str) -> Value:
+        """Waits for the end of a job; returns what `predict` would have returned, or raises what it would have."""
+        answer: Value = self._run(job_answer(job_id, self._retry))
+        return answer
+
+    def delete_job(self, job_id: str) -> Text:
+        """Forgets a job with its request and its result."""
+        return self._status(requests.delete_job(job_id))
 
     def models(self) -> Names:
         """Names of all models, each with its URL."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypedDict
 from urllib.parse import quote, urlencode
 
@@ -35,7 +35,7 @@ class ClientRequest:
     @property
     def idempotent(self) -> bool:
         """Whether repeating it is harmless."""
-        return self.method in ("GET", "PUT", "DELETE")
+        return self.method in ("GET", "PUT", "DELETE") or "Idempotency-Key" in self.headers
 
 
 class PredictOptions(TypedDict, total=False):
@@ -68,6 +68,27 @@ def predict(
     else:
         path = _path("predictions", model, version, endpoint)
     return ClientRequest("POST", path, {**known, **(headers or {})}, body)
+
+
+def submit(model: str, data: Any, key: str, **options: Any) -> ClientRequest:
+    """A prediction that is answered later; the same `key` makes the same job."""
+    request = predict(model, data, **options)
+    return replace(request, headers={**request.headers, "Prefer": "respond-async", "Idempotency-Key": key})
+
+
+def job(job_id: str, wait: float) -> ClientRequest:
+    """How far a job is, once it has ended or so many seconds have passed."""
+    return ClientRequest("GET", f"{_path('jobs', job_id)}?wait={wait:.0f}")
+
+
+def job_result(job_id: str) -> ClientRequest:
+    """What the prediction of a job would have answered."""
+    return ClientRequest("GET", _path("jobs", job_id, "result"))
+
+
+def delete_job(job_id: str) -> ClientRequest:
+    """Forgets a job."""
+    return ClientRequest("DELETE", _path("jobs", job_id))
 
 
 def encode(data: Any) -> tuple[str, bytes]:
