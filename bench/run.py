@@ -1,4 +1,4 @@
-"""Measures what the project promises: `make bench`, or `python bench/run.py [overhead|cached|large|batching|live|overload|killing|many|growth|idle|known|thousand|generator ...]`.
+"""Measures what the project promises: `make bench`, or `python bench/run.py [overhead|cached|large|batching|live|overload|killing|many|growth|idle|known|thousand|submissions|lost|generator ...]`.
 
 Everything runs on this machine over loopback, load generator included, so rates are lower bounds and CPU per
 request is the figure to compare. Each figure is the median of three runs.
@@ -24,6 +24,7 @@ from footprint import growth, idle_connections, many
 from generator import generator
 from handlers import NOOP, SLEEPY
 from harness.load import run_load
+from jobs import lost, submissions
 from live import live
 from on_demand import known, thousand
 from overload import overload
@@ -206,6 +207,8 @@ if __name__ == "__main__":
             "growth": growth,
             "known": known,
             "thousand": thousand,
+            "submissions": submissions,
+            "lost": lost,
             "idle": idle,
             "generator": generator,
         }[name]()
