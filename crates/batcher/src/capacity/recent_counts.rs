@@ -12,6 +12,9 @@ const SURGE_LOOKS: usize = 6;
 /// A count is more than chance when it is so many standard deviations above what the rate gives. Chosen:
 /// such a look comes by chance once in hours.
 const SURPRISE: f64 = 4.5;
+/// The same for a look by itself. Chosen: few counts have a long tail, and at 4.5 one of 36 steady runs of ten minutes
+/// took one look for a burst.
+const SURPRISE_ONCE: f64 = 6.0;
 /// How bursty arrivals may be found: variance over mean of the counts. Chosen: beyond it the objective
 /// cannot be kept by any number of workers.
 const BURSTY_MAX: f64 = 8.0;
@@ -54,7 +57,8 @@ impl RecentCounts {
     /// Requests per second to plan for, when a worker takes so long to start.
     pub(super) fn rate(&self, load: Nanos) -> f64 {
         let chance = |rate: f64, looks: usize| {
-            SURPRISE * (rate * self.bursty / looks as f64).sqrt() + 1.0 / looks as f64
+            let surprise = if looks == 1 { SURPRISE_ONCE } else { SURPRISE };
+            surprise * (rate * self.bursty / looks as f64).sqrt() + 1.0 / looks as f64
         };
         // Over as long a time as has the same rate by all that can be told.
         let like = |mean: f64, looks: usize| {
