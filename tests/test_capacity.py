@@ -58,6 +58,16 @@ def test_the_first_request_starts_a_worker_and_the_last_one_ends_when_nobody_ask
         assert (answer.status_code, answer.json()) == (200, 4)
 
 
+def test_a_definition_may_begin_without_a_worker(start: Callable[..., Server], tmp_path: Path):
+    (tmp_path / "app.py").write_text(APP.replace("queue=1000", "queue=1000, workers=0, max_workers=2"))
+    server = start("serve", "app:slow", cwd=tmp_path)
+    described = server.describe("slow")
+    assert (described["minWorkers"], described["maxWorkers"], described["workers"]) == (0, 2, [])
+    answer = requests.post(server.urls["inference"] + "/slow", json={"number": 2})
+    assert (answer.status_code, answer.json()) == (200, 4)
+    assert workers(server) == 1
+
+
 def test_a_number_that_is_pinned_stays_until_it_is_to_follow_the_load_again(
     start: Callable[..., Server], tmp_path: Path
 ):

@@ -121,7 +121,11 @@ fn resolve(
     if !packed_workers || !are_workers(&archive) {
         archive.remove(&WORKERS);
         archive.remove(&MAX_WORKERS);
+    } else if let Some(fewest) = archive.read::<u64>(&MIN_WORKERS) {
+        // TorchServe's key cannot say 0.
+        archive.set(&WORKERS, fewest, archive.source(&MIN_WORKERS));
     }
+    archive.remove(&MIN_WORKERS);
     let mut values = match defaults.precedence {
         Precedence::Jitney => typed.or(&archive).or(&record),
         Precedence::TorchServe => {
@@ -313,6 +317,10 @@ mod tests {
             &ours,
         );
         assert_eq!(most, ("3".to_owned(), "flag"), "the archive's numbers count only together");
+        let none = || json!({"minWorkers": 1, "maxWorkers": 9, "jitney": {"min_workers": 0}});
+        let fewest = |typed: &[(&Setting, &str)]| shown(&WORKERS, none(), typed, &ours);
+        assert_eq!(fewest(&[]), ("0".to_owned(), "archive"), "a definition may say 0");
+        assert_eq!(fewest(&[(&WORKERS, "3")]), ("3".to_owned(), "flag"));
     }
 
     #[test]

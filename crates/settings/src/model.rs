@@ -74,7 +74,7 @@ settings! {
         .flag("workers", "N").property("default_workers_per_model")
         .archive_clamped(&["minWorkers"], 1).parameter(&["initial_workers"], 0).record("minWorkers").archive_first();
     MIN_WORKERS = Setting::new("min_workers", SettingKind::from(0), "Fewest workers of each model whose number follows the load, up to max_workers; with 0 the first request starts one")
-        .or_else("as many as workers").flag("min-workers", "N").parameter(&["min_workers"], 0);
+        .or_else("as many as workers").flag("min-workers", "N").archive(&["jitney.min_workers"], 0).parameter(&["min_workers"], 0);
     MAX_WORKERS = Setting::new("max_workers", SettingKind::from(0), "Most workers of each model; more than the fewest means that their number follows the load")
         .or_else("as many as workers").flag("max-workers", "N").parameter(&["max_workers"], 0)
         .archive_clamped(&["maxWorkers"], 0).record("maxWorkers").archive_first();

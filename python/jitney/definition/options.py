@@ -33,11 +33,12 @@ GPUS_MAX = 1024
 DEVICES = {"cpu": "cpu", "gpu": "gpu", "cuda": "gpu"}
 """Where workers run, as the server calls it."""
 
+WHOLE_MAX = 2**31 - 1
 WHOLE = {
     "max_batch_size": BATCH_SIZE_MAX,
     "concurrency": CONCURRENCY_MAX,
     "overlap": 8,
-    **dict.fromkeys(("workers", "max_workers", "queue", "response_timeout_s", "startup_timeout_s"), 2**31 - 1),
+    **dict.fromkeys(("max_workers", "queue", "response_timeout_s", "startup_timeout_s"), WHOLE_MAX),
 }
 """Options that are whole numbers, from 1 to this."""
 WORDS = {
@@ -102,6 +103,9 @@ class Options:
     def __post_init__(self) -> None:
         for name, most in WHOLE.items():
             _whole(self, name, 1, most)
+        _whole(self, "workers", 0, WHOLE_MAX)
+        if self.workers == 0 and self.max_workers is None:
+            raise DefinitionError("workers=0 needs max_workers: how many workers requests may start")
         for name, words in WORDS.items():
             if (word := getattr(self, name)) is not None and word not in words:
                 raise DefinitionError(f"{name} must be one of {', '.join(words)}, not {word!r}")

@@ -116,7 +116,12 @@ def settings(definition: Definition, spec: str, directory: str, part: str | None
         "gpu_turns": options.gpu_turns,
         "ray": dict(options.ray) if options.ray else None,
         "batching": {key: value for key, value in batching.items() if value is not None},
-        "jitney": {"object": spec, "directory": directory, **({"part": part} if part else {})},
+        "jitney": {
+            "object": spec,
+            "directory": directory,
+            **({"part": part} if part else {}),
+            **({"min_workers": 0} if options.workers == 0 else {}),  # TorchServe's key counts 0 as 1.
+        },
     }
     return {key: value for key, value in found.items() if value is not None}
 

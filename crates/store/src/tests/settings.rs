@@ -52,13 +52,14 @@ batching: {policy: adaptive, max_batch_size: 32, max_latency_ms: 2.5, max_batch_
            cost: tokens, max_cost: 4096, sample_cost: 128, tenants: {gold: 4, free: 1}, mix_origins: true, max_concurrent_batches: 3,
            sizes: [1, 4, 32], lengths: [64, 512]}
 gpu_memory_fraction: 0.5
-jitney: {gpu_turns: true, cache: {ttl: 5}}
+jitney: {gpu_turns: true, cache: {ttl: 5}, min_workers: 0}
 sequenceStartRequired: true
 ray: {num_cpus: 0.5, num_gpus: 1, resources: {big: 2}, ship: false}
 ";
     let values = typed(yaml);
     for (setting, expected) in [
         (&WORKERS, "1"),
+        (&MIN_WORKERS, "0"),
         (&MAX_WORKERS, "4"),
         (&MAX_BATCH_SIZE, "32"),
         (&MAX_BATCH_DELAY, "10"),
@@ -103,7 +104,6 @@ ray: {num_cpus: 0.5, num_gpus: 1, resources: {big: 2}, ship: false}
     }
     let unset: Vec<_> = SETTINGS.iter().filter(|it| !values.has(it)).map(|it| it.name).collect();
     let own = [
-        "min_workers",
         "idle",
         "load",
         "keep",

@@ -104,7 +104,7 @@ class DeploymentOptions:
         if isinstance(self.num_replicas, int):
             return self.num_replicas
         scaling = self.autoscaling_config
-        return max(scaling.min_replicas, 1) if scaling is not None else 1
+        return scaling.min_replicas if scaling is not None else 1
 
     @property
     def workers_max(self) -> int:
@@ -126,8 +126,6 @@ class DeploymentOptions:
     def remarks(self, name: str) -> list[str]:
         """What was asked for and is not done."""
         found = [f"{name}: {option} has no effect in Jitney" for option in self.unused]
-        if self.autoscaling_config is not None and self.autoscaling_config.min_replicas == 0:
-            found.append(f"{name}: min_replicas=0 counts as 1; --min-workers 0 ends the last worker, too")
         if self.concurrency > CONCURRENCY_MAX:
             found.append(f"{name}: max_ongoing_requests={self.max_ongoing_requests} counts as {CONCURRENCY_MAX}")
         environment = self.actor.get("runtime_env") or {}
