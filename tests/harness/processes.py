@@ -74,13 +74,17 @@ def shared_bytes(pids: list[int]) -> int:
 
 @contextmanager
 def memory_of(pids: Callable[[], list[int]]) -> Iterator[list[int]]:
-    """What these processes hold, looked at without a pause."""
+    """What these processes hold, looked at without a pause. They are read one after the other: where one comes or goes
+    meanwhile, it may be counted beside the one whose memory it got, so that look does not count."""
     samples: list[int] = []
     over = threading.Event()
 
     def look() -> None:
         while not over.is_set():
-            samples.append(shared_bytes(pids()))
+            before = pids()
+            held = shared_bytes(before)
+            if pids() == before:
+                samples.append(held)
 
     thread = threading.Thread(target=look)
     thread.start()

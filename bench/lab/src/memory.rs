@@ -361,7 +361,7 @@ impl<'a> Play<'a> {
                 }
             };
             names.push(model);
-            models.push(ModelMemory { bytes: of.bytes, held });
+            models.push(ModelMemory { bytes: of.bytes, own: of.bytes, held });
         }
         (names, models)
     }

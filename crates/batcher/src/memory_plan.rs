@@ -90,8 +90,10 @@ impl MemoryState {
 /// A model that is in memory, or comes or goes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ModelMemory {
-    /// What it holds, or will.
+    /// What it holds, or will; what models share counts by their shares.
     pub bytes: u64,
+    /// Those of them that it shares with nobody: so many are free at least when it has left.
+    pub own: u64,
     /// How it stands.
     pub held: MemoryState,
 }
@@ -120,12 +122,12 @@ pub enum LoadStep {
 pub struct MemoryPlan {
     /// Bytes that all models may hold together.
     pub limit: u64,
-    /// Bytes that this one needs.
+    /// Bytes that this one needs while it loads, at most.
     pub needed: u64,
     /// Whether they were measured. Where they were not, no other load goes on beside it, and it may have all
     /// that there is.
     pub measured: bool,
-    /// Bytes that it needs at least.
+    /// Bytes that it needs at least: where there can never be so many, it does not begin.
     pub least: u64,
 }
 
@@ -133,13 +135,10 @@ impl MemoryPlan {
     /// What is to be done about it, beside these.
     #[must_use]
     pub fn step(&self, models: &[ModelMemory]) -> LoadStep {
-        let sum = |which: fn(&MemoryState) -> bool| -> u64 {
-            models.iter().filter(|it| which(&it.held)).map(|it| it.bytes).sum()
-        };
-        let stay = sum(|it| matches!(it, MemoryState::Stays));
+        let of = |which: MemoryState| models.iter().filter(move |it| it.held == which);
+        let stay: u64 = of(MemoryState::Stays).map(|it| it.bytes).sum();
         let most = self.limit.saturating_sub(stay);
-        let least = if self.measured { self.needed } else { self.least };
-        if least > most {
+        if self.least > most {
             return LoadStep::Never { stay };
         }
         let needed = self.needed.min(most);
@@ -150,8 +149,9 @@ impl MemoryPlan {
             | MemoryState::Leaving
             | MemoryState::Stays => false,
         };
-        let missing = (sum(|_| true) + needed).saturating_sub(self.limit);
-        let coming = sum(|it| *it == MemoryState::Leaving);
+        let held: u64 = models.iter().map(|it| it.bytes).sum();
+        let missing = (held + needed).saturating_sub(self.limit);
+        let coming: u64 = of(MemoryState::Leaving).map(|it| it.own).sum();
         if models.iter().any(alone) {
             return LoadStep::Wait { coming: false };
         }
@@ -198,7 +198,8 @@ impl FirstLoad {
     }
 }
 
-/// The idle models that are worth least, until so many bytes are free; nobody where that is not enough.
+/// The idle models that are worth least, until so many bytes are free for sure: what they share with others stays. All
+/// of them where that is not enough and what they share may be; nobody where that is not enough either.
 fn leaving(models: &[ModelMemory], missing: u64) -> LoadStep {
     let worth = |(place, it): (usize, &ModelMemory)| match it.held {
         MemoryState::Idle { worth } => Some((worth, place)),
@@ -214,17 +215,22 @@ fn leaving(models: &[ModelMemory], missing: u64) -> LoadStep {
         if free >= missing {
             break;
         }
-        free += models[place].bytes;
+        free += models[place].own;
         places.push(place);
     }
     if free < missing {
-        return LoadStep::Wait { coming: false };
+        let all: u64 = places.iter().map(|place| models[*place].bytes).sum();
+        return if all < missing {
+            LoadStep::Wait { coming: false }
+        } else {
+            LoadStep::Leave(places)
+        };
     }
     // A large one that came last may have made some of the others unnecessary: the one worth most stays first.
     for at in (0..places.len()).rev() {
-        let bytes = models[places[at]].bytes;
-        if free - bytes >= missing {
-            free -= bytes;
+        let own = models[places[at]].own;
+        if free - own >= missing {
+            free -= own;
             places.remove(at);
         }
     }
@@ -238,7 +244,7 @@ mod tests {
     const SECOND: Nanos = 1_000_000_000;
 
     fn held(bytes: u64, held: MemoryState) -> ModelMemory {
-        ModelMemory { bytes, held }
+        ModelMemory { bytes, own: bytes, held }
     }
 
     fn idle(bytes: u64, worth: f64) -> ModelMemory {
@@ -246,7 +252,7 @@ mod tests {
     }
 
     fn step(needed: u64, models: &[ModelMemory]) -> LoadStep {
-        MemoryPlan { limit: 10, needed, measured: true, least: 0 }.step(models)
+        MemoryPlan { limit: 10, needed, measured: true, least: needed }.step(models)
     }
 
     #[test]
@@ -276,6 +282,27 @@ mod tests {
         let models = [held(4, MemoryState::Leaving), idle(6, 1.0)];
         assert_eq!(step(4, &models), LoadStep::Wait { coming: true });
         assert_eq!(step(5, &models), LoadStep::Leave(vec![1]));
+    }
+
+    #[test]
+    fn what_is_shared_is_not_free_when_one_of_the_sharers_leaves() {
+        let sharer = |worth| ModelMemory { own: 1, ..idle(3, worth) };
+        assert_eq!(step(5, &[sharer(1.0), sharer(2.0)]), LoadStep::Leave(vec![0]));
+        assert_eq!(step(6, &[sharer(1.0), sharer(2.0)]), LoadStep::Leave(vec![0, 1]));
+        assert_eq!(step(8, &[sharer(1.0), sharer(2.0)]), LoadStep::Leave(vec![0, 1]), "perhaps");
+        let busy = ModelMemory { own: 1, ..held(3, MemoryState::Busy) };
+        assert_eq!(step(8, &[sharer(1.0), busy]), LoadStep::Wait { coming: false });
+        let leaves = ModelMemory { own: 1, ..held(3, MemoryState::Leaving) };
+        assert_eq!(step(8, &[leaves, idle(3, 1.0)]), LoadStep::Leave(vec![1]));
+        assert_eq!(step(5, &[leaves, busy]), LoadStep::Wait { coming: true });
+    }
+
+    #[test]
+    fn a_load_that_needs_more_for_a_while_may_have_all_that_there_is() {
+        let peak = MemoryPlan { limit: 10, needed: 12, measured: true, least: 9 };
+        assert_eq!(peak.step(&[]), LoadStep::Begin);
+        assert_eq!(peak.step(&[idle(1, 1.0)]), LoadStep::Leave(vec![0]));
+        assert_eq!(peak.step(&[held(2, MemoryState::Stays)]), LoadStep::Never { stay: 2 });
     }
 
     #[test]

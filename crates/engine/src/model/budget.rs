@@ -21,7 +21,7 @@ use crate::process::measured_memory;
 
 /// How often a load that waits for memory looks whether there is some.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How often the memory of all processes is measured meanwhile, and while none waits.
+/// How often the memory of all processes is measured meanwhile, and while none waits; also when one has come or gone.
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
 const MEASURE_SELDOM: Duration = Duration::from_secs(10);
 
@@ -95,10 +95,9 @@ impl MemoryBudget {
 
     /// Measures all processes, where that was so long ago.
     async fn measure(&self, every: Duration) {
-        let pids = self.table().unmeasured(every);
-        for (pid, bytes) in measured_memory(pids).await {
-            self.table().set_measured(pid, bytes);
-        }
+        let (pids, left_behind) = self.table().unmeasured(every);
+        let measured = measured_memory(pids).await;
+        self.table().set_measured(&measured, left_behind);
     }
 
     /// Takes the memory for a worker, or says who is to leave first; nobody where others are on their way.
@@ -111,7 +110,7 @@ impl MemoryBudget {
             if model.is_forgotten() {
                 return Err(LaunchError::Unwanted);
             }
-            let (ids, held) = table.held(now);
+            let (ids, held) = table.counted(now);
             match plan.step(&held) {
                 LoadStep::Begin => {}
                 LoadStep::Leave(places) => return Ok(Some(table.controls(&ids, &places))),
@@ -151,17 +150,17 @@ impl MemoryBudget {
         took: Duration,
     ) -> Result<(), LaunchError> {
         let measured = measured_memory(Vec::from_iter(pid)).await;
-        let bytes = measured.first().map_or(0, |(_, bytes)| *bytes);
+        let memory = measured.first().map(|(_, memory)| *memory).unwrap_or_default();
         let now = self.now();
         let (stay, on_demand) = {
             let mut table = self.table();
-            table.loaded(now, (id, worker), (pid, bytes), took);
+            table.loaded(now, (id, worker), (pid, memory), took);
             let model = table.models.get(&id);
             (table.staying(now, id), model.is_some_and(|model| model.terms.on_demand))
         };
         self.changed.notify_waiters();
-        if on_demand && bytes.saturating_add(stay) > self.limit {
-            return Err(self.no_room(bytes, stay));
+        if on_demand && memory.share.saturating_add(stay) > self.limit {
+            return Err(self.no_room(memory.share, stay));
         }
         if on_demand && !self.watched.swap(true, Ordering::Relaxed) {
             tokio::spawn(Arc::clone(self).watch());
@@ -172,13 +171,12 @@ impl MemoryBudget {
     /// Lets models leave whenever more is held than may be: one may grow after its load.
     async fn watch(self: Arc<Self>) {
         loop {
+            let changed = self.changed.notified();
+            self.measure(MEASURE_SELDOM).await;
             let now = self.now();
             let leaving = self.table().excess(now, self.limit);
             self.ask_to_leave(leaving).await;
-            let changed = self.changed.notified();
-            if timeout(MEASURE_SELDOM, changed).await.is_err() {
-                self.measure(MEASURE_SELDOM).await;
-            }
+            drop(timeout(MEASURE_SELDOM, changed).await);
         }
     }
 

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::messages::ControlMessage;
 use super::state::ModelState;
+use crate::process::MeasuredMemory;
 
 /// What a process holds beside its model until one was measured: about what Python and this package take.
 const BASE_GUESS: u64 = 32 << 20;
@@ -33,6 +34,9 @@ pub(super) struct BudgetTable {
     waiting: Vec<WaitingLoad>,
     /// The most that a process without Python, and one with it, held beside its model's files.
     base: [Option<u64>; 2],
+    /// What processes that have ended shared with others, which hold it alone now: not measured since.
+    left_behind: u64,
+    /// When all were measured; none if a process has come or gone since.
     measured: Option<Instant>,
 }
 
@@ -69,8 +73,8 @@ pub(super) struct BudgetModel {
     seen: u64,
     asked: AskedRate,
     pub(super) workers: BTreeMap<u32, HeldWorker>,
-    /// What its last worker held.
-    size: Option<u64>,
+    /// The most that its last worker held.
+    size: Option<MeasuredMemory>,
     load: Duration,
     loaded: Nanos,
     pub(super) leaving: bool,
@@ -79,7 +83,7 @@ pub(super) struct BudgetModel {
 /// A process of a model, by what it holds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeldWorker {
-    bytes: u64,
+    memory: MeasuredMemory,
     /// None where it is no process of this machine, or while it loads.
     pid: Option<u32>,
     loads: bool,
@@ -87,7 +91,11 @@ pub(super) struct HeldWorker {
 
 impl BudgetModel {
     fn bytes(&self) -> u64 {
-        self.workers.values().map(|worker| worker.bytes).sum()
+        self.workers.values().map(|worker| worker.memory.share).sum()
+    }
+
+    fn own(&self) -> u64 {
+        self.workers.values().map(|worker| worker.memory.own).sum()
     }
 
     /// Whether somebody waits for an answer of it.
@@ -163,7 +171,8 @@ impl BudgetTable {
     pub(super) fn begin(&mut self, id: u64, worker: u32, bytes: u64) {
         self.waiting.retain(|it| (it.model, it.worker) != (id, worker));
         if let Some(model) = self.models.get_mut(&id) {
-            model.workers.insert(worker, HeldWorker { bytes, pid: None, loads: true });
+            let memory = MeasuredMemory { share: bytes, own: bytes, peak: bytes };
+            model.workers.insert(worker, HeldWorker { memory, pid: None, loads: true });
             model.leaving = false;
         }
     }
@@ -173,22 +182,26 @@ impl BudgetTable {
         &mut self,
         now: Nanos,
         (id, worker): (u64, u32),
-        (pid, bytes): (Option<u32>, u64),
+        (pid, memory): (Option<u32>, MeasuredMemory),
         took: Duration,
     ) {
         let Some(model) = self.models.get_mut(&id) else { return };
         let BudgetTerms { files, python, .. } = model.terms;
-        model.workers.insert(worker, HeldWorker { bytes, pid, loads: false });
-        (model.size, model.load, model.loaded) = (Some(bytes), took, now);
+        model.workers.insert(worker, HeldWorker { memory, pid, loads: false });
+        (model.size, model.load, model.loaded) = (Some(memory), took, now);
+        // Others share with it now what was theirs alone.
+        self.measured = None;
         let base = &mut self.base[usize::from(python)];
-        *base = (*base).max(Some(bytes.saturating_sub(files)));
+        *base = (*base).max(Some(memory.peak.saturating_sub(files)));
     }
 
     /// A worker has ended, or nobody waits for its load any more.
     pub(super) fn release(&mut self, id: u64, worker: u32) {
         self.waiting.retain(|it| (it.model, it.worker) != (id, worker));
         if let Some(model) = self.models.get_mut(&id) {
-            model.workers.remove(&worker);
+            let memory = model.workers.remove(&worker).map(|it| it.memory).unwrap_or_default();
+            self.left_behind += memory.share.saturating_sub(memory.own);
+            self.measured = None;
             model.leaving &= !model.workers.is_empty();
         }
     }
@@ -196,7 +209,7 @@ impl BudgetTable {
     /// Begins the loads that fit now, while the first one has to wait for longer.
     pub(super) fn let_pass(&mut self, now: Nanos, limit: u64, first: (u64, u32)) {
         let Some(head) = self.first_load(now, limit, first) else { return };
-        let mut held = self.held(now).1;
+        let mut held = self.counted(now).1;
         let others = self.waiting.iter().map(|it| (it.model, it.worker));
         for (id, worker) in others.filter(|it| *it != first).collect::<Vec<_>>() {
             if !head.lets_pass(&held) {
@@ -210,7 +223,7 @@ impl BudgetTable {
                 && self.waiting.remove(place).granted.send(()).is_ok()
             {
                 self.begin(id, worker, plan.needed);
-                held = self.held(now).1;
+                held = self.counted(now).1;
             }
         }
     }
@@ -244,23 +257,27 @@ impl BudgetTable {
         }
     }
 
-    /// The processes that are to be measured, where that was long ago.
-    pub(super) fn unmeasured(&mut self, every: Duration) -> Vec<u32> {
+    /// The processes that are to be measured, where that was long ago, and what will be found with them.
+    pub(super) fn unmeasured(&mut self, every: Duration) -> (Vec<u32>, u64) {
         let now = Instant::now();
         if self.measured.is_some_and(|at| now - at < every) {
-            return Vec::new();
+            return (Vec::new(), 0);
         }
         self.measured = Some(now);
         let workers = self.models.values().flat_map(|model| model.workers.values());
-        workers.filter_map(|worker| worker.pid).collect()
+        (workers.filter_map(|worker| worker.pid).collect(), self.left_behind)
     }
 
-    /// A process holds so much.
-    pub(super) fn set_measured(&mut self, pid: u32, bytes: u64) {
+    /// Processes hold so much, and among it so many bytes that others have left behind.
+    pub(super) fn set_measured(&mut self, measured: &[(u32, MeasuredMemory)], left_behind: u64) {
+        self.left_behind = self.left_behind.saturating_sub(left_behind);
         for model in self.models.values_mut() {
-            for worker in model.workers.values_mut().filter(|it| it.pid == Some(pid)) {
-                worker.bytes = bytes;
-                model.size = model.size.max(Some(bytes));
+            for worker in model.workers.values_mut() {
+                let found = measured.iter().find(|(pid, _)| worker.pid == Some(*pid));
+                if let Some((_, memory)) = found {
+                    worker.memory = *memory;
+                    model.size = model.size.map(|size| size.max(*memory));
+                }
             }
         }
     }
@@ -270,16 +287,32 @@ impl BudgetTable {
         let BudgetTerms { files, python, .. } = model.terms;
         let (files, base) = (files / 10 * 13, self.base[usize::from(python)]);
         let guess = files + base.unwrap_or(BASE_GUESS);
-        let (needed, measured) = (model.size.unwrap_or(guess), model.size.is_some());
-        MemoryPlan { limit, needed, measured, least: files + BASE_GUESS }
+        match model.size {
+            // Nobody may share with it while it loads, and it may need more then than later.
+            Some(MeasuredMemory { share: least, peak: needed, .. }) => {
+                MemoryPlan { limit, needed, measured: true, least }
+            }
+            None => MemoryPlan { limit, needed: guess, measured: false, least: files + BASE_GUESS },
+        }
     }
 
     /// All models that hold memory, by their numbers.
     pub(super) fn held(&self, now: Nanos) -> (Vec<u64>, Vec<ModelMemory>) {
         let there = self.models.iter().filter(|(_, model)| !model.workers.is_empty());
-        let held =
-            |model: &BudgetModel| ModelMemory { bytes: model.bytes(), held: model.held(now) };
+        let held = |model: &BudgetModel| ModelMemory {
+            bytes: model.bytes(),
+            own: model.own(),
+            held: model.held(now),
+        };
         there.map(|(id, model)| (*id, held(model))).unzip()
+    }
+
+    /// The same, and behind them what is held and not measured yet.
+    pub(super) fn counted(&self, now: Nanos) -> (Vec<u64>, Vec<ModelMemory>) {
+        let (ids, mut held) = self.held(now);
+        let state = MemoryState::Busy;
+        held.push(ModelMemory { bytes: self.left_behind, own: 0, held: state });
+        (ids, held)
     }
 
     /// Where these models are told to leave.

@@ -126,21 +126,53 @@ pub(super) fn resident(process: Pid) -> Option<u64> {
     (pages > 0).then(|| pages * page_size() as u64)
 }
 
-/// The memory that a process holds, in bytes; what it shares with others counts by its share.
-fn shared_memory(process: u32) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
-    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+/// What a process holds, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MeasuredMemory {
+    /// What it shares with others counts by its share (PSS).
+    pub(crate) share: u64,
+    /// What it shares with nobody.
+    pub(crate) own: u64,
+    /// The most that it has held until now; what it shares counts in full.
+    pub(crate) peak: u64,
 }
 
-/// What processes hold; one that has ended holds nothing. The kernel looks at every page for that, so it is done
-/// where nobody waits for it.
-pub(crate) async fn measured_memory(pids: Vec<u32>) -> Vec<(u32, u64)> {
+impl MeasuredMemory {
+    fn of(process: u32) -> Option<Self> {
+        let read = |file| std::fs::read_to_string(format!("/proc/{process}/{file}")).ok();
+        Self::parse(&read("smaps_rollup")?, &read("status")?)
+    }
+
+    fn parse(smaps: &str, status: &str) -> Option<Self> {
+        let line = |text: &str, name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+            Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+        };
+        Some(Self {
+            share: line(smaps, "Pss:")?,
+            own: line(smaps, "Private_Clean:")? + line(smaps, "Private_Dirty:")?,
+            peak: line(status, "VmHWM:")?,
+        })
+    }
+
+    /// The larger of both, each by itself.
+    pub(crate) fn max(self, other: Self) -> Self {
+        Self {
+            share: self.share.max(other.share),
+            own: self.own.max(other.own),
+            peak: self.peak.max(other.peak),
+        }
+    }
+}
+
+/// What processes hold; one that has ended is left out, for what it shared may be counted with others already or not.
+/// The kernel looks at every page for that, so it is done where nobody waits for it.
+pub(crate) async fn measured_memory(pids: Vec<u32>) -> Vec<(u32, MeasuredMemory)> {
     if pids.is_empty() {
         return Vec::new();
     }
-    let measure = |pid| (pid, shared_memory(pid).unwrap_or_default());
-    let all = tokio::task::spawn_blocking(move || pids.into_iter().map(measure).collect());
+    let measure = |pid| Some((pid, MeasuredMemory::of(pid)?));
+    let all = tokio::task::spawn_blocking(move || pids.into_iter().filter_map(measure).collect());
     all.await.unwrap_or_default()
 }
 
@@ -189,7 +221,11 @@ mod tests {
     #[test]
     fn a_process_knows_its_memory() {
         let own = resident(rustix::process::getpid()).unwrap();
-        let shared = shared_memory(std::process::id()).unwrap();
-        assert!(own > 1 << 20 && shared > 1 << 20 && shared <= 2 * own, "{own} {shared}");
+        let measured = MeasuredMemory::of(std::process::id()).unwrap();
+        assert!(own > 1 << 20 && measured.share > 1 << 20, "{own} {measured:?}");
+        assert!(measured.own <= measured.share && measured.share <= measured.peak, "{measured:?}");
+        let smaps = "Rss: 9 kB\nPss: 5 kB\nPrivate_Clean: 1 kB\nPrivate_Dirty: 2 kB\n";
+        let parsed = MeasuredMemory::parse(smaps, "VmPeak: 99 kB\nVmHWM: 12 kB\n");
+        assert_eq!(parsed, Some(MeasuredMemory { share: 5 << 10, own: 3 << 10, peak: 12 << 10 }));
     }
 }

@@ -36,7 +36,7 @@ use tokio::time::{Instant, interval_at, timeout};
 use self::guard::GroupGuard;
 pub use self::guard::guard_groups;
 use self::memory::OomCounter;
-pub(crate) use self::memory::{ProcessEnd, measured_memory};
+pub(crate) use self::memory::{MeasuredMemory, ProcessEnd, measured_memory};
 use self::memory_group::{MemoryGroup, MemoryGroups};
 
 /// How long what a dead process has printed is still read, where a child that left its group holds the
