@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
+from threading import Event
 
 import requests
 
@@ -49,6 +50,17 @@ def handle(data, context):
     return ["{name} " + bytes(row["body"]).decode() for row in data or []]
 """
 """Workers that map the same file hold its pages together."""
+
+BUSY = """
+import time
+
+HELD = b"x" * (40 << 20)
+
+
+def handle(data, context):
+    time.sleep(0.2)
+    return ["done" for _ in data or []]
+"""
 
 BROKEN = """
 HELD = b"x" * (40 << 20)
@@ -229,6 +241,33 @@ def test_a_thousand_clients_ask_for_a_thousand_models_at_once(start: Start, tmp_
     assert outcomes <= {200, 503}, outcomes
     assert max(samples) <= 120 << 20, f"{max(samples) >> 20} MiB"
     until(lambda: server.predict("m7", b"hello").status_code == 200, "the server goes on")
+
+
+def test_workers_that_follow_the_load_stay_within_the_memory(start: Start, tmp_path: Path) -> None:
+    store = Store(tmp_path / "models")
+    store.mar("busy", source=BUSY)
+    server = start("serve", store.path, "--memory", "150MiB", "--max-workers", "4")
+
+    told, over = [""], Event()
+
+    def ask() -> None:
+        while not over.is_set():
+            assert server.predict("busy", b"x").text == "done"
+
+    def is_bounded() -> bool:
+        told.append(server.describe("busy").get("capacity", ""))
+        return told[-1].endswith("and memory is for 2")
+
+    with ThreadPoolExecutor(16) as clients:
+        asking = [clients.submit(ask) for _ in range(16)]
+        try:
+            until(is_bounded, "there is no memory for a third worker")
+        finally:
+            over.set()
+        for done in asking:
+            done.result()
+    assert told[-1].startswith("2 of 1 to 4 workers: "), told[-1]
+    assert len(server.workers("busy")) == 2
 
 
 def total(path: Path) -> None:

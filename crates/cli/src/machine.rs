@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jitney_settings::model::WORKERS;
 use jitney_settings::server::{IO_THREADS, MAX_REQUEST_MEMORY, MAX_WORKERS_PER_MODEL, MEMORY};
-use jitney_settings::{SettingSource, Values};
+use jitney_settings::{AUTO, SettingSource, Values};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -27,7 +27,24 @@ pub fn defaults() -> Values {
     Values::default()
         .with(&IO_THREADS, threads, SettingSource::Default)
         .with(&MAX_REQUEST_MEMORY, of_requests, SettingSource::Default)
-        .with(&MEMORY, memory / 5 * 4, SettingSource::Default)
+        .with(&MEMORY, of_models(memory), SettingSource::Default)
+}
+
+/// Memory for models: the rest is for the server itself, its requests, and what else runs here.
+fn of_models(memory: u64) -> u64 {
+    memory / 5 * 4
+}
+
+/// Sets what `memory: auto` means here, and says it.
+pub fn settle_memory(values: &mut Values, remarks: &mut Vec<String>) {
+    if values.show(&MEMORY).as_deref() == Some(AUTO) {
+        let all = memory_here().unwrap_or(MEMORY_UNKNOWN);
+        values.set(&MEMORY, of_models(all), values.source(&MEMORY));
+        let (models, all) = (of_models(all) >> 20, all >> 20);
+        remarks.push(format!(
+            "memory=auto: {models} MiB for all models, four fifths of the {all} MiB of this machine or its cgroup"
+        ));
+    }
 }
 
 /// Where the system does not tell how much memory there is.
@@ -136,6 +153,19 @@ mod tests {
             std::fs::write(path, text).expect("file");
         }
         memory(root.path())
+    }
+
+    #[test]
+    fn what_auto_means_is_told() {
+        let mut remarks = Vec::new();
+        let mut values = Values::default().with(&MEMORY, AUTO, SettingSource::Registration);
+        settle_memory(&mut values, &mut remarks);
+        assert_eq!(values.source(&MEMORY), SettingSource::Registration);
+        let bytes: u64 = values.value(&MEMORY);
+        assert!(remarks[0].contains(&format!("memory=auto: {} MiB", bytes >> 20)), "{remarks:?}");
+        let mut values = Values::default().with(&MEMORY, 7_u64, SettingSource::Default);
+        settle_memory(&mut values, &mut remarks);
+        assert_eq!((values.value::<u64>(&MEMORY), remarks.len()), (7, 1), "as it was said");
     }
 
     #[test]

@@ -158,6 +158,7 @@ fn effective(
         let source = values.source(&KEY_FILE);
         values.set(&TOKEN_AUTH, true, source);
     }
+    machine::settle_memory(&mut values, &mut remarks);
     let limit = machine::workers_limit(&values);
     let values = values.or(&machine::defaults()).or(&limit).or_defaults(server::SETTINGS);
     ServeConfig {

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+/// The word for what the machine decides.
+pub const AUTO: &str = "auto";
+
 /// The type of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettingKind {
@@ -20,6 +23,8 @@ pub enum SettingKind {
     Time(TimeUnit),
     /// A size in bytes, such as `64MiB`.
     Size,
+    /// A size in bytes, or `auto`.
+    AutoSize,
     /// `true` or `false`.
     Flag,
     /// One of these words.
@@ -159,7 +164,8 @@ impl SettingKind {
                     fits.then(|| SettingValue::Time(unit.rounded(time)))
                 }
             },
-            Self::Size => size(text).map(SettingValue::Number),
+            Self::AutoSize if text == AUTO => Some(SettingValue::Text(AUTO.to_owned())),
+            Self::Size | Self::AutoSize => size(text).map(SettingValue::Number),
             Self::Fraction => fraction(text.parse().ok()?, 0.01),
             Self::Amount => amount(text.parse().ok()?).map(SettingValue::Fraction),
             Self::Amounts => {
@@ -197,7 +203,9 @@ impl SettingKind {
                 let number = number.as_u64().filter(|number| (min..=max).contains(number))?;
                 Some(SettingValue::Number(number))
             }
-            (Self::Size, Value::Number(number)) => number.as_u64().map(SettingValue::Number),
+            (Self::Size | Self::AutoSize, Value::Number(number)) => {
+                number.as_u64().map(SettingValue::Number)
+            }
             (Self::Fraction, Value::Number(number)) => fraction(number.as_f64()?, 0.01),
             (Self::Amount, Value::Number(number)) => {
                 amount(number.as_f64()?).map(SettingValue::Fraction)
@@ -224,6 +232,7 @@ impl SettingKind {
             (
                 Self::Time(_)
                 | Self::Size
+                | Self::AutoSize
                 | Self::Choice(_)
                 | Self::Text
                 | Self::Texts
@@ -248,6 +257,7 @@ impl SettingKind {
                 format!("a time such as 10ms, 2s or 1m, or a number of {}", unit.word())
             }
             Self::Size => "a size such as 64MiB, or a number of bytes".to_owned(),
+            Self::AutoSize => "a size such as 12GiB, a number of bytes, or auto".to_owned(),
             Self::Fraction => "a number from 0.01 to 1".to_owned(),
             Self::Share => "a number from 0 to 1".to_owned(),
             Self::Amount => "a number from 0 on such as 0.5".to_owned(),
@@ -315,7 +325,7 @@ impl SettingKind {
         match self {
             Self::Whole { .. } => "N",
             Self::Time(_) => "TIME",
-            Self::Size => "SIZE",
+            Self::Size | Self::AutoSize => "SIZE",
             Self::Flag => "BOOL",
             Self::Choice(_) => "WORD",
             Self::Text => "TEXT",
@@ -469,6 +479,8 @@ mod tests {
             (SettingKind::Flag, "true"),
             (SettingKind::Choice(&["adaptive"]), "adaptive"),
             (SettingKind::Size, "64"),
+            (SettingKind::AutoSize, "64"),
+            (SettingKind::AutoSize, "auto"),
             (SettingKind::Fraction, "0.25"),
             (SettingKind::Share, "0"),
         ] {

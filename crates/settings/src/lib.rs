@@ -18,7 +18,7 @@ mod values;
 mod words;
 
 pub use dialect::Dialect;
-pub use kind::{SettingKind, SettingValue, TimeUnit};
+pub use kind::{AUTO, SettingKind, SettingValue, TimeUnit};
 pub use model::{Cost, Isolation, OnnxEngine, PolicyName};
 pub use nearest::{did_you_mean, nearest};
 pub use read::{Batching, check_parameters, from_archive, from_parameters, from_record, to_record};

@@ -99,8 +99,8 @@ settings! {
         .or_else("half of the memory of the machine or of its cgroup").flag("max-request-memory", "SIZE").property("max_request_memory");
     MAX_REQUEST_SHARE = Setting::new("max_request_share", SettingKind::Fraction, "Largest share that one request may take of the 1,000,000 items that may be under way in the whole server; one with more is rejected with 400")
         .or("0.25").flag("max-request-share", "SHARE").property("max_request_share");
-    MEMORY = Setting::new("memory", SettingKind::Size, "Memory for all models together, such as 12GiB: one with load=on_demand is loaded when there is room, and idle ones leave for it")
-        .or_else("four fifths of the memory of the machine or its cgroup").flag("memory", "SIZE").property("memory");
+    MEMORY = Setting::new("memory", SettingKind::AutoSize, "Memory for all models together, such as 12GiB: one with load=on_demand is loaded when there is room, and idle ones leave for it; one whose workers follow the load gets no more than there is room for")
+        .or_else("auto: four fifths of the memory of the machine or its cgroup").flag("memory", "SIZE").property("memory");
     MIN_BODY_RATE = Setting::new("min_body_rate", SettingKind::Size, "Bytes per second that a request body must bring on average after its first 20 seconds; 0 for no limit")
         .or("1KiB").flag("min-body-rate", "SIZE").property("min_body_rate");
     BODY_TIMEOUT = Setting::new("body_timeout", SECONDS, "Time that a request body may take to arrive in all; 0 for no limit")

@@ -46,6 +46,7 @@ pub fn configure(flags: &TorchserveFlags, env: &Env) -> Result<TorchserveConfig,
     if !flags.is_empty() {
         remarks.push(format!("accepted without effect: {}", flags.join(", ")));
     }
+    machine::settle_memory(&mut values, &mut remarks);
     let limit = machine::workers_limit(&values);
     let values = values.or(&machine::defaults()).or(&limit);
     let defaults: Vec<&Setting> = properties()

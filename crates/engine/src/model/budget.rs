@@ -122,6 +122,11 @@ impl MemoryBudget {
         Ok(None)
     }
 
+    /// How many more workers of a model there is memory for.
+    pub(super) fn room(&self, model: u64) -> u32 {
+        self.table().room(model, self.limit)
+    }
+
     fn no_room(&self, needed: u64, stay: u64) -> LaunchError {
         LaunchError::NoRoom { needed, stay, limit: self.limit }
     }

@@ -296,6 +296,15 @@ impl BudgetTable {
         }
     }
 
+    /// How many more workers of a model there is memory for; those of a model that is loaded on demand wait for it.
+    pub(super) fn room(&self, id: u64, limit: u64) -> u32 {
+        let measured = |model: &&BudgetModel| !model.terms.on_demand && model.size.is_some();
+        let Some(model) = self.models.get(&id).filter(measured) else { return u32::MAX };
+        let held: u64 = self.models.values().map(BudgetModel::bytes).sum();
+        let each = self.plan(model, limit).needed.max(1);
+        u32::try_from(limit.saturating_sub(held) / each).unwrap_or(u32::MAX)
+    }
+
     /// All models that hold memory, by their numbers.
     pub(super) fn held(&self, now: Nanos) -> (Vec<u64>, Vec<ModelMemory>) {
         let there = self.models.iter().filter(|(_, model)| !model.workers.is_empty());

@@ -84,6 +84,10 @@ impl Launcher for BudgetedLauncher {
         self.launcher.set_worker_count(workers);
     }
 
+    fn room(&self) -> u32 {
+        self.budget.room(self.model)
+    }
+
     fn gpu(&self, worker: u32) -> Option<u32> {
         self.launcher.gpu(worker)
     }

@@ -25,13 +25,31 @@ pub struct CapacityReport {
     pub bounds: (u32, u32),
     /// What is wanted between them.
     pub wanted: WantedWorkers,
+    /// There is memory for so many, where that is fewer.
+    pub fits: Option<u32>,
+}
+
+impl CapacityReport {
+    /// So many are there, and there is memory for so many more.
+    pub(super) fn within(self, workers: u32, room: impl FnOnce() -> u32) -> Self {
+        if self.wanted.workers <= workers {
+            return self;
+        }
+        let fits = workers.saturating_add(room());
+        Self { fits: (fits < self.wanted.workers).then_some(fits), ..self }
+    }
+
+    /// How many workers there are to be.
+    pub(super) fn workers(&self) -> u32 {
+        self.fits.unwrap_or(self.wanted.workers)
+    }
 }
 
 impl fmt::Display for CapacityReport {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { bounds: (min, max), wanted } = self;
-        let WantedWorkers { workers, rate, need, target } = wanted;
-        write!(out, "{workers} of {min} to {max} workers: ")?;
+        let Self { bounds: (min, max), wanted, fits } = self;
+        let WantedWorkers { rate, need, target, .. } = wanted;
+        write!(out, "{} of {min} to {max} workers: ", self.workers())?;
         let digits = usize::from(*rate < 10.0);
         match (*rate > 0.0, *target) {
             (false, _) => out.write_str("no requests"),
@@ -40,7 +58,8 @@ impl fmt::Display for CapacityReport {
                 let target = target as f64 / 1e6;
                 write!(out, "{rate:.digits$} requests/s need {need:.1} at {target:.0} ms")
             }
-        }
+        }?;
+        fits.map_or(Ok(()), |fits| write!(out, ", and memory is for {fits}"))
     }
 }
 
@@ -149,7 +168,7 @@ impl LiveCapacity {
         let quiet = Duration::from_nanos(self.capacity.quiet(now)) >= QUIET;
         let quiet = quiet && wanted.workers == self.bounds.0;
         self.look_at = (!quiet).then(|| instant + Duration::from_nanos(LOOK_EVERY));
-        Some(CapacityReport { bounds: self.bounds, wanted })
+        Some(CapacityReport { bounds: self.bounds, wanted, fits: None })
     }
 }
 
@@ -162,11 +181,19 @@ mod tests {
         let report = |rate, need, target| CapacityReport {
             bounds: (1, 4),
             wanted: WantedWorkers { workers: 2, rate, need, target },
+            fits: None,
         };
         assert_eq!(
             report(310.0, 1.62, 50_000_000).to_string(),
             "2 of 1 to 4 workers: 310 requests/s need 1.6 at 50 ms"
         );
+        let one = report(310.0, 1.62, 50_000_000).within(1, || 0);
+        assert_eq!(
+            one.to_string(),
+            "1 of 1 to 4 workers: 310 requests/s need 1.6 at 50 ms, and memory is for 1"
+        );
+        assert_eq!(report(310.0, 1.62, 50_000_000).within(1, || 1).workers(), 2);
+        assert_eq!(report(0.0, 0.0, 0).within(3, || 0).workers(), 2, "fewer always fit");
         assert_eq!(report(0.0, 0.0, 0).to_string(), "2 of 1 to 4 workers: no requests");
         assert_eq!(
             report(0.5, 0.0, 0).to_string(),

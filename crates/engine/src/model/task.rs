@@ -4,8 +4,9 @@
 //! the batcher, and the batcher's actions into batches and answers. It waits for nothing but its own
 //! inboxes, so it can neither block nor be blocked. Here: the loop, the requests, what the operator
 //! wants, and what the batcher decided, done in the order of its actions; `workers`: what happens to
-//! workers.
+//! workers; `load`: how many there are.
 
+mod load;
 mod workers;
 
 use std::sync::Arc;

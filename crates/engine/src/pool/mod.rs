@@ -300,6 +300,11 @@ impl WorkerPool {
         self.failure.as_ref()
     }
 
+    /// How many more workers there is memory for.
+    pub(crate) fn room(&self) -> u32 {
+        self.launcher.room()
+    }
+
     pub(crate) fn stopped(&mut self, worker: u32) {
         self.workers.remove(&worker);
         self.launcher.forget(worker);

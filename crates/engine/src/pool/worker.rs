@@ -32,6 +32,11 @@ pub trait Launcher: Send + Sync + 'static {
     /// From now on the model has up to so many workers, which share the machine.
     fn set_worker_count(&self, _workers: u32) {}
 
+    /// How many more workers there is memory for.
+    fn room(&self) -> u32 {
+        u32::MAX
+    }
+
     /// The GPU that a worker was given, if any.
     fn gpu(&self, _worker: u32) -> Option<u32> {
         None

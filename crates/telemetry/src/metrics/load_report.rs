@@ -157,7 +157,7 @@ fn load(
 /// Of a model whose number of workers follows the load: the workers that its requests need over the most that it may
 /// have. None while nothing was learned.
 fn needed_share(report: CapacityReport) -> Option<f64> {
-    let CapacityReport { bounds: (_, most), wanted } = report;
+    let CapacityReport { bounds: (_, most), wanted, .. } = report;
     (wanted.target > 0).then(|| wanted.need / f64::from(most.max(1)))
 }
 
@@ -250,6 +250,7 @@ mod tests {
         let report = |need, target| CapacityReport {
             bounds: (1, 4),
             wanted: WantedWorkers { workers: 4, rate: 9.0, need, target },
+            fits: None,
         };
         assert_eq!(needed_share(report(6.0, 1)), Some(1.5));
         assert_eq!(needed_share(report(0.0, 0)), None, "nothing was learned");

@@ -52,7 +52,7 @@ fn kind(kind: SettingKind) -> (&'static str, &'static [&'static str]) {
     match kind {
         SettingKind::Whole { .. } => ("whole", &[]),
         SettingKind::Time(_) => ("time", &[]),
-        SettingKind::Size => ("size", &[]),
+        SettingKind::Size | SettingKind::AutoSize => ("size", &[]),
         SettingKind::Flag => ("flag", &[]),
         SettingKind::Choice(words) => ("choice", words),
         SettingKind::Text
