@@ -7,7 +7,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{HeaderValue, Request};
 use http_body_util::{BodyExt as _, Limited};
 use jitney_jobs::{JobError, Jobs, KeptAnswer, KeptRequest, OpenJobs, TakenJob};
@@ -35,6 +34,8 @@ const CRASHES_MAX: u32 = 3;
 /// The time before the second attempt; it doubles with each.
 const DELAY: Duration = Duration::from_secs(1);
 const DELAY_MAX: Duration = Duration::from_secs(60);
+/// The largest answer that is kept: one that comes in pieces has no other limit.
+const ANSWER_BYTES_MAX: u64 = 256 << 20;
 /// How often a folder is tried that another server has.
 const OPEN_AGAIN: Duration = Duration::from_secs(1);
 
@@ -247,7 +248,7 @@ impl JobRunner {
 
     /// The whole of an answer, within what may be kept.
     async fn whole(&self, reply: HttpResponse) -> KeptAnswer {
-        let limit = usize::try_from(self.state.jobs.config().bytes_max).unwrap_or(usize::MAX);
+        let limit = self.state.jobs.config().bytes_max.min(ANSWER_BYTES_MAX) as usize;
         let (parts, body) = reply.into_parts();
         match Limited::new(body, limit).collect().await {
             Ok(body) => kept_answer(&parts, body.to_bytes()),
@@ -255,7 +256,7 @@ impl JobRunner {
                 let message = format!("The answer broke off: {error}.");
                 let broken = respond::problem(&Problem::new(ErrorCode::Internal, message), None);
                 let text = broken.body().here().clone();
-                kept_answer(&broken.into_parts().0, Bytes::from(text))
+                kept_answer(&broken.into_parts().0, text)
             }
         }
     }

@@ -66,6 +66,9 @@ pub(super) async fn submit(
         context.model_for(names.target())?;
     }
     let body = context.read(body).await?;
+    let model = names.model.or(names.workflow).unwrap_or_default().to_owned();
+    // Until it is on disk.
+    let _held = context.state.inference.hold(&model, body.len() as u64)?;
     let (method, uri) = (parts.method.as_str(), parts.uri.to_string());
     let idempotency =
         key.map(|key| IdempotencyKey::new(key, &[method.as_bytes(), uri.as_bytes(), &body]));
@@ -76,7 +79,6 @@ pub(super) async fn submit(
         headers: kept_headers(&parts.headers),
         tenant,
     };
-    let model = names.model.or(names.workflow).unwrap_or_default().to_owned();
     let owner = context.caller.job_owner();
     let request = KeptRequest { head, body };
     let jobs = context.state.jobs.open().await?;
