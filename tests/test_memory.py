@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from itertools import pairwise
 from pathlib import Path
 from threading import Event
 
@@ -133,7 +134,7 @@ def test_what_models_share_is_not_free_before_all_of_them_have_left(start: Start
         for name in (sharers + others) * 4:
             asked(server, name)
     # A look that falls into a load may count pages twice that are just becoming shared; the next one does not.
-    held = max(map(min, zip(samples, samples[1:])))
+    held = max(map(min, pairwise(samples)))
     assert 100 << 20 < held <= 170 << 20, f"{held >> 20} MiB"
 
 
