@@ -18,7 +18,7 @@ from harness.gate import Gate
 from harness.package import jitney
 from harness.server import ASK_SECONDS, FREE_ADDRESSES, Server
 from harness.wait import until
-from test_named_keys import row, write
+from test_named_keys import bearer, row, write
 
 APP = """
 import jitney
@@ -37,6 +37,7 @@ def text(text: str) -> str:
 """
 
 ASYNC = {"Prefer": "respond-async"}
+KEY = "key-of-one"
 
 
 def post(server: Server, path: str, body: object, **headers: str) -> requests.Response:
@@ -48,6 +49,11 @@ def post(server: Server, path: str, body: object, **headers: str) -> requests.Re
 def get(server: Server, path: str) -> requests.Response:
     """A request for something of a job."""
     return requests.get(server.url(path), headers=server.headers, timeout=ASK_SECONDS)
+
+
+def deleted(server: Server, job: str) -> int:
+    """The status of a request to forget a job."""
+    return requests.delete(server.url(job), headers=server.headers, timeout=ASK_SECONDS).status_code
 
 
 def submitted(server: Server, path: str, body: object, **headers: str) -> str:
@@ -75,11 +81,13 @@ def same(one: requests.Response, other: requests.Response) -> None:
 
 @pytest.fixture
 def served(start, tmp_path: Path, store: Store) -> Server:
-    """A server with archives and definitions, and its folder of jobs beside it."""
+    """A server with archives, definitions and a key, and its folder of jobs beside it."""
     (tmp_path / "app.py").write_text(APP)
     archives = [store.mar("echo"), store.mar("orders")]
-    folder = tmp_path / "jobs"
-    return start("serve", *archives, "app:double", "app:text", "--jobs-dir", folder, cwd=tmp_path)
+    flags = ["--keys", write(tmp_path / "keys.yaml", row("one", KEY, "predict")), "--jobs-dir", tmp_path / "jobs"]
+    server = start("serve", *archives, "app:double", "app:text", *flags, cwd=tmp_path, wait_for_workers=False)
+    server.headers = bearer(KEY)
+    return server
 
 
 def test_a_result_is_what_the_prediction_would_have_answered(served: Server, tmp_path: Path) -> None:
@@ -134,9 +142,9 @@ def test_a_job_that_waits_or_runs_can_be_watched_and_deleted(served: Server, tmp
     early = get(served, f"{running}/result")
     assert (early.status_code, "has no result yet, it is running" in early.text) == (409, True)
     assert [job["model"] for job in get(served, "/jobs?state=running&model=orders").json()["jobs"]] == ["orders"]
-    assert requests.delete(served.url(running), timeout=ASK_SECONDS).status_code == 200
+    assert deleted(served, running) == 200
     assert get(served, running).status_code == 404
-    assert requests.delete(served.url(running), timeout=ASK_SECONDS).status_code == 404
+    assert deleted(served, running) == 404
     gate.open()
     assert result(served, submitted(served, "/predictions/echo", b"next")).text == "next"
 
@@ -162,7 +170,7 @@ def test_an_idempotency_key_makes_one_job(served: Server) -> None:
 
 
 def test_python_clients_submit_and_wait(served: Server) -> None:
-    with jitney.Client(served.urls["inference"]) as client:
+    with jitney.Client(served.urls["inference"], token=KEY) as client:
         job = client.submit("double", {"x": 21}, idempotency_key="k")
         assert client.result(job) == client.predict("double", {"x": 21}) == 42
         assert client.job(job)["state"] == "succeeded"
@@ -175,17 +183,17 @@ def test_python_clients_submit_and_wait(served: Server) -> None:
             client.job(job)
 
     async def asked() -> object:
-        async with jitney.AsyncClient(served.urls["inference"]) as client:
+        async with jitney.AsyncClient(served.urls["inference"], token=KEY) as client:
             return await client.result(await client.submit("echo", b"later"))
 
     assert asyncio.run(asked()) == "later"
 
 
 def test_a_job_belongs_to_the_key_that_made_it(start, tmp_path: Path, store: Store) -> None:
-    keys = write(tmp_path / "keys.yaml", row("one", "key-of-one", "predict"), row("two", "key-of-two", "predict"))
+    keys = write(tmp_path / "keys.yaml", row("one", KEY, "predict"), row("two", "key-of-two", "predict"))
     server = start("serve", store.mar("echo"), "--keys", keys, "--jobs-dir", tmp_path / "jobs", wait_for_workers=False)
     assert post(server, "/predictions/echo", b"x", **ASYNC).status_code == 401
-    one, two = ({"Authorization": f"Bearer key-of-{name}"} for name in ("one", "two"))
+    one, two = bearer(KEY), bearer("key-of-two")
     server.headers = one
     job = submitted(server, "/predictions/echo", b"mine", **{"Idempotency-Key": "k"})
     assert result(server, job).text == "mine"
@@ -194,12 +202,12 @@ def test_a_job_belongs_to_the_key_that_made_it(start, tmp_path: Path, store: Sto
     assert job.removeprefix("/jobs/") not in get(server, "/jobs").text
     for path in (job, f"{job}/result"):
         assert get(server, path).status_code == 404
-    assert requests.delete(server.url(job), headers=two, timeout=ASK_SECONDS).status_code == 404
+    assert deleted(server, job) == 404
     assert requests.get(server.url(job), timeout=ASK_SECONDS).status_code == 401
     server.headers = one
     assert get(server, f"{job}/result").text == "mine"
     kept = b"".join(file.read_bytes() for file in (tmp_path / "jobs").rglob("*") if file.is_file())
-    assert b"key-of-one" not in kept, "no key is written down"
+    assert KEY.encode() not in kept, "no key is written down"
 
 
 def test_there_are_bounds_in_count_and_bytes(start, tmp_path: Path, store: Store) -> None:
@@ -211,7 +219,7 @@ def test_there_are_bounds_in_count_and_bytes(start, tmp_path: Path, store: Store
     full = post(server, "/predictions/echo", b"x", **ASYNC)
     assert (full.status_code, "jobs_count" in full.text, "retry-after" in full.headers) == (503, True, True)
     result(server, jobs[0])
-    assert requests.delete(server.url(jobs[0]), timeout=ASK_SECONDS).status_code == 200
+    assert deleted(server, jobs[0]) == 200
     submitted(server, "/predictions/echo", b"x")
 
 
@@ -234,7 +242,11 @@ def test_torchserve_keeps_jobs_as_well(start, tmp_path: Path, store: Store) -> N
     config.write_text(f"{FREE_ADDRESSES}jobs_dir={tmp_path / 'jobs'}\nload_models={store.mar('echo').name}\n")
     flags = ["--foreground", "--ncs", "--disable-token-auth", "--model-store", store.path, "--ts-config", config]
     server = start("torchserve", "--start", *flags)
-    same(result(server, submitted(server, "/predictions/echo", b"x")), post(server, "/predictions/echo", b"x"))
+    job = submitted(server, "/predictions/echo", b"x")
+    same(result(server, job), post(server, "/predictions/echo", b"x"))
+    listed = get(server, "/jobs")
+    assert (listed.status_code, "by its id" in listed.text) == (403, True), "nobody learns the ids of others"
+    assert deleted(server, job) == 200
 
 
 def test_no_job_is_lost_when_server_and_workers_are_killed(start, tmp_path: Path, store: Store) -> None:

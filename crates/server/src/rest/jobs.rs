@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use http::header::{AUTHORIZATION, EXPECT, HeaderMap, HeaderName, LOCATION, PROXY_AUTHORIZATION};
 use http::{HeaderValue, StatusCode};
 use jitney_jobs::{
-    IdempotencyKey, JobError, JobFilter, JobId, JobState, JobView, KeptAnswer, KeptAnswerHead,
-    KeptRequest, KeptRequestHead, NewJob, OpenJobs,
+    IdempotencyKey, JobError, JobFilter, JobId, JobOwner, JobState, JobView, KeptAnswer,
+    KeptAnswerHead, KeptRequest, KeptRequestHead, NewJob, OpenJobs,
 };
 use jitney_net::{RequestBody, ResponseBody};
 use serde::Serialize;
@@ -224,8 +224,13 @@ struct JobPage {
     jobs: Vec<JobDocument>,
 }
 
-/// `GET /jobs`.
+/// `GET /jobs`. Who has no key is nobody in particular, and would be told the ids of all others who have none.
 pub(super) async fn list(context: &RequestContext<'_>) -> HttpResult {
+    let owner = context.caller.job_owner();
+    if owner == JobOwner::default() {
+        let message = "Jobs are listed for the key that made them, and this request has none: ask for a job by its id, GET /jobs/{id}.";
+        return Err(Problem::new(ErrorCode::Denied, message));
+    }
     let query = context.query();
     let state = query.text("state").map(|text| {
         let known = JobState::WORDS.iter().find(|(word, _)| *word == text);
@@ -245,7 +250,7 @@ pub(super) async fn list(context: &RequestContext<'_>) -> HttpResult {
         limit: number("limit")?.map_or(PAGE_MAX, |limit| (limit as usize).clamp(1, PAGE_MAX)),
     };
     let (views, next) = match context.state.jobs.exist() {
-        true => opened(context).await?.list(&context.caller.job_owner(), &filter),
+        true => opened(context).await?.list(&owner, &filter),
         false => (Vec::new(), None),
     };
     let jobs = views.iter().map(JobDocument::of).collect();
