@@ -39,6 +39,8 @@ from harness.wait import until
 LIMIT = 16 << 20
 BODY = 3_000_000
 BODIES = 20
+NO_ERROR = "\0\0\0\0"
+"""With which a stream is reset whose answer is complete."""
 HEAD = {":method": "GET", ":scheme": "http", ":path": "/ping", ":authority": "localhost"}
 
 
@@ -117,6 +119,21 @@ def test_a_body_that_is_too_large_costs_only_its_stream(server: Server) -> None:
     assert json.loads(client.answer(1))["code"] == 413
     client.ask(3, "POST", "/predictions/echo", **{"content-length": "7000000"})
     assert json.loads(client.answer(3))["code"] == 413
+    client.ask(5, "POST", "/predictions/echo")
+    client.send(5, b"y", end=True)
+    assert client.answer(5) == b"y"
+    client.close()
+
+
+def test_an_answer_that_comes_before_a_small_body_does_not_break_it_off(server: Server) -> None:
+    client = Http2(server.address)
+    client.read()
+    client.ask(1, "POST", "/jobs")
+    assert json.loads(client.answer(1))["code"] == 405
+    client.ask(3, "GET", "/ping")
+    client.answer(3)
+    assert client.ended[1] != NO_ERROR, "curl 7.88 loses an answer whose stream is reset while it sends"
+    client.send(1, b"late", end=True)
     client.ask(5, "POST", "/predictions/echo")
     client.send(5, b"y", end=True)
     assert client.answer(5) == b"y"

@@ -337,10 +337,10 @@ def test_a_timeout_is_a_deadline(client: triton.InferenceServerClient, tmp_path:
         client.async_infer("desk", held(gate), callback=lambda result, error: answers.put(error))
         gate.wait()
     expired_or_rejected_early = ("StatusCode.DEADLINE_EXCEEDED", "StatusCode.RESOURCE_EXHAUSTED")
-    code, _ = failed(lambda: client.infer("desk", words("late"), timeout=20_000, priority=2))
-    assert code in expired_or_rejected_early
-    code, _ = failed(lambda: client.infer("desk", words("late"), client_timeout=0.02))
-    assert code in expired_or_rejected_early
+    code, message = failed(lambda: client.infer("desk", words("late"), timeout=20_000, priority=2))
+    assert code in expired_or_rejected_early, message
+    code, message = failed(lambda: client.infer("desk", words("late"), client_timeout=0.02))
+    assert code in expired_or_rejected_early, message
     cancelled = client.async_infer("desk", words("x"), callback=lambda result, error: answers.put(error))
     cancelled.cancel()
     assert "cancelled" in str(answers.get(timeout=PATIENCE)).lower()

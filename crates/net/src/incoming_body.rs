@@ -28,6 +28,8 @@ pub const LARGE: u64 = 16 << 10;
 /// How long and how much of an unread body is thrown away.
 const DISCARD_TIME: Duration = Duration::from_secs(5);
 const DISCARD_BYTES: usize = 256 << 20;
+/// And how much of one of several streams: a client is told to stop with a larger one by the end of its stream.
+const DISCARD_STREAM_BYTES: usize = 64 << 10;
 
 /// A request's body that has not been read yet; dropping it throws the rest away.
 pub struct RequestBody {
@@ -243,19 +245,23 @@ fn poll_next(
 impl Drop for RequestBody {
     fn drop(&mut self) {
         let Some(body) = self.body.take().filter(|body| !body.is_end_stream()) else { return };
-        // The end of a stream is told to the client by itself.
-        let BodyCarrier::Connection { expects: false } = self.carrier else { return };
+        let most = match self.carrier {
+            BodyCarrier::Connection { expects: true } => return,
+            BodyCarrier::Connection { expects: false } => DISCARD_BYTES,
+            // Clients may lose an answer that comes while they send and is followed by the end of the stream (curl 7.88).
+            BodyCarrier::Stream { .. } => DISCARD_STREAM_BYTES,
+        };
         if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(tokio::time::timeout(DISCARD_TIME, discard(body)));
+            runtime.spawn(tokio::time::timeout(DISCARD_TIME, discard(body, most)));
         }
     }
 }
 
-async fn discard(mut body: Incoming) {
+async fn discard(mut body: Incoming, most: usize) {
     let mut seen = 0;
     while let Ok(Some(data)) = poll_fn(|context| poll_next(&mut body, context)).await {
         seen += data.len();
-        if seen > DISCARD_BYTES {
+        if seen > most {
             return;
         }
     }
