@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use memchr::memchr;
+
 use super::rolling_file::RollingFile;
 
 /// Writes a file, and the same lines with the logger's name to a console.
@@ -29,15 +31,18 @@ impl<C: Write> Write for ConsoleCopy<C> {
 /// The lines with level, thread and logger between time and message; JSON stays as it is.
 fn named(lines: &[u8], logger: &str) -> Vec<u8> {
     let mut named = Vec::with_capacity(lines.len() + lines.len() / 4);
-    for line in lines.split_inclusive(|byte| *byte == b'\n') {
-        let message = line.windows(3).position(|three| three == b" - ");
-        let (time, rest) = line.split_at(message.filter(|_| line[0] != b'{').unwrap_or(0));
+    let mut left = lines;
+    while !left.is_empty() {
+        let end = memchr(b'\n', left).map_or(left.len(), |last| last + 1);
+        let (line, more) = left.split_at(end);
+        let (time, rest) = line.split_at(memchr(b' ', line).unwrap_or(0));
         named.extend_from_slice(time);
-        if !time.is_empty() {
+        if rest.starts_with(b" - ") {
             named.extend_from_slice(b" [INFO ] main ");
             named.extend_from_slice(logger.as_bytes());
         }
         named.extend_from_slice(rest);
+        left = more;
     }
     named
 }
@@ -52,10 +57,10 @@ mod tests {
         let path = dir.path().join("ts_metrics.log");
         let file = RollingFile::open(path.clone()).expect("file");
         let mut copy = ConsoleCopy { file, console: Vec::new(), logger: "TS_METRICS" };
-        let lines = "2026-01-01T00:00:00,000 - A.Count:1.0|#Level:Host\n{\"a\": \" - \"}\n";
+        let lines = "2026-01-01T00:00:00,000 - A.Count:1.0|#Level:Host\n{\"a\": \" - \"}\nplain words - not a time\nlast";
         copy.write_all(lines.as_bytes()).expect("written");
         copy.flush().expect("flushed");
-        let shown = "2026-01-01T00:00:00,000 [INFO ] main TS_METRICS - A.Count:1.0|#Level:Host\n{\"a\": \" - \"}\n";
+        let shown = "2026-01-01T00:00:00,000 [INFO ] main TS_METRICS - A.Count:1.0|#Level:Host\n{\"a\": \" - \"}\nplain words - not a time\nlast";
         assert_eq!(String::from_utf8_lossy(&copy.console), shown);
         assert_eq!(std::fs::read_to_string(path).expect("text"), lines);
     }
