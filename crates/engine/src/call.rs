@@ -73,10 +73,7 @@ impl HeaderBlock {
         }
         let mut kept = BytesMut::with_capacity(self.bytes.capacity());
         for (name, value) in self.iter().filter(|(name, _)| !named(name)) {
-            kept.extend_from_slice(&(name.len() as u16).to_le_bytes());
-            kept.extend_from_slice(&(value.len() as u32).to_le_bytes());
-            kept.extend_from_slice(name);
-            kept.extend_from_slice(value);
+            put_entry(&mut kept, name, value);
         }
         self.bytes = kept;
     }
@@ -103,9 +100,14 @@ impl HeaderBlock {
 
 /// Appends a header. A name longer than 64 KiB is cut, since no client sends one.
 pub(crate) fn put_header(out: &mut BytesMut, name: &str, value: &[u8]) {
-    let name = &name.as_bytes()[..name.len().min(usize::from(u16::MAX))];
-    out.extend_from_slice(&(name.len() as u16).to_le_bytes());
-    out.extend_from_slice(&(value.len() as u32).to_le_bytes());
+    put_entry(out, &name.as_bytes()[..name.len().min(usize::from(u16::MAX))], value);
+}
+
+fn put_entry(out: &mut BytesMut, name: &[u8], value: &[u8]) {
+    let mut lengths = [0; 6];
+    lengths[..2].copy_from_slice(&(name.len() as u16).to_le_bytes());
+    lengths[2..].copy_from_slice(&(value.len() as u32).to_le_bytes());
+    out.extend_from_slice(&lengths);
     out.extend_from_slice(name);
     out.extend_from_slice(value);
 }

@@ -18,6 +18,8 @@ use crate::tensors::NamedTensor;
 
 /// The fixed part of an item's meta.
 const META_LEN: usize = 16;
+/// Bytes of an item in the table: the lengths of its meta and of its values.
+const TABLE_ENTRY: usize = 8;
 
 /// A request as it is written into a frame.
 pub(crate) struct BatchItem<'a> {
@@ -70,6 +72,8 @@ pub(crate) struct BatchFrame<'a> {
     id: u64,
     items: Vec<BatchItem<'a>>,
     names: &'a SequenceHeaders,
+    /// Bytes after the header.
+    payload: usize,
 }
 
 impl<'a> BatchFrame<'a> {
@@ -81,15 +85,15 @@ impl<'a> BatchFrame<'a> {
 
     /// The same with what definitions are told of their calls.
     pub(crate) fn of_items(id: u64, items: Vec<BatchItem<'a>>, names: &'a SequenceHeaders) -> Self {
-        Self { id, items, names }
+        let mut frame = Self { id, items, names, payload: 0 };
+        let length = |item| TABLE_ENTRY + frame.meta_len(item) + item.input.value_bytes() as usize;
+        frame.payload = frame.items.iter().map(length).sum();
+        frame
     }
 
     /// Bytes after the header.
     pub(crate) fn payload_len(&self) -> usize {
-        self.items
-            .iter()
-            .map(|item| 8 + self.meta_len(item) + item.input.value_bytes() as usize)
-            .sum()
+        self.payload
     }
 
     /// Whether the worker would take it; a longer frame has no lengths that fit.
@@ -102,8 +106,11 @@ impl<'a> BatchFrame<'a> {
         let (length, count) = (self.payload_len() as u32, self.items.len() as u16);
         FrameHeader { length, kind: FrameKind::Batch, count, id: self.id }.encode(out);
         for item in &self.items {
-            out.put_u32_le(self.meta_len(item) as u32);
-            out.put_u32_le(item.input.value_bytes() as u32);
+            let mut entry = [0; TABLE_ENTRY];
+            let mut fields = &mut entry[..];
+            fields.put_u32_le(self.meta_len(item) as u32);
+            fields.put_u32_le(item.input.value_bytes() as u32);
+            out.put_slice(&entry);
         }
     }
 
@@ -146,16 +153,19 @@ impl<'a> BatchFrame<'a> {
 
     fn encode_meta(&self, item: &BatchItem<'_>, out: &mut BytesMut) {
         let input = item.input;
-        out.put_u8(input.id.len() as u8);
+        let mut fixed = [0; META_LEN];
+        let mut fields = &mut fixed[..];
+        fields.put_u8(input.id.len() as u8);
         let tensors = input.tensors.as_deref();
         let entries = input.parameters.len() + tensors.map_or(0, tensor_entries::count);
-        out.put_u8(entries as u8);
-        out.put_u16_le(u16::from(tensors.is_some()));
-        out.put_u32_le(self.headers_len(item) as u32);
-        out.put_u32_le(item.facts.left_ms);
-        out.put_u16_le(u16::try_from(input.route.batch_size).unwrap_or(u16::MAX));
-        out.put_u8(item.facts.origin);
-        out.put_u8(item.facts.priority);
+        fields.put_u8(entries as u8);
+        fields.put_u16_le(u16::from(tensors.is_some()));
+        fields.put_u32_le(self.headers_len(item) as u32);
+        fields.put_u32_le(item.facts.left_ms);
+        fields.put_u16_le(u16::try_from(input.route.batch_size).unwrap_or(u16::MAX));
+        fields.put_u8(item.facts.origin);
+        fields.put_u8(item.facts.priority);
+        out.put_slice(&fixed);
         out.put_slice(input.id.as_bytes());
         out.put_slice(input.headers.as_bytes());
         self.route_headers(item, |name, value| put_header(out, name, value));

@@ -102,11 +102,14 @@ impl FrameHeader {
     }
 
     pub(crate) fn encode(&self, out: &mut BytesMut) {
-        out.put_u32_le(self.length);
-        out.put_u8(self.kind as u8);
-        out.put_u8(0);
-        out.put_u16_le(self.count);
-        out.put_u64_le(self.id);
+        let mut header = [0; HEADER_LEN];
+        let mut fields = &mut header[..];
+        fields.put_u32_le(self.length);
+        fields.put_u8(self.kind as u8);
+        fields.put_u8(0);
+        fields.put_u16_le(self.count);
+        fields.put_u64_le(self.id);
+        out.put_slice(&header);
     }
 }
 
