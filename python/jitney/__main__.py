@@ -18,6 +18,8 @@ from jitney.call.errors import DefinitionError
 from jitney.check.check import check, told
 from jitney.definition.application import Application, graph
 from jitney.definition.locate import locate
+from jitney.loaders.loader import LoadOptions
+from jitney.loaders.registry import open_path
 from jitney.packing.pack import pack
 
 FAILED, USAGE = 1, 64
@@ -27,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs one command."""
     flags = parser().parse_args(arguments)
     try:
-        application = load(flags.object, flags.directory)
+        application = load(flags)
     except DefinitionError as error:
         print(f"error: {flags.object}: {error}{where_raised(error)}", file=sys.stderr)
         return FAILED
@@ -74,6 +76,9 @@ def parser() -> argparse.ArgumentParser:
         if name == "pack":
             one.add_argument("--out", required=True, help="the directory to write")
             one.add_argument("--version", help="the version to serve it as")
+            one.add_argument("--file", action="store_true", help="the object is a file or folder that a loader finds")
+            one.add_argument("--trust", action="store_true", help="code that is part of the model may run")
+            one.add_argument("--task", help="what a model of several uses is for")
         else:
             one.add_argument("--sample", action="append", default=[], help="one item's arguments as a JSON object")
             one.add_argument("--endpoint", default="", help="examine this endpoint alone")
@@ -112,10 +117,13 @@ def read_sample(text: str) -> dict[str, Any]:
     return sample
 
 
-def load(spec: str, directory: str) -> Application:
-    """The definition with all its parts that a `module:object` names. What its modules print goes to stderr."""
+def load(flags: argparse.Namespace) -> Application:
+    """The definition with all its parts that a `module:object` names, or what a loader makes of a file or folder. What
+    is printed meanwhile goes to stderr."""
     with contextlib.redirect_stdout(sys.stderr):
-        return graph(locate(spec, os.path.abspath(directory)))
+        if getattr(flags, "file", False):
+            return graph(open_path(Path(flags.object), LoadOptions(flags.trust, flags.task)))
+        return graph(locate(flags.object, os.path.abspath(flags.directory)))
 
 
 if __name__ == "__main__":

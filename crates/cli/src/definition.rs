@@ -1,6 +1,7 @@
-//! Models that are Python definitions: `module:object`. Their code is imported by a short-lived
-//! Python process (`python -m jitney pack`) that writes a model directory; from there on they are
-//! models like any other. This program itself never runs what a user wrote.
+//! Models that Python packs: definitions (`module:object`), and files and folders of formats that only Python's
+//! libraries read. A short-lived Python process (`python -m jitney pack`) imports the code, or looks at the file, and
+//! writes a model directory; from there on they are models like any other. This program itself never runs what a
+//! user wrote.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,10 +9,13 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use jitney_engine::store::is_loadable;
+use jitney_settings::model::{TASK, TRUST};
 use serde::Deserialize;
 use tokio::process::Command;
 
 use crate::failure::Failure;
+use crate::plan::Startup;
 use crate::python::module_command;
 
 /// How long the user's modules may take to import.
@@ -24,6 +28,11 @@ pub fn is_definition(text: &str) -> bool {
     let file = Path::new(module).extension().is_some_and(|extension| extension == "py");
     let named = text.contains(':') && path(object);
     (file && (object.is_empty() || path(object))) || (path(module) && named)
+}
+
+/// The path as a definition, if it is a file or folder that only Python's libraries read.
+pub fn of_file(path: &Path) -> Option<String> {
+    is_loadable(path).then(|| path.to_string_lossy().into_owned())
 }
 
 fn is_identifier(word: &str) -> bool {
@@ -75,8 +84,9 @@ pub struct PackedPart {
 }
 
 impl Packer {
-    /// Imports a definition and writes its model directory.
-    pub async fn pack(&self, object: &str, version: Option<&str>) -> Result<Packed, Failure> {
+    /// Imports the definition of a model, or looks at its file, and writes its model directory.
+    pub async fn pack(&self, startup: &Startup, version: Option<&str>) -> Result<Packed, Failure> {
+        let object = startup.definition.as_deref().unwrap_or_default();
         let turn = self.count.fetch_add(1, Ordering::Relaxed);
         let model = self.scratch.join(format!("definitions/{turn}"));
         let command = module_command(&self.python, "jitney", &self.packages, &self.env);
@@ -84,6 +94,11 @@ impl Packer {
         command.current_dir(&self.directory).stdin(Stdio::null()).kill_on_drop(true);
         command.args(["pack", object, "--out"]).arg(&model);
         command.args(version.iter().flat_map(|version| ["--version", *version]));
+        if !is_definition(object) {
+            command.arg("--file").args(startup.settings.flag(&TRUST).then_some("--trust"));
+            let task = startup.settings.read::<String>(&TASK);
+            command.args(task.iter().flat_map(|task| ["--task", task.as_str()]));
+        }
         let broken = |why: String| Failure::failed(format!("cannot load {object}: {why}"));
         let ran = tokio::time::timeout(IMPORT_TIMEOUT, command.output()).await;
         let output = ran

@@ -187,6 +187,10 @@ settings! {
         .or_else("not at all").archive(&["parallelType"], 0);
     PARALLEL_LEVEL = Setting::new("parallel_level", SettingKind::from(0), "Processes and GPUs of one worker").or("0")
         .archive(&["torchrun.nproc-per-node", "parallelLevel"], 0);
+    TRUST = Setting::new("trust", FLAG, "Load models whose files run code when they are loaded: pickles, compiled packages and the like").or("false")
+        .flag("trust", "BOOL").bare("true");
+    TASK = Setting::new("task", SettingKind::Text, "What a model of several uses is for, such as text-classification")
+        .or_else("what the model says").flag("task", "TASK");
     NUM_CPUS = Setting::new("num_cpus", SettingKind::Amount, "Processors of its node that Ray reserves for a worker, where Ray places workers")
         .or("1").ray();
     NUM_GPUS = Setting::new("num_gpus", SettingKind::Amount, "GPUs of its node that Ray reserves for a worker, which sees no others; a part of one shares it")

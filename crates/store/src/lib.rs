@@ -50,7 +50,7 @@ pub use self::package::{
 pub use self::repository::{
     ControlKind, DeclaredControl, DeclaredState, DeclaredTensor, DeclaredTensors, FileStamp,
     PythonBackend, RepositoryContent, RepositoryModel, RepositoryVersion, config_overrides,
-    is_repository, model_named, models_of,
+    is_loadable, is_repository, model_named, models_of,
 };
 pub use self::shown_url::ShownUrl;
 pub use self::store::{Store, UnpackTurn, models_in};

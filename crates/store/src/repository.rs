@@ -52,6 +52,13 @@ const PROPERTIES_FILE: &str = "config/config.properties";
 /// The model's file in Triton's layout.
 const MODEL_FILE: &str = "model.onnx";
 
+/// How files end that the store reads itself.
+const STORED_ENDINGS: [&str; 9] =
+    [".onnx", ".mar", ".war", ".model", ".zip", ".tar", ".gz", ".tgz", ".py"];
+
+/// Files that say of which format the model of a folder is.
+const FORMAT_MARKS: [&str; 4] = ["MLmodel", "config.json", "modules.json", "model_index.json"];
+
 /// The most models that a directory is looked through for.
 const MODELS_MAX: usize = 10_000;
 
@@ -111,6 +118,30 @@ pub struct RepositoryVersion {
 pub fn is_repository(directory: &Path, followed: bool) -> bool {
     let wraps = || !followed && is_wrapped_model(directory);
     directory.is_dir() && !is_model_directory(directory) && !wraps()
+}
+
+/// Whether a path is one model that the store does not read itself, for the loaders of Python: a file that is no
+/// archive, or a folder that says what it is or has files, and neither folders nor anything to serve.
+pub fn is_loadable(path: &Path) -> bool {
+    if path.is_file() {
+        let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase());
+        return !name
+            .is_some_and(|name| STORED_ENDINGS.iter().any(|ending| name.ends_with(ending)));
+    }
+    if !path.is_dir() || is_model_directory(path) || path.join(CONFIG_FILE).is_file() {
+        return false;
+    }
+    if FORMAT_MARKS.iter().any(|mark| path.join(mark).is_file()) {
+        return true;
+    }
+    let entries = fs::read_dir(path).into_iter().flatten().take(MODELS_MAX).flatten();
+    let shown = entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'));
+    let paths: Vec<PathBuf> = shown.map(|entry| entry.path()).collect();
+    !paths.is_empty() && paths.iter().all(|path| is_loadable_file(path))
+}
+
+fn is_loadable_file(path: &Path) -> bool {
+    path.is_file() && is_loadable(path)
 }
 
 /// A directory around a model directory and nothing else, which is taken for its wrapping.

@@ -29,6 +29,7 @@ from jitney.packing import openapi
 
 API_FILE = "jitney-api.json"
 
+FILES_WATCHED_MAX = 1000
 QUEUE_DEFAULT, QUEUE_MAX = 100, 65535
 """The server's own queue, and the longest that a large batch asks for."""
 
@@ -45,7 +46,9 @@ def pack(application: Application, spec: str, directory: str, out: Path, version
     for part, told in zip(application.parts, parts):
         pack_part(part, spec, directory, Path(told["directory"]), version, part.name)
     pack_part(root, spec, directory, out, version)
-    return {"name": root.name, "version": version, "sources": sources(directory, spec), "parts": parts}
+    is_file = hasattr(root.definition.target, "__jitney_found__")
+    watched = model_files(Path(spec)) if is_file else sources(directory, spec)
+    return {"name": root.name, "version": version, "sources": watched, "parts": parts}
 
 
 def pack_part(
@@ -119,6 +122,7 @@ def settings(definition: Definition, spec: str, directory: str, part: str | None
         "jitney": {
             "object": spec,
             "directory": directory,
+            **getattr(definition.target, "__jitney_found__", {}),
             **({"part": part} if part else {}),
             **({"min_workers": 0} if options.workers == 0 else {}),  # TorchServe's key counts 0 as 1.
         },
@@ -230,6 +234,12 @@ def sources(directory: str, spec: str) -> list[str]:
     files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
     own = {os.path.abspath(file) for file in files if isinstance(file, str)}
     return sorted(file for file in own if file.startswith(roots) and "site-packages" not in file)
+
+
+def model_files(path: Path) -> list[str]:
+    """The files of a model that a loader found."""
+    files = [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file())
+    return [str(one) for one in files[:FILES_WATCHED_MAX]]
 
 
 def write(path: Path, value: Any) -> None:

@@ -28,6 +28,7 @@ from jitney.gpu.device import choose_device, loaded_torch
 from jitney.gpu.fetching import fetched, start_fetching
 from jitney.gpu.report import WarmUpReport
 from jitney.http.response import Response
+from jitney.loaders.registry import open_again
 from jitney.values import array_formats
 from jitney.worker.answers import AnswerEncoder
 from jitney.worker.batch import Row
@@ -110,7 +111,9 @@ class DefinedModel:
         section = spec["model_yaml_config"][SECTION]
         directory = section["directory"]
         os.chdir(directory)
-        application = graph(locate(section["object"], directory))
+        found = section.get("loader")
+        target = open_again(section["object"], found) if found else locate(section["object"], directory)
+        application = graph(target)
         part = application.part(section["part"]) if "part" in section else application.root
         choose_device()
         shaped = part.definition.reshaped(spec.get("sizes") or (), spec.get("lengths") or ())

@@ -35,11 +35,11 @@ pub struct RegisteredParts {
 
 /// Makes the registration of a model; a Python definition is packed first.
 pub async fn prepare(startup: &Startup, packer: &Packer) -> Result<Prepared, Failure> {
-    let Some(object) = &startup.definition else {
+    if startup.definition.is_none() {
         check_parts(startup, &[])?;
         return Ok(Prepared { parts: Vec::new(), root: startup.options(), packed: None });
-    };
-    let packed = packer.pack(object, startup.version.as_deref()).await?;
+    }
+    let packed = packer.pack(startup, startup.version.as_deref()).await?;
     prepared(startup, packed)
 }
 

@@ -63,8 +63,8 @@ async fn reload(
     followed: &FollowedFiles,
 ) -> Result<Packed, String> {
     let before = followed.look();
-    let object = definition.startup.definition.as_deref().unwrap_or_default();
-    let packed = packer.pack(object, Some(version)).await.map_err(|error| error.to_string())?;
+    let packed = packer.pack(&definition.startup, Some(version)).await;
+    let packed = packed.map_err(|error| error.to_string())?;
     let new = prepared(&definition.startup, packed).map_err(|error| error.to_string())?;
     let registered = register(engine, &definition.startup, new).await;
     let (new, packed) = registered.map_err(|error| error.to_string())?;

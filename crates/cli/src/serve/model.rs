@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use jitney_engine::ServedDirectory;
-use jitney_engine::store::is_repository;
+use jitney_engine::store::{is_loadable, is_repository};
 
-use crate::definition::is_definition;
+use crate::definition::{is_definition, of_file};
 use crate::failure::Failure;
 use crate::plan::Startup;
 
@@ -36,7 +36,8 @@ pub fn repositories(
 /// `FOLDER` with any number of models, or `NAME=FOLDER` with one.
 fn repository(text: &str, followed: bool) -> Result<Option<ServedDirectory>, Failure> {
     let (name, folder) = split_name(text);
-    if !is_repository(Path::new(folder), followed) {
+    let path = Path::new(folder);
+    if !is_repository(path, followed) || (!followed && is_loadable(path)) {
         return Ok(None);
     }
     let path = Path::new(folder).canonicalize().map_err(|error| no_such_file(folder, &error))?;
@@ -76,7 +77,7 @@ fn from_path(text: &str) -> Result<Startup, Failure> {
         return Ok(Startup { definition, ..Startup::unnamed(text) });
     }
     let path = Path::new(text).canonicalize().map_err(|error| no_such_file(text, &error))?;
-    Ok(Startup::unnamed(&url(&path)))
+    Ok(Startup { definition: of_file(&path), ..Startup::unnamed(&url(&path)) })
 }
 
 fn no_such_file(text: &str, error: &std::io::Error) -> Failure {

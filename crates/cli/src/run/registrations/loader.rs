@@ -143,9 +143,9 @@ impl Loader {
     ) -> Result<Prepared, Failure> {
         let again = old.and_then(|old| Some((old.packed_version.as_ref()?, old.count + 1)));
         match (&startup.definition, again) {
-            (Some(object), Some((first, count))) if startup.version.is_none() => {
+            (Some(_), Some((first, count))) if startup.version.is_none() => {
                 let version = format!("{first}-{count}");
-                prepared(startup, self.packer.pack(object, Some(&version)).await?)
+                prepared(startup, self.packer.pack(startup, Some(&version)).await?)
             }
             _ => prepare(startup, &self.packer).await,
         }

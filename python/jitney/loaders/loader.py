@@ -1,0 +1,157 @@
+"""What a loader is. One for each format says whether a path is of its format, which tensors the model takes and gives,
+and runs it on batches. Loaders of other packages are classes of this kind too, so what is here changes with care."""
+
+from __future__ import annotations
+
+import importlib.util
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from jitney.call.errors import DefinitionError
+from jitney.definition.decorators import batch, endpoint
+from jitney.gpu.device import device
+from jitney.values.tensor import Tensor
+
+ARRAYS, TORCH, FRAME = "arrays", "torch", "frame"
+"""What `run` gets: a dictionary of numpy arrays or of torch tensors, or one pandas frame."""
+
+
+class NotTrusted(DefinitionError):
+    """Loading the model would run code that is part of it."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"{why}; if you trust whoever made it, say --trust (in jitney.yaml: trust: true)")
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """What the user said about a file or folder."""
+
+    trust: bool = False
+    """Code that is part of the model may run."""
+    task: str | None = None
+    """What a model of several uses is for."""
+
+
+@dataclass(frozen=True)
+class ModelTensors:
+    """What a model takes and gives."""
+
+    inputs: Mapping[str, Tensor]
+    """None of a frame means any columns."""
+    outputs: Mapping[str, Tensor]
+    batch_dim: int | None = 0
+    """The dimension that has the items of a batch; None for a model that takes one request at a time."""
+    takes: str = ARRAYS
+    sizes: tuple[int, ...] = field(default=())
+    """The batch sizes that it can be run at, if not any."""
+
+    def told(self) -> dict[str, Any]:
+        """The same as JSON, which is written down with the packed model."""
+        spelt = {
+            side: [{"name": name, "datatype": one.datatype, "shape": list(one.shape)} for name, one in tensors.items()]
+            for side, tensors in (("inputs", self.inputs), ("outputs", self.outputs))
+        }
+        return {**spelt, "batch_dim": self.batch_dim, "takes": self.takes, "sizes": list(self.sizes)}
+
+    @classmethod
+    def read(cls, told: Mapping[str, Any]) -> ModelTensors:
+        """What was written down."""
+        inputs, outputs = (
+            {one["name"]: Tensor(one["datatype"], one["shape"]) for one in told[side]} for side in ("inputs", "outputs")
+        )
+        return cls(inputs, outputs, told["batch_dim"], told["takes"], tuple(told["sizes"]))
+
+
+class Loader(ABC):
+    """Serves the files or folders of one format. One object is made for each model in each process. One whose models take
+    and give tensors has `load`, `tensors` and `run`; any other has `describe` and `definition` instead."""
+
+    format: ClassVar[str]
+    """Its name, as in `scikit-learn`."""
+    needs: ClassVar[Mapping[str, str]] = {}
+    """Modules that it imports, and what pip calls them."""
+
+    def __init__(self, options: LoadOptions) -> None:
+        self.options = options
+
+    @classmethod
+    @abstractmethod
+    def finds(cls, path: Path) -> bool:
+        """Whether a file or folder is of this format. It reads little, imports nothing and runs nothing."""
+
+    @classmethod
+    def runs_code(cls, path: Path) -> str | None:
+        """Why loading this runs code that is part of the model, as a sentence; None where it does not."""
+        return None
+
+    def load(self, path: Path, device: str) -> None:
+        """Loads the model; the device is as torch spells it, `cpu` or `cuda:0`."""
+        raise NotImplementedError
+
+    def tensors(self) -> ModelTensors:
+        """What the loaded model takes and gives."""
+        raise NotImplementedError
+
+    def run(self, batch: Any) -> Any:
+        """Runs the loaded model on a batch: all inputs in, a dictionary of all outputs out, with as many items."""
+        raise NotImplementedError
+
+    def describe(self, path: Path) -> dict[str, Any]:
+        """What is known of the model before a worker loads it, as JSON. It runs in a process of its own."""
+        self.load(path, "cpu")
+        return self.tensors().told()
+
+    def definition(self, path: Path, description: Mapping[str, Any]) -> Any:
+        """What is served: a class with endpoints, which loads the model when it is made into an object."""
+        return tensor_model(self, path, ModelTensors.read(description))
+
+    @classmethod
+    def missing(cls) -> list[str]:
+        """What has to be installed first, as pip calls it."""
+        return [package for module, package in cls.needs.items() if importlib.util.find_spec(module) is None]
+
+
+def tensor_model(loader: Loader, path: Path, tensors: ModelTensors) -> type:
+    """The class that is served for a model that takes and gives tensors."""
+    options: dict[str, Any] = {"outputs": dict(tensors.outputs)}
+    if tensors.inputs:
+        options["inputs"] = dict(tensors.inputs)
+    if tensors.sizes:
+        options["sizes"] = tensors.sizes
+    if tensors.batch_dim:
+        options["batch_dim"] = tensors.batch_dim
+    mark = endpoint(**options) if tensors.batch_dim is None else batch(**options)
+
+    class FileModel:
+        def setup(self) -> None:
+            loader.load(path, device())
+
+    def on_frame(self: Any, frame: Any) -> Any:
+        return loader.run(frame)
+
+    def on_arrays(self: Any, **batch: Any) -> Any:
+        return loader.run(batch)
+
+    function: Callable[..., Any] = on_frame if tensors.takes == FRAME else on_arrays
+    given = "frame" if tensors.takes == FRAME else "batch"
+    function.__annotations__ = {given: _array_type(tensors.takes), "return": dict[str, Any]}
+    FileModel.predict = mark(function)  # type: ignore[attr-defined]
+    return FileModel
+
+
+def _array_type(takes: str) -> Any:
+    if takes == FRAME:
+        import pandas
+
+        return pandas.DataFrame
+    if takes == TORCH:
+        import torch
+
+        return torch.Tensor
+    import numpy
+
+    return numpy.ndarray
