@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import signal
 import stat
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -187,6 +189,46 @@ def test_python_clients_submit_and_wait(served: Server) -> None:
             return await client.result(await client.submit("echo", b"later"))
 
     assert asyncio.run(asked()) == "later"
+
+
+def jobs_command(server: Server, *arguments: object) -> subprocess.CompletedProcess[bytes]:
+    """`jitney jobs`, in an environment that names no other server."""
+    env = {name: value for name, value in server.env.items() if not name.startswith("JITNEY_")}
+    known = {"JITNEY_INFERENCE_URL": server.urls["inference"], "JITNEY_TOKEN": KEY}
+    command = [server.binary, "jobs", *map(str, arguments)]
+    return subprocess.run(command, env=env | known, capture_output=True, timeout=ASK_SECONDS, check=False)
+
+
+def test_the_command_line_looks_after_jobs(served: Server, tmp_path: Path) -> None:
+    picture = tmp_path / "picture"
+    picture.write_bytes(os.urandom(100_000))
+    job = jobs_command(served, "submit", "echo", "-d", f"@{picture}").stdout.decode().strip()
+    answer = jobs_command(served, "result", job)
+    assert (answer.returncode, answer.stdout) == (0, picture.read_bytes())
+    assert jobs_command(served, "result", job, "-o", tmp_path / "answer").stdout == b""
+    assert (tmp_path / "answer").read_bytes() == picture.read_bytes()
+    assert jobs_command(served, "wait", job).stdout.decode() == f"{job} succeeded 200\n"
+    key = ["--idempotency-key", "k"]
+    made = {jobs_command(served, "submit", "double", "-d", '{"x": 21}', *key).stdout for _ in range(2)}
+    assert len(made) == 1
+    assert jobs_command(served, "result", made.pop().decode().strip()).stdout == b"42.0"
+    bad = jobs_command(served, "submit", "text", "--endpoint", "call", "-d", '{"text": "bad"}').stdout.decode().strip()
+    failed = jobs_command(served, "result", bad)
+    assert (failed.returncode, b"not this one" in failed.stdout, b"status" in failed.stderr) == (1, True, True)
+    assert jobs_command(served, "wait", job, bad).returncode == 1
+    assert (
+        f"status   {get(served, f'/jobs/{bad}').json()['status']}" in jobs_command(served, "show", bad).stdout.decode()
+    )
+    listed = jobs_command(served, "list", "--state", "succeeded", "-n", "1")
+    assert len(listed.stdout.splitlines()) == 2
+    page = listed.stderr.decode().rsplit(" ", 1)[1].strip()
+    rest = jobs_command(served, "list", "--state", "succeeded", "--model", "echo", "--page", page, "--json").stdout
+    assert [one["id"] for one in json.loads(rest)["jobs"]] == [job]
+    assert jobs_command(served, "delete", job, bad).returncode == 0
+    gone = jobs_command(served, "show", job)
+    assert (gone.returncode, b"no such job" in gone.stderr) == (1, True)
+    denied = jobs_command(served, "list", "--token", "other")
+    assert (denied.returncode, b"scope predict" in denied.stderr) == (77, True)
 
 
 def test_a_job_belongs_to_the_key_that_made_it(start, tmp_path: Path, store: Store) -> None:

@@ -10,6 +10,13 @@ pub fn out(text: impl AsRef<str>) {
     let _ = stdout.flush();
 }
 
+/// Writes data to stdout as it is.
+pub fn bytes(data: &[u8]) {
+    let mut stdout = std::io::stdout().lock();
+    let _ = stdout.write_all(data);
+    let _ = stdout.flush();
+}
+
 /// Prints a message on stderr, for the user.
 pub fn err(text: impl AsRef<str>) {
     let _ = writeln!(std::io::stderr().lock(), "{}", text.as_ref());

@@ -7,6 +7,7 @@ pub mod completions;
 pub mod config;
 pub mod doctor;
 pub mod infer;
+pub mod jobs;
 pub mod keys;
 pub mod onnx;
 pub mod remote;
@@ -28,6 +29,7 @@ use completions::CompletionsFlags;
 use config::ConfigFlags;
 use doctor::DoctorFlags;
 use infer::InferFlags;
+use jobs::JobsFlags;
 use keys::KeysFlags;
 use onnx::OnnxFlags;
 use remote::{LogsFlags, ModelsFlags, StatusFlags, TopFlags};
@@ -81,6 +83,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "default",
             "traffic",
             "unregister",
+            "jobs",
             "logs",
             "keys",
             "doctor",
@@ -152,6 +155,8 @@ pub enum Command {
     Traffic(TrafficFlags),
     /// Remove a model or a version from a running server
     Unregister(UnregisterFlags),
+    /// Ask for predictions that are answered later, and look after them
+    Jobs(Box<JobsFlags>),
     /// Print the last log lines of a running server, or follow its log
     Logs(LogsFlags),
     /// Make, list and revoke the keys of keys.yaml, by which clients are known

@@ -97,6 +97,7 @@ fn dispatch(command: Command, args: &[OsString], env: &Env) -> u8 {
         Command::Default(flags) => remote::set_default(&flags, env),
         Command::Unregister(flags) => remote::unregister(&flags, env),
         Command::Logs(flags) => remote::logs(&flags, env),
+        Command::Jobs(flags) => remote::jobs(&flags, env),
         Command::Keys(flags) => keys::main(&flags),
         Command::Doctor(flags) => doctor::main(&flags, env),
         Command::Completions(flags) => completions::print(&flags),

@@ -1,4 +1,4 @@
-//! Commands against a running server: they ask its management API and print what it says. stdout is
+//! Commands against a running server: they ask its management API, `jobs` its inference API, and print what it says. stdout is
 //! data, stderr is talk.
 
 mod change;
@@ -6,9 +6,11 @@ pub mod client;
 mod details;
 mod document;
 pub mod events;
+mod jobs;
 mod logs;
 mod no_answer;
 pub mod rates;
+mod server_api;
 pub mod status;
 mod target;
 mod token;
@@ -29,6 +31,8 @@ use crate::flags::change::{
     DefaultFlags, RegisterFlags, ScaleFlags, SetFlags, TrafficFlags, UnregisterFlags,
 };
 use crate::flags::remote::{LogsFlags, ModelsFlags, StatusFlags};
+pub use jobs::main as jobs;
+
 use client::RemoteClient;
 use target::ModelTarget;
 

@@ -5,10 +5,9 @@ use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use jitney_settings::server::MANAGEMENT_PORT;
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap};
 use reqwest::redirect::Policy;
-use reqwest::{Client, Method, Response, StatusCode, Url};
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
 use rustls::client::WantsClientCert;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -20,6 +19,7 @@ use serde_json::Value;
 use super::document;
 use super::events::EventReader;
 use super::no_answer::no_answer;
+use super::server_api::ServerApi;
 use super::target::ModelTarget;
 use super::token;
 use crate::env::Env;
@@ -31,13 +31,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// For answers that need no waiting.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// For who has no key, or one that may not do this.
-const KEY_HINT: &str = "give a key that may do this: --token KEY or JITNEY_TOKEN with one that has the scope manage \
-    (`jitney keys list` shows the scopes), or --key-file FILE with the server's key_file.json";
-
 /// A running server.
 #[derive(Clone)]
 pub struct RemoteClient {
+    api: ServerApi,
     client: Client,
     base: Url,
     socket: Option<PathBuf>,
@@ -65,10 +62,16 @@ pub enum Patience {
 }
 
 impl RemoteClient {
-    /// Makes the client that flags and environment ask for. Nothing is sent yet.
+    /// Makes the client of the management API that flags and environment ask for. Nothing is sent yet.
     pub fn new(flags: &ServerFlags, env: &Env) -> Result<Self, Failure> {
-        let given = flags.url.as_deref().or_else(|| env.text("JITNEY_URL"));
-        let given = given.filter(|url| !url.is_empty()).map_or_else(|| usual(env), str::to_owned);
+        Self::of(ServerApi::Management, flags, env)
+    }
+
+    /// The same for one of a server's addresses.
+    pub fn of(api: ServerApi, flags: &ServerFlags, env: &Env) -> Result<Self, Failure> {
+        let given = flags.url.as_deref().or_else(|| env.text(api.variable()));
+        let given = given.filter(|url| !url.is_empty());
+        let given = given.map_or_else(|| api.usual(env), str::to_owned);
         let (base, socket) = parse(&given)?;
         let local = socket.is_some() || is_loopback(&base);
         let mut builder = Client::builder()
@@ -87,7 +90,7 @@ impl RemoteClient {
         let own = flags.client_cert.clone().or_else(|| env.path("JITNEY_CLIENT_CERT"));
         builder = builder.tls_backend_preconfigured(showing(tls_config(roots), own)?);
         let client = builder.build().map_err(cannot("make an HTTP client"))?;
-        Ok(Self { client, base, socket, token: token::find(flags, local, env)? })
+        Ok(Self { api, client, base, socket, token: token::find(api, flags, local, env)? })
     }
 
     /// The address as a user would type it.
@@ -140,6 +143,28 @@ impl RemoteClient {
         Ok(EventReader::new(response))
     }
 
+    /// A request with a body of its own; the answer is a document.
+    pub async fn post(
+        &self,
+        path: &[&str],
+        headers: HeaderMap,
+        body: Vec<u8>,
+    ) -> Result<Value, Failure> {
+        let request = self.request(Method::POST, path, &[], Patience::Unlimited);
+        let response = self.ask(request.headers(headers).body(body), path).await?;
+        let text = self.text(response).await?;
+        serde_json::from_str(&text).map_err(|_| self.foreign())
+    }
+
+    /// What the server answers, whether it is a failure or not.
+    pub async fn answer(&self, path: &[&str]) -> Result<(StatusCode, Vec<u8>), Failure> {
+        let request = self.request(Method::GET, path, &[], Patience::Unlimited);
+        let response = request.send().await.map_err(|error| self.no_answer(error))?;
+        let status = response.status();
+        let body = response.bytes().await.map_err(|error| self.no_answer(error))?;
+        Ok((status, body.into()))
+    }
+
     async fn send(
         &self,
         method: Method,
@@ -148,17 +173,32 @@ impl RemoteClient {
         body: Option<&Value>,
         patience: Patience,
     ) -> Result<Response, Failure> {
-        let mut request = self.client.request(method, self.url(path, query));
+        let mut request = self.request(method, path, query, patience);
         if let Some(body) = body {
             request = request.body(body.to_string()).header(CONTENT_TYPE, "application/json");
         }
-        request = request.header(ACCEPT, "application/json, text/event-stream");
+        let accepted = "application/json, text/event-stream";
+        self.ask(request.header(ACCEPT, accepted), path).await
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        path: &[&str],
+        query: &[(&str, &str)],
+        patience: Patience,
+    ) -> RequestBuilder {
+        let mut request = self.client.request(method, self.url(path, query));
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, format!("Bearer {token}"));
         }
-        if patience == Patience::Short {
-            request = request.timeout(ANSWER_TIMEOUT);
+        match patience {
+            Patience::Short => request.timeout(ANSWER_TIMEOUT),
+            Patience::Unlimited => request,
         }
+    }
+
+    async fn ask(&self, request: RequestBuilder, path: &[&str]) -> Result<Response, Failure> {
         let response = request.send().await.map_err(|error| self.no_answer(error))?;
         if response.status().is_success() {
             return Ok(response);
@@ -192,7 +232,7 @@ impl RemoteClient {
             return Failure::unreachable(format!("{address} does not answer in time"))
                 .hint("the machine may be overloaded, or a firewall drops the packets");
         }
-        no_answer(&address, &reason, connecting)
+        no_answer((self.api, &address), &reason, connecting)
     }
 
     /// The server's own sentence, with the name of the error.
@@ -209,7 +249,7 @@ impl RemoteClient {
             let wrong =
                 if self.token.is_some() { "does not take this token" } else { "wants a token" };
             return Failure::no_permission(format!("{} {wrong}: {message}", self.address()))
-                .hint(KEY_HINT);
+                .hint(self.api.key_hint());
         }
         let route_missing =
             matches!(path.first(), Some(&("overview" | "logs"))) && (code == 404 || code == 405);
@@ -220,16 +260,22 @@ impl RemoteClient {
             403 => Failure::no_permission(format!("{message} ({code}{named})")),
             _ => return Failure::failed(format!("{message} ({code}{named})")),
         };
-        failure.hint(KEY_HINT)
+        failure.hint(self.api.key_hint())
     }
 
     /// Something else listens there.
     fn foreign(&self) -> Failure {
-        Failure::unreachable(format!(
-            "{} is no management address of a Jitney server",
-            self.address()
-        ))
-        .hint("it may be the inference port (8080), another program, or an older server; the management port is 8081 unless --management-port says otherwise")
+        let (address, word) = (self.address(), self.api.word());
+        let other = match self.api {
+            ServerApi::Management => "the inference port",
+            ServerApi::Inference => "the management port",
+        };
+        Failure::unreachable(format!("{address} is no {word} address of a Jitney server")).hint(
+            format!(
+                "it may be {other}, another program, or an older server; {}",
+                self.api.port_hint()
+            ),
+        )
     }
 }
 
@@ -252,14 +298,6 @@ pub fn model_path(target: &ModelTarget) -> Vec<&str> {
     let mut path = vec!["models", target.model.as_str()];
     path.extend(target.version.as_deref());
     path
-}
-
-/// This machine, at the port that a server with this environment would have.
-fn usual(env: &Env) -> String {
-    let port = env.text("JITNEY_MANAGEMENT_PORT").and_then(|port| port.parse().ok());
-    let port =
-        port.filter(|port| *port != 0).unwrap_or_else(|| MANAGEMENT_PORT.default_value::<u16>());
-    format!("http://127.0.0.1:{port}")
 }
 
 /// A URL, or the path of a socket; `host:port` alone means http.

@@ -1,11 +1,16 @@
 //! Why a server gave no answer, in the words of who asked. The library of TLS names what it found in the words of
 //! a programmer; each of them has a sentence and a hint here.
 
+use super::server_api::ServerApi;
 use crate::failure::Failure;
 use crate::tls::MAKE_CERTIFICATE;
 
 /// The failure for the last cause of an error, in lower case.
-pub(super) fn no_answer(address: &str, cause: &str, connecting: bool) -> Failure {
+pub(super) fn no_answer(
+    (api, address): (ServerApi, &str),
+    cause: &str,
+    connecting: bool,
+) -> Failure {
     let says = |words: &[&str]| words.iter().any(|word| cause.contains(word));
     if says(&["alert: certificate", "alert: badcertificate", "alert: unknownca"]) {
         let refused = match says(&["certificaterequired"]) {
@@ -47,9 +52,12 @@ pub(super) fn no_answer(address: &str, cause: &str, connecting: bool) -> Failure
         }
         () => (
             format!("cannot reach {address}: {cause}"),
-            "is the server running? --url or JITNEY_URL names its management address \
-             (port 8081 unless --management-port says otherwise); `jitney doctor` looks for servers"
-                .to_owned(),
+            format!(
+                "is the server running? --url or {} names its {} address ({}); `jitney doctor` looks for servers",
+                api.variable(),
+                api.word(),
+                api.port_hint()
+            ),
         ),
     };
     Failure::unreachable(what).hint(hint)
@@ -90,9 +98,9 @@ mod tests {
             ),
             ("connection refused", "cannot reach a:1: connection refused"),
         ] {
-            assert_eq!(no_answer("a:1", cause, true).message, expected);
+            assert_eq!(no_answer((ServerApi::Management, "a:1"), cause, true).message, expected);
         }
-        let ended = no_answer("a:1", "connection reset", false);
+        let ended = no_answer((ServerApi::Management, "a:1"), "connection reset", false);
         assert_eq!(
             (ended.message.as_str(), ended.hint),
             ("a:1 ended the connection: connection reset", None)

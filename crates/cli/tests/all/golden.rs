@@ -25,6 +25,8 @@ fn help_is_as_recorded() {
     check("help-onnx", &["onnx", "--help"]);
     check("help-onnx-install", &["onnx", "install", "--help"]);
     check("help-keys-new", &["keys", "new", "--help"]);
+    check("help-jobs-submit", &["jobs", "submit", "--help"]);
+    check("help-jobs-list", &["jobs", "list", "--help"]);
     check("help-torchserve", &["torchserve", "--help"]);
     check("help-config", &["config", "--help"]);
     check("help-archive", &["archive", "--help"]);
@@ -42,6 +44,7 @@ fn help_is_as_recorded() {
         "set",
         "default",
         "unregister",
+        "jobs",
         "logs",
         "keys",
         "doctor",
