@@ -1,4 +1,4 @@
-"""Measures what the project promises: `make bench`, or `python bench/run.py [overhead|cached|large|batching|live|overload|killing|many|growth|idle|known|thousand|submissions|lost|generator ...]`.
+"""Measures what the project promises: `make bench`, or `python bench/run.py [overhead|cached|large|batching|live|overload|killing|many|growth|idle|known|thousand|submissions|lost|generator|cores ...]`.
 
 Everything runs on this machine over loopback, load generator included, so rates are lower bounds and CPU per
 request is the figure to compare. Each figure is the median of three runs.
@@ -20,6 +20,7 @@ import urllib.parse
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests"))
 
+from cores import cores
 from footprint import growth, idle_connections, many
 from generator import generator
 from handlers import NOOP, SLEEPY
@@ -211,5 +212,6 @@ if __name__ == "__main__":
             "lost": lost,
             "idle": idle,
             "generator": generator,
+            "cores": cores,
         }[name]()
     print(f"\n{time.monotonic() - started:.0f} s", file=sys.stderr)
