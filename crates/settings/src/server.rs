@@ -122,7 +122,7 @@ settings! {
     MAX_UNPACKED_FILES = Setting::new("max_unpacked_files", SettingKind::from(0), "Most files and directories in an archive")
         .or("200000").flag("max-unpacked-files", "N").property("max_unpacked_files");
     IO_THREADS = Setting::new("io_threads", SettingKind::from(1), "Threads that serve connections")
-        .or_else("half of the processors less one").flag("io-threads", "N").property("io_threads");
+        .or_else("the processors less two, at most 16").flag("io-threads", "N").property("io_threads");
     MAX_WORKERS_PER_MODEL = Setting::new("max_workers_per_model", SettingKind::Whole { min: 1, max: u32::MAX as u64 }, "Most workers that a model may have, whoever asks for them: an archive, a registration, a live change")
         .or_else("64, or four times the processors, or as many as are configured for every model").flag("max-workers-per-model", "N").property("max_workers_per_model");
     PYTHON = Setting::new("python", SettingKind::Path, "Python for Python models")
