@@ -12,7 +12,7 @@ export function worker(id: number, change: Partial<Worker> = {}): Worker {
 
 export function model(change: Partial<Model> = {}): Model {
   return {
-    name: "m", version: "1.0", isDefault: true, share: null, returned: null, kind: "python", state: "ready", stateText: "1 worker is ready.",
+    name: "m", version: "1.0", isDefault: true, share: null, returned: null, shadowShare: null, kind: "python", state: "ready", stateText: "1 worker is ready.",
     lastError: null, lastErrorTime: null, lastExit: null, lastExitTime: null, policy: "adaptive", maxBatchSize: 8,
     maxLatencyMs: 50, maxBatchDelayMs: null, endpoints: {}, liveSettings: [], workersMin: 1, workersMax: 1, capacity: null, memoryLimitBytes: null, restarts: 0, loadFailures: 0,
     exits: {}, loadSeconds: null, workers: [worker(9000)], waiting: 0, queueMax: 100, running: 0,

@@ -31,6 +31,7 @@ mod reply;
 mod resolve;
 mod rollout;
 pub mod settings;
+pub mod shadow;
 pub mod shares;
 pub mod sizes;
 pub mod tensors;

@@ -122,6 +122,9 @@ impl Registry {
         for version in split.iter().flat_map(|split| split.shares.keys()) {
             self.find(name, Some(version))?;
         }
+        if let Some(rule) = split.as_ref().and_then(|split| split.shadow.as_ref()) {
+            self.find(name, Some(&rule.version))?.shadow.forget();
+        }
         self.change(|table| {
             if let Some(entry) = table.get_mut(name) {
                 entry.split = split;
@@ -367,6 +370,7 @@ impl Registry {
             let new = entry.versions.values().filter(|model| model.unnamed.get().is_none());
             new.for_each(|model| drop(model.unnamed.set(Arc::clone(&entry.unnamed))));
             for (version, model) in &entry.versions {
+                model.shadow.set(version, entry.split.as_ref());
                 let split = entry.split.as_deref();
                 model.share.set(split.and_then(|split| split.share(version)));
                 model.share.note(split.and_then(|split| split.returned.get(version)).cloned());

@@ -30,10 +30,15 @@ const WORSE: [f64; 7] = [0.005, 0.01, 0.03, 0.1, 0.2, 0.5, 0.9];
 /// before it is at the p99. Chosen.
 const QUANTILES: [f64; 3] = [0.5, 0.9, 0.99];
 
+/// The smallest share of differing answers that can be told from none. Chosen.
+const DIFFERENT_MIN: f64 = 1e-6;
+
 /// What a version has done so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcomes {
     pub(crate) failed: u64,
+    /// Of answered requests, those whose answers differ from those of the other version; a shadow's only.
+    pub(crate) different: u64,
     /// Times of answered requests.
     pub(crate) times: FineCounts,
 }
@@ -60,6 +65,12 @@ pub(crate) struct Comparison {
 }
 
 impl Outcomes {
+    /// What a shadow has done: its times say nothing.
+    pub(crate) fn of_shadow(same: u64, different: u64, failed: u64) -> Self {
+        let times = FineCounts { zero: same + different, ..FineCounts::default() };
+        Self { failed, different, times }
+    }
+
     fn answered(&self) -> u64 {
         self.times.zero + self.times.buckets.iter().map(|(_, count)| count).sum::<u64>()
     }
@@ -81,7 +92,8 @@ impl Outcomes {
             zero: self.times.zero.saturating_sub(before.times.zero),
             buckets: buckets.collect(),
         };
-        Self { failed: self.failed.saturating_sub(before.failed), times }
+        let failed = self.failed.saturating_sub(before.failed);
+        Self { failed, different: self.different.saturating_sub(before.different), times }
     }
 
     fn failures(&self) -> Seen {
@@ -176,6 +188,17 @@ fn judge(rule: &ReturnRule, old: &Outcomes, new: &Outcomes) -> Option<String> {
             return Some(sentence(seen, "requests failed", usual));
         }
     }
+    if let Some(allowed) = rule.different {
+        let seen = Seen { all: new.answered(), bad: new.different };
+        // Of a share of 0 nothing could be likely.
+        if seen.exceeds(allowed.max(DIFFERENT_MIN)) {
+            let (Seen { all, bad }, percent) = (seen, seen.share() * 100.0);
+            let allowed = allowed * 100.0;
+            return Some(format!(
+                "{bad} of {all} answers differed ({percent:.1} %), {allowed} % are allowed"
+            ));
+        }
+    }
     QUANTILES.iter().find_map(|share| late(rule.p99?, *share, old, new))
 }
 
@@ -201,7 +224,8 @@ fn sentence(seen: Seen, what: &str, usual: Seen) -> String {
 mod tests {
     use super::*;
 
-    const RULE: ReturnRule = ReturnRule { errors: Some(0.01), p99: Some(1.5), after: 50 };
+    const RULE: ReturnRule =
+        ReturnRule { errors: Some(0.01), p99: Some(1.5), different: None, after: 50 };
     const SCHEMA: i32 = 3;
 
     /// Two versions and the requests that they get.
@@ -217,7 +241,7 @@ mod tests {
     impl Rollout {
         fn new(seed: u64) -> Self {
             let times = FineCounts { schema: SCHEMA, ..FineCounts::default() };
-            let both = [0, 0].map(|failed| Outcomes { failed, times: times.clone() });
+            let both = [0, 0].map(|failed| Outcomes { failed, different: 0, times: times.clone() });
             let comparison = Comparison::new(both[0].clone(), both[1].clone());
             Self { dice: fastrand::Rng::with_seed(seed), both, comparison }
         }
@@ -298,6 +322,30 @@ mod tests {
         assert_eq!(Rollout::new(2).run(5_000, both_fail), None, "something else is broken");
         let alone = Seen { all: 500, bad: 500 };
         assert!(!alone.exceeds(Seen { all: 0, bad: 0 }.usual() + 0.01));
+    }
+
+    /// A shadow that differs so often, with a look after every 50 of so many copies; after how many it was too much.
+    fn shadow(seed: u64, differs: f64, allowed: f64, copies: u64) -> Option<u64> {
+        let rule = ReturnRule { different: Some(allowed), ..RULE }.for_shadow();
+        let (mut dice, mut different) = (fastrand::Rng::with_seed(seed), 0);
+        let old = Outcomes::of_shadow(0, 0, 0);
+        let mut comparison = Comparison::new(old.clone(), old.clone());
+        (1..=copies).find(|number| {
+            different += u64::from(dice.f64() < differs);
+            let new = Outcomes::of_shadow(number - different, different, 0);
+            number % 50 == 0 && comparison.look(&rule, &old, &new).is_some()
+        })
+    }
+
+    #[test]
+    fn a_shadow_that_differs_as_often_as_allowed_stays_and_another_is_found() {
+        let ended = (0..1_000).filter(|seed| shadow(*seed, 0.05, 0.05, 10_000).is_some());
+        assert!(ended.count() <= 10);
+        for seed in 0..50 {
+            assert!(shadow(seed, 0.2, 0.05, 500).is_some(), "seed {seed}");
+            assert_eq!(shadow(seed, 0.0, 0.0, 5_000), None);
+            assert!(shadow(seed, 0.02, 0.0, 500).is_some(), "none may differ, seed {seed}");
+        }
     }
 
     #[test]

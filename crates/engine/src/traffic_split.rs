@@ -6,6 +6,7 @@
 //! clients from the others and gives none back, and those of a version that cannot answer spread over the others.
 
 mod rules;
+mod shadow_rule;
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -16,12 +17,14 @@ use arc_swap::ArcSwapOption;
 use serde::{Deserialize, Serialize};
 
 pub use self::rules::{Promotion, ReturnRule};
+pub use self::shadow_rule::{SameRule, ShadowRule};
 
 /// How the versions of a model share its traffic.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrafficSplit {
-    /// Weights by version; percentages, or any numbers.
+    /// Weights by version; percentages, or any numbers. Without any the default version answers.
+    #[serde(default)]
     pub shares: BTreeMap<String, f64>,
     /// What keeps a client at its version.
     #[serde(default, skip_serializing_if = "Sticky::is_default")]
@@ -32,9 +35,19 @@ pub struct TrafficSplit {
     /// How the share of a version that is not worse grows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promote: Option<Promotion>,
+    /// A version that gets copies of requests, whose answers are only compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shadow: Option<ShadowRule>,
+    /// How many pairs of answers that differ are kept to be looked at.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub shadow_samples: usize,
     /// Why versions went back, by version.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub returned: BTreeMap<String, String>,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// What a request is known by. One that does not have it is known by its id.
@@ -93,12 +106,17 @@ impl FromStr for TrafficSplit {
     fn from_str(text: &str) -> Result<Self, String> {
         let read: Self = serde_json::from_str(text).map_err(|error| format!("traffic: {error}"))?;
         let sound = |weight: &f64| weight.is_finite() && *weight >= 0.0;
-        if !read.shares.values().all(sound) || !read.shares.values().any(|weight| *weight > 0.0) {
+        let shares = read.shares.values();
+        // A shadow needs no shares, and nor does what is left of one that the server ended.
+        let shadow_alone =
+            read.shares.is_empty() && (read.shadow.is_some() || !read.returned.is_empty());
+        if !shares.clone().all(sound) || !(shadow_alone || shares.clone().any(|it| *it > 0.0)) {
             return Err("traffic: shares must be numbers from 0 on, one of them above 0".to_owned());
         }
         if read.promote.is_some() && read.returns.is_none() {
             return Err("traffic: promote needs return, which says when to stop".to_owned());
         }
+        read.check_shadow().map_err(|why| format!("traffic: {why}"))?;
         Ok(read)
     }
 }
@@ -108,6 +126,34 @@ impl TrafficSplit {
     pub fn whole(version: &str) -> Self {
         let shares = BTreeMap::from([(version.to_owned(), 100.0)]);
         Self { shares, ..Self::default() }
+    }
+
+    fn check_shadow(&self) -> Result<(), String> {
+        let Some(rule) = &self.shadow else {
+            let compares = self.returns.is_some_and(|rule| rule.different.is_some());
+            return match compares || self.shadow_samples > 0 {
+                true => Err("different and shadow_samples need a shadow".to_owned()),
+                false => Ok(()),
+            };
+        };
+        rule.check(self.shadow_samples)?;
+        match self.shares.get(&rule.version) {
+            Some(share) if *share > 0.0 => Err(format!(
+                "version {} has a share of the requests, so it cannot be the shadow as well",
+                rule.version
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The same without the shadow, which did not do well for this reason.
+    pub(crate) fn without_shadow(&self, why: String) -> Self {
+        let mut split = Self { shadow: None, shadow_samples: 0, ..self.clone() };
+        split.returns = self.returns.and_then(ReturnRule::without_different);
+        split.promote = split.promote.filter(|_| split.returns.is_some());
+        let version = self.shadow.as_ref().map(|rule| rule.version.clone());
+        split.returned.extend(version.map(|version| (version, why)));
+        split
     }
 
     /// The JSON document.
@@ -121,9 +167,15 @@ impl TrafficSplit {
         let share = |(version, weight): (&String, &f64)| {
             format!("version {version}: {:.4} %", weight / all * 100.0).replace(".0000", "")
         };
-        let mut text = self.shares.iter().map(share).collect::<Vec<_>>().join(", ");
+        let mut text = match self.shares.is_empty() {
+            true => "the default version: 100 %".to_owned(),
+            false => self.shares.iter().map(share).collect::<Vec<_>>().join(", "),
+        };
         if !self.sticky.is_default() {
             text += &format!("; clients are known by {}", String::from(self.sticky.clone()));
+        }
+        if let Some(ShadowRule { version, share, .. }) = &self.shadow {
+            text += &format!("\nversion {version} is the shadow: it gets copies of {share} %");
         }
         for (version, why) in &self.returned {
             text += &format!("\nversion {version} was returned: {why}");
@@ -287,6 +339,11 @@ mod tests {
         let text = r#"{"shares":{"1.0":90.0,"2.0":10.0},"sticky":"header:x-user"}"#;
         let read: TrafficSplit = text.parse().unwrap();
         assert_eq!((read.text(), read.share("2.0")), (text.to_owned(), Some(0.1)));
+        let shadow: TrafficSplit =
+            r#"{"shadow": {"version": "2.0"}, "return": {"different": "5%"}}"#.parse().unwrap();
+        let ended = shadow.without_shadow("it differs".to_owned()).text();
+        assert_eq!(ended, r#"{"shares":{},"returned":{"2.0":"it differs"}}"#);
+        assert!(ended.parse::<TrafficSplit>().is_ok(), "a snapshot keeps it");
         for (text, expected) in [
             (r#"{"shares": {}}"#, "one of them above 0"),
             (r#"{"shares": {"1.0": -1, "2.0": 1}}"#, "numbers from 0 on"),
@@ -294,6 +351,10 @@ mod tests {
             (r#"{"shares": {"1.0": 1}, "sticki": "key"}"#, "unknown field `sticki`"),
             (r#"{"shares": {"1.0": 1}, "sticky": "header:"}"#, "sticky must be header:NAME"),
             (r#"{"shares": {"1.0": 1}, "promote": "10% every 1m"}"#, "promote needs return"),
+            (r#"{"shadow": {"version": "2.0", "share": 0}}"#, "a percentage above 0"),
+            (r#"{"shadow": {"version": "2.0"}, "shadow_samples": 101}"#, "at most 100"),
+            (r#"{"shares": {"2.0": 1}, "shadow": {"version": "2.0"}}"#, "the shadow as well"),
+            (r#"{"shares": {"1.0": 1}, "return": {"different": "5%"}}"#, "need a shadow"),
         ] {
             let why = text.parse::<TrafficSplit>().unwrap_err();
             assert!(why.contains(expected), "{text}: {why}");

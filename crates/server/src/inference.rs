@@ -2,10 +2,13 @@
 //!
 //! REST, gRPC and handles translate a request into an [`InferenceRequest`] and the answer back. Finding
 //! the model, calling it, counting and mapping failures happen here, once. Dropping a future of this
-//! module cancels the request. Where a model has a cache, [`cached`] answers what need not be run.
+//! module cancels the request. Where a model has a cache, [`cached`] answers what need not be run; where it has a
+//! shadow, [`shadowed`] sends that copies.
 
 mod cache_key;
 mod cached;
+mod same_answer;
+mod shadowed;
 
 use std::sync::Arc;
 
@@ -65,6 +68,8 @@ pub(crate) struct InferenceService {
     meter: Arc<Meter>,
     pub(crate) dialect: Dialect,
     full_status: FullStatus,
+    /// Processors of this machine.
+    processors: u64,
 }
 
 impl InferenceService {
@@ -74,7 +79,8 @@ impl InferenceService {
         dialect: Dialect,
         full_status: FullStatus,
     ) -> Self {
-        Self { engine, meter, dialect, full_status }
+        let processors = std::thread::available_parallelism().map_or(1, |it| it.get() as u64);
+        Self { engine, meter, dialect, full_status, processors }
     }
 
     /// The model that a request names.
@@ -143,14 +149,21 @@ impl InferenceService {
         let named = request.input.route.sequence.as_ref();
         let named = named.filter(|_| request.target.version.is_none());
         let kept_by = named.and_then(|it| self.engine.model_of_sequence(model.name(), &it.id));
-        if kept_by.is_none() && !model.cache().is_on() {
+        let copied = model.shadow().is_copied();
+        if kept_by.is_none() && !model.cache().is_on() && !copied {
             return Either::Left(self.predict_on(model, request));
         }
+        let copy = copied.then(|| self.copy_of(model, &request)).flatten();
         Either::Right(Box::pin(async move {
-            match kept_by {
+            let answered = match kept_by {
                 Some(model) => self.predict_on(&model, request).await,
-                None => self.predict_cached(model, request).await,
+                None if model.cache().is_on() => self.predict_cached(model, request).await,
+                None => self.predict_on(model, request).await,
+            };
+            if let (Some(copy), Ok(answer)) = (copy, &answered) {
+                self.send_copy(copy, model, answer);
             }
+            answered
         }))
     }
 

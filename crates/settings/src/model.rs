@@ -119,7 +119,7 @@ settings! {
         .or_else("100 for asynchronous handlers, else 1").batching().archive_clamped(&[], 1);
     QUEUE = Setting::new("queue", SettingKind::from(0), "Requests of a model that may wait; more are rejected with 503").or("100")
         .flag("queue", "N").property("job_queue_size").archive(&["jobQueueSize"], 1).live(&["job_queue_size"], 1).record_if_changed("jobQueueSize");
-    TRAFFIC = Setting::new("traffic", SettingKind::Mapping, "How versions of the model share the requests that name none, such as {shares: {1.0: 90, 2.0: 10}, sticky: header:x-user}")
+    TRAFFIC = Setting::new("traffic", SettingKind::Mapping, "How versions of the model share the requests that name none, such as {shares: {1.0: 90, 2.0: 10}, sticky: header:x-user}, and which version is a shadow of them")
         .or_else("none: the default version answers")
         .in_file().parameter(&["traffic"], 0).record_if_changed("traffic");
     CACHE = Setting::new("cache", SettingKind::Mapping, "Answers that are kept for equal requests, which also share runs, such as {entries: 1000, bytes: 64MiB, ttl: 60s, headers: [accept-language], shared: true}; entries 0 means none, and shared lets clients of different keys and tenants have the same answers")

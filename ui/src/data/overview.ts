@@ -120,6 +120,10 @@ export type ModelOverview = {
   share: number | null;
   /** Why its share was taken away, where the server did that. */
   returned: string | null;
+  /** The share of requests of which it gets copies, from 0 to 1; null where it is no shadow. */
+  shadowShare: number | null;
+  /** Copies that it got as a shadow: `same`, `different`, `failed`, `dropped`; absent where it got none. */
+  shadowCopies?: { [key in string]: number };
   /** `python`, `onnx`, `definition` or `workflow-function`. */
   kind: string;
   /** `ready`, `loading`, `failed`, `degraded`, `noWorkers`, `known`, `leaving` or `ending`. */

@@ -63,6 +63,12 @@ function Now({ model, document }: { model: Model; document: Overview }): JSX.Ele
   const application = applicationOf(keyOf(model), document.models);
   return (
     <>
+      {model.shadowShare !== null && (
+        <p class="callout">
+          <b>Shadow:</b> it gets copies of {percent(model.shadowShare)} of the requests, and nobody gets its answers.{" "}
+          {Object.entries(model.shadowCopies ?? {}).map(([outcome, count]) => `${count} ${outcome}`).join(", ")}
+        </p>
+      )}
       {model.returned && (
         <p class="callout warn">
           <b>Returned:</b> {model.returned}. It gets no requests without a version and stays loaded.

@@ -147,16 +147,25 @@ pub struct TrafficFlags {
     #[arg(value_name = "VERSION=SHARE", value_parser = share)]
     pub shares: Vec<(String, f64)>,
     /// What keeps a client at its version: header:NAME, cookie:NAME or key [default: nothing does]
-    #[arg(long, value_name = "WHAT", requires = "shares")]
+    #[arg(long, value_name = "WHAT")]
     pub sticky: Option<String>,
-    /// Take a version's share away when it is worse than the default one: errors=+1%, p99=1.5x, after=200
-    #[arg(long = "return", value_name = "RULE,...", requires = "shares", value_delimiter = ',', value_parser = rule)]
+    /// Take a version's share away when it is worse than the default one, or end a shadow: errors=+1%, p99=1.5x, different=5%, after=200
+    #[arg(long = "return", value_name = "RULE,...", value_delimiter = ',', value_parser = rule)]
     pub returns: Vec<(String, String)>,
     /// Let its share grow while it is not worse, such as "10% 30% 60% 100% every 10m"
     #[arg(long, value_name = "STEPS", requires = "returns")]
     pub promote: Option<String>,
+    /// Send a version copies of so many percent of the requests and compare its answers, which nobody gets
+    #[arg(long, value_name = "VERSION=SHARE", value_parser = share)]
+    pub shadow: Option<(String, f64)>,
+    /// When two answers are the same: equal, numbers(TOLERANCE) or top1 [default: equal]
+    #[arg(long, value_name = "RULE", requires = "shadow")]
+    pub same: Option<String>,
+    /// Keep so many of the first pairs of answers that differ for an hour, for GET /models/MODEL/VERSION/shadow
+    #[arg(long, value_name = "N", requires = "shadow")]
+    pub shadow_samples: Option<u32>,
     /// Let the default version answer everything again
-    #[arg(long, conflicts_with = "shares")]
+    #[arg(long, conflicts_with_all = ["shares", "shadow", "sticky", "returns"])]
     pub off: bool,
     /// Which server.
     #[command(flatten)]
@@ -179,6 +188,7 @@ const TRAFFIC_EXAMPLES: &str = "\
 Examples:
   jitney traffic resnet 1.0=90 2.0=10 --sticky header:x-user
   jitney traffic resnet 1.0=90 2.0=10 --return errors=+1%,p99=1.5x --promote '10% 50% 100% every 10m'
+  jitney traffic resnet --shadow 2.0=100 --same top1 --return different=5%
   jitney traffic resnet                     how it is now
   jitney traffic resnet --off               the default version answers everything again";
 

@@ -130,7 +130,11 @@ pub async fn traffic(client: &RemoteClient, flags: &TrafficFlags) -> Result<Valu
     if flags.off {
         return client.change(Method::DELETE, &path, &[]).await;
     }
-    if flags.shares.is_empty() {
+    if flags.shares.is_empty() && flags.shadow.is_none() {
+        if flags.sticky.is_some() || !flags.returns.is_empty() {
+            let hint = "such as: jitney traffic resnet 1.0=90 2.0=10";
+            return Err(Failure::usage("say which versions share the requests").hint(hint));
+        }
         return client.document(&path, &[]).await;
     }
     let shares: BTreeMap<_, _> = flags.shares.iter().cloned().collect();
@@ -143,6 +147,13 @@ pub async fn traffic(client: &RemoteClient, flags: &TrafficFlags) -> Result<Valu
     }
     for (name, value) in &flags.returns {
         split["return"][name] = value.parse::<u64>().map_or_else(|_| json!(value), |it| json!(it));
+    }
+    if let Some((version, share)) = &flags.shadow {
+        split["shadow"] = json!({ "version": version, "share": share });
+        if let Some(same) = &flags.same {
+            split["shadow"]["same"] = json!(same);
+        }
+        split["shadow_samples"] = json!(flags.shadow_samples.unwrap_or(0));
     }
     client.put(&path, &split).await
 }

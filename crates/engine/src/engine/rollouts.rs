@@ -71,10 +71,33 @@ impl WatchedModel {
                 return;
             }
         }
+        let shadow =
+            split.shadow.as_ref().and_then(|it| registry.find(name, Some(&it.version)).ok());
+        if let Some(new) = shadow
+            && let Some(why) = self.judge_shadow(rule.for_shadow(), &old, &new)
+        {
+            NextStep::EndShadow(why).apply(registry, &split, [&old, &new]);
+        }
     }
 
-    fn judge(&mut self, rule: &ReturnRule, old: &Arc<Model>, new: &Arc<Model>) -> Option<NextStep> {
-        let (was, is) = (outcomes(old), outcomes(new));
+    fn judge_shadow(
+        &mut self,
+        rule: ReturnRule,
+        old: &Arc<Model>,
+        new: &Arc<Model>,
+    ) -> Option<String> {
+        let [same, different, failed, _] = new.shadow().counts().map(|(_, count)| count);
+        let (was, is) = (outcomes(old), Outcomes::of_shadow(same, different, failed));
+        self.comparison(old, new, &was, &is).look(&rule, &was, &is)
+    }
+
+    fn comparison(
+        &mut self,
+        old: &Arc<Model>,
+        new: &Arc<Model>,
+        was: &Outcomes,
+        is: &Outcomes,
+    ) -> &mut Comparison {
         let known = self
             .comparisons
             .iter()
@@ -84,13 +107,19 @@ impl WatchedModel {
             self.comparisons.push((both, Comparison::new(was.clone(), is.clone())));
             self.comparisons.len() - 1
         });
-        let comparison = &mut self.comparisons[at].1;
+        &mut self.comparisons[at].1
+    }
+
+    fn judge(&mut self, rule: &ReturnRule, old: &Arc<Model>, new: &Arc<Model>) -> Option<NextStep> {
+        let (was, is) = (outcomes(old), outcomes(new));
+        let comparison = self.comparison(old, new, &was, &is);
         if let Some(why) = comparison.look(rule, &was, &is) {
             return Some(NextStep::Back(why));
         }
+        let seen = comparison.seen(&is);
         let promotion = self.split.promote.as_ref()?;
         let share = self.split.share(new.version())? * 100.0;
-        let due = self.began.elapsed() >= promotion.every && comparison.seen(&is) >= rule.after;
+        let due = self.began.elapsed() >= promotion.every && seen >= rule.after;
         let next = promotion.steps.iter().copied().find(|step| *step > share + 1e-6);
         next.filter(|_| due).map(NextStep::Forward)
     }
@@ -102,6 +131,8 @@ enum NextStep {
     Back(String),
     /// Its share grows to so many percent; with 100 it is the default.
     Forward(f64),
+    /// It gets no more copies, for this reason.
+    EndShadow(String),
 }
 
 impl NextStep {
@@ -122,6 +153,15 @@ impl NextStep {
                 split.returned.insert(version.to_owned(), why);
                 new.share.count_return();
                 Some(split)
+            }
+            Self::EndShadow(why) => {
+                tracing::warn!(
+                    model = name,
+                    version,
+                    "shadow ended: {why}; it gets no more copies and stays loaded"
+                );
+                new.share.count_return();
+                Some(before.without_shadow(why))
             }
             Self::Forward(percent) if percent < 100.0 => {
                 split.shares.insert(version.to_owned(), percent);
@@ -146,5 +186,5 @@ impl NextStep {
 
 fn outcomes(model: &Model) -> Outcomes {
     let times = model.measures().latency_us.fine.unwrap_or_default();
-    Outcomes { failed: model.counters().failed, times }
+    Outcomes { failed: model.counters().failed, different: 0, times }
 }

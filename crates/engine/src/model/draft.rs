@@ -103,6 +103,7 @@ impl Draft {
             unnamed: OnceLock::new(),
             kept,
             share: VersionShare::default(),
+            shadow: Arc::default(),
             changes: changes.clone(),
             _dir: self.dir,
             fetched: self.fetched,

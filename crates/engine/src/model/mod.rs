@@ -76,6 +76,7 @@ use crate::local::{BodyKind, Signature};
 use crate::observer::ModelTag;
 use crate::reply::Answer;
 use crate::settings::ModelSettings;
+use crate::shadow::{Occupancy, ShadowBook};
 use crate::store::{Api, Dependency, FetchedFile, ModelDir};
 use crate::traffic_split::VersionShare;
 
@@ -94,6 +95,8 @@ pub struct Model {
     pub(crate) kept: KeptSequences,
     /// Its part of the calls that named none.
     pub(crate) share: VersionShare,
+    /// What came of copies of requests that it got.
+    pub(crate) shadow: Arc<ShadowBook>,
     /// Answers that it gave before.
     pub(crate) cache: Arc<AnswerCache>,
     pub(crate) changes: Changes,
@@ -253,6 +256,17 @@ impl Model {
     /// Why it has no share any more, where that was taken away.
     pub fn why_returned(&self) -> Option<Arc<String>> {
         self.share.why_returned()
+    }
+
+    /// Whether its requests are copied for another version, and what came of copies that it got.
+    #[inline]
+    pub fn shadow(&self) -> &Arc<ShadowBook> {
+        &self.shadow
+    }
+
+    /// How busy it is.
+    pub fn occupancy(&self) -> Occupancy {
+        self.gate.published.occupancy(self.gate.settings.load().items_max())
     }
 
     /// Whether it keeps this sequence.

@@ -24,6 +24,7 @@ use crate::histogram::{
 };
 use crate::outcome::LoadFailure;
 use crate::pool::{BatchTimes, LoadProgress, WorkerView};
+use crate::shadow::Occupancy;
 
 /// Running totals of one model version.
 #[derive(Clone, Debug, Default)]
@@ -125,6 +126,16 @@ impl ModelState {
             counters: self.counters(),
             incidents: self.incidents.report(),
         }
+    }
+
+    /// How busy it is, of at most so many items in a batch.
+    pub(super) fn occupancy(&self, batch_max: u32) -> Occupancy {
+        let (waiting, ready) = (self.waiting.load(Relaxed), self.ready.load(Relaxed));
+        let it = self.counters();
+        let ended = it.answered + it.rejected + it.failed + it.abandoned;
+        let running = it.requests.saturating_sub(ended).saturating_sub(waiting.into());
+        let on_gpu = self.workers.load().iter().any(|worker| worker.gpu.is_some());
+        Occupancy { ready: ready > 0, waiting, batch_max, busy: running.min(ready.into()), on_gpu }
     }
 
     /// Workers are about to be started: until one fails, requests wait for them.

@@ -18,6 +18,8 @@ pub struct ReturnRule {
     pub errors: Option<f64>,
     /// How many times the p99 of the old version 99 of 100 answers may take.
     pub p99: Option<f64>,
+    /// Which share of the answers of a shadow may differ.
+    pub different: Option<f64>,
     /// Requests of the new version before it is judged.
     pub after: u64,
 }
@@ -29,6 +31,8 @@ struct ReturnText {
     errors: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     p99: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    different: Option<String>,
     #[serde(default = "after")]
     after: u64,
 }
@@ -46,22 +50,40 @@ impl TryFrom<ReturnText> for ReturnRule {
     type Error = &'static str;
 
     fn try_from(text: ReturnText) -> Result<Self, &'static str> {
-        let errors = text.errors.map(|errors| percent(&errors).map(|it| it / 100.0).ok_or(errors));
-        let errors = errors.transpose().map_err(|_| "return: errors must be such as +1%")?;
+        let part = |text: Option<String>, wrong| {
+            text.map(|text| percent(&text).map(|it| it / 100.0).ok_or(wrong)).transpose()
+        };
+        let errors = part(text.errors, "return: errors must be such as +1%")?;
+        let different = part(text.different, "return: different must be such as 5%")?;
         let factor = |p99: String| p99.strip_suffix('x')?.parse().ok().filter(|it| *it >= 1.0);
         let p99 = text.p99.map(|p99| factor(p99).ok_or("return: p99 must be such as 1.5x"));
         let p99 = p99.transpose()?;
-        if errors.is_none() && p99.is_none() {
-            return Err("return: it must say errors or p99");
+        if errors.is_none() && p99.is_none() && different.is_none() {
+            return Err("return: it must say errors, p99 or different");
         }
-        Ok(Self { errors, p99, after: text.after })
+        Ok(Self { errors, p99, different, after: text.after })
     }
 }
 
 impl From<ReturnRule> for ReturnText {
-    fn from(ReturnRule { errors, p99, after }: ReturnRule) -> Self {
-        let errors = errors.map(|errors| format!("+{}%", (errors * 1e8).round() / 1e6));
-        Self { errors, p99: p99.map(|p99| format!("{p99}x")), after }
+    fn from(ReturnRule { errors, p99, different, after }: ReturnRule) -> Self {
+        let percent = |part: f64| format!("{}%", (part * 1e8).round() / 1e6);
+        let errors = errors.map(|errors| format!("+{}", percent(errors)));
+        let (p99, different) = (p99.map(|p99| format!("{p99}x")), different.map(percent));
+        Self { errors, p99, different, after }
+    }
+}
+
+impl ReturnRule {
+    /// What is left of it without a shadow.
+    pub(super) fn without_different(self) -> Option<Self> {
+        let judges = self.errors.is_some() || self.p99.is_some();
+        judges.then_some(Self { different: None, ..self })
+    }
+
+    /// What of it holds for a shadow: its answers are not waited for, so their times say nothing.
+    pub(crate) fn for_shadow(self) -> Self {
+        Self { p99: None, ..self }
     }
 }
 
@@ -109,7 +131,9 @@ mod tests {
             (r#"{"errors":"+1%"}"#, Ok(r#"{"errors":"+1%","after":200}"#)),
             (r#"{"p99":"1.5x","after":50}"#, Ok(r#"{"p99":"1.5x","after":50}"#)),
             (r#"{"errors":"0.07%"}"#, Ok(r#"{"errors":"+0.07%","after":200}"#)),
-            ("{}", Err("it must say errors or p99")),
+            (r#"{"different":"5%"}"#, Ok(r#"{"different":"5%","after":200}"#)),
+            (r#"{"different":"many"}"#, Err("different must be such as 5%")),
+            ("{}", Err("it must say errors, p99 or different")),
             (r#"{"errors":"1"}"#, Err("errors must be such as +1%")),
             (r#"{"p99":"0.5x"}"#, Err("p99 must be such as 1.5x")),
             (r#"{"p95":"2x"}"#, Err("unknown field `p95`")),

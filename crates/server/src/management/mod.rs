@@ -10,6 +10,7 @@ mod model_links;
 mod noted;
 mod register;
 mod scale;
+mod shadow;
 mod statistics;
 mod workflows;
 
@@ -26,6 +27,7 @@ pub(crate) use list::list;
 pub(crate) use noted::{failed_body, requests};
 pub(crate) use register::register;
 pub(crate) use scale::{Scaling, automatic_range, range, scale};
+pub(crate) use shadow::shadow;
 pub(crate) use statistics::statistics;
 pub(crate) use workflows::{
     describe_workflow, list_workflows, register_workflow, unregister_workflow,

@@ -41,6 +41,9 @@ struct RequestTotals {
     latency_seconds_sum: f64,
     /// Rejected ones by reason.
     rejections: BTreeMap<String, u64>,
+    /// Copies that it got as a shadow, by how they ended; they are received ones as well.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    shadow_copies: BTreeMap<String, u64>,
 }
 
 /// The batches of one size.
@@ -120,6 +123,7 @@ impl RequestTotals {
             retried: counters.retried,
             latency_seconds_sum: measures.latency_us.sum as f64 / 1e6,
             rejections: counted(measures.rejections),
+            shadow_copies: counted(model.shadow().counts()),
         }
     }
 }

@@ -36,6 +36,12 @@ pub struct ModelOverview {
     pub share: Option<f64>,
     /// Why its share was taken away, where the server did that.
     pub returned: Option<String>,
+    /// The share of requests of which it gets copies, from 0 to 1; null where it is no shadow.
+    pub shadow_share: Option<f64>,
+    /// Copies that it got as a shadow: `same`, `different`, `failed`, `dropped`; absent where it got none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(test, ts(as = "Option<BTreeMap<String, u64>>", optional))]
+    pub shadow_copies: BTreeMap<String, u64>,
     /// `python`, `onnx`, `definition` or `workflow-function`.
     pub kind: String,
     /// `ready`, `loading`, `failed`, `degraded`, `noWorkers`, `known`, `leaving` or `ending`.
@@ -219,6 +225,8 @@ impl ModelOverview {
             is_default,
             share: model.share().map(|it| f64::from(it) / 1e6),
             returned: model.why_returned().map(|why| String::clone(&why)),
+            shadow_share: model.shadow().share(),
+            shadow_copies: counted(model.shadow().counts()),
             kind: kind(model).to_owned(),
             state: state.as_str().to_owned(),
             state_text,

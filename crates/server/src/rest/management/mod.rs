@@ -10,7 +10,7 @@ pub(crate) use models::{
     batching, describe, failed_body, list, register, requests, set_default, statistics, unregister,
 };
 pub(crate) use scale::scale;
-pub(crate) use traffic::{end_traffic, set_traffic, traffic};
+pub(crate) use traffic::{end_traffic, set_traffic, shadow, traffic};
 pub(crate) use workflows::{
     describe_workflow, list_workflows, register_workflow, unregister_workflow,
 };

@@ -1,0 +1,160 @@
+//! Copies of requests for a version that is only compared: the shadow of the one that answers.
+//!
+//! A copy is made when its request comes and sent when that was answered, so that it never delays it. It runs as bulk,
+//! holds its bytes in the one account, and is dropped wherever there is no room. Nobody waits for it.
+
+use std::sync::Arc;
+
+use jitney_engine::Model;
+use jitney_engine::admission::HeldBytes;
+use jitney_engine::call::{Answer, Call, Claim, Input, Operation, Origin, Output, Priority};
+use jitney_engine::error::CallError;
+use jitney_engine::shadow::{CopyPermit, SAMPLES_KEPT, ShadowOutcome, has_room};
+use jitney_engine::traffic_split::{Sticky, TrafficSplit, hash};
+
+use super::same_answer::{is_same, shown};
+use super::{InferenceRequest, InferenceService};
+
+/// Tells the shadow that nobody gets its answer.
+const SHADOW_HEADER: &str = "x-jitney-shadow";
+
+/// Answers of more bytes are compared apart from the threads that serve requests. Chosen: a few tens of microseconds.
+const COMPARED_HERE_MAX: usize = 16 << 10;
+
+/// A copy of a request, until that was answered.
+pub(super) struct ShadowCopy {
+    shadow: Arc<Model>,
+    split: Arc<TrafficSplit>,
+    input: Box<Input>,
+    origin: Origin,
+    claim: Claim,
+    permit: CopyPermit,
+    held: HeldBytes,
+}
+
+impl InferenceService {
+    /// The copy of a request, if its model has a shadow that gets one.
+    pub(super) fn copy_of(
+        &self,
+        model: &Model,
+        request: &InferenceRequest<'_>,
+    ) -> Option<ShadowCopy> {
+        let InferenceRequest { target, input, origin, options, .. } = request;
+        let plain = input.route.operation == Operation::Predict && input.route.sequence.is_none();
+        if target.version.is_some() || !plain {
+            return None;
+        }
+        let split = model.shadow().rules()?;
+        let rule = split.shadow.as_ref().filter(|rule| rule.takes(key(request, &split.sticky)))?;
+        let shadow = self.engine.model(model.name(), Some(&rule.version)).ok()?;
+        if shadow.settings().sequences().is_some() {
+            return None;
+        }
+        let room = || {
+            let permit = shadow.shadow().permit()?;
+            Some((permit, self.engine.admission().keep_if_room(input.weight())?))
+        };
+        let Some((permit, held)) = room() else {
+            shadow.shadow().count(ShadowOutcome::Dropped);
+            return None;
+        };
+        let mut input = input.clone();
+        input.headers.push(SHADOW_HEADER, b"true");
+        let (origin, claim) = (*origin, options.claim.clone());
+        Some(ShadowCopy { shadow, split, input, origin, claim, permit, held })
+    }
+
+    /// Sends a copy whose request was answered by `model`, if there is room for it. An answer in pieces is not
+    /// compared.
+    pub(super) fn send_copy(&self, copy: ShadowCopy, model: &Model, answer: &Answer) {
+        if answer.stream.is_some() {
+            return;
+        }
+        if has_room(copy.shadow.occupancy(), model.occupancy(), self.processors) {
+            let old = answer.output.clone();
+            let admission = Arc::clone(self.engine.admission());
+            tokio::spawn(async move {
+                let (shadow, split, id) =
+                    (Arc::clone(&copy.shadow), Arc::clone(&copy.split), copy.input.id.clone());
+                let (outcome, pair) = copy.run(old).await;
+                shadow.shadow().count(outcome);
+                let pair = pair.filter(|_| split.shadow_samples > 0);
+                let Some(pair) = pair.map(|pair| pair.each_ref().map(shown)) else { return };
+                if shadow.shadow().keep(split.shadow_samples, &admission, &id, pair) {
+                    tokio::time::sleep(SAMPLES_KEPT).await;
+                    // Those whose time is over go.
+                    drop(shadow.shadow().samples());
+                }
+            });
+        } else {
+            copy.shadow.shadow().count(ShadowOutcome::Dropped);
+        }
+    }
+}
+
+impl ShadowCopy {
+    /// Runs it and compares its answer with the one that the client got; both where they differ.
+    async fn run(self, old: Output) -> (ShadowOutcome, Option<[Output; 2]>) {
+        let Self { shadow, split, input, origin, claim, permit, held } = self;
+        // The model takes its own permit now.
+        drop(held);
+        let priority = Priority::Bulk;
+        let call = Call { input, origin, deadline: None, priority, claim, quota: None, mark: None };
+        let answered = shadow.call(call).await;
+        let new = match answered {
+            Ok(answer) if answer.stream.is_none() => answer.output,
+            Ok(_) => return (ShadowOutcome::Different, None),
+            Err(error) => return (failed(&error), None),
+        };
+        let rule = split.shadow.as_ref().map(|rule| rule.same).unwrap_or_default();
+        let bytes = old.bytes() + new.bytes();
+        let compare = move || (is_same(rule, &old, &new), [old, new]);
+        let compared = match bytes > COMPARED_HERE_MAX {
+            true => tokio::task::spawn_blocking(compare).await.ok(),
+            false => Some(compare()),
+        };
+        drop(permit);
+        match compared {
+            Some((true, _)) => (ShadowOutcome::Same, None),
+            Some((false, pair)) => (ShadowOutcome::Different, Some(pair)),
+            None => (ShadowOutcome::Failed, None),
+        }
+    }
+}
+
+/// Whether there was no room, or the shadow is at fault.
+fn failed(error: &CallError) -> ShadowOutcome {
+    match error {
+        CallError::Rejected { .. }
+        | CallError::ServerFull { .. }
+        | CallError::Sequence(_)
+        | CallError::NotLoaded(_)
+        | CallError::Loading(_)
+        | CallError::Gone => ShadowOutcome::Dropped,
+        CallError::BadInput(_)
+        | CallError::UnknownEndpoint(_)
+        | CallError::Model(_)
+        | CallError::WorkerExited { .. }
+        | CallError::Poisonous
+        | CallError::SlowReader => ShadowOutcome::Failed,
+    }
+}
+
+/// The hash of what a request is known by, as for the shares. What its model does not see counts for nothing here.
+fn key(request: &InferenceRequest<'_>, sticky: &Sticky) -> u64 {
+    let header = |wanted: &str| {
+        let mut all = request.input.headers.iter();
+        all.find(|(name, _)| name.eq_ignore_ascii_case(wanted.as_bytes())).map(|(_, value)| value)
+    };
+    let cookie = |wanted: &str| {
+        let mut pairs = header("cookie")?.split(|byte| *byte == b';');
+        pairs.find_map(|it| it.trim_ascii().strip_prefix(wanted.as_bytes())?.strip_prefix(b"="))
+    };
+    let value = match sticky {
+        Sticky::Request => None,
+        Sticky::Header(name) => header(name),
+        Sticky::Cookie(name) => cookie(name),
+        Sticky::Key => request.client.map(str::as_bytes),
+    };
+    hash(value.unwrap_or(request.input.id.as_bytes()))
+}
