@@ -113,6 +113,7 @@ SENTENCES: dict[str, dict[str, tuple[Check, ...]]] = {
                     "cluster/ray_files.py": "the server's own packages and model, on their way to another node",
                     "cluster/ray_placement.py": "the server's own packages, on their way to another node",
                     "ts/torch_handler/text_handler.py": "the vocabulary of the archive",
+                    "default_pytorch_inference_handler.py": "the model file of the model directory",
                     "ts/torch_handler/formats.py": "the model file of the archive",
                     "ts/torch_handler/device_trial.py": "a picture that it made itself",
                     "model_archiver/model_packaging_utils.py": "it writes an archive",

@@ -5,7 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-const PACKAGES: [&str; 2] = ["jitney", "ts"];
+const PACKAGES: [&str; 4] =
+    ["jitney", "ts", "sagemaker_inference", "sagemaker_pytorch_serving_container"];
 
 fn main() -> io::Result<()> {
     let python = Path::new(&env::var("CARGO_MANIFEST_DIR").map_err(io::Error::other)?)

@@ -45,7 +45,7 @@ pub use self::fetch::FetchedFile;
 pub use self::jail::stays_inside;
 pub use self::locate::{ModelSource, StoreConfig, UrlFilter, is_remote, serialised};
 pub use self::package::{
-    Api, Dependency, Manifest, Package, Runtime, Wiring, parse_yaml, read_text,
+    Api, CODE_REQUIREMENTS, Dependency, Manifest, Package, Runtime, Wiring, parse_yaml, read_text,
 };
 pub use self::repository::{
     ControlKind, DeclaredControl, DeclaredState, DeclaredTensor, DeclaredTensors, FileStamp,

@@ -25,6 +25,9 @@ use super::unpack::{MANIFEST_DIRECTORY, ModelDir};
 /// A manifest or a model's YAML is read into memory, so its size is limited.
 const TEXT_BYTES_MAX: u64 = 4 << 20;
 
+/// What the code of a model without a manifest needs. It is added to what the server's Python has.
+pub const CODE_REQUIREMENTS: &str = "code/requirements.txt";
+
 /// What [`Store::open`](super::Store::open) gives. Dropping it removes an unpacked copy.
 #[derive(Debug)]
 pub struct Package {
@@ -54,7 +57,11 @@ impl Package {
     /// Reads manifest, YAML and API description.
     pub(super) fn read(url: &str, dir: ModelDir) -> Result<Self, StoreError> {
         let manifest_json = read_manifest(dir.path())?;
-        let manifest = Manifest::from_json(&manifest_json)?;
+        let mut manifest = Manifest::from_json(&manifest_json)?;
+        // A model without a manifest may have its code apart, as SageMaker's have it.
+        if manifest == Manifest::default() && dir.path().join(CODE_REQUIREMENTS).is_file() {
+            manifest.requirements_file = Some(CODE_REQUIREMENTS.to_owned());
+        }
         let yaml_map = match &manifest.config_file {
             Some(file) => read_yaml(&dir.path().join(file))?,
             None => Map::new(),

@@ -310,6 +310,9 @@ impl<R: Read> Read for LimitedStream<R> {
 /// Where archives keep their manifest.
 pub(super) const MANIFEST_DIRECTORY: &str = "MAR-INF";
 
+/// Where models of SageMaker's have their code, which is a part of a model also where nothing else is.
+const CODE_DIRECTORY: &str = "code";
+
 /// A model's directory. An unpacked copy is ours and goes away with this value; any other directory
 /// is served where it is and never touched.
 #[derive(Debug)]
@@ -370,7 +373,7 @@ pub(super) fn removed(outcome: io::Result<()>, path: &Path, what: &str) {
 }
 
 /// The one sub-directory of a directory that holds nothing else. What a Mac's Finder strews about
-/// does not count, and a manifest alone is a model, not a wrapping.
+/// does not count, and a manifest or code alone is a model, not a wrapping.
 pub(super) fn lone_directory(dir: &Path) -> io::Result<Option<PathBuf>> {
     let mut lone = None;
     for entry in fs::read_dir(dir)? {
@@ -379,7 +382,8 @@ pub(super) fn lone_directory(dir: &Path) -> io::Result<Option<PathBuf>> {
         if name.as_encoded_bytes().starts_with(b"._") || name == ".DS_Store" {
             continue;
         }
-        if lone.is_some() || name == MANIFEST_DIRECTORY || !entry.file_type()?.is_dir() {
+        let kept = name == MANIFEST_DIRECTORY || name == CODE_DIRECTORY;
+        if lone.is_some() || kept || !entry.file_type()?.is_dir() {
             return Ok(None);
         }
         lone = Some(entry.path());

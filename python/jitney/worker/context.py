@@ -65,6 +65,8 @@ class WorkerContext(Context):
         """The lengths to which items are padded; none: the handler chooses."""
         self.compile_cache: str | None = None
         """A directory for what compiling the model makes, the same at the next start; it may not exist yet."""
+        self.debug_errors = False
+        """Whether clients may see tracebacks."""
         self.clients = LeftClients()
         self._bound = BoundBatch()
         self._threads: _BatchOfThread | None = None

@@ -183,6 +183,7 @@ def make_context(spec: dict[str, Any]) -> WorkerContext:
     context.batch_sizes = list(spec.get("sizes") or ())
     context.batch_lengths = list(spec.get("lengths") or ())
     context.compile_cache = spec.get("compile_cache")
+    context.debug_errors = spec.get("debug_errors", False)
     metrics.set_request_ids(lambda: context.request_ids)
     metrics.names_requests = spec.get("metric_ids", True)
     metrics.set_model_name(context.model_name)

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::workers::{PythonConfig, PythonWorkers};
 use crate::error::RegisterError;
 use crate::process::{OutputSink, ProcessThread};
-use crate::store::{ModelDir, Package};
+use crate::store::{CODE_REQUIREMENTS, ModelDir, Package};
 use jitney_settings::model::USE_VENV;
 
 /// The largest frameworks take minutes to download.
@@ -48,9 +48,10 @@ impl Environment {
         package: &mut Package,
     ) -> Result<Self, RegisterError> {
         let PythonWorkers { config, processes, packages: runtime, .. } = python;
-        let venv = package.settings.flag(&USE_VENV);
         let requirements = package.manifest.requirements_file.clone();
         let requirements = requirements.filter(|_| config.install_requirements);
+        let adds = requirements.as_deref() == Some(CODE_REQUIREMENTS);
+        let venv = package.settings.flag(&USE_VENV) || adds;
         let mut environment = Self::shared(config);
         if !venv && requirements.is_none() {
             return Ok(environment);
