@@ -2,6 +2,7 @@
 #
 #   docker build -t jitney .                                    CPU
 #   docker build --target gpu -t jitney:gpu .                   GPU; run it with --gpus all
+#   docker build --target sagemaker -t jitney:sagemaker .       for Amazon SageMaker: root, and its labels
 #   docker build --build-arg PYTHON_PACKAGES="" -t jitney .     without torch, for handlers that need none
 #   docker build --build-arg PROGRAM=IMAGE -t jitney .          with a program that is built already: /jitney of that image
 #
@@ -14,6 +15,8 @@ ARG RUST_BASE=rust:${RUST_VERSION}-slim-bookworm
 ARG PYTHON_BASE=python:${PYTHON_VERSION}-slim-bookworm
 # Where the program comes from: a stage of this file, or an image.
 ARG PROGRAM=compiled
+# What the image for SageMaker stands on: a stage of this file, or an image of yours made from one.
+ARG SAGEMAKER_BASE=cpu_packages
 
 FROM ${RUST_BASE} AS compiled
 WORKDIR /src
@@ -55,13 +58,22 @@ CMD ["serve"]
 # model-server, as a number: Kubernetes believes runAsNonRoot only of numbers.
 USER 1000:1000
 
+FROM base AS cpu_packages
+ARG PYTHON_PACKAGES="torch==2.6.0 torchvision==0.21.0 numpy==2.2.6 pillow==11.2.1"
+RUN test -z "$PYTHON_PACKAGES" \
+    || pip install --no-cache-dir --extra-index-url https://download.pytorch.org/whl/cpu $PYTHON_PACKAGES
+
+# SageMaker expects root, which owns /opt/ml, and reads from labels what a container can do.
+FROM ${SAGEMAKER_BASE} AS sagemaker
+LABEL com.amazonaws.sagemaker.capabilities.accept-bind-to-port=true \
+      com.amazonaws.sagemaker.capabilities.multi-models=true
+# hadolint ignore=DL3002
+USER root
+
 FROM base AS gpu
 ARG PYTHON_PACKAGES="torch==2.6.0 torchvision==0.21.0 numpy==2.2.6 pillow==11.2.1"
 RUN test -z "$PYTHON_PACKAGES" || pip install --no-cache-dir $PYTHON_PACKAGES
 ENV NVIDIA_VISIBLE_DEVICES=all \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility
 
-FROM base AS cpu
-ARG PYTHON_PACKAGES="torch==2.6.0 torchvision==0.21.0 numpy==2.2.6 pillow==11.2.1"
-RUN test -z "$PYTHON_PACKAGES" \
-    || pip install --no-cache-dir --extra-index-url https://download.pytorch.org/whl/cpu $PYTHON_PACKAGES
+FROM cpu_packages AS cpu

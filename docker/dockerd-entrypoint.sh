@@ -1,6 +1,8 @@
 #!/bin/sh
 # The container's first process. `serve` (the default) becomes the server itself, so that `docker stop` drains it;
-# anything else is run as it is. JITNEY_IMAGE_ROOT puts the same layout below another directory, for tests.
+# anything else is run as it is. On SageMaker, Cloud Run and Knative it serves by their contract
+# (docs/operations/platforms.md); JITNEY_PLATFORM=none turns that off. JITNEY_IMAGE_ROOT puts the same layout below
+# another directory, for tests.
 #
 # Without a token the image's own configuration keeps management (8081, 7071) on the container's loopback: use
 # `docker exec`, or a sidecar of the same pod. To open it to others set JITNEY_MANAGEMENT=token: management then listens
@@ -11,6 +13,12 @@ set -eu
 if [ "${1:-serve}" = "serve" ]; then
     home="${JITNEY_IMAGE_ROOT:-}/home/model-server"
     config="$home/config.properties"
+    # On a platform its variables and folders say what is served, and where. What is wrong with them ends the start.
+    platform="$(jitney platform)"
+    case "$platform" in
+        sagemaker) exec jitney serve ;;
+        cloud-run) exec jitney serve --model-store "$home/model-store" ;;
+    esac
     case "${JITNEY_MANAGEMENT:-loopback}" in
         loopback) exec torchserve --start --foreground --disable-token-auth --ts-config "$config" ;;
         token) ;;

@@ -18,7 +18,7 @@ import requests
 
 from harness.archives import Store
 from harness.processes import MARK, marked
-from harness.server import BOUND, FREE_ADDRESSES
+from harness.server import BOUND, FREE_ADDRESSES, SERVED
 from harness.wait import until
 
 ROOT = Path(__file__).parent.parent
@@ -39,6 +39,7 @@ class Box:
         names.mkdir(parents=True)
         (names / "torchserve").write_text(f'#!/bin/sh\nexec "{binary}" torchserve "$@"\n')
         (names / "torchserve").chmod(0o755)
+        (names / "jitney").symlink_to(binary)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("JITNEY_", "TS_", "TMPDIR"))}
         path = f"{names}:{kept['PATH']}"
         self.env = {
@@ -139,6 +140,27 @@ def test_the_variable_takes_no_other_word(box: Box) -> None:
     assert code == 0 and "--disable-token-auth" in arguments and "management_address=http://127.0.0.1:8081" in config
 
 
+def test_on_sagemaker_the_entry_point_serves_the_folder_of_the_model(box: Box) -> None:
+    code = box.root / "ml/model/code"
+    code.mkdir(parents=True)
+    (code / "inference.py").write_text(
+        "def model_fn(model_dir):\n    return model_dir\ndef transform_fn(model, body, a, b):\n    return model\n"
+    )
+    box.env.update(
+        SAGEMAKER_BASE_DIR=str(box.root / "ml"), JITNEY_HOST="127.0.0.1", JITNEY_PORT="0", JITNEY_WORKERS="1"
+    )
+    container = box.run("serve")
+    try:
+        until(lambda: "Try:" in box.said or container.poll() is not None, "it starts", 60)
+        url = dict(SERVED.findall(box.said))["Inference"]
+        until(lambda: requests.get(f"{url}/ping", timeout=120).status_code == 200, "the model is loaded")
+        assert requests.post(f"{url}/invocations", data=b"x", timeout=120).text == str(code.parent)
+    finally:
+        container.send_signal(signal.SIGTERM)
+        assert container.wait(30) == 0, box.said
+    until(lambda: not marked(box.root.name), "docker stop leaves no process behind")
+
+
 def test_another_command_runs_as_it_is(box: Box) -> None:
     assert box.run("torchserve", "--version").wait(20) == 0
     assert box.said == "TorchServe Version is 0.12.0\n"
@@ -153,6 +175,9 @@ def test_the_image_has_torchserves_layout() -> None:
         'CMD ["serve"]',
     ):
         assert re.search(f"^{re.escape(line)}$", DOCKERFILE, re.MULTILINE), line
+    sagemaker = DOCKERFILE.partition("AS sagemaker\n")[2].partition("\nFROM ")[0]
+    assert "\nUSER root\n" in sagemaker
+    assert all(f"capabilities.{one}=true" in sagemaker for one in ("accept-bind-to-port", "multi-models"))
     assert f"{HOME}/model-store" in DOCKERFILE and f"{HOME}/wf-store" in DOCKERFILE
     assert re.findall(r"^FROM \S+ AS (\w+)$", DOCKERFILE, re.MULTILINE)[-2:] == ["gpu", "cpu"], (
         "the last one is the default"

@@ -66,7 +66,7 @@ Each command has its own --help.";
 
 /// The commands by what they are for, in the order of the help.
 const GROUPS: [(&str, &[&str]); 4] = [
-    ("Serve", &["serve", "torchserve", "demo"]),
+    ("Serve", &["serve", "torchserve", "demo", "platform"]),
     (
         "Develop",
         &["check", "infer", "archive", "archive-workflow", "config", "onnx", "completions"],
@@ -123,6 +123,8 @@ pub enum Command {
     Demo(DemoFlags),
     /// Understand TorchServe's command line and config.properties
     Torchserve(TorchserveFlags),
+    /// Say which cloud platform serve finds itself on
+    Platform,
     /// Pack a model into an archive, as torch-model-archiver does
     Archive(ArchiveFlags),
     /// Pack a workflow into an archive, as torch-workflow-archiver does

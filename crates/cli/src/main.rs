@@ -29,6 +29,7 @@ mod onnx_library;
 mod onnx_worker;
 mod parts;
 mod plan;
+mod platform;
 mod plugins;
 mod progress;
 mod python;
@@ -80,6 +81,7 @@ fn dispatch(command: Command, args: &[OsString], env: &Env) -> u8 {
         Command::Infer(flags) => infer::infer(&flags, env),
         Command::Demo(flags) => serve::plan_demo(flags, env).and_then(|plan| run::run(plan, env)),
         Command::Torchserve(flags) => Ok(torchserve::main(&flags, args, env)),
+        Command::Platform => platform::main(env),
         Command::Archive(flags) => archive::model(&flags),
         Command::ArchiveWorkflow(flags) => archive::workflow(&flags),
         Command::Config(flags) => config::main(*flags, env),

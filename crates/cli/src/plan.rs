@@ -79,6 +79,8 @@ pub struct ServerPlan {
     pub watch: bool,
     /// Whether the end of standard input ends the server, as a signal does.
     pub until_eof: bool,
+    /// The platform that the server runs on and what follows, for the log.
+    pub platform: Option<String>,
     /// Remarks about the configuration, for the log.
     pub remarks: Vec<String>,
     /// Where the private scratch directory is made.

@@ -110,6 +110,7 @@ fn serve(
     env: &Env,
     logs: &StartedLog,
 ) -> Result<(), Failure> {
+    plan.platform.iter().for_each(|platform| tracing::info!("{platform}"));
     plan.remarks.iter().for_each(|remark| tracing::warn!("{remark}"));
     let open_files = machine::raise_open_files();
     plan.server.open_files = open_files.now;

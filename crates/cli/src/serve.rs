@@ -34,6 +34,7 @@ use crate::failure::Failure;
 use crate::flags::{DemoFlags, ServeFlags};
 use crate::logs::{LogPlan, Style};
 use crate::plan::{EnginePlan, RegistrationsPlan, ServerKind, ServerPlan, Startup};
+use crate::platform::{self, SagemakerRole};
 use crate::tls::{FollowedTls, TlsFiles};
 use crate::traces::TracePlan;
 use crate::url_rule::UrlRule;
@@ -53,6 +54,10 @@ pub struct ServeConfig {
     registrations: Option<RegistrationsPlan>,
     watch: bool,
     until_eof: bool,
+    /// What SageMaker wants of the server, if it is there.
+    sagemaker: Option<SagemakerRole>,
+    /// The platform, for the log.
+    platform: Option<String>,
 }
 
 /// Reads every source of `jitney serve`.
@@ -61,7 +66,12 @@ pub fn configure(flags: ServeFlags, env: &Env) -> Result<ServeConfig, Failure> {
     let plugins = plugins::named(&flags.plugins, PLUGIN_TIMEOUT.default_value())?;
     let file = flags.config.or_else(|| env.path("JITNEY_CONFIG"));
     let file = file.map(|path| file::read(&path)).transpose()?.unwrap_or_default();
-    let above = flags.settings.0.or(&variables);
+    let detected =
+        platform::detect(platform::asked(flags.platform, env)?, env, platform::is_filled)?;
+    let mut platform = detected.as_ref().map(|it| platform::read(it, env)).transpose()?;
+    let given = platform.as_ref().map(|it| (it.above.clone(), it.below.clone()));
+    let (of_platform, below) = given.unwrap_or_default();
+    let above = flags.settings.0.or(&variables).or(&of_platform);
     let polls = poll(&above.clone().or(&file.settings)).is_some();
     let (repositories, named) = model::repositories(&flags.models, polls)?;
     let named = named.into_iter().map(|text| model::parse(text));
@@ -72,20 +82,28 @@ pub fn configure(flags: ServeFlags, env: &Env) -> Result<ServeConfig, Failure> {
         let settings = settings.only(jitney_settings::model::SETTINGS);
         Ok(Startup { settings, ..startup })
     });
-    let models = models.collect::<Result<_, Failure>>()?;
+    let mut models = models.collect::<Result<Vec<_>, Failure>>()?;
     let given = above.clone();
-    let values = above.or(&file.settings);
+    let values = above.or(&file.settings).or(&below);
     let registrations = registrations(&values, given, file.settings)?;
     let (watch, until_eof) = (flags.watch, flags.until_eof);
+    let nothing_named = repositories.is_empty() && models.is_empty() && registrations.is_none();
+    if let Some(platform) = platform.as_mut().filter(|_| nothing_named) {
+        models = std::mem::take(&mut platform.models);
+    }
+    let sagemaker = platform.as_ref().and_then(|it| it.sagemaker);
     let mut config = effective(values, models, remarks, env);
-    // Without anything else the store is what is served.
+    if let (Some(plan), Some(detected)) = (&mut platform, &detected) {
+        config.platform = Some(plan.describe(detected, &config.values));
+        config.remarks.append(&mut plan.remarks);
+    }
+    // Without anything else the store is what is served. SageMaker names what it wants of it.
     let store: Option<PathBuf> = config.values.read(&MODEL_STORE);
-    let nothing_else =
-        repositories.is_empty() && config.models.is_empty() && registrations.is_none();
-    let only = store.filter(|_| nothing_else);
+    let nothing_else = nothing_named && config.models.is_empty();
+    let only = store.filter(|_| nothing_else && sagemaker.is_none());
     let only = only.map(|path| ServedDirectory { path, name: None });
     config.repositories = repositories.into_iter().chain(only).collect();
-    Ok(ServeConfig { plugins, registrations, watch, until_eof, ..config })
+    Ok(ServeConfig { plugins, registrations, watch, until_eof, sagemaker, ..config })
 }
 
 /// The shared list of models. One on this machine has to be there; another machine may be away for a while.
@@ -116,7 +134,15 @@ const EVERY_MIN: Duration = Duration::from_millis(100);
 pub fn plan(flags: ServeFlags, env: &Env) -> Result<ServerPlan, Failure> {
     let config = configure(flags, env)?;
     let none = config.models.is_empty() && config.repositories.is_empty();
-    if none && config.registrations.is_none() {
+    let told_later = config.sagemaker == Some(SagemakerRole::ManyModels);
+    if let (true, Some(platform)) =
+        (none && config.sagemaker.is_some() && !told_later, &config.platform)
+    {
+        return Err(Failure::usage(format!("no model to serve ({platform}): the folder is not there")).hint(
+            "put the model there with its code/inference.py, or name another base in SAGEMAKER_BASE_DIR",
+        ));
+    }
+    if none && config.registrations.is_none() && !told_later {
         return Err(Failure::usage("no model to serve").hint(
             "name an archive, a directory, an .onnx file, a folder of them or module:object, or try `jitney demo`",
         ));
@@ -170,6 +196,8 @@ fn effective(
         registrations: None,
         watch: false,
         until_eof: false,
+        sagemaker: None,
+        platform: None,
     }
 }
 
@@ -181,20 +209,23 @@ fn poll(values: &Values) -> Option<Duration> {
 /// Turns the configuration into a plan.
 pub fn assemble(kind: ServerKind, config: ServeConfig, env: &Env) -> Result<ServerPlan, Failure> {
     let ServeConfig { values, models, mut remarks, plugins, repositories, .. } = config;
-    let ServeConfig { registrations, watch, until_eof, .. } = config;
+    let ServeConfig { registrations, watch, until_eof, sagemaker, platform, .. } = config;
     let color = std::io::stderr().is_terminal() && !env.no_color();
     let (format, filter) = (values.value(&LOG_FORMAT), values.value(&LOG_LEVEL));
     let tls = tls(&values)?;
     Ok(ServerPlan {
         kind,
-        server: server(&values, tls.as_ref(), &mut remarks)?,
+        server: server(&values, tls.as_ref(), sagemaker, &mut remarks)?,
         tls,
         key_file: values.read(&KEY_FILE),
         keys: parts::keys(&values)?,
         tokens: values.flag(&TOKEN_AUTH).then(|| TOKEN_EXPIRATION_MIN.default_value()),
         access_log: values.flag(&ACCESS_LOG),
         audit_log: values.read(&AUDIT_LOG),
-        engine: engine(&values, &models, repositories, registrations.as_ref(), env)?,
+        engine: for_role(
+            sagemaker,
+            engine(&values, &models, repositories, registrations.as_ref(), env)?,
+        ),
         poll: poll(&values),
         plugins,
         models,
@@ -209,6 +240,7 @@ pub fn assemble(kind: ServerKind, config: ServeConfig, env: &Env) -> Result<Serv
         registrations,
         watch,
         until_eof,
+        platform,
         remarks,
         temp_dir: env.temp_dir(),
     })
@@ -219,10 +251,13 @@ pub fn assemble(kind: ServerKind, config: ServeConfig, env: &Env) -> Result<Serv
 fn server(
     values: &Values,
     tls: Option<&FollowedTls>,
+    sagemaker: Option<SagemakerRole>,
     remarks: &mut Vec<String>,
 ) -> Result<ServerConfig, Failure> {
     let host: String = values.value(&HOST);
-    let management: String = values.read(&MANAGEMENT_HOST).unwrap_or_else(|| host.clone());
+    let one_port = sagemaker == Some(SagemakerRole::ManyModels);
+    let management: Option<String> = values.read(&MANAGEMENT_HOST).filter(|_| !one_port);
+    let management: String = management.unwrap_or_else(|| host.clone());
     remarks.extend(
         openness(&host, &management).filter(|_| !values.flag(&TOKEN_AUTH) && !values.has(&KEYS)),
     );
@@ -235,7 +270,7 @@ fn server(
     };
     Ok(ServerConfig {
         inference: bind(&host, &INFERENCE_PORT)?,
-        management: bind(&management, &MANAGEMENT_PORT)?,
+        management: bind(&management, if one_port { &INFERENCE_PORT } else { &MANAGEMENT_PORT })?,
         metrics: Some(bind(&host, &METRICS_PORT)?),
         grpc_inference: Some(bind(&host, &GRPC_PORT)?.into()),
         grpc_management: Some(bind(&management, &GRPC_MANAGEMENT_PORT)?.into()),
@@ -243,11 +278,21 @@ fn server(
         model_api: true,
         oip: true,
         natural: true,
+        sagemaker: sagemaker.is_some(),
         dialect: Dialect::Jitney,
         content_types: true,
         server_version: env!("CARGO_PKG_VERSION").to_owned(),
         ..parts::server(values)
     })
+}
+
+/// Model directories of SageMaker's bring functions instead of a handler, which read bodies themselves.
+fn for_role(sagemaker: Option<SagemakerRole>, mut plan: EnginePlan) -> EnginePlan {
+    if sagemaker.is_some() {
+        plan.defaults.handler = Some(platform::SAGEMAKER_HANDLER.to_owned());
+        plan.python.decode_input = false;
+    }
+    plan
 }
 
 /// A remark on who reaches the server, if others than this machine do.

@@ -1,6 +1,6 @@
 //! The flags of `jitney serve`.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::settings::SettingFlags;
 
@@ -21,6 +21,9 @@ pub struct ServeFlags {
     /// Fetch ONNX Runtime without asking, where a model needs it and it is not there
     #[arg(long)]
     pub yes: bool,
+    /// The cloud platform whose container this is [default: found by its variables; env: JITNEY_PLATFORM]
+    #[arg(long, value_name = "NAME", value_enum)]
+    pub platform: Option<Platform>,
     /// End when standard input ends, as that of a child does with its parent
     #[arg(long, hide = true)]
     pub until_eof: bool,
@@ -30,6 +33,31 @@ pub struct ServeFlags {
     /// Everything that can also stand in the file or the environment.
     #[command(flatten)]
     pub settings: SettingFlags<true>,
+}
+
+/// A platform that gives containers their port, their model and their end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Platform {
+    /// Amazon SageMaker, one model or many.
+    Sagemaker,
+    /// Cloud Run and Knative.
+    CloudRun,
+    /// Any that says only PORT.
+    Port,
+    /// None, whatever the variables say.
+    None,
+}
+
+impl Platform {
+    /// As the flag spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sagemaker => "sagemaker",
+            Self::CloudRun => "cloud-run",
+            Self::Port => "port",
+            Self::None => "none",
+        }
+    }
 }
 
 const SERVE_EXAMPLES: &str = "\

@@ -114,6 +114,7 @@ pub fn assemble(
         poll: None,
         watch: false,
         until_eof: false,
+        platform: None,
         remarks,
         temp_dir: env.temp_dir(),
     })

@@ -1,0 +1,118 @@
+//! The cloud platform whose container this is: found by the variables and folders that it gives, and what follows
+//! for `jitney serve` where nobody says otherwise. Pure but for the look into folders, which is an argument.
+//!
+//! Precedence: flag, `JITNEY_*`, the platform's variables, the configuration file, the platform's defaults, ours.
+
+mod plan;
+mod port;
+mod sagemaker;
+
+use std::path::Path;
+
+use clap::ValueEnum;
+
+use crate::console;
+use crate::env::Env;
+use crate::failure::Failure;
+use crate::flags::serve::Platform;
+
+pub use plan::{Detected, PlatformPlan, SagemakerRole};
+pub use sagemaker::HANDLER as SAGEMAKER_HANDLER;
+
+/// What shows that a platform is there.
+enum Mark {
+    /// A variable that is set.
+    Variable(&'static str),
+    /// A folder with something in it.
+    Folder(&'static str),
+}
+
+impl Mark {
+    fn found(&self, env: &Env, is_filled: impl Fn(&Path) -> bool) -> Option<&'static str> {
+        match self {
+            Self::Variable(name) => env.text(name).filter(|text| !text.is_empty()).map(|_| *name),
+            Self::Folder(path) => is_filled(Path::new(path)).then_some(*path),
+        }
+    }
+}
+
+/// The platforms that say what to serve. Two of them at once are a mistake.
+const MARKS: &[(Platform, &[Mark])] = &[(
+    Platform::Sagemaker,
+    &[
+        Mark::Variable("SAGEMAKER_MULTI_MODEL"),
+        Mark::Variable("SAGEMAKER_BIND_TO_PORT"),
+        Mark::Variable("SAGEMAKER_PROGRAM"),
+        Mark::Variable("SAGEMAKER_BASE_DIR"),
+        Mark::Folder("/opt/ml/model"),
+    ],
+)];
+
+/// Finds the platform. Who asks for one gets it; `none` is asked for, too. `PORT` alone counts where nothing else
+/// does: many platforms set it beside variables of their own.
+pub fn detect(
+    asked: Option<Platform>,
+    env: &Env,
+    is_filled: impl Fn(&Path) -> bool,
+) -> Result<Option<Detected>, Failure> {
+    if let Some(platform) = asked {
+        let detected = Detected { platform, by: "--platform".to_owned() };
+        return Ok(Some(detected).filter(|it| it.platform != Platform::None));
+    }
+    let found = MARKS.iter().filter_map(|(platform, marks)| {
+        let mut marks = marks.iter().filter_map(|mark| mark.found(env, &is_filled));
+        let by = marks.next()?.to_owned();
+        Some(Detected { platform: *platform, by })
+    });
+    let found: Vec<Detected> = found.collect();
+    match found.as_slice() {
+        [] => Ok(port::detect(env)),
+        [one] => Ok(Some(one.clone())),
+        many => {
+            let shown: Vec<String> =
+                many.iter().map(|it| format!("{} by {}", it.platform.name(), it.by)).collect();
+            Err(Failure::usage(format!("this looks like two platforms: {}", shown.join(", ")))
+                .hint("say which one with --platform or JITNEY_PLATFORM, or remove a variable"))
+        }
+    }
+}
+
+/// Whether a folder has something in it.
+pub fn is_filled(folder: &Path) -> bool {
+    std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some())
+}
+
+/// What `--platform` or `JITNEY_PLATFORM` asks for.
+pub fn asked(flag: Option<Platform>, env: &Env) -> Result<Option<Platform>, Failure> {
+    let Some(text) = env.text("JITNEY_PLATFORM").filter(|_| flag.is_none()) else {
+        return Ok(flag);
+    };
+    Platform::from_str(text, true).map(Some).map_err(|_| {
+        let known = Platform::value_variants().iter().map(|platform| platform.name());
+        let known: Vec<&str> = known.collect();
+        Failure::usage(format!("JITNEY_PLATFORM must be one of {}, not {text:?}", known.join(", ")))
+    })
+}
+
+/// `jitney platform`: prints the name of the platform and what shows it.
+pub fn main(env: &Env) -> Result<u8, Failure> {
+    let detected = detect(asked(None, env)?, env, is_filled)?;
+    let name = detected.as_ref().map_or(Platform::None, |it| it.platform).name();
+    console::out(name);
+    if let Some(detected) = detected {
+        console::err(format!("by {}", detected.by));
+    }
+    Ok(0)
+}
+
+/// What the platform says.
+pub fn read(detected: &Detected, env: &Env) -> Result<PlatformPlan, Failure> {
+    match detected.platform {
+        Platform::Sagemaker => sagemaker::read(env),
+        Platform::CloudRun | Platform::Port => port::read(detected, env),
+        Platform::None => Ok(PlatformPlan::default()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+//! What a platform says about a server, as values. Who reads it from the variables is beside this file.
+
+use std::path::PathBuf;
+
+use jitney_settings::server::INFERENCE_PORT;
+use jitney_settings::{Setting, SettingSource, Values};
+
+use crate::env::Env;
+use crate::failure::Failure;
+use crate::flags::serve::Platform;
+use crate::plan::Startup;
+
+/// A platform, and what shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Detected {
+    /// Which one.
+    pub platform: Platform,
+    /// The variable, the folder or the flag.
+    pub by: String,
+}
+
+/// What a platform says about a server.
+#[derive(Clone, Debug, Default)]
+pub struct PlatformPlan {
+    /// What its variables set: over the configuration file.
+    pub above: Values,
+    /// What is right on it unless somebody says otherwise: below the configuration file.
+    pub below: Values,
+    /// What is served where nobody names a model.
+    pub models: Vec<Startup>,
+    /// What is said about the models, for the log.
+    pub folder: Option<PathBuf>,
+    /// Warnings for the log.
+    pub remarks: Vec<String>,
+    /// What its listeners and workers are, if it is SageMaker.
+    pub sagemaker: Option<SagemakerRole>,
+}
+
+/// What a SageMaker endpoint serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SagemakerRole {
+    /// The model of the container.
+    OneModel,
+    /// Models that SageMaker loads and unloads through the port for predictions.
+    ManyModels,
+}
+
+impl PlatformPlan {
+    /// One line for the log. A port that is not the platform's is a warning: it would not be found there.
+    pub fn describe(&mut self, detected: &Detected, values: &Values) -> String {
+        let port: u16 = values.value(&INFERENCE_PORT);
+        let given = self.above.read::<u16>(&INFERENCE_PORT).filter(|given| *given != port);
+        if let Some(given) = given {
+            let place = self.above.source(&INFERENCE_PORT).detail();
+            let source = values.source(&INFERENCE_PORT);
+            self.remarks
+                .push(format!("port {port} ({source}) is not the platform's: {place}={given}"));
+        }
+        let Detected { platform, by } = detected;
+        let folder = self.folder.as_ref().map(|folder| format!(", folder {}", folder.display()));
+        format!("platform {} by {by}: port {port}{}", platform.name(), folder.unwrap_or_default())
+    }
+}
+
+/// Takes the value of a variable for a setting, if it is set.
+pub fn take(
+    env: &Env,
+    name: &str,
+    setting: &Setting,
+    values: &mut Values,
+) -> Result<bool, Failure> {
+    let Some(text) = env.text(name).filter(|text| !text.is_empty()) else { return Ok(false) };
+    let wrong = |expected| Failure::usage(format!("{name} must be {expected}, not {text:?}"));
+    let value = setting.kind.parse(text).map_err(wrong)?;
+    values.set(setting, value, SettingSource::Variable(name.to_owned()));
+    Ok(true)
+}

@@ -1,0 +1,39 @@
+//! Platforms that say little more than `PORT`: Cloud Run, Knative, App Runner and others.
+
+use std::time::Duration;
+
+use jitney_settings::server::{DRAIN_TIMEOUT, HOST, INFERENCE_PORT, MANAGEMENT_HOST};
+use jitney_settings::{SettingSource, Values};
+
+use super::plan::{Detected, PlatformPlan, take};
+use crate::env::Env;
+use crate::failure::Failure;
+use crate::flags::serve::Platform;
+
+const PORT: &str = "PORT";
+/// Set by Cloud Run and by Knative.
+const SERVICE: &str = "K_SERVICE";
+/// Cloud Run ends a container 10 seconds after SIGTERM.
+const DRAIN: Duration = Duration::from_secs(8);
+
+/// Kubernetes sets variables like `PORT=tcp://…` beside services; those are not meant for us.
+pub(super) fn detect(env: &Env) -> Option<Detected> {
+    env.text(PORT).filter(|text| !text.is_empty() && !text.contains("://"))?;
+    Some(match env.text(SERVICE) {
+        Some(_) => Detected { platform: Platform::CloudRun, by: SERVICE.to_owned() },
+        None => Detected { platform: Platform::Port, by: PORT.to_owned() },
+    })
+}
+
+/// Listens where the platform looks, on all addresses; management stays on this machine's.
+pub(super) fn read(detected: &Detected, env: &Env) -> Result<PlatformPlan, Failure> {
+    let mut above = Values::default();
+    take(env, PORT, &INFERENCE_PORT, &mut above)?;
+    let mut below = Values::default()
+        .with(&HOST, "0.0.0.0".to_owned(), SettingSource::Default)
+        .with(&MANAGEMENT_HOST, "127.0.0.1".to_owned(), SettingSource::Default);
+    if detected.platform == Platform::CloudRun {
+        below.set(&DRAIN_TIMEOUT, DRAIN, SettingSource::Default);
+    }
+    Ok(PlatformPlan { above, below, ..PlatformPlan::default() })
+}

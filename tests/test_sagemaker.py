@@ -1,0 +1,277 @@
+"""SageMaker's container contract with the real binary: folders, variables, user functions, health, many models."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import zipfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy
+import pytest
+import requests
+
+from harness.client import together
+from harness.server import Server
+from harness.wait import until
+
+ADDER = """
+import json, os
+def model_fn(model_dir):
+    return int(open(os.path.join(model_dir, "weights.txt")).read())
+def input_fn(body, content_type):
+    assert content_type == "application/json", content_type
+    assert isinstance(body, str)
+    return json.loads(body)
+def predict_fn(data, model):
+    return [x + model for x in data]
+"""
+
+SEEN = """
+import json
+from sagemaker_inference.errors import BaseInferenceToolkitError
+def model_fn(model_dir, context):
+    return context.system_properties["model_dir"]
+def transform_fn(model, body, content_type, accept, context):
+    if bytes(body) == b"teapot":
+        raise BaseInferenceToolkitError(418, "I am a teapot", "teapot")
+    if bytes(body) == b"broken":
+        raise KeyError("secret detail")
+    attributes = context.get_request_header(0, "X-Amzn-SageMaker-Custom-Attributes")
+    context.set_response_header(0, "X-Amzn-SageMaker-Custom-Attributes", "answer to " + str(attributes))
+    return json.dumps({"body": bytes(body).decode(), "type": content_type, "attributes": attributes}), "text/" + accept
+"""
+
+
+DECODES = """
+from sagemaker_inference import decoder
+def model_fn(model_dir):
+    pass
+def input_fn(body, content_type):
+    return decoder.decode(body, content_type)
+def predict_fn(data, model):
+    return data.sum(axis=0)
+"""
+
+NEEDS = """
+import answer_of_ours
+def model_fn(model_dir):
+    pass
+def transform_fn(model, body, content_type, accept):
+    return str(answer_of_ours.ANSWER)
+"""
+
+PLACE = """
+def model_fn(model_dir):
+    return model_dir
+def transform_fn(model, body, content_type, accept):
+    return model
+"""
+
+
+def folder(base: Path, source: str | None, name: str = "model", **files: str) -> Path:
+    """A model directory as SageMaker unpacks it."""
+    model = base / name
+    (model / "code").mkdir(parents=True)
+    if source is not None:
+        (model / "code" / "inference.py").write_text(source)
+    for file, text in files.items():
+        (model / file.replace("_txt", ".txt")).write_text(text)
+    return model
+
+
+@pytest.fixture
+def sagemaker(start: Callable[..., Server], tmp_path: Path) -> Callable[..., Server]:
+    """Starts what the container's `serve` starts, with this base folder and these variables."""
+
+    def sagemaker(base: Path, *flags: str, **variables: str) -> Server:
+        env = {"SAGEMAKER_BASE_DIR": str(base), "SAGEMAKER_MODEL_SERVER_WORKERS": "1", **variables}
+        return start("serve", "--host", "127.0.0.1", *flags, env=env)
+
+    return sagemaker
+
+
+def invoke(server: Server, body: object, path: str = "/invocations", **headers: str) -> requests.Response:
+    """One request; what is not bytes goes as JSON."""
+    headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    content = {"data": body} if isinstance(body, bytes) else {"json": body}
+    return requests.post(server.url(path), headers=headers, timeout=120, **content)
+
+
+def test_the_folder_is_served_with_the_users_functions(sagemaker: Callable[..., Server], tmp_path: Path) -> None:
+    folder(tmp_path / "ml", ADDER, weights_txt="10")
+    server = sagemaker(tmp_path / "ml")
+    assert requests.get(server.url("/ping"), timeout=120).status_code == 200
+    reply = invoke(server, [1, 2])
+    assert (reply.status_code, reply.json(), reply.headers["content-type"]) == (200, [11, 12], "application/json")
+    charset = invoke(server, b"[5]", Content_Type="application/json; charset=utf-8")
+    assert charset.json() == [15], "parameters of a content type do not matter"
+    csv = invoke(server, [1, 2], Accept="application/unknown, text/csv")
+    assert (csv.text, csv.headers["content-type"]) == ("11\n12\n", "application/unknown, text/csv")
+    expected = {"MaxConcurrentTransforms": 1, "BatchStrategy": "MULTI_RECORD", "MaxPayloadInMB": 6}
+    assert requests.get(server.url("/execution-parameters"), timeout=120).json() == expected
+    server.logged(f"platform sagemaker by SAGEMAKER_BASE_DIR: port {server.arguments[2]}, folder {tmp_path}/ml/model")
+
+
+def test_code_alone_is_no_wrapping(sagemaker: Callable[..., Server], tmp_path: Path) -> None:
+    folder(tmp_path / "ml", PLACE)
+    assert invoke(sagemaker(tmp_path / "ml"), []).text == f"{tmp_path}/ml/model"
+
+
+def test_each_request_of_a_batch_has_its_own_headers_type_and_error(
+    sagemaker: Callable[..., Server], tmp_path: Path
+) -> None:
+    folder(tmp_path / "ml", SEEN)
+    tuned = {"SAGEMAKER_TS_BATCH_SIZE": "4", "SAGEMAKER_TS_MAX_BATCH_DELAY": "5000"}
+    server = sagemaker(tmp_path / "ml", **tuned)
+    header = "X_Amzn_SageMaker_Custom_Attributes"
+    asked = [(b"a", "x"), (b"teapot", "y"), (b"b", "z"), (b"broken", "w")]
+
+    def ask(body: bytes, word: str) -> requests.Response:
+        return invoke(server, body, Accept=word, Content_Type=f"application/{word}", **{header: word})
+
+    replies = together([lambda body=body, word=word: ask(body, word) for body, word in asked])
+    assert {reply.headers["server-timing"].count(" of 4") for reply in replies} == {1}, "they shared a batch"
+    first, teapot, second, broken = replies
+    for reply, body, word in ((first, "a", "x"), (second, "b", "z")):
+        assert reply.json() == {"body": body, "type": f"application/{word}", "attributes": word}
+        assert reply.headers["content-type"] == f"text/{word}"
+        assert reply.headers["x-amzn-sagemaker-custom-attributes"] == f"answer to {word}"
+    assert (teapot.status_code, teapot.text) == (418, "I am a teapot")
+    assert broken.status_code == 500
+    assert "Traceback" not in broken.text and "inference.py" not in broken.text
+    server.logged("secret detail")
+    server.logged("Traceback")
+
+
+def test_the_program_and_the_default_type_come_from_variables(sagemaker: Callable[..., Server], tmp_path: Path) -> None:
+    model = folder(tmp_path / "ml", None)
+    (model / "code" / "serving.py").write_text(DECODES)
+    variables = {"SAGEMAKER_PROGRAM": "serving.py", "SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT": "application/x-npy"}
+    server = sagemaker(tmp_path / "ml", **variables)
+    array = numpy.arange(6.0).reshape(2, 3)
+    buffer = io.BytesIO()
+    numpy.save(buffer, array)
+    reply = invoke(server, buffer.getvalue(), Content_Type="application/x-npy", Accept="*/*")
+    assert reply.headers["content-type"] == "application/x-npy"
+    assert numpy.load(io.BytesIO(reply.content)).tolist() == [3.0, 5.0, 7.0]
+    assert invoke(server, [[1, 2], [3, 4]], Accept="application/json").json() == [4, 6]
+
+
+def test_nothing_of_a_client_is_unpickled(sagemaker: Callable[..., Server], tmp_path: Path) -> None:
+    folder(tmp_path / "ml", DECODES)
+    buffer = io.BytesIO()
+    numpy.save(buffer, numpy.array({"a": 1}, dtype=object), allow_pickle=True)
+    reply = invoke(sagemaker(tmp_path / "ml"), buffer.getvalue(), Content_Type="application/x-npy")
+    assert reply.status_code == 400 and "unpickled" in reply.text
+
+
+WAITS = """
+import os, time
+def gate(name):
+    open({gates!r} + name + ".reached", "w").close()
+    while not os.path.exists({gates!r} + name):
+        time.sleep(0.02)
+def model_fn(model_dir):
+    gate("load")
+def transform_fn(model, body, content_type, accept):
+    gate("answer")
+    return "late"
+"""
+
+
+def test_ping_tells_whether_the_model_is_loaded_and_waits_for_nobody(
+    start: Callable[..., Server], tmp_path: Path
+) -> None:
+    gates = f"{tmp_path}/gate-"
+    folder(tmp_path / "ml", WAITS.format(gates=gates))
+    env = {"SAGEMAKER_BASE_DIR": str(tmp_path / "ml"), "SAGEMAKER_MODEL_SERVER_WORKERS": "1"}
+    server = start("serve", "--host", "127.0.0.1", env=env, wait_for_workers=False)
+
+    def ping() -> int:
+        return requests.get(server.url("/ping"), timeout=120).status_code
+
+    until(Path(f"{gates}load.reached").exists, "the model is being loaded")
+    assert ping() == 503
+    Path(f"{gates}load").touch()
+    until(lambda: ping() == 200, "the model is loaded")
+    with ThreadPoolExecutor(1) as pool:
+        reply = pool.submit(invoke, server, b"x")
+        until(Path(f"{gates}answer.reached").exists, "the only worker is busy")
+        assert ping() == 200
+        Path(f"{gates}answer").touch()
+        assert reply.result().text == "late"
+
+
+def test_requirements_of_the_code_are_installed(sagemaker: Callable[..., Server], tmp_path: Path) -> None:
+    model = folder(tmp_path / "ml", NEEDS)
+    wheel = tmp_path / "answer_of_ours-1-py3-none-any.whl"
+    make_wheel(wheel)
+    (model / "code" / "requirements.txt").write_text(f"{wheel}\n")
+    assert invoke(sagemaker(tmp_path / "ml"), []).json() == 42
+
+
+def make_wheel(path: Path) -> None:
+    """A package of one module."""
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("answer_of_ours.py", "ANSWER = 42\n")
+        info = "answer_of_ours-1.dist-info/"
+        archive.writestr(info + "METADATA", "Metadata-Version: 2.1\nName: answer-of-ours\nVersion: 1\n")
+        archive.writestr(info + "WHEEL", "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(info + "RECORD", "")
+
+
+def test_sigterm_lets_requests_end_and_the_drain_is_sagemakers(
+    sagemaker: Callable[..., Server], tmp_path: Path
+) -> None:
+    folder(tmp_path / "ml", ADDER, weights_txt="1")
+    server = sagemaker(tmp_path / "ml")
+    assert invoke(server, [1]).json() == [2]
+    os.kill(server.pid, signal.SIGTERM)
+    assert server.wait() == 0
+    server.logged("draining timeout_s=25")
+
+
+def run(binary: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """A command that ends by itself."""
+    env = {"PATH": os.environ["PATH"], **env}
+    return subprocess.run([str(binary), *arguments], env=env, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_a_base_without_a_model_is_said(binary: Path, tmp_path: Path) -> None:
+    done = run(binary, "serve", SAGEMAKER_BASE_DIR=str(tmp_path))
+    assert done.returncode == 64
+    assert f"{tmp_path}/model: the folder is not there" in done.stderr.replace(")", "")
+
+
+def test_the_platform_can_be_asked_for(binary: Path) -> None:
+    for variables, expected in [
+        ({"SAGEMAKER_PROGRAM": "x"}, "sagemaker\n"),
+        ({"SAGEMAKER_PROGRAM": "x", "JITNEY_PLATFORM": "none"}, "none\n"),
+        ({"PORT": "8080", "K_SERVICE": "x"}, "cloud-run\n"),
+        ({"PORT": "8080"}, "port\n"),
+    ]:
+        assert run(binary, "platform", **variables).stdout == expected
+
+
+def test_port_and_the_drain_of_cloud_run(binary: Path) -> None:
+    def effective(*flags: str, **env: str) -> dict[str, tuple[str, str]]:
+        rows = json.loads(run(binary, "config", "--json", "serve", *flags, **env).stdout)
+        return {row["key"]: (row["value"], row["from"]) for row in rows}
+
+    values = effective(PORT="9999", K_SERVICE="x")
+    assert values["port"] == ("9999", "PORT")
+    assert (values["host"][0], values["management_host"][0], values["drain_timeout"][0]) == (
+        "0.0.0.0",
+        "127.0.0.1",
+        "8",
+    )
+    assert effective("--port", "1234", PORT="9999")["port"][0] == "1234", "a flag wins"
+    assert effective(PORT="9999", JITNEY_PORT="4321")["port"][0] == "4321", "so does our own variable"
+    assert effective(PORT="tcp://10.0.0.1:80")["port"][0] == "8080"
+    assert effective("--platform", "none", PORT="9999")["port"][0] == "8080"
