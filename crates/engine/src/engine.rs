@@ -5,6 +5,7 @@ mod config;
 mod opener;
 mod plugins;
 mod registrar;
+mod replacement;
 mod repository;
 mod rollouts;
 mod workflows;
@@ -23,12 +24,14 @@ use self::opener::OpenedModel;
 pub use self::plugins::{PluginPlan, RunningPlugins};
 pub use self::registrar::Registered;
 use self::registrar::Registrar;
+pub use self::replacement::ReplaceOrder;
+use self::replacement::Replacement;
 pub use self::repository::{IndexEntry, IndexState, Repository};
 pub use self::workflows::Workflows;
 use crate::admission::Admission;
 use crate::call::SequenceHeaders;
 use crate::changes::Changes;
-use crate::error::{LookupError, RegisterError, UnregisterError};
+use crate::error::{LookupError, RegisterError, ReplaceError, UnregisterError};
 use crate::frames::CallConnection;
 use crate::local::LoadedModel;
 use crate::model::Model;
@@ -281,6 +284,22 @@ impl Engine {
             return Err(RegisterError::Draining);
         }
         self.models.start_unlisted(options).await
+    }
+
+    /// Registers a model from the store with its workers, in the place of the same version of its name, else of the
+    /// default one. Waits until it is ready.
+    ///
+    /// # Errors
+    /// It cannot be registered or does not load. The old one stays, unless it was to end first.
+    pub async fn replace(
+        &self,
+        options: &RegisterOptions,
+        order: ReplaceOrder,
+    ) -> Result<Arc<Model>, ReplaceError> {
+        if self.draining() {
+            return Err(RegisterError::Draining.into());
+        }
+        Replacement::open(&self.models, options).await?.run(order).await
     }
 
     /// Lets a model be found in the place of another of its name, which is not ended: see

@@ -234,9 +234,41 @@ pub enum RegisterError {
     /// The file is no model that can run in this process.
     #[error("{0}")]
     NotLoadable(String),
+    /// It is to replace another model, and there is no memory for both.
+    #[error(
+        "There is no memory for the old and the new version of model {model} at the same time: the new one needs about \
+         {} MiB, and {} MiB are free. With replace=stop the old one ends first.",
+        needed >> 20, free >> 20
+    )]
+    NoRoomBeside {
+        /// The model.
+        model: String,
+        /// Bytes that its workers need, as far as the old one tells.
+        needed: u64,
+        /// Bytes that no model holds.
+        free: u64,
+    },
     /// The server is ending.
     #[error("the server is shutting down")]
     Draining,
+}
+
+/// Why a model was not replaced.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplaceError {
+    /// The new one cannot be registered; the old one stays.
+    #[error(transparent)]
+    Register(#[from] RegisterError),
+    /// The new one does not load.
+    #[error("{error}")]
+    Scale {
+        /// The model.
+        model: String,
+        /// Its new version.
+        version: String,
+        /// Why.
+        error: ScaleError,
+    },
 }
 
 /// Why a number of workers was not reached.

@@ -43,7 +43,7 @@ pub mod workflow;
 
 pub use changes::{ChangeRecorder, Changes};
 pub use engine::{
-    Engine, EngineConfig, IndexEntry, IndexState, PluginPlan, Registered, Repository,
+    Engine, EngineConfig, IndexEntry, IndexState, PluginPlan, Registered, ReplaceOrder, Repository,
     RepositoryConfig, RunningPlugins, ServedDirectory, Workflows,
 };
 pub use histogram::{Distribution, FineCounts};

@@ -325,6 +325,7 @@ impl From<RegisterError> for Problem {
             RegisterError::BadRuntime(_) | RegisterError::BadSettings(_) => ErrorCode::BadRequest,
             RegisterError::Pip { .. } | RegisterError::Venv { .. } => ErrorCode::Unequipped,
             RegisterError::Conflict { .. } | RegisterError::PathTaken { .. } => ErrorCode::Conflict,
+            RegisterError::NoRoomBeside { .. } => ErrorCode::LoadOutOfMemory,
             RegisterError::Draining => ErrorCode::Ending,
         };
         Self::new(code, error.to_string())

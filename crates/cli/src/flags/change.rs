@@ -25,6 +25,10 @@ pub struct RegisterFlags {
     /// Do not wait until the workers are loaded
     #[arg(long)]
     pub no_wait: bool,
+    /// Take the place of the same version of the model, or of its default one, which ends when the new one is ready;
+    /// with "stop" it ends first, where there is no memory for both
+    #[arg(long, value_name = "stop", num_args = 0..=1, default_missing_value = "true", require_equals = true, conflicts_with = "no_wait")]
+    pub replace: Option<String>,
     /// Which server.
     #[command(flatten)]
     pub server: ServerFlags,
@@ -37,6 +41,7 @@ const REGISTER_EXAMPLES: &str = "\
 Examples:
   jitney register resnet.mar
   jitney register resnet.mar --name resnet --workers 2 --batch-size 16 --max-latency-ms 50
+  jitney register resnet-2.mar --replace    in the place of the one that is served
   jitney register https://models.example.org/bert.mar --no-wait
 
 A model that cannot be loaded is not registered, unless --no-wait is given. Without --workers it

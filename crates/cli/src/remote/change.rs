@@ -33,6 +33,7 @@ pub async fn register(client: &RemoteClient, flags: &RegisterFlags) -> Result<Va
     add("model_name", flags.name.as_ref());
     add("handler", flags.handler.as_ref());
     add("sha256", flags.sha256.as_ref());
+    add("replace", flags.replace.as_ref());
     add("synchronous", Some(&(!flags.no_wait).to_string()));
     for setting in model::SETTINGS {
         if let (Some(name), Some(value)) =

@@ -270,6 +270,15 @@ impl Registrar {
         (Arc::clone(&self.memory), file_bytes(files))
     }
 
+    /// Whether the workers of a new model fit into memory beside those of the one that it replaces.
+    pub(super) fn check_memory(&self, old: &Model, new: &Registered) -> Result<(), RegisterError> {
+        let missing = self.memory.missing_beside(&old.gate.published, new.workers_min);
+        missing.map_or(Ok(()), |(needed, free)| {
+            let model = new.model.name().to_owned();
+            Err(RegisterError::NoRoomBeside { model, needed, free })
+        })
+    }
+
     fn build(&self, draft: Draft) -> Registered {
         let (workers_min, workers_max) = (draft.settings.workers_min, draft.settings.workers_max);
         let turn = self.next_data.fetch_add(1, Ordering::Relaxed) % self.data.len();

@@ -281,8 +281,14 @@ impl Repository {
                 Ok(begun) => begun,
                 Err(reason) => return self.give_up(&fresh, reason).await,
             };
-            let Registered { model, workers_min, workers_max } = begun;
+            let Registered { workers_min, workers_max, .. } = begun;
+            let model = Arc::clone(&begun.model);
             fresh.push(Arc::clone(&model));
+            if let Ok(old) = self.models.registry.find(&wanted.name, None)
+                && let Err(error) = self.models.check_memory(&old, &begun)
+            {
+                return self.give_up(&fresh, error.to_string()).await;
+            }
             if workers_max > 0
                 && let Err(error) = model.scale(workers_min, workers_max).await
             {

@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout};
 
 use super::budget_table::{BudgetTable, LeavingModels};
 use super::messages::ControlMessage;
+use super::state::ModelState;
 use crate::outcome::LaunchError;
 use crate::process::measured_memory;
 
@@ -125,6 +126,11 @@ impl MemoryBudget {
     /// How many more workers of a model there is memory for.
     pub(super) fn room(&self, model: u64) -> u32 {
         self.table().room(model, self.limit)
+    }
+
+    /// What so many more workers like those of a model need, and what is free, where they do not fit.
+    pub(crate) fn missing_beside(&self, of: &Arc<ModelState>, workers: u32) -> Option<(u64, u64)> {
+        self.table().missing_beside(of, workers, self.limit)
     }
 
     fn no_room(&self, needed: u64, stay: u64) -> LaunchError {

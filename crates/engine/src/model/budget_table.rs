@@ -305,6 +305,24 @@ impl BudgetTable {
         u32::try_from(limit.saturating_sub(held) / each).unwrap_or(u32::MAX)
     }
 
+    /// What so many more workers like those of a model need, and what is free, where they do not fit. Models that are
+    /// loaded on demand leave for others, and their own loads wait.
+    pub(super) fn missing_beside(
+        &self,
+        of: &Arc<ModelState>,
+        workers: u32,
+        limit: u64,
+    ) -> Option<(u64, u64)> {
+        let model = self.models.values().find(|it| Arc::ptr_eq(&it.published, of))?;
+        if model.terms.on_demand {
+            return None;
+        }
+        let stay = self.models.values().filter(|it| !it.terms.on_demand || it.terms.keep);
+        let free = limit.saturating_sub(stay.map(BudgetModel::bytes).sum());
+        let needed = self.plan(model, limit).needed.saturating_mul(workers.into());
+        (needed > free).then_some((needed, free))
+    }
+
     /// All models that hold memory, by their numbers.
     pub(super) fn held(&self, now: Nanos) -> (Vec<u64>, Vec<ModelMemory>) {
         let there = self.models.iter().filter(|(_, model)| !model.workers.is_empty());

@@ -62,7 +62,7 @@ impl ManagementApIsService for TorchServeManagement {
         self.need_model_api()?;
         let synchronous = message.synchronous;
         let options = options(message)?;
-        notice(management::register(&self.state, options, synchronous).await)
+        notice(management::register(&self.state, options, synchronous, None).await)
     }
 
     async fn scale_worker(&self, request: Request<ScaleWorkerRequest>) -> ManagementResult {

@@ -2,23 +2,27 @@
 
 use std::sync::Arc;
 
-use jitney_engine::error::RegisterError;
+use jitney_engine::error::{RegisterError, ReplaceError};
 use jitney_engine::settings::RegisterOptions;
-use jitney_engine::{Engine, Registered};
+use jitney_engine::{Engine, Registered, ReplaceOrder};
 use jitney_settings::Dialect;
 
 use super::{Notice, finish, scale};
 use crate::errors::Problem;
 use crate::state::ServerState;
 
-/// Registers a model; `synchronous` waits until its workers are loaded.
+/// Registers a model; `synchronous` waits until its workers are loaded. One that replaces another is always waited for.
 pub(crate) async fn register(
     state: &ServerState,
     options: RegisterOptions,
     synchronous: bool,
+    replaces: Option<ReplaceOrder>,
 ) -> Result<Notice, Problem> {
     let (engine, dialect) = (Arc::clone(&state.engine), state.config.dialect);
-    let notice = finish(run(engine, options, synchronous, dialect)).await;
+    let notice = match replaces {
+        None => finish(run(engine, options, synchronous, dialect)).await,
+        Some(order) => finish(replace(engine, options, order, dialect)).await,
+    };
     // Whoever has the answer may look for the snapshot.
     state.engine.changes().recorded().await;
     notice
@@ -64,6 +68,28 @@ async fn run(
     Ok(Notice::done(text))
 }
 
+async fn replace(
+    engine: Arc<Engine>,
+    options: RegisterOptions,
+    order: ReplaceOrder,
+    dialect: Dialect,
+) -> Result<Notice, Problem> {
+    match engine.replace(&options, order).await {
+        Ok(model) => {
+            let (name, version) = (model.name(), model.version());
+            Ok(Notice::done(format!("Model \"{name}\" Version: {version} replaced")))
+        }
+        Err(ReplaceError::Register(error)) => {
+            note(&error);
+            Err(error.into())
+        }
+        Err(ReplaceError::Scale { model, version, error }) => {
+            tracing::warn!(model, version, %error, "the model was not replaced");
+            Err(Problem::scale(dialect, &error, &model, Some(&version)))
+        }
+    }
+}
+
 /// What the client is not told, the log is.
 fn note(error: &RegisterError) {
     let detail = match error {
@@ -75,6 +101,7 @@ fn note(error: &RegisterError) {
         | RegisterError::Conflict { .. }
         | RegisterError::PathTaken { .. }
         | RegisterError::NotLoadable(_)
+        | RegisterError::NoRoomBeside { .. }
         | RegisterError::Draining => None,
     };
     tracing::warn!(%error, detail, "a model was not registered");

@@ -2,6 +2,7 @@
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
+use jitney_engine::ReplaceOrder;
 use jitney_engine::settings::RegisterOptions;
 use jitney_net::RequestBody;
 use jitney_settings::from_parameters;
@@ -89,7 +90,20 @@ pub(crate) async fn register(
     let fields = fields(context, body).await?;
     let options = options(&fields)?;
     let synchronous = fields.boolean("synchronous", true);
-    management::register(context.state, options, synchronous).await.map(notice)
+    let replaces = replaces(&fields)?;
+    management::register(context.state, options, synchronous, replaces).await.map(notice)
+}
+
+/// Whether the model takes the place of another of its name, and which of the two comes first.
+fn replaces(fields: &RequestFields) -> Result<Option<ReplaceOrder>, Problem> {
+    match fields.text("replace") {
+        None | Some("" | "false") => Ok(None),
+        Some("true") => Ok(Some(ReplaceOrder::LoadFirst)),
+        Some("stop") => Ok(Some(ReplaceOrder::StopFirst)),
+        Some(other) => Err(Problem::bad_request(format!(
+            "replace must be true (the old version ends when the new one is ready), stop (it ends first) or false, not \"{other}\"."
+        ))),
+    }
 }
 
 /// A JSON body replaces the query; any other body is ignored.
