@@ -132,3 +132,24 @@ def test_the_command_replaces(start: Callable[..., Server], store: Store):
     told = subprocess.run(line, env=server.env, capture_output=True, text=True, timeout=ASK_SECONDS)
     assert told.returncode == 0 and "replaced" in told.stdout, told.stderr
     assert answer(server) == "new"
+
+
+def test_a_watched_archive_is_replaced_when_it_changes(start: Callable[..., Server], store: Store):
+    server = serve(start, store, "--watch")
+    seen = {answer(server)}
+    store.mar("m", source=BROKEN)
+    server.logged("was not loaded, the old one stays")
+    seen.add(answer(server))
+    assert seen == {"old"}
+    store.mar("m", source=ANSWER.format("new"), version="1.1")
+    until(lambda: answer(server) == "new", "the new one answers")
+    until(lambda: versions(server) == ["1.1"], "the old one has gone")
+
+
+def test_a_watched_folder_is_replaced_when_a_file_in_it_changes(start: Callable[..., Server], store: Store):
+    folder = store.directory("m", source=ANSWER.format("old"))
+    server = start("serve", folder, "--watch")
+    assert answer(server) == "old"
+    [handler] = [path for path in folder.glob("*.py") if "old" in path.read_text()]
+    handler.write_text(ANSWER.format("new"))
+    until(lambda: answer(server) == "new", "the new code answers")

@@ -23,7 +23,7 @@ mod system;
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -36,6 +36,7 @@ use jitney_settings::Setting;
 use jitney_settings::server::{KEY_FILE, KEYS, POLL, TLS_CERT};
 use jitney_telemetry::metrics::MeterPlan;
 use jitney_telemetry::{AccessLog, AuditLog, EngineObserver, Meter, WriteTime};
+use percent_encoding::percent_decode_str;
 use rustix::process::DumpableBehavior;
 use tokio::runtime::Handle;
 
@@ -300,6 +301,15 @@ fn watch_models(
     for definition in definitions.into_iter().filter(|_| plan.watch) {
         let followed = server.follows("watch", &definition.startup.url);
         tokio::spawn(reload::watch(definition, Arc::clone(engine), Arc::clone(packer), followed));
+    }
+    let others = plan.models.iter().filter(|startup| plan.watch && startup.definition.is_none());
+    for startup in others {
+        let file = startup.url.strip_prefix("file://").unwrap_or(&startup.url);
+        let path = PathBuf::from(&*percent_decode_str(file).decode_utf8_lossy());
+        if path.exists() {
+            let followed = server.follows("watch", &startup.url);
+            tokio::spawn(reload::watch_files(startup.clone(), path, Arc::clone(engine), followed));
+        }
     }
     if let Some(every) = plan.poll {
         let folders = plan.engine.repository.directories.iter();

@@ -15,7 +15,7 @@ pub struct ServeFlags {
     /// Read settings and models from this file (yaml). Flags and JITNEY_* variables win over it
     #[arg(long, value_name = "FILE")]
     pub config: Option<std::path::PathBuf>,
-    /// Load Python definitions again when their code changes, without dropping a request
+    /// Load models again when their files change, without dropping a request
     #[arg(long)]
     pub watch: bool,
     /// Fetch ONNX Runtime without asking, where a model needs it and it is not there
