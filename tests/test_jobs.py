@@ -9,6 +9,7 @@ import re
 import signal
 import stat
 import subprocess
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -189,6 +190,119 @@ def test_python_clients_submit_and_wait(served: Server) -> None:
             return await client.result(await client.submit("echo", b"later"))
 
     assert asyncio.run(asked()) == "later"
+
+
+def test_handles_submit_calls_and_get_values_and_the_models_own_errors(served: Server) -> None:
+    with jitney.connect(served.urls["inference"], token=KEY) as session:
+        handle = session.model("double")
+        job = handle.submit(21.0)
+        assert (job.wait(), job.result(), job.state()) == ("succeeded", 42.0, "succeeded")
+        assert session.job(job.id).result() == handle(21.0)
+        assert handle.submit(x=2.0).result() == 4.0
+        with pytest.raises(jitney.BadInput, match="not this one"):
+            session.model("text").call.submit("bad").result()
+        assert session.model("echo", encoding="bytes").submit(b"plain").result() == "plain"
+        job.cancel()
+        with pytest.raises(jitney.RemoteError, match="no such job"):
+            job.state()
+
+        async def inside() -> None:
+            handle.submit(1.0)
+
+        with pytest.raises(TypeError, match="AsyncClient"):
+            asyncio.run(inside())
+
+
+def events(server: Server, path: str, begun: threading.Event | None = None) -> list[tuple[str, str]]:
+    """The events of a job until the stream ends: their names, and the states in them."""
+    headers = {**server.headers, "Accept": "text/event-stream"}
+    with requests.get(server.url(path), headers=headers, timeout=ASK_SECONDS, stream=True) as reply:
+        assert (reply.status_code, reply.headers["content-type"]) == (200, "text/event-stream")
+        lines = []
+        for line in reply.iter_lines(chunk_size=1, decode_unicode=True):
+            lines += [line] if line and not line.startswith(":") else []
+            if begun is not None and len(lines) == 2:
+                begun.set()
+    names = [line.removeprefix("event: ") for line in lines[::2]]
+    data = [line.removeprefix("data: ") for line in lines[1::2]]
+    return [(name, json.loads(one)["state"] if one else "") for name, one in zip(names, data)]
+
+
+def test_the_changes_of_a_job_come_as_events_until_it_ends(served: Server, tmp_path: Path) -> None:
+    gate = Gate(tmp_path)
+    job = submitted(served, "/predictions/orders", gate.order)
+    gate.wait()
+    with ThreadPoolExecutor(1) as pool:
+        begun = threading.Event()
+        followed = pool.submit(events, served, job, begun)
+        assert begun.wait(ASK_SECONDS)
+        gate.open()
+        assert followed.result(ASK_SECONDS) == [("job", "running"), ("job", "succeeded"), ("end", "")]
+        begun.clear()
+        gate = Gate(tmp_path, "second")
+        other = submitted(served, "/predictions/orders", gate.order)
+        gate.wait()
+        followed = pool.submit(events, served, other, begun)
+        assert begun.wait(ASK_SECONDS)
+        assert deleted(served, other) == 200
+        assert followed.result(ASK_SECONDS) == [("job", "running"), ("end", "")], "nothing more comes of it"
+        gate.open()
+    assert events(served, job) == [("job", "succeeded"), ("end", "")]
+    missing = requests.get(served.url(f"/jobs/{'0' * 32}"), headers={**served.headers, "Accept": "text/event-stream"})
+    assert missing.status_code == 404
+
+
+def metrics(server: Server) -> dict[str, float]:
+    """The metrics of jobs, by name and label."""
+    page = requests.get(f"{server.urls['metrics']}/metrics", timeout=ASK_SECONDS).text
+    found = re.findall(
+        r'^(jitney_jobs\w*)\{(?:(?:state|event)="(\w+)",)?hostname="[^"]*",\} (\S+)$', page, re.MULTILINE
+    )
+    return {f"{name} {label}".strip(): float(value) for name, label, value in found}
+
+
+def test_jobs_are_counted_for_metrics_and_for_the_overview(start, tmp_path: Path, store: Store) -> None:
+    server = start("serve", store.mar("orders"), "--jobs-dir", tmp_path / "jobs", "--jobs-parallel", "1")
+    assert metrics(server) == {}, "nothing before the first job"
+    assert "jobs" not in requests.get(f"{server.urls['management']}/overview", timeout=ASK_SECONDS).json()
+    gate = Gate(tmp_path)
+    first = submitted(server, "/predictions/orders", gate.order)
+    gate.wait()
+    second = submitted(server, "/predictions/orders", {})
+    found = metrics(server)
+    assert (found["jitney_jobs running"], found["jitney_jobs queued"]) == (1, 1)
+    assert found["jitney_jobs_oldest_seconds"] > 0 and found["jitney_jobs_bytes"] > 0
+    overview = requests.get(f"{server.urls['management']}/overview", timeout=ASK_SECONDS).json()["jobs"]
+    assert (overview["queued"], overview["running"], overview["submittedTotal"]) == (1, 1, 2)
+    status = subprocess.run(
+        [server.binary, "status", "--url", server.urls["management"]], capture_output=True, text=True, check=False
+    )
+    assert "jobs: 1 wait, the oldest for" in status.stdout
+    gate.open()
+    for job in (first, second):
+        result(server, job)
+    found = metrics(server)
+    assert (found["jitney_jobs_total submitted"], found["jitney_jobs_total succeeded"]) == (2, 2)
+    assert (found["jitney_jobs succeeded"], found["jitney_jobs queued"], found["jitney_jobs_oldest_seconds"]) == (
+        2,
+        0,
+        0,
+    )
+
+
+def test_one_key_leaves_room_for_the_jobs_of_others(start, tmp_path: Path, store: Store) -> None:
+    keys = write(tmp_path / "keys.yaml", row("one", KEY, "predict"), row("two", "key-of-two", "predict"))
+    flags = ["--keys", keys, "--jobs-dir", tmp_path / "jobs", "--jobs-count", "4"]
+    server = start("serve", store.mar("echo"), *flags, wait_for_workers=False)
+    server.headers = bearer(KEY)
+    jobs = [submitted(server, "/predictions/echo", b"x") for _ in range(2)]
+    full = post(server, "/predictions/echo", b"x", **ASYNC)
+    assert (full.status_code, "half of jobs_count" in full.text) == (503, True)
+    server.headers = bearer("key-of-two")
+    submitted(server, "/predictions/echo", b"x")
+    server.headers = bearer(KEY)
+    assert deleted(server, jobs[0]) == 200
+    submitted(server, "/predictions/echo", b"x")
 
 
 def jobs_command(server: Server, *arguments: object) -> subprocess.CompletedProcess[bytes]:

@@ -7,92 +7,17 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
+use crate::counts::{JobCounts, JobTotals};
 use crate::error::JobError;
 use crate::job::{JobId, JobOwner, JobRecord};
+use crate::job_view::{JobFilter, JobState, JobView, TakenJob};
 
 /// Jobs that one look into the list passes at most.
 const LOOKED_AT_MAX: usize = 10_000;
 /// Answers that are removed at a time.
 const EXPIRED_MAX: usize = 256;
-
-/// How far a job is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JobState {
-    /// It waits for its turn, or for another attempt.
-    Queued,
-    /// It is being answered.
-    Running,
-    /// It was answered with a status below 400.
-    Succeeded,
-    /// It was answered with any other status.
-    Failed,
-}
-
-impl JobState {
-    /// Each with its word.
-    pub const WORDS: [(&'static str, Self); 4] = [
-        ("queued", Self::Queued),
-        ("running", Self::Running),
-        ("succeeded", Self::Succeeded),
-        ("failed", Self::Failed),
-    ];
-
-    /// Whether there is an answer.
-    pub fn is_ended(self) -> bool {
-        matches!(self, Self::Succeeded | Self::Failed)
-    }
-}
-
-/// What a job's owner sees of it. Times are milliseconds of Unix time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JobView {
-    /// Its name.
-    pub id: JobId,
-    /// The model, or the workflow.
-    pub model: String,
-    /// How far it is.
-    pub state: JobState,
-    /// How often it was begun by this server.
-    pub attempts: u32,
-    /// When it came.
-    pub created: u64,
-    /// When it was answered, and with which status.
-    pub ended: Option<(u64, u16)>,
-    /// When it is forgotten, once it is answered.
-    pub expires: Option<u64>,
-}
-
-/// Which jobs are listed.
-#[derive(Clone, Debug, Default)]
-pub struct JobFilter {
-    /// Only those of this state.
-    pub state: Option<JobState>,
-    /// Only those of this model.
-    pub model: Option<String>,
-    /// Only those that came before this one, by its number.
-    pub before: Option<u64>,
-    /// The most that are listed.
-    pub limit: usize,
-}
-
-/// A job whose turn it is.
-#[derive(Clone, Debug)]
-pub struct TakenJob {
-    /// Its number: in the order in which they came.
-    pub number: u64,
-    /// Its name.
-    pub id: JobId,
-    /// Who made it.
-    pub owner: JobOwner,
-    /// The model, or the workflow.
-    pub model: String,
-    /// What is kept of it.
-    pub bytes: u64,
-    /// The attempts before this one.
-    pub attempts: u32,
-    /// Whether it has waited for longer than jobs are kept.
-    pub late: bool,
-}
+/// The part of all jobs that one key may have, so that the others find room.
+const KEY_SHARE: u64 = 2;
 
 /// How far a job is, as only the book knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +26,8 @@ enum JobStage {
     Storing,
     Queued,
     Running,
+    /// Its answer is being written. It counts as running.
+    Ending,
     Ended,
 }
 
@@ -116,8 +43,9 @@ impl BookEntry {
     fn state(&self) -> Option<JobState> {
         match (self.stage, self.record.ended) {
             (JobStage::Storing, _) => None,
-            (JobStage::Running, None) => Some(JobState::Running),
+            (JobStage::Running | JobStage::Ending, None) => Some(JobState::Running),
             (_, None) => Some(JobState::Queued),
+            (_, Some(_)) if self.record.cancelled => Some(JobState::Cancelled),
             (_, Some((_, ..400))) => Some(JobState::Succeeded),
             (_, Some(_)) => Some(JobState::Failed),
         }
@@ -140,6 +68,13 @@ pub(crate) enum Added {
     Known(u64),
 }
 
+/// The jobs of one owner.
+#[derive(Default)]
+struct OwnedJobs {
+    numbers: BTreeSet<u64>,
+    bytes: u64,
+}
+
 /// All jobs.
 pub(crate) struct JobBook {
     count_max: usize,
@@ -148,7 +83,7 @@ pub(crate) struct JobBook {
     keep: u64,
     jobs: BTreeMap<u64, BookEntry>,
     numbers: HashMap<JobId, u64>,
-    of_owner: HashMap<JobOwner, BTreeSet<u64>>,
+    of_owner: HashMap<JobOwner, OwnedJobs>,
     of_key: HashMap<(JobOwner, String), u64>,
     waiting: BTreeSet<u64>,
     /// When another attempt is due, and of which job.
@@ -157,6 +92,9 @@ pub(crate) struct JobBook {
     expiring: BTreeSet<(u64, u64)>,
     bytes: u64,
     running: usize,
+    /// Answers that are kept: good ones, and others.
+    kept: [usize; 2],
+    totals: JobTotals,
     next: u64,
 }
 
@@ -179,6 +117,8 @@ impl JobBook {
             expiring: BTreeSet::new(),
             bytes: 0,
             running: 0,
+            kept: [0; 2],
+            totals: JobTotals::default(),
             next: 0,
         };
         for (number, record) in kept {
@@ -189,6 +129,7 @@ impl JobBook {
                 Some((at, _)) => book.keep_answer(number, at),
             }
         }
+        book.totals = JobTotals::default();
         book
     }
 
@@ -196,7 +137,9 @@ impl JobBook {
         self.next = self.next.max(number + 1);
         self.bytes += record.bytes;
         self.numbers.insert(record.id, number);
-        self.of_owner.entry(record.owner.clone()).or_default().insert(number);
+        let owned = self.of_owner.entry(record.owner.clone()).or_default();
+        owned.numbers.insert(number);
+        owned.bytes += record.bytes;
         if let Some(key) = &record.idempotency {
             self.of_key.insert((record.owner.clone(), key.text.clone()), number);
         }
@@ -216,10 +159,21 @@ impl JobBook {
         if self.jobs.len() >= self.count_max {
             return Err(JobError::TooMany { count: self.jobs.len() });
         }
+        self.check_share(&record)?;
         self.check_room(record.bytes)?;
         let number = self.next;
         self.insert(number, record);
         Ok(Added::New(number))
+    }
+
+    /// Who is nobody in particular has no share: there are no others.
+    fn check_share(&self, record: &JobRecord) -> Result<(), JobError> {
+        let Some(owned) = self.of_owner.get(&record.owner) else { return Ok(()) };
+        let count = owned.numbers.len();
+        let fits = count < self.count_max.div_ceil(KEY_SHARE as usize)
+            && owned.bytes.saturating_add(record.bytes) <= self.bytes_max.div_ceil(KEY_SHARE);
+        let fits = fits || record.owner == JobOwner::default();
+        if fits { Ok(()) } else { Err(JobError::TooManyOfKey { count }) }
     }
 
     fn check_room(&self, bytes: u64) -> Result<(), JobError> {
@@ -232,6 +186,7 @@ impl JobBook {
         if let Some(entry) = self.jobs.get_mut(&number) {
             entry.set(JobStage::Queued);
             self.waiting.insert(number);
+            self.totals.submitted += 1;
         }
     }
 
@@ -261,8 +216,11 @@ impl JobBook {
     /// A job that is to be tried again, from this time on. An attempt that was `ours` to break off does not count.
     pub(crate) fn put_back(&mut self, number: u64, at: u64, ours: bool) {
         let Some(entry) = self.jobs.get_mut(&number) else { return };
+        if entry.stage != JobStage::Running {
+            return;
+        }
         self.running -= 1;
-        entry.attempts -= u32::from(ours);
+        entry.attempts = entry.attempts.saturating_sub(ours.into());
         entry.set(JobStage::Queued);
         self.delayed.insert((at, number));
     }
@@ -272,29 +230,54 @@ impl JobBook {
         self.running
     }
 
-    /// The record of a job as it is with an answer of so many bytes; none where the job is gone.
+    /// The record of a job as it is with an answer of so many bytes, which is to be made durable; none where the job is
+    /// gone, or somebody else ends it.
     pub(crate) fn answered(
-        &self,
+        &mut self,
         number: u64,
         now: u64,
-        status: u16,
-        bytes: u64,
+        (status, bytes): (u16, u64),
+        cancelled: bool,
     ) -> Option<Result<JobRecord, JobError>> {
-        let record = &self.jobs.get(&number)?.record;
-        let more = bytes.saturating_sub(record.bytes);
-        Some(self.check_room(more).map(|()| JobRecord {
-            bytes,
-            ended: Some((now, status)),
-            ..record.clone()
-        }))
+        let JobRecord { again, bytes: before, .. } = self.jobs.get(&number)?.record;
+        let bytes = if again { bytes.saturating_add(before) } else { bytes };
+        let room = self.check_room(bytes.saturating_sub(before));
+        let entry = self.jobs.get_mut(&number)?;
+        match (entry.stage, room) {
+            (JobStage::Storing | JobStage::Ending | JobStage::Ended, _) => return None,
+            (_, Err(error)) => return Some(Err(error)),
+            (JobStage::Running, Ok(())) => {}
+            (JobStage::Queued, Ok(())) => {
+                self.running += 1;
+                if !self.waiting.remove(&number) {
+                    self.delayed.retain(|(_, delayed)| *delayed != number);
+                }
+            }
+        }
+        entry.stage = JobStage::Ending;
+        let ended = Some((now, status));
+        Some(Ok(JobRecord { bytes, ended, cancelled, ..entry.record.clone() }))
+    }
+
+    /// An answer could not be made durable: the job runs as before.
+    pub(crate) fn unanswered(&mut self, number: u64) {
+        if let Some(entry) = self.jobs.get_mut(&number) {
+            entry.stage = JobStage::Running;
+        }
     }
 
     /// An answer is durable; false where the job is gone.
     pub(crate) fn end(&mut self, number: u64, record: JobRecord) -> bool {
         let Some(entry) = self.jobs.get_mut(&number) else { return false };
         self.bytes = self.bytes - entry.record.bytes + record.bytes;
+        if let Some(owned) = self.of_owner.get_mut(&record.owner) {
+            owned.bytes = owned.bytes - entry.record.bytes + record.bytes;
+        }
         let at = record.ended.map_or(record.created, |(at, _)| at);
         entry.record = record;
+        let good = entry.state() == Some(JobState::Succeeded);
+        self.totals.succeeded += u64::from(good);
+        self.totals.failed += u64::from(!good);
         self.running -= 1;
         self.keep_answer(number, at);
         true
@@ -303,6 +286,7 @@ impl JobBook {
     fn keep_answer(&mut self, number: u64, at: u64) {
         if let Some(entry) = self.jobs.get_mut(&number) {
             entry.set(JobStage::Ended);
+            self.kept[usize::from(entry.state() != Some(JobState::Succeeded))] += 1;
             self.expiring.insert((at.saturating_add(self.keep), number));
         }
     }
@@ -310,7 +294,13 @@ impl JobBook {
     /// Takes a job out.
     pub(crate) fn remove(&mut self, number: u64) -> Option<JobId> {
         let mut entry = self.jobs.remove(&number)?;
-        self.running -= usize::from(entry.stage == JobStage::Running);
+        match entry.stage {
+            JobStage::Running | JobStage::Ending => self.running -= 1,
+            JobStage::Ended => {
+                self.kept[usize::from(entry.state() != Some(JobState::Succeeded))] -= 1;
+            }
+            JobStage::Storing | JobStage::Queued => {}
+        }
         entry.set(JobStage::Ended);
         let JobRecord { id, owner, bytes, idempotency, ended, .. } = entry.record;
         self.bytes -= bytes;
@@ -324,9 +314,10 @@ impl JobBook {
         if let Some(key) = idempotency {
             self.of_key.remove(&(owner.clone(), key.text));
         }
-        if let Some(numbers) = self.of_owner.get_mut(&owner) {
-            numbers.remove(&number);
-            if numbers.is_empty() {
+        if let Some(owned) = self.of_owner.get_mut(&owner) {
+            owned.numbers.remove(&number);
+            owned.bytes -= bytes;
+            if owned.numbers.is_empty() {
                 self.of_owner.remove(&owner);
             }
         }
@@ -337,7 +328,23 @@ impl JobBook {
     pub(crate) fn expire(&mut self, now: u64) -> Vec<(u64, JobId)> {
         let old = self.expiring.iter().take_while(|(at, _)| *at <= now).take(EXPIRED_MAX);
         let old: Vec<_> = old.map(|(_, number)| *number).collect();
+        self.totals.expired += old.len() as u64;
         old.into_iter().filter_map(|number| Some((number, self.remove(number)?))).collect()
+    }
+
+    /// How many there are, and what became of others.
+    pub(crate) fn counts(&self) -> JobCounts {
+        let delayed = self.delayed.iter().map(|(_, number)| number).min();
+        let oldest = self.waiting.first().into_iter().chain(delayed).min();
+        JobCounts {
+            queued: self.waiting.len() + self.delayed.len(),
+            running: self.running,
+            succeeded: self.kept[0],
+            failed: self.kept[1],
+            bytes: self.bytes,
+            waiting_since: oldest.and_then(|number| Some(self.jobs.get(number)?.record.created)),
+            totals: self.totals,
+        }
     }
 
     /// When there is something to do, if nothing happens until then and so many may run.
@@ -377,9 +384,9 @@ impl JobBook {
     /// An owner's jobs, the youngest first, and the number to go on with where there may be more.
     pub(crate) fn list(&self, owner: &JobOwner, filter: &JobFilter) -> (Vec<JobView>, Option<u64>) {
         let mut listed = Vec::new();
-        let Some(numbers) = self.of_owner.get(owner) else { return (listed, None) };
+        let Some(owned) = self.of_owner.get(owner) else { return (listed, None) };
         let before = filter.before.unwrap_or(u64::MAX);
-        for (passed, number) in numbers.range(..before).rev().enumerate() {
+        for (passed, number) in owned.numbers.range(..before).rev().enumerate() {
             if listed.len() >= filter.limit || passed >= LOOKED_AT_MAX {
                 return (listed, Some(number + 1));
             }

@@ -25,6 +25,14 @@ pub enum JobError {
         /// How many there are.
         count: usize,
     },
+    /// One key has as many jobs as it may.
+    #[error(
+        "{count} jobs of this key are kept, and a key may have half of jobs_count and half of jobs_size"
+    )]
+    TooManyOfKey {
+        /// How many there are.
+        count: usize,
+    },
     /// The jobs take as many bytes as may be kept.
     #[error("the jobs that are kept leave no room for {bytes} bytes more (jobs_size)")]
     TooLarge {

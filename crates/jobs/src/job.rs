@@ -103,6 +103,12 @@ pub(crate) struct JobRecord {
     pub(crate) bytes: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) idempotency: Option<IdempotencyKey>,
+    /// Whether its request is kept beside its answer, so that it can be made again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) again: bool,
+    /// Whether its owner ended it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) cancelled: bool,
     /// When it was answered, and with which status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ended: Option<(u64, u16)>,

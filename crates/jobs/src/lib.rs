@@ -7,8 +7,10 @@
 mod body_file;
 mod book;
 mod config;
+mod counts;
 mod error;
 mod job;
+mod job_view;
 mod message;
 mod open_jobs;
 mod store;
@@ -18,10 +20,11 @@ use std::sync::Arc;
 
 use tokio::sync::{Notify, OnceCell};
 
-pub use crate::book::{JobFilter, JobState, JobView, TakenJob};
 pub use crate::config::JobsConfig;
+pub use crate::counts::{JobCounts, JobTotals};
 pub use crate::error::JobError;
 pub use crate::job::{IdempotencyKey, JobId, JobOwner};
+pub use crate::job_view::{JobFilter, JobState, JobView, TakenJob};
 pub use crate::message::{KeptAnswer, KeptAnswerHead, KeptRequest, KeptRequestHead};
 pub use crate::open_jobs::{NewJob, OpenJobs};
 
@@ -47,6 +50,11 @@ impl Jobs {
     /// Whether the folder has jobs, of this server or of one before it.
     pub fn exist(&self) -> bool {
         self.opened.initialized() || store::exists(&self.config.folder)
+    }
+
+    /// How many there are, once the folder is open.
+    pub fn counts(&self) -> Option<JobCounts> {
+        self.opened.get().map(|open| open.counts())
     }
 
     /// Resolves when the folder is open. For one who waits.

@@ -10,10 +10,12 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 
 use crate::body_file::KeptKind;
-use crate::book::{Added, JobBook, JobFilter, JobView, TakenJob};
+use crate::book::{Added, JobBook};
 use crate::config::JobsConfig;
+use crate::counts::JobCounts;
 use crate::error::JobError;
 use crate::job::{IdempotencyKey, JobId, JobOwner, JobRecord};
+use crate::job_view::{JobFilter, JobView, TakenJob};
 use crate::message::{KeptAnswer, KeptMessage, KeptRequest};
 use crate::store::{JobChange, JobStore};
 use crate::writer::JobWriter;
@@ -28,6 +30,8 @@ pub struct NewJob {
     pub idempotency: Option<IdempotencyKey>,
     /// What is to be answered.
     pub request: KeptRequest,
+    /// Whether the request is kept beside the answer, so that it can be made again.
+    pub again: bool,
 }
 
 /// The jobs of an open folder.
@@ -68,10 +72,12 @@ impl OpenJobs {
     }
 
     async fn keep(&self, new: NewJob, now: u64) -> Result<JobView, JobError> {
-        let NewJob { owner, model, idempotency, request } = new;
+        let NewJob { owner, model, idempotency, request, again } = new;
         let (written, large, id) = (request.write()?, request.is_large(), JobId::fresh()?);
         let bytes = kept_bytes(&written, &request);
-        let record = JobRecord { id, owner, model, created: now, bytes, idempotency, ended: None };
+        let (created, cancelled, ended) = (now, false, None);
+        let record =
+            JobRecord { id, owner, model, created, bytes, idempotency, again, cancelled, ended };
         let row = record.write()?;
         let added = self.book().add(record)?;
         let number = match added {
@@ -153,28 +159,78 @@ impl OpenJobs {
         self.work.notify_one();
     }
 
-    /// Keeps the answer of a job in place of its request. One that was deleted meanwhile stays so.
+    /// Keeps the answer of a job, as a rule in place of its request. One that was deleted or ended meanwhile stays so.
     ///
     /// # Errors
     /// There is no room for it, or it cannot be written; the job is as before.
     pub async fn end(&self, job: &TakenJob, answer: KeptAnswer, now: u64) -> Result<(), JobError> {
-        let (number, id, status) = (job.number, job.id, answer.head.status);
+        self.finish((job.number, job.id), answer, now, false).await
+    }
+
+    /// Ends a job with an answer that says so, whether it waits or runs. Whoever stops waiting changes nothing.
+    ///
+    /// # Errors
+    /// There is none of this owner, or that cannot be written.
+    pub async fn cancel(
+        self: &Arc<Self>,
+        owner: &JobOwner,
+        id: JobId,
+        answer: KeptAnswer,
+        now: u64,
+    ) -> Result<JobView, JobError> {
+        let number = self.book().find(owner, id).ok_or(JobError::Unknown)?;
+        let jobs = Arc::clone(self);
+        let ended = tokio::spawn(async move {
+            let ended = jobs.finish((number, id), answer, now, true).await;
+            if ended.is_err() {
+                jobs.put_back(number, now, true);
+            }
+            ended
+        });
+        ended.await.unwrap_or(Err(JobError::Ended))?;
+        self.view(owner, id)
+    }
+
+    async fn finish(
+        &self,
+        (number, id): (u64, JobId),
+        answer: KeptAnswer,
+        now: u64,
+        cancelled: bool,
+    ) -> Result<(), JobError> {
         let (written, large) = (answer.write()?, answer.is_large());
-        let bytes = kept_bytes(&written, &answer);
-        let Some(record) = self.book().answered(number, now, status, bytes) else { return Ok(()) };
+        let kept = (answer.head.status, kept_bytes(&written, &answer));
+        let Some(record) = self.book().answered(number, now, kept, cancelled) else {
+            return Ok(());
+        };
         let record = record?;
-        let row = record.write()?;
-        if large {
-            self.write_body(id, KeptKind::Answer, answer).await?;
+        let keeps_request = record.again;
+        let stored = async {
+            let row = record.write()?;
+            if large {
+                self.write_body(id, KeptKind::Answer, answer).await?;
+            }
+            let answer = written;
+            self.writer.write(JobChange::End { number, record: row, answer, keeps_request }).await
+        };
+        if let Err(error) = stored.await {
+            self.book().unanswered(number);
+            return Err(error);
         }
-        self.writer.write(JobChange::End { number, record: row, answer: written }).await?;
         let known = self.book().end(number, record);
         self.work.notify_one();
-        self.store.remove_body(id, KeptKind::Request);
+        if !keeps_request {
+            self.store.remove_body(id, KeptKind::Request);
+        }
         if !known {
             self.remove_rows(vec![(number, id)]).await?;
         }
         Ok(())
+    }
+
+    /// How many jobs there are, and what became of others.
+    pub fn counts(&self) -> JobCounts {
+        self.book().counts()
     }
 
     /// What an owner sees of a job.
@@ -197,6 +253,28 @@ impl OpenJobs {
         self.view(owner, id)
     }
 
+    /// The same, once it is not as it was seen.
+    ///
+    /// # Errors
+    /// There is none of this owner, or not any more.
+    pub async fn changed(
+        &self,
+        owner: &JobOwner,
+        id: JobId,
+        seen: &JobView,
+    ) -> Result<JobView, JobError> {
+        let number = self.book().find(owner, id).ok_or(JobError::Unknown)?;
+        loop {
+            let changed = self.book().changed(number).ok_or(JobError::Unknown)?;
+            let change = changed.notified();
+            let view = self.view(owner, id)?;
+            if view != *seen {
+                return Ok(view);
+            }
+            change.await;
+        }
+    }
+
     /// The answer of a job that has one.
     ///
     /// # Errors
@@ -204,6 +282,15 @@ impl OpenJobs {
     pub async fn answer(&self, owner: &JobOwner, id: JobId) -> Result<KeptAnswer, JobError> {
         let number = self.book().find(owner, id).ok_or(JobError::Unknown)?;
         self.read(number, id, KeptKind::Answer).await
+    }
+
+    /// What a job asked for that has ended, where that is kept.
+    ///
+    /// # Errors
+    /// There is no such job, or it cannot be read.
+    pub async fn asked(&self, owner: &JobOwner, id: JobId) -> Result<KeptRequest, JobError> {
+        let number = self.book().find(owner, id).ok_or(JobError::Unknown)?;
+        self.read(number, id, KeptKind::Request).await
     }
 
     /// Forgets a job. If it runs, its answer is not kept. Whoever stops waiting changes nothing.

@@ -37,8 +37,8 @@ pub(crate) fn exists(folder: &Path) -> bool {
 pub(crate) enum JobChange {
     /// A job with its request.
     Add { number: u64, record: Vec<u8>, request: Vec<u8> },
-    /// Its answer in place of its request.
-    End { number: u64, record: Vec<u8>, answer: Vec<u8> },
+    /// Its answer, as a rule in place of its request.
+    End { number: u64, record: Vec<u8>, answer: Vec<u8>, keeps_request: bool },
     /// These are gone.
     Remove { numbers: Vec<u64> },
 }
@@ -177,9 +177,11 @@ fn write<'a>(
                     jobs.insert(number, &record[..]).map_err(JobError::store)?;
                     requests.insert(number, &request[..]).map_err(JobError::store)?;
                 }
-                JobChange::End { number, record, answer } => {
+                JobChange::End { number, record, answer, keeps_request } => {
                     jobs.insert(number, &record[..]).map_err(JobError::store)?;
-                    requests.remove(number).map_err(JobError::store)?;
+                    if !keeps_request {
+                        requests.remove(number).map_err(JobError::store)?;
+                    }
                     answers.insert(number, &answer[..]).map_err(JobError::store)?;
                 }
                 JobChange::Remove { numbers } => {

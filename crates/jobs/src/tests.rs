@@ -24,7 +24,13 @@ fn new_job(body: &[u8]) -> NewJob {
         headers: vec![("x-a".to_owned(), "gr\u{fc}n".to_owned())],
     };
     let request = KeptRequest { head, body: body.to_vec().into() };
-    NewJob { owner: JobOwner::default(), model: "m".to_owned(), idempotency: None, request }
+    NewJob {
+        owner: JobOwner::default(),
+        model: "m".to_owned(),
+        idempotency: None,
+        request,
+        again: false,
+    }
 }
 
 fn answer(body: &[u8]) -> KeptAnswer {

@@ -45,6 +45,7 @@ use std::time::{Duration, SystemTime};
 
 use jitney_engine::admission::Admission;
 use jitney_engine::{Engine, Model};
+use jitney_jobs::Jobs;
 use jitney_net::listen::ListenSocket;
 use jitney_net::open_connections::OpenConnections;
 use jitney_net::{Bind, BoundSockets, ConnectionLimits, GivenSockets, Listener, accept};
@@ -130,8 +131,10 @@ impl Server {
         let planes = planes(&config, &plans, data_threads);
         parts.meter.watch_connections(&planes);
         let admission = Arc::clone(engine.admission());
-        let overview = overview(&config, &parts, &engine, planes[1].limit());
-        let state = Arc::new(ServerState::new(config, parts, engine, Arc::clone(&overview)));
+        let jobs = Arc::new(Jobs::new(config.jobs.clone()));
+        let overview = overview(&config, &parts, &engine, &jobs, planes[1].limit());
+        let state = ServerState::new(config, parts, engine, Arc::clone(&overview), jobs);
+        let state = Arc::new(state);
         Ok(Self {
             addresses: OnceLock::new(),
             planes,
@@ -267,8 +270,9 @@ impl Server {
 /// Serves the calls of workers on these runtimes, for an engine that listens on no port.
 pub fn serve_workers(config: ServerConfig, engine: &Arc<Engine>, runtimes: &[Handle]) {
     let parts = ServerParts::default();
-    let overview = overview(&config, &parts, engine, 0);
-    let state = Arc::new(ServerState::new(config, parts, Arc::clone(engine), overview));
+    let jobs = Arc::new(Jobs::new(config.jobs.clone()));
+    let overview = overview(&config, &parts, engine, &jobs, 0);
+    let state = Arc::new(ServerState::new(config, parts, Arc::clone(engine), overview, jobs));
     handles::serve_workers(&state, runtimes);
 }
 
@@ -284,8 +288,10 @@ fn overview(
     config: &ServerConfig,
     parts: &ServerParts,
     engine: &Arc<Engine>,
+    jobs: &Arc<Jobs>,
     connections_max: usize,
 ) -> Arc<Overview> {
+    let jobs = Arc::clone(jobs);
     let sources = OverviewSources {
         engine: Arc::clone(engine),
         meter: Arc::clone(&parts.meter),
@@ -294,6 +300,7 @@ fn overview(
         token_needed: parts.tokens.is_some() || parts.keys.is_some(),
         model_api: config.model_api,
         registrations: Arc::clone(&parts.registrations),
+        jobs: Box::new(move || rest::jobs_overview(&jobs)),
         log_book: parts.log_book.clone(),
     };
     Arc::new(Overview::new(sources, connections_max))

@@ -97,7 +97,7 @@ pub(crate) struct ServerState {
     /// What the dashboard shows.
     pub(crate) overview: Arc<Overview>,
     /// The requests that are answered later.
-    pub(crate) jobs: Jobs,
+    pub(crate) jobs: Arc<Jobs>,
     /// When it began, in seconds of Unix time.
     pub(crate) started: u64,
 }
@@ -108,6 +108,7 @@ impl ServerState {
         parts: ServerParts,
         engine: Arc<Engine>,
         overview: Arc<Overview>,
+        jobs: Arc<Jobs>,
     ) -> Self {
         let meter = Arc::clone(&parts.meter);
         let inference =
@@ -125,7 +126,6 @@ impl ServerState {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         let shared_memory = config.client_shared_memory.then(SharedMemory::new);
         let peers = Arc::new(AtomicU64::new(1));
-        let jobs = Jobs::new(config.jobs.clone());
         Self {
             config,
             parts,

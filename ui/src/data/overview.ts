@@ -54,6 +54,30 @@ export type GpuOverview = {
   memoryTotalBytes: number | null;
 };
 
+/** Jobs by how far they are, and what became of jobs since the server began. */
+export type JobsOverview = {
+  /** They wait for their turn. */
+  queued: number;
+  /** They are being answered. */
+  running: number;
+  /** Their answers are kept. */
+  succeeded: number;
+  /** The same of those that were answered with an error, or cancelled. */
+  failed: number;
+  /** What is kept of all of them. */
+  bytes: number;
+  /** How long the oldest one has waited; null if none waits. */
+  oldestSeconds: number | null;
+  /** Kept since the server began. */
+  submittedTotal: number;
+  /** Answered since then. */
+  succeededTotal: number;
+  /** Answered with an error, or cancelled, since then. */
+  failedTotal: number;
+  /** Answers that were forgotten because their time was over. */
+  expiredTotal: number;
+};
+
 /** A model of it. */
 export type ListedModelView = {
   /** Its name. */
@@ -262,6 +286,8 @@ export type OverviewDocument = {
   models: Array<ModelOverview>;
   /** The shared list that models come from; absent if there is none. */
   registrations?: RegistrationsView;
+  /** The requests that are answered later; absent before the first one. */
+  jobs?: JobsOverview;
   /** The last of the samples; null before the first. */
   sample: OverviewSample | null;
   /** What is wrong, the worst first. */

@@ -117,6 +117,8 @@ pub enum JobWord {
     Succeeded,
     /// It was answered with an error.
     Failed,
+    /// Its owner ended it.
+    Cancelled,
 }
 
 /// `jitney jobs show`

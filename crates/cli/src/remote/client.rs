@@ -139,7 +139,8 @@ impl RemoteClient {
         path: &[&str],
         query: &[(&str, &str)],
     ) -> Result<EventReader, Failure> {
-        let response = self.send(Method::GET, path, query, None, Patience::Unlimited).await?;
+        let request = self.request(Method::GET, path, query, Patience::Unlimited);
+        let response = self.ask(request.header(ACCEPT, "text/event-stream"), path).await?;
         Ok(EventReader::new(response))
     }
 
@@ -177,8 +178,7 @@ impl RemoteClient {
         if let Some(body) = body {
             request = request.body(body.to_string()).header(CONTENT_TYPE, "application/json");
         }
-        let accepted = "application/json, text/event-stream";
-        self.ask(request.header(ACCEPT, accepted), path).await
+        self.ask(request.header(ACCEPT, "application/json"), path).await
     }
 
     fn request(

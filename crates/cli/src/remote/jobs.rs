@@ -118,6 +118,7 @@ async fn list(client: &RemoteClient, flags: &ListJobsFlags) -> Result<u8, Failur
         JobWord::Running => "running",
         JobWord::Succeeded => "succeeded",
         JobWord::Failed => "failed",
+        JobWord::Cancelled => "cancelled",
     });
     let limit = flags.limit.to_string();
     let mut query = vec![("limit", limit.as_str())];
@@ -176,7 +177,7 @@ async fn wait(client: &RemoteClient, flags: &SomeJobsFlags) -> Result<u8, Failur
             print_json(&job);
         }
         let job = shown(job)?;
-        failed |= job.state == "failed";
+        failed |= job.state != "succeeded";
         if !flags.server.json {
             let status = job.status.unwrap_or_default();
             console::out(format!("{} {} {status}", job.id, words::plain(&job.state)));

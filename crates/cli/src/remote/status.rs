@@ -1,9 +1,9 @@
 //! One screen about a running server: its state, and one line per model.
 
-use jitney_telemetry::RegistrationsView;
 use jitney_telemetry::overview::{
     GpuOverview, ModelOverview, OverviewDocument, OverviewSample, ProblemTone, ServerProblem,
 };
+use jitney_telemetry::{JobsOverview, RegistrationsView};
 
 use super::rates::RemoteRates;
 use super::words::{AlignedTable, bytes, counted, milliseconds, number, plain, shortened, time};
@@ -47,8 +47,20 @@ pub fn head(address: &str, overview: &OverviewDocument) -> Vec<String> {
     }
     lines.push(machine(overview).join(", "));
     lines.extend(overview.registrations.iter().flat_map(list));
+    lines.extend(overview.jobs.iter().map(jobs));
     lines.extend(overview.gpus.iter().map(gpu));
     lines
+}
+
+/// The requests that are answered later.
+fn jobs(jobs: &JobsOverview) -> String {
+    let JobsOverview { queued, running, succeeded, failed, .. } = jobs;
+    let oldest = jobs.oldest_seconds.map(|seconds| format!(", the oldest for {}", time(seconds)));
+    format!(
+        "jobs: {queued} wait{}, {running} run, {succeeded} succeeded, {failed} failed, {}",
+        oldest.unwrap_or_default(),
+        bytes(jobs.bytes as f64)
+    )
 }
 
 /// What the machine and the server have and use.

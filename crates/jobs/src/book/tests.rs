@@ -17,6 +17,8 @@ fn record(id: u128, created: u64) -> JobRecord {
         created,
         bytes: 10,
         idempotency: None,
+        again: false,
+        cancelled: false,
         ended: None,
     }
 }
@@ -33,7 +35,7 @@ fn added(book: &mut JobBook, record: JobRecord) -> u64 {
 }
 
 fn end(book: &mut JobBook, number: u64, now: u64, status: u16) {
-    let ended = book.answered(number, now, status, 4).unwrap().unwrap();
+    let ended = book.answered(number, now, (status, 4), false).unwrap().unwrap();
     assert!(book.end(number, ended));
 }
 
@@ -69,13 +71,15 @@ fn an_answer_is_kept_for_its_time_and_a_request_until_it_is_answered() {
 #[test]
 fn count_and_bytes_are_bounds() {
     let mut book = book(2, 25);
+    let record = |id, created| JobRecord { owner: JobOwner::default(), ..record(id, created) };
     let number = added(&mut book, record(1, 0));
     let large = JobRecord { bytes: 16, ..record(2, 0) };
     assert!(matches!(book.add(large), Err(JobError::TooLarge { bytes: 16 })));
     added(&mut book, record(3, 0));
     assert!(matches!(book.add(record(4, 0)), Err(JobError::TooMany { count: 2 })));
     book.take(1).unwrap();
-    assert!(book.answered(number, 1, 200, 16).unwrap().is_err(), "no room for six bytes more");
+    let no_room = book.answered(number, 1, (200, 16), false).unwrap();
+    assert!(no_room.is_err(), "no room for six bytes more");
     end(&mut book, number, 1, 200);
     assert_eq!(book.bytes, 14, "the answer is in the place of the request");
     book.remove(number);
@@ -164,5 +168,52 @@ fn whoever_waits_is_told_when_a_job_is_deleted() {
     book.remove(number);
     assert!(told.as_mut().poll(&mut context).is_ready());
     assert_eq!(book.running(), 0);
-    assert!(book.answered(number, 1, 200, 1).is_none());
+    assert!(book.answered(number, 1, (200, 1), false).is_none());
+}
+
+#[test]
+fn one_key_has_half_of_the_room_and_leaves_the_rest_to_others() {
+    let mut book = book(4, 80);
+    let number = added(&mut book, record(1, 0));
+    let large = JobRecord { bytes: 31, ..record(2, 0) };
+    assert!(matches!(book.add(large), Err(JobError::TooManyOfKey { count: 1 })), "half the bytes");
+    added(&mut book, record(2, 0));
+    assert!(matches!(book.add(record(3, 0)), Err(JobError::TooManyOfKey { count: 2 })));
+    for id in 3..5 {
+        added(&mut book, JobRecord { owner: owner("b"), ..record(id, 0) });
+    }
+    book.remove(number);
+    added(&mut book, record(5, 0));
+}
+
+#[test]
+fn a_job_is_cancelled_whether_it_waits_or_runs_and_ends_once() {
+    let mut book = book(10, 1000);
+    let (first, second) = (added(&mut book, record(1, 5)), added(&mut book, record(2, 6)));
+    assert_eq!(book.take(7).unwrap().number, first);
+    for number in [first, second] {
+        let ended = book.answered(number, 8, (409, 4), true).unwrap().unwrap();
+        assert!(book.answered(number, 8, (200, 4), false).is_none(), "somebody ends it");
+        book.put_back(number, 9, false);
+        assert!(book.end(number, ended));
+        assert!(book.answered(number, 9, (200, 4), false).is_none());
+        assert_eq!(book.view(number).unwrap().state, JobState::Cancelled);
+    }
+    assert!(book.take(99).is_none());
+    assert_eq!(book.running(), 0);
+    let (third, again) =
+        (added(&mut book, record(3, 9)), JobRecord { again: true, ..record(4, 9) });
+    let fourth = added(&mut book, again);
+    let unwritten = book.answered(third, 9, (200, 4), false).unwrap();
+    assert!(unwritten.is_ok());
+    book.unanswered(third);
+    book.put_back(third, 20, true);
+    let counts = book.counts();
+    assert_eq!((counts.queued, counts.running, counts.failed), (2, 0, 2));
+    assert_eq!((counts.waiting_since, counts.bytes), (Some(9), 4 + 4 + 10 + 10));
+    end(&mut book, fourth, 10, 200);
+    assert_eq!((book.counts().succeeded, book.bytes), (1, 4 + 4 + 10 + 14), "its request is kept");
+    book.expire(10 + KEEP);
+    let expected = JobTotals { submitted: 4, succeeded: 1, failed: 2, expired: 3 };
+    assert_eq!((book.counts().totals, book.counts().failed), (expected, 0));
 }

@@ -14,7 +14,9 @@ impl From<JobError> for Problem {
             Self { retry_after, ..Self::new(ErrorCode::Busy, message) }
         };
         match &error {
-            JobError::TooMany { .. } | JobError::TooLarge { .. } => {
+            JobError::TooMany { .. }
+            | JobError::TooManyOfKey { .. }
+            | JobError::TooLarge { .. } => {
                 full("Delete jobs whose results are read, or try again later. [reason: jobs_full]")
             }
             JobError::InUse { .. } => {

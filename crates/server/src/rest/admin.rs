@@ -6,6 +6,7 @@ use http::header::CONTENT_TYPE;
 use jitney_telemetry::metrics::{OtherFacts, PageFormat};
 
 use super::context::RequestContext;
+use super::jobs;
 use crate::auth::{Gate, Role};
 use crate::errors::{ErrorCode, Problem};
 use crate::respond::{self, HttpResponse, HttpResult};
@@ -17,6 +18,7 @@ pub(super) fn metrics(context: &RequestContext<'_>) -> HttpResponse {
     let other = OtherFacts {
         spans_dropped: state.parts.tracer.as_ref().map_or(0, |tracer| tracer.spans.dropped()),
         registrations: state.parts.registrations.read(),
+        jobs: jobs::overview(&state.jobs),
     };
     let names = query.all("name[]").collect();
     let page = state.parts.meter.page(&state.engine, names, format, other);

@@ -89,7 +89,12 @@ impl HttpService for ServerListener {
 }
 
 /// What the trace of a request says; nothing for requests that are not traced.
-fn facts(apis: Apis, peer: &Peer, parts: &Parts, id: &XRequestId) -> Option<RequestFacts> {
+pub(super) fn facts(
+    apis: Apis,
+    peer: &Peer,
+    parts: &Parts,
+    id: &XRequestId,
+) -> Option<RequestFacts> {
     let path = parts.uri.path();
     let decoded = route::decode(path);
     let found = endpoints::find(apis, &parts.method, &decoded).endpoint;

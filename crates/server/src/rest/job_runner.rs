@@ -14,6 +14,7 @@ use jitney_net::RequestBody;
 use jitney_net::connection::{ConnectionStage, Peer};
 use jitney_net::open_connections::{ListedConnection, OpenConnections};
 use jitney_net::request_id::XRequestId;
+use jitney_telemetry::trace::RequestTrace;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
@@ -201,6 +202,11 @@ impl JobRunner {
         parts.headers = headers(&head.headers);
         let (id, upgrade) = (XRequestId::Client(id), OnceLock::new());
         let nobody = Caller::ANYBODY;
+        let started = Instant::now();
+        let trace = self.state.parts.tracer.as_ref().and_then(|tracer| {
+            let facts = || answer::facts(self.apis, &self.peer, &parts, &id);
+            RequestTrace::begin(tracer, &parts.headers, started, facts)
+        });
         let context = RequestContext {
             state: &self.state,
             apis: self.apis,
@@ -209,9 +215,9 @@ impl JobRunner {
             upgrade: &upgrade,
             parts: &parts,
             id: &id,
-            trace: None,
+            trace: trace.as_ref(),
             caller: caller.as_ref().unwrap_or(&nobody),
-            started: Instant::now(),
+            started,
             authorized: None,
             job: true,
         };
@@ -220,6 +226,10 @@ impl JobRunner {
             (None, _) => Err(Problem::unknown_key()),
             (Some(_), false) => answer::again(&context, RequestBody::whole(body)).await,
         };
+        if let Some(trace) = &trace {
+            let status = answered.as_ref().map_or_else(|it| it.status, |it| it.status().as_u16());
+            trace.end("http.response.status_code", status.into(), status >= 500);
+        }
         match answered {
             Ok(reply) => JobAttempt::Answered(self.whole(reply).await),
             Err(problem) if self.state.engine.draining() && problem.code == ErrorCode::Ending => {

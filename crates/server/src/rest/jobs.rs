@@ -7,14 +7,18 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use http::header::{AUTHORIZATION, EXPECT, HeaderMap, HeaderName, LOCATION, PROXY_AUTHORIZATION};
 use http::{HeaderValue, StatusCode};
 use jitney_jobs::{
-    IdempotencyKey, JobError, JobFilter, JobId, JobOwner, JobState, JobView, KeptAnswer,
-    KeptAnswerHead, KeptRequest, KeptRequestHead, NewJob, OpenJobs,
+    IdempotencyKey, JobCounts, JobError, JobFilter, JobId, JobOwner, JobState, JobView, Jobs,
+    KeptAnswer, KeptAnswerHead, KeptRequest, KeptRequestHead, NewJob, OpenJobs,
 };
-use jitney_net::{RequestBody, ResponseBody};
+use jitney_net::{RequestBody, ResponseBody, events};
+use jitney_telemetry::JobsOverview;
+use jitney_telemetry::trace::RequestTrace;
 use serde::Serialize;
 use std::sync::Arc;
 
 use super::context::RequestContext;
+use super::job_document::{JobDocument, word};
+use super::job_events;
 use crate::errors::{ErrorCode, Problem};
 use crate::respond::{self, HttpResponse, HttpResult};
 use crate::route::PathNames;
@@ -22,6 +26,7 @@ use crate::route::PathNames;
 const PREFER: &str = "prefer";
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 const RESPOND_ASYNC: &str = "respond-async";
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// The longest idempotency key.
 const KEY_BYTES_MAX: usize = 255;
@@ -36,6 +41,25 @@ const PAGE_MAX: usize = 100;
 pub(super) fn unix_millis() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// What the overview and the metrics tell of jobs; nothing before the first one.
+pub(crate) fn overview(jobs: &Jobs) -> Option<JobsOverview> {
+    let JobCounts { queued, running, succeeded, failed, bytes, waiting_since, totals } =
+        jobs.counts()?;
+    let seconds = |since: u64| Duration::from_millis(unix_millis().saturating_sub(since));
+    Some(JobsOverview {
+        queued: queued as u64,
+        running: running as u64,
+        succeeded: succeeded as u64,
+        failed: failed as u64,
+        bytes,
+        oldest_seconds: waiting_since.map(|since| seconds(since).as_secs_f64()),
+        submitted_total: totals.submitted,
+        succeeded_total: totals.succeeded,
+        failed_total: totals.failed,
+        expired_total: totals.expired,
+    })
 }
 
 /// Whether a request wants to be a job. Few requests have the header, so a look at the names is enough for the others.
@@ -53,12 +77,14 @@ fn prefers_async(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Keeps a prediction, and answers when it survives a crash.
-pub(super) async fn submit(
+/// Keeps a prediction; when this returns, it survives a crash. With a path it is one of that path, and can be made
+/// again.
+pub(super) async fn keep(
     context: &RequestContext<'_>,
     names: PathNames<'_>,
+    path: Option<&str>,
     body: RequestBody,
-) -> HttpResult {
+) -> Result<JobView, Problem> {
     let parts = context.parts;
     let key = idempotency_key(&parts.headers)?;
     let tenant = context.options()?.claim.tenant.map(|tenant| tenant.to_string());
@@ -69,20 +95,32 @@ pub(super) async fn submit(
     let model = names.model.or(names.workflow).unwrap_or_default().to_owned();
     // Until it is on disk.
     let _held = context.state.inference.hold(&model, body.len() as u64)?;
-    let (method, uri) = (parts.method.as_str(), parts.uri.to_string());
+    let query = parts.uri.query().map_or_else(String::new, |query| format!("?{query}"));
+    let uri = path.map_or_else(|| parts.uri.to_string(), |path| format!("{path}{query}"));
+    let method = parts.method.as_str();
     let idempotency =
         key.map(|key| IdempotencyKey::new(key, &[method.as_bytes(), uri.as_bytes(), &body]));
     let head = KeptRequestHead {
         method: method.to_owned(),
         uri,
         id: context.id.text().to_owned(),
-        headers: kept_headers(&parts.headers),
+        headers: kept_headers(&parts.headers, context.trace),
         tenant,
     };
     let owner = context.caller.job_owner();
     let request = KeptRequest { head, body };
     let jobs = context.state.jobs.open().await?;
-    let kept = jobs.submit(NewJob { owner, model, idempotency, request }, unix_millis()).await?;
+    let new = NewJob { owner, model, idempotency, request, again: path.is_some() };
+    Ok(jobs.submit(new, unix_millis()).await?)
+}
+
+/// `Prefer: respond-async`: keeps a prediction, and answers with where to ask for it.
+pub(super) async fn submit(
+    context: &RequestContext<'_>,
+    names: PathNames<'_>,
+    body: RequestBody,
+) -> HttpResult {
+    let kept = keep(context, names, None, body).await?;
     let mut reply = respond::json(StatusCode::ACCEPTED, &JobDocument::of(&kept));
     let headers = reply.headers_mut();
     headers.insert(PREFERENCE_APPLIED, HeaderValue::from_static(RESPOND_ASYNC));
@@ -104,10 +142,16 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
 
 /// The headers that the model sees later, and those that choose its version. Keys are not written down, and what asked
 /// for the job is not asked twice.
-fn kept_headers(headers: &HeaderMap) -> Vec<(String, String)> {
+fn kept_headers(headers: &HeaderMap, trace: Option<&Arc<RequestTrace>>) -> Vec<(String, String)> {
     let left_out = [AUTHORIZATION, PROXY_AUTHORIZATION, EXPECT, IDEMPOTENCY_KEY];
-    let kept = headers.iter().filter(|(name, _)| !left_out.contains(name) && *name != PREFER);
-    kept.map(|(name, value)| (name.as_str().to_owned(), characters(value))).collect()
+    let traced = |name: &HeaderName| trace.is_some() && *name == TRACEPARENT;
+    let kept = headers
+        .iter()
+        .filter(|(name, _)| !left_out.contains(name) && *name != PREFER && !traced(name));
+    let kept = kept.map(|(name, value)| (name.as_str().to_owned(), characters(value)));
+    // What runs later is a part of the request that asked for it.
+    let parent = trace.map(|trace| (TRACEPARENT.as_str().to_owned(), trace.header()));
+    kept.chain(parent).collect()
 }
 
 /// A header's bytes as characters, and back.
@@ -136,57 +180,18 @@ pub(super) fn kept_answer(reply: &http::response::Parts, body: bytes::Bytes) -> 
     KeptAnswer { head: KeptAnswerHead { status, headers }, body }
 }
 
-/// A job as its owner sees it.
-#[derive(Serialize)]
-struct JobDocument {
-    id: JobId,
-    state: &'static str,
-    model: String,
-    created: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ended: Option<String>,
-    /// Of the answer.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    status: Option<u16>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    expires: Option<String>,
-    attempts: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<String>,
-}
-
-impl JobDocument {
-    fn of(view: &JobView) -> Self {
-        let shown = |millis: u64| {
-            let time = UNIX_EPOCH + Duration::from_millis(millis);
-            humantime::format_rfc3339_millis(time).to_string()
-        };
-        Self {
-            id: view.id,
-            state: word(view.state),
-            model: view.model.clone(),
-            created: shown(view.created),
-            ended: view.ended.map(|(at, _)| shown(at)),
-            status: view.ended.map(|(_, status)| status),
-            expires: view.expires.map(shown),
-            attempts: view.attempts,
-            result: view.state.is_ended().then(|| format!("/jobs/{}/result", view.id)),
-        }
-    }
-}
-
-fn word(state: JobState) -> &'static str {
-    JobState::WORDS.iter().find(|(_, it)| *it == state).map_or("", |(word, _)| word)
-}
-
 /// The jobs, where there have been any; looking for one makes no file.
-async fn opened<'a>(context: &RequestContext<'a>) -> Result<&'a Arc<OpenJobs>, Problem> {
+pub(super) async fn opened<'a>(context: &RequestContext<'a>) -> Result<&'a Arc<OpenJobs>, Problem> {
     let jobs = &context.state.jobs;
     if jobs.exist() { Ok(jobs.open().await?) } else { Err(JobError::Unknown.into()) }
 }
 
-/// `GET /jobs/{id}`, with `wait` once it was answered or the time is over.
+/// `GET /jobs/{id}`, with `wait` once it was answered or the time is over; or its changes as events.
 pub(super) async fn show(context: &RequestContext<'_>, id: &str) -> HttpResult {
+    if events::accepted(&context.parts.headers) {
+        let jobs = opened(context).await?;
+        return job_events::follow(context, Arc::clone(jobs), id.parse()?);
+    }
     let view = awaited(context, id).await?.1;
     Ok(respond::json(StatusCode::OK, &JobDocument::of(&view)))
 }
@@ -201,7 +206,12 @@ pub(super) async fn result(context: &RequestContext<'_>, id: &str) -> HttpResult
         );
         return Err(Problem::new(ErrorCode::Conflict, message));
     }
-    let answer = jobs.answer(&context.caller.job_owner(), view.id).await?;
+    answer(jobs, &context.caller.job_owner(), view.id).await
+}
+
+/// The answer of a job that has ended, as it was.
+pub(super) async fn answer(jobs: &OpenJobs, owner: &JobOwner, id: JobId) -> HttpResult {
+    let answer = jobs.answer(owner, id).await?;
     let mut reply = HttpResponse::new(ResponseBody::whole(answer.body));
     *reply.headers_mut() = headers(&answer.head.headers);
     respond::set_status(&mut reply, answer.head.status, "");
@@ -235,7 +245,9 @@ pub(super) async fn list(context: &RequestContext<'_>) -> HttpResult {
     let state = query.text("state").map(|text| {
         let known = JobState::WORDS.iter().find(|(word, _)| *word == text);
         known.map(|(_, state)| *state).ok_or_else(|| {
-            Problem::bad_request("Parameter state must be queued, running, succeeded or failed.")
+            Problem::bad_request(
+                "Parameter state must be queued, running, succeeded, failed or cancelled.",
+            )
         })
     });
     let number = |name: &str| {
@@ -323,7 +335,7 @@ mod tests {
         sent.append(IDEMPOTENCY_KEY, HeaderValue::from_static("k"));
         sent.append("x-a", HeaderValue::from_bytes(b"gr\xfcn").unwrap());
         sent.append("x-a", HeaderValue::from_static("2"));
-        let back = headers(&kept_headers(&sent));
+        let back = headers(&kept_headers(&sent, None));
         let values: Vec<_> = back.get_all("x-a").iter().map(HeaderValue::as_bytes).collect();
         assert_eq!((back.len(), values), (2, vec![&b"gr\xfcn"[..], b"2"]));
     }

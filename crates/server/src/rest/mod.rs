@@ -18,6 +18,8 @@ mod generate;
 mod health;
 mod inference;
 mod input;
+mod job_document;
+mod job_events;
 mod job_runner;
 mod jobs;
 mod logs;
@@ -34,6 +36,7 @@ mod v1;
 
 pub(crate) use endpoints::is_taken;
 pub(crate) use job_runner::serve_jobs;
+pub(crate) use jobs::overview as jobs_overview;
 pub use openapi::shell_example;
 
 #[cfg(fuzzing)]

@@ -31,9 +31,14 @@ pub(super) fn history(context: &RequestContext<'_>) -> HttpResult {
 /// `GET /overview/stream`: the history, then the document once a second.
 pub(super) fn stream(context: &RequestContext<'_>) -> HttpResult {
     let (first, rest) = context.state.overview.follow()?;
-    let mut reply = HttpResponse::new(ResponseBody::pieces(first, rest.map(Ok)));
+    Ok(events(ResponseBody::pieces(first, rest.map(Ok))))
+}
+
+/// An answer of events.
+pub(super) fn events(body: ResponseBody) -> HttpResponse {
+    let mut reply = HttpResponse::new(body);
     let headers = reply.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(EVENT_STREAM));
     headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
-    Ok(reply)
+    reply
 }

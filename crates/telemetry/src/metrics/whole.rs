@@ -13,6 +13,7 @@ use jitney_engine::admission::{Admission, CutReason};
 use super::family::MetricKind::{self, Counter, Gauge};
 use super::page::MetricsPage;
 use super::process::{OwnProcess, ProcessUsage};
+use crate::jobs_overview::JobsOverview;
 use crate::registrations::{ListedState, RegistrationsReport};
 
 /// What the page tells that neither models nor the meter know.
@@ -22,6 +23,8 @@ pub struct OtherFacts {
     pub spans_dropped: u64,
     /// The shared list of models, if there is one.
     pub registrations: Option<Arc<RegistrationsReport>>,
+    /// The requests that are answered later, once there was one.
+    pub jobs: Option<JobsOverview>,
 }
 
 /// The server as it was when the page was requested.
@@ -70,6 +73,16 @@ const WHOLE: &[(&str, MetricKind, &str, ServerReading)] = &[
         |it| it.listed(|list| list.read_at.map_or_else(Vec::new, |read| one(unix_seconds(read))))),
     ("jitney_registrations_failures_total", Counter, "Times that the shared list could not be read, or was refused",
         |it| it.listed(|list| one(list.read_failures as f64))),
+    ("jitney_jobs", Gauge, "Jobs by how far they are; failed has those that were cancelled, too",
+        |it| it.jobs(|jobs| vec![labelled("state", "queued", jobs.queued as f64), labelled("state", "running", jobs.running as f64),
+            labelled("state", "succeeded", jobs.succeeded as f64), labelled("state", "failed", jobs.failed as f64)])),
+    ("jitney_jobs_bytes", Gauge, "Bytes of requests and answers of jobs that are kept",
+        |it| it.jobs(|jobs| one(jobs.bytes as f64))),
+    ("jitney_jobs_oldest_seconds", Gauge, "How long the oldest job has waited that is not yet run; 0 if none waits",
+        |it| it.jobs(|jobs| one(jobs.oldest_seconds.unwrap_or_default()))),
+    ("jitney_jobs_total", Counter, "What became of jobs: submitted, succeeded, failed (or cancelled), expired",
+        |it| it.jobs(|jobs| vec![labelled("event", "submitted", jobs.submitted_total as f64), labelled("event", "succeeded", jobs.succeeded_total as f64),
+            labelled("event", "failed", jobs.failed_total as f64), labelled("event", "expired", jobs.expired_total as f64)])),
     ("process_resident_memory_bytes", Gauge, "Resident memory of the server's process, without its workers",
         |it| it.usage.map_or_else(Vec::new, |usage| one(usage.memory as f64))),
     ("process_cpu_seconds_total", Counter, "Processor time of the server's process, without its workers",
@@ -115,6 +128,11 @@ impl ServerSnapshot {
     /// Nothing, for a server without a shared list.
     fn listed(&self, read: impl FnOnce(&RegistrationsReport) -> LabelledValues) -> LabelledValues {
         self.other.registrations.as_deref().map_or_else(Vec::new, read)
+    }
+
+    /// Nothing, before the first job.
+    fn jobs(&self, read: impl FnOnce(&JobsOverview) -> LabelledValues) -> LabelledValues {
+        self.other.jobs.as_ref().map_or_else(Vec::new, read)
     }
 
     /// Writes them.

@@ -9,6 +9,7 @@ use super::server_entry::{OverviewSources, ServerOverview};
 use super::timestamp::unix_millis;
 use super::version_state::VersionState;
 use super::worker_entry::WorkerUsages;
+use crate::jobs_overview::JobsOverview;
 use crate::metrics::{GpuSample, SystemSample};
 use crate::registrations::RegistrationsView;
 
@@ -33,6 +34,10 @@ pub struct OverviewDocument {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, ts(optional))]
     pub registrations: Option<RegistrationsView>,
+    /// The requests that are answered later; absent before the first one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, ts(optional))]
+    pub jobs: Option<JobsOverview>,
     /// The last of the samples; null before the first.
     pub sample: Option<OverviewSample>,
     /// What is wrong, the worst first.
@@ -94,6 +99,7 @@ impl OverviewDocument {
             machine: MachineOverview::of(&machine),
             models,
             registrations: RegistrationsView::of(&sources.registrations),
+            jobs: (sources.jobs)(),
             sample,
             problems: Vec::new(),
         }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::timestamp::rfc3339;
 use super::version_state::VersionState;
 use super::worker_entry::WorkerUsages;
+use crate::jobs_overview::JobsReader;
 use crate::log_book::LogBook;
 use crate::metrics::Meter;
 use crate::registrations::{ListedState, Registrations, RegistrationsReport};
@@ -33,6 +34,8 @@ pub struct OverviewSources {
     pub model_api: bool,
     /// The shared list of models.
     pub registrations: Arc<Registrations>,
+    /// The requests that are answered later.
+    pub jobs: JobsReader,
     /// Knows what is logged.
     pub log_book: Option<Arc<LogBook>>,
 }

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::call::{CANCELLED, CallTrace};
 use super::clock::SpanClock;
 use super::ids::{SpanId, SpanRef, TraceId};
-use super::parent::TraceParent;
+use super::parent::{TraceParent, header};
 use super::span::{AttributeValue, SpanRecord};
 use super::tracer::Tracer;
 
@@ -99,6 +99,11 @@ impl RequestTrace {
             clock: SpanClock::look(),
             notes: Mutex::new(notes),
         }))
+    }
+
+    /// A `traceparent` for what is done for this request elsewhere, or later.
+    pub fn header(&self) -> String {
+        header(self.at)
     }
 
     /// The id of its trace.
