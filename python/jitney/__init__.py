@@ -53,7 +53,7 @@ from jitney.values.tensor import Tensor
 if TYPE_CHECKING:
     from jitney.client import AsyncClient, Client, Retry
     from jitney.definition.metrics import Counter, Gauge, Histogram
-    from jitney.handle import Handle, Session, connect, run
+    from jitney.handle import Handle, Job, Session, connect, run
     from jitney.http.asgi import asgi
     from jitney.http.mcp import mcp
     from jitney.offline.infer import InferError, infer
@@ -63,15 +63,15 @@ __version__ = "0.2.0"
 __all__ = [
     "END", "AsyncClient", "BadInput", "Bound", "CallContext", "Client", "Counter", "Definition", "DefinitionError",
     "Device", "Disconnected", "Endpoint", "Error", "Expired", "Gauge", "Handle", "Histogram", "HttpRequest",
-    "InferError", "ItemErrors", "NotFound", "Overloaded", "Padded", "RemoteError", "Request", "Response", "Retry",
-    "Session", "Tensor", "WrongLength", "asgi", "batch", "bind", "chain", "connect", "context", "default", "define",
-    "depends", "device", "endpoint", "fan_out", "graphs", "infer", "mcp", "model", "multiplexed",
+    "InferError", "ItemErrors", "Job", "NotFound", "Overloaded", "Padded", "RemoteError", "Request", "Response",
+    "Retry", "Session", "Tensor", "WrongLength", "asgi", "batch", "bind", "chain", "connect", "context", "default",
+    "define", "depends", "device", "endpoint", "fan_out", "graphs", "infer", "mcp", "model", "multiplexed",
     "multiplexed_model_id", "pad", "run",
 ]  # fmt: skip
 
 _LATER = {
     **dict.fromkeys(("AsyncClient", "Client", "Retry"), "jitney.client"),
-    **dict.fromkeys(("Handle", "Session", "connect", "run"), "jitney.handle"),
+    **dict.fromkeys(("Handle", "Job", "Session", "connect", "run"), "jitney.handle"),
     "asgi": "jitney.http.asgi",
     "mcp": "jitney.http.mcp",
     **dict.fromkeys(("Counter", "Gauge", "Histogram"), "jitney.definition.metrics"),

@@ -68,10 +68,17 @@ def submit_job(request: ClientRequest, retry: Retry) -> Conversation[str]:
     return str((yield from request_value(request, retry))["id"])
 
 
+def job_end(job_id: str, retry: Retry) -> Conversation[dict[str, Any]]:
+    """Waits for the end of a job; returns how it is then."""
+    while True:
+        found: dict[str, Any] = yield from request_value(requests.job(job_id, JOB_WAIT), retry)
+        if "result" in found:
+            return found
+
+
 def job_answer(job_id: str, retry: Retry) -> Conversation[Any]:
     """Waits for the end of a job; returns its answer, or raises its error."""
-    while "result" not in (yield from request_value(requests.job(job_id, JOB_WAIT), retry)):
-        pass
+    yield from job_end(job_id, retry)
     # Whatever it is, it is the answer: a rejection that is a job's result does not change by asking again.
     return (yield from request_value(requests.job_result(job_id), Retry(attempts=1)))
 
@@ -109,13 +116,22 @@ class ClientMethods(ABC, Generic[Value, Text, Names, Descriptions]):
         """Asks for an answer later, with the options of `predict`; returns the id of the job, which survives a crash of
         the server from then on. The same `idempotency_key` with the same request finds the same job.
         """
-        request = requests.submit(model, data, idempotency_key or uuid4().hex, **options)
-        job_id: Text = self._run(submit_job(request, self._retry))
+        return self.submit_request(requests.predict(model, data, **options), idempotency_key)
+
+    def submit_request(self, request: ClientRequest, idempotency_key: str | None = None) -> Text:
+        """The same for a request that is made already."""
+        kept = requests.later(request, idempotency_key or uuid4().hex)
+        job_id: Text = self._run(submit_job(kept, self._retry))
         return job_id
 
     def job(self, job_id: str) -> Value:
         """How far a job is: its `state` and times."""
         found: Value = self._run(request_value(requests.job(job_id, 0.0), self._retry))
+        return found
+
+    def wait(self, job_id: str) -> Value:
+        """Waits for the end of a job; returns how it is then."""
+        found: Value = self._run(job_end(job_id, self._retry))
         return found
 
     def result(self, job_id: str) -> Value:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import json
 import random
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypedDict
 from urllib.parse import quote, urlencode
 
-from jitney.call.errors import DefinitionError, RemoteError, remote_error
+from jitney.call.errors import DefinitionError, remote_error
 from jitney.definition.options import Options
-from jitney.wire.calls import CallOptions, read_body
+from jitney.wire.calls import CALL_PARAMETER, CallOptions, decode_failure, read_body
 
 JSON, TEXT, BYTES = "application/json", "text/plain; charset=utf-8", "application/octet-stream"
 
@@ -61,19 +62,27 @@ def predict(
     """A prediction. Bytes go as they are, text as text, everything else as JSON."""
     content_type, body = encode(data)
     known = {"Content-Type": content_type, **CallOptions(**options).headers}
-    if endpoint is None:
-        path = _path("predictions", model, *([version] if version else []))
-    elif version is None:
-        path = _path(model, endpoint)
-    else:
-        path = _path("predictions", model, version, endpoint)
-    return ClientRequest("POST", path, {**known, **(headers or {})}, body)
+    return ClientRequest("POST", predict_path(model, version, endpoint), {**known, **(headers or {})}, body)
 
 
-def submit(model: str, data: Any, key: str, **options: Any) -> ClientRequest:
+def predict_path(model: str, version: str | None, endpoint: str | None) -> str:
+    """Where a prediction is asked for."""
+    if endpoint and not version:
+        return _path(model, endpoint)
+    return _path("predictions", model, *(one for one in (version, endpoint) if one))
+
+
+def later(request: ClientRequest, key: str) -> ClientRequest:
     """A prediction that is answered later; the same `key` makes the same job."""
-    request = predict(model, data, **options)
     return replace(request, headers={**request.headers, "Prefer": "respond-async", "Idempotency-Key": key})
+
+
+def call(path: str, body: bytes, options: CallOptions) -> ClientRequest:
+    """A prediction with the arguments of a handle's call; it is answered with a value."""
+    boundary = secrets.token_hex(16)
+    head = f'--{boundary}\r\nContent-Disposition: form-data; name="{CALL_PARAMETER}"\r\n\r\n'
+    headers = {"Content-Type": f"multipart/form-data; boundary={boundary}", **options.headers}
+    return ClientRequest("POST", path, headers, head.encode() + body + f"\r\n--{boundary}--\r\n".encode())
 
 
 def job(job_id: str, wait: float) -> ClientRequest:
@@ -212,15 +221,16 @@ class Reply(NamedTuple):
             raise self.error()
         return read_body(self.body, self.headers.get("content-type", ""))
 
-    def error(self) -> RemoteError:
-        """A failure with the server's message."""
+    def error(self) -> BaseException:
+        """A failure with the server's message; the model's own exception where the call was a handle's."""
         kind, message = "", self.body.decode("utf-8", "replace")
         try:
             error = json.loads(self.body)
             kind, message = str(error["type"]), str(error["message"])
         except (ValueError, KeyError, TypeError):
             pass
-        return remote_error(self.status, kind, message or f"status {self.status}", self.retry_after)
+        failure = decode_failure(message, self.status)
+        return failure or remote_error(self.status, kind, message or f"status {self.status}", self.retry_after)
 
     @property
     def retry_after(self) -> float | None:

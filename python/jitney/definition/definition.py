@@ -48,7 +48,7 @@ CLASS_ONLY = (
 RETURN = "return"
 SCALARS = (int, float, str, bool, bytes, dict)
 """Types of single values, which no parameter of a batch function has."""
-HANDLE_NAMES = ("close", "configure", "management_url", "options", "remote", "stream", "url")
+HANDLE_NAMES = ("close", "configure", "management_url", "options", "remote", "stream", "submit", "url")
 """What `handle.NAME` is on a handle itself; no endpoint of such a name can be reached that way."""
 
 

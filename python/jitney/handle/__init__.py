@@ -6,8 +6,9 @@ them `connection` moves frames on an event loop, the caller's own or one in a th
 """
 
 from jitney.handle.handle import Handle
+from jitney.handle.job import Job
 from jitney.handle.launch import run
 from jitney.handle.running import RunningModel, Session, connect
 from jitney.handle.streams import AsyncCall, AsyncStream, Call, Stream
 
-__all__ = ["AsyncCall", "AsyncStream", "Call", "Handle", "RunningModel", "Session", "Stream", "connect", "run"]
+__all__ = ["AsyncCall", "AsyncStream", "Call", "Handle", "Job", "RunningModel", "Session", "Stream", "connect", "run"]

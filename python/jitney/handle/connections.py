@@ -189,6 +189,7 @@ class Connections:
         self.latest: Connection | None = None
         """The one that was used last: most programs have one loop."""
         self._background: Background | None = None
+        self._client: Client | None = None
         self._closed = False
         self.prefers_background = is_interactive()
         """Whether calls inside an event loop use the background too. The loop of a notebook runs in the thread of its
@@ -203,6 +204,15 @@ class Connections:
         url, token, tls = self._manager
         with Client(url, token=token, tls=tls) as client:
             client.configure(model, version or None, **options)
+
+    def client(self) -> Client:
+        """A client of the server over HTTP, for what handles have no frames for."""
+        if self._client is None:
+            if self._address.unix_path is not None or self._address.greeting is not None:
+                raise ValueError("jobs need a server's address over TCP: jitney.connect('http://host:8080')")
+            self._check_open()
+            self._client = Client(self._address.url, token=self._address.token, tls=self._address.tls)
+        return self._client
 
     def connection(self, loop: asyncio.AbstractEventLoop) -> Connection:
         """The connection of a loop, which is the running one."""
@@ -231,6 +241,9 @@ class Connections:
             background, self._background = self._background, None
             connections = list(self._connections.values())
             self._connections.clear()
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()
         if background is not None:
             background.close()
         for connection in connections:

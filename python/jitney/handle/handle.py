@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, overload
 
 from jitney.call.context import Inherited, inherit, timeout_of
 from jitney.call.request import BULK, MODEL_ID_HEADER, Request
+from jitney.client.requests import ClientRequest, call, predict_path
 from jitney.definition.decorators import P, R
 from jitney.handle.connections import Connection, Connections, ResultReceiver
 from jitney.handle.frames import call_head
+from jitney.handle.job import Job
 from jitney.handle.streams import AsyncCall, AsyncStream, Call, Stream
 from jitney.wire.calls import CallOptions, encode_call
 from jitney.wire.values import encode_one
@@ -74,6 +76,21 @@ class Handle(Generic[P, R]):
     def stream(self, *arguments: P.args, **keywords: P.kwargs) -> AsyncStream | Stream:
         """Calls a model that streams; the answer's pieces are there as soon as they are made."""
         return self._send(self._loop(), Stream, AsyncStream, self._head, self._body(arguments, keywords))
+
+    def submit(self, *arguments: P.args, **keywords: P.kwargs) -> Job[R]:
+        """Asks for the answer later, and returns a job at once. From then on it survives crashes of the server and
+        of this program. It waits for the server to keep it; inside an event loop use `jitney.AsyncClient.submit`.
+        """
+        if self._loop() is not None:
+            raise TypeError("inside an event loop write `await jitney.AsyncClient(url).submit(model, ...)`")
+        client, body = self._connections.client(), self._body(arguments, keywords)
+        path = predict_path(*self._names)
+        if self._encoding == "value":
+            request = call(path, body, self._options)
+        else:
+            headers = {"Content-Type": ENCODINGS[self._encoding], **self._options.headers}
+            request = ClientRequest("POST", path, headers, body)
+        return Job(client, client.submit_request(request))
 
     @overload
     def options(self, *, method_name: None = None, **options: Unpack[OptionsOfCalls]) -> Handle[P, R]: ...

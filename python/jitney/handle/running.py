@@ -25,6 +25,7 @@ from jitney.definition.decorators import P, R
 from jitney.definition.definition import Definition, Endpoint
 from jitney.handle.connections import Connections, Manager
 from jitney.handle.handle import Handle
+from jitney.handle.job import Job
 from jitney.wire.address import read_url
 
 ADDRESS = re.compile(r"^(Inference|Management) +(\S+)$")
@@ -138,6 +139,10 @@ class Session(Connections):
         package: as "json" or as plain "bytes".
         """
         return Handle(self, name, version, encoding=encoding)
+
+    def job(self, job_id: str) -> Job[Any]:
+        """A job that was submitted before, by this program or another one with the same key."""
+        return Job(self.client(), job_id)
 
     def __enter__(self) -> Session:
         return self

@@ -22,6 +22,14 @@ class Address(NamedTuple):
     server_name: str | None = None
     """The name in the server's certificate, if it is not the host."""
 
+    @property
+    def url(self) -> str:
+        """The same as a URL."""
+        if self.unix_path is not None:
+            return f"unix:{self.unix_path}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'http' if self.tls is None else 'https'}://{host}:{self.port}"
+
     def __str__(self) -> str:
         return self.unix_path or f"{self.host}:{self.port}"
 
