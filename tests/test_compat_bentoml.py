@@ -13,7 +13,7 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +25,9 @@ import requests
 from harness import bentoml_peer
 from harness.package import ROOT
 from harness.server import ASK_SECONDS, Server
+from harness.wait import until
 from jitney.compat import bentoml
+from jitney.compat.bentoml.client import ResultStatus
 
 APPLICATIONS = Path(__file__).parent / "compat" / "bentoml"
 PACKAGE = str(ROOT / "python")
@@ -144,9 +146,9 @@ def serve(binary: Path, moved: Path, tmp_path_factory: pytest.TempPathFactory) -
     """Serves a moved application."""
     servers: list[Server] = []
 
-    def serve(target: str, python: str = sys.executable, **env: str) -> Server:
+    def serve(target: str, python: str = sys.executable, flags: Sequence[str] = (), **env: str) -> Server:
         home = tmp_path_factory.mktemp("served") / "server"
-        server = Server(binary, home, ["serve", target, "--python", python], cwd=moved, env=env)
+        server = Server(binary, home, ["serve", target, "--python", python, *flags], cwd=moved, env=env)
         servers.append(server)
         return server.started()
 
@@ -338,6 +340,88 @@ def test_no_path_leads_around_middleware(serve: Callable[..., Server]) -> None:
         assert (said := Ask(path, {"text": "hey"}).send(url)).status_code == 403, said.text
     around = ("/predictions/Behind", "/v1/models/Behind:predict", "/v2/models/Behind/infer")
     assert [Ask(path, {"text": "hey"}).send(url).status_code in (400, 404) for path in around] == [True] * 3
+
+
+def test_a_task_is_kept_and_answered_later(serve: Callable[..., Server], tmp_path: Path) -> None:
+    status, gate = ResultStatus, tmp_path / "gate"
+    server = serve("tasks.py:Renderer", flags=["--jobs-dir", str(tmp_path / "jobs")])
+    url = server.urls["inference"]
+    assert Ask("/render", {"prompt": "tea"}).send(url).json() == {"picture": "TEA"}
+    with bentoml.SyncHTTPClient(url) as client:
+        task = client.render.submit(prompt="tea", wait_for=str(gate))
+        until(lambda: task.get_status() is status.IN_PROGRESS, "the task runs")
+        for early in (task.get, task.retry):
+            with pytest.raises(bentoml.exceptions.BentoMLException, match="not completed yet"):
+                early()
+        gate.touch()
+        until(lambda: task.get_status() is status.COMPLETED, "the task is completed")
+        assert task.get() == {"picture": "TEA"}
+        again = task.retry()
+        assert again.id != task.id
+        until(lambda: again.get_status() is status.COMPLETED, "so is the new one")
+        assert again.get() == task.get()
+        task.cancel()
+        assert task.get_status() is status.COMPLETED, "what has ended stays"
+        failed = client.render.submit(prompt="bad")
+        until(lambda: failed.get_status() is status.FAILED, "the task has failed")
+        with pytest.raises(bentoml.exceptions.BentoMLException, match="not this one"):
+            failed.get()
+        held = client.render.submit("x", wait_for=str(tmp_path / "never"))
+        until(lambda: held.get_status() is status.IN_PROGRESS, "the task runs")
+        held.cancel()
+        assert held.get_status() is status.CANCELED
+        with pytest.raises(bentoml.exceptions.BentoMLException, match="cancelled"):
+            held.get()
+        with pytest.raises(bentoml.exceptions.BentoMLException):
+            client.shout.submit(text="x")
+
+    async def ask() -> Any:
+        async with bentoml.AsyncHTTPClient(url) as client:
+            task = await client.render.submit(prompt="milk")
+            while await task.get_status() is not status.COMPLETED:
+                pass
+            return await task.get()
+
+    assert asyncio.run(ask()) == {"picture": "MILK"}
+    paths = [f"/render/status?task_id={'0' * 32}", "/render/status", "/shout/status?task_id=x"]
+    found = [requests.get(url + path, timeout=ASK_SECONDS).status_code for path in paths]
+    assert found == [404, 400, 404]
+
+
+TASKS = """
+import asyncio, json, sys
+import bentoml
+
+
+async def ended(task, *wanted):
+    while (status := (await task.get_status()).value) not in wanted:
+        pass
+    return status
+
+
+async def main():
+    # SyncHTTPClient.submit of BentoML 1.4.39 fails by itself: it closes files that it does not have.
+    async with bentoml.AsyncHTTPClient(sys.argv[1], server_ready_timeout=60) as client:
+        task = await client.render.submit(prompt="tea")
+        await ended(task, "completed", "failed")
+        again = await task.retry()
+        await ended(again, "completed")
+        held = await client.render.submit(prompt="x", wait_for=sys.argv[2])
+        await ended(held, "in_progress")
+        await held.cancel()
+        return [await task.get(), await again.get(), (await held.get_status()).value]
+
+print(json.dumps(asyncio.run(main())))
+"""
+
+
+@pytest.mark.heavy
+def test_bentomls_own_client_submits_tasks(serve: Callable[..., Server], tmp_path: Path) -> None:
+    python = originals("COMPAT_BENTOML") / "python"
+    url = serve("tasks.py:Renderer", flags=["--jobs-dir", str(tmp_path / "jobs")]).urls["inference"]
+    command = [python, "-c", TASKS, url, str(tmp_path / "never")]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert json.loads(said) == [{"picture": "TEA"}, {"picture": "TEA"}, "canceled"]
 
 
 @pytest.mark.heavy

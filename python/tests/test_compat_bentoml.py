@@ -21,7 +21,7 @@ from jitney.call.request import Request
 from jitney.compat import bentoml
 from jitney.compat.bentoml import configuration
 from jitney.definition.application import graph
-from jitney.packing.pack import pack
+from jitney.packing.pack import http_paths, pack
 
 APPLICATIONS = Path(__file__).parents[2] / "tests" / "compat" / "bentoml"
 
@@ -473,15 +473,21 @@ def test_what_has_no_effect_can_be_written_and_warns():
     image = bentoml.images.Image(python_version="3.11").python_packages("torch").run("true")
     with pytest.warns(UserWarning, match="image"):
         bentoml.service(image=image)(type("Empty", (), {}))
-    with pytest.warns(UserWarning, match="keeps no task"):
 
-        @bentoml.service
-        class Tasks:
-            @bentoml.task
-            def long(self, x: int) -> int:
-                return x + 1
+
+def test_a_task_has_paths_below_its_route_and_answers_calls_as_well():
+    @bentoml.service
+    class Tasks:
+        @bentoml.task
+        def long(self, x: int) -> int:
+            return x + 1
 
     assert wire(Tasks, "long", {"x": 1}).body == b"2"
+    routes = http_paths(graph(Tasks).root.definition)["routes"]
+    found = {one["path"]: (one["methods"], one.get("answers")) for one in routes}
+    assert found["/long"] == (["POST"], None)
+    assert found["/long/submit"] == (["POST"], "submit")
+    assert found["/long/cancel"] == (["PUT"], "cancel")
 
 
 def test_a_service_is_an_asgi_application_for_tests(application):

@@ -36,6 +36,7 @@ OF_DEFINITIONS = {
     "ray",
     "raw",
     "route",
+    "task",
     "version",
     "warm_up",
 }

@@ -19,7 +19,8 @@ pub struct PathTarget {
     pub methods: Vec<Box<str>>,
     /// Whether the endpoint gets requests as they came.
     pub raw: bool,
-    /// What the server answers by itself, without an endpoint: `live` or `ready`.
+    /// What the server answers by itself, without a worker: `live` or `ready`, or of a task `submit`, `status`, `get`,
+    /// `cancel` or `retry`.
     pub answers: Option<Box<str>>,
 }
 
@@ -62,7 +63,7 @@ impl PathTable {
     /// A path that the other table has, too, and means something else by.
     pub(crate) fn shared_with(&self, other: &Self) -> Option<&str> {
         let differs = |own: &&Arc<PathTarget>| {
-            let same = |it: &Arc<PathTarget>| it.answers.is_some() && it.answers == own.answers;
+            let same = |it: &Arc<PathTarget>| it.endpoint.is_empty() && it.answers == own.answers;
             other.routes.get(&own.path).is_some_and(|other| !same(other))
         };
         let route = self.routes.values().find(differs).map(|route| &route.path);

@@ -99,7 +99,8 @@ pub struct HttpRoute {
     pub methods: Vec<String>,
     /// The endpoint.
     pub endpoint: String,
-    /// What the server answers by itself, without an endpoint: `live` or `ready`.
+    /// What the server answers by itself, without a worker: `live` or `ready`, or of a task `submit`, `status`, `get`,
+    /// `cancel` or `retry`.
     pub answers: Option<String>,
 }
 

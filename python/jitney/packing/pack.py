@@ -164,11 +164,25 @@ def api(definition: Definition) -> dict[str, Any]:
     }
 
 
+TASKS = {"submit": "POST", "status": "GET", "get": "GET", "cancel": "PUT", "retry": "POST"}
+"""What the server answers below the route of a task, as BentoML's clients ask for it."""
+
+
 def http_paths(definition: Definition) -> dict[str, Any]:
     """The paths that it answers beside those of its name."""
     raw = [one.name for one in definition.endpoints if one.raw]
     routed = [(one.name, one.options.route_methods) for one in definition.endpoints]
     routes = [{"path": found[0], "methods": found[1], "endpoint": name} for name, found in routed if found is not None]
+    tasks = [
+        (one.name, found[0])
+        for one in definition.endpoints
+        if one.options.task and (found := one.options.route_methods)
+    ]
+    routes += [
+        {"path": f"{path.rstrip('/')}/{word}", "methods": [method], "endpoint": name, "answers": word}
+        for name, path in tasks
+        for word, method in TASKS.items()
+    ]
     health = definition.options.health_routes or {}
     routes += [{"path": path, "methods": ["GET"], "answers": answer} for path, answer in health.items()]
     paths = [str(one["path"]).rstrip("/") for one in routes]

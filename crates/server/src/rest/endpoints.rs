@@ -11,7 +11,7 @@ use super::endpoint::{
 };
 use super::{
     admin, authorize, dashboard, embeddings, health, inference, jobs, logs, management, mounted,
-    open_inference, openapi, overview, repository, shared_memory, v1,
+    open_inference, openapi, overview, repository, shared_memory, tasks, v1,
 };
 use crate::auth::Gate;
 use crate::errors::Problem;
@@ -76,6 +76,15 @@ static MOUNTED: Endpoint = row(Natural, Any, "/**", USE, Op::Predict, Waits(|it|
 /// A prediction by a path of a model's own.
 #[rustfmt::skip]
 static CLAIMED: Endpoint = row(Natural, Any, "/**", USE, Op::Predict, Predict(NAMED), RUNS_MODEL);
+/// Paths of an API that is one of BentoML's tasks, by their last words.
+#[rustfmt::skip]
+static TASKS: &[(&str, Endpoint)] = &[
+    ("submit", row(Natural, Post, "/**", USE, Op::Predict, Waits(|it| Box::pin(tasks::submit(it.context, it.names, it.body))), "Keeps a task, which is answered later.")),
+    ("status", row(Natural, Get, "/**", USE, Op::Job, Waits(|it| Box::pin(tasks::status(it.context, it.names))), "How far a task is.")),
+    ("get", row(Natural, Get, "/**", USE, Op::Job, Waits(|it| Box::pin(tasks::get(it.context, it.names))), "The result of a task.")),
+    ("cancel", row(Natural, Put, "/**", USE, Op::Job, Waits(|it| Box::pin(tasks::cancel(it.context, it.names))), "Ends a task.")),
+    ("retry", row(Natural, Post, "/**", USE, Op::Predict, Waits(|it| Box::pin(tasks::retry(it.context, it.names))), "Keeps the same task again.")),
+];
 /// What `OPTIONS` asks of a prediction's path.
 #[rustfmt::skip]
 static DESCRIBED: Endpoint = row(Inference, Options, "/**", USE, Op::Metadata, Rows(openapi::predictions), "The OpenAPI document of a model's predictions.");
@@ -231,13 +240,14 @@ pub(super) struct Found<'a> {
 }
 
 impl<'a> Found<'a> {
-    /// What models' own paths lead to: an endpoint of one, or the server's health.
+    /// What models' own paths lead to: an endpoint of one, the server's health, or the tasks of one.
     pub(super) fn claimed(target: &'a PathTarget) -> Self {
         let PathTarget { model, endpoint, path, raw, answers, .. } = target;
         let health = |id| ENDPOINTS.iter().find(|row| row.document.is_some_and(|it| it.id == id));
         let found = match answers.as_deref() {
             Some("live") => health("serverLive"),
-            Some(_) => health("serverReady"),
+            Some("ready") => health("serverReady"),
+            Some(word) => TASKS.iter().find(|(it, _)| *it == word).map(|(_, row)| row),
             None if *raw => Some(&MOUNTED),
             None => Some(&CLAIMED),
         };

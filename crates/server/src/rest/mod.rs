@@ -31,6 +31,7 @@ mod overview;
 mod plugins;
 mod repository;
 mod shared_memory;
+mod tasks;
 mod unknown;
 mod v1;
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -26,6 +25,7 @@ class ApiNote:
     name: str = ""
     route: str | None = None
     batchable: bool = False
+    is_task: bool = False
     batch_dim: int | tuple[int, int] = 0
     max_batch_size: int = MAX_BATCH_SIZE
     max_latency_ms: float | None = None
@@ -55,11 +55,9 @@ def api(func: Any = None, **options: Any) -> Any:
 
 @plain_mark(ApiNote)
 def task(func: Any = None, **options: Any) -> Any:
-    """The same as `api`, with a warning: the client waits for the answer, since nothing keeps tasks."""
-    warnings.warn(
-        "@bentoml.task is an @bentoml.api in jitney.compat: it answers a call, and keeps no task", stacklevel=2
-    )
-    return api(func, **options)
+    """The same as `api`, which can be asked for an answer later, too: below its route are `submit`, `status`, `get`,
+    `cancel` and `retry`. The server keeps tasks as jobs, through crashes."""
+    return api(func, **{**options, "is_task": True})
 
 
 def api_note(function: Any) -> ApiNote | None:

@@ -7,6 +7,7 @@ form where one of them is a file. An answer stands for a value, pieces, a file o
 from __future__ import annotations
 
 import asyncio
+import enum
 import http.client
 import json
 import mimetypes
@@ -123,10 +124,90 @@ def names_of(document: Mapping[str, Any]) -> dict[str, list[str]]:
 TIMEOUT_SECONDS = 30.0
 
 
+def _checked(response: http.client.HTTPResponse, path: str) -> http.client.HTTPResponse:
+    if response.status >= HTTPStatus.BAD_REQUEST:
+        raise failure_of(response, path)
+    return response
+
+
+class ResultStatus(enum.Enum):
+    """How far a task is."""
+
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELED = "canceled"
+
+
+class RemoteApi:
+    """A method of the service: called, it answers; `submit` asks for the answer of a task later."""
+
+    def __init__(self, client: HTTPClient, name: str) -> None:
+        self._client, self._name = client, name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._client.call(self._name, *args, **kwargs)
+
+    def submit(self, *args: Any, **kwargs: Any) -> Any:
+        """Keeps a task on the server; for an asynchronous client to be awaited."""
+        return self._client.submit(self._name, *args, **kwargs)
+
+
+class Task:
+    """A task that the server keeps."""
+
+    def __init__(self, client: HTTPClient, name: str, task_id: str) -> None:
+        self._client, self._name, self.id = client, name, task_id
+
+    def get_status(self) -> ResultStatus:
+        """How far it is."""
+        return ResultStatus(self._ask("GET", "status")["status"])
+
+    def get(self) -> Any:
+        """Its result, if it is completed."""
+        return self._ask("GET", "get")
+
+    def cancel(self) -> None:
+        """Ends it, whether it waits or runs."""
+        self._ask("PUT", "cancel")
+
+    def retry(self) -> Task:
+        """A new task with the same arguments, of one that has ended."""
+        return Task(self._client, self._name, self._ask("POST", "retry")["task_id"])
+
+    def _ask(self, method: str, word: str) -> Any:
+        return result_of(self._client._task(method, self._name, word, self.id))
+
+
+class AsyncTask:
+    """The same with methods to await."""
+
+    def __init__(self, task: Task) -> None:
+        self._task, self.id = task, task.id
+
+    async def get_status(self) -> ResultStatus:
+        """How far it is."""
+        return await asyncio.to_thread(self._task.get_status)
+
+    async def get(self) -> Any:
+        """Its result, if it is completed."""
+        return await asyncio.to_thread(self._task.get)
+
+    async def cancel(self) -> None:
+        """Ends it, whether it waits or runs."""
+        await asyncio.to_thread(self._task.cancel)
+
+    async def retry(self) -> AsyncTask:
+        """A new task with the same arguments, of one that has ended."""
+        return AsyncTask(await asyncio.to_thread(self._task.retry))
+
+
 class HTTPClient:
     """What both clients share; an attribute that is no other is a method of the service."""
 
     call: Callable[..., Any]
+    submit: Callable[..., Any]
 
     def __init__(
         self,
@@ -145,7 +226,7 @@ class HTTPClient:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        return lambda *args, **kwargs: self.call(name, *args, **kwargs)
+        return RemoteApi(self, name)
 
     def _connection(self) -> http.client.HTTPConnection:
         kind = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
@@ -169,17 +250,21 @@ class HTTPClient:
         except BentoMLException:
             return False
 
-    def _post(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> http.client.HTTPResponse:
+    def _post(
+        self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], below: str = ""
+    ) -> http.client.HTTPResponse:
         given = {**self._by_name(name, args), **kwargs}
-        path = name if name.startswith("/") else f"/{name}"
+        path = (name if name.startswith("/") else f"/{name}") + below
         if any(is_file(value) for value in given.values()):
             content_type, body = encode_form({key: sent(value) for key, value in given.items()})
         else:
             content_type, body = JSON, encode_json(given)
-        response = self._ask("POST", path, body, content_type)
-        if response.status >= HTTPStatus.BAD_REQUEST:
-            raise failure_of(response, path)
-        return response
+        return _checked(self._ask("POST", path, body, content_type), path)
+
+    def _task(self, method: str, name: str, word: str, task_id: str) -> http.client.HTTPResponse:
+        """Asks for something of a task."""
+        path = f"/{name.lstrip('/')}/{word}?{urllib.parse.urlencode({'task_id': task_id})}"
+        return _checked(self._ask(method, path), path)
 
     def _by_name(self, name: str, args: tuple[Any, ...]) -> dict[str, Any]:
         """Arguments that were given by position, with the names that the service's description has."""
@@ -211,6 +296,10 @@ class SyncHTTPClient(HTTPClient):
         """Calls an API by its name."""
         return result_of(self._post(name, args, kwargs))
 
+    def submit(self, name: str, /, *args: Any, **kwargs: Any) -> Task:
+        """Keeps a task by the name of its API."""
+        return Task(self, name, result_of(self._post(name, args, kwargs, "/submit"))["task_id"])
+
     def close(self) -> None:
         """Ends it."""
 
@@ -234,6 +323,11 @@ class AsyncHTTPClient(HTTPClient):
         if is_stream(response):
             return async_pieces(response)
         return await asyncio.to_thread(result_of, response)
+
+    async def submit(self, name: str, /, *args: Any, **kwargs: Any) -> AsyncTask:
+        """Keeps a task by the name of its API."""
+        response = await asyncio.to_thread(self._post, name, args, kwargs, "/submit")
+        return AsyncTask(Task(self, name, (await asyncio.to_thread(result_of, response))["task_id"]))
 
     async def close(self) -> None:
         """Ends it."""

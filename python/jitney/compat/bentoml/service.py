@@ -45,7 +45,7 @@ def describe(
             "batchable": apis[one].batchable,
             "input": _input(shapes[one]),
             "output": _output(shapes[one], streams[one]),
-            "is_task": False,
+            "is_task": apis[one].is_task,
         }
         for one in attributes
     ]
@@ -201,6 +201,8 @@ class ClassService:
         side_by_side = threads > 1 or any(call.is_async for call in calls.values())
         behind = local or (is_entry and bool(self.middlewares))
         in_threads = threads if side_by_side or behind else 0
+        if behind and not local and any(note.is_task for note in self.apis.values()):
+            warnings.warn(f"{self.name} has middleware: its tasks answer calls, and are not kept", stacklevel=2)
         apis: dict[str, Any] = {name: self._endpoint(name, calls[name], in_threads, is_entry) for name in calls}
         if is_entry:
             apis["bentoml_schema"] = self._description({name: call.streams for name, call in calls.items()})
@@ -243,6 +245,7 @@ class ClassService:
         options = {
             "name": note.name,
             "route": f"POST {prefix}{note.route}" if is_entry else None,
+            "task": note.is_task and is_entry,
             "concurrency": min(threads, LIMIT) if threads > 1 and not call.is_async else None,
             **batching,
         }
