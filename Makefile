@@ -131,11 +131,11 @@ test-ui: ui/node_modules/.package-lock.json ## The dashboard's types and unit te
 	cd ui && npm run --silent test && npm run --silent check
 
 ##@ Heavy tests (make setup WITH="torch chromium nginx prometheus" brings their programs)
-.PHONY: test-all test-heavy test-new-torch test-ray test-compat test-bentoml test-serve test-clouds test-browser pictures test-openapi test-kserve \
+.PHONY: test-all test-heavy test-new-torch test-ray test-compat test-bentoml test-serve test-clouds test-browser pictures test-openapi test-kserve test-formats \
   test-deploy test-mcp test-prometheus test-replicas test-install test-docs test-notebook test-onnx test-gpu test-examples soak fuzz fuzz-python
 INSTALL_TESTS := tests/test_install_static.py tests/test_install_image.py tests/test_install_systemd.py tests/test_wheel.py
 
-test-all: test test-ui test-heavy test-new-torch test-docs test-notebook test-onnx test-ray test-compat test-clouds test-browser test-openapi test-kserve test-mcp test-deploy test-prometheus test-replicas test-install ## Everything here and above, but the GPU and the soak
+test-all: test test-ui test-heavy test-new-torch test-docs test-notebook test-onnx test-ray test-compat test-clouds test-browser test-openapi test-kserve test-formats test-mcp test-deploy test-prometheus test-replicas test-install ## Everything here and above, but the GPU and the soak
 	$(CARGO) test --locked --release -p jitney-sim -p jitney-lab -- --ignored
 	$(MAKE) deny advisories instructions
 	$(MAKE) fuzz fuzz-python FUZZ_SECONDS=10
@@ -182,6 +182,9 @@ test-openapi: build .venv/openapi/ready ## What makers of clients do with /opena
 	npm install --silent --no-fund --no-audit --no-package-lock --prefix .venv/openapi openapi-typescript@7 typescript@5
 	$(BINARY) JITNEY_OPENAPI_TOOLS=$(abspath .venv/openapi/bin):$(abspath .venv/openapi/node_modules/.bin) \
 	  .venv/openapi/bin/python -m pytest -q tests/test_openapi.py --heavy
+
+test-formats: build .venv/formats/ready ## Models without code, made by the libraries whose formats they are (an environment of 7 GB)
+	$(BINARY) .venv/formats/bin/python -m pytest -q tests/test_formats*.py
 
 test-kserve: build .venv/kserve/ready ## KServe's own clients (an environment of 450 MB)
 	$(BINARY) .venv/kserve/bin/python -m pytest -q tests/test_kserve_client.py tests/test_docs_clients.py --heavy

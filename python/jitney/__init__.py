@@ -8,6 +8,7 @@ imports only those above it in this list, and none imports this file:
     gpu machine                     devices, this process
     definition http packing         how models are defined, what HTTP makes of them, the directory that is served
     execution                       runs the functions of a definition on batches
+    loaders                         makes definitions of files and folders of other libraries
     client handle                   call a server; imported when they are first used
     torchserve triton               the APIs that handlers and model.py files are written for
     worker plugin                   the process that a model, or a plugin, runs in

@@ -6,12 +6,13 @@ from __future__ import annotations
 import importlib.util
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from jitney.call.errors import DefinitionError
 from jitney.definition.decorators import batch, endpoint
+from jitney.definition.options import BATCH_SIZE_DEFAULT
 from jitney.gpu.device import device
 from jitney.values.tensor import Tensor
 
@@ -46,8 +47,10 @@ class ModelTensors:
     batch_dim: int | None = 0
     """The dimension that has the items of a batch; None for a model that takes one request at a time."""
     takes: str = ARRAYS
-    sizes: tuple[int, ...] = field(default=())
-    """The batch sizes that it can be run at, if not any."""
+    least_items: int = 1
+    """The fewest items that it runs with; a smaller batch is filled up with copies of its last item."""
+    most_items: int | None = None
+    """The most items that it runs with; None where there is no limit."""
 
     def told(self) -> dict[str, Any]:
         """The same as JSON, which is written down with the packed model."""
@@ -55,7 +58,8 @@ class ModelTensors:
             side: [{"name": name, "datatype": one.datatype, "shape": list(one.shape)} for name, one in tensors.items()]
             for side, tensors in (("inputs", self.inputs), ("outputs", self.outputs))
         }
-        return {**spelt, "batch_dim": self.batch_dim, "takes": self.takes, "sizes": list(self.sizes)}
+        limits = {"least_items": self.least_items, "most_items": self.most_items}
+        return {**spelt, "batch_dim": self.batch_dim, "takes": self.takes, **limits}
 
     @classmethod
     def read(cls, told: Mapping[str, Any]) -> ModelTensors:
@@ -63,12 +67,12 @@ class ModelTensors:
         inputs, outputs = (
             {one["name"]: Tensor(one["datatype"], one["shape"]) for one in told[side]} for side in ("inputs", "outputs")
         )
-        return cls(inputs, outputs, told["batch_dim"], told["takes"], tuple(told["sizes"]))
+        return cls(inputs, outputs, told["batch_dim"], told["takes"], told["least_items"], told["most_items"])
 
 
 class Loader(ABC):
-    """Serves the files or folders of one format. One object is made for each model in each process. One whose models take
-    and give tensors has `load`, `tensors` and `run`; any other has `describe` and `definition` instead."""
+    """Serves the files or folders of one format. One object is made for each model in each process. One whose models
+    take and give tensors has `load`, `tensors` and `run`; any other has `describe` and `definition` instead."""
 
     format: ClassVar[str]
     """Its name, as in `scikit-learn`."""
@@ -120,8 +124,8 @@ def tensor_model(loader: Loader, path: Path, tensors: ModelTensors) -> type:
     options: dict[str, Any] = {"outputs": dict(tensors.outputs)}
     if tensors.inputs:
         options["inputs"] = dict(tensors.inputs)
-    if tensors.sizes:
-        options["sizes"] = tensors.sizes
+    if tensors.most_items is not None and tensors.most_items < BATCH_SIZE_DEFAULT:
+        options["max_batch_size"] = tensors.most_items
     if tensors.batch_dim:
         options["batch_dim"] = tensors.batch_dim
     mark = endpoint(**options) if tensors.batch_dim is None else batch(**options)
@@ -134,13 +138,26 @@ def tensor_model(loader: Loader, path: Path, tensors: ModelTensors) -> type:
         return loader.run(frame)
 
     def on_arrays(self: Any, **batch: Any) -> Any:
-        return loader.run(batch)
+        return loader.run(batch) if tensors.least_items == 1 else _run_filled(loader, batch, tensors)
 
     function: Callable[..., Any] = on_frame if tensors.takes == FRAME else on_arrays
     given = "frame" if tensors.takes == FRAME else "batch"
     function.__annotations__ = {given: _array_type(tensors.takes), "return": dict[str, Any]}
     FileModel.predict = mark(function)  # type: ignore[attr-defined]
     return FileModel
+
+
+def _run_filled(loader: Loader, batch: dict[str, Any], tensors: ModelTensors) -> dict[str, Any]:
+    """Runs a batch of at least as many items as the model needs, and answers those that were there."""
+    dim = tensors.batch_dim or 0
+    items = next(iter(batch.values())).shape[dim]
+    if items >= tensors.least_items:
+        return dict(loader.run(batch))
+    order = [min(at, items - 1) for at in range(tensors.least_items)]
+    before: list[Any] = [slice(None)] * dim
+    all_of, some_of = (*before, order), (*before, slice(0, items))
+    filled = loader.run({name: one[all_of] for name, one in batch.items()})
+    return {name: one[some_of] for name, one in filled.items()}
 
 
 def _array_type(takes: str) -> Any:

@@ -16,9 +16,17 @@ from jitney.loaders.loader import Loader, LoadOptions, NotTrusted
 
 GROUP = "jitney.loaders"
 OURS = (
+    "jitney.loaders.mlflow_folder:MlflowLoader",
     "jitney.loaders.scikit_learn:SkopsLoader",
     "jitney.loaders.scikit_learn:PickleLoader",
     "jitney.loaders.xgboost_model:XgboostLoader",
+    "jitney.loaders.lightgbm_model:LightgbmLoader",
+    "jitney.loaders.catboost_model:CatboostLoader",
+    "jitney.loaders.openvino_model:OpenvinoLoader",
+    "jitney.loaders.torch_export:ExportedLoader",
+    "jitney.loaders.torch_export:CompiledLoader",
+    "jitney.loaders.torch_script:ScriptLoader",
+    "jitney.loaders.torch_script:SafetensorsLoader",
 )
 """In the order in which they are asked."""
 SHOWN_MAX = 8

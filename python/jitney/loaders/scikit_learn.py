@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 
 from jitney.call.errors import DefinitionError
 from jitney.execution.tensor_answers import DATATYPES
-from jitney.loaders.loader import FRAME, Loader, ModelTensors, NotTrusted
+from jitney.loaders.files import lone_file
+from jitney.loaders.loader import FRAME, Loader, LoadOptions, ModelTensors, NotTrusted
 from jitney.values.tensor import BYTES, Tensor
 
 INPUT = "input"
@@ -23,8 +24,8 @@ PICKLES = (".joblib", ".pkl", ".pickle")
 class EstimatorLoader(Loader):
     """Runs estimators, however they were saved."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __init__(self, options: LoadOptions) -> None:
+        super().__init__(options)
         self.model: Any = None
 
     def tensors(self) -> ModelTensors:
@@ -41,7 +42,7 @@ class EstimatorLoader(Loader):
 
     def run(self, batch: Any) -> Any:
         """Predicts."""
-        value = batch[INPUT] if isinstance(batch, dict) else batch
+        value = batch[INPUT] if isinstance(batch, dict) else batch  # A frame has no name.
         if str(getattr(value, "dtype", "")) == "object":
             value = [one.decode() if isinstance(one, bytes) else one for one in value]
         if not _gives_probabilities(self.model):
@@ -97,10 +98,7 @@ class PickleLoader(EstimatorLoader):
 
 
 def _pickle(path: Path) -> Path | None:
-    if path.is_file():
-        return path if path.suffix in PICKLES else None
-    files = [one for one in path.iterdir() if one.is_file() and one.suffix in PICKLES]
-    return files[0] if len(files) == 1 else None
+    return lone_file(path, PICKLES)
 
 
 def _checked(model: Any) -> Any:

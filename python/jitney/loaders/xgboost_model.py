@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from jitney.loaders.loader import Loader, ModelTensors
+from jitney.loaders.files import lone_file
+from jitney.loaders.loader import Loader, LoadOptions, ModelTensors
 from jitney.values.tensor import Tensor
 
 INPUT, PREDICT = "input", "predict"
 ENDINGS = (".json", ".ubj", ".bst", ".xgb")
-HEAD_BYTES = 4096
 LEARNER = re.compile(rb'^\{\s*"learner"\s*:|^\{[Li\x00-\x1f]*learner\{')
 """How both formats begin."""
 
@@ -23,20 +23,20 @@ class XgboostLoader(Loader):
     format = "XGBoost"
     needs: ClassVar[Mapping[str, str]] = {"xgboost": "xgboost"}
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __init__(self, options: LoadOptions) -> None:
+        super().__init__(options)
         self.model: Any = None
 
     @classmethod
     def finds(cls, path: Path) -> bool:
         """By how it begins."""
-        return model_file(path) is not None
+        return _file(path) is not None
 
     def load(self, path: Path, device: str) -> None:
         """Reads it."""
         import xgboost
 
-        self.model = xgboost.Booster(model_file=str(model_file(path)))
+        self.model = xgboost.Booster(model_file=str(_file(path)))
         self.model.set_param({"device": device})
 
     def tensors(self) -> ModelTensors:
@@ -58,13 +58,5 @@ class XgboostLoader(Loader):
         return {PREDICT: model.predict(matrix)}
 
 
-def model_file(path: Path) -> Path | None:
-    """The file, or the only one of a folder."""
-    files = [path] if path.is_file() else [one for one in path.iterdir() if one.suffix in ENDINGS and one.is_file()]
-    found = [one for one in files if one.suffix in ENDINGS and LEARNER.match(_head(one))]
-    return found[0] if len(found) == 1 else None
-
-
-def _head(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(HEAD_BYTES)
+def _file(path: Path) -> Path | None:
+    return lone_file(path, ENDINGS, lambda head: LEARNER.match(head) is not None)

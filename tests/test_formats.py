@@ -1,0 +1,188 @@
+"""Files and folders of other libraries, served by one command each and answered as the library itself does.
+
+It runs in the environment `formats`, where these libraries are: `make test-formats`.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import requests
+from tritonclient import http
+
+from harness.formats import MAKERS, MadeModel
+from harness.server import ASK_SECONDS, Server
+
+pytest.importorskip("skops", reason="the environment `formats` has what these models are made with")
+
+DATATYPES = {
+    "float64": "FP64",
+    "float32": "FP32",
+    "float16": "FP16",
+    "int64": "INT64",
+    "object": "BYTES",
+    "bool": "BOOL",
+}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, MadeModel]:
+    made = {}
+    for name, make in MAKERS.items():
+        home = tmp_path_factory.mktemp(name)
+        made[name] = make(home)
+    return made
+
+
+@pytest.fixture(scope="module")
+def served(binary: Path, models: dict[str, MadeModel], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server with all of them, each loaded when it is asked for."""
+    home = tmp_path_factory.mktemp("formats")
+    named = [f"{name}={made.path}" for name, made in models.items()]
+    flags = ["--trust", "--load", "on_demand"]
+    server = Server(binary, home / "server", ["serve", *named, *flags], wait_for_workers=False, start_seconds=900)
+    yield server.started()
+    server.end()
+
+
+def infer(server: Server, name: str, made: MadeModel) -> dict[str, np.ndarray]:
+    """The answer over the Open Inference Protocol, in binary."""
+    client = http.InferenceServerClient(server.urls["Inference"].removeprefix("http://"), network_timeout=ASK_SECONDS)
+    inputs = []
+    for one, array in made.inputs.items():
+        kind = "object" if array.dtype.kind in "OUT" else str(array.dtype)
+        tensor = http.InferInput(one, list(array.shape), DATATYPES[kind])
+        tensor.set_data_from_numpy(
+            np.asarray([str(text) for text in array], dtype=object) if kind == "object" else array
+        )
+        inputs.append(tensor)
+    answer = client.infer(name, inputs)
+    return {one: answer.as_numpy(one) for one in made.outputs}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_the_answer_is_that_of_the_library(served: Server, models: dict[str, MadeModel], name: str) -> None:
+    made = models[name]
+    answer = infer(served, name, made)
+    for one, expected in made.outputs.items():
+        if expected.dtype.kind in "OUT":
+            assert [text.decode() for text in answer[one]] == list(expected)
+            continue
+        np.testing.assert_allclose(answer[one].astype(float), expected.astype(float), rtol=1e-5, atol=1e-6)
+
+
+def serve_fails(binary: Path, *arguments: str | Path) -> str:
+    command = [binary, "serve", "--port", "0", *map(str, arguments)]
+    ended = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=ASK_SECONDS, check=False)
+    assert ended.returncode == 1, ended.stderr
+    return ended.stderr
+
+
+@pytest.mark.parametrize(
+    "name", ["sklearn_forest_joblib", "torch_compiled", "safetensors_with_module", "mlflow_python"]
+)
+def test_what_runs_code_wants_trust(binary: Path, models: dict[str, MadeModel], name: str) -> None:
+    said = serve_fails(binary, models[name].path)
+    assert "if you trust whoever made it, say --trust" in said
+
+
+def test_models_that_are_data_need_no_trust(models: dict[str, MadeModel]) -> None:
+    trusted = {name for name, made in models.items() if made.needs_trust}
+    assert not any("xgboost" in name or "lightgbm" in name or "export" in name for name in trusted)
+
+
+def tampered(path: Path, to: Path, old: str, new: str) -> Path:
+    """A copy of a program with another text in it."""
+    with zipfile.ZipFile(path) as package, zipfile.ZipFile(to, "w") as written:
+        for one in package.infolist():
+            content = package.read(one)
+            if one.filename.endswith(".json"):
+                content = content.replace(old.encode(), new.encode())
+            written.writestr(one, content)
+    return to
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("torch.ops.aten.linear.default", "torch.os.system"),
+        ("torch.ops.aten.linear.default", "torch.ops.load_library"),
+        ("torch.ops.aten.linear.default", "_operator.call"),
+        ("Symbol('", "__import__('os').system('"),
+        ("Symbol(", "eval("),
+    ],
+)
+def test_a_program_that_is_more_than_data_wants_trust(
+    binary: Path, models: dict[str, MadeModel], tmp_path: Path, old: str, new: str
+) -> None:
+    path = tampered(models["torch_export_batches"].path, tmp_path / "net.pt2", old, new)
+    said = serve_fails(binary, path)
+    assert "torch would evaluate more than a program's operators" in said
+    assert "say --trust" in said
+
+
+def test_a_folder_of_anything_says_why_it_cannot_be_served(binary: Path, tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("hello")
+    said = serve_fails(binary, tmp_path)
+    assert "no known format: the folder has notes.md" in said
+
+
+def test_a_script_without_types_says_how_to_declare_them(
+    binary: Path, models: dict[str, MadeModel], tmp_path: Path
+) -> None:
+    copy = tmp_path / "bare.pt"
+    copy.write_bytes(models["torch_script_declared"].path.read_bytes())
+    said = serve_fails(binary, copy)
+    assert "bare.tensors.json" in said
+    assert "bare.example.npy" in said
+
+
+def test_requests_share_batches(binary: Path, models: dict[str, MadeModel], tmp_path: Path) -> None:
+    made = models["torch_export_batches"]
+    flags = ["--max-batch-delay-ms", "600000", "--batch-size", "2"]
+    server = Server(binary, tmp_path / "server", ["serve", f"net={made.path}", *flags])
+    server.started()
+    try:
+        from harness.client import together
+
+        url = f"{server.urls['Inference']}/predictions/net"
+        rows = made.inputs["input"][:2]
+        answers = together(
+            [lambda row=row: requests.post(url, json={"input": [row.tolist()]}, timeout=ASK_SECONDS) for row in rows]
+        )
+        for answer, expected in zip(answers, made.outputs["output"]):
+            np.testing.assert_allclose(answer.json()["output"][0], expected, rtol=1e-5)
+            assert " of 2" in answer.headers["server-timing"]
+    finally:
+        server.end()
+
+
+def test_a_list_of_models_takes_files(binary: Path, models: dict[str, MadeModel], tmp_path: Path) -> None:
+    made = models["sklearn_forest_joblib"]
+    entry = {"name": "listed", "path": str(made.path), "trust": True}
+    (tmp_path / "jitney.yaml").write_text(json.dumps({"models": [entry]}))
+    server = Server(binary, tmp_path / "server", ["serve", "--config", tmp_path / "jitney.yaml"])
+    server.started()
+    try:
+        body = {"input": made.inputs["input"].tolist()}
+        answer = requests.post(f"{server.urls['Inference']}/predictions/listed", json=body, timeout=ASK_SECONDS)
+        assert answer.json()["predict"] == made.outputs["predict"].tolist()
+    finally:
+        server.end()
+
+
+def test_a_job_without_a_server_takes_files(binary: Path, models: dict[str, MadeModel], tmp_path: Path) -> None:
+    made = models["xgboost_regression_ubj"]
+    rows = [json.dumps({"input": [row.tolist()]}) for row in made.inputs["input"]]
+    (tmp_path / "rows.jsonl").write_text("\n".join(rows))
+    out = tmp_path / "answers.jsonl"
+    command = [binary, "infer", made.path, tmp_path / "rows.jsonl", "-o", out]
+    subprocess.run(list(map(str, command)), check=True, timeout=ASK_SECONDS)
+    answers = [json.loads(line)["predict"][0] for line in out.read_text().splitlines()]
+    np.testing.assert_allclose(answers, made.outputs["predict"], rtol=1e-5)
