@@ -22,6 +22,8 @@ pub struct PathTarget {
     /// What the server answers by itself, without a worker: `live` or `ready`, or of a task `submit`, `status`, `get`,
     /// `cancel` or `retry`.
     pub answers: Option<Box<str>>,
+    /// Whether other models may have the path, too.
+    pub shared: bool,
 }
 
 /// The paths of several models.
@@ -63,7 +65,9 @@ impl PathTable {
     /// A path that the other table has, too, and means something else by.
     pub(crate) fn shared_with(&self, other: &Self) -> Option<&str> {
         let differs = |own: &&Arc<PathTarget>| {
-            let same = |it: &Arc<PathTarget>| it.endpoint.is_empty() && it.answers == own.answers;
+            let same = |it: &Arc<PathTarget>| {
+                (it.endpoint.is_empty() && it.answers == own.answers) || (it.shared && own.shared)
+            };
             other.routes.get(&own.path).is_some_and(|other| !same(other))
         };
         let route = self.routes.values().find(differs).map(|route| &route.path);
@@ -83,11 +87,13 @@ impl PathTable {
             methods: Vec::new(),
             raw: raw(endpoint),
             answers: None,
+            shared: false,
         };
         for route in &api.http.routes {
             let methods = route.methods.iter().map(|method| method.as_str().into()).collect();
             let answers = route.answers.as_deref().map(Into::into);
-            self.add_route(PathTarget { methods, answers, ..target(&route.endpoint, &route.path) });
+            let named = target(&route.endpoint, &route.path);
+            self.add_route(PathTarget { methods, answers, shared: route.shared, ..named });
         }
         if let Some(mount) = &api.http.mount {
             self.add_mount(target(&mount.endpoint, &mount.prefix));
@@ -141,6 +147,20 @@ mod tests {
         assert!(table.route("/sum/").is_some() && table.route("/su").is_none());
         assert_eq!(table.shared_with(&PathTable::of([("other", &some)])), Some("/api"));
         assert_eq!(table.shared_with(&PathTable::default()), None);
+    }
+
+    #[test]
+    fn a_path_may_be_shared_by_those_who_both_say_so() {
+        let one = |shared| {
+            let route = format!(r#"{{"path": "/rerank", "endpoint": "r", "shared": {shared}}}"#);
+            api(&format!(r#"{{"endpoints": ["r"], "http": {{"routes": [{route}]}}}}"#))
+        };
+        let (sharing, alone) = (one(true), one(false));
+        let table = |model: &'static str, api: &Api| PathTable::of([(model, api)]);
+        assert_eq!(table("a", &sharing).shared_with(&table("b", &sharing)), None);
+        assert_eq!(table("a", &sharing).shared_with(&table("b", &alone)), Some("/rerank"));
+        let both = PathTable::of([("a", &sharing), ("b", &sharing)]);
+        assert_eq!(both.route("/rerank").map(|it| &*it.model), Some("a"));
     }
 
     #[test]

@@ -102,6 +102,8 @@ pub struct HttpRoute {
     /// What the server answers by itself, without a worker: `live` or `ready`, or of a task `submit`, `status`, `get`,
     /// `cancel` or `retry`.
     pub answers: Option<String>,
+    /// Whether other models may have the path, too; the first of them answers it.
+    pub shared: bool,
 }
 
 /// A prefix, below which everything goes to one raw endpoint.

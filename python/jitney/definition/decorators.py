@@ -166,7 +166,8 @@ def batch(target: Any = None, **options: Any) -> Any:
     what a worker needs of its node where a Ray cluster places workers.
     `concurrency` lets one worker run several batches of an `async` function at a time. `openai="embeddings"` makes a
     function that turns texts into vectors answer OpenAI's clients under `/v1/embeddings`. `route` is one more path of
-    the endpoint; with `raw` it takes `jitney.HttpRequest`, and `mount` sends it everything below a prefix.
+    the endpoint, which with `route_shared` other models may have too; with `raw` it takes `jitney.HttpRequest`, and
+    `mount` sends it everything below a prefix.
     `examples` are arguments of single items, for `jitney check` and for the API's page.
     """
     return _decorate(target, "batch", options)

@@ -47,7 +47,7 @@ WORDS = {
     "device": tuple(DEVICES),
 }
 """Options that are one of some words."""
-FLAGS = ("padded", "gpu_turns", "raw", "mix_origins", "task")
+FLAGS = ("padded", "gpu_turns", "raw", "route_shared", "mix_origins", "task")
 FRACTION_MIN = 0.01
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 PATH = re.compile(r"/[^\s?#]*")
@@ -92,6 +92,7 @@ class Options:
     openai: str | None = None
     raw: bool | None = None
     route: str | None = None
+    route_shared: bool | None = None
     task: bool | None = None
     mount: str | None = None
     health_routes: Mapping[str, str] | None = None
@@ -291,6 +292,8 @@ def _paths(options: Options) -> None:
     routed = options.route_methods
     if options.route is not None and (routed is None or not PATH.fullmatch(routed[0]) or not _methods(routed[1])):
         raise DefinitionError(f"route is a path such as '/summarize' or 'POST /summarize', not {options.route!r}")
+    if options.route_shared and options.route is None:
+        raise DefinitionError("route_shared needs route: the path that other models may have, too")
     if options.task and routed is None:
         raise DefinitionError("task=True needs route: the path below which tasks are submitted and asked for")
     if options.mount is not None and not PATH.fullmatch(options.mount):

@@ -171,8 +171,11 @@ TASKS = {"submit": "POST", "status": "GET", "get": "GET", "cancel": "PUT", "retr
 def http_paths(definition: Definition) -> dict[str, Any]:
     """The paths that it answers beside those of its name."""
     raw = [one.name for one in definition.endpoints if one.raw]
-    routed = [(one.name, one.options.route_methods) for one in definition.endpoints]
-    routes = [{"path": found[0], "methods": found[1], "endpoint": name} for name, found in routed if found is not None]
+    routes: list[dict[str, Any]] = []
+    for one in definition.endpoints:
+        path, methods = one.options.route_methods or ("", [])
+        shared = {"shared": True} if one.options.route_shared else {}
+        routes += [{"path": path, "methods": methods, "endpoint": one.name, **shared}] if path else []
     tasks = [
         (one.name, found[0])
         for one in definition.endpoints
