@@ -57,7 +57,8 @@ const STORED_ENDINGS: [&str; 9] =
     [".onnx", ".mar", ".war", ".model", ".zip", ".tar", ".gz", ".tgz", ".py"];
 
 /// Files that say of which format the model of a folder is.
-const FORMAT_MARKS: [&str; 4] = ["MLmodel", "config.json", "modules.json", "model_index.json"];
+const FORMAT_MARKS: [&str; 5] =
+    ["MLmodel", "config.json", "modules.json", "model_index.json", "handler.py"];
 
 /// The most models that a directory is looked through for.
 const MODELS_MAX: usize = 10_000;

@@ -62,7 +62,12 @@ def _has_gpu(given: bool) -> bool:
     torch = find_torch()
     if torch is not None:
         return bool(torch.cuda.is_available())
-    return given or (os.path.exists("/dev/nvidia0") and os.environ.get("CUDA_VISIBLE_DEVICES", "0") not in ("", "-1"))
+    return given or gpu_in_sight()
+
+
+def gpu_in_sight() -> bool:
+    """Whether the driver's files say that there is a GPU, for those who do not import torch."""
+    return os.path.exists("/dev/nvidia0") and os.environ.get("CUDA_VISIBLE_DEVICES", "0") not in ("", "-1")
 
 
 def find_torch() -> Any:

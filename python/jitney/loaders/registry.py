@@ -17,6 +17,8 @@ from jitney.loaders.loader import Loader, LoadOptions, NotTrusted
 GROUP = "jitney.loaders"
 OURS = (
     "jitney.loaders.mlflow_folder:MlflowLoader",
+    "jitney.loaders.huggingface.endpoint_handler:EndpointHandlerLoader",
+    "jitney.loaders.huggingface.pretrained:HuggingFaceLoader",
     "jitney.loaders.scikit_learn:SkopsLoader",
     "jitney.loaders.scikit_learn:PickleLoader",
     "jitney.loaders.xgboost_model:XgboostLoader",

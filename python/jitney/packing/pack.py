@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ from jitney.definition.wiring import wiring_of
 from jitney.packing import openapi
 
 API_FILE = "jitney-api.json"
+REQUIREMENTS = "__jitney_requirements__"
+"""The attribute of a class that names the file of the packages that it needs, if it has one."""
 
 FILES_WATCHED_MAX = 1000
 QUEUE_DEFAULT, QUEUE_MAX = 100, 65535
@@ -62,7 +65,7 @@ def pack_part(
     if deployed is not None:
         with contextlib.redirect_stdout(sys.stderr):  # stdout is for the description of what was packed.
             deployed()
-    manifest = {
+    manifest: dict[str, Any] = {
         "createdOn": "",
         "runtime": "python",
         "model": {
@@ -73,6 +76,11 @@ def pack_part(
         },
         "archiverVersion": "0.12.0",
     }
+    needed = getattr(definition.target, REQUIREMENTS, None)
+    if needed is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(needed, out / "requirements.txt")
+        manifest["model"]["requirementsFile"] = "requirements.txt"
     write(out / "MAR-INF" / "MANIFEST.json", manifest)
     write(out / "model-config.yaml", settings(definition, spec, directory, name_in_application))  # JSON is YAML.
     write(out / API_FILE, {**api(definition), **links(part, version)})

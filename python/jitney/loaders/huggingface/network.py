@@ -1,0 +1,104 @@
+"""A tokenizer and a network over texts, as `transformers` loads them. Rows of like length are run together, on a GPU by
+graphs and in half precision. What a task makes of the outputs is not known here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jitney.gpu.device import device, find_torch
+from jitney.gpu.graphed import graphs
+from jitney.gpu.padding import pad
+from jitney.loaders.huggingface.folder import PretrainedFolder
+from jitney.loaders.huggingface.lengths import groups
+
+Reader = Callable[[Any, Any, Any], Any]
+"""Takes the tensor that is wanted out of a model's outputs, token ids and mask; it runs where the model does."""
+
+
+class TokenRow(NamedTuple):
+    """One text, or a pair of them, in tokens."""
+
+    ids: list[int]
+    types: list[int] | None
+    encoding: Any
+    """The tokenizer's own, with offsets."""
+
+
+class TextNetwork:
+    """A model of one folder."""
+
+    def __init__(self, folder: PretrainedFolder, auto: str, read: Reader, trust: bool = False) -> None:
+        self.folder = folder
+        self.tokenizer = load_part("AutoTokenizer", folder, trust)
+        self.model = load_network(auto, folder, trust)
+        self.config = self.model.config
+        self.longest = folder.longest
+        self._read = read
+        self._has_types = "token_type_ids" in self.tokenizer.model_input_names
+        self._run = graphs(self._forward)
+
+    def tokens(self, texts: Sequence[str], pairs: Sequence[str] | None = None, **options: Any) -> list[TokenRow]:
+        """Texts as rows; what is longer than the model takes is cut."""
+        told = {"truncation": True, "max_length": self.longest, **options}
+        encoded = self.tokenizer(list(texts), None if pairs is None else list(pairs), **told)
+        types = encoded.get("token_type_ids") if self._has_types else None
+        rows = enumerate(encoded["input_ids"])
+        whole = encoded.encodings or [None] * len(encoded["input_ids"])
+        return [TokenRow(ids, types[at] if types else None, whole[at]) for at, ids in rows]
+
+    def run(self, rows: Sequence[TokenRow]) -> list[Any]:
+        """The outputs of each row, in single precision, where the processor reads them. They may be longer than the
+        row where each token has one."""
+        torch = find_torch()
+        outputs: list[Any] = [None] * len(rows)
+        empty = self.tokenizer.pad_token_id or 0
+        with torch.inference_mode():
+            ran = []
+            for group in groups([len(row.ids) for row in rows]):
+                ids, mask = pad([rows[at].ids for at in group], value=empty)
+                types = [pad([rows[at].types or [] for at in group]).values] if self._has_types else []
+                ran.append((group, self._run(ids, mask, *types)))
+            for group, found in ran:  # Only now something waits for the GPU.
+                for at, one in zip(group, found.float().cpu()):
+                    outputs[at] = one
+        return outputs
+
+    def _forward(self, ids: Any, mask: Any, *types: Any) -> Any:
+        given = {"token_type_ids": types[0]} if types else {}
+        seen = mask.long()
+        return self._read(self.model(input_ids=ids, attention_mask=seen, **given), ids, seen)
+
+
+def load_part(auto: str, folder: PretrainedFolder, trust: bool, **options: Any) -> Any:
+    """What one of `transformers`' Auto classes makes of the folder. The network is never asked."""
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()  # Its letters would be lines of the log.
+    return getattr(transformers, auto).from_pretrained(
+        str(folder.path), trust_remote_code=trust, local_files_only=True, **options
+    )
+
+
+def load_network(auto: str, folder: PretrainedFolder, trust: bool) -> Any:
+    """The network on the worker's device."""
+    safe = {} if trust else {"use_safetensors": True}
+    return load_part(auto, folder, trust, dtype=precision(folder), **safe).eval().to(device())
+
+
+def load_tensors(path: Path) -> dict[str, Any]:
+    """The tensors of one file."""
+    from safetensors.torch import load_file
+
+    tensors: dict[str, Any] = load_file(path)
+    return tensors
+
+
+def precision(folder: PretrainedFolder) -> Any:
+    """Half precision on a GPU, in the kind that the folder names; single on the processor."""
+    torch = find_torch()
+    if not device().is_gpu:
+        return torch.float32
+    named = str(folder.config.get("dtype") or folder.config.get("torch_dtype"))
+    return torch.bfloat16 if named.endswith("bfloat16") else torch.float16

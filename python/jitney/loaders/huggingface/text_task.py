@@ -1,0 +1,81 @@
+"""What tasks over texts share: a request becomes texts, all texts of a batch are tokenised and run together, and each
+request makes its answer of its own outputs. A request that is wrong fails alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+from jitney.definition.decorators import batch
+from jitney.loaders.huggingface.lengths import CHARACTERS_PER_TOKEN, TOKENS_PER_BATCH
+from jitney.loaders.huggingface.network import TextNetwork, TokenRow
+from jitney.loaders.huggingface.task import NOT_GIVEN, FolderTask, checked, or_error
+
+Text = str | tuple[str, str] | TokenRow
+"""A text, a pair of them, or one that is in tokens already."""
+BY_TOKENS = f"len // {CHARACTERS_PER_TOKEN}"
+"""The server batches texts by a guess of their tokens."""
+
+
+class Asked(NamedTuple):
+    """What one request asks for."""
+
+    texts: Sequence[Text]
+    answer: Callable[[Sequence[TokenRow], Sequence[Any]], Any]
+    """Makes the answer of the texts' tokens and outputs."""
+
+
+class TextTask(FolderTask):
+    """A model over texts, in the form of Hugging Face's endpoints: `{"inputs": ..., "parameters": {...}}`."""
+
+    auto = ""
+    """The class of `transformers` that loads it."""
+    token_options: ClassVar[dict[str, Any]] = {}
+
+    def setup(self) -> None:
+        """Once per worker."""
+        self.network = TextNetwork(self.folder, self.auto, self.read, self.trust)
+
+    def read(self, outputs: Any, ids: Any, mask: Any) -> Any:
+        """The tensor of the model's outputs that is wanted; it is computed where the model runs."""
+        return outputs.logits
+
+    def asked(self, inputs: Any, parameters: dict[str, Any]) -> Asked:
+        """What a request asks for."""
+        raise NotImplementedError
+
+    @batch(max_batch_size=TOKENS_PER_BATCH, cost=BY_TOKENS, padded=True)
+    def predict(self, inputs: list[Any], parameters: list[Any] = NOT_GIVEN) -> list[Any]:
+        """Answers as the task's pipeline gives them."""
+        return self.answers(lambda one, told: self.asked(one, checked(told)), inputs, parameters)
+
+    def answers(self, read: Callable[..., Asked], *columns: list[Any]) -> list[Any]:
+        """The answers of several requests, whose texts are run together; `read` tells what one asks for."""
+        asked = [or_error(read, *one) for one in zip(*columns)]
+        texts = [text for one in asked if isinstance(one, Asked) for text in one.texts]
+        rows = self.tokens(texts)
+        outputs = self.network.run(rows)
+        answers: list[Any] = []
+        at = 0
+        for one in asked:
+            if isinstance(one, Exception):
+                answers.append(one)
+                continue
+            end = at + len(one.texts)
+            answers.append(or_error(one.answer, rows[at:end], outputs[at:end]))
+            at = end
+        return answers
+
+    def tokens(self, texts: Sequence[Text]) -> list[TokenRow]:
+        """Texts and pairs of texts as rows."""
+        rows: list[Any] = list(texts)
+        for paired in (False, True):
+            left = (at for at, text in enumerate(texts) if not isinstance(text, TokenRow))
+            chosen = [at for at in left if isinstance(texts[at], tuple) == paired]
+            if not chosen:
+                continue
+            told: Any = [texts[at] for at in chosen]
+            columns = list(zip(*told)) if paired else [told]
+            for at, row in zip(chosen, self.network.tokens(*columns, **self.token_options)):
+                rows[at] = row
+        return rows

@@ -1,0 +1,146 @@
+"""Small Hugging Face folders, made by the real libraries: random weights, and tokenizers trained on a few lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+LINES = [
+    "the quick brown fox jumps over the lazy dog",
+    "a model server puts requests into batches, and answers each of them",
+    "Paris is the capital of France and London is the capital of England",
+    "I liked the film very much; you did not like it at all",
+    "what is the name of the river that flows through the city?",
+    "Once upon a time there was a small house near a large wood.",
+]
+LONG = " ".join(LINES)
+LABELS = {
+    "text": ["negative", "neutral", "positive"],
+    "nli": ["contradiction", "neutral", "entailment"],
+    "one": ["score"],
+}
+TAGS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
+CHAT = "{% for one in messages %}{{ one['role'] }}: {{ one['content'] }}\n{% endfor %}assistant:"
+
+
+def word_tokenizer(folder: Path, longest: int = 64) -> Any:
+    """A tokenizer of BERT's kind."""
+    from tokenizers import BertWordPieceTokenizer
+    from transformers import BertTokenizerFast
+
+    trained = BertWordPieceTokenizer(lowercase=True)
+    trained.train_from_iterator(LINES, vocab_size=300, min_frequency=1, show_progress=False)
+    made = BertTokenizerFast(tokenizer_object=trained._tokenizer, model_max_length=longest)
+    made.save_pretrained(folder)
+    return made
+
+
+def byte_tokenizer(folder: Path, longest: int = 256) -> Any:
+    """A tokenizer of GPT-2's kind."""
+    from tokenizers import ByteLevelBPETokenizer
+    from transformers import GPT2TokenizerFast
+
+    trained = ByteLevelBPETokenizer()
+    special = ["<|endoftext|>", "<pad>"]
+    trained.train_from_iterator(LINES, vocab_size=400, min_frequency=1, special_tokens=special, show_progress=False)
+    words = {"bos_token": special[0], "eos_token": special[0], "unk_token": special[0], "pad_token": special[1]}
+    made = GPT2TokenizerFast(tokenizer_object=trained._tokenizer, model_max_length=longest, **words)
+    made.chat_template = CHAT
+    made.save_pretrained(folder)
+    return made
+
+
+def bert(folder: Path, head: str, labels: list[str] | None = None, **more: Any) -> Path:
+    """A BERT with one of its heads."""
+    import torch
+    import transformers
+
+    tokenizer = word_tokenizer(folder)
+    torch.manual_seed(len(head) + len(labels or ()))
+    named = (
+        {"id2label": dict(enumerate(labels)), "label2id": {one: at for at, one in enumerate(labels)}} if labels else {}
+    )
+    shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    config = transformers.BertConfig(
+        vocab_size=len(tokenizer), max_position_embeddings=64, initializer_range=0.4, **shape, **named, **more
+    )
+    getattr(transformers, head)(config).eval().save_pretrained(folder)
+    return folder
+
+
+def gpt2(folder: Path) -> Path:
+    """A GPT-2."""
+    import torch
+    import transformers
+
+    tokenizer = byte_tokenizer(folder)
+    torch.manual_seed(5)
+    config = transformers.GPT2Config(
+        vocab_size=len(tokenizer), n_positions=256, n_embd=32, n_layer=2, n_head=4, initializer_range=0.4,
+        bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
+    )  # fmt: skip
+    transformers.GPT2LMHeadModel(config).eval().save_pretrained(folder)
+    return folder
+
+
+def llama(folder: Path) -> Path:
+    """A Llama with fewer heads for keys than for queries."""
+    import torch
+    import transformers
+
+    tokenizer = byte_tokenizer(folder)
+    torch.manual_seed(6)
+    config = transformers.LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=256, initializer_range=0.4,
+        bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
+    )  # fmt: skip
+    transformers.LlamaForCausalLM(config).eval().save_pretrained(folder)
+    return folder
+
+
+def t5(folder: Path, **more: Any) -> Path:
+    """A T5."""
+    import torch
+    import transformers
+
+    tokenizer = byte_tokenizer(folder)
+    torch.manual_seed(7)
+    config = transformers.T5Config(
+        vocab_size=len(tokenizer), d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, initializer_factor=3.0,
+        decoder_start_token_id=tokenizer.pad_token_id, pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id, **more,
+    )  # fmt: skip
+    transformers.T5ForConditionalGeneration(config).eval().save_pretrained(folder)
+    return folder
+
+
+def vit(folder: Path) -> Path:
+    """A ViT that classifies pictures of 32 x 32."""
+    import torch
+    import transformers
+
+    torch.manual_seed(8)
+    labels = {at: f"class {at}" for at in range(7)}
+    config = transformers.ViTConfig(
+        image_size=32, patch_size=8, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
+        initializer_range=0.4, id2label=labels, label2id={name: at for at, name in labels.items()},
+    )  # fmt: skip
+    transformers.ViTForImageClassification(config).eval().save_pretrained(folder)
+    transformers.ViTImageProcessor(size={"height": 32, "width": 32}).save_pretrained(folder)
+    return folder
+
+
+def sentences(folder: Path, pooling: str = "mean", dense: bool = False, normalize: bool = True) -> Path:
+    """A folder of sentence-transformers."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
+
+    inner = bert(folder.with_name(f"{folder.name}-encoder"), "BertModel")
+    modules: list[Any] = [Transformer(str(inner)), Pooling(32, pooling_mode=pooling)]
+    torch.manual_seed(9)
+    modules += [Dense(32, 16)] if dense else []
+    modules += [Normalize()] if normalize else []
+    SentenceTransformer(modules=modules, device="cpu").save(str(folder))
+    return folder
