@@ -308,7 +308,7 @@ impl<'a> Play<'a> {
                 }
                 LoadStep::Wait { .. } | LoadStep::Never { .. } => {
                     let load = self.of.models[model].load;
-                    self.let_pass(now, &FirstLoad { plan, waited: now - since, load });
+                    self.let_pass(now, &plan, FirstLoad { waited: now - since, load });
                     return self.events.push(Reverse((now + TRY_AGAIN, None)));
                 }
             }
@@ -316,11 +316,11 @@ impl<'a> Play<'a> {
     }
 
     /// Begins the loads that fit now, while the first one has to wait for longer.
-    fn let_pass(&mut self, now: Nanos, first: &FirstLoad) {
+    fn let_pass(&mut self, now: Nanos, plan: &MemoryPlan, first: FirstLoad) {
         let mut at = 1;
         while at < self.wanted.len() && self.may_load() {
             let (_, held) = self.held(now);
-            if !first.lets_pass(&held) {
+            if !first.lets_pass(&plan.step(&held)) {
                 return;
             }
             match self.plan(self.wanted[at].0).step(&held) {

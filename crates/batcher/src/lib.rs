@@ -126,6 +126,7 @@ mod config;
 mod event;
 mod fifo;
 mod forecast;
+mod gpu_choice;
 mod held;
 mod learned;
 mod memory_plan;
@@ -146,6 +147,7 @@ pub use batcher::Batcher;
 pub use capacity::{Capacity, CapacityFacts, LOOK_EVERY, WantedWorkers};
 pub use config::{Adaptive, Config, Measure, Policy};
 pub use event::{BatchFailure, DownReason, Event};
+pub use gpu_choice::{GpuChoice, GpuRoom};
 pub use learned::CurvePoint;
 pub use memory_plan::{
     AskedRate, FirstLoad, LoadStep, MemoryPlan, MemoryState, ModelMemory, worth,

@@ -117,6 +117,27 @@ pub enum LoadStep {
     },
 }
 
+impl LoadStep {
+    /// What is to be done where memory of two kinds is wanted. Nobody leaves for the one while the other has to be
+    /// waited for.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Never { stay }, _) | (_, Self::Never { stay }) => Self::Never { stay },
+            (Self::Begin, step) | (step, Self::Begin) => step,
+            (Self::Wait { coming: false }, _) | (_, Self::Wait { coming: false }) => {
+                Self::Wait { coming: false }
+            }
+            (Self::Wait { .. }, step) | (step, Self::Wait { .. }) => step,
+            (Self::Leave(mut these), Self::Leave(those)) => {
+                these.retain(|place| !those.contains(place));
+                these.extend(those);
+                Self::Leave(these)
+            }
+        }
+    }
+}
+
 /// A load that wants memory.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryPlan {
@@ -179,8 +200,6 @@ impl MemoryPlan {
 /// The load that has waited longest for memory.
 #[derive(Clone, Copy, Debug)]
 pub struct FirstLoad {
-    /// What it needs.
-    pub plan: MemoryPlan,
     /// For how long it has waited.
     pub waited: Nanos,
     /// How long it will take.
@@ -188,13 +207,13 @@ pub struct FirstLoad {
 }
 
 impl FirstLoad {
-    /// Whether one behind it that fits may begin now: there is room that the first one cannot use yet. A load
+    /// Whether one behind it that fits may begin now, where this is to be done about it: there is room that it cannot
+    /// use yet. A load
     /// that has waited for as long as it takes is not passed any more, so that many small ones never keep a
     /// large one out.
     #[must_use]
-    pub fn lets_pass(&self, models: &[ModelMemory]) -> bool {
-        self.waited < self.load.max(SETTLE_MIN)
-            && self.plan.step(models) == LoadStep::Wait { coming: false }
+    pub fn lets_pass(&self, step: &LoadStep) -> bool {
+        self.waited < self.load.max(SETTLE_MIN) && *step == LoadStep::Wait { coming: false }
     }
 }
 
@@ -323,13 +342,32 @@ mod tests {
     fn a_load_that_cannot_begin_yet_is_passed_and_not_for_long() {
         let plan = MemoryPlan { limit: 10, needed: 5, measured: true, least: 0 };
         let busy = [held(7, MemoryState::Busy)];
-        let first = |waited| FirstLoad { plan, waited, load: 2 * SECOND };
-        assert!(first(SECOND).lets_pass(&busy));
-        assert!(!first(2 * SECOND).lets_pass(&busy), "it has waited enough");
+        let first = |waited| FirstLoad { waited, load: 2 * SECOND };
+        assert!(first(SECOND).lets_pass(&plan.step(&busy)));
+        assert!(!first(2 * SECOND).lets_pass(&plan.step(&busy)), "it has waited enough");
         let leaves = [held(5, MemoryState::Busy), held(2, MemoryState::Leaving)];
-        assert!(!first(SECOND).lets_pass(&leaves), "what leaves is for it");
+        assert!(!first(SECOND).lets_pass(&plan.step(&leaves)), "what leaves is for it");
         let idle = [held(5, MemoryState::Busy), idle(2, 1.0)];
-        assert!(!first(SECOND).lets_pass(&idle), "it asks the idle one to leave");
+        assert!(!first(SECOND).lets_pass(&plan.step(&idle)), "it asks the idle one to leave");
+    }
+
+    #[test]
+    fn two_kinds_of_memory_are_waited_for_together() {
+        let (waits, comes) = (LoadStep::Wait { coming: false }, LoadStep::Wait { coming: true });
+        let leave = |places: &[usize]| LoadStep::Leave(places.to_vec());
+        for (one, other, both) in [
+            (LoadStep::Begin, leave(&[1]), leave(&[1])),
+            (leave(&[0, 1]), leave(&[1, 2]), leave(&[0, 1, 2])),
+            (leave(&[1]), waits.clone(), waits.clone()),
+            (leave(&[1]), comes.clone(), leave(&[1])),
+            (comes.clone(), waits.clone(), waits.clone()),
+            (comes.clone(), LoadStep::Begin, comes),
+            (waits, LoadStep::Never { stay: 3 }, LoadStep::Never { stay: 3 }),
+        ] {
+            assert_eq!(one.clone().and(other.clone()), both, "{one:?} and {other:?}");
+            let back = other.and(one);
+            assert!(back == both || matches!(back, LoadStep::Leave(_)), "{back:?}");
+        }
     }
 
     #[test]

@@ -1,12 +1,16 @@
-//! The GPUs of this machine: how many there are and how busy they are, as `nvidia-smi` reports.
+//! The GPUs of this machine: how many there are, how busy they are and what is held there, as `nvidia-smi` reports.
 //!
 //! Without that program the GPUs that the driver lists are counted. A broken driver can make the
 //! program hang, so it has a timeout.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
+use jitney_engine::{GpuMemoryConfig, GpuReading};
+use jitney_settings::DeviceMemory;
 use jitney_telemetry::metrics::GpuSample;
 
 use crate::env::Env;
@@ -16,14 +20,13 @@ use crate::subprocess::output;
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 const QUERY: &str = "--query-gpu=index,utilization.gpu,utilization.memory,memory.used,memory.total";
+const MEMORY_QUERY: &str = "--query-gpu=index,uuid,memory.used,memory.total";
 const FORMAT: &str = "--format=csv,noheader,nounits";
 
 /// GPUs that workers may be given: those that `CUDA_VISIBLE_DEVICES` names if it is set, else all.
 pub fn count(env: &Env) -> u32 {
-    if let Some(visible) = env.text("CUDA_VISIBLE_DEVICES") {
-        // CUDA stops at the first invalid entry, too.
-        let named = visible.split(',').map(str::trim);
-        return named.take_while(|one| !one.is_empty() && *one != "-1").count() as u32;
+    if let Some(visible) = visible(env) {
+        return visible.len() as u32;
     }
     match NvidiaSmi::find(env).and_then(|smi| smi.output(&["--query-gpu=index", FORMAT])) {
         Some(text) => text.lines().filter(|line| line.trim().parse::<u32>().is_ok()).count() as u32,
@@ -32,6 +35,51 @@ pub fn count(env: &Env) -> u32 {
             listed.map_or(0, |entries| entries.count() as u32)
         }
     }
+}
+
+/// The GPUs that `CUDA_VISIBLE_DEVICES` names, if it is set. CUDA stops at the first invalid entry, too.
+fn visible(env: &Env) -> Option<Vec<String>> {
+    let named = env.text("CUDA_VISIBLE_DEVICES")?;
+    let named = named.split(',').map(str::trim);
+    let valid = named.take_while(|one| !one.is_empty() && *one != "-1");
+    Some(valid.map(str::to_owned).collect())
+}
+
+/// How workers are placed by the memory of so many GPUs; none where it is switched off, or nobody tells their memory.
+pub fn memory(limit: DeviceMemory, gpus: u32, env: &Env) -> Option<GpuMemoryConfig> {
+    let smi = NvidiaSmi::find(env).filter(|_| gpus > 0 && limit != DeviceMemory::Off)?;
+    let names = visible(env).unwrap_or_else(|| (0..gpus).map(|id| id.to_string()).collect());
+    let list = move || {
+        let text = smi.output(&[MEMORY_QUERY, FORMAT]).unwrap_or_default();
+        readings(&text, &names)
+    };
+    Some(GpuMemoryConfig { limit, list: Arc::new(list) })
+}
+
+/// The workers' environment, in which CUDA numbers GPUs as `nvidia-smi` does, where that matters. What the operator
+/// has set stays.
+pub fn in_order(mut env: Vec<(OsString, OsString)>, matters: bool) -> Vec<(OsString, OsString)> {
+    if matters && env.iter().all(|(name, _)| name != "CUDA_DEVICE_ORDER") {
+        env.push(("CUDA_DEVICE_ORDER".into(), "PCI_BUS_ID".into()));
+    }
+    env
+}
+
+/// Parses lines like `0, GPU-8f3a, 1024, 81559`, in MiB: those of these GPUs, which are named by their number or by the
+/// beginning of their UUID, and are counted in this order.
+fn readings(text: &str, names: &[String]) -> Vec<GpuReading> {
+    let reading = |line: &str| {
+        let fields: Vec<_> = line.split(',').map(str::trim).collect();
+        let [index, uuid, used, total] = fields[..] else { return None };
+        let is = |name: &String| match name.parse::<u32>() {
+            Ok(_) => name == index,
+            Err(_) => uuid.starts_with(name.as_str()),
+        };
+        let bytes = |mebibytes: &str| Some(mebibytes.parse::<u64>().ok()? << 20);
+        let id = names.iter().position(is)? as u32;
+        Some(GpuReading { id, used: bytes(used).unwrap_or(0), total: bytes(total) })
+    };
+    text.lines().filter_map(reading).collect()
 }
 
 /// The program `nvidia-smi`.
@@ -93,6 +141,28 @@ mod tests {
         let gaps = parse("0, [N/A], [N/A], 5, [N/A]").expect("a device");
         assert_eq!((gaps.percent, gaps.memory_mib), (None, None));
         assert_eq!(parse("No devices were found"), None);
+    }
+
+    #[test]
+    fn the_memory_of_visible_gpus_is_read_as_workers_count_them() {
+        let text = "0, GPU-aa, 1024, 4096\n1, GPU-bb, 5, [N/A]\nbroken\n2, GPU-bc, [N/A], 2\n";
+        let read = |names: &str| {
+            let names: Vec<_> = names.split(',').map(str::to_owned).collect();
+            let read = readings(text, &names).into_iter();
+            read.map(|it| (it.id, it.used >> 20, it.total.map(|it| it >> 20))).collect::<Vec<_>>()
+        };
+        assert_eq!(read("0,1"), [(0, 1024, Some(4096)), (1, 5, None)]);
+        assert_eq!(read("2,0"), [(1, 1024, Some(4096)), (0, 0, Some(2))]);
+        assert_eq!(read("GPU-bc,GPU-a"), [(1, 1024, Some(4096)), (0, 0, Some(2))]);
+        assert_eq!(read("MIG-x,7"), []);
+    }
+
+    #[test]
+    fn the_operators_order_of_gpus_stays() {
+        let ordered = in_order(Vec::new(), true);
+        assert_eq!(ordered, [("CUDA_DEVICE_ORDER".into(), "PCI_BUS_ID".into())]);
+        assert_eq!(in_order(ordered.clone(), true), ordered);
+        assert!(in_order(Vec::new(), false).is_empty());
     }
 
     #[test]

@@ -11,7 +11,7 @@ use jitney_engine::admission::AdmissionLimits;
 use jitney_engine::python::PythonConfig;
 use jitney_engine::settings::{EndpointOptions, ModelDefaults, RegisterOptions};
 use jitney_engine::store::{Limits, Sha256, ShownUrl, is_remote};
-use jitney_engine::{PluginPlan, RepositoryConfig};
+use jitney_engine::{GpuMemoryConfig, PluginPlan, RepositoryConfig};
 use jitney_server::ServerConfig;
 use jitney_server::keys::TrustedProxies;
 use jitney_settings::Values;
@@ -114,6 +114,8 @@ pub struct EnginePlan {
     pub limits: AdmissionLimits,
     /// Bytes of memory for models.
     pub memory: u64,
+    /// How workers are placed by the memory of GPUs, where they are.
+    pub gpu_memory: Option<GpuMemoryConfig>,
     /// How much may be downloaded and unpacked for one model.
     pub store_limits: Limits,
     /// Which URLs may be opened.

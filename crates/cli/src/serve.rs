@@ -17,10 +17,10 @@ use jitney_engine::{PluginPlan, RepositoryConfig, ServedDirectory};
 use jitney_server::ServerConfig;
 use jitney_settings::Dialect;
 use jitney_settings::server::{
-    ACCESS_LOG, AUDIT_LOG, CLIENT_CA, GRPC_MANAGEMENT_PORT, GRPC_PORT, HOST, INFERENCE_PORT,
-    IO_THREADS, KEY_FILE, KEYS, LOG_FORMAT, LOG_LEVEL, MANAGEMENT_HOST, MANAGEMENT_PORT,
-    MAX_WORKERS_PER_MODEL, MEMORY, METRICS_PORT, MODEL_STORE, POLL, PYTHON, REGISTRATIONS,
-    REGISTRATIONS_EVERY, TLS_CERT, TLS_KEY, TLS_MIN_VERSION, TOKEN_AUTH,
+    ACCESS_LOG, AUDIT_LOG, CLIENT_CA, GPU_MEMORY, GRPC_MANAGEMENT_PORT, GRPC_PORT, HOST,
+    INFERENCE_PORT, IO_THREADS, KEY_FILE, KEYS, LOG_FORMAT, LOG_LEVEL, MANAGEMENT_HOST,
+    MANAGEMENT_PORT, MAX_WORKERS_PER_MODEL, MEMORY, METRICS_PORT, MODEL_STORE, POLL, PYTHON,
+    REGISTRATIONS, REGISTRATIONS_EVERY, TLS_CERT, TLS_KEY, TLS_MIN_VERSION, TOKEN_AUTH,
 };
 use jitney_settings::torchserve::{
     INITIAL_WORKER_PORT, METRIC_TIME_INTERVAL, PLUGIN_TIMEOUT, TOKEN_EXPIRATION_MIN,
@@ -351,6 +351,9 @@ fn engine(
     let named = models.iter().map(|model| model.url.as_str());
     let named = named.chain(registrations.map(|list| list.source.as_str()));
     let settings = values.only(jitney_settings::model::SETTINGS);
+    let gpus = gpu::count(env);
+    let gpu_memory = gpu::memory(values.value(&GPU_MEMORY), gpus, env);
+    let by_memory = gpu_memory.is_some();
     let is_served = |store: &PathBuf| repositories.iter().any(|served| served.path == *store);
     let store = model_store.clone().filter(|store| !is_served(store));
     Ok(EnginePlan {
@@ -368,11 +371,12 @@ fn engine(
         workflow_store: None,
         limits: parts::admission_limits(values),
         memory: values.value(&MEMORY),
+        gpu_memory,
         store_limits: parts::store_limits(values),
         urls: Arc::new(UrlRule::named(named)),
         python: PythonConfig {
-            env: Hidden::default().filter(env),
-            gpus: gpu::count(env),
+            env: gpu::in_order(Hidden::default().filter(env), by_memory),
+            gpus,
             ray: ray::read(values)?,
             ..parts::python(values, values.read(&PYTHON).unwrap_or_default())
         },

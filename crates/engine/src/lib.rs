@@ -54,8 +54,9 @@ pub use jitney_memory::{admission, quota};
 pub use jitney_store as store;
 pub use model::{
     BatchStatistics, BatchTotals, BatcherReport, CapacityReport, Counters, EndpointMeasures,
-    EndpointView, IncidentReport, KeptBody, Measures, Model, NotedRequest, Objective, PastDecision,
-    REJECTIONS, Readiness, Reconfigure, SizeStatistics, Status, Traffic, WorkerIncident,
+    EndpointView, GpuMemoryConfig, GpuReading, IncidentReport, KeptBody, Measures, Model,
+    NotedRequest, Objective, PastDecision, REJECTIONS, Readiness, Reconfigure, SizeStatistics,
+    Status, Traffic, WorkerIncident,
 };
 pub use observer::{ModelTag, Observer};
 pub use path_table::{PathTable, PathTarget};

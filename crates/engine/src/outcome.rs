@@ -275,6 +275,8 @@ pub enum LaunchError {
         stay: u64,
         /// Bytes for all models.
         limit: u64,
+        /// The GPU of whose memory this is said.
+        gpu: Option<u32>,
     },
     /// It was not started: those who waited for it have gone.
     Unwanted,
@@ -317,8 +319,15 @@ impl fmt::Display for LaunchError {
             Self::Ended { exit, last_line } => write!(out, "{exit}: {last_line}"),
             Self::TimedOut { seconds } => write!(out, "did not load within {seconds} s"),
             Self::Memory(fault) | Self::Load(fault) => out.write_str(last_line(&fault.message)),
-            Self::NoRoom { needed, stay, limit } => {
+            Self::NoRoom { needed, stay, limit, gpu } => {
                 let [needed, stay, limit] = [needed, stay, limit].map(|it| shown_bytes(*it));
+                if let Some(gpu) = gpu {
+                    return write!(
+                        out,
+                        "it needs {needed} of a GPU; on GPU {gpu}, which has most room, models that stay and other \
+                         programs hold {stay}, and gpu_memory={limit} is for all of them"
+                    );
+                }
                 write!(
                     out,
                     "it needs {needed}, models that stay hold {stay}, and memory={limit} is for all of them"

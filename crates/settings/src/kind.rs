@@ -8,6 +8,8 @@ use serde_json::{Map, Value, json};
 
 /// The word for what the machine decides.
 pub const AUTO: &str = "auto";
+/// The word for GPUs that are given to workers in turn, however much of their memory is held.
+pub(crate) const OFF: &str = "off";
 
 /// The type of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +27,8 @@ pub enum SettingKind {
     Size,
     /// A size in bytes, or `auto`.
     AutoSize,
+    /// A share or a size of the memory of every GPU, `auto`, or `off`.
+    DeviceMemory,
     /// `true` or `false`.
     Flag,
     /// One of these words.
@@ -166,6 +170,7 @@ impl SettingKind {
             },
             Self::AutoSize if text == AUTO => Some(SettingValue::Text(AUTO.to_owned())),
             Self::Size | Self::AutoSize => size(text).map(SettingValue::Number),
+            Self::DeviceMemory => device_memory(text),
             Self::Fraction => fraction(text.parse().ok()?, 0.01),
             Self::Amount => amount(text.parse().ok()?).map(SettingValue::Fraction),
             Self::Amounts => {
@@ -206,6 +211,7 @@ impl SettingKind {
             (Self::Size | Self::AutoSize, Value::Number(number)) => {
                 number.as_u64().map(SettingValue::Number)
             }
+            (Self::DeviceMemory, Value::Number(number)) => self.parsed(&number.to_string()),
             (Self::Fraction, Value::Number(number)) => fraction(number.as_f64()?, 0.01),
             (Self::Amount, Value::Number(number)) => {
                 amount(number.as_f64()?).map(SettingValue::Fraction)
@@ -233,6 +239,7 @@ impl SettingKind {
                 Self::Time(_)
                 | Self::Size
                 | Self::AutoSize
+                | Self::DeviceMemory
                 | Self::Choice(_)
                 | Self::Text
                 | Self::Texts
@@ -258,6 +265,9 @@ impl SettingKind {
             }
             Self::Size => "a size such as 64MiB, or a number of bytes".to_owned(),
             Self::AutoSize => "a size such as 12GiB, a number of bytes, or auto".to_owned(),
+            Self::DeviceMemory => {
+                "auto, off, a share such as 0.9, or a size such as 40GiB".to_owned()
+            }
             Self::Fraction => "a number from 0.01 to 1".to_owned(),
             Self::Share => "a number from 0 to 1".to_owned(),
             Self::Amount => "a number from 0 on such as 0.5".to_owned(),
@@ -326,6 +336,7 @@ impl SettingKind {
             Self::Whole { .. } => "N",
             Self::Time(_) => "TIME",
             Self::Size | Self::AutoSize => "SIZE",
+            Self::DeviceMemory => "SHARE|SIZE",
             Self::Flag => "BOOL",
             Self::Choice(_) => "WORD",
             Self::Text => "TEXT",
@@ -343,6 +354,15 @@ impl SettingKind {
 /// The part, if it is one.
 fn fraction(part: f64, min: f64) -> Option<SettingValue> {
     (min..=1.0).contains(&part).then_some(SettingValue::Fraction(part))
+}
+
+/// A word, a share up to 1, or a size above it.
+fn device_memory(text: &str) -> Option<SettingValue> {
+    match text.parse::<f64>() {
+        _ if text == AUTO || text == OFF => Some(SettingValue::Text(text.to_owned())),
+        Ok(number) if number <= 1.0 => fraction(number, 0.01),
+        _ => size(text).map(SettingValue::Number),
+    }
 }
 
 /// The number, if it can be an amount.
@@ -481,6 +501,10 @@ mod tests {
             (SettingKind::Size, "64"),
             (SettingKind::AutoSize, "64"),
             (SettingKind::AutoSize, "auto"),
+            (SettingKind::DeviceMemory, "auto"),
+            (SettingKind::DeviceMemory, "off"),
+            (SettingKind::DeviceMemory, "0.9"),
+            (SettingKind::DeviceMemory, "1073741824"),
             (SettingKind::Fraction, "0.25"),
             (SettingKind::Share, "0"),
         ] {

@@ -5,6 +5,7 @@
 //! parameters, live updates, snapshots, `jitney config` and the reference page are all made from these
 //! declarations. Nothing here reads a file or the environment: callers bring texts and JSON values.
 
+mod device_memory;
 mod dialect;
 mod kind;
 pub mod model;
@@ -17,6 +18,7 @@ pub mod torchserve;
 mod values;
 mod words;
 
+pub use device_memory::DeviceMemory;
 pub use dialect::Dialect;
 pub use kind::{AUTO, SettingKind, SettingValue, TimeUnit};
 pub use model::{Cost, Isolation, OnnxEngine, PolicyName};

@@ -101,6 +101,8 @@ settings! {
         .or("0.25").flag("max-request-share", "SHARE").property("max_request_share");
     MEMORY = Setting::new("memory", SettingKind::AutoSize, "Memory for all models together, such as 12GiB: one with load=on_demand is loaded when there is room, and idle ones leave for it; one whose workers follow the load gets no more than there is room for")
         .or_else("auto: four fifths of the memory of the machine or its cgroup").flag("memory", "SIZE").property("memory");
+    GPU_MEMORY = Setting::new("gpu_memory", SettingKind::DeviceMemory, "Memory of every GPU that may be held, by models and by other programs together: a worker goes to the GPU with most of it free, and idle models with load=on_demand leave it for others; off gives GPUs in turn")
+        .or("auto").or_torchserve("off").or_else("auto, 0.9 of what it has; off under `jitney torchserve`").flag("gpu-memory", "SHARE|SIZE").property("gpu_memory");
     MIN_BODY_RATE = Setting::new("min_body_rate", SettingKind::Size, "Bytes per second that a request body must bring on average after its first 20 seconds; 0 for no limit")
         .or("1KiB").flag("min-body-rate", "SIZE").property("min_body_rate");
     BODY_TIMEOUT = Setting::new("body_timeout", SECONDS, "Time that a request body may take to arrive in all; 0 for no limit")

@@ -36,6 +36,7 @@ pub fn engine_config(plan: &EnginePlan, scratch: &Path, env: &Env, admin: &Handl
         defaults: plan.defaults.clone(),
         limits: plan.limits,
         memory: plan.memory,
+        gpu_memory: plan.gpu_memory.clone(),
         store: store(plan.model_store.as_ref()),
         workflow_store: plan.workflow_store.as_ref().map(|directory| store(Some(directory))),
         repository: plan.repository.clone(),

@@ -10,7 +10,7 @@ use jitney_engine::call::SequenceHeaders;
 use jitney_engine::python::PythonConfig;
 use jitney_engine::settings::{ModelDefaults, Precedence};
 use jitney_settings::model::{MIX_ORIGINS, RESPONSE_TIMEOUT, STARTUP_TIMEOUT, WORKERS};
-use jitney_settings::server::{MAX_WORKERS_PER_MODEL, MEMORY};
+use jitney_settings::server::{GPU_MEMORY, MAX_WORKERS_PER_MODEL, MEMORY};
 use jitney_settings::torchserve::{
     ALLOWED_URLS, BLACKLIST_ENV_VARS, DEBUG, DECODE_INPUT_REQUEST, DEFAULT_SERVICE_HANDLER,
     INITIAL_WORKER_PORT, IPEX_ENABLE, IPEX_GPU_ENABLE, LIMIT_MAX_IMAGE_PIXELS, MAX_RESPONSE_SIZE,
@@ -23,7 +23,7 @@ use crate::env::{Env, Hidden};
 use crate::failure::Failure;
 use crate::plan::EnginePlan;
 use crate::url_rule::UrlRule;
-use crate::{machine, parts};
+use crate::{gpu, machine, parts};
 
 /// Long enough to look at a worker with a debugger.
 const DEBUG_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -39,6 +39,8 @@ pub(super) fn engine(
     gpus: u32,
     env: &Env,
 ) -> Result<EnginePlan, Failure> {
+    let gpu_memory = gpu::memory(values.value(&GPU_MEMORY), gpus, env);
+    let by_memory = gpu_memory.is_some();
     let urls = UrlRule::patterns(&values.value::<String>(&ALLOWED_URLS))?;
     Ok(EnginePlan {
         defaults: defaults(values, gpus)?,
@@ -50,10 +52,11 @@ pub(super) fn engine(
         },
         limits: parts::admission_limits(values),
         memory: values.value(&MEMORY),
+        gpu_memory,
         store_limits: parts::store_limits(values),
         urls: Arc::new(urls),
         python: PythonConfig {
-            env: worker_env(values, env)?,
+            env: gpu::in_order(worker_env(values, env)?, by_memory),
             decode_input: values.flag(&DECODE_INPUT_REQUEST),
             limit_max_image_pixels: values.flag(&LIMIT_MAX_IMAGE_PIXELS),
             strict_json: false,

@@ -6,6 +6,7 @@ use jitney_settings::Values;
 
 use crate::admission::AdmissionLimits;
 use crate::local::LocalRuntime;
+use crate::model::GpuMemoryConfig;
 use crate::python::PythonConfig;
 use crate::settings::ModelDefaults;
 use crate::store::StoreConfig;
@@ -18,6 +19,8 @@ pub struct EngineConfig {
     pub limits: AdmissionLimits,
     /// Bytes of memory for models that are loaded on demand, beside those that are not.
     pub memory: u64,
+    /// How workers are placed by the memory of GPUs; without it they get GPUs in turn.
+    pub gpu_memory: Option<GpuMemoryConfig>,
     /// Where archives come from and are unpacked to.
     pub store: StoreConfig,
     /// The same for workflows; without it they come from where models come from.

@@ -101,7 +101,7 @@ impl Registrar {
             rejecting: Arc::default(),
             opener,
             python,
-            memory: MemoryBudget::new(config.memory),
+            memory: MemoryBudget::new(config.memory, config.gpu_memory),
             worker_ids: Arc::new(AtomicU32::new(config.first_worker_id)),
             observer,
             data,

@@ -12,9 +12,12 @@ use std::time::Duration;
 
 use jitney_batcher::{LoadStep, Nanos};
 use tokio::sync::{Notify, oneshot};
-use tokio::time::{Instant, timeout};
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep, timeout};
 
-use super::budget_table::{BudgetTable, LeavingModels};
+use super::budget_table::{BudgetTable, LeavingModels, LoadedWorker};
+use super::gpu_record::GpuReading;
+use super::gpu_table::{GpuMemoryConfig, GpuTable};
 use super::messages::ControlMessage;
 use super::state::ModelState;
 use crate::outcome::LaunchError;
@@ -25,6 +28,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How often the memory of all processes is measured meanwhile, and while none waits; also when one has come or gone.
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
 const MEASURE_SELDOM: Duration = Duration::from_secs(10);
+/// How often the driver of the GPUs is asked while nothing loads: it takes a process of its own each time.
+const READ_GPUS_SELDOM: Duration = Duration::from_secs(30);
 
 /// The memory of all models together.
 #[derive(Debug)]
@@ -37,18 +42,27 @@ pub(crate) struct MemoryBudget {
     changed: Notify,
     /// Whether somebody measures what is loaded, while no load waits.
     watched: AtomicBool,
+    /// How workers are placed by the memory of GPUs, if they are.
+    gpus: Option<GpuMemoryConfig>,
+    /// The driver is asked by one at a time, and the others use what it said.
+    gpus_turn: tokio::sync::Mutex<()>,
+    gpus_watched: AtomicBool,
 }
 
 impl MemoryBudget {
-    /// So many bytes for all models.
-    pub(crate) fn new(limit: u64) -> Arc<Self> {
+    /// So many bytes for all models, and of every GPU.
+    pub(crate) fn new(limit: u64, gpus: Option<GpuMemoryConfig>) -> Arc<Self> {
+        let table = gpus.as_ref().map(|gpus| GpuTable::new(gpus.limit));
         Arc::new(Self {
             limit,
             started: Instant::now(),
-            table: Mutex::default(),
+            table: Mutex::new(BudgetTable::new(table)),
             turn: tokio::sync::Mutex::default(),
             changed: Notify::new(),
             watched: AtomicBool::new(false),
+            gpus,
+            gpus_turn: tokio::sync::Mutex::default(),
+            gpus_watched: AtomicBool::new(false),
         })
     }
 
@@ -64,6 +78,7 @@ impl MemoryBudget {
     /// Waits until there is memory for a worker, and takes it.
     pub(super) async fn take(&self, model: u64, worker: u32) -> Result<(), LaunchError> {
         if !self.waits(model) {
+            self.read_gpus(model, MEASURE_EVERY).await;
             return self.try_take(model, worker).map(drop);
         }
         let now = self.now();
@@ -79,7 +94,14 @@ impl MemoryBudget {
         loop {
             let changed = self.changed.notified();
             self.measure(MEASURE_EVERY).await;
-            let Some(leaving) = self.try_take(model, worker)? else { return Ok(()) };
+            self.read_gpus(model, MEASURE_EVERY).await;
+            let mut taken = self.try_take(model, worker);
+            if let Err(LaunchError::NoRoom { gpu: Some(_), .. }) = taken {
+                // Other programs may have ended a moment ago.
+                self.read_gpus(model, Duration::ZERO).await;
+                taken = self.try_take(model, worker);
+            }
+            let Some(leaving) = taken? else { return Ok(()) };
             if leaving.is_empty() {
                 let now = self.now();
                 self.table().let_pass(now, self.limit, (model, worker));
@@ -101,31 +123,53 @@ impl MemoryBudget {
         self.table().set_measured(&measured, left_behind);
     }
 
+    /// Asks the driver what is held on GPUs, where that was so long ago and the model uses any.
+    async fn read_gpus(&self, model: u64, every: Duration) {
+        let uses = |table: &BudgetTable| table.gpus.as_ref().is_some_and(|gpus| gpus.has(model));
+        if let Some(config) = self.gpus.as_ref().filter(|_| uses(&self.table())) {
+            let _turn = self.gpus_turn.lock().await;
+            let read = self.table().gpus.as_ref().and_then(|gpus| gpus.read);
+            if read.is_none_or(|at| at.elapsed() >= every) {
+                let read = list_gpus(config).await;
+                self.table().gpus.iter_mut().for_each(|gpus| gpus.set_read(&read));
+            }
+        }
+    }
+
     /// Takes the memory for a worker, or says who is to leave first; nobody where others are on their way.
     fn try_take(&self, id: u64, worker: u32) -> Result<Option<LeavingModels>, LaunchError> {
         let (now, mut table) = (self.now(), self.table());
         table.count_requests(now);
         let Some(model) = table.models.get(&id) else { return Ok(None) };
-        let plan = table.plan(model, self.limit);
-        if model.terms.on_demand {
-            if model.is_forgotten() {
-                return Err(LaunchError::Unwanted);
-            }
-            let (ids, held) = table.counted(now);
-            match plan.step(&held) {
-                LoadStep::Begin => {}
-                LoadStep::Leave(places) => return Ok(Some(table.controls(&ids, &places))),
-                LoadStep::Wait { .. } => return Ok(Some(Vec::new())),
-                LoadStep::Never { stay } => return Err(self.no_room(plan.needed, stay)),
-            }
+        if model.terms.on_demand && model.is_forgotten() {
+            return Err(LaunchError::Unwanted);
         }
-        table.begin(id, worker, plan.needed);
+        let plan = table.load_plan(now, id, self.limit)?;
+        match plan.step {
+            LoadStep::Begin => {}
+            LoadStep::Leave(places) => {
+                return Ok(Some(table.controls(&table.counted(now).0, &places)));
+            }
+            LoadStep::Wait { .. } | LoadStep::Never { .. } => return Ok(Some(Vec::new())),
+        }
+        table.begin(now, (id, worker), &plan);
         Ok(None)
     }
 
     /// How many more workers of a model there is memory for.
     pub(super) fn room(&self, model: u64) -> u32 {
-        self.table().room(model, self.limit)
+        self.table().room(self.now(), model, self.limit)
+    }
+
+    /// The GPU that a worker goes to, where it was chosen here.
+    pub(super) fn gpu(&self, model: u64, worker: u32) -> Option<u32> {
+        self.table().gpus.as_ref()?.of(model, worker)
+    }
+
+    /// A worker did not load, for a reason that may lie with its GPU.
+    pub(super) fn failed(&self, model: u64, worker: u32) {
+        let now = self.now();
+        self.table().gpus.iter_mut().for_each(|gpus| gpus.set_failed(now, (model, worker)));
     }
 
     /// What so many more workers like those of a model need, and what is free, where they do not fit.
@@ -134,7 +178,7 @@ impl MemoryBudget {
     }
 
     fn no_room(&self, needed: u64, stay: u64) -> LaunchError {
-        LaunchError::NoRoom { needed, stay, limit: self.limit }
+        LaunchError::NoRoom { needed, stay, limit: self.limit, gpu: None }
     }
 
     /// Asks models to end their workers, unless somebody has just asked for them.
@@ -157,24 +201,32 @@ impl MemoryBudget {
         self: &Arc<Self>,
         id: u64,
         worker: u32,
-        pid: Option<u32>,
-        took: Duration,
+        mut loaded: LoadedWorker,
     ) -> Result<(), LaunchError> {
-        let measured = measured_memory(Vec::from_iter(pid)).await;
-        let memory = measured.first().map(|(_, memory)| *memory).unwrap_or_default();
-        let now = self.now();
-        let (stay, on_demand) = {
+        let measured = measured_memory(Vec::from_iter(loaded.pid)).await;
+        loaded.memory = measured.first().map(|(_, memory)| *memory).unwrap_or_default();
+        self.read_gpus(id, Duration::ZERO).await;
+        let (now, memory) = (self.now(), loaded.memory);
+        let (stay, on_demand, on_gpu) = {
             let mut table = self.table();
-            table.loaded(now, (id, worker), (pid, memory), took);
+            table.loaded(now, (id, worker), loaded);
             let model = table.models.get(&id);
-            (table.staying(now, id), model.is_some_and(|model| model.terms.on_demand))
+            let on_demand = model.is_some_and(|model| model.terms.on_demand);
+            (table.staying(now, id), on_demand, table.beyond_gpu(now, (id, worker)))
         };
         self.changed.notify_waiters();
         if on_demand && memory.share.saturating_add(stay) > self.limit {
             return Err(self.no_room(memory.share, stay));
         }
+        if let Some(error) = on_gpu.filter(|_| on_demand) {
+            return Err(error);
+        }
         if on_demand && !self.watched.swap(true, Ordering::Relaxed) {
             tokio::spawn(Arc::clone(self).watch());
+        }
+        let gpu = self.gpu(id, worker);
+        if gpu.is_some() && !self.gpus_watched.swap(true, Ordering::Relaxed) {
+            tokio::spawn(Arc::clone(self).watch_gpus());
         }
         Ok(())
     }
@@ -191,6 +243,31 @@ impl MemoryBudget {
         }
     }
 
+    /// Lets workers be replaced whose GPU is gone, and models leave a GPU where more is held than may be.
+    async fn watch_gpus(self: Arc<Self>) {
+        let Some(config) = self.gpus.as_ref() else { return };
+        loop {
+            sleep(READ_GPUS_SELDOM).await;
+            let read = list_gpus(config).await;
+            let (now, mut lost) = (self.now(), Vec::new());
+            let leaving = {
+                let mut table = self.table();
+                table.gpus.iter_mut().for_each(|gpus| {
+                    gpus.set_read(&read);
+                    lost = gpus.lost();
+                });
+                table.excess(now, self.limit)
+            };
+            for (model, worker, gpu) in lost {
+                let control = self.table().controls(&[model], &[0]).pop();
+                if let Some((_, control)) = control {
+                    drop(control.send(ControlMessage::Replace { worker, gpu }).await);
+                }
+            }
+            self.ask_to_leave(leaving).await;
+        }
+    }
+
     /// A worker has ended, or is no longer wanted.
     pub(super) fn release(&self, model: u64, worker: u32) {
         self.table().release(model, worker);
@@ -199,7 +276,16 @@ impl MemoryBudget {
 
     /// A model is gone.
     pub(super) fn leave(&self, model: u64) {
-        self.table().models.remove(&model);
+        let mut table = self.table();
+        table.models.remove(&model);
+        table.gpus.iter_mut().for_each(|gpus| gpus.forget(model));
+        drop(table);
         self.changed.notify_waiters();
     }
+}
+
+/// What the driver of the GPUs says.
+async fn list_gpus(config: &GpuMemoryConfig) -> Vec<GpuReading> {
+    let list = Arc::clone(&config.list);
+    spawn_blocking(move || list()).await.unwrap_or_default()
 }

@@ -14,8 +14,10 @@ use jitney_batcher::{
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
+use super::gpu_table::GpuTable;
 use super::messages::ControlMessage;
 use super::state::ModelState;
+use crate::outcome::LaunchError;
 use crate::process::MeasuredMemory;
 
 /// What a process holds beside its model until one was measured: about what Python and this package take.
@@ -38,6 +40,8 @@ pub(super) struct BudgetTable {
     left_behind: u64,
     /// When all were measured; none if a process has come or gone since.
     measured: Option<Instant>,
+    /// The GPUs, where workers are placed by their memory.
+    pub(super) gpus: Option<GpuTable>,
 }
 
 /// A load that waits for memory.
@@ -78,6 +82,24 @@ pub(super) struct BudgetModel {
     load: Duration,
     loaded: Nanos,
     pub(super) leaving: bool,
+}
+
+/// What is to be done about a load.
+pub(super) struct PlannedLoad {
+    pub(super) step: LoadStep,
+    needed: u64,
+    /// The GPU that it goes to.
+    gpu: Option<u32>,
+}
+
+/// A worker that has loaded.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LoadedWorker {
+    pub(super) pid: Option<u32>,
+    pub(super) memory: MeasuredMemory,
+    /// What it says that it holds on its GPU.
+    pub(super) gpu_memory: u64,
+    pub(super) took: Duration,
 }
 
 /// A process of a model, by what it holds.
@@ -134,16 +156,21 @@ impl BudgetModel {
 }
 
 impl BudgetTable {
+    pub(super) fn new(gpus: Option<GpuTable>) -> Self {
+        Self { gpus, ..Self::default() }
+    }
+
     /// Lets a model take part; its number.
     pub(super) fn enter(
         &mut self,
         now: Nanos,
-        terms: BudgetTerms,
+        (terms, gpus): (BudgetTerms, Vec<u32>),
         published: &Arc<ModelState>,
         control: &mpsc::Sender<ControlMessage>,
     ) -> u64 {
         let model = self.next;
         self.next += 1;
+        self.gpus.iter_mut().for_each(|table| table.enter(model, gpus.clone(), terms.files));
         let entry = BudgetModel {
             terms,
             published: Arc::clone(published),
@@ -167,9 +194,13 @@ impl BudgetTable {
         told
     }
 
-    /// A worker begins to load, and will hold so much.
-    pub(super) fn begin(&mut self, id: u64, worker: u32, bytes: u64) {
+    /// A worker begins to load, as planned.
+    pub(super) fn begin(&mut self, now: Nanos, (id, worker): (u64, u32), plan: &PlannedLoad) {
         self.waiting.retain(|it| (it.model, it.worker) != (id, worker));
+        if let (Some(gpus), Some(gpu)) = (&mut self.gpus, plan.gpu) {
+            gpus.begin(now, (id, worker), gpu);
+        }
+        let bytes = plan.needed;
         if let Some(model) = self.models.get_mut(&id) {
             let memory = MeasuredMemory { share: bytes, own: bytes, peak: bytes };
             model.workers.insert(worker, HeldWorker { memory, pid: None, loads: true });
@@ -178,13 +209,9 @@ impl BudgetTable {
     }
 
     /// A worker has loaded, and holds so much.
-    pub(super) fn loaded(
-        &mut self,
-        now: Nanos,
-        (id, worker): (u64, u32),
-        (pid, memory): (Option<u32>, MeasuredMemory),
-        took: Duration,
-    ) {
+    pub(super) fn loaded(&mut self, now: Nanos, (id, worker): (u64, u32), loaded: LoadedWorker) {
+        let LoadedWorker { pid, memory, gpu_memory, took } = loaded;
+        self.gpus.iter_mut().for_each(|gpus| gpus.set_loaded((id, worker), gpu_memory));
         let Some(model) = self.models.get_mut(&id) else { return };
         let BudgetTerms { files, python, .. } = model.terms;
         model.workers.insert(worker, HeldWorker { memory, pid, loads: false });
@@ -204,35 +231,68 @@ impl BudgetTable {
             self.measured = None;
             model.leaving &= !model.workers.is_empty();
         }
+        self.gpus.iter_mut().for_each(|gpus| gpus.release(id, worker));
     }
 
     /// Begins the loads that fit now, while the first one has to wait for longer.
     pub(super) fn let_pass(&mut self, now: Nanos, limit: u64, first: (u64, u32)) {
-        let Some(head) = self.first_load(now, limit, first) else { return };
-        let mut held = self.counted(now).1;
+        let Some(head) = self.first_load(now, first) else { return };
         let others = self.waiting.iter().map(|it| (it.model, it.worker));
         for (id, worker) in others.filter(|it| *it != first).collect::<Vec<_>>() {
-            if !head.lets_pass(&held) {
+            let waits = self.load_plan(now, first.0, limit);
+            if !waits.is_ok_and(|plan| head.lets_pass(&plan.step)) {
                 return;
             }
-            let model = self.models.get(&id).filter(|model| !model.is_forgotten());
-            let plan = model.map(|model| self.plan(model, limit));
-            let fits = plan.filter(|plan| plan.step(&held) == LoadStep::Begin);
+            let wanted = self.models.get(&id).is_some_and(|model| !model.is_forgotten());
+            let plan = self.load_plan(now, id, limit).ok().filter(|_| wanted);
+            let fits = plan.filter(|plan| plan.step == LoadStep::Begin);
             let place = self.waiting.iter().position(|it| (it.model, it.worker) == (id, worker));
             if let (Some(plan), Some(place)) = (fits, place)
                 && self.waiting.remove(place).granted.send(()).is_ok()
             {
-                self.begin(id, worker, plan.needed);
-                held = self.counted(now).1;
+                self.begin(now, (id, worker), &plan);
             }
         }
     }
 
-    fn first_load(&self, now: Nanos, limit: u64, (id, worker): (u64, u32)) -> Option<FirstLoad> {
+    fn first_load(&self, now: Nanos, (id, worker): (u64, u32)) -> Option<FirstLoad> {
         let waiting = self.waiting.iter().find(|it| (it.model, it.worker) == (id, worker))?;
         let model = self.models.get(&id)?;
         let (waited, load) = (now - waiting.since, model.load.as_nanos() as Nanos);
-        Some(FirstLoad { plan: self.plan(model, limit), waited, load })
+        Some(FirstLoad { waited, load })
+    }
+
+    /// What is to be done about a load: memory of the machine and of a GPU are wanted together. Nothing about one that
+    /// is not on demand: it begins, on the GPU with most room.
+    pub(super) fn load_plan(
+        &self,
+        now: Nanos,
+        id: u64,
+        limit: u64,
+    ) -> Result<PlannedLoad, LaunchError> {
+        let Some(model) = self.models.get(&id) else { return Err(LaunchError::Unwanted) };
+        let plan = self.plan(model, limit);
+        let (ids, held) = self.counted(now);
+        let needed = plan.needed;
+        if !model.terms.on_demand {
+            let gpu = self.gpus.as_ref().and_then(|gpus| gpus.at_once(now, id, (&ids, &held)));
+            return Ok(PlannedLoad { step: LoadStep::Begin, needed, gpu });
+        }
+        let on_gpu = self.gpus.as_ref().and_then(|gpus| gpus.best(now, id, (&ids, &held)));
+        let none = |plan: MemoryPlan, stay, gpu| LaunchError::NoRoom {
+            needed: plan.needed,
+            stay,
+            limit: plan.limit,
+            gpu,
+        };
+        match (plan.step(&held), on_gpu) {
+            (LoadStep::Never { stay }, _) => Err(none(plan, stay, None)),
+            (step, None) => Ok(PlannedLoad { step, needed, gpu: None }),
+            (step, Some((plan, choice))) => match choice.step {
+                LoadStep::Never { stay } => Err(none(plan, stay, Some(choice.id))),
+                there => Ok(PlannedLoad { step: step.and(there), needed, gpu: Some(choice.id) }),
+            },
+        }
     }
 
     /// What is held by models that stay, beside this one.
@@ -242,10 +302,20 @@ impl BudgetTable {
         others.filter(|(_, it)| it.held == MemoryState::Stays).map(|(_, it)| it.bytes).sum()
     }
 
+    /// Whether a worker holds more on its GPU than there can be for it.
+    pub(super) fn beyond_gpu(&self, now: Nanos, worker: (u64, u32)) -> Option<LaunchError> {
+        let (ids, held) = self.held(now);
+        self.gpus.as_ref()?.beyond(worker, (&ids, &held))
+    }
+
     /// Those that leave where more is held than may be.
     pub(super) fn excess(&self, now: Nanos, limit: u64) -> LeavingModels {
         let (ids, held) = self.held(now);
-        self.controls(&ids, &MemoryPlan::excess(limit, &held))
+        let mut places = MemoryPlan::excess(limit, &held);
+        places.extend(self.gpus.iter().flat_map(|gpus| gpus.excess((&ids, &held))));
+        places.sort_unstable();
+        places.dedup();
+        self.controls(&ids, &places)
     }
 
     /// Counts the requests of all models.
@@ -297,12 +367,15 @@ impl BudgetTable {
     }
 
     /// How many more workers of a model there is memory for; those of a model that is loaded on demand wait for it.
-    pub(super) fn room(&self, id: u64, limit: u64) -> u32 {
+    pub(super) fn room(&self, now: Nanos, id: u64, limit: u64) -> u32 {
         let measured = |model: &&BudgetModel| !model.terms.on_demand && model.size.is_some();
         let Some(model) = self.models.get(&id).filter(measured) else { return u32::MAX };
         let held: u64 = self.models.values().map(BudgetModel::bytes).sum();
         let each = self.plan(model, limit).needed.max(1);
-        u32::try_from(limit.saturating_sub(held) / each).unwrap_or(u32::MAX)
+        let room = u32::try_from(limit.saturating_sub(held) / each).unwrap_or(u32::MAX);
+        let Some(gpus) = self.gpus.as_ref().filter(|gpus| gpus.has(id)) else { return room };
+        let (ids, held) = self.held(now);
+        room.min(gpus.room(now, id, (&ids, &held)))
     }
 
     /// What so many more workers like those of a model need, and what is free, where they do not fit. Models that are

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
 use super::budget::MemoryBudget;
-use super::budget_table::BudgetTerms;
+use super::budget_table::{BudgetTerms, LoadedWorker};
 use super::messages::ControlMessage;
 use super::state::ModelState;
 use crate::outcome::LaunchError;
@@ -32,7 +32,8 @@ impl BudgetedLauncher {
         published: &Arc<ModelState>,
         control: &mpsc::Sender<ControlMessage>,
     ) -> Self {
-        let model = budget.table().enter(budget.now(), terms, published, control);
+        let part = (terms, launcher.gpu_ids());
+        let model = budget.table().enter(budget.now(), part, published, control);
         let tell_every = TELL_EVERY.min(terms.startup_timeout / 2);
         Self { launcher, budget, model, tell_every }
     }
@@ -65,13 +66,19 @@ impl Launcher for BudgetedLauncher {
     ) -> BoxFuture<'static, Result<Box<dyn Worker>, LaunchError>> {
         let (launcher, model, tell_every) =
             (Arc::clone(&self.launcher), self.model, self.tell_every);
-        let taken = TakenMemory { budget: Arc::clone(&self.budget), model, worker, loads: true };
+        let budget = Arc::clone(&self.budget);
+        let taken = TakenMemory { budget, model, worker, loads: true };
         Box::pin(async move {
             wait_for_memory(taken.budget.take(model, worker), tell_every, &progress).await?;
+            if let Some(gpu) = taken.budget.gpu(model, worker) {
+                launcher.give_gpu(worker, gpu);
+            }
             let began = Instant::now();
-            let loaded = launcher.launch(worker, progress).await?;
-            let took = began.elapsed();
-            if let Err(error) = taken.budget.loaded(model, worker, loaded.pid(), took).await {
+            let launched = launcher.launch(worker, progress).await;
+            let loaded = launched.inspect_err(|error| taken.failed(error))?;
+            let (pid, gpu_memory, took) = (loaded.pid(), loaded.gpu_memory(), began.elapsed());
+            let found = LoadedWorker { pid, gpu_memory, took, ..LoadedWorker::default() };
+            if let Err(error) = taken.budget.loaded(model, worker, found).await {
                 loaded.end(true).await;
                 return Err(error);
             }
@@ -115,6 +122,19 @@ struct TakenMemory {
 impl TakenMemory {
     fn keep(mut self) {
         self.loads = false;
+    }
+
+    /// The load did not succeed, for a reason that may lie with its GPU: it is broken, or it is full.
+    fn failed(&self, error: &LaunchError) {
+        match error {
+            LaunchError::Ended { .. } | LaunchError::Load(_) | LaunchError::Memory(_) => {
+                self.budget.failed(self.model, self.worker);
+            }
+            LaunchError::Spawn(_)
+            | LaunchError::TimedOut { .. }
+            | LaunchError::NoRoom { .. }
+            | LaunchError::Unwanted => {}
+        }
     }
 }
 

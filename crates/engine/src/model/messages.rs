@@ -52,6 +52,11 @@ pub(crate) enum ControlMessage {
     Leave {
         reply: oneshot::Sender<bool>,
     },
+    /// Start another worker in place of one whose GPU is gone.
+    Replace {
+        worker: u32,
+        gpu: u32,
+    },
     /// Answer what was admitted, then end; by force when `grace` is over.
     Close {
         grace: Duration,

@@ -131,6 +131,7 @@ impl Reporter {
             ReplaceReason::Requests(count) => {
                 format!("it has run {count} requests (max_requests_per_worker)")
             }
+            ReplaceReason::GpuGone(gpu) => format!("GPU {gpu} is gone"),
             ReplaceReason::Memory(bytes) => {
                 format!("it holds {} and comes near its memory_limit", shown_bytes(bytes))
             }

@@ -31,7 +31,7 @@ use super::warm_up::WarmUp;
 use crate::error::{CallError, LoadingWait, WaitLimit};
 use crate::outcome::WorkerExit;
 use crate::pending::{PendingRequest, SharedId};
-use crate::pool::{WorkerBatch, WorkerEvent, WorkerPool};
+use crate::pool::{ReplaceReason, WorkerBatch, WorkerEvent, WorkerPool};
 
 /// Messages taken in at one go before workers and timers get their turn.
 const MESSAGES_AT_ONCE: usize = 256;
@@ -289,6 +289,9 @@ impl Task {
                     self.end_workers();
                 }
                 let _ = reply.send(idle);
+            }
+            ControlMessage::Replace { worker, gpu } => {
+                self.on_worker(WorkerEvent::Worn { worker, reason: ReplaceReason::GpuGone(gpu) });
             }
             ControlMessage::Close { grace, reply } => {
                 Closing::ask(&mut self.closing, Instant::now() + grace, Some(reply));

@@ -14,6 +14,8 @@ pub(crate) struct WearLimits {
 /// Why a worker is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReplaceReason {
+    /// The driver no longer lists its GPU.
+    GpuGone(u32),
     /// It has run so many requests.
     Requests(u32),
     /// It holds so many bytes.

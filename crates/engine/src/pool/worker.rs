@@ -37,6 +37,14 @@ pub trait Launcher: Send + Sync + 'static {
         u32::MAX
     }
 
+    /// The GPUs of which a worker may be given one; none where it gets several, or none.
+    fn gpu_ids(&self) -> Vec<u32> {
+        Vec::new()
+    }
+
+    /// A worker gets this GPU when it is launched next.
+    fn give_gpu(&self, _worker: u32, _gpu: u32) {}
+
     /// The GPU that a worker was given, if any.
     fn gpu(&self, _worker: u32) -> Option<u32> {
         None
@@ -109,6 +117,11 @@ pub trait Worker: Send + 'static {
 
     /// Bytes of memory that it held when it was last looked at; 0 where nobody looks.
     fn memory(&self) -> u64 {
+        0
+    }
+
+    /// Bytes that it said it holds on its GPU, until [`report`](Self::report) was told.
+    fn gpu_memory(&self) -> u64 {
         0
     }
 

@@ -223,6 +223,14 @@ impl Launcher for PythonLauncher {
         self.workers.store(workers, Ordering::Relaxed);
     }
 
+    fn gpu_ids(&self) -> Vec<u32> {
+        self.gpus.each()
+    }
+
+    fn give_gpu(&self, worker: u32, gpu: u32) {
+        self.gpus.give(worker, gpu);
+    }
+
     fn gpu(&self, worker: u32) -> Option<u32> {
         self.gpus.first(worker)
     }

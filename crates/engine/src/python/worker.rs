@@ -160,6 +160,10 @@ impl Worker for PythonWorker {
         self.process.memory()
     }
 
+    fn gpu_memory(&self) -> u64 {
+        self.report.gpu_memory.unwrap_or(0)
+    }
+
     fn slots(&self) -> u8 {
         self.slots
     }

@@ -4,7 +4,7 @@
 //! The packages (`jitney`, `ts`) are carried inside the binary and unpacked at start, so that the server
 //! is one file and every worker finds the runtime that fits it.
 //!
-//! A worker gets its GPUs by TorchServe's rule: in turn over all models, or in turn over the ids that the model itself
+//! A worker gets the GPU that was chosen for it by its memory, else its GPUs by TorchServe's rule: in turn over all models, or in turn over the ids that the model itself
 //! names. One of several processes gets as many as it has processes, the next ones in a row, and keeps them when it is
 //! started again. These are only numbers; the command line has found out which devices exist.
 
@@ -240,6 +240,20 @@ impl GpuAssignment {
         (self.count > 0, ids)
     }
 
+    /// The GPUs of which a worker gets one; none where it gets several, or runs on the processor.
+    pub(crate) fn each(&self) -> Vec<u32> {
+        match (&self.ids, self.span) {
+            (_, Some(_)) => Vec::new(),
+            (Some(ids), None) => ids.clone(),
+            (None, None) => (0..self.count).collect(),
+        }
+    }
+
+    /// The worker gets this one.
+    pub(crate) fn give(&self, worker: u32, gpu: u32) {
+        self.assigned().insert(worker, vec![gpu]);
+    }
+
     /// The worker's GPUs, chosen when it is asked for the first time; none means the processor.
     pub(crate) fn assign(&self, worker: u32) -> Vec<u32> {
         if self.count == 0 {
@@ -314,6 +328,9 @@ mod tests {
         let turn = Arc::default();
         let named = GpuAssignment::new(4, &settings(json!({"deviceIds": [3, 1]})), &turn);
         assert_eq!([1, 2, 3].map(|worker| named.assign(worker)), [[3], [1], [3]]);
+        assert_eq!(named.each(), [3, 1]);
+        named.give(1, 1);
+        assert_eq!((named.assign(1), named.first(1)), (vec![1], Some(1)), "it was chosen for it");
         let wrong = GpuAssignment::new(2, &settings(json!({"deviceIds": [0, 2]})), &turn);
         assert_eq!(wrong.assign(1), [1], "a list with an unknown id counts as none");
     }
@@ -327,7 +344,7 @@ mod tests {
             [1, 2, 3].map(|worker| all.assign(worker)),
             [[0, 1, 2, 3], [4, 5, 6, 7], [0, 1, 2, 3]]
         );
-        assert_eq!((all.first(2), all.assign(2).len()), (Some(4), 4));
+        assert_eq!((all.first(2), all.assign(2).len(), all.each().len()), (Some(4), 4, 0));
         let two = json!({"parallelType": "tp", "parallelLevel": 2, "deviceIds": [2, 3, 4, 5]});
         let two = settings(two);
         let named = GpuAssignment::new(8, &two, &turn);

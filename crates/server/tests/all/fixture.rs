@@ -178,6 +178,7 @@ fn engine(scratch: PathBuf) -> Arc<Engine> {
         defaults: ModelDefaults::default(),
         limits: Default::default(),
         memory: u64::MAX,
+        gpu_memory: None,
         store,
         workflow_store: None,
         repository: Default::default(),

@@ -58,6 +58,7 @@ fn kind(kind: SettingKind) -> (&'static str, &'static [&'static str]) {
         SettingKind::Text
         | SettingKind::Texts
         | SettingKind::Path
+        | SettingKind::DeviceMemory
         | SettingKind::Fraction
         | SettingKind::Share
         | SettingKind::Numbers { .. }
