@@ -70,6 +70,7 @@ def server(binary: Path, tmp_path_factory: pytest.TempPathFactory, collector: Co
         "OTEL_RESOURCE_ATTRIBUTES": "team=shop",
     }
     arguments = ["serve", *models, "--access-log", "--service-name", "till", "--model-store", store.path]
+    arguments += ["--jobs-dir", home / "jobs"]
     server = Server(binary, home / "server", arguments, store=store, env=env)
     yield server.started()
     server.end()
@@ -161,6 +162,20 @@ def test_a_request_is_a_span_with_its_time_in_queue_and_batch(server: Server, co
     assert queue.end_time_unix_nano == compute.start_time_unix_nano
     assert seen["traceparent"] == f"00-{trace}-{compute.span_id.hex()}-01"
     assert seen["tracestate"] == "vendor=1"
+
+
+def test_a_job_runs_in_the_trace_of_the_request_that_submitted_it(server: Server, collector: Collector) -> None:
+    trace, client = new_trace()
+    headers = parent_of(trace, client) | {"Prefer": "respond-async"}
+    assert server.predict("teller", {}, headers=headers).status_code == 202
+    name = "POST /predictions/{model}"
+    asked = collector.wait("the request", lambda span: span.parent_span_id.hex() == client and span.name == name)
+    run = collector.wait("the job", lambda span: span.parent_span_id == asked.span_id and span.name == name)
+    assert (run.trace_id.hex(), asked.trace_id.hex()) == (trace, trace)
+    statuses = [facts(span)["http.response.status_code"] for span in (asked, run)]
+    assert statuses == [202, 200]
+    compute = collector.trace(trace, "compute")["compute"]
+    assert compute.parent_span_id == run.span_id
 
 
 def test_a_batch_is_linked_to_its_requests_and_they_to_it(server: Server, collector: Collector) -> None:
