@@ -45,11 +45,10 @@ fn all() -> f64 {
 
 /// YAML reads a bare `2.0` as a number.
 fn version<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
-    match serde_json::Value::deserialize(from)? {
-        serde_json::Value::String(text) => Ok(text),
-        serde_json::Value::Number(number) => Ok(number.to_string()),
-        other => Err(serde::de::Error::custom(format!("a version is a text, not {other}"))),
-    }
+    let value = serde_json::Value::deserialize(from)?;
+    let text = value.as_str().map(str::to_owned);
+    let text = text.or_else(|| value.as_number().map(ToString::to_string));
+    text.ok_or_else(|| serde::de::Error::custom(format!("a version is a text, not {value}")))
 }
 
 impl SameRule {

@@ -73,7 +73,7 @@ fn best(scores: &Value) -> Option<String> {
             let score = |(name, score): (&String, &Value)| Some((name.clone(), score.as_f64()?));
             named.iter().map(score).collect::<Option<_>>()?
         }
-        _ => return None,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return None,
     };
     let largest = scores.iter().map(|(_, score)| *score).fold(f64::NEG_INFINITY, f64::max);
     let first = scores.iter().find(|(_, score)| *score == largest);
