@@ -56,6 +56,9 @@ pub struct TorchserveFlags {
     /// Set by the launcher for the server it starts in the background.
     #[arg(long, hide = true)]
     pub detached: bool,
+    /// Set by the launcher: a word by which other programs find the server; without effect.
+    #[arg(long, hide = true)]
+    pub marker: Option<String>,
 }
 
 const EXAMPLES: &str = "\

@@ -104,13 +104,17 @@ fn name_and_state(pid: &str) -> Option<(String, char)> {
     Some((name.to_owned(), tail.chars().next()?))
 }
 
+/// The class that the Java virtual machine of TorchServe runs.
+const JAVA_CLASS: &str = "org.pytorch.serve.ModelServer";
+
 /// Starts the server and returns at once.
 pub fn in_background(args: &[OsString], pid_file: Option<&PidFile>) -> Result<(), Failure> {
     let program = std::env::current_exe().map_err(cannot("start the server"))?;
-    // The hidden flag goes before the others: `--models` would swallow a word after it.
+    // The hidden flags go before the others: `--models` would swallow a word after it. AWS's toolkit finds the server
+    // by the name of TorchServe's class among its arguments.
     let child = Command::new(program)
         .args(args.get(1))
-        .arg("--detached")
+        .args(["--detached", "--marker", JAVA_CLASS])
         .args(args.iter().skip(2))
         .stdin(Stdio::null())
         .spawn()

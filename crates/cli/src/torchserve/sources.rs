@@ -26,7 +26,11 @@ pub fn read(
 ) -> Result<(Values, Vec<String>), Failure> {
     let (mut values, mut warnings) = (Values::default(), Vec::new());
     for property in file {
-        warnings.extend(accept(property, &mut values)?);
+        let (property, run_on, warning) = unjoined(property);
+        warnings.extend(warning);
+        for property in [Some(property), run_on].into_iter().flatten() {
+            warnings.extend(accept(property, &mut values)?);
+        }
     }
     let mut values = given(flags).or(&values);
     if values.flag(&ENABLE_ENVVARS_CONFIG) {
@@ -41,6 +45,23 @@ pub fn read(
     let values = values.or(&traces::variables(env));
     warnings.extend(without_effect(&values));
     Ok((values, warnings))
+}
+
+/// AWS's toolkit for PyTorch writes its lines behind a file that ends without a line break, which makes one line of
+/// two: `enable_model_api=truedefault_response_timeout=60`. Both are meant.
+fn unjoined(line: Property) -> (Property, Option<Property>, Option<String>) {
+    let second = line.value.strip_prefix("true").and_then(|rest| rest.split_once('='));
+    let second = second.filter(|(key, _)| property(key).is_some());
+    let is_flag = property(&line.key).is_some_and(|it| matches!(it.kind, SettingKind::Flag));
+    let Some((key, value)) = second.filter(|_| is_flag) else { return (line, None, None) };
+    let warning = format!(
+        "{} line {}: a line break is missing; read as {}=true and {key}={value}",
+        line.file.display(),
+        line.line,
+        line.key
+    );
+    let run_on = Property { key: key.to_owned(), value: value.to_owned(), ..line.clone() };
+    (Property { value: "true".to_owned(), ..line }, Some(run_on), Some(warning))
 }
 
 /// Takes a line of the file; an unknown key is a warning, since TorchServe starts with it.
@@ -184,6 +205,23 @@ mod tests {
         let expected = "config.properties line 2: unknown key `job_queue_sise` has no effect; \
                         did you mean `job_queue_size`?";
         assert_eq!(warnings, [expected]);
+    }
+
+    #[test]
+    fn two_lines_without_a_break_are_both_read() {
+        let text = "enable_model_api=truedefault_response_timeout=60\n";
+        let (values, warnings) =
+            resolve(text, &Default::default(), &Env::default()).expect("starts");
+        assert!(values.flag(&ENABLE_MODEL_API));
+        let timeout = property("default_response_timeout").expect("known");
+        assert_eq!(values.show(timeout).as_deref(), Some("60"));
+        assert!(
+            warnings[0].ends_with("read as enable_model_api=true and default_response_timeout=60")
+        );
+        let (values, _) =
+            resolve("enable_model_api=trueish=1\n", &Default::default(), &Env::default())
+                .expect("starts");
+        assert!(!values.flag(&ENABLE_MODEL_API), "anything else is no flag, as in Java");
     }
 
     #[test]
