@@ -63,28 +63,63 @@ pub fn memory_here() -> Option<u64> {
 
 /// Bytes of memory that this process may use: the machine's, or its control group's where that is less.
 fn memory(root: &Path) -> Option<u64> {
-    let read = |path: &str| std::fs::read_to_string(root.join(path.trim_start_matches('/'))).ok();
-    let machine = read("/proc/meminfo").and_then(|text| {
+    let machine = read_below(root, "/proc/meminfo").and_then(|text| {
         let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
         Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
     });
-    let groups = read("/proc/self/cgroup").unwrap_or_default();
-    let group = groups.lines().filter_map(|line| {
+    let groups = memory_groups(root);
+    let group = groups.iter().filter_map(|group| number_below(root, &group.limit));
+    machine.into_iter().chain(group).min()
+}
+
+/// Bytes that the control group of this process still has before its limit, if it has one. What the kernel keeps of
+/// files that nobody reads any more counts as free.
+pub fn memory_left() -> Option<u64> {
+    let root = Path::new("/");
+    let left = memory_groups(root).into_iter().filter_map(|group| {
+        let limit = number_below(root, &group.limit)?;
+        let used = number_below(root, &group.used)?;
+        let about = read_below(root, &group.about).unwrap_or_default();
+        let cached = about.lines().find_map(|line| line.strip_prefix("inactive_file "));
+        let cached: u64 = cached.and_then(|text| text.trim().parse().ok()).unwrap_or_default();
+        Some(limit.saturating_sub(used.saturating_sub(cached)))
+    });
+    left.min()
+}
+
+/// The files of a control group that tell of memory.
+struct GroupMemoryFiles {
+    limit: String,
+    used: String,
+    about: String,
+}
+
+/// The control groups that this process is in. A group has no more than those above it; inside a container the path
+/// may not be there.
+fn memory_groups(root: &Path) -> Vec<GroupMemoryFiles> {
+    let groups = read_below(root, "/proc/self/cgroup").unwrap_or_default();
+    let own = groups.lines().filter_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
         let (controllers, path) = (fields.next()?, fields.next()?);
-        let (top, file) = match controllers {
-            "" => ("/sys/fs/cgroup", "memory.max"),
-            "memory" => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+        let (top, limit, used) = match controllers {
+            "" => ("/sys/fs/cgroup", "memory.max", "memory.current"),
+            "memory" => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
             _ => return None,
         };
-        // A group has no more than those above it. Inside a container the path may not be there.
-        let above = Path::new(path).ancestors();
-        let limits = above.filter_map(|path| {
-            read(&format!("{top}{}/{file}", path.display()))?.trim().parse::<u64>().ok()
-        });
-        limits.min()
+        Some(Path::new(path).ancestors().map(move |path| {
+            let file = |name: &str| format!("{top}{}/{name}", path.display());
+            GroupMemoryFiles { limit: file(limit), used: file(used), about: file("memory.stat") }
+        }))
     });
-    machine.into_iter().chain(group).min()
+    own.flatten().collect()
+}
+
+fn read_below(root: &Path, path: &str) -> Option<String> {
+    std::fs::read_to_string(root.join(path.trim_start_matches('/'))).ok()
+}
+
+fn number_below(root: &Path, path: &str) -> Option<u64> {
+    read_below(root, path)?.trim().parse().ok()
 }
 
 /// Bytes of memory that a worker process may use where no setting says it: half of what there is.

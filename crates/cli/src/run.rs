@@ -15,6 +15,7 @@ mod preview;
 mod processes;
 mod registrations;
 mod reload;
+mod room;
 mod scratch;
 mod service_manager;
 mod signals;
@@ -31,7 +32,7 @@ use jitney_engine::Engine;
 use jitney_net::GivenSockets;
 use jitney_server::auth::{KeyStrength, TokenClock, Tokens};
 use jitney_server::keys::NamedKeys;
-use jitney_server::{FieldChanges, Server, ServerParts};
+use jitney_server::{FieldChanges, RoomCheck, Server, ServerParts};
 use jitney_settings::Setting;
 use jitney_settings::server::{KEY_FILE, KEYS, POLL, TLS_CERT};
 use jitney_telemetry::metrics::MeterPlan;
@@ -143,6 +144,7 @@ fn serve(
         access_log: access_log(&plan, meter.log_time()),
         audit,
         log_book: Some(Arc::clone(&logs.book)),
+        room: plan.server.one_port.then(|| Arc::new(room::check) as RoomCheck),
         ..ServerParts::default()
     };
     let ports = Ports::new(&plan, given);

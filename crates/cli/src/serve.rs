@@ -256,10 +256,10 @@ fn server(
 ) -> Result<ServerConfig, Failure> {
     let host: String = values.value(&HOST);
     let one_port = sagemaker == Some(SagemakerRole::ManyModels);
-    let management: Option<String> = values.read(&MANAGEMENT_HOST).filter(|_| !one_port);
-    let management: String = management.unwrap_or_else(|| host.clone());
+    let management: String = values.read(&MANAGEMENT_HOST).unwrap_or_else(|| host.clone());
+    let managed = if one_port { &host } else { &management };
     remarks.extend(
-        openness(&host, &management).filter(|_| !values.flag(&TOKEN_AUTH) && !values.has(&KEYS)),
+        openness(&host, managed).filter(|_| !values.flag(&TOKEN_AUTH) && !values.has(&KEYS)),
     );
     // Whoever takes any free port has another server here, so the other ports are any free ones, too.
     let any = values.value::<u16>(&INFERENCE_PORT) == 0;
@@ -270,11 +270,12 @@ fn server(
     };
     Ok(ServerConfig {
         inference: bind(&host, &INFERENCE_PORT)?,
-        management: bind(&management, if one_port { &INFERENCE_PORT } else { &MANAGEMENT_PORT })?,
+        management: bind(&management, &MANAGEMENT_PORT)?,
         metrics: Some(bind(&host, &METRICS_PORT)?),
         grpc_inference: Some(bind(&host, &GRPC_PORT)?.into()),
         grpc_management: Some(bind(&management, &GRPC_MANAGEMENT_PORT)?.into()),
         tls: tls.map(|followed| followed.tls.clone()),
+        one_port,
         model_api: true,
         oip: true,
         natural: true,

@@ -109,7 +109,7 @@ fn grpc_plans(config: &ServerConfig) -> Vec<ListenerPlan> {
 /// are offered too, as in TorchServe.
 fn rest_plans(config: &ServerConfig) -> Vec<(Bind, Apis)> {
     let (oip, sagemaker) = (config.oip, config.sagemaker);
-    let combined = config.inference.is_same(&config.management);
+    let combined = config.one_port || config.inference.is_same(&config.management);
     let (natural, open_health) = (config.natural, config.dialect == Dialect::Jitney);
     let home = open_health;
     let inference =

@@ -38,6 +38,8 @@ pub struct ServerConfig {
     pub head_timeout: Duration,
     /// How long requests under way may take once the server ends.
     pub shutdown_grace: Duration,
+    /// Whether models are managed where predictions are asked for, whichever port that is; else by the addresses.
+    pub one_port: bool,
     /// Whether models may be registered and unregistered over the network.
     pub model_api: bool,
     /// Whether the Open Inference Protocol's health and metadata endpoints exist.
@@ -85,6 +87,7 @@ impl Default for ServerConfig {
             idle_timeout: IDLE_TIMEOUT.default_value(),
             head_timeout: Duration::from_secs(30),
             shutdown_grace: DRAIN_TIMEOUT.default_value(),
+            one_port: false,
             model_api: false,
             oip: false,
             client_config: false,

@@ -66,7 +66,7 @@ pub use crate::audit::FollowedFiles;
 pub use crate::changes::{Changeable, FieldChanges};
 pub use crate::config::{Cors, GrpcBind, ServerConfig};
 pub use crate::plugins::{PluginError, Plugins};
-pub use crate::state::ServerParts;
+pub use crate::state::{RoomCheck, RoomShortage, ServerParts};
 pub use jitney_jobs::JobsConfig;
 pub use rest::shell_example;
 

@@ -45,6 +45,22 @@ pub struct ServerParts {
     pub log_book: Option<Arc<LogBook>>,
     /// What became of the shared list of models, if there is one.
     pub registrations: Arc<Registrations>,
+    /// Whether there is memory for what a path holds, asked before clients register it.
+    pub room: Option<RoomCheck>,
+}
+
+/// Looks whether there is memory for a model; what is missing, if there is not.
+pub type RoomCheck = Arc<dyn Fn(&str) -> Option<RoomShortage> + Send + Sync>;
+
+/// Why there is no memory for a model, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoomShortage {
+    /// What the model will take.
+    pub needed: u64,
+    /// What is free.
+    pub free: u64,
+    /// What has to stay free.
+    pub kept: u64,
 }
 
 impl ServerParts {

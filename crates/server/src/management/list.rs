@@ -1,6 +1,6 @@
 //! The default versions of all models, in pages.
 
-use jitney_engine::Engine;
+use jitney_engine::{Engine, Model};
 use serde::Serialize;
 
 const LIMIT: i32 = 100;
@@ -15,7 +15,7 @@ pub(crate) struct ModelPage {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ModelEntry {
+pub(crate) struct ModelEntry {
     model_name: String,
     model_url: String,
 }
@@ -24,12 +24,13 @@ struct ModelEntry {
 pub(crate) fn list(engine: &Engine, limit: Option<i32>, start: Option<i32>) -> ModelPage {
     let models = engine.models();
     // A workflow's functions were not registered as models.
-    let entries =
-        models.iter().filter(|model| !model.identity().is_function()).map(|model| ModelEntry {
-            model_name: model.name().to_owned(),
-            model_url: model.identity().url.to_string(),
-        });
+    let entries = models.iter().filter(|model| !model.identity().is_function()).map(|it| entry(it));
     page(entries.collect(), limit, start)
+}
+
+/// A model as the list has it.
+pub(crate) fn entry(model: &Model) -> ModelEntry {
+    ModelEntry { model_name: model.name().to_owned(), model_url: model.identity().url.to_string() }
 }
 
 fn page(all: Vec<ModelEntry>, limit: Option<i32>, start: Option<i32>) -> ModelPage {

@@ -23,7 +23,7 @@ use crate::route::ModelRef;
 
 pub(crate) use batching::batching;
 pub(crate) use describe::describe;
-pub(crate) use list::list;
+pub(crate) use list::{entry, list};
 pub(crate) use noted::{failed_body, requests};
 pub(crate) use register::register;
 pub(crate) use scale::{Scaling, automatic_range, range, scale};

@@ -5,15 +5,16 @@ use http::{HeaderValue, StatusCode};
 use jitney_engine::ReplaceOrder;
 use jitney_engine::settings::RegisterOptions;
 use jitney_net::RequestBody;
-use jitney_settings::from_parameters;
+use jitney_settings::{Dialect, from_parameters};
 
-use crate::errors::Problem;
+use crate::errors::{ErrorCode, Problem};
 use crate::management::{self, Notice};
 use crate::query::RequestFields;
 use crate::respond::{self, HttpResponse, HttpResult};
 use crate::rest::context::RequestContext;
 use crate::rest::input;
 use crate::route::ModelRef;
+use crate::state::{RoomShortage, ServerState};
 
 /// `GET /models`.
 pub(crate) fn list(context: &RequestContext<'_>) -> HttpResponse {
@@ -22,8 +23,13 @@ pub(crate) fn list(context: &RequestContext<'_>) -> HttpResponse {
     respond::json(StatusCode::OK, &management::list(&context.state.engine, limit, start))
 }
 
-/// `GET /models/{m}`.
+/// `GET /models/{m}`. SageMaker, where it manages models on the port for predictions, asks only for name and place.
 pub(crate) async fn describe(context: &RequestContext<'_>, target: ModelRef<'_>) -> HttpResult {
+    let state = context.state;
+    if context.apis.sagemaker && state.config.dialect == Dialect::Jitney {
+        let model = state.engine.model(target.model, target.version)?;
+        return Ok(respond::json(StatusCode::OK, &management::entry(&model)));
+    }
     let customized = context.query().boolean("customized", false);
     let caller = customized.then_some((context.id.text(), context.origin()));
     let described = management::describe(context.state, target, caller).await?;
@@ -91,6 +97,7 @@ pub(crate) async fn register(
     let options = options(&fields)?;
     let synchronous = fields.boolean("synchronous", true);
     let replaces = replaces(&fields)?;
+    check_room(context.state, &options).await?;
     management::register(context.state, options, synchronous, replaces).await.map(notice)
 }
 
@@ -104,6 +111,25 @@ fn replaces(fields: &RequestFields) -> Result<Option<ReplaceOrder>, Problem> {
             "replace must be true (the old version ends when the new one is ready), stop (it ends first) or false, not \"{other}\"."
         ))),
     }
+}
+
+/// A name that is taken is another mistake, which the registration tells.
+async fn check_room(state: &ServerState, options: &RegisterOptions) -> Result<(), Problem> {
+    let Some(room) = state.parts.room.clone() else { return Ok(()) };
+    let name = options.model_name.as_deref().unwrap_or_default();
+    if state.engine.model(name, None).is_ok() {
+        return Ok(());
+    }
+    let url = options.url.clone();
+    // It cannot panic; and what was not looked at is not in the way.
+    let looked = tokio::task::spawn_blocking(move || room(&url)).await.unwrap_or(None);
+    let Some(RoomShortage { needed, free, kept }) = looked else { return Ok(()) };
+    let [needed, free, kept] = [needed, free, kept].map(|bytes| bytes >> 20);
+    let message = format!(
+        "There is no memory for the model: it needs about {needed} MiB, {free} MiB are free, and {kept} MiB of \
+         them are kept. Unload other models, or take a larger machine. [reason: memory]"
+    );
+    Err(Problem::new(ErrorCode::LoadOutOfMemory, message))
 }
 
 /// A JSON body replaces the query; any other body is ignored.
