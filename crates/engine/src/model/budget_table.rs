@@ -290,7 +290,9 @@ impl BudgetTable {
             (step, None) => Ok(PlannedLoad { step, needed, gpu: None }),
             (step, Some((plan, choice))) => match choice.step {
                 LoadStep::Never { stay } => Err(none(plan, stay, Some(choice.id))),
-                there => Ok(PlannedLoad { step: step.and(there), needed, gpu: Some(choice.id) }),
+                there @ (LoadStep::Begin | LoadStep::Leave(_) | LoadStep::Wait { .. }) => {
+                    Ok(PlannedLoad { step: step.and(there), needed, gpu: Some(choice.id) })
+                }
             },
         }
     }

@@ -299,9 +299,12 @@ mod tests {
         table
     }
 
+    const BUSY: ModelMemory = ModelMemory { bytes: 1, own: 1, held: MemoryState::Busy };
+    const ALL: (&[u64], &[ModelMemory]) = (&[1, 2, 3], &[BUSY, BUSY, BUSY]);
+
     /// A worker loads, after which so much is held on its GPU.
     fn load(table: &mut GpuTable, worker: (u64, u32), used: u64) -> u32 {
-        let gpu = table.at_once(0, worker.0, (&[], &[])).expect("a GPU");
+        let gpu = table.at_once(0, worker.0, ALL).expect("a GPU");
         table.begin(0, worker, gpu);
         table.set_read(&listed(&[(gpu, used), (1 - gpu, table.used(1 - gpu) / GIB)]));
         table.set_loaded(worker, GIB);
@@ -318,7 +321,7 @@ mod tests {
             [1, 2, 3].map(|model| table.models[&model].size),
             [4, 2, 3].map(|it| Some(it * GIB))
         );
-        assert_eq!((table.base, table.room(0, 3, (&[], &[]))), (Some(3 * GIB), 2 + 1));
+        assert_eq!((table.base, table.room(0, 3, ALL)), (Some(3 * GIB), 2 + 1));
     }
 
     #[test]
@@ -358,14 +361,14 @@ mod tests {
         table.set_read(&listed(&[(1, 9)]));
         assert_eq!(table.lost(), [(1, 1, 0)]);
         assert_eq!(table.lost(), [], "it is told once");
-        assert_eq!(table.at_once(0, 2, (&[], &[])), Some(1));
+        assert_eq!(table.at_once(0, 2, ALL), Some(1));
         table.set_read(&[]);
         assert!(!table.gpus[&1].gone, "the driver did not answer");
         table.set_read(&listed(&[(0, 0), (1, 9)]));
-        assert_eq!(table.at_once(0, 2, (&[], &[])), Some(0), "it is back");
+        assert_eq!(table.at_once(0, 2, ALL), Some(0), "it is back");
         table.begin(0, (2, 1), 0);
         table.set_failed(0, (2, 1));
-        assert_eq!(table.at_once(0, 2, (&[], &[])), Some(1), "the same model goes elsewhere");
+        assert_eq!(table.at_once(0, 2, ALL), Some(1), "the same model goes elsewhere");
         table.begin(0, (1, 1), 0);
         assert!(!table.gpus[&0].is_sound(0), "a worker of another model had ended there, too");
         assert_eq!(table.usable(0, 3), [] as [u32; 0]);
