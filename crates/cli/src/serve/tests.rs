@@ -32,10 +32,12 @@ fn plan_of(line: &str, env: &Env) -> Result<ServerPlan, Failure> {
         | Command::Set(_)
         | Command::Default(_)
         | Command::Unregister(_)
+        | Command::Jobs(_)
         | Command::Logs(_)
         | Command::Keys(_)
         | Command::Doctor(_)
         | Command::Completions(_)
+        | Command::Platform
         | Command::OnnxWorker
         | Command::GuardGroups => Err(Failure::usage("not here")),
     }
