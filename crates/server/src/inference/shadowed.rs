@@ -74,16 +74,17 @@ impl InferenceService {
             let old = answer.output.clone();
             let admission = Arc::clone(self.engine.admission());
             tokio::spawn(async move {
-                let (shadow, split, id) =
-                    (Arc::clone(&copy.shadow), Arc::clone(&copy.split), copy.input.id.clone());
+                // Nothing but the book is kept for as long as a pair: the version may go meanwhile.
+                let book = Arc::clone(copy.shadow.shadow());
+                let (most, id) = (copy.split.shadow_samples, copy.input.id.clone());
                 let (outcome, pair) = copy.run(old).await;
-                shadow.shadow().count(outcome);
-                let pair = pair.filter(|_| split.shadow_samples > 0);
-                let Some(pair) = pair.map(|pair| pair.each_ref().map(shown)) else { return };
-                if shadow.shadow().keep(split.shadow_samples, &admission, &id, pair) {
+                book.count(outcome);
+                let Some(pair) = pair.filter(|_| most > 0) else { return };
+                if book.keep(most, &admission, &id, pair.each_ref().map(shown)) {
+                    drop((pair, admission));
                     tokio::time::sleep(SAMPLES_KEPT).await;
                     // Those whose time is over go.
-                    drop(shadow.shadow().samples());
+                    drop(book.samples());
                 }
             });
         } else {
