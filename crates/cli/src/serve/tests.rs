@@ -29,6 +29,8 @@ fn plan_of(line: &str, env: &Env) -> Result<ServerPlan, Failure> {
         | Command::Register(_)
         | Command::Scale(_)
         | Command::Traffic(_)
+        | Command::Jobs(_)
+        | Command::Platform
         | Command::Set(_)
         | Command::Default(_)
         | Command::Unregister(_)
