@@ -165,6 +165,20 @@ def test_the_program_and_the_default_type_come_from_variables(sagemaker: Callabl
     assert invoke(server, [[1, 2], [3, 4]], Accept="application/json").json() == [4, 6]
 
 
+@pytest.mark.torch
+def test_a_folder_without_functions_is_a_model_of_torchscript(sagemaker: Callable[..., Server], tmp_path: Path) -> None:
+    import torch
+
+    model = folder(tmp_path / "ml", None)
+    torch.jit.script(torch.nn.Linear(3, 2)).save(str(model / "scripted.pth"))
+    server = sagemaker(tmp_path / "ml")
+    expected = torch.jit.load(str(model / "scripted.pth"))(torch.ones(1, 3)).tolist()
+    json_reply = invoke(server, [[1, 1, 1]])
+    assert numpy.allclose(json_reply.json(), expected)
+    csv_reply = invoke(server, b"1,1,1\n2,2,2\n", Content_Type="text/csv", Accept="text/csv")
+    assert len(csv_reply.text.splitlines()) == 2
+
+
 def test_nothing_of_a_client_is_unpickled(sagemaker: Callable[..., Server], tmp_path: Path) -> None:
     folder(tmp_path / "ml", DECODES)
     buffer = io.BytesIO()
