@@ -83,11 +83,12 @@ class CausalNetwork:
         torch = find_torch()
         count, until = len(ids), max(lengths) + 1
         if self._captures:
-            count, until = next_size(SIZES, count) or count, next_size(self._lengths, until) or until
+            count = min(next_size(SIZES, count) or count, self.slots)
+            until = next_size(self._lengths, until) or until
         told = torch.zeros(2, count, dtype=torch.int64)
         told[:, : len(ids)] = torch.tensor([ids, lengths])
         with torch.inference_mode():
-            run = self._graph(count, until) if self._captures else None
+            run = self._graph(told, until) if self._captures else None
             found = self._step(told.to(device()), until) if run is None else run(told)
             return found[: len(ids)]
 
@@ -119,11 +120,12 @@ class CausalNetwork:
             **more,
         ).logits
 
-    def _graph(self, count: int, until: int) -> Any:
+    def _graph(self, told: Any, until: int) -> Any:
         """The step as a graph, captured when it is first needed; None where that fails."""
+        count = told.shape[1]
         if (count, until) not in self._graphs:
             try:
-                self._graphs[count, until] = captured(lambda told: self._step(told, until), count)
+                self._graphs[count, until] = captured(lambda told: self._step(told, until), told)
             except Exception as error:
                 self._captures = False
                 logger.warning("steps run without CUDA graphs: %s", error)
@@ -136,18 +138,18 @@ class CausalNetwork:
             return
         with find_torch().inference_mode():
             for until in [one for one in self._lengths if one <= WARM_LENGTH]:
-                for count in reversed([one for one in SIZES if one <= self.slots]):
-                    self._graph(count, until)
+                for count in sorted({min(one, self.slots) for one in SIZES}, reverse=True):
+                    self._graph(find_torch().zeros(2, count, dtype=find_torch().int64), until)
 
 
 WARM_LENGTH = 512
 
 
-def captured(step: Any, count: int) -> Any:
-    """A step that is replayed with other tokens."""
+def captured(step: Any, first: Any) -> Any:
+    """A step that is replayed with other tokens. It is run with the first ones before: what it writes is theirs."""
     torch = find_torch()
     here = torch.device(device())
-    told = torch.zeros(2, count, dtype=torch.int64, device=here)
+    told = first.to(here)
     stream = torch.cuda.Stream(here)
     stream.wait_stream(torch.cuda.current_stream(here))
     with torch.cuda.stream(stream):
