@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from jitney.call.errors import BadInput, DefinitionError
-from jitney.definition.decorators import batch
+from jitney.definition.decorators import endpoint
 from jitney.http.request import HttpRequest
 from jitney.loaders.huggingface.network import TokenRow
 from jitney.loaders.huggingface.scores import SCORES, ranked, score_kind
@@ -38,10 +38,10 @@ class TextClassification(TextTask):
 
         return Asked([one_or_pair(one) for one in texts], answer)
 
-    @batch(raw=True, route="POST /classify", route_shared=True)
-    def classify(self, request: list[HttpRequest]) -> list[Any]:
+    @endpoint(raw=True, route="POST /classify", route_shared=True)
+    def classify(self, request: HttpRequest) -> Any:
         """Probabilities of all classes, as vLLM's `/classify` gives them for `{"input": ...}`."""
-        return self.answers(lambda one: self._classify(VllmRequest(one)), request)
+        return self.answer_alone(lambda one: self._classify(VllmRequest(one)), request)
 
     def _classify(self, request: VllmRequest) -> Asked:
         texts = request.texts("input")
@@ -72,6 +72,7 @@ class ZeroShotClassification(TextTask):
 
     auto = "AutoModelForSequenceClassification"
     token_options: ClassVar = {"truncation": "only_first"}
+    example: ClassVar = {"inputs": "A text.", "parameters": {"candidate_labels": ["a", "b"]}}
 
     def setup(self) -> None:
         """The model must be one that tells whether a sentence follows from another."""

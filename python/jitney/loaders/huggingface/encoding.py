@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from jitney.call.errors import BadInput, DefinitionError
 from jitney.gpu.device import find_torch
@@ -100,6 +100,7 @@ class QuestionAnswering(TextTask):
     """The part of a text that answers a question: `{"inputs": {"question": ..., "context": ...}}`."""
 
     auto = "AutoModelForQuestionAnswering"
+    example: ClassVar = {"inputs": {"question": "Who?", "context": "A text."}}
 
     def read(self, outputs: Any, ids: Any, mask: Any) -> Any:
         """How well an answer begins, and ends, at each token."""

@@ -11,7 +11,7 @@ from jitney.gpu.device import device, find_torch
 from jitney.gpu.graphed import graphs
 from jitney.gpu.padding import pad
 from jitney.loaders.huggingface.folder import PretrainedFolder
-from jitney.loaders.huggingface.lengths import groups
+from jitney.loaders.huggingface.lengths import SIZES, allowed_lengths, groups
 
 Reader = Callable[[Any, Any, Any], Any]
 """Takes the tensor that is wanted out of a model's outputs, token ids and mask; it runs where the model does."""
@@ -37,7 +37,7 @@ class TextNetwork:
         self.longest = folder.longest
         self._read = read
         self._has_types = "token_type_ids" in self.tokenizer.model_input_names
-        self._run = graphs(self._forward)
+        self._run = graphs(self._forward, sizes=SIZES, lengths=allowed_lengths(self.longest))
 
     def tokens(self, texts: Sequence[str], pairs: Sequence[str] | None = None, **options: Any) -> list[TokenRow]:
         """Texts as rows; what is longer than the model takes is cut."""

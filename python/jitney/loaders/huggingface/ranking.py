@@ -4,10 +4,10 @@ cosine of two vectors, only the class knows that answers."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from jitney.call.errors import BadInput
-from jitney.definition.decorators import batch
+from jitney.definition.decorators import endpoint
 from jitney.http.request import HttpRequest
 from jitney.loaders.huggingface.network import TokenRow
 from jitney.loaders.huggingface.scores import SCORES, score_kind
@@ -26,16 +26,16 @@ class Ranking(TextTask):
         gives them."""
         raise NotImplementedError
 
-    @batch(raw=True, route="POST /rerank", route_shared=True)
-    def rerank(self, request: list[HttpRequest]) -> list[Any]:
+    @endpoint(raw=True, route="POST /rerank", route_shared=True)
+    def rerank(self, request: HttpRequest) -> Any:
         """Texts in the order in which they fit a query: `{"query": ..., "documents": [...]}` as vLLM, or
         `{"query": ..., "texts": [...]}` as Text Embeddings Inference."""
-        return self.answers(lambda one: self._rerank(VllmRequest(one)), request)
+        return self.answer_alone(lambda one: self._rerank(VllmRequest(one)), request)
 
-    @batch(raw=True, route="POST /v1/score", route_shared=True)
-    def score(self, request: list[HttpRequest]) -> list[Any]:
+    @endpoint(raw=True, route="POST /v1/score", route_shared=True)
+    def score(self, request: HttpRequest) -> Any:
         """Scores of pairs, as vLLM's `/v1/score`: `{"text_1": ..., "text_2": ...}`."""
-        return self.answers(lambda one: self._score(VllmRequest(one)), request)
+        return self.answer_alone(lambda one: self._score(VllmRequest(one)), request)
 
     def _rerank(self, request: VllmRequest) -> Asked:
         fields = request.fields
@@ -75,6 +75,7 @@ class TextRanking(Ranking):
     """A model over pairs with one output: `{"inputs": [["query", "text"], ...]}` gives `{"scores": [...]}`."""
 
     auto = "AutoModelForSequenceClassification"
+    example: ClassVar = {"inputs": [["a query", "a text"]]}
 
     def asked(self, inputs: Any, parameters: dict[str, Any]) -> Asked:
         """The scores of pairs."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from jitney.call.context import context
 from jitney.call.errors import BadInput, Error
@@ -27,6 +27,8 @@ class FolderTask:
     folder: PretrainedFolder
     trust = False
     """Whether code of the folder may run."""
+    example: ClassVar[dict[str, Any]] = {"inputs": "A text."}
+    """A request, with which graphs are captured before the first one comes."""
 
     @classmethod
     def for_folder(cls, folder: PretrainedFolder, trust: bool) -> type:
@@ -36,6 +38,7 @@ class FolderTask:
             note = note_of(getattr(cls, name))
             if gpu_in_sight() and note is not None and note.options.padded and note.options.lengths is None:
                 shapes = replace(note.options, sizes=SIZES, lengths=allowed_lengths(folder.longest))
+                shapes = replace(shapes, examples=[cls.example]) if name == "predict" else shapes
                 told[name] = _again(getattr(cls, name), Note(shapes, note.kind))
         return type(cls.__name__, (cls,), told)
 

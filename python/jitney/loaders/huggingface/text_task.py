@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from jitney.definition.decorators import batch
+from jitney.http.request import HttpRequest
 from jitney.loaders.huggingface.lengths import CHARACTERS_PER_TOKEN, TOKENS_PER_BATCH
 from jitney.loaders.huggingface.network import TextNetwork, TokenRow
 from jitney.loaders.huggingface.task import NOT_GIVEN, FolderTask, checked, or_error
@@ -65,6 +66,13 @@ class TextTask(FolderTask):
             answers.append(or_error(one.answer, rows[at:end], outputs[at:end]))
             at = end
         return answers
+
+    def answer_alone(self, read: Callable[[HttpRequest], Asked], request: HttpRequest) -> Any:
+        """The answer of one request, which may bring many texts."""
+        found = self.answers(read, [request])[0]
+        if isinstance(found, Exception):
+            raise found
+        return found
 
     def tokens(self, texts: Sequence[Text]) -> list[TokenRow]:
         """Texts and pairs of texts as rows."""
