@@ -20,6 +20,15 @@ pytestmark = pytest.mark.heavy
 
 TEXTS = ["I liked the film", "Paris is the capital of France and London is the capital", "dog", pretrained.LINES[5]]
 Start = Callable[..., Server]
+LOAD_SECONDS = 600
+"""Workers import torch and transformers, which takes minutes beside busy processes."""
+
+
+@pytest.fixture
+def start(start: Start) -> Start:
+    """Starts servers whose workers have time to load."""
+    patient = ("--startup-timeout", str(LOAD_SECONDS))
+    return lambda *words, **options: start(*words, *patient, start_seconds=LOAD_SECONDS, **options)
 
 
 def near(found: Any, expected: Any, where: str = "answer") -> None:
