@@ -16,6 +16,7 @@ from typing import Any
 
 from jitney.call.errors import DefinitionError
 from jitney.check.check import check, told
+from jitney.check.inspection import inspect
 from jitney.definition.application import Application, graph
 from jitney.definition.locate import locate
 from jitney.loaders.loader import LoadOptions
@@ -28,6 +29,11 @@ FAILED, USAGE = 1, 64
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command."""
     flags = parser().parse_args(arguments)
+    if flags.command == "inspect":
+        with contextlib.redirect_stdout(sys.stderr):
+            found = inspect(Path(flags.object), LoadOptions(flags.trust, flags.task))
+        print(found.told(flags.json))
+        return found.status
     try:
         application = load(flags)
     except DefinitionError as error:
@@ -69,6 +75,10 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     top = argparse.ArgumentParser(prog="python -m jitney")
     commands = top.add_subparsers(dest="command", required=True)
+    inspected = commands.add_parser("inspect", help="say what a file or folder is")
+    inspected.add_argument("object", help="a file or folder")
+    inspected.add_argument("--json", action="store_true", help="print one JSON document")
+    _add_load_options(inspected)
     for name, about in (("pack", "write a definition's model directory"), ("check", "look for batching mistakes")):
         one = commands.add_parser(name, help=about)
         one.add_argument("object", help="module:object, or file.py:object")
@@ -77,13 +87,17 @@ def parser() -> argparse.ArgumentParser:
             one.add_argument("--out", required=True, help="the directory to write")
             one.add_argument("--version", help="the version to serve it as")
             one.add_argument("--file", action="store_true", help="the object is a file or folder that a loader finds")
-            one.add_argument("--trust", action="store_true", help="code that is part of the model may run")
-            one.add_argument("--task", help="what a model of several uses is for")
+            _add_load_options(one)
         else:
             one.add_argument("--sample", action="append", default=[], help="one item's arguments as a JSON object")
             one.add_argument("--endpoint", default="", help="examine this endpoint alone")
             one.add_argument("--json", action="store_true", help="print one JSON document")
     return top
+
+
+def _add_load_options(one: argparse.ArgumentParser) -> None:
+    one.add_argument("--trust", action="store_true", help="code that is part of the model may run")
+    one.add_argument("--task", help="what a model of several uses is for")
 
 
 def where_raised(error: BaseException) -> str:

@@ -7,6 +7,7 @@ pub mod completions;
 pub mod config;
 pub mod doctor;
 pub mod infer;
+pub mod inspect;
 pub mod jobs;
 pub mod keys;
 pub mod onnx;
@@ -29,6 +30,7 @@ use completions::CompletionsFlags;
 use config::ConfigFlags;
 use doctor::DoctorFlags;
 use infer::InferFlags;
+use inspect::InspectFlags;
 use jobs::JobsFlags;
 use keys::KeysFlags;
 use onnx::OnnxFlags;
@@ -69,7 +71,16 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Serve", &["serve", "torchserve", "demo", "platform"]),
     (
         "Develop",
-        &["check", "infer", "archive", "archive-workflow", "config", "onnx", "completions"],
+        &[
+            "inspect",
+            "check",
+            "infer",
+            "archive",
+            "archive-workflow",
+            "config",
+            "onnx",
+            "completions",
+        ],
     ),
     (
         "Operate",
@@ -117,6 +128,8 @@ pub enum Command {
     Serve(Box<ServeFlags>),
     /// Run a model over a file or a folder, without a server
     Infer(Box<InferFlags>),
+    /// Say what a model file or folder is, what it takes, what is missing, and how to call it
+    Inspect(InspectFlags),
     /// Look for batching mistakes in a Python definition, without a server
     Check(CheckFlags),
     /// Serve the model inside this program: it tells the type of a file from its bytes

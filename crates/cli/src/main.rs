@@ -20,6 +20,7 @@ mod flags;
 mod follow;
 mod gpu;
 mod infer;
+mod inspect;
 mod key_file;
 mod keys;
 mod logs;
@@ -77,6 +78,7 @@ fn dispatch(command: Command, args: &[OsString], env: &Env) -> u8 {
                 run::run(plan, env)
             })
         }
+        Command::Inspect(flags) => inspect::inspect(&flags, env),
         Command::Check(flags) => python::check(flags, env),
         Command::Infer(flags) => infer::infer(&flags, env),
         Command::Demo(flags) => serve::plan_demo(flags, env).and_then(|plan| run::run(plan, env)),

@@ -93,11 +93,11 @@ def _served(loader: Loader, path: Path, found: dict[str, Any]) -> Any:
     target = loader.definition(path, found["description"])
     setattr(target, FOUND, {"loader": found})
     if not define(target).options.name:
-        target.__name__ = _name(path)
+        target.__name__ = model_name(path)
     return target
 
 
-def _name(path: Path) -> str:
+def model_name(path: Path) -> str:
     """The name of the file without its ending, or of the folder, as far as a model can have it."""
     stem = path.name.partition(".")[0] if path.is_file() else path.name
     kept = "".join(letter if NAME.fullmatch(letter) or letter in "-." else "_" for letter in stem)

@@ -30,14 +30,18 @@ class EstimatorLoader(Loader):
 
     def tensors(self) -> ModelTensors:
         """One array, one list of texts or a frame in, predictions and probabilities out."""
-        outputs = {PREDICT: _predictions(self.model)}
+        import numpy
+
+        features = getattr(self.model, "n_features_in_", -1)
+        texts, columns = _takes_texts(self.model), _chooses_columns(self.model)
+        sample = None if columns or features < 0 else numpy.zeros((1, features))
+        outputs = {PREDICT: _predictions(self.model, ["text"] if texts else sample)}
         if _gives_probabilities(self.model):
             outputs[PROBABILITY] = Tensor("FP64", [-1, len(self.model.classes_)])
-        if _takes_texts(self.model):
+        if texts:
             return ModelTensors({INPUT: Tensor(BYTES, [-1])}, outputs)
-        if _chooses_columns(self.model):
+        if columns:
             return ModelTensors({}, outputs, takes=FRAME)
-        features = getattr(self.model, "n_features_in_", -1)
         return ModelTensors({INPUT: Tensor("FP64", [-1, features])}, outputs)
 
     def run(self, batch: Any) -> Any:
@@ -114,10 +118,6 @@ def _steps(model: Any) -> Iterator[Any]:
         yield from _steps(step)
 
 
-def _last(model: Any) -> Any:
-    return list(_steps(model))[-1]
-
-
 def _takes_texts(model: Any) -> bool:
     first = next((one for one in _steps(model) if not hasattr(one, "steps")), model)
     return type(first).__module__ == "sklearn.feature_extraction.text" and hasattr(first, "build_analyzer")
@@ -139,10 +139,11 @@ def _is_forest(model: Any) -> bool:
     return type(model).__module__ == "sklearn.ensemble._forest"
 
 
-def _predictions(model: Any) -> Tensor:
-    classes = getattr(model, "classes_", None)
-    outputs = getattr(_last(model), "n_outputs_", 1)
-    shape = [-1] if outputs == 1 else [-1, outputs]
-    if classes is not None and hasattr(classes, "dtype"):
-        return Tensor(DATATYPES.get(classes.dtype.str.lstrip("<|=>").replace("b1", "?"), BYTES), shape)
-    return Tensor("INT64" if hasattr(_last(model), "cluster_centers_") else "FP64", shape)
+def _predictions(model: Any, sample: Any) -> Tensor:
+    """What `predict` gives: by one made-up row where there can be one, else by the classes."""
+    import numpy
+
+    given = numpy.zeros(1) if sample is None else model.predict(sample)
+    values = model.classes_ if sample is None and hasattr(model, "classes_") else numpy.asarray(given)
+    kind = values.dtype.str.lstrip("<|=>").replace("b1", "?")
+    return Tensor(DATATYPES.get(kind, BYTES), [-1, *given.shape[1:]])

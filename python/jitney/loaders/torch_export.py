@@ -8,6 +8,7 @@ the program too.
 from __future__ import annotations
 
 import re
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,7 +22,6 @@ from jitney.values.tensor import Tensor
 
 ENDINGS = (".pt2", ".ep")
 COMPILED, PROGRAM = re.compile(r"data/aotinductor/"), re.compile(r"models/[^/]+\.json$")
-TENSORRT = "tensorrt"
 
 
 class ExportedLoader(TorchLoader):
@@ -63,7 +63,12 @@ class ExportedLoader(TorchLoader):
         module = program.module(check_guards=False)
         calls = _Calls(program)
         self.device, self.outputs = device, tuple(name for name, _ in calls.outputs)
-        self.function = lambda batch: module(*calls.arguments(batch)[0], **calls.arguments(batch)[1])
+
+        def call(batch: dict[str, Any]) -> Any:
+            positional, keywords = calls.arguments(batch)
+            return module(*positional, **keywords)
+
+        self.function = call
 
     def tensors(self) -> ModelTensors:
         """What the program says."""
@@ -72,7 +77,7 @@ class ExportedLoader(TorchLoader):
         everything = [*inputs.values(), *(value for _, value in calls.outputs)]
         batch_dim = _shared(everything)
         told = [
-            {name: Tensor(datatype(one.dtype), _shape(one, batch_dim)) for name, one in side}
+            {name: Tensor(datatype(one.dtype), _shape(one)) for name, one in side}
             for side in (inputs.items(), calls.outputs)
         ]
         least, most = _range(self._program, everything[0], batch_dim)
@@ -103,6 +108,7 @@ class CompiledLoader(TorchLoader):
     def load(self, path: Path, device: str) -> None:
         """Loads the compiled code, which runs on the device that it was compiled for."""
         import torch
+        from torch.utils import _pytree
 
         index = int(device.partition(":")[2] or 0) if device != "cpu" else -1
         package = torch._inductor.aoti_load_package(str(path), device_index=index)
@@ -111,7 +117,12 @@ class CompiledLoader(TorchLoader):
             raise DefinitionError(f"it was compiled for {made_for}, and there is none here")
         self.device = "cpu" if made_for == "cpu" else device
         self._path = path
-        self.function = lambda batch: package(*batch.values())
+        spec = _pytree.treespec_loads(package.loader.get_call_spec()[0])
+        positional, keywords = _pytree.tree_unflatten(range(spec.num_leaves), spec)
+        self._names = [] if positional else list(keywords)
+        self.function = lambda batch: package(
+            *(one for name, one in batch.items() if name not in keywords), **{name: batch[name] for name in keywords}
+        )
 
     def tensors(self) -> ModelTensors:
         """What the file beside it says, in the order of the model's arguments."""
@@ -150,7 +161,7 @@ def _shared(tensors: Sequence[Any]) -> int | None:
     return None
 
 
-def _shape(one: Any, batch_dim: int | None) -> list[int]:
+def _shape(one: Any) -> list[int]:
     return [size if isinstance(size, int) else -1 for size in one.shape]
 
 
@@ -170,8 +181,6 @@ def _has(files: Sequence[str], what: re.Pattern[str]) -> bool:
 
 
 def _uses_tensorrt(path: Path) -> bool:
-    import zipfile
-
     with zipfile.ZipFile(path) as package:
         programs = [name for name in package.namelist() if PROGRAM.search(name)]
         return any(b"torch.ops.tensorrt." in package.read(name) for name in programs)
