@@ -29,17 +29,16 @@ fn plan_of(line: &str, env: &Env) -> Result<ServerPlan, Failure> {
         | Command::Register(_)
         | Command::Scale(_)
         | Command::Traffic(_)
+        | Command::Inspect(_)
         | Command::Jobs(_)
         | Command::Platform
         | Command::Set(_)
         | Command::Default(_)
         | Command::Unregister(_)
-        | Command::Jobs(_)
         | Command::Logs(_)
         | Command::Keys(_)
         | Command::Doctor(_)
         | Command::Completions(_)
-        | Command::Platform
         | Command::OnnxWorker
         | Command::GuardGroups => Err(Failure::usage("not here")),
     }

@@ -114,7 +114,8 @@ ray: {num_cpus: 0.5, num_gpus: 1, resources: {big: 2}, ship: false}
         "max_requests_per_worker",
     ];
     let onnx = ["onnx_engine", "onnx_library", "onnx_threads", "onnx_providers"];
-    assert_eq!(unset, [&own[..], &onnx].concat(), "the operator's alone");
+    let files = ["trust", "task"];
+    assert_eq!(unset, [&own[..], &onnx, &files].concat(), "the operator's alone");
 }
 
 #[test]
