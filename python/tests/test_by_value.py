@@ -125,8 +125,8 @@ def test_completion_lists_the_public_names_and_nothing_else():
     assert dir(jitney) == sorted(jitney.__all__)
     assert all(hasattr(jitney, name) for name in dir(jitney))
     handle = jitney.connect("http://127.0.0.1:1").model("m")
-    assert dir(handle) == ["configure", "options", "remote", "stream"]
+    assert dir(handle) == ["configure", "options", "remote", "stream", "submit"]
     known = jitney.Handle(handle._connections, "m", endpoints={"price": "price(item)"})
-    assert dir(known) == ["configure", "options", "price", "remote", "stream"]
+    assert dir(known) == ["configure", "options", "price", "remote", "stream", "submit"]
     with pytest.raises(AttributeError, match="m has no endpoint 'prize'; it has: price"):
         _ = known.prize

@@ -21,6 +21,7 @@ ROOMS = [
     "http",
     "packing",
     "execution",
+    "loaders",
     "client",
     "handle",
     "torchserve",

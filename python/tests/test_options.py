@@ -36,7 +36,8 @@ OF_DEFINITIONS = {
     "ray",
     "raw",
     "route",
-    "task",
+    "route_shared",
+    "task_routes",
     "version",
     "warm_up",
 }

@@ -47,7 +47,7 @@ WORDS = {
     "device": tuple(DEVICES),
 }
 """Options that are one of some words."""
-FLAGS = ("padded", "gpu_turns", "raw", "route_shared", "mix_origins", "task")
+FLAGS = ("padded", "gpu_turns", "raw", "route_shared", "mix_origins", "task_routes")
 FRACTION_MIN = 0.01
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 PATH = re.compile(r"/[^\s?#]*")
@@ -93,7 +93,7 @@ class Options:
     raw: bool | None = None
     route: str | None = None
     route_shared: bool | None = None
-    task: bool | None = None
+    task_routes: bool | None = None
     mount: str | None = None
     health_routes: Mapping[str, str] | None = None
     metric_names: Sequence[tuple[str, Mapping[str, str]]] | None = None
@@ -294,8 +294,8 @@ def _paths(options: Options) -> None:
         raise DefinitionError(f"route is a path such as '/summarize' or 'POST /summarize', not {options.route!r}")
     if options.route_shared and options.route is None:
         raise DefinitionError("route_shared needs route: the path that other models may have, too")
-    if options.task and routed is None:
-        raise DefinitionError("task=True needs route: the path below which tasks are submitted and asked for")
+    if options.task_routes and routed is None:
+        raise DefinitionError("task_routes needs route: the path below which tasks are submitted and asked for")
     if options.mount is not None and not PATH.fullmatch(options.mount):
         raise DefinitionError(f"mount is the beginning of paths, such as '/' or '/shop', not {options.mount!r}")
     for path, answer in (options.health_routes or {}).items():

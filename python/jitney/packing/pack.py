@@ -187,7 +187,7 @@ def http_paths(definition: Definition) -> dict[str, Any]:
     tasks = [
         (one.name, found[0])
         for one in definition.endpoints
-        if one.options.task and (found := one.options.route_methods)
+        if one.options.task_routes and (found := one.options.route_methods)
     ]
     routes += [
         {"path": f"{path.rstrip('/')}/{word}", "methods": [method], "endpoint": name, "answers": word}

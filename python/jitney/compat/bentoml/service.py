@@ -245,7 +245,7 @@ class ClassService:
         options = {
             "name": note.name,
             "route": f"POST {prefix}{note.route}" if is_entry else None,
-            "task": note.is_task and is_entry,
+            "task_routes": note.is_task and is_entry,
             "concurrency": min(threads, LIMIT) if threads > 1 and not call.is_async else None,
             **batching,
         }
