@@ -94,6 +94,8 @@ class DefinedModel:
     def __init__(self, definition: Definition, debug_errors: bool = False, resolve: Resolve | None = None) -> None:
         self._debug_errors = debug_errors
         self.definition = definition
+        self.name = definition.name
+        """The name that it is served under."""
         self.reserves = Reserves()
         self.instance = Instance(self.definition, resolve)
         self.awaits_others = resolve is not None and all(one.is_async for one in definition.endpoints)
@@ -121,7 +123,9 @@ class DefinedModel:
         take_facts = getattr(part.definition.target, "__jitney_worker__", None)
         if take_facts is not None:
             take_facts(facts)
-        return cls(shaped, spec.get("debug_errors", False), resolver(part, facts))
+        model = cls(shaped, spec.get("debug_errors", False), resolver(part, facts))
+        model.name = spec.get("model_name", model.name)
+        return model
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -176,7 +180,7 @@ class DefinedModel:
 
     async def _answer_lone(self, row: Row, metas: list[bytes]) -> EncodedReply:
         """Answers the only item of a batch, as a batch would be answered: there is nothing to arrange or to split."""
-        call = SingleCall(self.definition.name, self.reserves, metas[0])
+        call = SingleCall(self.name, self.reserves, metas[0])
         calls = {0} if wants_value(row, metas[0]) else NO_CALLS
         encoder = AnswerEncoder(call.items, metas, calls, self._debug_errors)
         try:
@@ -269,7 +273,7 @@ class DefinedBatch:
         debug_errors: bool,
     ) -> None:
         self._context = context
-        self.model = model.definition.name
+        self.model = model.name
         self.reserves = model.reserves
         self._received = time.monotonic()
         self._sizes = sizes
