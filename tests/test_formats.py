@@ -178,7 +178,7 @@ def test_a_job_without_a_server_takes_files(binary: Path, models: Models, tmp_pa
     out = tmp_path / "answers.jsonl"
     command = [binary, "infer", made.path, tmp_path / "rows.jsonl", "-o", out]
     subprocess.run(list(map(str, command)), check=True, timeout=ASK_SECONDS)
-    answers = [json.loads(line)["predict"][0] for line in out.read_text().splitlines()]
+    answers = [json.loads(line)["output"]["predict"][0] for line in out.read_text().splitlines()]
     np.testing.assert_allclose(answers, made.outputs["predict"], rtol=1e-5)
 
 
