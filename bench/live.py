@@ -134,7 +134,7 @@ def served(folder: str, policy: str) -> Iterator[Measured]:
     flags = ["serve", f"bench={model}", "--policy", policy, *limits]
     server = Server(BINARY, pathlib.Path(folder, "home"), flags, under=UNDER).started()
     try:
-        with Nginx("{}:{}".format(*server.address), UNDER) as nginx:
+        with Nginx("{}:{}".format(*server.address), under=UNDER) as nginx:
             yield Measured(server, nginx, slept)
     finally:
         server.end()

@@ -1,4 +1,4 @@
-"""An nginx in front of a server, with connections that it keeps: in the foreground, as any user, on a free port."""
+"""An nginx in front of one or more servers, with connections that it keeps: in the foreground, as any user, on a free port."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ http {{
   scgi_temp_path {folder}/scgi;
   keepalive_requests 100000000;
   upstream model_server {{
-    server {server};
+{servers}
     keepalive {kept};
     keepalive_requests 100000000;
   }}
@@ -49,8 +49,8 @@ http {{
 class Nginx:
     """`with Nginx("127.0.0.1:8080") as nginx:` passes what comes to `nginx.url()` on."""
 
-    def __init__(self, server: str, under: Sequence[str] = ()) -> None:
-        self.server, self.under = server, under
+    def __init__(self, *servers: str, under: Sequence[str] = ()) -> None:
+        self.servers, self.under = servers, under
 
     def __enter__(self) -> Nginx:
         self.folder = tempfile.TemporaryDirectory(prefix="jitney-nginx-")
@@ -58,9 +58,8 @@ class Nginx:
             self.port = free.getsockname()[1]
         user = "user root;" if os.geteuid() == 0 else ""
         config = pathlib.Path(self.folder.name, "nginx.conf")
-        config.write_text(
-            CONFIG.format(user=user, folder=self.folder.name, server=self.server, kept=KEPT, port=self.port)
-        )
+        servers = "\n".join(f"    server {server};" for server in self.servers)
+        config.write_text(CONFIG.format(user=user, folder=self.folder.name, servers=servers, kept=KEPT, port=self.port))
         log = pathlib.Path(self.folder.name, "error.log")
         self.process = subprocess.Popen([*self.under, "nginx", "-e", log, "-c", config], stderr=subprocess.DEVNULL)
         until(self._listens, f"nginx listens on {self.port}", 10)

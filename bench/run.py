@@ -1,4 +1,4 @@
-"""Measures what the project promises: `make bench`, or `python bench/run.py [overhead|cached|large|batching|live|overload|killing|many|growth|idle|known|thousand|submissions|lost|generator|cores ...]`.
+"""Measures what the project promises: `make bench`, or `python bench/run.py [overhead|cached|large|batching|live|overload|killing|many|growth|idle|known|thousand|submissions|lost|canary|sticky|generator|cores ...]`.
 
 Everything runs on this machine over loopback, load generator included, so rates are lower bounds and CPU per
 request is the figure to compare. Each figure is the median of three runs.
@@ -29,6 +29,7 @@ from jobs import lost, submissions
 from live import live
 from on_demand import known, thousand
 from overload import overload
+from rollouts import canary, sticky
 from server import Server
 
 ROUNDS = 3
@@ -210,6 +211,8 @@ if __name__ == "__main__":
             "thousand": thousand,
             "submissions": submissions,
             "lost": lost,
+            "canary": canary,
+            "sticky": sticky,
             "idle": idle,
             "generator": generator,
             "cores": cores,

@@ -32,7 +32,7 @@ class Server:
 
     def __enter__(self) -> Server:
         self.folder = tempfile.TemporaryDirectory(prefix="jitney-bench-")
-        model = self.source if isinstance(self.source, pathlib.Path) else self._written(self.source)
+        model = self.source if isinstance(self.source, pathlib.Path) else written(self.folder.name, "1.0", self.source)
         ports = [word for name in PORTS for word in (f"--{name}", "0")]
         self.log = open(pathlib.Path(self.folder.name, "log"), "w+")
         temp = pathlib.Path(self.folder.name, "tmp")
@@ -47,17 +47,6 @@ class Server:
         )
         self.addresses = self._read_addresses()
         return self
-
-    def _written(self, source: str) -> pathlib.Path:
-        model = pathlib.Path(self.folder.name, "bench")
-        (model / "MAR-INF").mkdir(parents=True)
-        (model / "handler.py").write_text(source)
-        manifest = {
-            "runtime": "python",
-            "model": {"modelName": "bench", "modelVersion": "1.0", "handler": "handler.py"},
-        }
-        (model / "MAR-INF" / "MANIFEST.json").write_text(json.dumps(manifest))
-        return model
 
     def __exit__(self, *_: object) -> None:
         self.process.send_signal(signal.SIGTERM)
@@ -80,10 +69,10 @@ class Server:
         text = pathlib.Path(self.folder.name, "log").read_text(errors="replace")
         return "\n".join(text.splitlines()[-lines:])
 
-    def ask(self, path: str, which: str = "management", method: str = "GET") -> Any:
+    def ask(self, path: str, which: str = "management", method: str = "GET", body: object = None) -> Any:
         """What the server answers: JSON, or text where it is none."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port(which), timeout=60)
-        connection.request(method, path)
+        connection.request(method, path, None if body is None else json.dumps(body))
         text = connection.getresponse().read().decode()
         connection.close()
         try:
@@ -105,6 +94,16 @@ class Server:
             time.sleep(0.05)
         raise RuntimeError("the worker did not start:\n" + self.tail())
 
+    def wait_for_workers(self, count: int) -> None:
+        """Waits until every version has so many workers that are ready."""
+
+        def ready(version: Any) -> bool:
+            return sum(worker["status"] == "READY" for worker in version["workers"]) == count
+
+        while not all(map(ready, self.ask("/models/bench/all"))):
+            assert self.process.poll() is None and time.perf_counter() - self.started < 60, self.tail()
+            time.sleep(0.05)
+
     def port(self, which: str = "inference") -> int:
         return int(self.addresses[which].rsplit(":", 1)[1])
 
@@ -120,6 +119,16 @@ class Server:
     def cpu_seconds(self) -> tuple[float, float]:
         """CPU used so far by the server and by its workers."""
         return cpu(self.process.pid), sum(cpu(worker) for worker in self.workers())
+
+
+def written(folder: str | pathlib.Path, version: str, source: str) -> pathlib.Path:
+    """A version of the model `bench` as a directory."""
+    model = pathlib.Path(folder, f"bench-{version}")
+    (model / "MAR-INF").mkdir(parents=True)
+    (model / "handler.py").write_text(source)
+    about = {"modelName": "bench", "modelVersion": version, "handler": "handler.py"}
+    (model / "MAR-INF" / "MANIFEST.json").write_text(json.dumps({"runtime": "python", "model": about}))
+    return model
 
 
 def children(pid: int) -> list[int]:
