@@ -23,6 +23,7 @@ use crate::call::{
     Answer, Call, CallRoute, Claim, HeaderBlock, Input, Origin, OriginKind, Parameter, Priority,
 };
 use crate::changes::Changes;
+use crate::data_threads::ModelThreads;
 use crate::error::CallError;
 use crate::local::LocalModel;
 use crate::model::draft::Draft;
@@ -160,8 +161,8 @@ impl Kit {
         let admission = Admission::new(AdmissionLimits::default());
         let draining = Arc::new(AtomicBool::new(false));
         let ids = Arc::new(AtomicU32::new(9000));
-        let data = Handle::current();
-        let model = draft.build(&admission, &draining, &ids, &Changes::default(), &data);
+        let threads = ModelThreads::only(Handle::current());
+        let model = draft.build(&admission, &draining, &ids, &Changes::default(), threads);
         Self { model, admission, batches }
     }
 

@@ -66,7 +66,7 @@ impl RunningPlugins {
         let Registrar { admission, rejecting, data, .. } = &*self.models;
         let ids = Arc::new(AtomicU32::new(1));
         let (draft, changes) = (self.draft(plan), Changes::default());
-        let model = draft.build(admission, rejecting, &ids, &changes, &data[0]);
+        let model = draft.build(admission, rejecting, &ids, &changes, data.take_turn());
         let started = model.scale(1, 1).await;
         if started.is_err() {
             model.close(Duration::ZERO).await;

@@ -8,7 +8,7 @@ use std::fs::DirEntry;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use jitney_settings::model::MEMORY_LIMIT;
 use tokio::runtime::Handle;
@@ -17,6 +17,7 @@ use super::config::EngineConfig;
 use super::opener::{LocalHome, ModelOpener, OpenedFiles, OpenedModel, blocking};
 use super::rollouts;
 use crate::admission::Admission;
+use crate::data_threads::DataThreads;
 use crate::error::{RegisterError, UnregisterError};
 use crate::local::LocalModel;
 use crate::local::process::{LocalLoad, LocalProcesses};
@@ -61,9 +62,7 @@ pub(crate) struct Registrar {
     memory: Arc<MemoryBudget>,
     worker_ids: Arc<AtomicU32>,
     observer: Arc<dyn Observer>,
-    /// The runtimes of the data plane; models take turns.
-    pub(super) data: Vec<Handle>,
-    next_data: AtomicUsize,
+    pub(super) data: DataThreads,
 }
 
 impl Registrar {
@@ -75,8 +74,8 @@ impl Registrar {
         let scratch = config.store.scratch.clone();
         std::fs::create_dir_all(&scratch)?;
         let processes = Arc::new(ProcessThread::start(config.program.as_deref())?);
-        let first = data.first().ok_or_else(|| io::Error::other("no data-plane runtime"))?;
-        let python = PythonWorkers::start(config.python, processes, &scratch, first)?;
+        let data = DataThreads::new(data)?;
+        let python = PythonWorkers::start(config.python, processes, &scratch, data.first())?;
         let local_processes = config.program.zip(config.local).map(|(program, local)| {
             Arc::new(LocalProcesses {
                 program,
@@ -105,7 +104,6 @@ impl Registrar {
             worker_ids: Arc::new(AtomicU32::new(config.first_worker_id)),
             observer,
             data,
-            next_data: AtomicUsize::new(0),
         })
     }
 
@@ -113,9 +111,7 @@ impl Registrar {
     pub(super) fn watch_rollouts(&self) {
         let registry = Arc::downgrade(&self.registry);
         let changes = self.registry.changes.subscribe();
-        self.data.iter().take(1).for_each(|runtime| {
-            runtime.spawn(rollouts::watch(registry.clone(), changes.clone()));
-        });
+        self.data.first().spawn(rollouts::watch(registry, changes));
     }
 
     /// What applies to models that set nothing else.
@@ -281,9 +277,9 @@ impl Registrar {
 
     fn build(&self, draft: Draft) -> Registered {
         let (workers_min, workers_max) = (draft.settings.workers_min, draft.settings.workers_max);
-        let turn = self.next_data.fetch_add(1, Ordering::Relaxed) % self.data.len();
-        let (changes, data) = (&self.registry.changes, &self.data[turn]);
-        let model = draft.build(&self.admission, &self.rejecting, &self.worker_ids, changes, data);
+        let (changes, threads) = (&self.registry.changes, self.data.take_turn());
+        let model =
+            draft.build(&self.admission, &self.rejecting, &self.worker_ids, changes, threads);
         Registered { model, workers_min, workers_max }
     }
 

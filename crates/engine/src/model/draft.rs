@@ -10,7 +10,6 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use arc_swap::ArcSwap;
 use jitney_settings::model::KEEP;
-use tokio::runtime::Handle;
 
 use super::Model;
 use super::budget::MemoryBudget;
@@ -27,6 +26,7 @@ use super::warm_up::{Sample, WarmUp};
 use crate::admission::Admission;
 use crate::answer_cache::AnswerCache;
 use crate::changes::Changes;
+use crate::data_threads::ModelThreads;
 use crate::error::RegisterError;
 use crate::local::Signature;
 use crate::observer::{ModelTag, Observer};
@@ -52,14 +52,14 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// The handle for callers. Its task runs on `data` once there is anything to tell it.
+    /// The handle for callers. Its task runs on `threads` once there is anything to tell it.
     pub(crate) fn build(
         self,
         admission: &Arc<Admission>,
         draining: &Arc<AtomicBool>,
         worker_ids: &Arc<AtomicU32>,
         changes: &Changes,
-        data: &Handle,
+        threads: ModelThreads,
     ) -> Arc<Model> {
         let names = self.intake.endpoints().map_or(&[][..], |it| &it.api.endpoints);
         let endpoints = EndpointMeters::new(names);
@@ -82,7 +82,7 @@ impl Draft {
             kept: kept.clone(),
             warm_up,
             worker_ids: Arc::clone(worker_ids),
-            data: data.clone(),
+            threads,
         };
         let cache = settings.cache().map(|rule| &**rule);
         Arc::new(Model {

@@ -11,7 +11,6 @@ use std::time::Duration;
 use jitney_batcher::Actions;
 use jitney_settings::SettingSource;
 use jitney_settings::model::{IDLE, MAX_REQUESTS_PER_WORKER, MEMORY_LIMIT};
-use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use super::budget::MemoryBudget;
@@ -27,6 +26,7 @@ use super::sequence::KeptSequences;
 use super::state::ModelState;
 use super::task::Task;
 use super::warm_up::WarmUp;
+use crate::data_threads::ModelThreads;
 use crate::observer::{ModelTag, Observer};
 use crate::pool::{Launcher, WearLimits, WorkerPlan, WorkerPool};
 use crate::settings::ModelSettings;
@@ -59,7 +59,7 @@ pub(super) struct TaskSeed {
     pub(super) warm_up: Option<WarmUp>,
     pub(super) worker_ids: Arc<AtomicU32>,
     /// Where it runs.
-    pub(super) data: Handle,
+    pub(super) threads: ModelThreads,
 }
 
 impl TaskSeed {
@@ -69,6 +69,7 @@ impl TaskSeed {
         let (inbox, requests) = mpsc::channel(INBOX);
         let (control, orders) = mpsc::channel(64);
         let (events, workers) = mpsc::channel(1024);
+        let home = self.threads.home().clone();
         let launcher = match self.budget {
             None => self.launcher,
             Some(budget) => {
@@ -88,7 +89,7 @@ impl TaskSeed {
             beside: 0,
             startup: StartupWait::new(settings.startup_wait),
             capacity: LiveCapacity::new(idle(&settings)),
-            pool: WorkerPool::new(launcher, plan(&settings), self.worker_ids, events),
+            pool: WorkerPool::new(launcher, plan(&settings), self.worker_ids, events, self.threads),
             warm_up: self.warm_up,
             closing: None,
             curve_published: None,
@@ -100,7 +101,7 @@ impl TaskSeed {
             // It is the first message, so there is room.
             drop(control.try_send(ControlMessage::Scale { min, max, reply }));
         }
-        self.data.spawn(task.run());
+        home.spawn(task.run());
         TaskChannels { inbox, control }
     }
 }

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::SystemTime;
 
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -28,6 +29,7 @@ pub use self::worker::{
     BatchTimes, BoxFuture, CollectorPauses, GraphMemory, Launcher, LoadProgress, LoadedReport,
     MeasuredRun, ProgressSender, Worker, WorkerGone, WorkerMessage,
 };
+use crate::data_threads::ModelThreads;
 use crate::error::ScaleError;
 use crate::outcome::{LaunchError, LoadFailure};
 
@@ -66,6 +68,8 @@ struct PoolWorker {
     /// Tells its supervisor that a caller went away.
     left: Arc<Notify>,
     task: JoinHandle<()>,
+    /// The thread of its supervisor.
+    place: usize,
     started: SystemTime,
     state: PoolWorkerState,
     pid: Option<u32>,
@@ -100,6 +104,7 @@ pub(crate) struct WorkerPool {
     pub(crate) plan: WorkerPlan,
     next_id: Arc<AtomicU32>,
     events: mpsc::Sender<WorkerEvent>,
+    threads: ModelThreads,
     workers: BTreeMap<u32, PoolWorker>,
     min: u32,
     /// The last load, if it failed: nobody has loaded since, was lost since, or was asked for since.
@@ -114,9 +119,10 @@ impl WorkerPool {
         plan: WorkerPlan,
         next_id: Arc<AtomicU32>,
         events: mpsc::Sender<WorkerEvent>,
+        threads: ModelThreads,
     ) -> Self {
         let (workers, waiters) = (BTreeMap::new(), Vec::new());
-        Self { launcher, plan, next_id, events, workers, min: 0, failure: None, waiters }
+        Self { launcher, plan, next_id, events, threads, workers, min: 0, failure: None, waiters }
     }
 
     /// Grows to `min`, shrinks to `max`, and tells `reply` when that many are ready. Returns the
@@ -202,6 +208,11 @@ impl WorkerPool {
             return Err(batch);
         };
         batches.try_send(batch).map_err(|unsent| unsent.into_inner())
+    }
+
+    /// The thread of a worker that is not its model's own.
+    pub(crate) fn elsewhere(&self, worker: u32) -> Option<&Handle> {
+        self.threads.elsewhere(self.workers.get(&worker)?.place)
     }
 
     /// A caller went away: workers that can had better not go on for it.
@@ -382,13 +393,16 @@ impl WorkerPool {
     fn add_worker(&mut self) -> u32 {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let ((retire, retired), left) = (oneshot::channel(), Arc::new(Notify::new()));
+        let at = |place| self.workers.values().filter(|it| it.place == place).count();
+        let place = self.threads.place(at);
         let supervisor =
             WorkerSupervisor::new(id, &self.launcher, &self.plan, retired, &left, &self.events);
         let entry = PoolWorker {
             retire: Some(retire),
             batches: None,
             left,
-            task: tokio::spawn(supervisor.run()),
+            task: self.threads.at(place).spawn(supervisor.run()),
+            place,
             started: SystemTime::now(),
             state: PoolWorkerState::Starting,
             pid: None,

@@ -15,7 +15,7 @@ use crate::model::scatter;
 use crate::model::scheduler::SlotChange;
 use crate::model::state::add;
 use crate::model::warm_up::WarmUp;
-use crate::outcome::{BatchOutcome, Cause, LaunchError, ModelFailure, WorkerExit};
+use crate::outcome::{BatchOutcome, Cause, ItemOutcome, LaunchError, ModelFailure, WorkerExit};
 use crate::pool::{
     BatchOrder, BatchRun, LoadProgress, LoadedReport, MeasuredRun, WorkerBatch, WorkerCapacity,
     WorkerEvent,
@@ -23,6 +23,9 @@ use crate::pool::{
 
 /// How old the published curve may be while batches run.
 const CURVE_EVERY: Duration = Duration::from_secs(1);
+
+/// From so many answers on it pays to let another thread give them out.
+const MANY_ANSWERS: usize = 8;
 
 impl Task {
     pub(super) fn on_worker(&mut self, event: WorkerEvent) {
@@ -134,10 +137,25 @@ impl Task {
         }
         self.reporter.finished(&batch, &run, &self.scheduler.batcher.config().policy);
         let handoff = batch.handoff.filter(|_| prepare.is_none());
-        scatter::answer(batch, items, compute, self.scheduler.clock, &self.published);
+        self.give_out(batch, items, compute);
         // How long it took to reach the worker tells how early the next one is sent.
         if let Some(handoff) = handoff.filter(|_| self.scheduler.is_adaptive()) {
             self.step(Event::Handed { took: handoff.as_nanos() as u64 });
+        }
+    }
+
+    /// Answers the requests of a batch. Each answer wakes the thread of its client: of a worker that is not on this
+    /// thread many are given out there, so that this one goes on.
+    fn give_out(&self, batch: WorkerBatch, items: Vec<ItemOutcome>, compute: Duration) {
+        let clock = self.scheduler.clock;
+        match self.pool.elsewhere(batch.worker).filter(|_| items.len() >= MANY_ANSWERS) {
+            None => scatter::answer(batch, items, compute, clock, &self.published),
+            Some(thread) => {
+                let published = Arc::clone(&self.published);
+                thread.spawn(async move {
+                    scatter::answer(batch, items, compute, clock, &published);
+                });
+            }
         }
     }
 
