@@ -101,6 +101,21 @@ def tensor_reply(name, answers, frame_id):
     return good(name, data, wire.REPLY, len(answers), frame_id, {"items": decoded})
 
 
+def number_reply(name, answers, frame_id):
+    """Answers are (headers, texts, numbers, written): numbers stand between the texts."""
+    pairs, decoded = [], []
+    for headers, texts, numbers, written in answers:
+        raw = [struct.pack(f"<{len(some)}f", *some) for some in numbers]
+        meta = struct.pack("<BBHHH", 3, 0, 200, 0, len(headers)) + b"".join(wire.field(n, v) for n, v in headers)
+        meta += struct.pack("<I", len(raw)) + b"".join(struct.pack("<2I", len(t), len(r)) for t, r in zip(texts, raw))
+        pairs.append((meta, b"".join(t + r for t, r in zip(texts, raw)) + texts[-1]))
+        answer = {"outcome": 3, "cause": 0, "status": 200, "phrase": "", "headers": [list(pair) for pair in headers]}
+        lengths = [[len(t), len(r)] for t, r in zip(texts, raw)]
+        decoded.append({**answer, "body_hex": pairs[-1][1].hex(), "lengths": lengths, "written": written.decode()})
+    data = wire.frame(wire.REPLY, wire.table(pairs), len(answers), frame_id)
+    return good(name, data, wire.REPLY, len(answers), frame_id, {"items": decoded})
+
+
 def plain(body):
     return 0, 0, 200, "", [], body
 
@@ -173,6 +188,12 @@ GOOD = [
         ([], []),
         ([], [("half", "FP16", (), b"\x00\x3c"), ("brain", "BF16", (1,), b"\x80\x3f"), ("none", "UINT8", (0,), b"")]),
     ], 11),
+    number_reply("reply with numbers taken out", [
+        ([("content-type", "application/json")], [b'{"v":[', b'],"w":[[', b"],[", b'],[]],"n":2}'],
+         [(0.1, -1.0, 1e-7, 3.0), (16777216.0,), (-0.25, 1e20)],
+         b'{"v":[0.1,-1.0,1e-7,3.0],"w":[[16777216.0],[-0.25,1e20],[]],"n":2}'),
+        ([], [b"{}"], [], b"{}"),
+    ], 12),
     control("failed", 7, {"cause": "raised", "status": None, "message": "Prediction failed"}, 5),
     control("failed with a status", 7, {"cause": "prediction", "status": 599, "message": "seltsames Wetter ☂"}, 6),
     chunk("chunk of everybody's first pieces", [
@@ -192,7 +213,7 @@ GOOD = [
     control("progress of an unknown number of steps", 12, {"done": 1, "what": "größe 8"}),
 ]  # fmt: skip
 
-TENSORS = struct.pack("<BBHHH", 2, 0, 200, 0, 0)
+TENSORS, NUMBERS = (struct.pack("<BBHHH", outcome, 0, 200, 0, 0) for outcome in (2, 3))
 
 
 def tensor_item(kind, value):
@@ -261,8 +282,15 @@ BAD = [
     bad("reply item past the payload", wire.frame(wire.REPLY, struct.pack("<II", 0, 5) + b"abcd", 1, 1), "malformed"),
     bad("reply with bytes left over", wire.frame(wire.REPLY, struct.pack("<II", 0, 1) + b"abcd", 1, 1), "malformed"),
     bad("reply meta too short", wire.frame(wire.REPLY, struct.pack("<II", 4, 0) + b"\x00" * 4, 1, 1), "malformed"),
+    *[bad(f"reply whose taken numbers {name}", wire.frame(wire.REPLY, wire.table([(NUMBERS + meta, body)]), 1, 1),
+          "malformed")
+      for name, meta, body in (
+        ("exceed it", struct.pack("<3I", 1, 1, 8), bytes(5)),
+        ("are half a number", struct.pack("<3I", 1, 1, 6), bytes(9)),
+        ("have no lengths", struct.pack("<I", 1), bytes(8)),
+    )],
     bad("reply with an unknown outcome",
-        wire.frame(wire.REPLY, struct.pack("<II", 8, 0) + struct.pack("<BBHHH", 3, 0, 200, 0, 0), 1, 1), "malformed"),
+        wire.frame(wire.REPLY, struct.pack("<II", 8, 0) + struct.pack("<BBHHH", 4, 0, 200, 0, 0), 1, 1), "malformed"),
     *[bad(f"reply of tensors {name}", wire.frame(wire.REPLY, wire.table([(TENSORS + meta, body)]), 1, 1), "malformed")
       for name, meta, body in (
         ("without their number", b"", b""),

@@ -134,7 +134,7 @@ def decode_reply_meta(meta: bytes, body: bytes = b"") -> dict[str, Any]:
     if not meta:
         return {"outcome": 0, "cause": 0, "status": 200, "phrase": "", "headers": []}
     outcome, cause, status, phrase_len, header_count = struct.unpack_from("<BBHHH", meta)
-    assert outcome in (0, 1, 2)
+    assert outcome in (0, 1, 2, 3)
     at = 8 + phrase_len
     headers = []
     for _ in range(header_count):
@@ -142,12 +142,21 @@ def decode_reply_meta(meta: bytes, body: bytes = b"") -> dict[str, Any]:
         at += 6
         headers.append([meta[at : at + name_len].decode(), meta[at + name_len : at + name_len + value_len].decode()])
         at += name_len + value_len
-    assert at == len(meta) or outcome == 2
+    assert at == len(meta) or outcome in (2, 3)
     return {
+        **({"lengths": decode_lengths(meta, at, body)} if outcome == 3 else {}),
         **({"tensors": decode_tensors(meta, at, body)} if outcome == 2 else {}),
         "outcome": outcome, "cause": cause, "status": status,
         "phrase": meta[8 : 8 + phrase_len].decode(), "headers": headers,
     }  # fmt: skip
+
+
+def decode_lengths(meta: bytes, at: int, body: bytes) -> list[list[int]]:
+    """The lengths of texts, and of the numbers behind them, of an answer whose numbers were taken out."""
+    (count,) = struct.unpack_from("<I", meta, at)
+    lengths = struct.unpack(f"<{2 * count}I", meta[at + 4 :])
+    assert sum(lengths) <= len(body) and not any(one % 4 for one in lengths[1::2])
+    return [list(pair) for pair in zip(lengths[::2], lengths[1::2])]
 
 
 def decode_chunk(payload: bytes, count: int) -> list[dict[str, Any]]:

@@ -14,19 +14,21 @@ from typing import Any
 from jitney.call.errors import BadInput, WrongLength, describe, status_of
 from jitney.execution.grouping import Item
 from jitney.execution.splitting import STREAMED
+from jitney.http.float_fields import FloatFields
 from jitney.http.response import BYTES, JSON, PLAIN_TYPES, TEXT, Response, encode
 from jitney.wire.calls import STREAM_TYPE, VALUE_TYPE, encode_failure
 from jitney.wire.values import encode as encode_value
 from jitney.worker.batch import read_headers, read_request_id
 from jitney.worker.protocol import Bytes
 from jitney.worker.requests import UNSEEN
-from jitney.worker.writer import encode_failed, encode_fields
+from jitney.worker.writer import WITH_NUMBERS, encode_failed, encode_fields, encode_numbers
 
 logger = logging.getLogger(__name__)
 
 CAUSE_RAISED, CAUSE_STATED = 1, 7
 _PLAIN_HEADS = {kind: encode_fields(200, "", {"Content-Type": kind}) for kind in (JSON, TEXT, BYTES, VALUE_TYPE)}
 """What nearly every answer begins with."""
+_NUMBERS_HEAD = encode_fields(200, "", {"Content-Type": JSON}, WITH_NUMBERS)
 
 
 class AnswerEncoder:
@@ -54,6 +56,9 @@ class AnswerEncoder:
         try:
             if isinstance(outcome, Response):
                 return self._respond(at, outcome)
+            if type(outcome) is FloatFields and at not in self._calls and self._is_untouched(at):
+                parts, last = outcome.parts()
+                return _NUMBERS_HEAD + encode_numbers(parts), b"".join([one for part in parts for one in part] + [last])
             content_type, body = self._spell(at, outcome)
             return self._head(at, content_type), body
         except Exception as error:
@@ -100,9 +105,14 @@ class AnswerEncoder:
             return ""
         return str(read_headers(self._metas[at]).get("accept", ""))
 
+    def _is_untouched(self, at: int) -> bool:
+        """Whether nothing was said of the answer's status and headers."""
+        request = self._items[at].request
+        return request is UNSEEN or request.is_untouched
+
     def _head(self, at: int, content_type: str) -> bytes:
         request = self._items[at].request
-        if content_type in _PLAIN_HEADS and (request is UNSEEN or request.is_untouched):
+        if content_type in _PLAIN_HEADS and self._is_untouched(at):
             return _PLAIN_HEADS[content_type]
         others = dict(request.response_headers)
         chosen = [others.pop(name) for name in tuple(others) if name.lower() == "content-type"]

@@ -77,6 +77,7 @@ def _whole(pieces: list[Any]) -> Any:
 
 METHOD_HEADER = "url_path"
 """Names the endpoint."""
+METHOD_WORD = METHOD_HEADER.encode()
 TENANT_HEADER = "x-jitney-tenant"
 TENANT_WORD = b"-tenant"
 TRACE_WORD = b"race"
@@ -182,7 +183,8 @@ class ItemReader:
 
 
 def _choose(definition: Definition, meta: bytes) -> Endpoint:
-    name = str(read_headers(meta).get(METHOD_HEADER, ""))
+    # Headers are read only where one of them may name the endpoint.
+    name = str(read_headers(meta).get(METHOD_HEADER, "")) if METHOD_WORD in meta else ""
     try:
         return definition.endpoint(name)
     except LookupError as error:

@@ -71,7 +71,7 @@ class FrameWriter:
         self.send_chunk(frame_id, 1, table_of([(POSITION.pack(0) + meta, body)]))
 
 
-ANSWERED, ITEM_FAILED, IN_TENSORS = 0, 1, 2
+ANSWERED, ITEM_FAILED, IN_TENSORS, WITH_NUMBERS = 0, 1, 2, 3
 FIELDS_MAX, FIELD_CHARS_MAX = 100, 512
 """So much is told of the fields that do not fit: clients choose their names, and how many there are."""
 
@@ -124,9 +124,11 @@ def encode_meta(processor: RequestProcessor) -> bytes:
     return _pack(int(status), phrase, headers)
 
 
-def encode_fields(status: int, phrase: str, headers: Mapping[str, str] | Sequence[tuple[str, str]]) -> bytes:
+def encode_fields(
+    status: int, phrase: str, headers: Mapping[str, str] | Sequence[tuple[str, str]], outcome: int = ANSWERED
+) -> bytes:
     """The meta of an answered item from its parts."""
-    return _pack(status, phrase.encode(), headers)
+    return _pack(status, phrase.encode(), headers, outcome)
 
 
 def encode_tensors(status: int, headers: Mapping[str, str], tensors: Sequence[tuple[str, RawTensor]]) -> bytes:
@@ -135,6 +137,12 @@ def encode_tensors(status: int, headers: Mapping[str, str], tensors: Sequence[tu
     parts.append(struct.pack("<H", len(tensors)))
     parts += [_tensor_head(name, one.datatype, one.shape, len(one.data)) for name, one in tensors]
     return b"".join(parts)
+
+
+def encode_numbers(parts: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """The end of the meta of a JSON answer whose numbers the server writes: how long texts and numbers are."""
+    lengths = [len(one) for part in parts for one in part]
+    return struct.pack(f"<I{len(lengths)}I", len(parts), *lengths)
 
 
 @functools.lru_cache(HEADS_KEPT)

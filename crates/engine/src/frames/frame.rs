@@ -6,7 +6,7 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use super::tensor_entries;
+use super::{taken_numbers, tensor_entries};
 use crate::call::{FRAME_BYTES_MAX, Output};
 use crate::outcome::{Cause, ItemOutcome, ModelFailure};
 use crate::pool::{BatchTimes, CollectorPauses, micros};
@@ -192,9 +192,13 @@ fn decode_item(meta: Bytes, body: Bytes) -> Result<ItemOutcome, FrameError> {
         meta.finish()?;
         return Ok(Ok(Output { tensors, ..answered }));
     }
+    let body = match outcome {
+        3 => taken_numbers::decode(&mut meta.0, body).ok_or(FrameError::Truncated)?,
+        _ => body,
+    };
     meta.finish()?;
     match outcome {
-        0 => Ok(Ok(Output { body, ..answered })),
+        0 | 3 => Ok(Ok(Output { body, ..answered })),
         1 => {
             let status = (status != 0).then_some(status);
             let message = String::from_utf8_lossy(&body).into_owned();

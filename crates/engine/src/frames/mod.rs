@@ -11,6 +11,7 @@ mod frame;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod listener;
+mod taken_numbers;
 mod tensor_entries;
 
 #[cfg(test)]

@@ -141,14 +141,20 @@ fn assert_item(item: &ItemOutcome, expected: &Value) {
             let tensors = expected.get("tensors").map(|tensors| {
                 tensors.as_array().unwrap().iter().map(tensor).collect::<Box<[_]>>()
             });
-            assert_eq!(expected["outcome"], if tensors.is_some() { 2 } else { 0 });
+            let written = expected.get("written").map(text);
+            let outcome = if tensors.is_some() { 2 } else { 3 * i32::from(written.is_some()) };
+            assert_eq!(expected["outcome"], outcome);
             assert_eq!(output.tensors, tensors);
             let (status, phrase) = output.status.clone().unwrap_or((200, String::new()));
             assert_eq!((status, phrase), (number(&expected["status"]), text(&expected["phrase"])));
             let headers = serde_json::to_value(&output.headers).unwrap();
             assert_eq!(headers, expected["headers"]);
-            let body = output.tensors.is_none().then(|| hex(&expected["body_hex"]));
-            assert_eq!(output.body, body.unwrap_or_default());
+            let body = match (written, &output.tensors) {
+                (Some(written), _) => written.into_bytes(),
+                (None, None) => hex(&expected["body_hex"]),
+                (None, Some(_)) => Vec::new(),
+            };
+            assert_eq!(output.body, body);
         }
         Err(failure) => {
             assert_eq!(expected["outcome"], 1);

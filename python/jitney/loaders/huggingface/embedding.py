@@ -10,6 +10,7 @@ from typing import Any
 from jitney.call.errors import BadInput, DefinitionError
 from jitney.definition.decorators import batch
 from jitney.gpu.device import device, find_torch
+from jitney.http.float_fields import FloatFields
 from jitney.loaders.huggingface.folder import MODULES, PretrainedFolder, read_json
 from jitney.loaders.huggingface.lengths import TOKENS_PER_BATCH
 from jitney.loaders.huggingface.network import TokenRow, load_tensors
@@ -66,7 +67,7 @@ class SentenceEmbeddings(Ranking):
 
         def asked(text: str) -> Asked:
             told = [self.prompt + text_of(text, "text")]
-            return Asked(told, lambda rows, outputs: {"embedding": outputs[0].tolist(), "tokens": len(rows[0].ids)})
+            return Asked(told, lambda rows, outputs: FloatFields(embedding=outputs[0].numpy(), tokens=len(rows[0].ids)))
 
         return self.answers(asked, text)
 
@@ -83,8 +84,8 @@ class SentenceEmbeddings(Ranking):
         told = [self.prompt + text_of(one) for one in texts]
 
         def answer(rows: Sequence[TokenRow], outputs: Sequence[Any]) -> Any:
-            vectors = [one.tolist() for one in outputs]
-            return {"embeddings": vectors if many else vectors[0]}
+            vectors = [one.numpy() for one in outputs]
+            return FloatFields(embeddings=vectors if many else vectors[0])
 
         return Asked(told, answer)
 

@@ -1,0 +1,40 @@
+"""JSON objects with many numbers, such as vectors of texts. Python takes longer to write them than a model takes to
+compute them; so the worker sends them as they lie in memory, and the server writes them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from jitney.http.response import encode_json
+
+FLOATS = "<f4"
+
+
+class FloatFields(dict[str, Any]):
+    """A JSON object whose values may be numpy arrays of `float32`, alone or in lists. Each number is written with as
+    few digits as tell it from the next one. Callers of handles get the arrays."""
+
+    def parts(self) -> tuple[list[tuple[bytes, bytes]], bytes]:
+        """The object as JSON with its numbers taken out: a text, the numbers behind it, and so on; the last text."""
+        found: list[tuple[bytes, bytes]] = []
+        text, between = "", "{"
+        for name, value in self.items():
+            text = _put(value, f"{text}{between}{json.dumps(name)}:", found)
+            between = ","
+        return found, (text + "}" if self else "{}").encode()
+
+
+def _put(value: Any, text: str, found: list[tuple[bytes, bytes]]) -> str:
+    """Puts a value behind a text; returns the text that nothing was taken out of yet."""
+    if hasattr(value, "shape"):
+        if value.ndim == 1:
+            found.append(((text + "[").encode(), value.astype(FLOATS, copy=False).tobytes()))
+            return "]"
+        value = list(value)
+    if type(value) is not list:
+        return text + encode_json(value).decode()
+    between = "["
+    for one in value:
+        text, between = _put(one, text + between, found), ","
+    return text + ("]" if value else "[]")
