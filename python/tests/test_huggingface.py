@@ -15,6 +15,7 @@ from jitney.loaders.huggingface.folder import PretrainedFolder
 from jitney.loaders.huggingface.lengths import FREE_PADDING, ROWS_MAX, TOKENS_PER_BATCH, allowed_lengths, groups
 from jitney.loaders.huggingface.pieces import TextPieces, overlap
 from jitney.loaders.huggingface.pretrained import HuggingFaceLoader, class_name
+from jitney.loaders.huggingface.prompts import TOKENS_MAX, TOKENS_MIN, PromptBudget, prompt_table, split_table
 from jitney.loaders.loader import LoadOptions
 
 
@@ -135,3 +136,25 @@ def test_a_stop_is_never_told_and_what_may_be_one_is_held_back() -> None:
     assert "".join(found) == "one EN" and not stopped and "E" not in "".join(found[:-1])
     assert "".join(written("abcabd", "abd")[0]) == "abc"
     assert overlap("xxab", "abc") == 2 and overlap("abc", "abc") == 0
+
+
+def test_more_tokens_of_new_texts_are_run_while_that_is_quick() -> None:
+    budget = PromptBudget()
+    usual = budget.tokens
+    budget.learn(10, 0.001)
+    assert budget.tokens == usual, "a lone short text says nothing about many"
+    for _ in range(20):
+        budget.learn(budget.tokens, 0.001)
+    assert budget.tokens == TOKENS_MAX
+    for _ in range(20):
+        budget.learn(100, 1.0)
+    assert budget.tokens == TOKENS_MIN
+
+
+def test_new_texts_stand_at_the_end_of_their_rows_and_at_the_beginning_of_their_slots() -> None:
+    pytest.importorskip("torch")
+    table = prompt_table([[5, 6, 7], [8]], (4, 4), 10, 64)
+    tokens, columns, slots, empty = (one.tolist() for one in split_table(table, 4))
+    assert tokens == [[0, 5, 6, 7], [0, 0, 0, 8], [0] * 4, [0] * 4]
+    assert columns[:2] == [[3, 0, 1, 2], [1, 2, 3, 0]], "what is empty is written behind the text"
+    assert slots == [10, 11, 64, 64] and empty == [1, 3, 3, 3]

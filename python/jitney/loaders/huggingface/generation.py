@@ -106,7 +106,7 @@ class TextGeneration(FolderTask):
         heat = parameters.get("temperature", 1.0) if draws else 0.0
         stops = parameters.get("stop", parameters.get("stop_sequences")) or []
         stops = [text_of(one, "stop") for one in ([stops] if isinstance(stops, str) else stops)]
-        ids = self.network.tokenizer(prompt)["input_ids"]
+        ids = self.network.tokens(prompt)
         most = whole(parameters, "max_new_tokens", NEW_TOKENS, self.network.length)
         return self.ordered(ids, most, Sampling(temperature=heat, **told), stops)
 
@@ -123,7 +123,7 @@ class TextGeneration(FolderTask):
     async def pieces(self, order: TextOrder) -> AsyncGenerator[TextPiece, None]:
         """A text as it is written. Whoever stops reading ends it."""
         writing = Writing(order.prompt, order.most, order.terms)
-        pieces = TextPieces(self.network.tokenizer, order.stops)
+        pieces = TextPieces(self.network.decoder, order.stops)
         self.loop.put(writing)
         count = 0
         try:
@@ -143,10 +143,22 @@ class TextGeneration(FolderTask):
             writing.left = True
 
     async def whole(self, order: TextOrder) -> tuple[str, int, str]:
-        """The whole text, its tokens, and why it ended."""
+        """The whole text, its tokens, and why it ended. Where no text ends it, it is made of its tokens at once."""
+        if not order.stops:
+            return await self._at_once(order)
         async with aclosing(self.pieces(order)) as pieces:
             found = [one async for one in pieces]
         return "".join(one.text for one in found), found[-1].tokens, found[-1].reason or "stop"
+
+    async def _at_once(self, order: TextOrder) -> tuple[str, int, str]:
+        writing = Writing(order.prompt, order.most, order.terms, whole=True)
+        self.loop.put(writing)
+        try:
+            reason = await writing.next()
+        finally:
+            writing.left = True
+        text: str = self.network.decoder.decode(writing.written, skip_special_tokens=True)
+        return text, len(writing.written), str(reason)
 
     async def _events(self, order: TextOrder) -> AsyncGenerator[str, None]:
         text = ""

@@ -116,11 +116,8 @@ class CompletionForm(OpenAiForm):
         texts, _ = several(given)
         if all(type(one) is int for one in texts):
             return [self._tokens(texts)]
-        return [self._tokens(one) if isinstance(one, list) else self._ids(text_of(one, "prompt")) for one in texts]
-
-    def _ids(self, text: str) -> list[int]:
-        ids: list[int] = self.network.tokenizer(text)["input_ids"]
-        return ids
+        read = self.network.tokens
+        return [self._tokens(one) if isinstance(one, list) else read(text_of(one, "prompt")) for one in texts]
 
     def _tokens(self, ids: list[Any]) -> list[int]:
         most = len(self.network.tokenizer)
@@ -147,8 +144,7 @@ class ChatForm(OpenAiForm):
             text = tokenizer.apply_chat_template(told, tokenize=False, add_generation_prompt=True)
         except Exception as error:  # A template raises what it likes about roles that it does not know.
             raise BadInput(f"the model's chat template does not take these messages: {error}") from None
-        ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
-        return [ids]
+        return [self.network.tokens(text, special=False)]
 
     def choice(self, at: int, text: str, reason: str) -> dict[str, Any]:
         """A whole message."""

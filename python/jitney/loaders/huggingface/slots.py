@@ -12,12 +12,13 @@ class StepColumns:
     """Where the tokens of a step are; all layers share one."""
 
     def __init__(self) -> None:
-        self.first = 0
-        """The slot of the first row."""
+        self.rows: Any = None
+        """The slot of each row."""
         self.columns: Any = None
         """The column of each token, by row."""
         self.until: int | None = None
-        """Attention sees the columns before this; None where a row's own tokens are all that there is."""
+        """Attention sees the columns before this, of the first slots; None where a row's own tokens are all that
+        there is."""
 
 
 class SlotLayer:
@@ -33,14 +34,13 @@ class SlotLayer:
         if self.keys is None:
             self.keys, self.values = self._made(keys), self._made(values)
         place = self.place
-        count = keys.shape[0]
-        rows = find_torch().arange(place.first, place.first + count, device=keys.device)[:, None]
+        rows = place.rows[:, None]
         self.keys[rows, :, place.columns] = keys.transpose(1, 2)
         self.values[rows, :, place.columns] = values.transpose(1, 2)
         if place.until is None:
             return keys, values
-        end = place.first + count
-        return self.keys[place.first : end, :, : place.until], self.values[place.first : end, :, : place.until]
+        count = keys.shape[0]
+        return self.keys[:count, :, : place.until], self.values[:count, :, : place.until]
 
     def _made(self, states: Any) -> Any:
         _, heads, _, width = states.shape

@@ -6,24 +6,32 @@ from __future__ import annotations
 import asyncio
 import logging
 import queue
+import sys
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
 from jitney.gpu.device import device, enter_device, find_torch
 from jitney.loaders.huggingface.causal import CausalNetwork
+from jitney.loaders.huggingface.prompts import PROMPT_SIZES, PromptBudget
 from jitney.loaders.huggingface.sampling import Sampling, TokenChoice, choose
 
 logger = logging.getLogger(__name__)
 
-PROMPTS_PER_STEP, PROMPT_TOKENS_PER_STEP = 16, 2048
 END_SECONDS = 30.0
+SWITCH_SECONDS = 0.0002
+"""The thread that writes gives the interpreter up many times in a step, and gets it back from a busy one so soon."""
+Told = int | str | Exception
 
 
 class Writing:
-    """A text that is being written: its tokens come out as they are chosen, then why it ended."""
+    """A text that is being written: its tokens come out as they are chosen, unless they are wanted `whole`; then why
+    it ended."""
 
-    def __init__(self, prompt: list[int], most: int, terms: Sampling) -> None:
+    def __init__(self, prompt: list[int], most: int, terms: Sampling, whole: bool = False) -> None:
+        self.whole = whole
+        """Nobody asks for single tokens: they are in `written` at the end."""
         self.most = most
         """New tokens, at most."""
         generator = None
@@ -34,8 +42,8 @@ class Writing:
         self.choice = TokenChoice(terms, prompt, self.written, generator)
         self.left = False
         """Nobody reads it any more: it ends before the next step."""
-        self._loop = asyncio.get_running_loop()
-        self._tokens: asyncio.Queue[int | str | Exception] = asyncio.Queue()
+        self.loop = asyncio.get_running_loop()
+        self._tokens: asyncio.Queue[Told] = asyncio.Queue()
 
     async def next(self) -> int | str:
         """The next token, or why there is none: `stop` or `length`."""
@@ -44,13 +52,20 @@ class Writing:
             raise told
         return told
 
-    def tell(self, *told: int | str | Exception) -> None:
-        """Called by the thread that writes."""
-        self._loop.call_soon_threadsafe(self._put, told)
+    def put(self, told: Told) -> None:
+        """Adds what is next; on its loop."""
+        self._tokens.put_nowait(told)
 
-    def _put(self, told: Sequence[int | str | Exception]) -> None:
-        for one in told:
-            self._tokens.put_nowait(one)
+
+def deliver(news: Sequence[tuple[Writing, Told]]) -> None:
+    """Tells texts what is next, all with one call of the loop that they share."""
+    if news:
+        news[0][0].loop.call_soon_threadsafe(_put_all, news)
+
+
+def _put_all(news: Sequence[tuple[Writing, Told]]) -> None:
+    for writing, told in news:
+        writing.put(told)
 
 
 class StepLoop:
@@ -62,6 +77,7 @@ class StepLoop:
         """At most as many as the worker has calls under way."""
         self._live: list[Writing] = []
         """In the order of their slots."""
+        self._budget = PromptBudget()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="writes texts", daemon=True)
         self._thread.start()
@@ -77,6 +93,7 @@ class StepLoop:
 
     def _run(self) -> None:
         enter_device()
+        sys.setswitchinterval(SWITCH_SECONDS)
         while not self._closing:
             batch: list[Writing] = []
             try:
@@ -87,8 +104,7 @@ class StepLoop:
                     self._step()
             except Exception as error:
                 logger.exception("a step failed")
-                for one in {id(one): one for one in (*self._live, *batch)}.values():
-                    one.tell(error)
+                deliver([(one, error) for one in {id(one): one for one in (*self._live, *batch)}.values()])
                 self._live = []
 
     def _joining(self) -> list[Writing]:
@@ -97,7 +113,7 @@ class StepLoop:
         found: list[Writing] = []
         longest = 0
         free = self._network.slots - len(self._live)
-        while len(found) < min(free, PROMPTS_PER_STEP) and longest * (len(found) + 1) <= PROMPT_TOKENS_PER_STEP:
+        while len(found) < min(free, PROMPT_SIZES[-1]) and longest * (len(found) + 1) <= self._budget.tokens:
             try:
                 one = self._waiting.get(block=not self._live and not found)
             except queue.Empty:
@@ -111,9 +127,11 @@ class StepLoop:
         return found
 
     def _begin(self, new: list[Writing]) -> None:
+        started = time.perf_counter()
         outputs = self._network.begin([one.prompt for one in new], len(self._live))
         self._live += new
         self._tell(new, outputs)
+        self._budget.learn(len(new) * max(len(one.prompt) for one in new), time.perf_counter() - started)
 
     def _step(self) -> None:
         live = list(self._live)
@@ -124,19 +142,19 @@ class StepLoop:
 
     def _tell(self, rows: list[Writing], outputs: Any) -> None:
         """Tells each its token; those that are complete leave."""
+        news: list[tuple[Writing, Told]] = []
         for one, token in zip(rows, choose(outputs, [one.choice for one in rows])):
             if token in self._network.ends:
-                self._end(one, "stop")
+                one.left = True
+                news.append((one, "stop"))
                 continue
             one.written.append(token)
+            if not one.whole:
+                news.append((one, token))
             if len(one.written) >= one.most:
-                self._end(one, token, "length")
-            else:
-                one.tell(token)
-
-    def _end(self, one: Writing, *told: int | str) -> None:
-        one.left = True
-        one.tell(*told)
+                one.left = True
+                news.append((one, "length"))
+        deliver(news)
 
     def _drop_left(self) -> None:
         """Gives the slots of those that left to the last ones."""
