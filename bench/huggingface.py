@@ -6,14 +6,14 @@
 
 The workers use the Python that runs this script; it needs torch and transformers, and for the embeddings' peer
 sentence-transformers (PYTHONPATH may name a folder that has them). Weights are made up: only the speed means anything.
-Rows: classifier (texts a second, of a padded loop of 64 and of the pipeline), embeddings (of `encode`), generation
-(tokens a second, of `generate` in batches of 64; time to the first token).
+Rows: classifier (texts a second, of a padded loop of 64 and of the pipeline), embeddings (of `encode`; one text a
+request with one worker and with two, and 32 texts a request; the same answers without a model are the ceiling of
+clients and server), generation (tokens a second, of `generate` in batches of 64; time to the first token).
 """
 
 from __future__ import annotations
 
 import argparse
-import http.client
 import importlib.util
 import itertools
 import json
@@ -22,6 +22,7 @@ import os
 import pathlib
 import random
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -43,6 +44,9 @@ FLOATS = torch.float16 if GPU else torch.float32
 COUNT, BATCH, CLIENTS, NEW_TOKENS = 4096, 64, 64, 128
 PEER_BATCHES = (16, 64, 256)
 WORDS = 8000
+TEXTS_PER_REQUEST = 32
+CLIENT_PROCESSES = 4
+STREAMS = pathlib.Path(__file__).with_name("first_events.py")
 
 
 def main() -> None:
@@ -225,11 +229,37 @@ def embeddings(work: pathlib.Path, options: argparse.Namespace) -> dict[str, Any
         loops["encode_per_s"] = lambda: max(encode(batch) for batch in PEER_BATCHES)
     else:
         print("sentence-transformers is not installed: no peer", file=sys.stderr)
-    with served(folder, "--task", "sentence-embeddings") as server:
-        clients = 64 if options.tiny else 512
-        found = by_turns(options, {**loops, "per_s": lambda: over(server, requests, options, clients)})
-    share = {"of_encode": round(found["per_s"] / found["encode_per_s"], 2)} if loops else {}
-    return {**found, **share}
+    lists = [given[at : at + TEXTS_PER_REQUEST] for at in range(0, COUNT, TEXTS_PER_REQUEST)]
+    listed = bodies(work / "lists", [{"inputs": one} for one in lists])
+    clients, task = 64 if options.tiny else 512, ("--task", "sentence-embeddings")
+    with served(folder, *task) as server, served(folder, *task, "--workers", "2") as two:
+        found = by_turns(options, {
+            **loops,
+            "per_s": lambda: over(server, requests, options, clients),
+            "two_workers_per_s": lambda: over(two, requests, options, clients),
+            "listed_per_s": lambda: TEXTS_PER_REQUEST * over(server, listed, options, 32),
+        })  # fmt: skip
+    file = work / "constant.py"
+    file.write_text(CONSTANT)
+    with served(pathlib.Path(f"{file}:constant")) as server:
+        found["without_a_model_per_s"] = round(over(server, requests, options, clients), 1)
+    rates = ("per_s", "two_workers_per_s", "listed_per_s") if loops else ()
+    return {**found, **{f"{name}_of_encode": round(found[name] / found["encode_per_s"], 2) for name in rates}}
+
+
+CONSTANT = """
+import jitney
+import numpy
+
+from jitney.http.float_fields import FloatFields
+
+VECTOR = numpy.random.default_rng(0).standard_normal(384).astype("float32")
+
+
+@jitney.batch(max_batch_size=512)
+def constant(inputs: list[str]) -> list:
+    return [FloatFields(embeddings=VECTOR) for _ in inputs]
+"""
 
 
 def generation(work: pathlib.Path, options: argparse.Namespace) -> dict[str, Any]:
@@ -261,25 +291,19 @@ def generation(work: pathlib.Path, options: argparse.Namespace) -> dict[str, Any
 
 
 def first_token_ms(port: int, given: list[str], count: int) -> float:
-    """The median time to the first event while 64 clients stream, each four times."""
-
-    def ask(prompts: list[str]) -> list[float]:
-        found = []
-        for prompt in prompts:
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
-            body = json.dumps({"prompt": prompt, "max_tokens": count, "temperature": 0, "stream": True})
-            started = time.perf_counter()
-            connection.request("POST", "/v1/completions", body, {"Content-Type": JSON})
-            reply = connection.getresponse()
-            assert reply.readline().startswith(b"data: "), reply.status
-            found.append((time.perf_counter() - started) * 1e3)
-            reply.read()
-            connection.close()
-        return found
-
-    with ThreadPoolExecutor(CLIENTS) as clients:
-        shares = [given[at::CLIENTS][:4] for at in range(CLIENTS)]
-        return round(statistics.median(itertools.chain.from_iterable(clients.map(ask, shares))), 1)
+    """The median time to the first event while 64 clients stream, each four times. They run in a few processes of
+    their own, so that they do not wait for each other."""
+    told = [{"prompt": one, "max_tokens": count, "temperature": 0, "stream": True} for one in given[: 4 * CLIENTS]]
+    begun = [
+        subprocess.Popen(
+            [sys.executable, __file__, "--stream", str(port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        for _ in range(CLIENT_PROCESSES)
+    ]
+    shares = [json.dumps(told[at::CLIENT_PROCESSES]).encode() for at in range(CLIENT_PROCESSES)]
+    with ThreadPoolExecutor(CLIENT_PROCESSES) as threads:
+        answers = list(threads.map(lambda process, share: process.communicate(share)[0], begun, shares))
+    return round(statistics.median(itertools.chain.from_iterable(map(json.loads, answers))), 1)
 
 
 ROWS: dict[str, Callable[[pathlib.Path, argparse.Namespace], dict[str, Any]]] = {
