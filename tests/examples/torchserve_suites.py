@@ -2,10 +2,10 @@
 tests/examples/torchserve_suites.py CHECKOUT [pytest | newman]`, with NEWMAN the path of the program newman.
 
 CHECKOUT is a clone of pytorch/serve with its submodules. A copy of it is used, with two things changed: its key of
-1024 bits is one of 2048, and weights are made up where it would fetch them, so that tests which compare scores are
-left out. Its tests want fixed ports and addresses of the internet: they get a network of their own, in which a server
-here answers for these addresses. The interpreter needs what `torchserve.py` needs, and grpcio-tools, orjson,
-pytest-timeout, lru-dict and a pytest before 9.
+1024 bits is one of 2048, and weights are made up where it would fetch them or lacks them, so that tests which compare
+scores are left out. Its tests want fixed ports and addresses of the internet: they get a network of their own, in
+which a server here answers for these addresses. The interpreter needs what `torchserve.py` needs, and grpcio-tools,
+orjson, pytest-timeout, lru-dict and a pytest before 9.
 """
 
 from __future__ import annotations
@@ -57,6 +57,11 @@ TEXTS = {
     "distill_bert_qa_eager": "question_answering",
 }
 """Archives that TorchServe fetches beside those of its list."""
+LARGE = {
+    "examples/image_classifier/mnist/mnist_cnn.pt": "examples/image_classifier/mnist/mnist.py",
+    "examples/stateful/model_cnn.pt": "examples/stateful/model.py",
+}
+"""Weights of the checkout, and the models that they are of."""
 TEST_SECONDS = 300
 SUITES = {
     "pytest": "from ts_scripts.regression_utils import test_regression; test_regression()",
@@ -130,10 +135,23 @@ def prepare(source: Path, home: Path) -> Path:
     for name, command in COMMANDS.items():
         script(home / "commands" / name, f'#!/bin/sh\nexec {binary} {command} "$@"\n')
     stand_in_backbones(home / "torch")
+    fill(copy)
     mirror = kept(home)
     if not mirror.exists():
         make_mirror(copy, mirror.with_suffix(".part")).rename(mirror)
     return copy
+
+
+def fill(copy: Path) -> None:
+    """Weights and the archive that a copy of the checkout without large files lacks."""
+    digits = Example("image_classifier/mnist/mnist.py", handler="image_classifier/mnist/mnist_handler.py", extra="")
+    for name, model in LARGE.items():
+        if not (copy / name).exists():
+            weights(copy / model, copy, False).rename(copy / name)
+    archive = copy / "test" / "resources" / "models" / "mnist.mar"
+    if not archive.exists():
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        pack(Path(os.environ["JITNEY_BIN"]), copy / "examples", digits, archive.parent)
 
 
 def kept(home: Path) -> Path:
