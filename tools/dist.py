@@ -1,4 +1,5 @@
-"""Builds what users install into dist/, with SHA256SUMS, and prints the sizes: `make dist`.
+"""Builds what users install into dist/, with SHA256SUMS and a list of what is in each file (CycloneDX, tools/sbom.py),
+and prints the sizes: `make dist`.
 
     python tools/dist.py [--profile release] [--tools VENV] [static] [wheel] [image]
 
@@ -24,6 +25,8 @@ import sys
 import tempfile
 import zipfile
 from pathlib import Path
+
+import sbom
 
 ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
@@ -111,6 +114,12 @@ def build_image(wheel: Path) -> Path:
     return built
 
 
+def write_parts(artefact: Path) -> None:
+    """The list of what an artefact is made of."""
+    triple = f"{platform.machine()}-unknown-linux-gnu"
+    sbom.write(artefact, version(), triple, is_image=artefact.name.endswith("-image.tar"))
+
+
 def write_sums() -> None:
     """The sums of everything in dist/, and the sizes on the screen."""
     files = sorted(path for path in DIST.iterdir() if path.is_file() and path.name != "SHA256SUMS")
@@ -135,14 +144,14 @@ def main() -> None:
         parser.error(f"not known: {', '.join(sorted(unknown))}")
     DIST.mkdir(exist_ok=True)
     if "static" in kinds:
-        build_static(given.profile)
+        write_parts(build_static(given.profile))
     if "wheel" in kinds:
-        build_wheel(given.profile, given.tools.resolve())
+        write_parts(build_wheel(given.profile, given.tools.resolve()))
     if "image" in kinds:
         wheels = sorted(DIST.glob("jitney-*.whl"))
         if not wheels:
             parser.error("the image has the wheel's program: build the wheel first")
-        build_image(wheels[-1])
+        write_parts(build_image(wheels[-1]))
     write_sums()
 
 
