@@ -44,7 +44,7 @@ demo: ## Build the program fast, serve the embedded model and print a curl line 
 	$(CARGO) build --locked --profile demo -p jitney-cli
 	$(TARGET)/demo/jitney demo --port $(PORT)
 
-setup: ## Install what tests need of Debian, as root; it says first what (WITH="torch chromium nginx prometheus")
+setup: ## Install what tests need of Debian, as root; it says first what (WITH="torch chromium nginx prometheus go")
 	$(PYTHON) tools/debian.py install $(WITH)
 
 check: lint test-pure test-python ## Format, lints, names, arrows and the fast tests; no network, no root
@@ -130,7 +130,7 @@ models: .venv/torch/ready ## Build archives of real models into models/out (MODE
 test-ui: ui/node_modules/.package-lock.json ## The dashboard's types and unit tests, and whether ui/dist is fresh (node 20 and npm)
 	cd ui && npm run --silent test && npm run --silent check
 
-##@ Heavy tests (make setup WITH="torch chromium nginx prometheus" brings their programs)
+##@ Heavy tests (make setup WITH="torch chromium nginx prometheus go" brings their programs)
 .PHONY: test-all test-heavy test-new-torch test-ray test-compat test-bentoml test-serve test-clouds test-browser pictures test-openapi test-kserve test-formats \
   test-deploy test-mcp test-prometheus test-replicas test-install test-docs test-notebook test-onnx test-gpu test-examples soak fuzz fuzz-python
 INSTALL_TESTS := tests/test_install_static.py tests/test_install_image.py tests/test_install_systemd.py tests/test_wheel.py
@@ -192,10 +192,10 @@ test-kserve: build .venv/kserve/ready ## KServe's own clients (an environment of
 test-mcp: build .venv/mcp/ready ## Endpoints as tools, asked by the official client of the Model Context Protocol
 	$(BINARY) .venv/mcp/bin/python -m pytest -q tests/test_mcp.py --heavy
 
-test-deploy: build .venv/kserve/ready ## The manifests of deploy/ against their schemas, and their containers (needs root, npm)
+test-deploy: build .venv/kserve/ready ## The manifests of deploy/ against their schemas, their containers, the Helm chart (needs root, npm; go)
 	npm install --silent --no-fund --no-audit --no-package-lock --prefix .venv/kserve \
 	  @kubernetes-models/keda@2 @kubernetes-models/prometheus-operator@6
-	$(BINARY) DEPLOY_NODE_PACKAGES=$(abspath .venv/kserve) .venv/kserve/bin/python -m pytest -q tests/test_deploy.py --heavy
+	$(BINARY) DEPLOY_NODE_PACKAGES=$(abspath .venv/kserve) .venv/kserve/bin/python -m pytest -q tests/test_deploy.py tests/test_helm.py --heavy
 
 test-prometheus: build .venv/prometheus/ready ## Rules, dashboard and metrics with a real Prometheus
 	prometheus=$$($(PYTHON) tools/debian.py find prometheus) && JITNEY_TEST_PROMETHEUS="$$prometheus" $(BINARY) \

@@ -60,6 +60,7 @@ PROGRAMS = {
     "chromium": Program(chromium, ("chromium",)),
     "nginx": Program(nginx, ("nginx",)),
     "prometheus": Program(prometheus, ("prometheus",)),
+    "go": Program(lambda: shutil.which("go"), ("golang-go",)),
 }
 
 
