@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,13 +61,15 @@ SEQUENCES = (
 SHADOW = {"shadow": {"version": "2.0"}}
 
 
-def serve(start: Callable[..., Server], store: Store, old: str, new: str, **options: Any) -> Server:
-    """A server with the versions 1.0, the default, and 2.0 of the model `m`."""
+def serve(
+    start: Callable[..., Server], store: Store, old: str, new: str, beside: Sequence[str] = (), **options: Any
+) -> Server:
+    """A server with the versions 1.0, the default, and 2.0 of the model `m`, and what is served beside it."""
     archives = []
     for version, source in (("1.0", old), ("2.0", new)):
         archive = store.mar("m", source=source, version=version, **options)
         archives.append(archive.rename(archive.with_name(f"m-{version}.mar")))
-    server = start("serve", *(f"m={path}" for path in archives))
+    server = start("serve", *(f"m={path}" for path in archives), *beside)
     until(lambda: server.ready("m", "1.0") and server.ready("m", "2.0"), "both versions are ready")
     return server
 
@@ -174,6 +176,43 @@ def test_copies_for_a_busy_version_are_dropped_and_nobody_waits(
     assert outcomes["different"] + outcomes["dropped"] == 21
 
 
+COMPARE = """
+import jitney
+
+
+@jitney.model
+def compare(old, new) -> bool:
+    if new["answer"] > 100:
+        raise ValueError("too large to compare")
+    return abs(new["answer"]) == abs(old["answer"])
+"""
+
+
+def test_a_python_function_says_what_is_the_same(start: Callable[..., Server], store: Store, tmp_path: Path):
+    source = tmp_path / "comparison.py"
+    source.write_text(COMPARE)
+    server = serve(start, store, OLD, NEW, beside=[f"{source}:compare"])
+    same = {"version": "2.0", "same": "model(compare)"}
+    assert put(server, {"shadow": same, "shadow_samples": 3}).json()["shadow"]["same"] == "model(compare)"
+    for number, (body, outcome) in enumerate(
+        [
+            ({"x": 1}, {"same": 1}),
+            ({"x": 1, "more": -2}, {"same": 2}),
+            ({"x": 1, "more": 1}, {"same": 2, "different": 1}),
+            ({"x": 1, "more": 100}, {"same": 2, "different": 1, "uncompared": 1}),
+        ]
+    ):
+        assert ask(server, **body) == {"answer": 1}
+        assert ended(server, number + 1) == outcome
+    assert [json.loads(sample["new"]) for sample in report(server)["samples"]] == [{"answer": 2}]
+    assert server.metric("jitney_shadow_copies_total", "m", model_version="2.0", outcome="uncompared") == 1
+    server.manage("DELETE", "/models/compare")
+    assert ask(server, x=1, more=1) == {"answer": 1}
+    assert ended(server, 5)["uncompared"] == 2, "nobody is there to compare"
+    assert ask(server, x=1) == {"answer": 1}
+    assert ended(server, 6)["same"] == 3, "equal answers need nobody"
+
+
 def test_a_share_of_the_clients_is_copied(start: Callable[..., Server], store: Store):
     server = serve(start, store, OLD, NEW)
     put(server, {"shadow": {"version": "2.0", "share": 30}, "sticky": "header:x-user"})
@@ -216,7 +255,8 @@ def test_shadows_that_make_no_sense_are_refused(start: Callable[..., Server], st
     for split, status, words in [
         ({"shadow": {"version": "9.9"}}, 404, "9.9"),
         ({"shadow": {"version": "1.0"}}, 400, "answers all requests"),
-        ({"shadow": {"version": "2.0", "same": "nearly"}}, 400, "same must be equal, top1 or numbers(TOLERANCE)"),
+        ({"shadow": {"version": "2.0", "same": "nearly"}}, 400, "same must be equal, top1, numbers(TOLERANCE)"),
+        ({"shadow": {"version": "2.0", "same": "model(nobody)"}}, 404, "nobody"),
         ({"shadow": {"version": "2.0", "share": 101}}, 400, "a percentage above 0, at most 100"),
         ({"shares": {"1.0": 1, "2.0": 1}, **SHADOW}, 400, "it cannot be the shadow as well"),
         ({"shares": {"1.0": 1}, "return": {"different": "5%"}}, 400, "need a shadow"),

@@ -123,6 +123,7 @@ impl Registry {
             self.find(name, Some(version))?;
         }
         if let Some(rule) = split.as_ref().and_then(|split| split.shadow.as_ref()) {
+            rule.same.model().map(|judge| self.find(judge, None)).transpose()?;
             self.find(name, Some(&rule.version))?.shadow.forget();
         }
         self.change(|table| {

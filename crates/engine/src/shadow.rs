@@ -35,10 +35,12 @@ pub enum ShadowOutcome {
     Failed,
     /// It was not run: there was no room.
     Dropped,
+    /// The model that compares did not say which.
+    Uncompared,
 }
 
 /// The outcomes by their names, in the order in which they are counted.
-const OUTCOMES: [&str; 4] = ["same", "different", "failed", "dropped"];
+const OUTCOMES: [&str; 5] = ["same", "different", "failed", "dropped", "uncompared"];
 
 /// Two answers that differ.
 #[derive(Debug)]

@@ -7,6 +7,7 @@
 
 mod cache_key;
 mod cached;
+mod comparison;
 mod same_answer;
 mod shadowed;
 

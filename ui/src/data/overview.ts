@@ -146,7 +146,7 @@ export type ModelOverview = {
   returned: string | null;
   /** The share of requests of which it gets copies, from 0 to 1; null where it is no shadow. */
   shadowShare: number | null;
-  /** Copies that it got as a shadow: `same`, `different`, `failed`, `dropped`; absent where it got none. */
+  /** Copies that it got as a shadow: `same`, `different`, `failed`, `dropped`, `uncompared`; absent where it got none. */
   shadowCopies?: { [key in string]: number };
   /** `python`, `onnx`, `definition` or `workflow-function`. */
   kind: string;

@@ -163,7 +163,7 @@ pub struct TrafficFlags {
     /// Send a version copies of so many percent of the requests and compare its answers, which nobody gets
     #[arg(long, value_name = "VERSION=SHARE", value_parser = share)]
     pub shadow: Option<(String, f64)>,
-    /// When two answers are the same: equal, numbers(TOLERANCE) or top1 [default: equal]
+    /// When two answers are the same: equal, numbers(TOLERANCE), top1 or model(NAME) [default: equal]
     #[arg(long, value_name = "RULE", requires = "shadow")]
     pub same: Option<String>,
     /// Keep so many of the first pairs of answers that differ for an hour, for GET /models/MODEL/VERSION/shadow

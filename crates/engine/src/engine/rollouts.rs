@@ -86,7 +86,7 @@ impl WatchedModel {
         old: &Arc<Model>,
         new: &Arc<Model>,
     ) -> Option<String> {
-        let [same, different, failed, _] = new.shadow().counts().map(|(_, count)| count);
+        let [same, different, failed, ..] = new.shadow().counts().map(|(_, count)| count);
         let (was, is) = (outcomes(old), Outcomes::of_shadow(same, different, failed));
         self.comparison(old, new, &was, &is).look(&rule, &was, &is)
     }

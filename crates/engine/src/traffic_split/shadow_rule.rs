@@ -27,7 +27,7 @@ pub struct ShadowRule {
 }
 
 /// When the answers of two versions are the same.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum SameRule {
     /// Byte by byte.
@@ -37,6 +37,8 @@ pub enum SameRule {
     Numbers(f64),
     /// The largest of their numbers has the same name or position, row by row.
     Top1,
+    /// What the model of this name says about both.
+    Model(String),
 }
 
 fn all() -> f64 {
@@ -55,23 +57,38 @@ impl SameRule {
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
+
+    /// The model that is asked.
+    pub fn model(&self) -> Option<&str> {
+        match self {
+            Self::Model(name) => Some(name),
+            Self::Equal | Self::Numbers(_) | Self::Top1 => None,
+        }
+    }
 }
 
 impl TryFrom<String> for SameRule {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let tolerance = || text.strip_prefix("numbers(")?.strip_suffix(')')?.parse().ok();
-        match text.as_str() {
-            "equal" => Ok(Self::Equal),
-            "top1" => Ok(Self::Top1),
-            _ => match tolerance().filter(|it: &f64| it.is_finite() && *it >= 0.0) {
-                Some(tolerance) => Ok(Self::Numbers(tolerance)),
-                None => Err(format!(
-                    "same must be equal, top1 or numbers(TOLERANCE) such as numbers(0.001), not {text:?}"
-                )),
-            },
-        }
+        let named = text.strip_suffix(')').and_then(|text| text.split_once('('));
+        let rule = match (text.as_str(), named) {
+            ("equal", _) => Some(Self::Equal),
+            ("top1", _) => Some(Self::Top1),
+            (_, Some(("numbers", number))) => number.parse().ok().map(Self::Numbers),
+            (_, Some(("model", name))) => Some(Self::Model(name.to_owned())),
+            _ => None,
+        };
+        let sound = |rule: &Self| match rule {
+            Self::Numbers(tolerance) => tolerance.is_finite() && *tolerance >= 0.0,
+            Self::Model(name) => !name.is_empty(),
+            Self::Equal | Self::Top1 => true,
+        };
+        rule.filter(sound).ok_or_else(|| {
+            format!(
+                "same must be equal, top1, numbers(TOLERANCE) such as numbers(0.001), or model(NAME), not {text:?}"
+            )
+        })
     }
 }
 
@@ -81,6 +98,7 @@ impl From<SameRule> for String {
             SameRule::Equal => "equal".to_owned(),
             SameRule::Numbers(tolerance) => format!("numbers({tolerance})"),
             SameRule::Top1 => "top1".to_owned(),
+            SameRule::Model(name) => format!("model({name})"),
         }
     }
 }
@@ -115,7 +133,12 @@ mod tests {
                 r#"{"version":2.0,"share":5,"same":"numbers(0.01)"}"#,
                 Ok(r#"{"version":"2.0","share":5.0,"same":"numbers(0.01)"}"#),
             ),
-            (r#"{"version":"2.0","same":"nearly"}"#, Err("same must be equal, top1 or numbers")),
+            (
+                r#"{"version":"2.0","same":"model(compare)"}"#,
+                Ok(r#"{"version":"2.0","share":100.0,"same":"model(compare)"}"#),
+            ),
+            (r#"{"version":"2.0","same":"nearly"}"#, Err("same must be equal, top1, numbers")),
+            (r#"{"version":"2.0","same":"model()"}"#, Err("or model(NAME)")),
             (r#"{"version":"2.0","same":"numbers(-1)"}"#, Err("same must be equal")),
             (r#"{"version":["2.0"]}"#, Err("a version is a text")),
             (r#"{"share":5}"#, Err("missing field `version`")),

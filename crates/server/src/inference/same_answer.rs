@@ -1,5 +1,5 @@
 //! Whether two versions gave the same answer: byte by byte, with numbers within a tolerance, or with the same best class.
-//! Pure. Answers that a rule cannot read are the same where they are equal.
+//! Pure. Answers that a rule cannot read are the same where they are equal, and so are those that a model would judge.
 
 use jitney_engine::call::Output;
 use jitney_engine::tensors::{Datatype, NamedTensor};
@@ -8,14 +8,15 @@ use serde_json::{Value, json};
 
 use crate::open_inference::elements::{BytesForm, JsonList, doubles};
 
-pub(super) fn is_same(rule: SameRule, old: &Output, new: &Output) -> bool {
-    let status = |output: &Output| output.status.as_ref().map_or(200, |(code, _)| *code);
+pub(super) fn is_same(rule: &SameRule, old: &Output, new: &Output) -> bool {
     if status(old) != status(new) {
         return false;
     }
     let both = (old.tensors.as_deref(), new.tensors.as_deref());
     match (rule, both) {
-        (SameRule::Equal, tensors) => old.body == new.body && tensors.0 == tensors.1,
+        (SameRule::Equal | SameRule::Model(_), tensors) => {
+            old.body == new.body && tensors.0 == tensors.1
+        }
         (_, (Some(old), Some(new))) => {
             let pairs = || old.iter().zip(new);
             old.len() == new.len() && pairs().all(|(old, new)| is_same_tensor(rule, old, new))
@@ -25,7 +26,12 @@ pub(super) fn is_same(rule: SameRule, old: &Output, new: &Output) -> bool {
     }
 }
 
-fn is_same_body(rule: SameRule, old: &[u8], new: &[u8]) -> bool {
+/// The status that an answer has.
+pub(super) fn status(output: &Output) -> u16 {
+    output.status.as_ref().map_or(200, |(code, _)| *code)
+}
+
+fn is_same_body(rule: &SameRule, old: &[u8], new: &[u8]) -> bool {
     if old == new {
         return true;
     }
@@ -37,8 +43,8 @@ fn is_same_body(rule: SameRule, old: &[u8], new: &[u8]) -> bool {
 }
 
 /// JSON is read to a bounded depth, so this is bounded, too.
-fn is_same_value(rule: SameRule, old: &Value, new: &Value) -> bool {
-    if rule == SameRule::Top1
+fn is_same_value(rule: &SameRule, old: &Value, new: &Value) -> bool {
+    if *rule == SameRule::Top1
         && let (Some(old), Some(new)) = (best(old), best(new))
     {
         return old == new;
@@ -80,7 +86,7 @@ fn best(scores: &Value) -> Option<String> {
     first.filter(|_| scores.len() > 1).map(|(name, _)| name.clone())
 }
 
-fn is_same_tensor(rule: SameRule, old: &NamedTensor, new: &NamedTensor) -> bool {
+fn is_same_tensor(rule: &SameRule, old: &NamedTensor, new: &NamedTensor) -> bool {
     let kind = |it: &NamedTensor| (it.name().to_owned(), it.shape().to_vec());
     if kind(old) != kind(new) {
         return false;
@@ -90,7 +96,7 @@ fn is_same_tensor(rule: SameRule, old: &NamedTensor, new: &NamedTensor) -> bool 
     }
     let (one, two) = (doubles(old), doubles(new));
     let width = old.shape().last().copied().unwrap_or(1);
-    if rule == SameRule::Top1 && width > 1 {
+    if *rule == SameRule::Top1 && width > 1 {
         let mut rows = one.chunks(width).zip(two.chunks(width));
         return rows.all(|(one, two)| largest(one) == largest(two));
     }
@@ -103,10 +109,10 @@ fn largest(row: &[f64]) -> Option<usize> {
 }
 
 /// Numbers that no rule gives room are equal or not.
-fn is_near(rule: SameRule, old: f64, new: f64) -> bool {
+fn is_near(rule: &SameRule, old: f64, new: f64) -> bool {
     let tolerance = match rule {
-        SameRule::Numbers(tolerance) => tolerance,
-        SameRule::Equal | SameRule::Top1 => 0.0,
+        SameRule::Numbers(tolerance) => *tolerance,
+        SameRule::Equal | SameRule::Top1 | SameRule::Model(_) => 0.0,
     };
     let room = tolerance * old.abs().max(new.abs()).max(1.0);
     old == new || (old - new).abs() <= room || (old.is_nan() && new.is_nan())
@@ -140,8 +146,7 @@ mod tests {
 
     #[test]
     fn answers_are_the_same_by_their_rule() {
-        let (equal, top1) = (SameRule::Equal, SameRule::Top1);
-        let near = SameRule::Numbers(0.01);
+        let (equal, top1, near) = (&SameRule::Equal, &SameRule::Top1, &SameRule::Numbers(0.01));
         for (rule, old, new, same) in [
             (equal, "cat", "cat", true),
             (equal, "[1.0]", "[1.00]", false),
@@ -167,14 +172,14 @@ mod tests {
     fn tensors_and_statuses_are_compared_as_well() {
         let (old, new) =
             (scores(&[2, 2], &[1.0, 2.0, 4.0, 3.0]), scores(&[2, 2], &[1.0, 9.0, 4.0, 3.0]));
-        assert!(is_same(SameRule::Top1, &old, &new) && !is_same(SameRule::Equal, &old, &new));
-        assert!(!is_same(SameRule::Numbers(0.1), &old, &new));
-        assert!(is_same(SameRule::Numbers(0.1), &old, &scores(&[2, 2], &[1.05, 2.0, 4.0, 3.0])));
+        assert!(is_same(&SameRule::Top1, &old, &new) && !is_same(&SameRule::Equal, &old, &new));
+        assert!(!is_same(&SameRule::Numbers(0.1), &old, &new));
+        assert!(is_same(&SameRule::Numbers(0.1), &old, &scores(&[2, 2], &[1.05, 2.0, 4.0, 3.0])));
         let other_shape = scores(&[4], &[1.0, 2.0, 4.0, 3.0]);
-        assert!(!is_same(SameRule::Numbers(0.1), &old, &other_shape));
-        assert!(!is_same(SameRule::Top1, &old, &text("[1, 2]")));
+        assert!(!is_same(&SameRule::Numbers(0.1), &old, &other_shape));
+        assert!(!is_same(&SameRule::Top1, &old, &text("[1, 2]")));
         let failed = Output { status: Some((404, String::new())), ..text("cat") };
-        assert!(!is_same(SameRule::Equal, &text("cat"), &failed));
+        assert!(!is_same(&SameRule::Equal, &text("cat"), &failed));
         assert!(shown(&old).contains("\"shape\":[2,2]"));
     }
 }

@@ -5,21 +5,19 @@
 
 use std::sync::Arc;
 
-use jitney_engine::Model;
 use jitney_engine::admission::HeldBytes;
 use jitney_engine::call::{Answer, Call, Claim, Input, Operation, Origin, Output, Priority};
 use jitney_engine::error::CallError;
 use jitney_engine::shadow::{CopyPermit, SAMPLES_KEPT, ShadowOutcome, has_room};
-use jitney_engine::traffic_split::{Sticky, TrafficSplit, hash};
+use jitney_engine::traffic_split::{SameRule, Sticky, TrafficSplit, hash};
+use jitney_engine::{Engine, Model};
 
-use super::same_answer::{is_same, shown};
+use super::comparison::{AnswerComparison, AnswerPair};
+use super::same_answer::shown;
 use super::{InferenceRequest, InferenceService};
 
 /// Tells the shadow that nobody gets its answer.
 const SHADOW_HEADER: &str = "x-jitney-shadow";
-
-/// Answers of more bytes are compared apart from the threads that serve requests. Chosen: a few tens of microseconds.
-const COMPARED_HERE_MAX: usize = 16 << 10;
 
 /// A copy of a request, until that was answered.
 pub(super) struct ShadowCopy {
@@ -70,14 +68,19 @@ impl InferenceService {
         if answer.stream.is_some() {
             return;
         }
-        if has_room(copy.shadow.occupancy(), model.occupancy(), self.processors) {
+        let judge = copy.same().model().and_then(|name| self.engine.model(name, None).ok());
+        let comparing = judge.map_or(0, |judge| judge.occupancy().busy);
+        let processors = self.processors.saturating_sub(comparing);
+        if has_room(copy.shadow.occupancy(), model.occupancy(), processors) {
             let old = answer.output.clone();
-            let admission = Arc::clone(self.engine.admission());
+            let engine = Arc::clone(&self.engine);
+            let admission = Arc::clone(engine.admission());
             tokio::spawn(async move {
                 // Nothing but the book is kept for as long as a pair: the version may go meanwhile.
                 let book = Arc::clone(copy.shadow.shadow());
                 let (most, id) = (copy.split.shadow_samples, copy.input.id.clone());
-                let (outcome, pair) = copy.run(old).await;
+                let (outcome, pair) = copy.run(&engine, old).await;
+                drop(engine);
                 book.count(outcome);
                 let Some(pair) = pair.filter(|_| most > 0) else { return };
                 if book.keep(most, &admission, &id, pair.each_ref().map(shown)) {
@@ -94,31 +97,25 @@ impl InferenceService {
 }
 
 impl ShadowCopy {
+    fn same(&self) -> SameRule {
+        self.split.shadow.as_ref().map(|rule| rule.same.clone()).unwrap_or_default()
+    }
+
     /// Runs it and compares its answer with the one that the client got; both where they differ.
-    async fn run(self, old: Output) -> (ShadowOutcome, Option<[Output; 2]>) {
-        let Self { shadow, split, input, origin, claim, permit, held } = self;
+    async fn run(self, engine: &Engine, old: Output) -> (ShadowOutcome, Option<AnswerPair>) {
+        let (rule, id) = (self.same(), self.input.id.clone());
+        let Self { shadow, input, origin, claim, permit: _permit, held, .. } = self;
         // The model takes its own permit now.
         drop(held);
         let priority = Priority::Bulk;
         let call = Call { input, origin, deadline: None, priority, claim, quota: None, mark: None };
         let answered = shadow.call(call).await;
-        let new = match answered {
-            Ok(answer) if answer.stream.is_none() => answer.output,
-            Ok(_) => return (ShadowOutcome::Different, None),
-            Err(error) => return (failed(&error), None),
-        };
-        let rule = split.shadow.as_ref().map(|rule| rule.same).unwrap_or_default();
-        let bytes = old.bytes() + new.bytes();
-        let compare = move || (is_same(rule, &old, &new), [old, new]);
-        let compared = match bytes > COMPARED_HERE_MAX {
-            true => tokio::task::spawn_blocking(compare).await.ok(),
-            false => Some(compare()),
-        };
-        drop(permit);
-        match compared {
-            Some((true, _)) => (ShadowOutcome::Same, None),
-            Some((false, pair)) => (ShadowOutcome::Different, Some(pair)),
-            None => (ShadowOutcome::Failed, None),
+        match answered {
+            Ok(answer) if answer.stream.is_none() => {
+                AnswerComparison { rule, id, origin }.run(engine, [old, answer.output]).await
+            }
+            Ok(_) => (ShadowOutcome::Different, None),
+            Err(error) => (failed(&error), None),
         }
     }
 }

@@ -79,7 +79,7 @@ const OWN: &[(&str, MetricKind, &str, Reading)] = &[
         Millionths(|it| it.model.share().map(u64::from))),
     ("jitney_traffic_returns_total", Counter, "Times that the version's share was taken away because it was worse than the default version",
         Number(|it| it.model.returns())),
-    ("jitney_shadow_copies_total", Counter, "Copies of requests that the version got as a shadow, by whether its answer was the same, different, failed, or the copy was dropped",
+    ("jitney_shadow_copies_total", Counter, "Copies of requests that the version got as a shadow, by whether its answer was the same, different, failed, could not be compared, or the copy was dropped",
         Each("outcome", |it| it.model.shadow().counts().to_vec())),
     ("jitney_cache_total", Counter, "Answers of a model with a cache, by whether they were there (hit), came by the run of an equal request (shared) or by one of their own (miss)",
         Each("outcome", |it| it.model.cache().counts().to_vec())),

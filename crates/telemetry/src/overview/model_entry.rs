@@ -38,7 +38,7 @@ pub struct ModelOverview {
     pub returned: Option<String>,
     /// The share of requests of which it gets copies, from 0 to 1; null where it is no shadow.
     pub shadow_share: Option<f64>,
-    /// Copies that it got as a shadow: `same`, `different`, `failed`, `dropped`; absent where it got none.
+    /// Copies that it got as a shadow: `same`, `different`, `failed`, `dropped`, `uncompared`; absent where it got none.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[cfg_attr(test, ts(as = "Option<BTreeMap<String, u64>>", optional))]
     pub shadow_copies: BTreeMap<String, u64>,
