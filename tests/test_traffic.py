@@ -15,6 +15,7 @@ import requests
 
 from harness.archives import Store
 from harness.http2 import grpc_address
+from harness.package import jitney
 from harness.server import ASK_SECONDS, Server
 from harness.wait import until
 
@@ -168,6 +169,16 @@ def test_two_servers_with_the_same_file_agree(start: Callable[..., Server], stor
     first, second = (both_ready(start("serve", "--config", file)) for _ in range(2))
     assert of_users(first) == of_users(second)
     assert set(of_users(first).values()) == {"1.0", "2.0"}
+
+
+def test_python_sets_and_shows_shares(server: Server):
+    with jitney.Client(server.url(""), server.url("", "management")) as client:
+        told = client.set_traffic("m", {"1.0": 70, "2.0": 30}, sticky="header:x-user")
+        assert told == client.traffic("m") == SPLIT
+        assert set(of_users(server).values()) == {"1.0", "2.0"}
+        assert client.set_traffic("m") == {"shares": {"1.0": 100}}
+        with pytest.raises(jitney.NotFound, match=r"9\.9"):
+            client.set_traffic("m", {"9.9": 1})
 
 
 def second_fails(start: Callable[..., Server], store: Store) -> Server:

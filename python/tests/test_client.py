@@ -148,6 +148,23 @@ def test_management_is_typed(ask, script):
     assert ask("models") == {"a": "x"}
 
 
+def test_traffic_is_set_shown_and_ended(ask, script):
+    split = {"shares": {"1.0": 90, "2.0": 10}, "sticky": "key", "return": {"errors": "+1%"}}
+    script.answers = [(200, JSON, json.dumps(split).encode())] * 4
+    assert ask("traffic", "m") == split
+    assert ask("set_traffic", "m", split["shares"], sticky="key", returns={"errors": "+1%"}) == split
+    ask("set_traffic", "m", shadow={"version": "2.0"})
+    ask("set_traffic", "m")
+    assert [(method, path, json.loads(body or b"null")) for method, path, _, body in script.requests] == [
+        ("GET", "/models/m/traffic", None),
+        ("PUT", "/models/m/traffic", split),
+        ("PUT", "/models/m/traffic", {"shares": {}, "shadow": {"version": "2.0"}}),
+        ("DELETE", "/models/m/traffic", None),
+    ]
+    with pytest.raises(jitney.DefinitionError, match="sticky need shares or a shadow"):
+        ask("set_traffic", "m", sticky="key")
+
+
 def test_an_unreachable_server_is_reported(ask, script):
     free = script.url.rpartition(":")[0] + ":1"
     with pytest.raises(jitney.Disconnected):

@@ -8,13 +8,13 @@ one; it yields a number of seconds to pause; it returns the result.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import uuid4
 
 from jitney.call.errors import disconnected
 from jitney.client import requests
-from jitney.client.requests import ClientRequest, PredictOptions, Reply, Retry
+from jitney.client.requests import ClientRequest, PredictOptions, Reply, Retry, TrafficRules
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -175,3 +175,18 @@ class ClientMethods(ABC, Generic[Value, Text, Names, Descriptions]):
     def set_default(self, model: str, version: str) -> Text:
         """Changes the default version."""
         return self._status(requests.set_default(model, version))
+
+    def traffic(self, model: str) -> Value:
+        """How versions share the requests that name none: `{"shares": {"1.0": 90, "2.0": 10}}` and the rules."""
+        found: Value = self._run(request_value(requests.traffic(model), self._retry))
+        return found
+
+    def set_traffic(
+        self, model: str, shares: Mapping[str, float] | None = None, **rules: Unpack[TrafficRules]
+    ) -> Value:
+        """Lets versions share the requests that name none, such as `{"1.0": 90, "2.0": 10}`, and returns how they do.
+        With `None` the default version answers all of them again. `sticky`, `returns`, `promote`, `shadow` and
+        `shadow_samples` are the fields of `PUT /models/{model}/traffic`; `returns` is its `return`.
+        """
+        found: Value = self._run(request_value(requests.set_traffic(model, shares, rules), self._retry))
+        return found

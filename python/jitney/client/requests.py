@@ -51,6 +51,17 @@ class PredictOptions(TypedDict, total=False):
     headers: Mapping[str, str] | None
 
 
+class TrafficRules(TypedDict, total=False):
+    """What goes with shares: the fields of `PUT /models/{model}/traffic`."""
+
+    sticky: str
+    returns: Mapping[str, Any]
+    """The field `return`, whose name is a word of Python."""
+    promote: str
+    shadow: Mapping[str, Any]
+    shadow_samples: int
+
+
 def predict(
     model: str,
     data: Any,
@@ -193,6 +204,22 @@ def unregister(model: str, version: str | None) -> ClientRequest:
 def set_default(model: str, version: str) -> ClientRequest:
     """Changes the default version."""
     return _manage("PUT", _path("models", model, version, "set-default"))
+
+
+def traffic(model: str) -> ClientRequest:
+    """How versions share the requests that name none."""
+    return _manage("GET", _path("models", model, "traffic"))
+
+
+def set_traffic(model: str, shares: Mapping[str, float] | None, rules: TrafficRules) -> ClientRequest:
+    """Other shares; without any, and without a shadow, the default version answers everything."""
+    if shares is None and "shadow" not in rules:
+        if rules:
+            raise DefinitionError(f"{', '.join(rules)} need shares or a shadow")
+        return _manage("DELETE", _path("models", model, "traffic"))
+    split = {"return" if name == "returns" else name: value for name, value in rules.items()}
+    body = json.dumps({"shares": dict(shares or {}), **split}).encode()
+    return replace(_manage("PUT", _path("models", model, "traffic")), headers={"Content-Type": JSON}, body=body)
 
 
 def _manage(method: str, path: str, **query: Any) -> ClientRequest:
