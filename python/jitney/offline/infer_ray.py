@@ -13,16 +13,12 @@ import itertools
 import json
 import logging
 import os
-import queue
 import sys
 from collections.abc import Iterator
 from typing import Any
 
-from jitney.offline.infer import infer_lines
+from jitney.offline.fed_program import CHUNK, FedProgram
 from jitney.offline.infer_parts import Input
-
-CHUNK = 1024
-"""Rows of a part that are under way at a time."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -98,21 +94,17 @@ class PartsRunner:
     def __init__(self, model: str, directory: str, source: Input, flags: dict[str, Any]) -> None:
         os.chdir(directory)
         self._source = source
-        self._rows: queue.Queue[Any] = queue.Queue()
-        rows = iter(self._rows.get, self)
-        self._answers = infer_lines(model, "-", rows, workers=1, format=source.fed_format, **flags)
+        self._program = FedProgram(model, source.fed_format, **flags)
 
     def __call__(self, batch: Any) -> Iterator[dict[str, list[str]]]:
         """The outcomes of a part, one per row."""
         for part in batch.to_pylist():
             rest = self._source.lines(part)
             while lines := list(itertools.islice(rest, CHUNK)):
-                for line in lines:
-                    self._rows.put(line + b"\n")
-                yield {"outcome": [next(self._answers).decode() for _ in lines]}
+                yield {"outcome": [line.decode() for line in self._program.outcomes(lines)]}
 
     def __del__(self) -> None:
-        self._rows.put(self)
+        self._program.close()
 
 
 if __name__ == "__main__":
