@@ -149,9 +149,9 @@ test-new-torch: build .venv/torch-new/ready ## The torch handlers with the newes
 	$(MAKE) models
 	$(call torch-demos,$(NEW_TORCH))
 
-test-ray: build .venv/ray/ready ## Offline jobs and workers on Ray clusters of several nodes on this machine (root: as hosts of their own)
-	$(BINARY) RAY_USAGE_STATS_ENABLED=0 \
-	  .venv/ray/bin/python -m pytest -q tests/test_infer_ray.py tests/test_ray_workers.py --heavy
+test-ray: build .venv/ray/ready .venv/clouds/ready ## Offline jobs and workers on Ray clusters of several nodes on this machine (root: as hosts of their own)
+	$(BINARY) RAY_USAGE_STATS_ENABLED=0 CLOUDS_MOTO=$(abspath .venv/clouds/bin/moto_server) \
+	  .venv/ray/bin/python -m pytest -q tests/test_infer_ray.py tests/test_infer_folders.py tests/test_ray_workers.py --heavy
 
 test-compat: test-bentoml test-serve ## Applications of BentoML and Ray Serve, with the originals and with Jitney
 

@@ -111,6 +111,7 @@ SENTENCES: dict[str, dict[str, tuple[Check, ...]]] = {
                     "compat/bentoml/frameworks.py": "the user's own model store, as in BentoML",
                     "compat/bentoml/store.py": "the user's own model store, as in BentoML",
                     "loaders/declared.py": "the example input beside the operator's model",
+                    "offline/answer_folder.py": "the type of a part's answers, as the same job noted it",
                     "loaders/program_check.py": "the operator's model",
                     "loaders/scikit_learn.py": "the operator's model, which he trusts",
                     "loaders/torch_export.py": "the operator's model",

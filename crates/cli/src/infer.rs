@@ -3,11 +3,13 @@
 //! input, and a job that was ended in any way can be resumed.
 
 mod backend;
+mod folder_job;
 mod identity;
 mod job;
 mod journal;
 mod layout;
 mod progress;
+mod ray_command;
 mod read_ahead;
 mod row;
 mod sink;
@@ -36,6 +38,13 @@ const INTERRUPTED: u8 = 130;
 
 /// Runs the job and returns the exit code.
 pub fn infer(flags: &InferFlags, env: &Env) -> Result<u8, Failure> {
+    let python = PythonHelper::new(flags.python.clone(), env);
+    if folder_job::is_folder_job(flags) {
+        return folder_job::run(flags, &python);
+    }
+    if !flags.columns.is_empty() {
+        return Err(Failure::usage("--columns is for folders of Parquet files"));
+    }
     let format = input_format(flags)?;
     let stdin = flags.input == Path::new("-");
     if stdin && !matches!(format, InputFormat::Jsonl | InputFormat::Images) {
@@ -47,7 +56,6 @@ pub fn infer(flags: &InferFlags, env: &Env) -> Result<u8, Failure> {
             "--ray needs a file or folder that all nodes can read, not stdin",
         ));
     }
-    let python = PythonHelper::new(flags.python.clone(), env);
     let mut sink = open_sink(flags, format)?;
     if sink.progress().complete {
         sink.finish(&python)?;

@@ -63,27 +63,27 @@ def read(file: Path, skip: int) -> None:
     """Prints the number of all rows, then every row from `skip` on."""
     with open_parquet(file) as source:
         print(source.metadata.num_rows, flush=True)
-        for batch in _batches(source, skip):
-            sys.stdout.write("".join(f"{_line(row)}\n" for row in batch.to_pylist()))
+        for batch in batches(source, skip):
+            sys.stdout.write("".join(f"{json_line(row)}\n" for row in batch.to_pylist()))
     sys.stdout.flush()
 
 
 def rows(file: str, skip: int, count: int) -> Iterator[str]:
     """Some rows of a file, each as JSON."""
     with open_parquet(file) as source:
-        for batch in _batches(source, skip):
-            yield from map(_line, batch.slice(0, count).to_pylist())
+        for batch in batches(source, skip):
+            yield from map(json_line, batch.slice(0, count).to_pylist())
             count -= len(batch)
             if count <= 0:
                 return
 
 
-def _batches(source: Any, skip: int) -> Iterator[Any]:
+def batches(source: Any, skip: int, columns: list[str] | None = None) -> Iterator[Any]:
     """Everything from a row on, some thousand rows at a time."""
     groups, skip = _groups_from(source, skip)
     if not groups:
         return
-    for batch in source.iter_batches(batch_size=CHUNK, row_groups=groups):
+    for batch in source.iter_batches(batch_size=CHUNK, row_groups=groups, columns=columns):
         if skip < len(batch):
             yield batch.slice(skip)
         skip = max(0, skip - len(batch))
@@ -100,7 +100,8 @@ def _groups_from(source: Any, skip: int) -> tuple[list[int], int]:
     return [], 0
 
 
-def _line(row: dict[str, Any]) -> str:
+def json_line(row: dict[str, Any]) -> str:
+    """A row as a line of JSON, without its end."""
     try:
         return _encode(row)
     except ValueError:  # Not-a-number, which JSON does not have.

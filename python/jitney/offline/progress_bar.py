@@ -20,18 +20,29 @@ WIDTH = 24
 class ProgressBar:
     """Counts rows; use it in a `with`."""
 
-    def __init__(self, total: int | None, shown: bool | None = None, out: TextIO | None = None) -> None:
-        """`total` is None where it is not known; `shown` is None to show it only to somebody who can see it."""
+    def __init__(
+        self, total: int | None, shown: bool | None = None, out: TextIO | None = None, before: int = 0
+    ) -> None:
+        """`total` is None where it is not known; `shown` is None to show it only to somebody who can see it.
+
+        Rows that were done `before` count for how far it is, and not for the rate.
+        """
         self._out = out or sys.stderr
         self._shown = (is_interactive() or _is_terminal(self._out)) if shown is None else shown
         self._total = total
-        self._done = self._failed = 0
+        self._done = self._before = before
+        self._failed = 0
         self._width = 0
         self._begun = self._written = time.monotonic()
 
-    def count(self, failed: bool) -> None:
-        """One more row is done."""
-        self._done += 1
+    @property
+    def shown(self) -> bool:
+        """Whether somebody sees it."""
+        return self._shown
+
+    def count(self, failed: int, rows: int = 1) -> None:
+        """More rows are done, some of which failed."""
+        self._done += rows
         self._failed += failed
         if self._shown and time.monotonic() - self._written >= EVERY_SECONDS:
             self._write()
@@ -49,7 +60,7 @@ class ProgressBar:
     def line(self) -> str:
         """How far it is."""
         seconds = max(time.monotonic() - self._begun, 1e-9)
-        rate = self._done / seconds
+        rate = (self._done - self._before) / seconds
         words = [f"{self._done:,} rows"]
         if self._total:
             share = min(self._done / self._total, 1.0)
@@ -58,7 +69,7 @@ class ProgressBar:
         words.append(f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s")
         if self._failed:
             words.append(f"{self._failed:,} failed")
-        if self._total and 0 < self._done < self._total:
+        if self._total and rate and self._done < self._total:
             words.append(f"{_clock((self._total - self._done) / rate)} left")
         else:
             words.append(_clock(seconds))

@@ -17,10 +17,11 @@ pub struct InferFlags {
     #[arg(value_name = "MODEL")]
     pub model: String,
     /// The rows: .jsonl, .csv, .tsv, .parquet, a folder of images, or - for JSON lines on stdin (with
-    /// --format images: file names)
+    /// --format images: file names); with --ray also a folder of Parquet files, on a disk or as s3://BUCKET/FOLDER
     #[arg(value_name = "INPUT")]
     pub input: PathBuf,
-    /// Where the answers go: .jsonl, .csv or .parquet, or - for JSON lines on stdout
+    /// Where the answers go: .jsonl, .csv or .parquet, or - for JSON lines on stdout; of a folder of Parquet
+    /// files another folder
     #[arg(short, long, value_name = "OUTPUT")]
     pub output: PathBuf,
     /// The format of the input, if its name does not tell
@@ -38,10 +39,14 @@ pub struct InferFlags {
     /// Most rows in flight [default: two batches per worker; 64 for a running server]
     #[arg(long, value_name = "N")]
     pub in_flight: Option<usize>,
-    /// Run as a Ray Data job, on the cluster at ADDRESS (auto: the cluster of this machine) or on a new
+    /// Run on Ray, on the cluster at ADDRESS (auto: the cluster of this machine) or on a new
     /// one on this machine; Python needs ray[data]; --workers is the number of actors
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "", require_equals = true)]
     pub ray: Option<String>,
+    /// Of a folder of Parquet files, the columns that the model gets, with commas between them; partitions have
+    /// to be named [default: all columns of the files]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub columns: Vec<String>,
     /// Repeat the input beside each answer
     #[arg(long)]
     pub with_input: bool,
@@ -95,6 +100,7 @@ Examples:
   jitney infer app:model rows.jsonl -o answers.jsonl
   jitney infer resnet.mar photos/ -o labels.csv --batch-size 32 --workers 4
   jitney infer http://gpu-box:8080/predictions/bert texts.csv -o answers.parquet
+  jitney infer app:model s3://data/texts -o s3://data/answers --columns text --ray=auto
 
 Answers are in the order of the input: {\"row\": 0, \"output\": ...}. Rows that fail are written to
 OUTPUT.failed.jsonl, with their error. While the job runs, its rows are in OUTPUT.part and its

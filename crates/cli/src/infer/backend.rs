@@ -86,11 +86,11 @@ pub async fn start(
     let endpoint = flags.endpoint.as_deref();
     let in_flight =
         |default: usize| flags.in_flight.unwrap_or(default).clamp(1, IN_FLIGHT_MAX as usize);
-    if let Some(address) = &flags.ray {
+    if flags.ray.is_some() {
         let actors = flags.workers.unwrap_or_else(machine::cpus);
         let end = end.unwrap_or_default();
         let input = RayInput { input: &flags.input, format, start, end, actors };
-        let backend = Backend::Ray(RayJob::start(flags, address, &input, python)?);
+        let backend = Backend::Ray(RayJob::start(flags, &input, python)?);
         return Ok(StartedBackend { backend, in_flight: IN_FLIGHT_RAY, engine: None });
     }
     if is_server(&flags.model) {

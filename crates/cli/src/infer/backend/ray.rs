@@ -19,6 +19,7 @@ use tokio::sync::Mutex;
 
 use crate::failure::Failure;
 use crate::flags::infer::{InferFlags, InputFormat};
+use crate::infer::ray_command::ray_command;
 use crate::infer::row::{InputRow, RowError, RowResult, StartPosition};
 use crate::infer::source::{CsvTable, list_images};
 use crate::python::PythonHelper;
@@ -49,32 +50,17 @@ impl RayJob {
     /// Starts the job after the rows that are done.
     pub fn start(
         flags: &InferFlags,
-        address: &str,
         input: &RayInput<'_>,
         python: &PythonHelper,
     ) -> Result<Self, Failure> {
         let parts = input.parts()?;
         let cannot = |error: std::io::Error| Failure::failed(format!("cannot start Ray: {error}"));
-        let mut command = python.command("jitney.offline.infer_ray")?;
-        let program = std::env::current_exe().map_err(cannot)?;
-        let directory = std::env::current_dir().map_err(cannot)?;
-        let model = Path::new(&flags.model);
-        let model = if model.exists() { directory.join(model) } else { model.to_owned() };
-        command.arg(model).arg(directory.join(&flags.input));
-        command.arg("--program").arg(program).arg("--directory").arg(&directory);
+        let mut command = ray_command(flags, "jitney.offline.infer_ray", python)?;
+        command.arg(std::path::absolute(&flags.input).map_err(cannot)?);
         let format = input.format.to_possible_value();
         command.args(["--format", format.as_ref().map_or("", |format| format.get_name())]);
         command.args(["--actors", &input.actors.to_string()]);
         command.args(flags.numbers.then_some("--numbers"));
-        if !address.is_empty() {
-            command.args(["--address", address]);
-        }
-        if let Some(size) = flags.batch_size {
-            command.args(["--batch-size", &size.to_string()]);
-        }
-        if let Some(endpoint) = &flags.endpoint {
-            command.args(["--endpoint", endpoint]);
-        }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut command = tokio::process::Command::from(command);
         let mut child = command.kill_on_drop(true).spawn().map_err(cannot)?;
