@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from jitney.http.asgi import asgi
     from jitney.http.mcp import mcp
     from jitney.offline.infer import InferError, infer
+    from jitney.offline.ray_dataset import map_batches
 
 __version__ = "0.2.0"
 
@@ -66,8 +67,8 @@ __all__ = [
     "Device", "Disconnected", "Endpoint", "Error", "Expired", "Gauge", "Handle", "Histogram", "HttpRequest",
     "InferError", "ItemErrors", "Job", "NotFound", "Overloaded", "Padded", "RemoteError", "Request", "Response",
     "Retry", "Session", "Tensor", "WrongLength", "asgi", "batch", "bind", "chain", "connect", "context", "default",
-    "define", "depends", "device", "endpoint", "fan_out", "graphs", "infer", "mcp", "model", "multiplexed",
-    "multiplexed_model_id", "pad", "run",
+    "define", "depends", "device", "endpoint", "fan_out", "graphs", "infer", "map_batches", "mcp", "model",
+    "multiplexed", "multiplexed_model_id", "pad", "run",
 ]  # fmt: skip
 
 _LATER = {
@@ -77,6 +78,7 @@ _LATER = {
     "mcp": "jitney.http.mcp",
     **dict.fromkeys(("Counter", "Gauge", "Histogram"), "jitney.definition.metrics"),
     **dict.fromkeys(("InferError", "infer"), "jitney.offline.infer"),
+    "map_batches": "jitney.offline.ray_dataset",
 }
 """What asks a server or runs a job, which a worker never does."""
 
