@@ -184,7 +184,7 @@ test-openapi: build .venv/openapi/ready ## What makers of clients do with /opena
 	  .venv/openapi/bin/python -m pytest -q tests/test_openapi.py --heavy
 
 test-formats: build .venv/formats/ready ## Models without code, made by the libraries whose formats they are (an environment of 7 GB)
-	$(BINARY) .venv/formats/bin/python -m pytest -q tests/test_formats*.py --heavy
+	$(BINARY) .venv/formats/bin/python -m pytest -q tests/test_formats*.py tests/test_llm_applications.py --heavy
 
 test-kserve: build .venv/kserve/ready ## KServe's own clients (an environment of 450 MB)
 	$(BINARY) .venv/kserve/bin/python -m pytest -q tests/test_kserve_client.py tests/test_docs_clients.py --heavy

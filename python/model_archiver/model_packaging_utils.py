@@ -31,8 +31,13 @@ STOCK = [
     "image_segmenter",
     "dali_image_classifier",
     "vllm_handler",
-    "trt_llm_handler",
 ]
+ABSENT = "trt_llm_handler"
+INSTEAD = (
+    "trt_llm_handler is not part of Jitney. Serve the model by vLLM (--handler vllm_handler), or with NVIDIA's "
+    "trtllm-serve, or bring a file of your own that runs the engine: --handler my_handler.py, with "
+    "asyncCommunication: true in model-config.yaml"
+)
 STOCK_LSP = ("BaseHandler", "TorchScriptHandler")
 FORMATS = archiving_options = {"default": ".mar", "zip-store": ".mar", "tgz": ".tar.gz", "no-archive": ""}
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_\-.]*")
@@ -131,6 +136,8 @@ class ModelExportUtils(FileRules):
         """The file a handler names; none for a stock one."""
         lsp = runtime == RuntimeType.LSP.value
         path = handler.split(":")[0]
+        if path == ABSENT:
+            raise ModelArchiverError(INSTEAD)
         if path in (STOCK_LSP if lsp else STOCK):
             return None
         endings = (".so", ".dylib") if lsp else (".py",)

@@ -347,13 +347,11 @@ class Started:
     "name",
     [
         "ts.handler_utils.preprocess.dali",
-        "ts.llm_launcher",
         "ts.handler_utils.distributed.pt_pippy",
         "ts.torch_handler.dali_handler",
         "ts.torch_handler.dali_image_classifier",
         "ts.torch_handler.distributed.base_pippy_handler",
         "ts.torch_handler.trt_llm_handler",
-        "ts.torch_handler.vllm_handler",
     ],
 )
 def test_a_handler_that_is_not_ours_says_what_to_use(name):

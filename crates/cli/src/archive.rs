@@ -51,7 +51,7 @@ fn archive_model(flags: &ArchiveFlags, now: SystemTime) -> Result<(), Failure> {
     };
     let output = ArchiveOutput::new(&flags.export_path, &flags.model_name, ending, packing);
     output.check(flags.export_path.exists(), flags.force)?;
-    let handler = ArchivedHandler::parse(&flags.handler, flags.runtime);
+    let handler = ArchivedHandler::parse(&flags.handler, flags.runtime)?;
     let mut members = ArchiveMembers::default();
     let model = members.add(flags.model_file.as_deref(), "--model-file")?;
     let serialized = members.add(flags.serialized_file.as_deref(), "--serialized-file")?;

@@ -24,6 +24,7 @@ mod locate;
 mod package;
 mod repository;
 mod shown_url;
+mod stock_definition;
 mod store;
 mod tensor_specs;
 mod unpack;

@@ -19,6 +19,7 @@ use super::error::StoreError;
 use super::fetch::FetchedFile;
 use super::jail::stays_inside;
 use super::shown_url::ShownUrl;
+use super::stock_definition;
 use super::tensor_specs::PackedTensors;
 use super::unpack::{MANIFEST_DIRECTORY, ModelDir};
 
@@ -62,11 +63,17 @@ impl Package {
         if manifest == Manifest::default() && dir.path().join(CODE_REQUIREMENTS).is_file() {
             manifest.requirements_file = Some(CODE_REQUIREMENTS.to_owned());
         }
-        let yaml_map = match &manifest.config_file {
+        let mut yaml_map = match &manifest.config_file {
             Some(file) => read_yaml(&dir.path().join(file))?,
             None => Map::new(),
         };
-        let api = Api::read(dir.path());
+        let described = Api::read(dir.path());
+        let stock = || {
+            let handler = manifest.handler.as_deref()?;
+            let http = stock_definition::recognise(handler, dir.path(), &mut yaml_map)?;
+            Some(Api { endpoints: http.raw.clone(), http, ..Api::default() })
+        };
+        let api = described.or_else(stock);
         let url = ShownUrl::of(url);
         let source = SettingSource::Archive(url.to_string());
         let (settings, warnings) = from_archive(&yaml_map, &source);

@@ -61,6 +61,10 @@ class WorkerFacts:
     def __init__(self, name: str, spec: dict[str, Any]) -> None:
         self.name = name
         self.version = str(((spec.get("manifest") or {}).get("model") or {}).get("modelVersion", ""))
+        self.served_as = str(spec.get("model_name", name))
+        self.model_dir = str(spec.get("model_dir", ""))
+        self.settings: dict[str, Any] = spec.get("model_yaml_config") or {}
+        """Those of the model, whole."""
         self._calls = spec.get("calls")
 
     @cached_property
@@ -111,7 +115,7 @@ class DefinedModel:
     def load(cls, spec: dict[str, Any]) -> DefinedModel:
         """The model that a LOAD frame names."""
         section = spec["model_yaml_config"][SECTION]
-        directory = section["directory"]
+        directory = section.get("directory") or spec["model_dir"]
         os.chdir(directory)
         found = section.get("loader")
         target = open_again(section["object"], found) if found else locate(section["object"], directory)

@@ -31,13 +31,22 @@ processors from the worker's first seconds, and there is nothing for them: proce
 
 def select_gpus(spec: dict[str, Any]) -> dict[str, Any]:
     """Makes the worker's GPUs the visible ones, with queues enough; returns the spec with its first one's number."""
+    settings = spec.get("model_yaml_config") or {}
     gpus = spec.get("gpu_ids")
+    if not gpus and spec.get("gpu_id") is not None and sees_one(settings, os.environ.get(VARIABLE, "")):
+        gpus = [spec["gpu_id"]]
     if gpus or spec.get("gpu_id") is not None:
-        set_variables(spec.get("model_yaml_config") or {})
+        set_variables(settings)
     if not gpus:
         return spec
     os.environ[VARIABLE] = ",".join(visible(gpus, os.environ.get(VARIABLE)))
     return {**spec, "gpu_id": 0}
+
+
+def sees_one(settings: dict[str, Any], names: str) -> bool:
+    """Whether a worker may see no GPU but its own: its engine takes the first that it sees, or GPUs are cut into parts
+    (MIG), of which CUDA shows a process only the first."""
+    return bool((settings.get("jitney") or {}).get("own_gpus")) or "MIG-" in names
 
 
 def set_variables(settings: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ once, in tensors.
 
 from __future__ import annotations
 
+import json
 import urllib.parse
 from collections.abc import Mapping
 from functools import cached_property
@@ -195,6 +196,8 @@ def raw_request(row: Row, meta: bytes, endpoint: str) -> HttpRequest:
     """The request of an item."""
     pairs = read_pairs(meta)
     told = dict(pair for pair in pairs if " " in pair[0])
+    if METHOD not in told and "/" in endpoint and not isinstance(row, TensorRow):
+        return _request_by_path(row, meta, pairs, endpoint)
     if METHOD not in told or isinstance(row, TensorRow):
         raise BadInput(f"{endpoint} takes requests as they came: call it by the path where it is mounted", status=404)
     raw_path, root_path = told[PATH], told[MOUNT]
@@ -212,6 +215,17 @@ def raw_request(row: Row, meta: bytes, endpoint: str) -> HttpRequest:
     )
     request.raw_path = raw_path
     return request
+
+
+def _request_by_path(row: Row, meta: bytes, pairs: list[tuple[str, str]], endpoint: str) -> HttpRequest:
+    """The request of an item that came as a prediction for an endpoint whose name is a path, as TorchServe's clients
+    write it: `/predictions/NAME/VERSION/v1/completions`."""
+    body = row.get(BODY, row.get("data", b""))
+    if not isinstance(body, (bytes, bytearray, memoryview)):
+        body = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+    kept = (pair for pair in pairs if pair[0] not in (METHOD_HEADER, "content-length"))
+    method = "POST" if body else "GET"
+    return HttpRequest(method, headers=kept, body=body, id=read_request_id(meta), endpoint=endpoint)
 
 
 def _client(address: str) -> tuple[str, int] | None:

@@ -6,15 +6,13 @@ Importing one of them raises this error, so that a worker's log tells what to do
 from __future__ import annotations
 
 DALI = "Derive from ts.torch_handler.image_classifier.ImageClassifier and run the DALI pipeline in preprocess."
-ENGINE = "Write an asynchronous handler around the engine and set asyncCommunication: true in model-config.yaml."
+ENGINE = "Use vllm_handler, or write a handler around the engine, with asyncCommunication: true in model-config.yaml."
 PIPPY = "Use ts.torch_handler.distributed.base_deepspeed_handler or torch.distributed in a handler of parallel workers."
 
 INSTEAD = {
     "NVIDIA DALI": DALI,
     "PiPPy": PIPPY,
     "TensorRT-LLM": ENGINE,
-    "vLLM": ENGINE,
-    "vLLM or TensorRT-LLM": f"{ENGINE} Or serve the model with the engine's own server.",
 }
 
 

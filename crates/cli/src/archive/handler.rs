@@ -3,10 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::failure::Failure;
 use crate::flags::archive::HandlerRuntime;
 
 /// Handlers that come with the server.
-const STOCK: [&str; 8] = [
+const STOCK: [&str; 7] = [
     "base_handler",
     "text_classifier",
     "image_classifier",
@@ -14,8 +15,13 @@ const STOCK: [&str; 8] = [
     "image_segmenter",
     "dali_image_classifier",
     "vllm_handler",
-    "trt_llm_handler",
 ];
+
+/// A stock handler of TorchServe that cannot be loaded here, and what to do.
+const ABSENT: &str = "trt_llm_handler";
+const INSTEAD: &str = "trt_llm_handler is not part of Jitney. Serve the model by vLLM (--handler vllm_handler), or with \
+    NVIDIA's trtllm-serve, or bring a file of your own that runs the engine: --handler my_handler.py, with \
+    asyncCommunication: true in model-config.yaml";
 
 /// Handlers that come with the C++ backend.
 const STOCK_LSP: [&str; 2] = ["BaseHandler", "TorchScriptHandler"];
@@ -31,15 +37,18 @@ pub struct ArchivedHandler {
 
 impl ArchivedHandler {
     /// Parses the value of `--handler`.
-    pub fn parse(text: &str, runtime: HandlerRuntime) -> Self {
+    pub fn parse(text: &str, runtime: HandlerRuntime) -> Result<Self, Failure> {
         let (stock, endings): (&[&str], &[&str]) = match runtime {
             HandlerRuntime::Python | HandlerRuntime::Python3 => (&STOCK, &["py"]),
             HandlerRuntime::Lsp => (&STOCK_LSP, &["so", "dylib"]),
         };
         let path = text.split(':').next().unwrap_or(text);
+        if path == ABSENT {
+            return Err(Failure::failed(INSTEAD));
+        }
         let file = (!stock.contains(&path)).then(|| file(path, endings));
         let name = text.rsplit('/').next().unwrap_or(text).to_owned();
-        Self { name, file }
+        Ok(Self { name, file })
     }
 }
 
@@ -61,7 +70,22 @@ mod tests {
 
     fn check(text: &str, runtime: HandlerRuntime, name: &str, file: Option<&str>) {
         let expected = ArchivedHandler { name: name.to_owned(), file: file.map(PathBuf::from) };
-        assert_eq!(ArchivedHandler::parse(text, runtime), expected, "{text}");
+        let found = ArchivedHandler::parse(text, runtime).expect("a handler");
+        assert_eq!(found, expected, "{text}");
+    }
+
+    #[test]
+    fn a_handler_that_could_not_be_loaded_is_no_archive() {
+        for text in ["trt_llm_handler", "trt_llm_handler:handle"] {
+            let failure = ArchivedHandler::parse(text, HandlerRuntime::Python);
+            assert!(failure.is_err_and(|it| it.to_string().contains("--handler vllm_handler")));
+        }
+        check(
+            "trt_llm_handler.py",
+            HandlerRuntime::Python,
+            "trt_llm_handler.py",
+            Some("trt_llm_handler.py"),
+        );
     }
 
     #[test]

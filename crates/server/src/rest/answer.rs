@@ -382,7 +382,7 @@ struct ClaimedPath {
 /// not look.
 #[inline]
 fn claim(context: &RequestContext<'_>, path: &str) -> Option<ClaimedPath> {
-    if !context.apis.natural || !context.apis.inference {
+    if !context.apis.inference {
         return None;
     }
     let paths = context.state.engine.paths()?;
