@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
+import types
 
 import pytest
 
+from jitney.gpu.device import _Assigned, device
 from jitney.worker.gpus import COMPILERS_VARIABLE, MPS_VARIABLE, QUEUES_VARIABLE, VARIABLE, select_gpus
 
 
@@ -66,3 +69,16 @@ def test_torch_starts_no_compilers_beside_a_compiled_model_on_a_gpu(monkeypatch,
         monkeypatch.setenv(COMPILERS_VARIABLE, set_before)
     select_gpus(spec)
     assert os.environ.get(COMPILERS_VARIABLE) == threads
+
+
+@pytest.mark.parametrize(
+    ("cuda", "metal", "found"), [(False, True, "mps"), (True, True, "cuda:0"), (False, False, "cpu")]
+)
+def test_a_gpu_of_apples_is_mps(monkeypatch, cuda, metal, found):
+    fake = types.SimpleNamespace(
+        cuda=types.SimpleNamespace(is_available=lambda: cuda),
+        backends=types.SimpleNamespace(mps=types.SimpleNamespace(is_available=lambda: metal)),
+    )
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    monkeypatch.setattr(_Assigned, "by_server", False)
+    assert device() == found and device().is_gpu == (found != "cpu")

@@ -1,7 +1,9 @@
 //! The GPUs of this machine: how many there are, how busy they are and what is held there, as `nvidia-smi` reports.
 //!
-//! Without that program the GPUs that the driver lists are counted. A broken driver can make the
-//! program hang, so it has a timeout.
+//! Without that program the GPUs that the driver lists are counted, then AMD's, then Apple's. A broken driver can make
+//! a program hang, so it has a timeout.
+
+mod listings;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -23,32 +25,52 @@ const QUERY: &str = "--query-gpu=index,utilization.gpu,utilization.memory,memory
 const MEMORY_QUERY: &str = "--query-gpu=index,uuid,memory.used,memory.total";
 const FORMAT: &str = "--format=csv,noheader,nounits";
 
-/// GPUs that workers may be given: those that `CUDA_VISIBLE_DEVICES` names if it is set, else all.
+/// Variables by which an operator chooses devices, of NVIDIA and AMD.
+const CHOSEN: [&str; 3] = ["CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"];
+
+/// Devices that workers may be given: those that a variable of the operator names, else all.
 pub fn count(env: &Env) -> u32 {
     if let Some(visible) = visible(env) {
         return visible.len() as u32;
     }
-    match NvidiaSmi::find(env).and_then(|smi| smi.output(&["--query-gpu=index", FORMAT])) {
-        Some(text) => text.lines().filter(|line| line.trim().parse::<u32>().is_ok()).count() as u32,
-        None => {
-            let listed = std::fs::read_dir("/proc/driver/nvidia/gpus");
-            listed.map_or(0, |entries| entries.count() as u32)
-        }
+    let told = NvidiaSmi::find(env).map_or(0, |smi| smi.devices().len() as u32);
+    if told > 0 {
+        return told;
     }
+    let listed = std::fs::read_dir("/proc/driver/nvidia/gpus");
+    let listed = listed.map_or(0, |entries| entries.count() as u32);
+    if listed > 0 { listed } else { listings::rocm(Path::new(listings::ROCM)).max(apple(env)) }
 }
 
-/// The GPUs that `CUDA_VISIBLE_DEVICES` names, if it is set. CUDA stops at the first invalid entry, too.
+/// Apple's GPUs, as macOS tells.
+fn apple(env: &Env) -> u32 {
+    let program = on_path(Path::new("system_profiler"), env);
+    let text = program.and_then(|program| {
+        let mut command = Command::new(program);
+        command.arg("SPDisplaysDataType");
+        output(command, TIMEOUT)
+    });
+    text.map_or(0, |text| listings::apple(&text))
+}
+
+/// The devices that the operator names. CUDA stops at the first invalid entry, too.
 fn visible(env: &Env) -> Option<Vec<String>> {
-    let named = env.text("CUDA_VISIBLE_DEVICES")?;
+    let named = CHOSEN.iter().find_map(|name| env.text(name))?;
     let named = named.split(',').map(str::trim);
     let valid = named.take_while(|one| !one.is_empty() && *one != "-1");
     Some(valid.map(str::to_owned).collect())
 }
 
-/// How workers are placed by the memory of so many GPUs; none where it is switched off, or nobody tells their memory.
+/// How workers are placed by the memory of so many GPUs; none where it is switched off, or nobody tells their memory, as
+/// of parts of GPUs.
 pub fn memory(limit: DeviceMemory, gpus: u32, env: &Env) -> Option<GpuMemoryConfig> {
     let smi = NvidiaSmi::find(env).filter(|_| gpus > 0 && limit != DeviceMemory::Off)?;
-    let names = visible(env).unwrap_or_else(|| (0..gpus).map(|id| id.to_string()).collect());
+    let chosen = visible(env);
+    let parts = chosen.clone().unwrap_or_else(|| smi.devices());
+    if parts.iter().any(|name| listings::is_part(name)) {
+        return None;
+    }
+    let names = chosen.unwrap_or_else(|| (0..gpus).map(|id| id.to_string()).collect());
     let list = move || {
         let text = smi.output(&[MEMORY_QUERY, FORMAT]).unwrap_or_default();
         readings(&text, &names)
@@ -56,13 +78,25 @@ pub fn memory(limit: DeviceMemory, gpus: u32, env: &Env) -> Option<GpuMemoryConf
     Some(GpuMemoryConfig { limit, list: Arc::new(list) })
 }
 
-/// The workers' environment, in which CUDA numbers GPUs as `nvidia-smi` does, where that matters. What the operator
-/// has set stays.
-pub fn in_order(mut env: Vec<(OsString, OsString)>, matters: bool) -> Vec<(OsString, OsString)> {
-    if matters && env.iter().all(|(name, _)| name != "CUDA_DEVICE_ORDER") {
-        env.push(("CUDA_DEVICE_ORDER".into(), "PCI_BUS_ID".into()));
+/// The workers' environment, in which CUDA numbers GPUs as `nvidia-smi` does, where that matters (`by_memory`), and
+/// parts of GPUs have names. What the operator has set stays.
+pub fn in_order(
+    mut worker: Vec<(OsString, OsString)>,
+    by_memory: bool,
+    env: &Env,
+) -> Vec<(OsString, OsString)> {
+    if by_memory && worker.iter().all(|(name, _)| name != "CUDA_DEVICE_ORDER") {
+        worker.push(("CUDA_DEVICE_ORDER".into(), "PCI_BUS_ID".into()));
     }
-    env
+    let devices = NvidiaSmi::find(env).filter(|_| visible(env).is_none()).map(|smi| smi.devices());
+    worker.extend(devices.as_deref().and_then(named_parts));
+    worker
+}
+
+/// The variable that names devices, where one of them is a part of a GPU.
+fn named_parts(devices: &[String]) -> Option<(OsString, OsString)> {
+    let named = devices.iter().any(|name| listings::is_part(name));
+    named.then(|| ("CUDA_VISIBLE_DEVICES".into(), devices.join(",").into()))
 }
 
 /// Parses lines like `0, GPU-8f3a, 1024, 81559`, in MiB: those of these GPUs, which are named by their number or by the
@@ -90,6 +124,11 @@ impl NvidiaSmi {
     /// Finds it on the path.
     pub fn find(env: &Env) -> Option<Self> {
         on_path(Path::new("nvidia-smi"), env).map(Self)
+    }
+
+    /// The devices that CUDA can use, by UUID. Blocks.
+    fn devices(&self) -> Vec<String> {
+        self.output(&["-L"]).map_or_else(Vec::new, |text| listings::nvidia(&text))
     }
 
     /// How busy every GPU is. Blocks.
@@ -159,10 +198,19 @@ mod tests {
 
     #[test]
     fn the_operators_order_of_gpus_stays() {
-        let ordered = in_order(Vec::new(), true);
+        let env = Env::default();
+        let ordered = in_order(Vec::new(), true, &env);
         assert_eq!(ordered, [("CUDA_DEVICE_ORDER".into(), "PCI_BUS_ID".into())]);
-        assert_eq!(in_order(ordered.clone(), true), ordered);
-        assert!(in_order(Vec::new(), false).is_empty());
+        assert_eq!(in_order(ordered.clone(), true, &env), ordered);
+        assert!(in_order(Vec::new(), false, &env).is_empty());
+    }
+
+    #[test]
+    fn parts_of_gpus_are_named_for_workers() {
+        let names = |text: &str| named_parts(&listings::nvidia(text)).map(|(_, value)| value);
+        let cut = "GPU 0: A (UUID: GPU-a)\n  MIG 1g (UUID: MIG-1)\n  MIG 1g (UUID: MIG-2)\n";
+        assert_eq!(names(cut), Some("MIG-1,MIG-2".into()));
+        assert_eq!(names("GPU 0: A (UUID: GPU-a)\n"), None);
     }
 
     #[test]
@@ -171,5 +219,6 @@ mod tests {
             let env = Env::from([("CUDA_VISIBLE_DEVICES", visible)]);
             assert_eq!(count(&env), expected, "{visible}");
         }
+        assert_eq!(count(&Env::from([("HIP_VISIBLE_DEVICES", "0,2")])), 2);
     }
 }

@@ -376,7 +376,7 @@ fn engine(
         store_limits: parts::store_limits(values),
         urls: Arc::new(UrlRule::named(named)),
         python: PythonConfig {
-            env: gpu::in_order(Hidden::default().filter(env), by_memory),
+            env: gpu::in_order(Hidden::default().filter(env), by_memory, env),
             gpus,
             ray: ray::read(values)?,
             ..parts::python(values, values.read(&PYTHON).unwrap_or_default())

@@ -19,7 +19,7 @@ class Device(str):
 
     @property
     def type(self) -> str:
-        """`cuda` or `cpu`, as a `torch.device` has it."""
+        """`cuda`, `mps` or `cpu`, as a `torch.device` has it."""
         return self.partition(":")[0]
 
     @property
@@ -51,10 +51,20 @@ def device() -> Device:
     """The device of this worker, `cuda:1` or `cpu`, to be given to torch: `model.to(jitney.device())`.
 
     The server gives each worker its GPU, in turn or among `device_ids`. Outside a worker it is the first GPU if torch
-    sees one, else the processor. A torch that was built without CUDA has the processor only.
+    sees one, else the processor. AMD's GPUs are `cuda` to torch, Apple's is `mps`. A torch that was built without any
+    has the processor only.
     """
     gpu = _Assigned.gpu if _Assigned.by_server else 0
+    if gpu is not None and _is_apples():
+        return Device("mps")
     return Device(f"cuda:{gpu}") if gpu is not None and _has_gpu(_Assigned.by_server) else Device(CPU)
+
+
+def _is_apples() -> bool:
+    """Whether the GPU is Apple's, of which a machine has one."""
+    torch = find_torch()
+    metal = getattr(getattr(torch, "backends", None), "mps", None)
+    return metal is not None and not torch.cuda.is_available() and bool(metal.is_available())
 
 
 def _has_gpu(given: bool) -> bool:

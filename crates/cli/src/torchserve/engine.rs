@@ -56,7 +56,7 @@ pub(super) fn engine(
         store_limits: parts::store_limits(values),
         urls: Arc::new(urls),
         python: PythonConfig {
-            env: gpu::in_order(worker_env(values, env)?, by_memory),
+            env: gpu::in_order(worker_env(values, env)?, by_memory, env),
             decode_input: values.flag(&DECODE_INPUT_REQUEST),
             limit_max_image_pixels: values.flag(&LIMIT_MAX_IMAGE_PIXELS),
             strict_json: false,
