@@ -5,6 +5,7 @@ pub mod bench;
 pub mod change;
 pub mod completions;
 pub mod config;
+pub mod containerize;
 pub mod doctor;
 pub mod infer;
 pub mod inspect;
@@ -28,6 +29,7 @@ use bench::BenchFlags;
 use change::{DefaultFlags, RegisterFlags, ScaleFlags, SetFlags, TrafficFlags, UnregisterFlags};
 use completions::CompletionsFlags;
 use config::ConfigFlags;
+use containerize::ContainerizeFlags;
 use doctor::DoctorFlags;
 use infer::InferFlags;
 use inspect::InspectFlags;
@@ -77,6 +79,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "infer",
             "archive",
             "archive-workflow",
+            "containerize",
             "config",
             "onnx",
             "completions",
@@ -142,6 +145,8 @@ pub enum Command {
     Archive(ArchiveFlags),
     /// Pack a workflow into an archive, as torch-workflow-archiver does
     ArchiveWorkflow(ArchiveWorkflowFlags),
+    /// Write a Dockerfile for a model, and build its image where buildah is
+    Containerize(ContainerizeFlags),
     /// Print every effective value of serve or torchserve and where it comes from
     Config(Box<ConfigFlags>),
     /// Put a server under load and measure its answers

@@ -10,6 +10,7 @@ mod bench;
 mod completions;
 mod config;
 mod console;
+mod containerize;
 mod definition;
 mod doctor;
 mod env;
@@ -79,6 +80,7 @@ fn dispatch(command: Command, args: &[OsString], env: &Env) -> u8 {
             })
         }
         Command::Inspect(flags) => inspect::inspect(&flags, env),
+        Command::Containerize(flags) => containerize::containerize(&flags, env),
         Command::Check(flags) => python::check(flags, env),
         Command::Infer(flags) => infer::infer(&flags, env),
         Command::Demo(flags) => serve::plan_demo(flags, env).and_then(|plan| run::run(plan, env)),

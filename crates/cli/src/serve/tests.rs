@@ -30,6 +30,7 @@ fn plan_of(line: &str, env: &Env) -> Result<ServerPlan, Failure> {
         | Command::Scale(_)
         | Command::Traffic(_)
         | Command::Inspect(_)
+        | Command::Containerize(_)
         | Command::Jobs(_)
         | Command::Platform
         | Command::Set(_)

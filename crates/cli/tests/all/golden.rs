@@ -21,6 +21,7 @@ fn help_is_as_recorded() {
     check("help-serve-short", &["serve", "-h"]);
     check("help-infer", &["infer", "--help"]);
     check("help-inspect", &["inspect", "--help"]);
+    check("help-containerize", &["containerize", "--help"]);
     check("help-check", &["check", "--help"]);
     check("help-demo", &["demo", "--help"]);
     check("help-onnx", &["onnx", "--help"]);
