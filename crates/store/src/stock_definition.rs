@@ -83,11 +83,11 @@ mod tests {
 
     #[test]
     fn an_archive_for_vllm_has_openais_paths() {
-        let (api, yaml) =
+        let (paths, yaml) =
             settings("vllm_handler", &json!({"minWorkers": 1})).expect("a definition");
-        let routes: Vec<_> = api.http.routes.iter().map(|route| route.path.as_str()).collect();
+        let routes: Vec<_> = paths.routes.iter().map(|route| route.path.as_str()).collect();
         assert_eq!(routes, ["/v1/chat/completions", "/v1/completions", "/v1/responses"]);
-        assert!(api.http.routes.iter().all(|route| api.endpoints.contains(&route.endpoint)));
+        assert!(paths.routes.iter().all(|route| paths.raw.contains(&route.endpoint)));
         assert_eq!(yaml["jitney"]["object"], VLLM_OBJECT);
         assert_eq!((&yaml["asyncCommunication"], yaml.get("parallelType")), (&json!(true), None));
     }
