@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from harness.browser import OpenPage, browser, open_page
-from harness.server import Server
+from harness.server import ASK_SECONDS, Server
 from harness.steady import clients
 from harness.wait import until
 
@@ -289,6 +289,26 @@ def test_another_version_becomes_the_default_and_one_is_removed(look, shared):
     assert shared.manage("GET", "/models/twins/1.0").status_code == 404
     assert shared.manage("GET", "/models/twins/2.0").status_code == 200
     shared.manage("DELETE", "/models/twins/2.0")
+
+
+def test_a_slider_moves_shares_and_keeps_the_rules(look, shared):
+    for version in ("1.0", "2.0"):
+        shared.register(shared.store.mar("shared", "echo", version=version))
+    url, rule = shared.url("/models/shared/traffic", "management"), {"errors": "+1%", "after": 200}
+    requests.put(url, json={"shares": {"1.0": 100, "2.0": 0}, "return": rule}, timeout=ASK_SECONDS).raise_for_status()
+    page = look("#/model/shared/2.0").page
+    page.get_by_label("Share of version 2.0 in percent").fill("30")
+    page.get_by_role("row", name=re.compile("Version 1.0")).get_by_text("70 %").wait_for()
+    page.get_by_role("button", name="Change shares…").click()
+    page.get_by_role("dialog").get_by_text("1.0 gets 70 %, 2.0 gets 30 %").wait_for()
+    page.get_by_role("dialog").get_by_text("A version goes back by itself: errors +1%").wait_for()
+    confirm(page, "Change")
+    split = shared.manage("GET", "/models/shared/traffic").json()
+    assert (split["shares"], split["return"]["errors"]) == ({"1.0": 70, "2.0": 30}, "+1%")
+    page.get_by_role("heading", name="shared 2.0").get_by_text("30 % of traffic").wait_for()
+    requests.delete(url, timeout=ASK_SECONDS)
+    for version in ("2.0", "1.0"):
+        shared.manage("DELETE", f"/models/shared/{version}")
 
 
 def test_a_model_is_registered(look, shared):

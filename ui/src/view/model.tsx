@@ -21,6 +21,7 @@ import { Requests } from "./requests";
 import type { Tab } from "./route";
 import { modelLink, TABS } from "./route";
 import { Settings } from "./settings";
+import { Traffic } from "./traffic";
 import { Why } from "./why";
 import { Workers } from "./workers";
 
@@ -61,6 +62,7 @@ export function ModelPage({ model, document, tab }: { model: Model; document: Ov
 
 function Now({ model, document }: { model: Model; document: Overview }): JSX.Element {
   const application = applicationOf(keyOf(model), document.models);
+  const versions = document.models.filter((it) => it.name === model.name);
   return (
     <>
       {model.shadowShare !== null && (
@@ -81,6 +83,7 @@ function Now({ model, document }: { model: Model; document: Overview }): JSX.Ele
         </details>
       )}
       <Numbers model={model} />
+      {versions.length > 1 && <Card title="Traffic by version"><Traffic versions={versions} /></Card>}
       {application && <Card title={`Parts of ${application.root}`}><ApplicationGraph application={application} document={document} shown={keyOf(model)} /></Card>}
       <Charts model={model} document={document} />
     </>
