@@ -27,6 +27,8 @@ RATE = 100
 AROUND = 30
 """Seconds before the trouble begins, and after."""
 CLIENTS = 32
+WORKERS = 4
+"""Of each version: so many that nobody waits, and the times are those of the versions."""
 CANARY = {"shares": {"1.0": 70, "2.0": 30}, "return": {"errors": "+1%", "p99": "1.5x", "after": 50}}
 
 USERS = max(100, round(20_000 * SHARE))
@@ -72,8 +74,8 @@ def turn(trouble: str) -> tuple[float, float]:
         one, two = (
             written(folder, version, WORKS.format(trouble=str(told), version=version)) for version in ("1.0", "2.0")
         )
-        with Server(one, f"bench={two}", "--batch-size", "1") as server:
-            server.wait_for_workers(1)
+        with Server(one, f"bench={two}", "--workers", str(WORKERS)) as server:
+            server.wait_for_workers(WORKERS)
             server.ask("/models/bench/traffic", method="PUT", body=CANARY)
             load = OpenLoad(server.port(), RATE, 2 * AROUND)
             load.start()
