@@ -101,7 +101,7 @@ class Server:
             return sum(worker["status"] == "READY" for worker in version["workers"]) == count
 
         while not all(map(ready, self.ask("/models/bench/all"))):
-            assert self.process.poll() is None and time.perf_counter() - self.started < 60, self.tail()
+            assert self.process.poll() is None and time.perf_counter() - self.started < 300, self.tail()
             time.sleep(0.05)
 
     def port(self, which: str = "inference") -> int:
