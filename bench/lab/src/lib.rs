@@ -16,4 +16,5 @@ pub mod overlap;
 pub mod peers;
 pub mod scores;
 pub mod search;
+pub mod shadow;
 pub mod tables;

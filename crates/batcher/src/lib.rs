@@ -138,6 +138,7 @@ mod recovery;
 mod request;
 mod retry;
 mod running;
+mod shadow_room;
 mod state;
 mod workers;
 
@@ -154,3 +155,4 @@ pub use memory_plan::{
 };
 pub use padding::Padding;
 pub use request::{BatchId, Nanos, Origin, OriginKind, Priority, Request, RequestId, WorkerId};
+pub use shadow_room::{Occupancy, has_room_for_copy};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use jitney_engine::admission::HeldBytes;
 use jitney_engine::call::{Answer, Call, Claim, Input, Operation, Origin, Output, Priority};
 use jitney_engine::error::CallError;
-use jitney_engine::shadow::{CopyPermit, SAMPLES_KEPT, ShadowOutcome, has_room};
+use jitney_engine::shadow::{CopyPermit, SAMPLES_KEPT, ShadowOutcome, has_room_for_copy};
 use jitney_engine::traffic_split::{SameRule, Sticky, TrafficSplit, hash};
 use jitney_engine::{Engine, Model};
 
@@ -71,7 +71,7 @@ impl InferenceService {
         let judge = copy.same().model().and_then(|name| self.engine.model(name, None).ok());
         let comparing = judge.map_or(0, |judge| judge.occupancy().busy);
         let processors = self.processors.saturating_sub(comparing);
-        if has_room(copy.shadow.occupancy(), model.occupancy(), processors) {
+        if has_room_for_copy(copy.shadow.occupancy(), model.occupancy(), processors) {
             let old = answer.output.clone();
             let engine = Arc::clone(&self.engine);
             let admission = Arc::clone(engine.admission());
