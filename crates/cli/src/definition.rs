@@ -3,18 +3,22 @@
 //! writes a model directory; from there on they are models like any other. This program itself never runs what a
 //! user wrote.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use jitney_engine::store::is_loadable;
+use jitney_engine::store::{
+    Limits, fetch_folder, is_loadable, is_remote_folder, models_in, serialised,
+};
 use jitney_settings::model::{TASK, TRUST};
 use serde::Deserialize;
 use tokio::process::Command;
 
 use crate::failure::Failure;
+use crate::fetch::RemoteFetcher;
 use crate::plan::Startup;
 use crate::python::module_command;
 
@@ -33,6 +37,22 @@ pub fn is_definition(text: &str) -> bool {
 /// The path as a definition, if it is a file or folder that only Python's libraries read.
 pub fn of_file(path: &Path) -> Option<String> {
     is_loadable(path).then(|| path.to_string_lossy().into_owned())
+}
+
+/// The model of a folder that holds no other: an archive or an ONNX file in it, or the folder itself. A file is itself.
+pub fn in_folder(path: &Path) -> Startup {
+    let file = if path.is_file() { Some(path.to_owned()) } else { lone_file(path) };
+    let path = file.as_deref().unwrap_or(path);
+    let text = path.to_string_lossy();
+    let url = if file.is_some() { serialised(&text) } else { text.into_owned() };
+    Startup { definition: of_file(path), ..Startup::unnamed(&url) }
+}
+
+/// The one archive or ONNX file of a folder.
+fn lone_file(folder: &Path) -> Option<PathBuf> {
+    let files = models_in(folder).into_iter().map(|name| folder.join(name));
+    let mut files = files.filter(|file| file.is_file());
+    files.next().filter(|_| files.next().is_none())
 }
 
 fn is_identifier(word: &str) -> bool {
@@ -55,6 +75,10 @@ pub struct Packer {
     pub directory: PathBuf,
     /// Directories written so far.
     pub count: AtomicU32,
+    /// Who fetches folders of buckets.
+    pub remote: RemoteFetcher,
+    /// How much one folder may be.
+    pub limits: Limits,
 }
 
 /// A definition that was packed.
@@ -84,6 +108,26 @@ pub struct PackedPart {
 }
 
 impl Packer {
+    /// A model whose folder lies in a bucket, once that is here; others as they are.
+    pub async fn fetched<'a>(&self, startup: &'a Startup) -> Result<Cow<'a, Startup>, Failure> {
+        let url = &startup.url;
+        if !is_remote_folder(url) {
+            return Ok(Cow::Borrowed(startup));
+        }
+        let turn = self.count.fetch_add(1, Ordering::Relaxed);
+        let name = url.trim_end_matches('/').rsplit('/').next();
+        let name = name.filter(|name| !name.is_empty() && !name.contains("..")).unwrap_or("model");
+        let folder = self.scratch.join(format!("folders/{turn}/{name}"));
+        let fetched = fetch_folder(&self.remote, url, &folder, &self.limits).await;
+        fetched.map_err(|error| {
+            let why = error.detail().unwrap_or_else(|| error.to_string());
+            Failure::failed(format!("cannot fetch {}: {why}", startup.shown()))
+        })?;
+        let Startup { url, definition, .. } = in_folder(&folder);
+        self.remote.rule.allow(&url);
+        Ok(Cow::Owned(Startup { url, definition, ..startup.clone() }))
+    }
+
     /// Imports the definition of a model, or looks at its file, and writes its model directory.
     pub async fn pack(&self, startup: &Startup, version: Option<&str>) -> Result<Packed, Failure> {
         let object = startup.definition.as_deref().unwrap_or_default();

@@ -11,7 +11,9 @@ mod web;
 
 use std::sync::{Arc, OnceLock};
 
-use jitney_engine::store::{Download, DownloadError, DownloadFuture, DownloadRequest, Downloader};
+use jitney_engine::store::{
+    Download, DownloadError, DownloadFuture, DownloadRequest, Downloader, RemoteFile, serialised,
+};
 use reqwest::{Client, Url};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
@@ -19,11 +21,11 @@ use tokio::task::JoinSet;
 use crate::env::Env;
 use crate::url_rule::UrlRule;
 use bucket::BucketAccess;
-use download::RemoteDownload;
 
 /// Downloads from the URLs of an allow-list.
 pub struct RemoteFetcher {
-    rule: Arc<UrlRule>,
+    /// Which URLs these are.
+    pub rule: Arc<UrlRule>,
     admin: Handle,
     buckets: BucketAccess,
     /// Made for the first download, because reading the system's certificates takes time.
@@ -50,6 +52,23 @@ impl RemoteFetcher {
             None => self.on_admin(web::open(&client, url, ask.resume)).await?,
         };
         Ok(Box::new(download))
+    }
+
+    /// What is below a folder of a bucket.
+    async fn files_below(
+        &self,
+        url: &str,
+        files_max: u64,
+    ) -> Result<Vec<RemoteFile>, DownloadError> {
+        if !self.rule.allows(&serialised(url)) {
+            return Err(DownloadError::permanent("it is not among the URLs that are allowed"));
+        }
+        let client = self.client()?;
+        let parsed = Url::parse(url).map_err(DownloadError::permanent)?;
+        let Some(folder) = self.buckets.object(&parsed, false, &client)? else {
+            return Err(DownloadError::permanent("only folders of buckets can be listed"));
+        };
+        self.on_admin(folder.list(parsed, files_max)).await
     }
 
     /// A whole small file and what the other side calls it, unless that is what it was called before.
@@ -79,10 +98,10 @@ impl RemoteFetcher {
     }
 
     /// A set of one task: unlike a bare task it is cancelled with the caller.
-    async fn on_admin(
+    async fn on_admin<T: Send + 'static>(
         &self,
-        asking: impl Future<Output = Result<RemoteDownload, DownloadError>> + Send + 'static,
-    ) -> Result<RemoteDownload, DownloadError> {
+        asking: impl Future<Output = Result<T, DownloadError>> + Send + 'static,
+    ) -> Result<T, DownloadError> {
         let mut set = JoinSet::new();
         set.spawn_on(asking, &self.admin);
         let asked = set
@@ -99,6 +118,14 @@ impl Downloader for RemoteFetcher {
         ask: DownloadRequest<'a>,
     ) -> DownloadFuture<'a, Result<Box<dyn Download>, DownloadError>> {
         Box::pin(self.ask(ask))
+    }
+
+    fn list<'a>(
+        &'a self,
+        url: &'a str,
+        files_max: u64,
+    ) -> DownloadFuture<'a, Result<Vec<RemoteFile>, DownloadError>> {
+        Box::pin(self.files_below(url, files_max))
     }
 }
 

@@ -172,7 +172,7 @@ async fn serve_until_signal(
     logs: &StartedLog,
 ) -> Result<(), Failure> {
     let plan = ports.plan;
-    let packer = Arc::new(packer(&plan.engine, engine, scratch)?);
+    let packer = Arc::new(packer(&plan.engine, engine, scratch, env)?);
     let mut signals = ShutdownSignals::listen(scratch).map_err(cannot("listen for signals"))?;
     if plan.until_eof {
         signals.watch_stdin().map_err(cannot("watch standard input"))?;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use jitney_engine::python::PythonConfig;
 use jitney_engine::settings::ModelDefaults;
-use jitney_engine::store::{ShownUrl, is_remote};
+use jitney_engine::store::{ShownUrl, is_remote, is_remote_folder};
 use jitney_engine::{PluginPlan, RepositoryConfig, ServedDirectory};
 use jitney_server::ServerConfig;
 use jitney_settings::Dialect;
@@ -341,8 +341,8 @@ fn engine(
             store.display()
         )));
     }
-    let remote = models.iter().find(|model| model_store.is_none() && model.is_remote());
-    if let Some(model) = remote {
+    let needs_store = |model: &&Startup| model.is_remote() && !is_remote_folder(&model.url);
+    if let Some(model) = models.iter().filter(|_| model_store.is_none()).find(needs_store) {
         return Err(Failure::usage(format!(
             "{}: no model store configured",
             ShownUrl::of(&model.url)

@@ -31,12 +31,15 @@ pub struct NamedUrls {
     fixed: BTreeSet<String>,
     /// In the shared list of models, as it is now.
     listed: RwLock<BTreeSet<String>>,
+    /// Files of this machine that were fetched for one of those.
+    fetched: RwLock<BTreeSet<String>>,
 }
 
 impl NamedUrls {
     fn any(&self, is_such: impl Fn(&str) -> bool) -> bool {
         let listed = self.listed.read().unwrap_or_else(PoisonError::into_inner);
-        self.fixed.iter().chain(listed.iter()).any(|url| is_such(url))
+        let fetched = self.fetched.read().unwrap_or_else(PoisonError::into_inner);
+        self.fixed.iter().chain(listed.iter()).chain(fetched.iter()).any(|url| is_such(url))
     }
 }
 
@@ -83,6 +86,13 @@ impl UrlRule {
         if let Self::Named(named) = self {
             let listed = urls.into_iter().map(|url| serialised(&url)).collect();
             *named.listed.write().unwrap_or_else(PoisonError::into_inner) = listed;
+        }
+    }
+
+    /// Names what was fetched for one of these URLs as well. Patterns stay what they are.
+    pub fn allow(&self, url: &str) {
+        if let Self::Named(named) = self {
+            named.fetched.write().unwrap_or_else(PoisonError::into_inner).insert(serialised(url));
         }
     }
 
@@ -217,6 +227,8 @@ mod tests {
         assert!(rule.allows("https://host/a.mar") && rule.allows("s3://b/m.mar"));
         rule.list([]);
         assert!(!rule.allows("s3://b/m.mar"));
+        rule.allow("/scratch/m.mar");
+        assert!(rule.allows("file:///scratch/m.mar"));
     }
 
     #[test]

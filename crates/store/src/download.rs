@@ -61,6 +61,26 @@ pub trait Downloader: Send + Sync {
         &'a self,
         ask: DownloadRequest<'a>,
     ) -> DownloadFuture<'a, Result<Box<dyn Download>, DownloadError>>;
+
+    /// Lists what is below a folder of a bucket; more files than so many are an error.
+    fn list<'a>(
+        &'a self,
+        _url: &'a str,
+        _files_max: u64,
+    ) -> DownloadFuture<'a, Result<Vec<RemoteFile>, DownloadError>> {
+        Box::pin(async { Err(DownloadError::permanent("folders cannot be listed there")) })
+    }
+}
+
+/// A file below a folder of a bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteFile {
+    /// Its path below the folder, as the other side has it.
+    pub path: String,
+    /// Where it is fetched from.
+    pub url: String,
+    /// Its size.
+    pub bytes: u64,
 }
 
 /// A file on its way.

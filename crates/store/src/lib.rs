@@ -17,6 +17,7 @@ mod download;
 mod endpoint_api;
 mod error;
 mod fetch;
+mod folder;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod jail;
@@ -35,7 +36,7 @@ mod tests;
 pub use self::allowance::Limits;
 pub use self::checksum::Sha256;
 pub use self::download::{
-    Download, DownloadError, DownloadFuture, DownloadRequest, Downloader, ResumeFrom,
+    Download, DownloadError, DownloadFuture, DownloadRequest, Downloader, RemoteFile, ResumeFrom,
 };
 pub use self::endpoint_api::{
     HttpMount, HttpPaths, HttpRoute, MetricName, RequestSizes, SizeExpression, SizeFactor,
@@ -43,6 +44,7 @@ pub use self::endpoint_api::{
 };
 pub use self::error::{Breach, Excess, StoreError};
 pub use self::fetch::FetchedFile;
+pub use self::folder::{fetch_folder, is_remote_folder};
 pub use self::jail::stays_inside;
 pub use self::locate::{ModelSource, StoreConfig, UrlFilter, is_remote, serialised};
 pub use self::package::{

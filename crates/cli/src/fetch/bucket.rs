@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jitney_engine::store::{DownloadError, ResumeFrom};
+use jitney_engine::store::{DownloadError, RemoteFile, ResumeFrom};
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::client::{HttpClient, HttpConnector};
@@ -19,6 +19,7 @@ use object_store::{
     ObjectStoreScheme, RetryConfig,
 };
 use reqwest::{Client, Url};
+use tokio_stream::StreamExt as _;
 
 use super::download::{DownloadBody, RemoteDownload, bucket_error};
 use crate::env::Env;
@@ -33,7 +34,7 @@ impl BucketAccess {
     /// Reads the environment.
     pub fn new(env: &Env) -> Self {
         let texts = env.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
-        let ours = ["AWS_", "GOOGLE_", "AZURE_"];
+        let ours = ["AWS_", "GOOGLE_", "AZURE_", "IDENTITY_", "MSI_"];
         let settings = texts
             .filter(|(name, _)| ours.iter().any(|prefix| name.starts_with(prefix)))
             .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()));
@@ -172,6 +173,34 @@ impl BucketObject {
             tag: found.meta.e_tag.clone(),
             body: DownloadBody::Bucket(found.into_stream()),
         }))
+    }
+}
+
+impl BucketObject {
+    /// What is below the folder of this path, by URLs that begin as that of the folder.
+    pub async fn list(self, folder: Url, files_max: u64) -> Result<Vec<RemoteFile>, DownloadError> {
+        let mut files = Vec::new();
+        let mut found = self.store.list(Some(&self.path));
+        while let Some(object) = found.next().await {
+            let object = object.map_err(bucket_error)?;
+            if files.len() as u64 >= files_max {
+                let many = format!("it holds more than {files_max} files");
+                return Err(DownloadError::permanent(many));
+            }
+            let path: Vec<String> = object
+                .location
+                .prefix_match(&self.path)
+                .into_iter()
+                .flatten()
+                .map(|part| part.as_ref().to_owned())
+                .collect();
+            let mut url = folder.clone();
+            if let Ok(mut end) = url.path_segments_mut() {
+                end.pop_if_empty().extend(&path);
+            }
+            files.push(RemoteFile { path: path.join("/"), url: url.into(), bytes: object.size });
+        }
+        Ok(files)
     }
 }
 

@@ -33,8 +33,10 @@ pub struct RegisteredParts {
     pub root: Registered,
 }
 
-/// Makes the registration of a model; a Python definition is packed first.
+/// Makes the registration of a model; a folder of a bucket is fetched first, and a Python definition packed.
 pub async fn prepare(startup: &Startup, packer: &Packer) -> Result<Prepared, Failure> {
+    let fetched = packer.fetched(startup).await?;
+    let startup = fetched.as_ref();
     if startup.definition.is_none() {
         check_parts(startup, &[])?;
         return Ok(Prepared { parts: Vec::new(), root: startup.options(), packed: None });

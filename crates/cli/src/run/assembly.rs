@@ -56,8 +56,15 @@ fn own_program() -> Option<PathBuf> {
 }
 
 /// The packer of Python definitions; it imports them from the current directory, as `python` would.
-pub fn packer(plan: &EnginePlan, engine: &Engine, scratch: &Path) -> Result<Packer, Failure> {
+pub fn packer(
+    plan: &EnginePlan,
+    engine: &Engine,
+    scratch: &Path,
+    env: &Env,
+) -> Result<Packer, Failure> {
     Ok(Packer {
+        remote: RemoteFetcher::new(Arc::clone(&plan.urls), env, Handle::current()),
+        limits: plan.store_limits,
         python: plan.python.interpreter.clone(),
         packages: engine.python_packages().to_owned(),
         env: plan.python.env.clone(),
@@ -91,7 +98,7 @@ impl EngineWithoutPorts {
         let config = engine_config(&plan.engine, scratch.path(), env, &Handle::current());
         let engine = Engine::start(config, data.handles()).map_err(cannot(what))?;
         jitney_server::serve_workers(plan.server.clone(), &engine, &data.handles());
-        let packer = packer(&plan.engine, &engine, scratch.path())?;
+        let packer = packer(&plan.engine, &engine, scratch.path(), env)?;
         Ok(Self { engine, packer, data, _scratch: scratch })
     }
 

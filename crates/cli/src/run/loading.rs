@@ -58,7 +58,8 @@ pub async fn load(
                 }
                 Err(failure) => return Err(failure),
             };
-        if let Some(packed) = packed {
+        // What was fetched from a bucket is not followed.
+        if let Some(packed) = packed.filter(|_| startup.definition.is_some()) {
             let (name, version) = (root.model.name(), root.model.version());
             let (name, version) = (name.to_owned(), version.to_owned());
             definitions.push(ServedDefinition { startup: startup.clone(), packed, name, version });
