@@ -1,6 +1,6 @@
 #!/bin/sh
 # The container's first process. `serve` (the default) becomes the server itself, so that `docker stop` drains it;
-# anything else is run as it is. On SageMaker, Cloud Run and Knative it serves by their contract
+# anything else is run as it is. On SageMaker, Vertex AI, Azure ML, Cloud Run and Knative it serves by their contract
 # (docs/operations/platforms.md); JITNEY_PLATFORM=none turns that off. JITNEY_IMAGE_ROOT puts the same layout below
 # another directory, for tests.
 #
@@ -16,7 +16,7 @@ if [ "${1:-serve}" = "serve" ]; then
     # On a platform its variables and folders say what is served, and where. What is wrong with them ends the start.
     platform="$(jitney platform)"
     case "$platform" in
-        sagemaker) exec jitney serve ;;
+        sagemaker | vertex | azure-ml | mlserver | hugging-face) exec jitney serve ;;
         cloud-run) exec jitney serve --model-store "$home/model-store" ;;
     esac
     case "${JITNEY_MANAGEMENT:-loopback}" in
@@ -31,5 +31,12 @@ if [ "${1:-serve}" = "serve" ]; then
     sed -e 's|^management_address=http://127\.0\.0\.1:8081$|management_address=http://0.0.0.0:8081|' \
         -e 's|^grpc_management_address=127\.0\.0\.1$|grpc_management_address=0.0.0.0|' "$config" > "$opened"
     exec torchserve --start --foreground --ts-config "$opened"
+fi
+# KServe's runtime for TorchServe runs `torchserve --start`, whose server would go on without this process and end with it.
+if [ "${1:-}" = "torchserve" ]; then
+    case " $* " in
+        *" --foreground "*) ;;
+        *" --start "*) set -- "$@" --foreground ;;
+    esac
 fi
 exec "$@"

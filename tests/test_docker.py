@@ -5,6 +5,7 @@ What a container adds (the user, the ports mapped outside) is read off the Docke
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -159,6 +160,31 @@ def test_on_sagemaker_the_entry_point_serves_the_folder_of_the_model(box: Box) -
         container.send_signal(signal.SIGTERM)
         assert container.wait(30) == 0, box.said
     until(lambda: not marked(box.root.name), "docker stop leaves no process behind")
+
+
+def test_kserves_runtime_for_torchserve_keeps_what_its_configuration_says(box: Box) -> None:
+    models = box.root / "mnt/models"
+    (models / "config").mkdir(parents=True)
+    Store(models / "model-store").mar("echo")
+    snapshot = {"minWorkers": 1, "maxWorkers": 2, "batchSize": 4, "maxBatchDelay": 10, "responseTimeout": 60}
+    snapshot |= {"defaultVersion": True, "marName": "echo.mar"}
+    named = {"name": "startup.cfg", "modelCount": 1, "models": {"mnist": {"1.0": snapshot}}}
+    properties = FREE_ADDRESSES + f"enable_envvars_config=true\nmodel_snapshot={json.dumps(named)}\n"
+    (models / "config" / "config.properties").write_text(properties + "disable_token_authorization=true\n")
+    store, config = f"--model-store={models}/model-store", f"--ts-config={models}/config/config.properties"
+    container = box.run("torchserve", "--start", store, config)
+    try:
+        until(lambda: "Model server started." in box.said or container.poll() is not None, "it starts", 60)
+        assert container.poll() is None, "the container lives as long as the server"
+        urls = dict(BOUND.findall(box.said))
+        described = requests.get(f"{urls['Management']}/models/mnist", timeout=120).json()[0]
+        kept = {key: described[key] for key in ("minWorkers", "maxWorkers", "batchSize", "maxBatchDelay")}
+        assert kept == {"minWorkers": 1, "maxWorkers": 2, "batchSize": 4, "maxBatchDelay": 10}
+        asked = requests.post(f"{urls['Inference']}/predictions/mnist", data=b"hi", timeout=120)
+        assert asked.text == "hi"
+    finally:
+        container.send_signal(signal.SIGTERM)
+        assert container.wait(30) == 0, box.said
 
 
 def test_another_command_runs_as_it_is(box: Box) -> None:

@@ -5,8 +5,14 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-const PACKAGES: [&str; 4] =
-    ["jitney", "ts", "sagemaker_inference", "sagemaker_pytorch_serving_container"];
+const PACKAGES: [&str; 6] = [
+    "jitney",
+    "ts",
+    "sagemaker_inference",
+    "sagemaker_pytorch_serving_container",
+    "azureml",
+    "azureml_inference_server_http",
+];
 
 fn main() -> io::Result<()> {
     let python = Path::new(&env::var("CARGO_MANIFEST_DIR").map_err(io::Error::other)?)

@@ -3,9 +3,13 @@
 //!
 //! Precedence: flag, `JITNEY_*`, the platform's variables, the configuration file, the platform's defaults, ours.
 
+mod azure;
+mod huggingface;
+mod mlserver;
 mod plan;
 mod port;
 mod sagemaker;
+mod vertex;
 
 use std::path::Path;
 
@@ -37,19 +41,43 @@ impl Mark {
 }
 
 /// The platforms that say what to serve. Two of them at once are a mistake.
-const MARKS: &[(Platform, &[Mark])] = &[(
-    Platform::Sagemaker,
-    &[
-        Mark::Variable("SAGEMAKER_MULTI_MODEL"),
-        Mark::Variable("SAGEMAKER_BIND_TO_PORT"),
-        Mark::Variable("SAGEMAKER_PROGRAM"),
-        Mark::Variable("SAGEMAKER_BASE_DIR"),
-        Mark::Folder("/opt/ml/model"),
-    ],
-)];
+const MARKS: &[(Platform, &[Mark])] = &[
+    (
+        Platform::Sagemaker,
+        &[
+            Mark::Variable("SAGEMAKER_MULTI_MODEL"),
+            Mark::Variable("SAGEMAKER_BIND_TO_PORT"),
+            Mark::Variable("SAGEMAKER_PROGRAM"),
+            Mark::Variable("SAGEMAKER_BASE_DIR"),
+            Mark::Folder("/opt/ml/model"),
+        ],
+    ),
+    (
+        Platform::Vertex,
+        &[
+            Mark::Variable("AIP_PREDICT_ROUTE"),
+            Mark::Variable("AIP_HEALTH_ROUTE"),
+            Mark::Variable("AIP_HTTP_PORT"),
+        ],
+    ),
+    (
+        Platform::AzureMl,
+        &[Mark::Variable("AZUREML_ENTRY_SCRIPT"), Mark::Variable("AZUREML_MODEL_DIR")],
+    ),
+    (
+        Platform::Mlserver,
+        &[
+            Mark::Variable("MLSERVER_MODEL_NAME"),
+            Mark::Variable("MLSERVER_MODEL_URI"),
+            Mark::Variable("MLSERVER_MODEL_IMPLEMENTATION"),
+            Mark::Variable("MLSERVER_MODELS_DIR"),
+            Mark::Variable("MLSERVER_HTTP_PORT"),
+        ],
+    ),
+];
 
-/// Finds the platform. Who asks for one gets it; `none` is asked for, too. `PORT` alone counts where nothing else
-/// does: many platforms set it beside variables of their own.
+/// Finds the platform. Who asks for one gets it; `none` is asked for, too. Hugging
+/// Face's variables, `PORT` and ECS's count where nothing else does: other platforms have them beside their own.
 pub fn detect(
     asked: Option<Platform>,
     env: &Env,
@@ -66,7 +94,7 @@ pub fn detect(
     });
     let found: Vec<Detected> = found.collect();
     match found.as_slice() {
-        [] => Ok(port::detect(env)),
+        [] => Ok(huggingface::detect(env).or_else(|| port::detect(env))),
         [one] => Ok(Some(one.clone())),
         many => {
             let shown: Vec<String> =
@@ -109,7 +137,11 @@ pub fn main(env: &Env) -> Result<u8, Failure> {
 pub fn read(detected: &Detected, env: &Env) -> Result<PlatformPlan, Failure> {
     match detected.platform {
         Platform::Sagemaker => sagemaker::read(env),
-        Platform::CloudRun | Platform::Port => port::read(detected, env),
+        Platform::Vertex => vertex::read(env),
+        Platform::AzureMl => azure::read(env),
+        Platform::Mlserver => mlserver::read(env),
+        Platform::HuggingFace => huggingface::read(env),
+        Platform::CloudRun | Platform::Ecs | Platform::Port => port::read(detected, env),
         Platform::None => Ok(PlatformPlan::default()),
     }
 }

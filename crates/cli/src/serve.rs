@@ -14,7 +14,7 @@ use jitney_engine::python::PythonConfig;
 use jitney_engine::settings::ModelDefaults;
 use jitney_engine::store::{ShownUrl, is_remote, is_remote_folder};
 use jitney_engine::{PluginPlan, RepositoryConfig, ServedDirectory};
-use jitney_server::ServerConfig;
+use jitney_server::{RouteAliases, ServerConfig};
 use jitney_settings::Dialect;
 use jitney_settings::server::{
     ACCESS_LOG, AUDIT_LOG, CLIENT_CA, GPU_MEMORY, GRPC_MANAGEMENT_PORT, GRPC_PORT, HOST,
@@ -58,6 +58,8 @@ pub struct ServeConfig {
     sagemaker: Option<SagemakerRole>,
     /// The platform, for the log.
     platform: Option<String>,
+    /// Paths that the platform chose.
+    aliases: RouteAliases,
 }
 
 /// Reads every source of `jitney serve`.
@@ -76,25 +78,26 @@ pub fn configure(flags: ServeFlags, env: &Env) -> Result<ServeConfig, Failure> {
     let (repositories, named) = model::repositories(&flags.models, polls)?;
     let named = named.into_iter().map(|text| model::parse(text));
     let listed = file.models.into_iter().map(model::from_entry);
-    let models = named.chain(listed).map(|startup| {
-        let startup = startup?;
-        let settings = above.clone().or(&startup.settings).or(&file.settings);
-        let settings = settings.only(jitney_settings::model::SETTINGS);
-        Ok(Startup { settings, ..startup })
-    });
-    let mut models = models.collect::<Result<Vec<_>, Failure>>()?;
     let given = above.clone();
+    let settled = |startup: Startup| {
+        let settings = given.clone().or(&startup.settings).or(&file.settings);
+        let settings = settings.only(jitney_settings::model::SETTINGS);
+        Startup { settings, ..startup }
+    };
+    let models = named.chain(listed).map(|startup| startup.map(settled));
+    let mut models = models.collect::<Result<Vec<_>, Failure>>()?;
     let values = above.or(&file.settings).or(&below);
-    let registrations = registrations(&values, given, file.settings)?;
+    let registrations = registrations(&values, &given, &file.settings)?;
     let (watch, until_eof) = (flags.watch, flags.until_eof);
     let nothing_named = repositories.is_empty() && models.is_empty() && registrations.is_none();
     if let Some(platform) = platform.as_mut().filter(|_| nothing_named) {
-        models = std::mem::take(&mut platform.models);
+        models = std::mem::take(&mut platform.models).into_iter().map(settled).collect();
     }
     let sagemaker = platform.as_ref().and_then(|it| it.sagemaker);
     let mut config = effective(values, models, remarks, env);
     if let (Some(plan), Some(detected)) = (&mut platform, &detected) {
         config.platform = Some(plan.describe(detected, &config.values));
+        config.aliases = std::mem::take(&mut plan.aliases);
         config.remarks.append(&mut plan.remarks);
     }
     // Without anything else the store is what is served. SageMaker names what it wants of it.
@@ -109,8 +112,8 @@ pub fn configure(flags: ServeFlags, env: &Env) -> Result<ServeConfig, Failure> {
 /// The shared list of models. One on this machine has to be there; another machine may be away for a while.
 fn registrations(
     values: &Values,
-    above: Values,
-    below: Values,
+    above: &Values,
+    below: &Values,
 ) -> Result<Option<RegistrationsPlan>, Failure> {
     let Some(source) = values.read::<String>(&REGISTRATIONS) else { return Ok(None) };
     let source = source.strip_prefix("file://").map_or(source.clone(), str::to_owned);
@@ -124,6 +127,7 @@ fn registrations(
         return Err(Failure::usage(format!("--registrations: no such file: {source}")));
     }
     let every = values.value::<Duration>(&REGISTRATIONS_EVERY).max(EVERY_MIN);
+    let (above, below) = (above.clone(), below.clone());
     Ok(Some(RegistrationsPlan { source, every, above, below }))
 }
 
@@ -198,6 +202,7 @@ fn effective(
         until_eof: false,
         sagemaker: None,
         platform: None,
+        aliases: RouteAliases::default(),
     }
 }
 
@@ -209,13 +214,13 @@ fn poll(values: &Values) -> Option<Duration> {
 /// Turns the configuration into a plan.
 pub fn assemble(kind: ServerKind, config: ServeConfig, env: &Env) -> Result<ServerPlan, Failure> {
     let ServeConfig { values, models, mut remarks, plugins, repositories, .. } = config;
-    let ServeConfig { registrations, watch, until_eof, sagemaker, platform, .. } = config;
+    let ServeConfig { registrations, watch, until_eof, sagemaker, platform, aliases, .. } = config;
     let color = std::io::stderr().is_terminal() && !env.no_color();
     let (format, filter) = (values.value(&LOG_FORMAT), values.value(&LOG_LEVEL));
     let tls = tls(&values)?;
     Ok(ServerPlan {
         kind,
-        server: server(&values, tls.as_ref(), sagemaker, &mut remarks)?,
+        server: ServerConfig { aliases, ..server(&values, tls.as_ref(), sagemaker, &mut remarks)? },
         tls,
         key_file: values.read(&KEY_FILE),
         keys: parts::keys(&values)?,

@@ -11,6 +11,8 @@ use jitney_settings::server::{
     JOBS_SIZE, MAX_CONNECTIONS, MAX_REQUEST_SIZE,
 };
 
+use crate::route::RouteAliases;
+
 /// The configuration of a server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
@@ -52,6 +54,8 @@ pub struct ServerConfig {
     pub natural: bool,
     /// Whether SageMaker's health and execution parameters exist.
     pub sagemaker: bool,
+    /// Paths of predictions and of health that the server's platform chose.
+    pub aliases: RouteAliases,
     /// Whose messages and health rules it follows.
     pub dialect: Dialect,
     /// Whether answers have a content type where their handler set none.
@@ -94,6 +98,7 @@ impl Default for ServerConfig {
             client_shared_memory: false,
             natural: false,
             sagemaker: false,
+            aliases: RouteAliases::default(),
             dialect: Dialect::default(),
             content_types: false,
             decompress_requests: false,

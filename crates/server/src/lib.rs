@@ -59,6 +59,7 @@ use crate::auth::BrowserRule;
 use crate::grpc::GrpcServices;
 use crate::listener::{ListenerProtocol, ServerListener};
 use crate::route::Apis;
+pub use crate::route::RouteAliases;
 use crate::state::ServerState;
 
 pub use crate::addresses::ServerAddresses;

@@ -117,6 +117,30 @@ pub fn decode(path: &str) -> Cow<'_, str> {
     }
 }
 
+/// Paths that the server's platform chose, each with the path of the row that answers it.
+#[derive(Clone, Debug, Default)]
+pub struct RouteAliases(Vec<(String, &'static str)>);
+
+impl RouteAliases {
+    /// Lets a chosen path lead to that of a row. One that is empty leads nowhere.
+    #[must_use]
+    pub fn with(mut self, chosen: &str, row: &'static str) -> Self {
+        self.0.push((trim(&decode(chosen)).to_owned(), row));
+        self
+    }
+
+    /// The decoded path, or the one that it stands for.
+    #[inline]
+    pub fn decode<'a>(&self, path: &'a str) -> Cow<'a, str> {
+        let decoded = decode(path);
+        if self.0.is_empty() {
+            return decoded;
+        }
+        let found = self.0.iter().find(|(chosen, _)| chosen == trim(&decoded));
+        found.map_or(decoded, |(_, row)| Cow::Borrowed(*row))
+    }
+}
+
 /// A decoded path without the slashes around it, as patterns are compared with it.
 pub fn trim(path: &str) -> &str {
     let path = path.trim_end_matches('/');
@@ -247,6 +271,14 @@ mod tests {
         ] {
             assert_eq!(found(pattern, path), expected, "{pattern} {path}");
         }
+    }
+
+    #[test]
+    fn a_chosen_path_leads_to_a_row_and_others_to_themselves() {
+        let aliases = RouteAliases::default().with("/v1/e/1:predict", "/invocations");
+        assert_eq!(aliases.decode("/v1/e/1%3Apredict/"), "/invocations");
+        assert_eq!(aliases.decode("/v1/e/1"), "/v1/e/1");
+        assert_eq!(RouteAliases::default().decode("/a%20b"), "/a b");
     }
 
     fn none_at_all() -> Option<[Option<&'static str>; 3]> {

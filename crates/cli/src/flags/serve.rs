@@ -40,8 +40,18 @@ pub struct ServeFlags {
 pub enum Platform {
     /// Amazon SageMaker, one model or many.
     Sagemaker,
+    /// Google's Vertex AI.
+    Vertex,
+    /// Azure Machine Learning.
+    AzureMl,
+    /// Containers of MLServer's, KServe's among them.
+    Mlserver,
+    /// Hugging Face's inference toolkit.
+    HuggingFace,
     /// Cloud Run and Knative.
     CloudRun,
+    /// Amazon's ECS.
+    Ecs,
     /// Any that says only PORT.
     Port,
     /// None, whatever the variables say.
@@ -53,7 +63,12 @@ impl Platform {
     pub fn name(self) -> &'static str {
         match self {
             Self::Sagemaker => "sagemaker",
+            Self::Vertex => "vertex",
+            Self::AzureMl => "azure-ml",
+            Self::Mlserver => "mlserver",
+            Self::HuggingFace => "hugging-face",
             Self::CloudRun => "cloud-run",
+            Self::Ecs => "ecs",
             Self::Port => "port",
             Self::None => "none",
         }

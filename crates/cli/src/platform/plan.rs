@@ -1,7 +1,7 @@
 //! What a platform says about a server, as values. Who reads it from the variables is beside this file.
 
-use std::path::PathBuf;
-
+use jitney_engine::store::ShownUrl;
+use jitney_server::RouteAliases;
 use jitney_settings::server::INFERENCE_PORT;
 use jitney_settings::{Setting, SettingSource, Values};
 
@@ -28,12 +28,14 @@ pub struct PlatformPlan {
     pub below: Values,
     /// What is served where nobody names a model.
     pub models: Vec<Startup>,
-    /// What is said about the models, for the log.
-    pub folder: Option<PathBuf>,
+    /// Where the models come from, for the log.
+    pub artifacts: Option<String>,
     /// Warnings for the log.
     pub remarks: Vec<String>,
     /// What its listeners and workers are, if it is SageMaker.
     pub sagemaker: Option<SagemakerRole>,
+    /// Paths that it chose for predictions and for health.
+    pub aliases: RouteAliases,
 }
 
 /// What a SageMaker endpoint serves.
@@ -57,7 +59,7 @@ impl PlatformPlan {
                 .push(format!("port {port} ({source}) is not the platform's: {place}={given}"));
         }
         let Detected { platform, by } = detected;
-        let folder = self.folder.as_ref().map(|folder| format!(", folder {}", folder.display()));
+        let folder = self.artifacts.as_ref().map(|at| format!(", folder {}", ShownUrl::of(at)));
         format!("platform {} by {by}: port {port}{}", platform.name(), folder.unwrap_or_default())
     }
 }

@@ -1,4 +1,4 @@
-//! Platforms that say little more than `PORT`: Cloud Run, Knative, App Runner and others.
+//! Platforms that say little more than `PORT`: Cloud Run, Knative, App Runner, ECS and others.
 
 use std::time::Duration;
 
@@ -13,12 +13,20 @@ use crate::flags::serve::Platform;
 const PORT: &str = "PORT";
 /// Set by Cloud Run and by Knative.
 const SERVICE: &str = "K_SERVICE";
+/// Set by ECS, with Fargate and without.
+const TASK: &str = "ECS_CONTAINER_METADATA_URI_V4";
 /// Cloud Run ends a container 10 seconds after SIGTERM.
 const DRAIN: Duration = Duration::from_secs(8);
+/// ECS does after 30, unless the task says otherwise.
+const DRAIN_OF_TASKS: Duration = Duration::from_secs(25);
 
 /// Kubernetes sets variables like `PORT=tcp://…` beside services; those are not meant for us.
 pub(super) fn detect(env: &Env) -> Option<Detected> {
-    env.text(PORT).filter(|text| !text.is_empty() && !text.contains("://"))?;
+    let port = env.text(PORT).filter(|text| !text.is_empty() && !text.contains("://"));
+    if port.is_none() {
+        let task = env.text(TASK).map(|_| TASK.to_owned());
+        return task.map(|by| Detected { platform: Platform::Ecs, by });
+    }
     Some(match env.text(SERVICE) {
         Some(_) => Detected { platform: Platform::CloudRun, by: SERVICE.to_owned() },
         None => Detected { platform: Platform::Port, by: PORT.to_owned() },
@@ -28,12 +36,16 @@ pub(super) fn detect(env: &Env) -> Option<Detected> {
 /// Listens where the platform looks, on all addresses; management stays on this machine's.
 pub(super) fn read(detected: &Detected, env: &Env) -> Result<PlatformPlan, Failure> {
     let mut above = Values::default();
-    take(env, PORT, &INFERENCE_PORT, &mut above)?;
+    if detected.platform != Platform::Ecs {
+        take(env, PORT, &INFERENCE_PORT, &mut above)?;
+    }
     let mut below = Values::default()
         .with(&HOST, "0.0.0.0".to_owned(), SettingSource::Default)
         .with(&MANAGEMENT_HOST, "127.0.0.1".to_owned(), SettingSource::Default);
     if detected.platform == Platform::CloudRun {
         below.set(&DRAIN_TIMEOUT, DRAIN, SettingSource::Default);
+    } else if detected.platform == Platform::Ecs {
+        below.set(&DRAIN_TIMEOUT, DRAIN_OF_TASKS, SettingSource::Default);
     }
     Ok(PlatformPlan { above, below, ..PlatformPlan::default() })
 }

@@ -83,15 +83,16 @@ fn one_model(folder: PathBuf, plan: PlatformPlan) -> Result<PlatformPlan, Failur
     // Whoever names models needs no folder.
     let found = folder.canonicalize().ok().filter(|folder| folder.is_dir());
     let models = found.iter().map(|folder| Startup::named(MODEL, &folder.to_string_lossy()));
-    Ok(PlatformPlan { models: models.collect(), folder: Some(folder), ..plan })
+    let models = models.collect();
+    Ok(PlatformPlan { models, artifacts: Some(folder.to_string_lossy().into_owned()), ..plan })
 }
 
 /// A path that a client names has to lie below the store, so the store is where SageMaker puts its models.
 fn many_models(folder: PathBuf, mut plan: PlatformPlan) -> Result<PlatformPlan, Failure> {
     std::fs::create_dir_all(&folder).map_err(cannot("make the folder of models"))?;
     let store = folder.to_string_lossy().into_owned();
-    plan.above.set(&MODEL_STORE, store, SettingSource::Default);
-    Ok(PlatformPlan { folder: Some(folder), ..plan })
+    plan.above.set(&MODEL_STORE, store.clone(), SettingSource::Default);
+    Ok(PlatformPlan { artifacts: Some(store), ..plan })
 }
 
 /// A worker per GPU, else per processor; of many models each has one.

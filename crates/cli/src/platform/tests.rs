@@ -44,8 +44,7 @@ fn who_asks_for_a_platform_gets_it() {
     let by_flag = asked_for(Some(Platform::Port)).expect("reads").map(|it| it.platform);
     assert_eq!(by_flag, Some(Platform::Port));
     let env = Env::from([("JITNEY_PLATFORM", "heroku")]);
-    let expected =
-        "JITNEY_PLATFORM must be one of sagemaker, cloud-run, port, none, not \"heroku\"";
+    let expected = "JITNEY_PLATFORM must be one of sagemaker, vertex, azure-ml, mlserver, hugging-face, cloud-run, ecs, port, none, not \"heroku\"";
     assert_eq!(asked(None, &env).expect_err("rejected").message, expected);
 }
 

@@ -2,7 +2,7 @@
 //! before a port is bound and turned into what the store understands. `URL#sha256=…` says which sum the file must have.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use jitney_engine::ServedDirectory;
 use jitney_engine::store::{is_loadable, is_repository};
@@ -40,7 +40,7 @@ fn repository(text: &str, followed: bool) -> Result<Option<ServedDirectory>, Fai
     if !is_repository(path, followed) || (!followed && is_loadable(path)) {
         return Ok(None);
     }
-    let path = Path::new(folder).canonicalize().map_err(|error| no_such_file(folder, &error))?;
+    let path = without_links(path).map_err(|error| no_such_file(folder, &error))?;
     Ok(Some(ServedDirectory { path, name: name.map(str::to_owned) }))
 }
 
@@ -76,8 +76,21 @@ fn from_path(text: &str) -> Result<Startup, Failure> {
         let definition = Some(text.to_owned());
         return Ok(Startup { definition, ..Startup::unnamed(text) });
     }
-    let path = Path::new(text).canonicalize().map_err(|error| no_such_file(text, &error))?;
+    let path = without_links(Path::new(text)).map_err(|error| no_such_file(text, &error))?;
     Ok(Startup { definition: of_file(&path), ..Startup::unnamed(&url(&path)) })
+}
+
+/// The path without links. What lies in another container of the pod has no other path here than the one through
+/// `/proc/N/root`, to which KServe's modelcars link.
+fn without_links(path: &Path) -> std::io::Result<PathBuf> {
+    let through_process =
+        |to: &PathBuf| to.starts_with("/proc") && to.iter().any(|it| it == "root");
+    let mut links = path.ancestors().filter_map(|part| std::fs::read_link(part).ok());
+    if links.any(|to| through_process(&to)) {
+        std::fs::metadata(path)?;
+        return std::path::absolute(path);
+    }
+    path.canonicalize()
 }
 
 fn no_such_file(text: &str, error: &std::io::Error) -> Failure {

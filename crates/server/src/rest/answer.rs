@@ -38,8 +38,9 @@ use crate::handles::HandleUpgrade;
 use crate::listener::ServerListener;
 use crate::plugins::{ApiKind, GuardedOperation, Intent, PluginEndpoint, Plugins};
 use crate::respond::{self, HttpResponse, HttpResult};
-use crate::route::{self, Apis, PathNames};
+use crate::route::{Apis, PathNames};
 use crate::shown_uri::ShownUri;
+use crate::state::ServerState;
 
 impl HttpService for ServerListener {
     type Upgrade = HandleUpgrade;
@@ -54,7 +55,7 @@ impl HttpService for ServerListener {
         let id = XRequestId::of(state.config.dialect, &parts.headers);
         let started = Instant::now();
         let trace = state.parts.tracer.as_ref().and_then(|tracer| {
-            let facts = || facts(self.apis, client.peer, parts, &id);
+            let facts = || facts(state, self.apis, client.peer, parts, &id);
             RequestTrace::begin(tracer, &parts.headers, started, facts)
         });
         let caller = state.parts.caller(client.peer, &parts.headers, started);
@@ -90,13 +91,14 @@ impl HttpService for ServerListener {
 
 /// What the trace of a request says; nothing for requests that are not traced.
 pub(super) fn facts(
+    state: &ServerState,
     apis: Apis,
     peer: &Peer,
     parts: &Parts,
     id: &XRequestId,
 ) -> Option<RequestFacts> {
     let path = parts.uri.path();
-    let decoded = route::decode(path);
+    let decoded = state.config.aliases.decode(path);
     let found = endpoints::find(apis, &parts.method, &decoded).endpoint;
     let template = found.is_traced().then(|| found.shown())?;
     let version = format!("{:?}", parts.version);
@@ -140,7 +142,7 @@ fn methods(context: &RequestContext<'_>) -> String {
         let target = names.target();
         engine.model(target.model, target.version).is_ok_and(|model| model.tag().python)
     };
-    let path = route::decode(context.parts.uri.path());
+    let path = context.path();
     match claim(context, &path) {
         Some(claimed) => mounted::allowed(&claimed.target),
         None => endpoints::allowed(context.apis, &path, without_body),
@@ -175,7 +177,7 @@ async fn dispatch(context: &RequestContext<'_>, body: RequestBody) -> HttpResult
     if let Some(reply) = cors::preflight(context) {
         return Ok(reply);
     }
-    let path: Cow<'_, str> = route::decode(context.parts.uri.path());
+    let path: Cow<'_, str> = context.path();
     let claimed = claim(context, &path);
     let (found, plugin) = destination(context, &path, claimed.as_ref());
     let gate = match plugin {
@@ -201,7 +203,7 @@ async fn dispatch(context: &RequestContext<'_>, body: RequestBody) -> HttpResult
 
 /// Answers a prediction that was let in and kept before.
 pub(super) async fn again(context: &RequestContext<'_>, body: RequestBody) -> HttpResult {
-    let path: Cow<'_, str> = route::decode(context.parts.uri.path());
+    let path: Cow<'_, str> = context.path();
     let claimed = claim(context, &path);
     let (found, plugin) = destination(context, &path, claimed.as_ref());
     let model = found.names.model.or(found.names.workflow);

@@ -1,5 +1,6 @@
 //! What is known of one REST request while it is answered.
 
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -78,6 +79,14 @@ impl<'a> RequestContext<'a> {
             authorized,
             job,
         }
+    }
+}
+
+impl<'a> RequestContext<'a> {
+    /// The decoded path, or the one that a path of the platform's choice stands for.
+    #[inline]
+    pub(crate) fn path(&self) -> Cow<'a, str> {
+        self.state.config.aliases.decode(self.parts.uri.path())
     }
 }
 

@@ -10,8 +10,8 @@ use super::endpoint::{
     Endpoint, EndpointApi, Handler, Methods, PredictBody, PredictForm, first_two, two_of,
 };
 use super::{
-    admin, authorize, dashboard, embeddings, health, inference, jobs, logs, management, mounted,
-    open_inference, openapi, overview, repository, shared_memory, tasks, v1,
+    admin, authorize, dashboard, embeddings, health, inference, invocation, jobs, logs, management,
+    mounted, open_inference, openapi, overview, repository, shared_memory, tasks, v1,
 };
 use crate::auth::Gate;
 use crate::errors::Problem;
@@ -119,7 +119,9 @@ pub(super) static ENDPOINTS: &[Endpoint] = &[
     row(Inference, Runs, "/explanations/{model}", USE, Op::Explain, Predict(EXPLAINS), RUNS_MODEL).ids("explanations", "predict"),
     row(Inference, Runs, "/explanations/{model}/{version}", USE, Op::Explain, Predict(EXPLAINS), RUNS_MODEL).ids("versionExplanations", "predict"),
     row(Inference, Runs, "/explanations/{model}/{version}/{path+}", USE, Op::Explain, Predict(EXPLAINS), "The same; the handler sees the path."),
-    row(Inference, Runs, "/invocations", USE, Op::Predict, Asks(|it| Box::pin(inference::invoke(it.context, it.plugins, it.body))), RUNS_MODEL).id("invocations", "invocations"),
+    row(Inference, Runs, "/invocations", USE, Op::Predict, Asks(|it| Box::pin(invocation::invoke(it.context, it.plugins, it.body))), RUNS_MODEL).id("invocations", "invocations"),
+    row(Inference, Post, "/.jitney/invocations", USE, Op::Predict, Asks(|it| Box::pin(invocation::invoke_by_body(it.context, it.plugins, it.body))), "What a path of the platform's choice leads to: a list of instances, or a body as the model takes it."),
+    row(Inference, Reads, "/.jitney/invocations", USE, Op::Health, Now(|it, _| open_inference::ready(it)), "Health of the server, where a platform asks for it under the path of predictions."),
     row(Inference, Any, "/.jitney/handle", USE, Op::Connect, Now(|it, _| handles::upgrade(it.parts, it.upgrade, authorize::call_guard(it), it.caller)), "A connection of Python calls."),
     row(Inference, Get, "/jobs", USE, Op::Job, Waits(|it| Box::pin(jobs::list(it.context))), "The jobs that this key made, the youngest first, in pages; state and model choose among them.").id("listJobs", "listJobs"),
     row(Inference, Get, "/jobs/{id}", USE, Op::Job, Waits(|it| Box::pin(jobs::show(it.context, it.names.rest))), "How far a job is; with wait=30s when it has ended, or after that time.").id("describeJob", "describeJob"),

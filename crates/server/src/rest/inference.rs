@@ -22,7 +22,6 @@ use jitney_settings::Dialect;
 use super::authorize::{Authorized, authorize};
 use super::context::RequestContext;
 use super::input;
-use crate::auth::Gate;
 use crate::errors::{ErrorCode, Problem};
 use crate::event_stream::EventStream;
 use crate::inference::{InferenceRequest, failure};
@@ -67,38 +66,6 @@ async fn predict_large(
         announced.came();
     }
     Ok(reply)
-}
-
-/// A prediction by the model that the query, the start-up or the body names, in this order. A plugin
-/// that authorizes requests is asked as soon as the model is known.
-pub(super) async fn invoke(
-    context: &RequestContext<'_>,
-    plugins: Option<&Plugins>,
-    body: RequestBody,
-) -> HttpResult {
-    let query = context.query();
-    let sole = || context.state.engine.sole_startup_model().map(|model| model.name().to_owned());
-    let known = query.text("model_name").map(str::to_owned).or_else(sole);
-    let mut authorized = None;
-    if let (Some(plugins), Some(name)) = (plugins, &known) {
-        authorized = Some(authorize_model(context, plugins, name).await?);
-    }
-    let body = context.read(body).await?;
-    let name = match known {
-        Some(name) => name,
-        None => input::named_model(context.state.config.dialect, &context.parts.headers, &body)
-            .await?
-            .ok_or_else(|| Problem::bad_request("Parameter model_name is required."))?,
-    };
-    if let (Some(plugins), None) = (plugins, &authorized) {
-        let _held = context.state.inference.hold(&name, body.len() as u64)?;
-        authorized = Some(authorize_model(context, plugins, &name).await?);
-    }
-    let context = authorized.as_ref().map_or(*context, |authorized| authorized.context(context));
-    let target = ModelRef { model: &name, version: None };
-    context.caller.check(Gate::Inference, GuardedOperation::Predict, Some(&name))?;
-    let model = context.model_for(target)?;
-    run(&context, &model, PredictRoute::with_query(target), body.into()).await
 }
 
 pub(super) async fn authorize_model(

@@ -204,7 +204,7 @@ impl JobRunner {
         let nobody = Caller::ANYBODY;
         let started = Instant::now();
         let trace = self.state.parts.tracer.as_ref().and_then(|tracer| {
-            let facts = || answer::facts(self.apis, &self.peer, &parts, &id);
+            let facts = || answer::facts(&self.state, self.apis, &self.peer, &parts, &id);
             RequestTrace::begin(tracer, &parts.headers, started, facts)
         });
         let context = RequestContext {

@@ -18,6 +18,7 @@ mod generate;
 mod health;
 mod inference;
 mod input;
+mod invocation;
 mod job_document;
 mod job_events;
 mod job_runner;

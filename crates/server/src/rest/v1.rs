@@ -51,6 +51,11 @@ pub(super) async fn predict(
     }
 }
 
+/// Whether a body is a JSON object with a list of instances.
+pub(super) fn has_instances(body: &Bytes) -> bool {
+    Instances::read(body).is_ok()
+}
+
 /// How a model is given instances.
 enum InstanceForm {
     /// Each by itself.

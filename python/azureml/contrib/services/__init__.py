@@ -1,0 +1,1 @@
+"""The older names of what entry scripts import."""

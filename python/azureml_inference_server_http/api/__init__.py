@@ -1,0 +1,1 @@
+"""What entry scripts import: requests and responses as they come and go."""

@@ -1,0 +1,311 @@
+"""The container contracts of Vertex AI, Azure ML, MLServer, KServe and Hugging Face with the real binary."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import requests
+
+from harness.archives import Store
+from harness.clouds import Cloud, one_cloud
+from harness.server import Server
+from harness.wait import until
+
+PREDICT = "/v1/endpoints/17/deployedModels/4:predict"
+HEALTH = "/v1/endpoints/17/deployedModels/4"
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    """Buckets and metadata servers."""
+    with one_cloud() as cloud:
+        yield cloud
+
+
+def run(binary: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """A command that ends by itself."""
+    env = {"PATH": os.environ["PATH"], **env}
+    return subprocess.run([str(binary), *arguments], env=env, capture_output=True, text=True, timeout=120, check=False)
+
+
+def mar(tmp_path: Path) -> bytes:
+    """An archive that answers what it gets."""
+    return Store(tmp_path / "made").mar("echo").read_bytes()
+
+
+# -- which platform -----------------------------------------------------------------------------
+
+
+def test_platforms_are_known_by_their_variables(binary: Path) -> None:
+    for variables, expected in [
+        ({"AIP_PREDICT_ROUTE": "/p"}, "vertex\n"),
+        ({"AIP_HTTP_PORT": "8080", "PORT": "8080"}, "vertex\n"),
+        ({"AZUREML_ENTRY_SCRIPT": "score.py"}, "azure-ml\n"),
+        ({"AZUREML_MODEL_DIR": "/m"}, "azure-ml\n"),
+        ({"MLSERVER_HTTP_PORT": "8080"}, "mlserver\n"),
+        ({"HF_TASK": "fill-mask", "PORT": "80"}, "hugging-face\n"),
+        ({"HF_TASK": "fill-mask", "SAGEMAKER_PROGRAM": "x"}, "sagemaker\n"),
+        ({"ECS_CONTAINER_METADATA_URI_V4": "http://169.254.170.2/v4/x"}, "ecs\n"),
+    ]:
+        assert run(binary, "platform", **variables).stdout == expected
+    both = run(binary, "platform", AIP_HTTP_PORT="1", AZUREML_MODEL_DIR="/m")
+    assert both.returncode == 64
+    assert "two platforms: vertex by AIP_HTTP_PORT, azure-ml by AZUREML_MODEL_DIR" in both.stderr
+
+
+def test_a_route_without_a_slash_is_said(binary: Path) -> None:
+    done = run(binary, "serve", AIP_PREDICT_ROUTE="predict")
+    assert done.returncode == 64
+    assert "AIP_PREDICT_ROUTE must be a path that begins with a slash" in done.stderr
+
+
+# -- Vertex AI ----------------------------------------------------------------------------------
+
+
+def test_vertex_asks_under_its_own_routes(start: Callable[..., Server], cloud: Cloud, tmp_path: Path) -> None:
+    cloud.put("models/run 7/artifacts", {"echo.mar": mar(tmp_path), "notes/readme.txt": b"none of the model"})
+    env = {
+        "AIP_PREDICT_ROUTE": PREDICT,
+        "AIP_HEALTH_ROUTE": HEALTH,
+        "AIP_STORAGE_URI": "gs://models/run 7/artifacts",
+        "GOOGLE_BASE_URL": cloud.base,
+        **cloud.proxied,
+    }
+    server = start("serve", "--host", "127.0.0.1", env=env)
+    assert requests.get(server.url(HEALTH), timeout=120).status_code == 200
+    instances = requests.post(server.url(PREDICT), json={"instances": ["a", {"b": 1}], "parameters": {}}, timeout=120)
+    assert (instances.status_code, instances.json()) == (200, {"predictions": ["a", {"b": 1}]})
+    raw = requests.post(server.url(PREDICT), data=b"\x00raw", timeout=120)
+    assert (raw.status_code, raw.content) == (200, b"\x00raw")
+    assert requests.put(server.url(PREDICT), data=b"x", timeout=120).status_code == 405
+    assert requests.post(server.url("/predictions/model"), data=b"x", timeout=120).content == b"x", "others stay"
+    server.logged("platform vertex by AIP_PREDICT_ROUTE")
+    assert cloud.told, "the token came from the machine's metadata"
+
+
+def test_vertexs_health_is_503_until_the_model_is_loaded(start: Callable[..., Server], tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    (tmp_path / "app.py").write_text(
+        "import os, time, jitney\n"
+        "@jitney.model\n"
+        "class Slow:\n"
+        "    def setup(self):\n"
+        f"        while not os.path.exists({str(gate)!r}):\n"
+        "            time.sleep(0.02)\n"
+        "    @jitney.endpoint\n"
+        "    def predict(self, x: int) -> int:\n"
+        "        return x + 1\n"
+    )
+    env = {"AIP_PREDICT_ROUTE": "/p", "AIP_HEALTH_ROUTE": "/h"}
+    arguments = ("serve", "--host", "127.0.0.1", f"{tmp_path}/app.py:Slow")
+    server = start(*arguments, env=env, wait_for_workers=False)
+    assert requests.get(server.url("/h"), timeout=120).status_code == 503
+    gate.touch()
+    until(lambda: requests.get(server.url("/h"), timeout=120).status_code == 200, "the model is loaded")
+    reply = requests.post(server.url("/p"), json={"instances": [1, 2]}, timeout=120)
+    assert reply.json() == {"predictions": [2, 3]}
+
+
+# -- Azure ML -----------------------------------------------------------------------------------
+
+SCORE = """
+import json, os
+def init():
+    global start
+    start = int(open(os.path.join(os.environ["AZUREML_MODEL_DIR"], "start.txt")).read())
+def run(data, request_headers):
+    if data == "broken":
+        raise KeyError("secret detail")
+    return {"sum": start + sum(json.loads(data)["data"]), "type": request_headers["Content-Type"]}
+"""
+
+RAW = """
+from azureml.contrib.services.aml_request import AMLRequest, rawhttp
+from azureml_inference_server_http.api.aml_response import AMLResponse
+def init():
+    pass
+@rawhttp
+def run(request):
+    assert isinstance(request, AMLRequest)
+    if request.method == "GET":
+        return AMLResponse(request.full_path, 200)
+    if request.files:
+        images = b"+".join(file.read() for file in request.files.getlist("image"))
+        return AMLResponse(images, 201, {"Content-Type": "image/jpeg", "x-a": "1, 2"})
+    return AMLResponse({"bytes": len(request.get_data(False))}, 503, json_str=True)
+"""
+
+
+@pytest.fixture
+def azure(start: Callable[..., Server], tmp_path: Path) -> Callable[..., Server]:
+    """Starts a deployment with this entry script."""
+
+    def azure(source: str, **variables: str) -> Server:
+        (tmp_path / "app").mkdir()
+        (tmp_path / "app" / "score.py").write_text(source)
+        (tmp_path / "start.txt").write_text("10")
+        env = {"AML_APP_ROOT": str(tmp_path / "app"), "AZUREML_ENTRY_SCRIPT": "score.py"}
+        env |= {"AZUREML_MODEL_DIR": str(tmp_path)}
+        return start("serve", "--host", "127.0.0.1", env=env | variables)
+
+    return azure
+
+
+def score(server: Server, body: object, **headers: str) -> requests.Response:
+    """One request; what is not bytes goes as JSON."""
+    headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    content = {"data": body} if isinstance(body, bytes) else {"json": body}
+    return requests.post(server.url("/score"), headers=headers, timeout=120, **content)
+
+
+def test_an_entry_script_is_run_as_on_azure(azure: Callable[..., Server]) -> None:
+    server = azure(SCORE)
+    healthy = requests.get(server.url("/"), timeout=120)
+    assert (healthy.status_code, healthy.text) == (200, "Healthy")
+    reply = score(server, {"data": [1, 2]}, x_ms_client_request_id="mine")
+    assert (reply.status_code, reply.json()) == (200, {"sum": 13, "type": "application/json"})
+    assert reply.headers["content-type"] == "application/json"
+    assert reply.headers["x-ms-run-function-failed"] == "False"
+    assert float(reply.headers["x-ms-run-fn-exec-ms"]) >= 0
+    assert (reply.headers["x-ms-client-request-id"], reply.headers["x-ms-request-id"]) == ("mine", "mine")
+    typed = {"Content-Type": "x/y"}
+    by_query = requests.get(server.url("/score?data=[4]"), headers=typed, timeout=120)
+    assert by_query.json()["sum"] == 14
+    broken = score(server, b"broken")
+    assert broken.status_code == 500 and broken.headers["x-ms-run-function-failed"] == "True"
+    assert broken.json() == {"message": "An unexpected error occurred in scoring script. Check the logs for more info."}
+    server.logged("secret detail")
+    assert score(server, b"\xff").status_code == 400
+    assert requests.put(server.url("/score"), data=b"x", timeout=120).status_code == 405
+    assert requests.options(server.url("/score"), timeout=120).status_code == 200
+    assert score(server, {"data": []}, x_request_id="x" * 101).status_code == 431
+    server.logged("platform azure-ml by AZUREML_ENTRY_SCRIPT")
+
+
+def test_raw_requests_of_an_entry_script(azure: Callable[..., Server]) -> None:
+    pytest.importorskip("werkzeug", reason="entry scripts with @rawhttp need werkzeug (see `make test-clouds`)")
+    server = azure(RAW)
+    assert requests.get(server.url("/score?a=1"), timeout=120).text == "/score?a=1"
+    files = [("image", ("a.jpg", b"A", "image/jpeg")), ("image", ("b.jpg", b"B", "image/jpeg"))]
+    reply = requests.post(server.url("/score"), files=files, timeout=120)
+    assert (reply.status_code, reply.content) == (201, b"A+B")
+    assert (reply.headers["content-type"], reply.headers["x-a"]) == ("image/jpeg", "1, 2")
+    failed = score(server, b"12345")
+    assert (failed.status_code, failed.json()) == (503, {"bytes": 5})
+    assert failed.headers["x-ms-run-function-failed"] == "True"
+
+
+def test_azures_variables_become_settings(binary: Path, tmp_path: Path) -> None:
+    (tmp_path / "score.py").write_text(SCORE)
+
+    def effective(**env: str) -> dict[str, tuple[str, str]]:
+        script = {"AML_APP_ROOT": str(tmp_path), "AZUREML_ENTRY_SCRIPT": "score.py"}
+        done = run(binary, "config", "--json", "serve", **script, **env)
+        return {row["key"]: (row["value"], row["from"]) for row in json.loads(done.stdout)}
+
+    values = effective()
+    assert (values["port"][0], values["host"][0], values["management_host"][0]) == ("5001", "0.0.0.0", "127.0.0.1")
+    assert effective(SERVER_PORT="6000")["port"] == ("6000", "SERVER_PORT")
+    assert effective(JITNEY_PORT="4321", SERVER_PORT="6000")["port"][0] == "4321"
+    missing = run(binary, "serve", AML_APP_ROOT=str(tmp_path), AZUREML_ENTRY_SCRIPT="none.py")
+    assert missing.returncode == 64 and "there is no file" in missing.stderr
+    wrong = run(binary, "serve", AZUREML_MODEL_DIR=str(tmp_path), SCORING_TIMEOUT_MS="soon")
+    assert wrong.returncode == 64 and "SCORING_TIMEOUT_MS must be" in wrong.stderr
+
+
+def test_a_container_of_azures_without_a_script_serves_the_folder(start: Callable[..., Server], tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "echo.mar").write_bytes(mar(tmp_path))
+    env = {"AZUREML_MODEL_DIR": str(tmp_path / "models")}
+    server = start("serve", "--host", "127.0.0.1", env=env)
+    assert score(server, b"hi").content == b"hi"
+    assert requests.get(server.url("/v2/health/ready"), timeout=120).status_code == 200
+
+
+# -- MLServer and KServe ------------------------------------------------------------------------
+
+
+def test_mlservers_variables_and_file_say_what_is_served(start: Callable[..., Server], tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "echo.mar").write_bytes(mar(tmp_path))
+    settings = {
+        "name": "of-the-file",
+        "implementation": "mlserver_mlflow.MLflowRuntime",
+        "parameters": {"uri": "./echo.mar", "version": "2.0"},
+        "max_batch_size": 4,
+        "max_batch_time": 0.5,
+    }
+    (tmp_path / "models" / "model-settings.json").write_text(json.dumps(settings))
+    env = {"MLSERVER_MODELS_DIR": str(tmp_path / "models"), "MLSERVER_HOST": "127.0.0.1", "MLSERVER_MODEL_NAME": "iris"}
+    server = start("serve", env=env)
+    assert server.predict("iris", b"hi").text == "hi"
+    described = server.describe("iris")
+    kept = (described["modelVersion"], described["batchSize"], described["maxBatchDelay"])
+    assert kept == ("2.0", 4, 500)
+
+
+def test_what_mlservers_variables_cannot_mean_is_said(binary: Path, tmp_path: Path) -> None:
+    models = {"MLSERVER_MODELS_DIR": str(tmp_path)}
+    foreign = run(binary, "serve", MLSERVER_MODEL_IMPLEMENTATION="models.MyModel", **models)
+    assert foreign.returncode == 64 and "models.MyModel is a class for MLServer" in foreign.stderr
+    time = run(binary, "serve", MLSERVER_MODEL_MAX_BATCH_TIME="soon", **models)
+    assert time.returncode == 64 and "MLSERVER_MODEL_MAX_BATCH_TIME must be seconds" in time.stderr
+    (tmp_path / "model-settings.json").write_text("{")
+    broken = run(binary, "serve", **models)
+    assert broken.returncode == 64 and "model-settings.json" in broken.stderr
+
+
+def test_a_model_in_another_container_of_the_pod(start: Callable[..., Server], tmp_path: Path) -> None:
+    """KServe's modelcars: /mnt/models is a link to /proc/N/root/models, whose root is no folder of this container."""
+    script = (
+        f"mount -t tmpfs none {tmp_path}/car && mkdir {tmp_path}/car/models && "
+        f"cp {tmp_path}/made/echo.mar {tmp_path}/car/models/ && echo there && exec {sys.executable} -c "
+        f"\"import os, sys; os.chroot('{tmp_path}/car'); print('ready', flush=True); sys.stdin.read()\""
+    )
+    (tmp_path / "car").mkdir()
+    mar(tmp_path)
+    command = ["unshare", "--mount", "sh", "-c", script]
+    car = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        if car.stdout.readline() != "there\n":
+            pytest.skip(f"this machine lets nobody mount: {car.stderr.read().strip()}")
+        assert car.stdout.readline() == "ready\n"
+        (tmp_path / "models").symlink_to(f"/proc/{car.pid}/root/models")
+        server = start("serve", f"pod={tmp_path}/models")
+        assert server.predict("pod", b"hi").text == "hi"
+    finally:
+        car.communicate("")
+
+
+# -- Hugging Face -------------------------------------------------------------------------------
+
+
+def test_hugging_faces_variables_name_folder_and_task(binary: Path, tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "echo.mar").write_bytes(mar(tmp_path))
+
+    def effective(**env: str) -> dict[str, tuple[str, str]]:
+        done = run(binary, "config", "--json", "serve", HF_MODEL_DIR=str(tmp_path / "models"), **env)
+        return {row["key"]: (row["value"], row["from"]) for row in json.loads(done.stdout)}
+
+    values = effective(HF_TASK="text-classification", HF_TRUST_REMOTE_CODE="1", PORT="80")
+    assert (values["task"], values["port"]) == (("text-classification", "HF_TASK"), ("80", "PORT"))
+    assert values["trust"] == ("true", "HF_TRUST_REMOTE_CODE")
+    hub = run(binary, "serve", HF_MODEL_ID="org/model")
+    assert hub.returncode == 64 and "models are not fetched from the hub" in hub.stderr
+
+
+def test_hugging_faces_paths_lead_to_the_model(start: Callable[..., Server], tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "echo.mar").write_bytes(mar(tmp_path))
+    server = start("serve", "--host", "127.0.0.1", env={"HF_MODEL_DIR": str(tmp_path / "models")})
+    body = {"inputs": "a"}
+    assert requests.post(server.url("/"), json=body, timeout=120).json() == body
+    assert requests.post(server.url("/predict"), json=body, timeout=120).json() == body
+    assert [requests.get(server.url(path), timeout=120).status_code for path in ("/", "/health")] == [200, 200]
