@@ -4,7 +4,8 @@
 
 The two folders are checkouts of triton-inference-server/server and /client. Weights that are not in them are stood in
 for by small ones of the same signature, and so are the models that the examples name and the repository lacks. Prints
-a line for each model and each example, then the counts; ends with 1 if one fails that is not expected to.
+a line for each model and each example, writes the counts into the page, and ends with 1 if one fails that is not
+expected to.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from gallery import conclude
 
 from harness import onnx
 from harness.server import Server
@@ -294,10 +297,9 @@ def main() -> int:
             with served(some, home / f"server-{some.name}", "--allow-client-config") as running:
                 results |= run_all([one], folder, running, image)
     ready = sum(states[name]["state"] == "READY" for name in names)
-    works = sum(not why for why in results.values())
-    print(f"{ready} of {len(names)} models serve; {works} of {len(results)} examples work")
-    expected = {one.name for one in found if one.why_not}
-    return int(ready < len(names) or any(why and name not in expected for name, why in results.items()))
+    text = f"The last run: {ready} of {len(names)} models serve; {{runs}} of {{all}} examples work."
+    known = {one.name: one.why_not for one in found if one.why_not}
+    return int(ready < len(names)) | conclude("triton.md", "count of tests/examples/triton.py", text, results, known)
 
 
 if __name__ == "__main__":
