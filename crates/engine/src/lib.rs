@@ -16,6 +16,7 @@ mod dependencies;
 mod engine;
 pub mod error;
 pub mod frames;
+mod gpu_assignment;
 mod histogram;
 pub mod local;
 pub mod model;

@@ -15,12 +15,13 @@ use tokio::time::timeout;
 use super::environment::Environment;
 use super::placed_model::{PlacedModel, StartedProcess};
 use super::worker::{OutputSource, PythonWorker, WorkerStream, reaped};
-use super::workers::{GpuAssignment, PythonConfig, PythonWorkers};
+use super::workers::{PythonConfig, PythonWorkers};
 use crate::call::SequenceHeaders;
 use crate::frames::{
     CallingWorker, CallsToken, ExpectedWorker, FrameError, FrameKind, WorkerConnection,
     decode_control, next_frame,
 };
+use crate::gpu_assignment::GpuAssignment;
 use crate::model::ModelIdentity;
 use crate::observer::Observer;
 use crate::outcome::{LaunchError, LoadFault};
