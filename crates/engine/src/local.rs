@@ -7,6 +7,7 @@
 
 mod declared;
 pub(crate) mod declared_model;
+pub(crate) mod gpus;
 pub(crate) mod process;
 mod sequence_state;
 mod signature;

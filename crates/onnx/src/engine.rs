@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use self::library::LibrarySearch;
-use self::ort::OrtEngine;
+use self::ort::{OrtEngine, SessionGpu};
 use self::rten::{RtenEngine, RtenThreads};
 use super::tensor::Tensor;
 use jitney_engine::local::Signature;
@@ -45,6 +45,8 @@ pub(super) struct EngineOptions {
     threads: Option<String>,
     #[serde(rename = "onnx_providers")]
     providers: Option<String>,
+    #[serde(flatten)]
+    gpu: SessionGpu,
     /// Where else the library may be.
     search: LibrarySearch,
 }
@@ -110,8 +112,9 @@ impl GraphEngine {
         match found {
             Ok(Some(library)) => {
                 let (threads, providers) = (options.threads(), options.providers());
+                let terms = (threads, &providers[..], options.gpu);
                 let file = (&file[..], path);
-                let engine = OrtEngine::load(&library, file, signature, (threads, &providers))?;
+                let engine = OrtEngine::load(&library, file, signature, terms)?;
                 Ok(Self::OnnxRuntime(engine, library))
             }
             Ok(None) if options.choice == EngineChoice::OnnxRuntime => {

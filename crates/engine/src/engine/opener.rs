@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jitney_settings::model::{
-    ISOLATION, LOAD, LoadTime, MAX_CONCURRENT_BATCHES, MEMORY_LIMIT, ONNX_ENGINE, ONNX_LIBRARY,
-    ONNX_PROVIDERS, ONNX_THREADS, STARTUP_TIMEOUT,
+    DEVICE_IDS, ISOLATION, LOAD, LoadTime, MAX_CONCURRENT_BATCHES, MEMORY_LIMIT, ONNX_ENGINE,
+    ONNX_LIBRARY, ONNX_PROVIDERS, ONNX_THREADS, STARTUP_TIMEOUT,
 };
 use jitney_settings::{Isolation, SettingSource, Values};
 
@@ -227,6 +227,9 @@ impl ModelOpener {
         for setting in [&ONNX_ENGINE, &ONNX_LIBRARY, &ONNX_THREADS, &ONNX_PROVIDERS] {
             told.extend(typed.show(setting).map(|value| (setting.name.to_owned(), value.into())));
         }
+        // The GPU of a process that only tries the model, and of threads; workers are told theirs.
+        let first = typed.read(&DEVICE_IDS).and_then(|ids: Vec<u32>| ids.first().copied());
+        told.extend(first.map(|gpu| ("gpu_id".to_owned(), gpu.into())));
         told.into()
     }
 

@@ -20,6 +20,7 @@ use crate::admission::Admission;
 use crate::data_threads::DataThreads;
 use crate::error::{RegisterError, UnregisterError};
 use crate::local::LocalModel;
+use crate::local::gpus::{GpuBytes, LocalGpus};
 use crate::local::process::{LocalLoad, LocalProcesses};
 use crate::local::thread::ThreadLauncher;
 use crate::local::worker::LocalLauncher;
@@ -60,6 +61,7 @@ pub(crate) struct Registrar {
     pub(super) opener: ModelOpener,
     pub(super) python: Arc<PythonWorkers>,
     memory: Arc<MemoryBudget>,
+    gpu_bytes: GpuBytes,
     worker_ids: Arc<AtomicU32>,
     observer: Arc<dyn Observer>,
     pub(super) data: DataThreads,
@@ -92,6 +94,8 @@ impl Registrar {
             local_options: config.local_options,
             local_processes,
         };
+        let list = config.gpu_memory.as_ref().map(|gpus| Arc::clone(&gpus.list));
+        let total = move |gpu| list.as_ref()?().iter().find(|reading| reading.id == gpu)?.total;
         Ok(Self {
             registry: Arc::default(),
             queue_slots: Arc::default(),
@@ -101,6 +105,7 @@ impl Registrar {
             opener,
             python,
             memory: MemoryBudget::new(config.memory, config.gpu_memory),
+            gpu_bytes: Arc::new(total),
             worker_ids: Arc::new(AtomicU32::new(config.first_worker_id)),
             observer,
             data,
@@ -175,7 +180,7 @@ impl Registrar {
         opened: OpenedModel,
         options: &RegisterOptions,
     ) -> Result<Draft, RegisterError> {
-        let settings = opened.settings(options, self.defaults())?;
+        let mut settings = opened.settings(options, self.defaults())?;
         if settings.on_demand() && settings.sequences().is_some() {
             let why = "A model that keeps sequences has workers all the time: not load=on_demand.";
             return Err(RegisterError::BadSettings(why.to_owned()));
@@ -185,21 +190,32 @@ impl Registrar {
             OpenedFiles::Package(package) => {
                 self.package_draft(identity, settings, *package, options).await
             }
-            OpenedFiles::Local(model, home, fetched) => Ok(Draft {
-                budget: match &home {
-                    LocalHome::Threads(_) => None,
-                    LocalHome::Processes(_, file, ..) => Some(self.budget(file)),
-                },
-                launcher: local_launcher(&identity, &settings, &model, home),
-                identity,
-                settings,
-                intake: Intake::Local(model, options.whole),
-                observer: Arc::clone(&self.observer),
-                dir: None,
-                fetched,
-                declared: None,
-            }),
+            OpenedFiles::Local(model, home, fetched) => {
+                let gpus = self.local_gpus(&mut settings);
+                Ok(Draft {
+                    budget: match &home {
+                        LocalHome::Threads(_) => None,
+                        LocalHome::Processes(_, file, ..) => Some(self.budget(file)),
+                    },
+                    launcher: local_launcher(&identity, &settings, &model, (home, gpus)),
+                    identity,
+                    settings,
+                    intake: Intake::Local(model, options.whole),
+                    observer: Arc::clone(&self.observer),
+                    dir: None,
+                    fetched,
+                    declared: None,
+                })
+            }
         }
+    }
+
+    /// The GPUs of a model without Python, if it runs on some.
+    fn local_gpus(&self, settings: &mut ModelSettings) -> Option<LocalGpus> {
+        let assignment = self.python.gpus(self.python.config.gpus, &settings.values);
+        let gpus = LocalGpus::of(assignment, &settings.values, Arc::clone(&self.gpu_bytes))?;
+        (settings.declared.gpu, settings.declared.device_ids) = gpus.assignment.declared();
+        Some(gpus)
     }
 
     async fn package_draft(
@@ -346,7 +362,7 @@ fn local_launcher(
     identity: &ModelIdentity,
     settings: &ModelSettings,
     model: &Arc<dyn LocalModel>,
-    home: LocalHome,
+    (home, gpus): (LocalHome, Option<LocalGpus>),
 ) -> Arc<dyn Launcher> {
     let (name, version) = (identity.name.clone(), identity.version.clone());
     match home {
@@ -356,7 +372,7 @@ fn local_launcher(
         LocalHome::Processes(processes, file, options, tried) => {
             let memory_limit = settings.values.read(&MEMORY_LIMIT);
             let load = Arc::new(LocalLoad { file, name, version, memory_limit, options });
-            Arc::new(LocalLauncher { processes, model: Arc::clone(model), load, tried })
+            Arc::new(LocalLauncher { processes, model: Arc::clone(model), load, tried, gpus })
         }
     }
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::{Arc, OnceLock};
 
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use tokio::process::Command;
 
 use super::Signature;
@@ -45,7 +45,18 @@ pub(crate) struct LocalLoad {
     /// Bytes that the process may use; the program's default without it.
     pub(crate) memory_limit: Option<u64>,
     /// What the runtime is told beside.
-    pub(crate) options: serde_json::Value,
+    pub(crate) options: Value,
+}
+
+impl LocalLoad {
+    /// The same with options of one worker.
+    pub(super) fn with(&self, told: Map<String, Value>) -> Self {
+        let mut load = self.clone();
+        if let Value::Object(options) = &mut load.options {
+            options.extend(told);
+        }
+        load
+    }
 }
 
 /// What a loaded process reports.

@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::LocalModel;
+use super::gpus::LocalGpus;
 use super::process::{LastWords, LoadedProcess, LocalLoad, LocalProcesses};
 use crate::call::DecodedInput;
 use crate::frames::{
@@ -39,6 +40,8 @@ pub(crate) struct LocalLauncher {
     pub(crate) load: Arc<LocalLoad>,
     /// Whether a process has tried the model before; else only its file was read.
     pub(crate) tried: bool,
+    /// Those that its workers are given, if any.
+    pub(crate) gpus: Option<LocalGpus>,
 }
 
 impl Launcher for LocalLauncher {
@@ -49,7 +52,12 @@ impl Launcher for LocalLauncher {
     ) -> BoxFuture<'static, Result<Box<dyn Worker>, LaunchError>> {
         let (processes, load) = (Arc::clone(&self.processes), Arc::clone(&self.load));
         let (model, tried) = (Arc::clone(&self.model), self.tried);
+        let told = self.gpus.as_ref().map(|gpus| gpus.told(worker));
         Box::pin(async move {
+            let load = match told {
+                None => load,
+                Some(told) => Arc::new(load.with(told.await?)),
+            };
             let loaded = processes.load(&load, Some(worker)).await?;
             let declared = model.file_signature();
             let same = match tried {
@@ -82,6 +90,26 @@ impl Launcher for LocalLauncher {
             };
             Ok(Box::new(worker) as Box<dyn Worker>)
         })
+    }
+
+    fn gpu_ids(&self) -> Vec<u32> {
+        self.gpus.as_ref().map(|gpus| gpus.assignment.each()).unwrap_or_default()
+    }
+
+    fn give_gpu(&self, worker: u32, gpu: u32) {
+        if let Some(gpus) = &self.gpus {
+            gpus.assignment.give(worker, gpu);
+        }
+    }
+
+    fn gpu(&self, worker: u32) -> Option<u32> {
+        self.gpus.as_ref()?.assignment.first(worker)
+    }
+
+    fn forget(&self, worker: u32) {
+        if let Some(gpus) = &self.gpus {
+            gpus.assignment.release(worker);
+        }
     }
 }
 

@@ -1,14 +1,15 @@
-//! ONNX Runtime, from a library that is loaded at run time. This is the only file that knows it.
+//! ONNX Runtime, from a library that is loaded at run time. Only this file and those below it know it.
 //!
 //! Tensors are read where they lie; only those that lie at an odd place are copied. A session is used by
 //! one thread at a time, as ONNX Runtime's own contract with execution providers demands.
+
+mod providers;
 
 use std::fmt::Debug;
 use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use ::ort::environment::Environment;
-use ::ort::ep::{self, ExecutionProviderDispatch};
 use ::ort::logging::LogLevel;
 use ::ort::session::{Session, SessionInputValue};
 use ::ort::value::{
@@ -23,6 +24,7 @@ use jitney_engine::local::Signature;
 use jitney_engine::outcome::{Cause, ModelFailure};
 use jitney_engine::tensors::{Datatype, strings};
 
+pub(crate) use self::providers::{SessionGpu, providers};
 use super::super::tensor::Tensor;
 
 /// The library of this process, or why it could not be loaded. It is tried once only: ort 2.0.0-rc.14
@@ -51,53 +53,17 @@ fn environment(path: &Path) -> Result<&'static Environment, String> {
     LIBRARY.get_or_init(load).as_ref().map_err(Clone::clone)
 }
 
-/// Which of the providers that this program knows the loaded library has.
-pub(crate) fn providers() -> Vec<&'static str> {
-    let has = |(_, available, _): &&Provider| available().unwrap_or(false);
-    PROVIDERS.iter().filter(has).map(|(name, ..)| *name).collect()
-}
-
-/// A name, whether the library has it, and how it is asked for.
-type Provider = (&'static str, fn() -> ::ort::Result<bool>, fn() -> ExecutionProviderDispatch);
-
-/// The execution providers by the names that the setting has.
-const PROVIDERS: &[Provider] = &[
-    ("cpu", available::<ep::CPU>, || ep::CPU::default().build()),
-    ("cuda", available::<ep::CUDA>, || ep::CUDA::default().build()),
-    ("tensorrt", available::<ep::TensorRT>, || ep::TensorRT::default().build()),
-    ("rocm", available::<ep::ROCm>, || ep::ROCm::default().build()),
-    ("migraphx", available::<ep::MIGraphX>, || ep::MIGraphX::default().build()),
-    ("openvino", available::<ep::OpenVINO>, || ep::OpenVINO::default().build()),
-    ("onednn", available::<ep::OneDNN>, || ep::OneDNN::default().build()),
-    ("xnnpack", available::<ep::XNNPACK>, || ep::XNNPACK::default().build()),
-];
-
-fn available<P: ep::ExecutionProvider>() -> ::ort::Result<bool> {
-    P::is_available()
-}
-
-fn provider(name: &str) -> Result<ExecutionProviderDispatch, String> {
-    let found = PROVIDERS.iter().find(|(known, ..)| known.eq_ignore_ascii_case(name));
-    let (_, available, make) = found.ok_or_else(|| {
-        let known: Vec<_> = PROVIDERS.iter().map(|(known, ..)| *known).collect();
-        format!("onnx_providers: unknown {name:?}; known: {}", known.join(", "))
-    })?;
-    if !available().map_err(|error| error.to_string())? {
-        return Err(format!("onnx_providers: this ONNX Runtime was built without {name:?}"));
-    }
-    Ok(make().error_on_failure())
-}
-
 impl OrtEngine {
     /// Loads a model: from its path, so that weights in files of their own are found, or from memory.
     pub(crate) fn load(
         library: &Path,
         (file, path): (&[u8], Option<&Path>),
         signature: &Signature,
-        (threads, wanted): (usize, &[String]),
+        (threads, wanted, gpu): (usize, &[String], SessionGpu),
     ) -> Result<Self, String> {
         let environment = environment(library)?;
-        let providers = wanted.iter().map(|name| provider(name)).collect::<Result<Vec<_>, _>>()?;
+        let providers = wanted.iter().map(|name| providers::provider(name, gpu));
+        let providers = providers.collect::<Result<Vec<_>, _>>()?;
         let build = || -> ::ort::Result<Session> {
             let mut builder = Session::builder(environment)?
                 .with_intra_threads(threads)?
