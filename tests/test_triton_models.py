@@ -266,6 +266,11 @@ def test_a_model_keeps_its_sequences_apart(client: Any) -> None:
 def test_a_model_completes_its_configuration(client: Any) -> None:
     answer = client.infer("completed", tensors(triton, x=floats(2)))
     assert answer.as_numpy("y").dtype == np.float32 and answer.as_numpy("y").tolist() == [0, 2]
+    told = client.get_model_metadata("completed", as_json=True)
+    assert told["inputs"] == [{"name": "x", "datatype": "FP32", "shape": ["2"]}]
+    assert told["outputs"] == [{"name": "y", "datatype": "FP32", "shape": ["2"]}]
+    with pytest.raises(InferenceServerException, match=r"shape|expected"):
+        client.infer("completed", tensors(triton, x=floats(3)))
 
 
 def test_a_plain_request_is_told_what_to_send(server: Server, client: Any) -> None:

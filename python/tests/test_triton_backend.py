@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jitney.triton import backend_utils as pb_utils
-from jitney.triton import framed
+from jitney.triton import completion, framed
 from jitney.triton.messages import ResponseSender
 from jitney.triton.model import TritonModel
 from jitney.values.tensor import RawTensor
@@ -105,3 +105,16 @@ def test_a_model_is_loaded_with_what_lies_beside_it(tmp_path, monkeypatch) -> No
     (tmp_path / "none.py").write_text("")
     with pytest.raises(pb_utils.TritonModelException, match="has no class TritonPythonModel"):
         TritonModel(str(tmp_path / "none.py"), {}, {})
+
+
+def test_the_server_is_told_what_a_model_adds_to_its_configuration(tmp_path) -> None:
+    (tmp_path / "model.py").write_text(MODEL)
+    (tmp_path / "beside.py").write_text("MORE = 0")
+    declared = [{"name": "y", "data_type": "TYPE_STRING", "dims": ["3"], "optional": True}]
+    config = json.dumps({"name": "m", "output": declared})
+    completion.main(str(tmp_path / "model.py"), config, str(tmp_path / "answer"))
+    told = json.loads((tmp_path / "answer").read_text())
+    x = {"name": "x", "datatype": "INT8", "shape": [-1, -1], "required": True, "rows": True, "checked": True}
+    y = {"name": "y", "datatype": "BYTES", "shape": [-1, 3], "required": False, "rows": True, "checked": True}
+    assert told["max_batch_size"] == 4
+    assert told["tensors"] == {"inputs": [x], "outputs": [y], "items": "rows", "takes_any": False}

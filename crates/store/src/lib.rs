@@ -51,9 +51,9 @@ pub use self::package::{
     Api, CODE_REQUIREMENTS, Dependency, Manifest, Package, Runtime, Wiring, parse_yaml, read_text,
 };
 pub use self::repository::{
-    ControlKind, DeclaredControl, DeclaredState, DeclaredTensor, DeclaredTensors, FileStamp,
-    PythonBackend, RepositoryContent, RepositoryModel, RepositoryVersion, config_overrides,
-    is_loadable, is_repository, model_named, models_of,
+    CompletedConfig, ControlKind, DeclaredControl, DeclaredState, DeclaredTensor, DeclaredTensors,
+    FileStamp, PythonBackend, RepositoryContent, RepositoryModel, RepositoryVersion,
+    config_overrides, is_loadable, is_repository, model_named, models_of,
 };
 pub use self::shown_url::ShownUrl;
 pub use self::store::{Store, UnpackTurn, models_in};

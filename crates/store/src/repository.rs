@@ -34,7 +34,7 @@ pub use self::declared::{
     ControlKind, DeclaredControl, DeclaredState, DeclaredTensor, DeclaredTensors,
 };
 pub use self::overrides::config_overrides;
-pub use self::python_backend::PythonBackend;
+pub use self::python_backend::{CompletedConfig, PythonBackend};
 pub use self::stamp::FileStamp;
 use self::stamp::{DEPTH_MAX, StampHasher};
 use self::text_format::ConfigError;

@@ -20,21 +20,30 @@ MODULES = ("triton_python_backend_utils", "c_python_backend_utils")
 CLASS = "TritonPythonModel"
 
 
+def model_class(file: str) -> Any:
+    """The class that a `model.py` has."""
+    for module in MODULES:
+        sys.modules[module] = backend_utils
+    found = getattr(_module(file), CLASS, None)
+    if found is None:
+        raise TritonModelException(f"{file} has no class {CLASS}")
+    return found
+
+
+def completed(made_of: Any, config: dict[str, Any]) -> dict[str, Any]:
+    """The configuration with what the class adds to it."""
+    complete = getattr(made_of, "auto_complete_config", None)
+    return config if complete is None else complete(backend_utils.ModelConfig(copy.deepcopy(config))).as_dict()
+
+
 class TritonModel:
     """An instance of the model."""
 
     def __init__(self, file: str, config: dict[str, Any], args: dict[str, str]) -> None:
-        for module in MODULES:
-            sys.modules[module] = backend_utils
-        model_class = getattr(_module(file), CLASS, None)
-        if model_class is None:
-            raise TritonModelException(f"{file} has no class {CLASS}")
-        complete = getattr(model_class, "auto_complete_config", None)
-        if complete is not None:
-            config = complete(backend_utils.ModelConfig(copy.deepcopy(config))).as_dict()
-        self.config = config
+        made_of = model_class(file)
+        self.config = config = completed(made_of, config)
         self.decoupled = backend_utils.using_decoupled_model_transaction_policy(config)
-        self._instance = model_class()
+        self._instance = made_of()
         if hasattr(self._instance, "initialize"):
             self._run(self._instance.initialize({**args, "model_config": json.dumps(config)}))
 

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jitney_settings::model::{
-    DEVICE_IDS, ISOLATION, LOAD, LoadTime, MAX_CONCURRENT_BATCHES, MEMORY_LIMIT, ONNX_ENGINE,
-    ONNX_LIBRARY, ONNX_PROVIDERS, ONNX_THREADS, STARTUP_TIMEOUT,
+    DEVICE_IDS, ISOLATION, LOAD, LoadTime, MAX_BATCH_SIZE, MAX_CONCURRENT_BATCHES, MEMORY_LIMIT,
+    ONNX_ENGINE, ONNX_LIBRARY, ONNX_PROVIDERS, ONNX_THREADS, STARTUP_TIMEOUT,
 };
 use jitney_settings::{Isolation, SettingSource, Values};
 
@@ -20,10 +20,12 @@ use crate::local::process::{LocalLoad, LocalProcesses};
 use crate::local::{LoadedModel, LocalModel, LocalRuntime, LocalSession};
 use crate::model::ModelIdentity;
 use crate::outcome::LaunchError;
+use crate::python::{OpenConfig, PythonWorkers};
 use crate::resolve;
 use crate::settings::{ModelDefaults, ModelSettings, RegisterOptions};
 use crate::store::{
-    DownloadRequest, FetchedFile, ModelSource, Package, Sha256, ShownUrl, Store, StoreError,
+    Api, DownloadRequest, FetchedFile, ModelSource, Package, PythonBackend, Sha256, ShownUrl,
+    Store, StoreError,
 };
 
 /// Batches of an ensemble that one worker has under way.
@@ -120,6 +122,7 @@ pub(super) struct ModelOpener {
     pub(super) local_options: serde_json::Map<String, serde_json::Value>,
     /// What starts worker processes for `local`; without it its models run in threads.
     pub(super) local_processes: Option<Arc<LocalProcesses>>,
+    pub(super) python: Arc<PythonWorkers>,
 }
 
 impl ModelOpener {
@@ -160,7 +163,7 @@ impl ModelOpener {
         };
         let mut package = blocking(opening).await??;
         if let Some(python) = &options.python {
-            package.api = Some(python.api.clone());
+            package.api = Some(self.python_api(&mut package, python, options).await?);
             package.yaml_json = python.settings.clone();
             if python.ensemble {
                 // It waits for others and does nothing itself.
@@ -175,6 +178,33 @@ impl ModelOpener {
         let operators = resolve::operators_sha256(&opened.identity, &self.defaults)?;
         self.verify(&options.url, file.as_deref(), operators).await?;
         Ok(opened)
+    }
+
+    /// What a model of Triton's Python backend takes and gives: what its configuration says, and what it adds itself.
+    async fn python_api(
+        &self,
+        package: &mut Package,
+        backend: &PythonBackend,
+        options: &RegisterOptions,
+    ) -> Result<Api, RegisterError> {
+        let here = self.python.placement.is_none();
+        let Some(config) = backend.open_config().filter(|_| here) else {
+            return Ok(backend.api.clone());
+        };
+        let open = OpenConfig {
+            model: options.model_name.as_deref().unwrap_or_default(),
+            dir: package.dir.path(),
+            file: package.dir.path().join(&backend.file),
+            config,
+            time: resolve::typed(options, &self.defaults).value(&STARTUP_TIMEOUT),
+        };
+        let added = open.completed(&self.python, &self.store.models()).await;
+        let Some(added) = added.map_err(RegisterError::NotLoadable)? else {
+            return Ok(backend.api.clone());
+        };
+        let size = added.max_batch_size.max(1);
+        package.settings.set(&MAX_BATCH_SIZE, size, SettingSource::Default);
+        Ok(backend.completed(added))
     }
 
     /// Opens a model without Python: in a process that ends when it has told what the model takes and

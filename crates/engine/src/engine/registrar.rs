@@ -93,6 +93,7 @@ impl Registrar {
             local: config.local,
             local_options: config.local_options,
             local_processes,
+            python: Arc::clone(&python),
         };
         let list = config.gpu_memory.as_ref().map(|gpus| Arc::clone(&gpus.list));
         let total = move |gpu| list.as_ref()?().iter().find(|reading| reading.id == gpu)?.total;

@@ -101,13 +101,13 @@ fn failed(model: &str, venv: bool, why: String) -> RegisterError {
     if venv { RegisterError::Venv { model, why } } else { RegisterError::Pip { model, why } }
 }
 
-/// Makes the environment of one model.
-struct EnvironmentBuilder<'a> {
-    config: &'a PythonConfig,
-    processes: &'a ProcessThread,
-    model: &'a str,
+/// Makes the environment of one model, and runs in it what ends before there are workers.
+pub(super) struct EnvironmentBuilder<'a> {
+    pub(super) config: &'a PythonConfig,
+    pub(super) processes: &'a ProcessThread,
+    pub(super) model: &'a str,
     /// The model's directory: requirements may name files of the archive.
-    dir: &'a Path,
+    pub(super) dir: &'a Path,
 }
 
 impl EnvironmentBuilder<'_> {
@@ -147,7 +147,7 @@ impl EnvironmentBuilder<'_> {
     }
 
     /// The error is the last line that it printed, or how it ended.
-    async fn run(&self, what: &'static str, command: Command) -> Result<(), String> {
+    pub(super) async fn run(&self, what: &'static str, command: Command) -> Result<(), String> {
         let program = command.as_std().get_program().display().to_string();
         let last_line = Arc::new(Mutex::new(None));
         let [stdout, stderr] = [None, Some(Arc::clone(&last_line))].map(|last| InstallerOutput {

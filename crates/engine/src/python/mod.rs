@@ -4,6 +4,7 @@
 //! The server passes an address and a one-time token to the process it starts; from then on they speak the
 //! frames of `frames`. This folder never looks into a request's values.
 
+mod completion;
 mod environment;
 mod launcher;
 mod placed_model;
@@ -14,6 +15,7 @@ mod side_car;
 mod worker;
 mod workers;
 
+pub(crate) use self::completion::OpenConfig;
 pub(crate) use self::environment::Environment;
 pub(crate) use self::launcher::{LoadCommand, PythonLauncher};
 pub use self::placement::RayConfig;

@@ -2,6 +2,7 @@
 //! of one endpoint whose tensors are those of the configuration. An ensemble is such a model without a file: its worker
 //! calls the models that the steps name.
 
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::declared::DeclaredTensor;
@@ -16,6 +17,9 @@ pub(super) const PYTHON_FILE: &str = "model.py";
 /// The name under which its only endpoint is known.
 const ENDPOINT: &str = "predict";
 
+/// Where the worker finds the configuration.
+const SECTION: &str = "triton";
+
 /// What the worker and the engine need to know of it.
 #[derive(Clone, Debug)]
 pub struct PythonBackend {
@@ -29,7 +33,32 @@ pub struct PythonBackend {
     pub api: Api,
 }
 
+/// What a model adds to its configuration by `auto_complete_config`.
+#[derive(Debug, Deserialize)]
+pub struct CompletedConfig {
+    tensors: PackedTensors,
+    /// Most items in a batch; 0 where there are no batches.
+    pub max_batch_size: u32,
+}
+
 impl PythonBackend {
+    /// The configuration, which leaves out tensors that the model itself may name; none where nothing is left out.
+    pub fn open_config(&self) -> Option<&Value> {
+        let is_open = |it: &PackedTensors| it.inputs.is_empty() || it.outputs.is_empty();
+        let asked = !self.ensemble && self.api.tensors.values().any(is_open);
+        self.settings.get(SECTION).filter(|_| asked)
+    }
+
+    /// What it takes and gives with what the model adds.
+    pub fn completed(&self, added: CompletedConfig) -> Api {
+        let mut api = self.api.clone();
+        if added.max_batch_size > 0 {
+            api.batch_sizes.insert(ENDPOINT.to_owned(), added.max_batch_size);
+        }
+        api.tensors.insert(ENDPOINT.to_owned(), added.tensors);
+        api
+    }
+
     /// The model of a configuration.
     pub(super) fn new(name: &str, config: &TritonConfig) -> Result<Self, ConfigError> {
         let declared = &config.declared;
@@ -56,7 +85,7 @@ impl PythonBackend {
         let ensemble = config.backend == TritonBackend::Ensemble;
         let usual = if ensemble { "ensemble" } else { PYTHON_FILE };
         let file = config.file.clone().unwrap_or_else(|| usual.to_owned());
-        let settings = json!({ "triton": told(name, &config.json) });
+        let settings = json!({ SECTION: told(name, &config.json) });
         Ok(Self { file, ensemble, settings, api })
     }
 }
