@@ -13,14 +13,24 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import requests
 from gallery import ROOT, RUNS, checkout, conclude, tell
-from torchserve_models import TRANSFORMERS, Parts, boosted_trees, stand_in_backbones, transformer, weights
+from torchserve_models import (
+    TRANSFORMERS,
+    Parts,
+    bags_of_words,
+    boosted_trees,
+    stand_in_backbones,
+    transformer,
+    weights,
+)
 
 START_SECONDS = 600.0
 QUIET = f"default_workers_per_model=1\ndefault_startup_timeout={START_SECONDS:.0f}\n"
@@ -65,6 +75,16 @@ def has_attributions(text: str) -> bool:
 def has_words(text: str) -> bool:
     """Whether an explanation names words."""
     return bool(json.loads(text)["words"])
+
+
+def has_tags(text: str) -> bool:
+    """Whether every word has a tag."""
+    return all(len(pair) == 2 for pair in json.loads(text))
+
+
+def is_breed(text: str) -> bool:
+    """Whether an answer names breeds, or says that there is none."""
+    return text == "It's a cat!" or has_five_labels(text)
 
 
 def is_one_of(*answers: str) -> Callable[[str], bool]:
@@ -130,7 +150,10 @@ EXAMPLES = {
     "image_classifier/vgg_16": Example(
         "image_classifier/vgg_16/model.py", handler="image_classifier/vgg_16/vgg_handler.py"
     ),
-    "image_classifier/resnet_18 in TorchScript": Example("image_classifier/resnet_18/model.py", scripted=True),
+    **{
+        f"image_classifier/{name} in TorchScript": Example(f"image_classifier/{name}/model.py", scripted=True)
+        for name in ("resnet_18", "alexnet", "squeezenet")
+    },
     "image_classifier/near_real_time_video": Example(
         "image_classifier/resnet_18/model.py",
         handler="image_classifier/near_real_time_video/near_real_time_video_handler.py",
@@ -171,7 +194,7 @@ EXAMPLES = {
         "sequence_classification", "Seq_classification", is_one_of("Accepted", "Not Accepted")
     ),
     "Huggingface_Transformers, token classification": text_example(
-        "token_classification", "Token_classification", lambda text: all(len(pair) == 2 for pair in json.loads(text))
+        "token_classification", "Token_classification", has_tags
     ),
     "Huggingface_Transformers, question answering": text_example("question_answering", "QA", lambda _: True),
     "Huggingface_Transformers, text generation": text_example("text_generation", "Text_gen", bool),
@@ -195,6 +218,14 @@ EXAMPLES = {
             ("sequence_continuous_batching", {}),
         )
     },
+    "text_classification": Example(
+        "text_classification/model.py",
+        "text_classification/sample_text.txt",
+        "text_classifier",
+        lambda text: len(json.loads(text)) == 4,
+        "text_classification/index_to_name.json",
+        parts=bags_of_words,
+    ),
     "xgboost_classfication": Example(
         "",
         "xgboost_classfication/sample_input_1.txt",
@@ -204,8 +235,11 @@ EXAMPLES = {
         parts=boosted_trees,
     ),
 }
+BREEDS = "Workflows/dog_breed_classification"
 KNOWN: dict[str, str] = {}
 """Examples that do not run, and why."""
+TROUBLE = (subprocess.CalledProcessError, RuntimeError, OSError, AssertionError)
+"""What an example may end with; requests' errors are OSErrors."""
 
 
 def main() -> int:
@@ -217,9 +251,10 @@ def main() -> int:
     outcomes: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
         stand_in_backbones(Path(folder))
-        for name, example in EXAMPLES.items():
+        runs = {name: partial(serve, source, example) for name, example in EXAMPLES.items()}
+        for name, run in {**runs, BREEDS: partial(serve_workflow, source)}.items():
             if not wanted or name in wanted:
-                outcomes[name] = serve(source, example)
+                outcomes[name] = run()
                 tell(name, outcomes[name])
     text = "It serves {runs} of {all} of TorchServe's examples, with their own handlers and settings."
     return 0 if wanted else conclude("torchserve.md", "count of torchserve_examples.py", text, outcomes, KNOWN)
@@ -227,30 +262,66 @@ def main() -> int:
 
 def serve(source: Path, example: Example) -> str:
     """What goes wrong with an example, in one line."""
+    own = (source / example.settings).read_text() if example.settings else ""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            pack(Path(os.environ["JITNEY_BIN"]), source, example, Path(folder))
+            with running(source, Path(folder), own, "--models", "mnist=mnist.mar") as server:
+                return ask(server, source, example)
+        except TROUBLE as error:
+            return told(error)
+
+
+def serve_workflow(source: Path) -> str:
+    """What goes wrong with the example of two models in a row."""
+    binary, home = Path(os.environ["JITNEY_BIN"]), source / BREEDS
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            for name in ("cat_dog_classification", "dog_breed_classification"):
+                model, handler = f"{BREEDS}/{name}_arch.py", f"{BREEDS}/{name}_handler.py"
+                extra = f"{BREEDS}/index_to_name.json" if name.startswith("dog") else ""
+                pack(binary, source, Example(model, handler=handler, extra=extra), Path(folder), name)
+            spec, handler = (home / f"workflow_dog_breed_classification{end}" for end in (".yaml", "_handler.py"))
+            command = ["archive-workflow", "--workflow-name", "breeds", "--export-path", folder]
+            command += ["--spec-file", spec, "--handler", handler]
+            subprocess.run([binary, *command], check=True, capture_output=True, text=True)
+            with running(source, Path(folder), "", "--workflow-store", folder, "--enable-model-api") as server:
+                # It is answered when both models have loaded.
+                workflows, archive = server.url("/workflows", "management"), {"url": "breeds.war"}
+                registered = requests.post(workflows, params=archive, timeout=START_SECONDS)
+                pictures = sorted((home / "model_input").iterdir())
+                answers = [server.predict("breeds", one.read_bytes(), api="wfpredict") for one in pictures]
+                bad = [one for one in (registered, *answers) if not one.ok]
+                bad += [one for one in answers if one.ok and not is_breed(one.text)]
+                return f"{bad[0].status_code}: {bad[0].text[:300]}" if bad else RUNS
+        except TROUBLE as error:
+            return told(error)
+
+
+@contextmanager
+def running(source: Path, folder: Path, own: str, *flags: str) -> Iterator[Any]:
+    """A server with the archives of a folder, in TorchServe's way, with the settings of the example's own file."""
     sys.path.insert(0, str(ROOT / "tests"))
     from harness.server import FREE_ADDRESSES, Server
 
+    settings = folder / "config.properties"
+    settings.write_text(f"{QUIET}{own}\n{FREE_ADDRESSES}python={sys.executable}\n")
+    command = ["torchserve", "--start", "--foreground", "--ncs", "--disable-token-auth", "--model-store", folder]
+    command += ["--ts-config", settings, *flags]
+    logs = {"LOG_LOCATION": str(folder), "METRICS_LOCATION": str(folder)}
     binary = Path(os.environ["JITNEY_BIN"])
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            pack(binary, source, example, Path(folder))
-        except subprocess.CalledProcessError as error:
-            return f"it cannot be packed: {' '.join(str(error.stderr or error).split())[-300:]}"
-        settings = Path(folder, "config.properties")
-        own = (source / example.settings).read_text() if example.settings else ""
-        settings.write_text(f"{QUIET}{own}\n{FREE_ADDRESSES}python={sys.executable}\n")
-        command = ["torchserve", "--start", "--foreground", "--ncs", "--disable-token-auth", "--model-store", folder]
-        command += ["--models", "mnist=mnist.mar", "--ts-config", settings]
-        logs = {"LOG_LOCATION": folder, "METRICS_LOCATION": folder}
-        server = Server(
-            binary, Path(folder, "server"), command, env=logs, cwd=source.parent, start_seconds=START_SECONDS
-        )
-        try:
-            return ask(server.started(), source, example)
-        except (RuntimeError, OSError, AssertionError) as error:  # requests' errors are OSErrors.
-            return " ".join(str(error).split())[:300]
-        finally:
-            server.end()
+    server = Server(binary, folder / "server", command, env=logs, cwd=source.parent, start_seconds=START_SECONDS)
+    try:
+        yield server.started()
+    finally:
+        server.end()
+
+
+def told(error: Exception) -> str:
+    """An error in one line."""
+    if isinstance(error, subprocess.CalledProcessError) and error.stderr:
+        return f"it cannot be packed: {' '.join(error.stderr.split())[-300:]}"
+    return " ".join(str(error).split())[:300]
 
 
 def ask(server: Any, source: Path, example: Example) -> str:

@@ -83,6 +83,15 @@ def transformer(examples: Path, folder: Path, mode: str) -> Parts:
     return Parts(model / "model.safetensors", [model, *names], settings)
 
 
+def bags_of_words(examples: Path, folder: Path) -> Parts:
+    """Weights for the example's own model, and a few words that it knows."""
+    import torch
+
+    words = ["<unk>", "the", "of", "to", "and", "stocks", "game", "new"]
+    torch.save({word: number for number, word in enumerate(words)}, folder / "source_vocab.pt")
+    return Parts(weights(examples / "text_classification" / "model.py", folder, False), [folder / "source_vocab.pt"])
+
+
 def boosted_trees(examples: Path, folder: Path) -> Parts:
     """What the example's own script trains."""
     home = examples / "xgboost_classfication"
