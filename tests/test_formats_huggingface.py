@@ -253,6 +253,23 @@ def test_pictures(start: Start, tmp_path: Path) -> None:
     assert "picture" in ask(server, "/things", {"inputs": "no picture"}, 400)["message"]
 
 
+def test_places_of_classes_in_a_picture(start: Start, tmp_path: Path) -> None:
+    from PIL import Image, ImageChops
+
+    folder = pretrained.segformer(tmp_path / "places")
+    server, library = start("serve", folder), pipeline("image-segmentation", folder)
+    picture = Image.effect_noise((50, 40), 90).convert("RGB")
+    file = io.BytesIO()
+    picture.save(file, "PNG")
+    answer = ask(server, "/places", file.getvalue(), headers={"content-type": "image/png"})
+    expected = library(picture)
+    assert len(expected) > 1 and [one["label"] for one in answer] == [one["label"] for one in expected]
+    for one, other in zip(answer, expected):
+        mask = Image.open(io.BytesIO(base64.b64decode(one["mask"])))
+        assert mask.size == picture.size and one["score"] is None
+        assert ImageChops.difference(mask, other["mask"]).getbbox() is None
+
+
 def test_what_is_wrong_with_a_folder_is_said_before_it_is_served(binary: Path, start: Start, tmp_path: Path) -> None:
     folder = pretrained.bert(tmp_path / "odd", "BertForSequenceClassification", pretrained.LABELS["text"])
     config = json.loads((folder / "config.json").read_text())

@@ -131,6 +131,22 @@ def vit(folder: Path) -> Path:
     return folder
 
 
+def segformer(folder: Path) -> Path:
+    """A SegFormer that finds four classes in pictures of 64 x 64."""
+    import torch
+    import transformers
+
+    torch.manual_seed(11)
+    labels = {at: f"class {at}" for at in range(4)}
+    config = transformers.SegformerConfig(
+        depths=[1, 1, 1, 1], hidden_sizes=[8, 8, 16, 16], num_attention_heads=[1, 1, 2, 2], decoder_hidden_size=16,
+        initializer_range=0.4, id2label=labels, label2id={name: at for at, name in labels.items()},
+    )  # fmt: skip
+    transformers.SegformerForSemanticSegmentation(config).eval().save_pretrained(folder)
+    transformers.SegformerImageProcessor(size={"height": 64, "width": 64}).save_pretrained(folder)
+    return folder
+
+
 def sentences(folder: Path, pooling: str = "mean", dense: bool = False, normalize: bool = True) -> Path:
     """A folder of sentence-transformers."""
     import torch

@@ -1,9 +1,10 @@
-"""Classes of pictures and things in them. A picture is the body of a request, or base64 in its `inputs`."""
+"""Classes of pictures, things in them and where they are. A picture is the body of a request, or base64 in `inputs`."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import io
 from typing import Any
 
 from jitney.call.errors import BadInput, Error
@@ -121,6 +122,35 @@ class ObjectDetection(ImageTask):
             {"score": score, "label": names[label], "box": dict(zip(corners, map(int, box)))}
             for score, label, box in zip(*(found[key].tolist() for key in ("scores", "labels", "boxes")))
         ]
+
+
+class ImageSegmentation(ImageTask):
+    """Where the classes of a picture are: `[{"label": ..., "score": null, "mask": ...}]`, each mask a PNG of the
+    picture's size in base64, white where the class is."""
+
+    auto = "AutoModelForSemanticSegmentation"
+
+    def answers(self, pictures: list[Any], parameters: list[dict[str, Any]]) -> list[Any]:
+        """The classes of each, in the order of their numbers."""
+        return [self._masks(*one) for one in zip(self.outputs(pictures), pictures)]
+
+    def _masks(self, outputs: Any, picture: Any) -> list[dict[str, Any]]:
+        from transformers.utils import ModelOutput
+
+        size = [(picture.height, picture.width)]
+        told = ModelOutput(logits=outputs[None])
+        classes = self.processor.post_process_semantic_segmentation(told, target_sizes=size)[0].cpu()
+        names = self.model.config.id2label
+        return [{"score": None, "label": names[one], "mask": _png(classes == one)} for one in classes.unique().tolist()]
+
+
+def _png(mask: Any) -> str:
+    """Truth values as a picture in base64."""
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(mask.byte().mul(255).numpy()).save(file, "PNG")
+    return base64.b64encode(file.getvalue()).decode()
 
 
 def _picture(value: Any, parameters: Any) -> Any:

@@ -28,6 +28,7 @@ TASKS: Mapping[str, str] = {
     "text-generation": "generation:TextGeneration",
     "image-classification": "images:ImageClassification",
     "object-detection": "images:ObjectDetection",
+    "image-segmentation": "images:ImageSegmentation",
 }
 """The class of each task, by module."""
 
