@@ -24,14 +24,20 @@ def closed_loop(
 
 
 def closed_loop_at(
-    port: int, bodies: pathlib.Path, content_type: str, connections: int, seconds: float, warm_up: float
+    port: int,
+    bodies: pathlib.Path,
+    content_type: str,
+    connections: int,
+    seconds: float,
+    warm_up: float,
+    path: str = "/predictions/bench",
 ) -> dict:
     """The same against a port."""
     threads = max(1, min(6, connections // CONNECTIONS_PER_THREAD))
     command = [
         BINARY,
         "bench",
-        f"http://127.0.0.1:{port}/predictions/bench",
+        f"http://127.0.0.1:{port}{path}",
         "--connections",
         str(connections),
     ]
