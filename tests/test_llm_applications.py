@@ -21,26 +21,37 @@ LOAD_SECONDS = 600
 
 APP = '''
 import asyncio
+import contextlib
 import json
 
 import jitney
-import torch
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, StreamingResponse
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
-app = FastAPI()
-tokenizer = AutoTokenizer.from_pretrained("model")
-model = AutoModelForCausalLM.from_pretrained("model").eval()
 left = []
+
+
+@contextlib.asynccontextmanager
+async def lifespan(app):
+    """Loads the model where it is served, which takes long; importing this file does not."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    app.state.torch, app.state.tokenizer = torch, AutoTokenizer.from_pretrained("model")
+    app.state.model = AutoModelForCausalLM.from_pretrained("model").eval()
+    yield
+
+
+app = FastAPI(lifespan=lifespan)
 
 
 async def words(prompt, count):
     """Greedy tokens, one at a time, so that a client that leaves ends them."""
+    torch, tokenizer = app.state.torch, app.state.tokenizer
     ids = tokenizer(prompt, return_tensors="pt")["input_ids"]
     for _ in range(count):
         with torch.inference_mode():
-            best = model(ids[:, -64:]).logits[0, -1].argmax()
+            best = app.state.model(ids[:, -64:]).logits[0, -1].argmax()
         ids = torch.cat([ids, best.reshape(1, 1)], dim=1)
         yield tokenizer.decode([best])
         await asyncio.sleep(0)
@@ -76,7 +87,7 @@ async def chat(request: Request):
     asked = await request.json()
     if not asked.get("messages"):
         return JSONResponse({"error": {"message": "messages is empty", "type": "invalid_request_error"}}, 400)
-    prompt = tokenizer.apply_chat_template(asked["messages"], tokenize=False, add_generation_prompt=True)
+    prompt = app.state.tokenizer.apply_chat_template(asked["messages"], tokenize=False, add_generation_prompt=True)
     head = {"id": "c", "created": 1, "model": "tiny"}
     whole = lambda text: {**head, "object": "chat.completion", "choices": [
         {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "length"}]}
