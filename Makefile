@@ -44,7 +44,7 @@ demo: ## Build the program fast, serve the embedded model and print a curl line 
 	$(CARGO) build --locked --profile demo -p jitney-cli
 	$(TARGET)/demo/jitney demo --port $(PORT)
 
-setup: ## Install what tests need of Debian, as root; it says first what (WITH="torch chromium nginx prometheus go")
+setup: ## Install what tests need of Debian, as root; it says first what (WITH="torch chromium nginx prometheus postgresql go")
 	$(PYTHON) tools/debian.py install $(WITH)
 
 check: lint test-pure test-python ## Format, lints, names, arrows and the fast tests; no network, no root
@@ -130,12 +130,12 @@ models: .venv/torch/ready ## Build archives of real models into models/out (MODE
 test-ui: ui/node_modules/.package-lock.json ## The dashboard's types and unit tests, and whether ui/dist is fresh (node 20 and npm)
 	cd ui && npm run --silent test && npm run --silent check
 
-##@ Heavy tests (make setup WITH="torch chromium nginx prometheus go" brings their programs)
+##@ Heavy tests (make setup WITH="torch chromium nginx prometheus postgresql go" brings their programs)
 .PHONY: test-all test-heavy test-new-torch test-ray test-compat test-bentoml test-serve test-clouds test-browser pictures test-openapi test-kserve test-formats \
-  test-deploy test-mcp test-prometheus test-replicas test-install test-docs test-notebook test-onnx test-gpu test-examples soak fuzz fuzz-python
+  test-deploy test-mcp test-prometheus test-postgres test-replicas test-install test-docs test-notebook test-onnx test-gpu test-examples soak fuzz fuzz-python
 INSTALL_TESTS := tests/test_install_static.py tests/test_install_image.py tests/test_install_systemd.py tests/test_wheel.py
 
-test-all: test test-ui test-heavy test-new-torch test-docs test-notebook test-onnx test-ray test-compat test-clouds test-browser test-openapi test-kserve test-formats test-mcp test-deploy test-prometheus test-replicas test-install ## Everything here and above, but the GPU and the soak
+test-all: test test-ui test-heavy test-new-torch test-docs test-notebook test-onnx test-ray test-compat test-clouds test-browser test-openapi test-kserve test-formats test-mcp test-deploy test-prometheus test-postgres test-replicas test-install ## Everything here and above, but the GPU and the soak
 	$(CARGO) test --locked --release -p jitney-sim -p jitney-lab -- --ignored
 	$(MAKE) deny advisories instructions
 	$(MAKE) fuzz fuzz-python FUZZ_SECONDS=10
@@ -200,6 +200,10 @@ test-deploy: build .venv/kserve/ready ## The manifests of deploy/ against their 
 test-prometheus: build .venv/prometheus/ready ## Rules, dashboard and metrics with a real Prometheus
 	prometheus=$$($(PYTHON) tools/debian.py find prometheus) && JITNEY_TEST_PROMETHEUS="$$prometheus" $(BINARY) \
 	  .venv/prometheus/bin/python -m pytest -q tests/test_prometheus.py --heavy
+
+test-postgres: build .venv/test/ready ## Jobs of several servers in a real PostgreSQL
+	@if $(PYTHON) tools/debian.py find postgresql; then $(BINARY) $(TEST)/python -m pytest -q tests/test_jobs_postgres.py; else \
+	  echo "!!! NO POSTGRESQL: the tests of jobs in a database were SKIPPED (see above) !!!"; fi
 
 test-replicas: build .venv/test/ready .venv/envoy/ready ## Replicas behind a real nginx and a real Envoy (JITNEY_TEST_MANY_MODELS=1000 for more than 100)
 	nginx=$$($(PYTHON) tools/debian.py find nginx) && JITNEY_TEST_NGINX="$$nginx" \

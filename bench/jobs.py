@@ -1,7 +1,8 @@
-"""Jobs: `python bench/run.py submissions lost`.
+"""Jobs: `python bench/run.py submissions lost shared`.
 
 `submissions` is how many jobs a second are kept, each durable before it is answered. `lost` submits 100,000 jobs while
-server and workers are killed by turns, and compares every result. BENCH_SHARE=0.01 makes a try-out with fewer jobs.
+server and workers are killed by turns, and compares every result. `shared` does so with two servers on one PostgreSQL,
+of which one is killed. BENCH_SHARE=0.01 makes a try-out with fewer jobs.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+from harness.postgres import Postgres
 from server import BINARY, Server
 
 SHARE = float(os.environ.get("BENCH_SHARE", "1"))
@@ -128,6 +130,34 @@ def lost() -> None:
     print(
         f"{len(account.kept)} jobs kept in {submitted:.0f} s, {account.repeated} requests repeated; after {took:.0f} s: {counts}"
     )
+    assert counts == {"answered": JOBS}, "some are lost or differ"
+
+
+def shared() -> None:
+    """The same of two servers that share a database, of which one is killed halfway."""
+    print(f"\n## {JOBS} jobs of two servers on one PostgreSQL, one killed\n")
+    database, began = Postgres(), time.monotonic()
+    flags = [*map(str, database.flags), "--jobs-count", str(JOBS + 1), "--workers", "2", "--batch-size", "32"]
+    servers = [Server(ECHO, *flags).__enter__() for _ in range(2)]
+    accounts = [Account(), Account()]
+    for account, server in zip(accounts, servers, strict=True):
+        account.port = server.port()
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        made = [pool.submit(accounts[number % 2].submit, number) for number in range(JOBS)]
+        while sum(one.done() for one in made) < JOBS // 2:
+            time.sleep(0.05)
+        servers[0].process.kill()
+        servers[0].process.wait()
+        accounts[0].port = accounts[1].port
+        [one.result() for one in made]
+        submitted = time.monotonic() - began
+        became = [word for account in accounts for word in pool.map(account.result, list(account.kept))]
+    took = time.monotonic() - began
+    for server in servers:
+        server.__exit__()
+    database.end()
+    counts = {word: became.count(word) for word in sorted(set(became))}
+    print(f"{len(became)} jobs kept in {submitted:.0f} s; after {took:.0f} s: {counts}")
     assert counts == {"answered": JOBS}, "some are lost or differ"
 
 

@@ -1,4 +1,4 @@
-"""Measures what the project promises: `make bench`, or `python bench/run.py [overhead|cached|large|batching|live|overload|killing|many|growth|idle|known|thousand|submissions|lost|canary|sticky|generator|cores ...]`.
+"""Measures what the project promises: `make bench`, or `python bench/run.py [overhead|cached|large|batching|live|overload|killing|many|growth|idle|known|thousand|submissions|lost|shared|canary|sticky|generator|cores ...]`.
 
 Everything runs on this machine over loopback, load generator included, so rates are lower bounds and CPU per
 request is the figure to compare. Each figure is the median of three runs.
@@ -25,7 +25,7 @@ from footprint import growth, idle_connections, many
 from generator import generator
 from handlers import NOOP, SLEEPY
 from harness.load import run_load
-from jobs import lost, submissions
+from jobs import lost, shared, submissions
 from live import live
 from on_demand import known, thousand
 from overload import overload
@@ -213,6 +213,7 @@ if __name__ == "__main__":
             "lost": lost,
             "canary": canary,
             "sticky": sticky,
+            "shared": shared,
             "idle": idle,
             "generator": generator,
             "cores": cores,

@@ -74,6 +74,7 @@ OWNERS = {
     "tokio-rustls": ("jitney-net", "jitney-server", "jitney-load", "jitney-engine"),
     "java-properties": ("jitney-cli",),
     "redb": ("jitney-jobs",),
+    "tokio-postgres": ("jitney-jobs",),
     "tracing-subscriber": ("jitney-cli",),
 }
 """Libraries that belong to a crate; used elsewhere they would carry its business with them. Archives are read by the

@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 INSTALL = ("apt-get", "install", "-y", "-qq", "--no-install-recommends")
@@ -48,6 +49,11 @@ def prometheus() -> str | None:
     return shutil.which("prometheus") if shutil.which("promtool") else None
 
 
+def postgresql() -> str | None:
+    """The newest PostgreSQL, which Debian keeps apart by version."""
+    return max(map(str, Path("/usr/lib/postgresql").glob("*/bin/postgres")), default=None)
+
+
 class Program(NamedTuple):
     """One of them: how it is found, and the packages that bring it."""
 
@@ -61,6 +67,7 @@ PROGRAMS = {
     "nginx": Program(nginx, ("nginx",)),
     "prometheus": Program(prometheus, ("prometheus",)),
     "go": Program(lambda: shutil.which("go"), ("golang-go",)),
+    "postgresql": Program(postgresql, ("postgresql",)),
 }
 
 

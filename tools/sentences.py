@@ -148,6 +148,7 @@ SENTENCES: dict[str, dict[str, tuple[Check, ...]]] = {
                 "crates/*",
                 r"\btokio::sync::(?:\{[^}]*)?\b(?:Mutex|RwLock)\b",
                 {
+                    "jobs/src/postgres/connections.rs": "whoever opens a connection opens it for all",
                     "model/budget.rs": "loads wait for memory one after the other",
                     "engine/repository.rs": "one change of a model at a time",
                     "engine/repository/records.rs": "one change of a model at a time",

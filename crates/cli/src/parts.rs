@@ -7,25 +7,26 @@ use jitney_engine::admission::AdmissionLimits;
 use jitney_engine::call::REQUEST_BYTES_MAX;
 use jitney_engine::python::PythonConfig;
 use jitney_engine::store::Limits;
-use jitney_server::{Cors, JobsConfig, ServerConfig};
+use jitney_server::{Cors, JobsConfig, JobsDatabase, ServerConfig};
 use jitney_settings::Values;
 use jitney_settings::server::{
     ALLOW_CLIENT_CONFIG, ALLOW_CLIENT_SHARED_MEMORY, BODY_TIMEOUT, COMPRESS_ANSWERS,
     CORS_ALLOWED_HEADERS, CORS_ALLOWED_METHODS, CORS_ALLOWED_ORIGIN, DEBUG_ERRORS,
     DECOMPRESS_REQUESTS, DRAIN_DELAY, DRAIN_TIMEOUT, FULL_STATUS, GARBAGE_COLLECTION, HANDOVER,
-    HANDOVER_CHECK_MEMORY, IDLE_TIMEOUT, IMAGE_FORMATS, INSTALL_REQUIREMENTS, JOBS_COUNT, JOBS_DIR,
-    JOBS_KEEP, JOBS_PARALLEL, JOBS_SIZE, KEEP_FAILED_BODIES, KEYS, MAX_CONNECTIONS,
-    MAX_DOWNLOAD_SIZE, MAX_EXPANDED_SIZE, MAX_IMAGE_PIXELS, MAX_REQUEST_MEMORY, MAX_REQUEST_SHARE,
-    MAX_REQUEST_SIZE, MAX_UNPACKED_FILES, MAX_UNPACKED_SIZE, MIN_BODY_RATE, TRUSTED_PROXIES,
-    WRITE_TIMEOUT,
+    HANDOVER_CHECK_MEMORY, IDLE_TIMEOUT, IMAGE_FORMATS, INSTALL_REQUIREMENTS, JOBS_COUNT,
+    JOBS_DATABASE, JOBS_DATABASE_PASSWORD, JOBS_DIR, JOBS_KEEP, JOBS_PARALLEL, JOBS_SIZE,
+    KEEP_FAILED_BODIES, KEYS, MAX_CONNECTIONS, MAX_DOWNLOAD_SIZE, MAX_EXPANDED_SIZE,
+    MAX_IMAGE_PIXELS, MAX_REQUEST_MEMORY, MAX_REQUEST_SHARE, MAX_REQUEST_SIZE, MAX_UNPACKED_FILES,
+    MAX_UNPACKED_SIZE, MIN_BODY_RATE, TRUSTED_PROXIES, WRITE_TIMEOUT,
 };
 
 use crate::failure::Failure;
+use crate::fetch::client;
 use crate::plan::{Drain, HandoverPlan, KeysPlan};
 
 /// The limits and protocols of the listeners; where they listen is not known here.
-pub fn server(values: &Values) -> ServerConfig {
-    ServerConfig {
+pub fn server(values: &Values) -> Result<ServerConfig, Failure> {
+    Ok(ServerConfig {
         max_request_bytes: values.value(&MAX_REQUEST_SIZE),
         max_connections: values.value(&MAX_CONNECTIONS),
         idle_timeout: values.value(&IDLE_TIMEOUT),
@@ -40,15 +41,26 @@ pub fn server(values: &Values) -> ServerConfig {
         full_status: values.value(&FULL_STATUS),
         client_config: values.flag(&ALLOW_CLIENT_CONFIG),
         client_shared_memory: values.flag(&ALLOW_CLIENT_SHARED_MEMORY),
-        jobs: JobsConfig {
-            folder: values.value(&JOBS_DIR),
-            count_max: values.value(&JOBS_COUNT),
-            bytes_max: values.value(&JOBS_SIZE),
-            keep: values.value(&JOBS_KEEP),
-            parallel: values.value(&JOBS_PARALLEL),
-        },
+        jobs: jobs(values)?,
         ..ServerConfig::default()
-    }
+    })
+}
+
+/// Where jobs are kept, how many and for how long.
+fn jobs(values: &Values) -> Result<JobsConfig, Failure> {
+    let database = values.read::<String>(&JOBS_DATABASE).map(|url| {
+        let tls = client::tls_config(client::trusted_certificates()).with_no_client_auth();
+        let database = JobsDatabase::new(&url, values.read(&JOBS_DATABASE_PASSWORD), tls);
+        database.map_err(|why| Failure::usage(format!("jobs_database {why}")))
+    });
+    Ok(JobsConfig {
+        folder: values.value(&JOBS_DIR),
+        database: database.transpose()?,
+        count_max: values.value(&JOBS_COUNT),
+        bytes_max: values.value(&JOBS_SIZE),
+        keep: values.value(&JOBS_KEEP),
+        parallel: values.value(&JOBS_PARALLEL),
+    })
 }
 
 /// The Python workers; their environment is not known here.

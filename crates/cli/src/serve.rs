@@ -288,7 +288,7 @@ fn server(
         dialect: Dialect::Jitney,
         content_types: true,
         server_version: env!("CARGO_PKG_VERSION").to_owned(),
-        ..parts::server(values)
+        ..parts::server(values)?
     })
 }
 

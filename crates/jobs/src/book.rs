@@ -11,13 +11,12 @@ use crate::counts::{JobCounts, JobTotals};
 use crate::error::JobError;
 use crate::job::{JobId, JobOwner, JobRecord};
 use crate::job_view::{JobFilter, JobState, JobView, TakenJob};
+use crate::limits::{JobLimits, KeptSum};
 
 /// Jobs that one look into the list passes at most.
 const LOOKED_AT_MAX: usize = 10_000;
 /// Answers that are removed at a time.
 const EXPIRED_MAX: usize = 256;
-/// The part of all jobs that one key may have, so that the others find room.
-const KEY_SHARE: u64 = 2;
 
 /// How far a job is, as only the book knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,8 +76,7 @@ struct OwnedJobs {
 
 /// All jobs.
 pub(crate) struct JobBook {
-    count_max: usize,
-    bytes_max: u64,
+    limits: JobLimits,
     /// How long answers are kept, in milliseconds.
     keep: u64,
     jobs: BTreeMap<u64, BookEntry>,
@@ -101,12 +99,11 @@ pub(crate) struct JobBook {
 impl JobBook {
     /// The jobs that are kept. Those without an answer wait: whoever ran them is gone.
     pub(crate) fn new(
-        (count_max, bytes_max, keep): (usize, u64, u64),
+        (count, bytes, keep): (usize, u64, u64),
         kept: Vec<(u64, JobRecord)>,
     ) -> Self {
         let mut book = Self {
-            count_max,
-            bytes_max,
+            limits: JobLimits { count, bytes },
             keep,
             jobs: BTreeMap::new(),
             numbers: HashMap::new(),
@@ -156,29 +153,13 @@ impl JobBook {
                 return if same { Ok(Added::Known(number)) } else { Err(JobError::OtherRequest) };
             }
         }
-        if self.jobs.len() >= self.count_max {
-            return Err(JobError::TooMany { count: self.jobs.len() });
-        }
-        self.check_share(&record)?;
-        self.check_room(record.bytes)?;
+        let owned = self.of_owner.get(&record.owner);
+        let owned = owned.map(|owned| KeptSum { count: owned.numbers.len(), bytes: owned.bytes });
+        let all = KeptSum { count: self.jobs.len(), bytes: self.bytes };
+        self.limits.check(all, owned.unwrap_or_default(), &record)?;
         let number = self.next;
         self.insert(number, record);
         Ok(Added::New(number))
-    }
-
-    /// Who is nobody in particular has no share: there are no others.
-    fn check_share(&self, record: &JobRecord) -> Result<(), JobError> {
-        let Some(owned) = self.of_owner.get(&record.owner) else { return Ok(()) };
-        let count = owned.numbers.len();
-        let fits = count < self.count_max.div_ceil(KEY_SHARE as usize)
-            && owned.bytes.saturating_add(record.bytes) <= self.bytes_max.div_ceil(KEY_SHARE);
-        let fits = fits || record.owner == JobOwner::default();
-        if fits { Ok(()) } else { Err(JobError::TooManyOfKey { count }) }
-    }
-
-    fn check_room(&self, bytes: u64) -> Result<(), JobError> {
-        let fits = self.bytes.saturating_add(bytes) <= self.bytes_max;
-        if fits { Ok(()) } else { Err(JobError::TooLarge { bytes }) }
     }
 
     /// A job is durable: it waits for its turn.
@@ -241,7 +222,7 @@ impl JobBook {
     ) -> Option<Result<JobRecord, JobError>> {
         let JobRecord { again, bytes: before, .. } = self.jobs.get(&number)?.record;
         let bytes = if again { bytes.saturating_add(before) } else { bytes };
-        let room = self.check_room(bytes.saturating_sub(before));
+        let room = self.limits.check_room(self.bytes, bytes.saturating_sub(before));
         let entry = self.jobs.get_mut(&number)?;
         match (entry.stage, room) {
             (JobStage::Storing | JobStage::Ending | JobStage::Ended, _) => return None,

@@ -48,6 +48,17 @@ pub enum JobError {
     /// What is kept cannot be read or written.
     #[error("jobs cannot be kept: {0}")]
     Store(String),
+    /// The database does not answer, or refuses.
+    #[error("the database of jobs cannot be used: {0}")]
+    Away(String),
+    /// A body is larger than the database takes.
+    #[error("a body of {bytes} bytes is larger than a job in PostgreSQL may have ({most})")]
+    BodyTooLarge {
+        /// How large it is.
+        bytes: usize,
+        /// How large it may be.
+        most: usize,
+    },
     /// The server gives no randomness for an id.
     #[error("the system gives no random numbers: {0}")]
     Random(String),

@@ -1,18 +1,24 @@
-//! Jobs: requests that are kept in a folder until they are answered, and their answers until they are read (ADR 0041).
+//! Jobs: requests that are kept until they are answered, and their answers until they are read (ADR 0041).
 //!
-//! [`JobBook`](book) decides and is pure: which job is next, which is too old, whether there is room. [`JobStore`](store)
-//! keeps them through crashes, and [`JobWriter`](writer) makes many changes durable at once. The crate knows no
-//! protocol and no model: what a request and an answer mean is an affair of the server.
+//! [`KeptJobs`](kept_jobs) is what a store must do, and there are two. In a folder, [`JobBook`](book) decides and is
+//! pure: which job is next, which is too old, whether there is room; [`JobStore`](store) keeps them through crashes, and
+//! [`JobWriter`](writer) makes many changes durable at once. In PostgreSQL ([`postgres`]) several servers share them
+//! (ADR 0044). The crate knows no protocol and no model: what a request and an answer mean is an affair of the server.
 
 mod body_file;
 mod book;
 mod config;
 mod counts;
+mod database;
 mod error;
+mod folder_jobs;
 mod job;
 mod job_view;
+mod kept_jobs;
+mod limits;
 mod message;
 mod open_jobs;
+mod postgres;
 mod store;
 mod writer;
 
@@ -22,6 +28,7 @@ use tokio::sync::{Notify, OnceCell};
 
 pub use crate::config::JobsConfig;
 pub use crate::counts::{JobCounts, JobTotals};
+pub use crate::database::JobsDatabase;
 pub use crate::error::JobError;
 pub use crate::job::{IdempotencyKey, JobId, JobOwner};
 pub use crate::job_view::{JobFilter, JobState, JobView, TakenJob};
@@ -32,7 +39,7 @@ pub use crate::open_jobs::{NewJob, OpenJobs};
 pub struct Jobs {
     config: JobsConfig,
     opened: OnceCell<Arc<OpenJobs>>,
-    /// Told once, when the folder is open.
+    /// Told once, when they are open.
     begun: Notify,
 }
 
@@ -47,17 +54,18 @@ impl Jobs {
         &self.config
     }
 
-    /// Whether the folder has jobs, of this server or of one before it.
+    /// Whether there may be jobs, of this server or of another one.
     pub fn exist(&self) -> bool {
-        self.opened.initialized() || store::exists(&self.config.folder)
+        let kept = || self.config.database.is_some() || store::exists(&self.config.folder);
+        self.opened.initialized() || kept()
     }
 
-    /// How many there are, once the folder is open.
+    /// How many there are, once they are open.
     pub fn counts(&self) -> Option<JobCounts> {
         self.opened.get().map(|open| open.counts())
     }
 
-    /// Resolves when the folder is open. For one who waits.
+    /// Resolves when they are open. For one who waits.
     pub async fn begun(&self) -> &Arc<OpenJobs> {
         loop {
             if let Some(open) = self.opened.get() {
@@ -67,18 +75,13 @@ impl Jobs {
         }
     }
 
-    /// Opens the folder, and makes it where there is none. Only the first call takes a while.
+    /// Opens the folder or the tables, and makes them where there are none. Only the first call takes a while.
     ///
     /// # Errors
-    /// The folder cannot be written, or another server has it.
+    /// The folder cannot be written, another server has it, or the database is away.
     pub async fn open(&self) -> Result<&Arc<OpenJobs>, JobError> {
-        let config = self.config.clone();
-        let opened = self.opened.get_or_try_init(|| async {
-            let opening =
-                tokio::task::spawn_blocking(move || OpenJobs::open(&config).map(Arc::new));
-            opening.await.map_err(|_| JobError::Ended)?
-        });
-        let opened = opened.await?;
+        let opening = || async { OpenJobs::open(&self.config).await.map(Arc::new) };
+        let opened = self.opened.get_or_try_init(opening).await?;
         self.begun.notify_one();
         Ok(opened)
     }

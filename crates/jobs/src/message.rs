@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::error::JobError;
 
@@ -23,6 +24,9 @@ pub type KeptRequest = KeptMessage<KeptRequestHead>;
 
 /// An answer that is kept.
 pub type KeptAnswer = KeptMessage<KeptAnswerHead>;
+
+/// Either of them, as stores see it: they read no heads.
+pub(crate) type UnreadMessage = KeptMessage<Value>;
 
 /// The head of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,6 +64,18 @@ struct WrittenHead<H> {
 }
 
 impl<H: Serialize + DeserializeOwned> KeptMessage<H> {
+    /// The same for a store.
+    pub(crate) fn unread(self) -> Result<UnreadMessage, JobError> {
+        let head = serde_json::to_value(self.head).map_err(JobError::store)?;
+        Ok(UnreadMessage { head, body: self.body })
+    }
+
+    /// What a store kept.
+    pub(crate) fn of_unread(unread: UnreadMessage) -> Result<Self, JobError> {
+        let head = serde_json::from_value(unread.head).map_err(JobError::store)?;
+        Ok(Self { head, body: unread.body })
+    }
+
     /// Whether the body is too large for the store.
     pub(crate) fn is_large(&self) -> bool {
         self.body.len() > INLINE_MAX

@@ -9,13 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 
 use redb::{Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, TableDefinition};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use crate::body_file::{BodyFiles, KeptKind, sync_folder};
 use crate::error::JobError;
 use crate::job::{JobId, JobRecord};
-use crate::message::KeptMessage;
+use crate::message::UnreadMessage;
 
 type JobRows = TableDefinition<'static, u64, &'static [u8]>;
 
@@ -130,12 +128,12 @@ impl JobStore {
     }
 
     /// A request or an answer.
-    pub(crate) fn message<H: Serialize + DeserializeOwned>(
+    pub(crate) fn message(
         &self,
         number: u64,
         id: JobId,
         kind: KeptKind,
-    ) -> Result<KeptMessage<H>, JobError> {
+    ) -> Result<UnreadMessage, JobError> {
         let table = match kind {
             KeptKind::Request => REQUESTS,
             KeptKind::Answer => ANSWERS,
@@ -143,7 +141,7 @@ impl JobStore {
         let read = self.with(|database| database.begin_read().map_err(JobError::store))?;
         let rows = read.open_table(table).map_err(JobError::store)?;
         let row = rows.get(number).map_err(JobError::store)?.ok_or(JobError::Unknown)?;
-        KeptMessage::read(row.value(), || self.bodies.read(id, kind))
+        UnreadMessage::read(row.value(), || self.bodies.read(id, kind))
     }
 }
 

@@ -8,6 +8,7 @@ use super::*;
 fn config(folder: &Path) -> JobsConfig {
     JobsConfig {
         folder: folder.join("jobs"),
+        database: None,
         count_max: 1000,
         bytes_max: 1 << 20,
         keep: Duration::from_secs(100),
@@ -62,11 +63,11 @@ async fn a_folder_that_is_opened_again_has_its_jobs_and_answers() {
         let open = jobs.open().await.unwrap();
         let first = open.submit(new_job(&large), 1).await.unwrap();
         let second = open.submit(new_job(b"small"), 2).await.unwrap();
-        let taken = open.take(3, 4).unwrap();
+        let taken = open.take(3, 4).await.unwrap();
         assert_eq!(open.request(&taken).await.unwrap(), new_job(&large).request);
         open.end(&taken, answer(&large), 4).await.unwrap();
         assert_eq!(files(jobs.config()), 1, "the answer is in the place of the request");
-        open.take(5, 4).unwrap();
+        open.take(5, 4).await.unwrap();
         (first, second)
     };
     let jobs = Jobs::new(config(folder.path()));
@@ -80,9 +81,9 @@ async fn a_folder_that_is_opened_again_has_its_jobs_and_answers() {
         }
     };
     assert_eq!(files(jobs.config()), 1);
-    assert_eq!(open.view(&owner, first.id).unwrap().state, JobState::Succeeded);
+    assert_eq!(open.view(&owner, first.id).await.unwrap().state, JobState::Succeeded);
     assert_eq!(open.answer(&owner, first.id).await.unwrap(), answer(&large));
-    let taken = open.take(6, 4).unwrap();
+    let taken = open.take(6, 4).await.unwrap();
     assert_eq!((taken.id, taken.attempts), (second.id, 0), "nobody answered it");
     assert_eq!(open.request(&taken).await.unwrap(), new_job(b"small").request);
     open.delete(&owner, first.id).await.unwrap();
@@ -96,12 +97,12 @@ async fn a_job_that_is_deleted_while_it_runs_stays_deleted() {
     let jobs = Jobs::new(config(folder.path()));
     let open = jobs.open().await.unwrap();
     let job = open.submit(new_job(b"x"), 1).await.unwrap();
-    let taken = open.take(2, 4).unwrap();
+    let taken = open.take(2, 4).await.unwrap();
     open.delete(&owner, job.id).await.unwrap();
     open.end(&taken, answer(b"y"), 3).await.unwrap();
-    assert!(matches!(open.view(&owner, job.id), Err(JobError::Unknown)));
-    open.over(taken.number).await;
-    assert_eq!(open.take(4, 1).map(|job| job.number), None);
+    assert!(matches!(open.view(&owner, job.id).await, Err(JobError::Unknown)));
+    open.over(&taken).await;
+    assert_eq!(open.take(4, 1).await.map(|job| job.number), None);
 }
 
 #[tokio::test]
@@ -116,18 +117,18 @@ async fn many_jobs_at_once_are_all_kept_and_expire_at_their_time() {
         })
         .collect();
     for id in submitted {
-        open.view(&owner, id.await.unwrap()).unwrap();
+        open.view(&owner, id.await.unwrap()).await.unwrap();
     }
-    while let Some(taken) = open.take(2, 1) {
+    while let Some(taken) = open.take(2, 1).await {
         open.end(&taken, answer(b"y"), 2).await.unwrap();
     }
     let all = JobFilter { limit: 1000, ..JobFilter::default() };
-    assert_eq!(open.list(&owner, &all).0.len(), 300);
+    assert_eq!(open.list(&owner, &all).await.unwrap().0.len(), 300);
     open.expire(100_001).await.unwrap();
-    assert_eq!(open.list(&owner, &all).0.len(), 300);
+    assert_eq!(open.list(&owner, &all).await.unwrap().0.len(), 300);
     open.expire(100_002).await.unwrap();
     open.expire(100_002).await.unwrap();
-    assert_eq!(open.list(&owner, &all).0.len(), 0);
+    assert_eq!(open.list(&owner, &all).await.unwrap().0.len(), 0);
 }
 
 #[tokio::test]

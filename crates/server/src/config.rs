@@ -108,6 +108,7 @@ impl Default for ServerConfig {
             tls: None,
             jobs: JobsConfig {
                 folder: JOBS_DIR.default_value(),
+                database: None,
                 count_max: JOBS_COUNT.default_value(),
                 bytes_max: JOBS_SIZE.default_value(),
                 keep: JOBS_KEEP.default_value(),

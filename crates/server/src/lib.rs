@@ -68,7 +68,7 @@ pub use crate::changes::{Changeable, FieldChanges};
 pub use crate::config::{Cors, GrpcBind, ServerConfig};
 pub use crate::plugins::{PluginError, Plugins};
 pub use crate::state::{RoomCheck, RoomShortage, ServerParts};
-pub use jitney_jobs::JobsConfig;
+pub use jitney_jobs::{JobsConfig, JobsDatabase};
 pub use rest::shell_example;
 
 /// Asks every plugin what it offers; callers later wait for answers no longer than `timeout`.

@@ -167,6 +167,10 @@ settings! {
         .or("false").flag("allow-client-shared-memory", "BOOL").property("allow_client_shared_memory");
     JOBS_DIR = Setting::new("jobs_dir", SettingKind::Path, "Folder for requests with the header Prefer: respond-async, which are answered later; it is made for the first one, and one server at a time has it")
         .or("jitney-jobs").flag("jobs-dir", "DIR").property("jobs_dir");
+    JOBS_DATABASE = Setting::new("jobs_database", SettingKind::Text, "Keep jobs in this database of PostgreSQL instead of jobs_dir, such as postgres://jitney@db.internal/jobs?sslmode=require; several servers that name the same one share their jobs")
+        .or_else("none: jobs_dir").flag("jobs-database", "URL").property("jobs_database");
+    JOBS_DATABASE_PASSWORD = Setting::new("jobs_database_password", SettingKind::Path, "File with the password of that database; it is read for every connection")
+        .or_else("none").flag("jobs-database-password", "FILE").property("jobs_database_password");
     JOBS_KEEP = Setting::new("jobs_keep", SECONDS, "Time that the answer of a job is kept; a job that waits longer for its turn is not run")
         .or("24h").flag("jobs-keep", "TIME").property("jobs_keep");
     JOBS_COUNT = Setting::new("jobs_count", SettingKind::from(1), "Most jobs that are kept, whether they wait or are answered; further ones are rejected with 503")

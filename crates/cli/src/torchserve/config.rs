@@ -257,7 +257,7 @@ fn server(values: &Values, addresses: &Addresses, grpc: &Grpc) -> Result<ServerC
         oip: values.flag(&TS_OPEN_INFERENCE_PROTOCOL),
         sagemaker: values.flag(&SAGEMAKER),
         server_version: super::VERSION.to_owned(),
-        ..parts::server(values)
+        ..parts::server(values)?
     })
 }
 

@@ -22,6 +22,14 @@ impl From<JobError> for Problem {
             JobError::InUse { .. } => {
                 full("Name another one with jobs_dir, or end that server. [reason: jobs_in_use]")
             }
+            JobError::Away(_) => {
+                let message = "Jobs cannot be reached: their database does not answer, or refuses. Try again later; the server's log says more. [reason: jobs_away]";
+                let retry_after = Some(Duration::from_secs(10));
+                Self { retry_after, ..Self::new(ErrorCode::Busy, message) }
+            }
+            JobError::BodyTooLarge { .. } => {
+                Self::new(ErrorCode::TooLarge, format!("No job can be made of this: {error}."))
+            }
             JobError::Folder { .. } => Self::new(
                 ErrorCode::Internal,
                 format!(

@@ -40,9 +40,13 @@ struct FollowedJob {
 }
 
 /// The changes of a job of the caller's, for as long as the caller may see it.
-pub(super) fn follow(context: &RequestContext<'_>, jobs: Arc<OpenJobs>, id: JobId) -> HttpResult {
+pub(super) async fn follow(
+    context: &RequestContext<'_>,
+    jobs: Arc<OpenJobs>,
+    id: JobId,
+) -> HttpResult {
     let owner = context.caller.job_owner();
-    let view = jobs.view(&owner, id)?;
+    let view = jobs.view(&owner, id).await?;
     let (first, engine) = (told(&view), Arc::clone(&context.state.engine));
     let job = FollowedJob { jobs, engine, owner, id, view, until: Instant::now() + LONGEST };
     let rest = stream::unfold(Some(job), |job| async {

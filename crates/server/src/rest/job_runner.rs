@@ -37,7 +37,7 @@ const DELAY: Duration = Duration::from_secs(1);
 const DELAY_MAX: Duration = Duration::from_secs(60);
 /// The largest answer that is kept: one that comes in pieces has no other limit.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
-/// How often a folder is tried that another server has.
+/// How often a folder is tried that another server has, or a database that does not answer.
 const OPEN_AGAIN: Duration = Duration::from_secs(1);
 
 /// Answers jobs on these runtimes, by turns, until they end.
@@ -68,12 +68,12 @@ async fn run(state: Arc<ServerState>, apis: Apis, runtimes: Vec<Handle>) {
     }
 }
 
-/// Opens a folder that has jobs. A server that hands its ports over has it until it ends.
+/// Opens what has jobs. A server that hands its ports over has the folder until it ends, and a database may be away.
 async fn open(jobs: &Jobs) {
     let mut told = false;
     while let Err(error) = jobs.open().await {
         if !std::mem::replace(&mut told, true) {
-            tracing::warn!(%error, "the jobs of this folder are not answered yet");
+            tracing::warn!(%error, "the jobs that are kept are not answered yet");
         }
         tokio::time::sleep(OPEN_AGAIN).await;
     }
@@ -128,11 +128,10 @@ impl JobRunner {
             if self.state.engine.draining() {
                 return None;
             }
-            if let Some(job) = self.jobs.take(now, parallel) {
+            if let Some(job) = self.jobs.take(now, parallel).await {
                 return Some(job);
             }
-            let timer = |at: u64| tokio::time::sleep(Duration::from_millis(at.saturating_sub(now)));
-            self.jobs.work(parallel, timer).await;
+            self.jobs.work(now, parallel).await;
         }
     }
 
@@ -141,10 +140,8 @@ impl JobRunner {
         let mut taken = Taken { jobs: &self.jobs, number: job.number, settled: false };
         let attempt = tokio::select! {
             attempt = self.attempt(&job) => attempt,
-            () = self.jobs.over(job.number) => {
-                taken.settled = true;
-                return;
-            }
+            // To put it back changes nothing any more.
+            () = self.jobs.over(&job) => return,
         };
         let (delay, ours) = match attempt {
             JobAttempt::Again { delay, ours } => (delay, ours),
@@ -189,6 +186,7 @@ impl JobRunner {
                 let caller = self.caller(job, &kept);
                 (kept, caller)
             }
+            Err(JobError::Away(_)) => return JobAttempt::Again { delay: DELAY, ours: true },
             Err(error) => return JobAttempt::Answered(self.failed(&error.into()).await),
         };
         let KeptRequest { head, body } = kept;

@@ -190,7 +190,7 @@ pub(super) async fn opened<'a>(context: &RequestContext<'a>) -> Result<&'a Arc<O
 pub(super) async fn show(context: &RequestContext<'_>, id: &str) -> HttpResult {
     if events::accepted(&context.parts.headers) {
         let jobs = opened(context).await?;
-        return job_events::follow(context, Arc::clone(jobs), id.parse()?);
+        return job_events::follow(context, Arc::clone(jobs), id.parse()?).await;
     }
     let view = awaited(context, id).await?.1;
     Ok(respond::json(StatusCode::OK, &JobDocument::of(&view)))
@@ -262,7 +262,7 @@ pub(super) async fn list(context: &RequestContext<'_>) -> HttpResult {
         limit: number("limit")?.map_or(PAGE_MAX, |limit| (limit as usize).clamp(1, PAGE_MAX)),
     };
     let (views, next) = match context.state.jobs.exist() {
-        true => opened(context).await?.list(&owner, &filter),
+        true => opened(context).await?.list(&owner, &filter).await?,
         false => (Vec::new(), None),
     };
     let jobs = views.iter().map(JobDocument::of).collect();
@@ -278,7 +278,7 @@ async fn awaited<'a>(
     let jobs = opened(context).await?;
     let (owner, id) = (context.caller.job_owner(), id.parse()?);
     let wait = wait(context)?;
-    let view = jobs.view(&owner, id)?;
+    let view = jobs.view(&owner, id).await?;
     if wait.is_zero() || view.state.is_ended() {
         return Ok((jobs, view));
     }
@@ -289,8 +289,8 @@ async fn awaited<'a>(
     };
     tokio::select! {
         ended = jobs.ended(&owner, id) => Ok((jobs, ended?)),
-        () = tokio::time::sleep(wait) => Ok((jobs, jobs.view(&owner, id)?)),
-        () = drained => Ok((jobs, jobs.view(&owner, id)?)),
+        () = tokio::time::sleep(wait) => Ok((jobs, jobs.view(&owner, id).await?)),
+        () = drained => Ok((jobs, jobs.view(&owner, id).await?)),
     }
 }
 

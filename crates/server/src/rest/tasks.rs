@@ -63,7 +63,7 @@ async fn find<'a>(
         Problem::bad_request("Parameter task_id must have the id that submit answered with.")
     })?;
     let (jobs, owner) = (jobs::opened(context).await?, context.caller.job_owner());
-    let view = jobs.view(&owner, id.parse()?)?;
+    let view = jobs.view(&owner, id.parse()?).await?;
     if names.model != Some(view.model.as_str()) {
         return Err(JobError::Unknown.into());
     }
