@@ -310,8 +310,10 @@ def test_each_of_many_models_is_loaded_by_one_of_three_servers(replicas: Replica
         assert len(share) == 3 and min(share.values()) > MANY / 10, share
         with ThreadPoolExecutor(8) as pool:
             again = [answer.text for answer in pool.map(ask, paths[: len(names) : 10])]
+        loads = [loaded(server) for server in servers]
+    print(f"{balancer}: {len(first)} models answered, {[len(names) for names in loads]} loaded by server")
     assert again == first[::10], "a model stays with its server"
-    assert sorted(name for server in servers for name in loaded(server)) == sorted(names), "nobody loaded another's"
+    assert sorted(name for names in loads for name in names) == sorted(names), "nobody loaded another's"
 
 
 def loaded(server: Server) -> list[str]:

@@ -81,7 +81,13 @@ impl ListFollower {
             let again = next_attempt(&self.listings());
             tokio::select! {
                 _ = ticks.tick() => self.look().await,
-                Some(Ok(loaded)) = self.loads.join_next() => self.ended(loaded),
+                Some(Ok(loaded)) = self.loads.join_next() => {
+                    self.ended(loaded);
+                    // Of a long list many end at a time, and every look goes over all of it.
+                    while let Some(Ok(loaded)) = self.loads.try_join_next() {
+                        self.ended(loaded);
+                    }
+                }
                 () = at(again) => {}
             }
             self.act();

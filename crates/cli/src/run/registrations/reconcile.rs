@@ -3,7 +3,7 @@
 //! It compares the list with what was asked for before, not with what runs: what somebody changed by hand
 //! holds until the list changes it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use jitney_settings::model::{MAX_WORKERS, POLICY, SETTINGS, WORKERS};
@@ -84,7 +84,8 @@ pub fn reconcile(now: Instant, wanted: &[Startup], held: &[Listing]) -> Vec<Reco
         };
         steps.extend(step);
     }
-    let gone = (0..held.len()).filter(|other| !pairs.contains(&Some(*other)));
+    let kept: HashSet<usize> = pairs.into_iter().flatten().collect();
+    let gone = (0..held.len()).filter(|other| !kept.contains(other));
     steps.extend(gone.map(|held| ReconcileStep::Remove { held }));
     steps
 }
@@ -140,19 +141,16 @@ fn step(
 
 /// Which of the list is which of those before: of one name the same version, then any that is left, in order.
 fn pairs(wanted: &[Startup], held: &[Listing]) -> Vec<Option<usize>> {
+    let mut free: HashMap<Option<&str>, Vec<(usize, &Startup)>> = HashMap::new();
+    for (at, latest) in held.iter().enumerate().filter_map(|(at, it)| Some((at, it.latest()?))) {
+        free.entry(latest.name.as_deref()).or_default().push((at, latest));
+    }
     let mut pairs = vec![None; wanted.len()];
     for exact in [true, false] {
-        for (place, entry) in wanted.iter().enumerate() {
-            if pairs[place].is_some() {
-                continue;
-            }
-            let fits = |latest: &Startup| {
-                latest.name == entry.name && (!exact || latest.version == entry.version)
-            };
-            let free = |other: &usize| !pairs.contains(&Some(*other));
-            let found =
-                (0..held.len()).filter(free).find(|it| held[*it].latest().is_some_and(fits));
-            pairs[place] = found;
+        for (entry, pair) in wanted.iter().zip(&mut pairs).filter(|(_, pair)| pair.is_none()) {
+            let Some(free) = free.get_mut(&entry.name.as_deref()) else { continue };
+            let found = free.iter().position(|(_, it)| !exact || it.version == entry.version);
+            *pair = found.map(|at| free.remove(at).0);
         }
     }
     pairs
