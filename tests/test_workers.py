@@ -184,13 +184,13 @@ def test_workers_see_neither_tokens_nor_secrets(start, store: Store) -> None:
     assert not [argument for argument in seen["arguments"] if "hush" in argument]
 
 
-def test_workers_that_start_after_a_model_was_scaled_divide_the_processors_anew(shared: Server) -> None:
+def test_workers_divide_the_processors_anew_when_their_number_changes(shared: Server) -> None:
     model, cores, given = (
         shared.need("sharers", "surroundings"),
         len(os.sched_getaffinity(0)),
         os.environ.get("OMP_NUM_THREADS"),
     )
-    for count in (1, 0, 2):
+    for count in (1, 2, 1, 0, 2):  # Those that run follow, and those that start.
         reply = shared.manage("PUT", f"/models/{model}", min_worker=count, max_worker=count, synchronous="true")
         assert reply.status_code == 200
         if count:

@@ -211,6 +211,7 @@ GOOD = [
     control("cancel of some of a batch", 11, {"positions": [1, 300]}, 12),
     control("progress", 12, {"done": 3, "of": 11, "what": "captured batch size 8"}),
     control("progress of an unknown number of steps", 12, {"done": 1, "what": "größe 8"}),
+    control("share", 13, {"workers": 3}),
 ]  # fmt: skip
 
 TENSORS, NUMBERS = (struct.pack("<BBHHH", outcome, 0, 200, 0, 0) for outcome in (2, 3))
@@ -243,7 +244,7 @@ def sized(meta_len, body_len, data):
 
 BAD = [
     bad("kind 0", wire.frame(0), "unknown-kind"),
-    bad("kind 13", wire.frame(13), "unknown-kind"),
+    bad("kind 14", wire.frame(14), "unknown-kind"),
     bad("shared memory flag, reserved", wire.frame(wire.STOP, flags=1), "unknown-flags"),
     bad("flag bit 7", wire.frame(wire.BATCH, flags=128), "unknown-flags"),
     bad("length over the limit", struct.pack("<IBBHQ", (1 << 30) + 1, wire.BATCH, 0, 1, 1), "too-large"),

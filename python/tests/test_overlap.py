@@ -104,7 +104,7 @@ def test_a_frame_that_is_no_batch_ends_the_connection(raw_worker, model):
 def test_processors_are_divided_among_the_workers_of_a_model(raw_worker, model, monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
-    monkeypatch.setattr("jitney.torchserve.loading.processors", lambda: 8)
+    monkeypatch.setattr("jitney.torchserve.threads.processors", lambda: 8)
     source = """
 import os
 def handle(data, context):

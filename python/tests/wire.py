@@ -12,7 +12,7 @@ import socket
 import struct
 from typing import Any
 
-HELLO, LOAD, LOADED, LOAD_FAILED, BATCH, REPLY, FAILED, CHUNK, STOP, TIMES, CANCEL, PROGRESS = range(1, 13)
+HELLO, LOAD, LOADED, LOAD_FAILED, BATCH, REPLY, FAILED, CHUNK, STOP, TIMES, CANCEL, PROGRESS, SHARE = range(1, 14)
 PATIENCE_SECONDS = 300
 """When a test gives up waiting for what must happen; no test passes or fails by how fast the machine is."""
 PYTHON_DIR = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

@@ -1,4 +1,4 @@
-"""Finds a model's handler and makes it ready, by TorchServe's rules; reads its yaml file and sets its threads.
+"""Finds a model's handler and makes it ready, by TorchServe's rules; reads its yaml file.
 
 A handler is named `file.py`, `module`, `path/module.py` or any of these with `:function`. It is a module-level
 function, or the one class its module defines; names the model directory does not know are looked for among the stock
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
-import os
 from collections.abc import Awaitable, Callable
 from types import ModuleType
 from typing import Any
@@ -109,28 +108,3 @@ def get_yaml_config(yaml_file_path: str) -> dict[str, Any]:
     with open(yaml_file_path, encoding="utf-8") as file:
         content: dict[str, Any] = yaml.safe_load(file) or {}
     return content
-
-
-VARIABLE = "OMP_NUM_THREADS"
-WAITING_VARIABLE = "OMP_WAIT_POLICY"
-
-
-def limit_threads(spec: dict[str, Any]) -> None:
-    """Sets the variables, before any handler is imported.
-
-    Torch, numpy and ONNX Runtime start as many threads as there are processors unless OMP_NUM_THREADS is set; several
-    workers that all do so slow each other down. Their threads also wait for each other by spinning, which takes
-    processor time from other work (decoding of the next batch, other workers): on a busy machine a ResNet-18 batch took
-    2.7 s of processor time spinning and 0.7 s sleeping. An operator's own values are left alone.
-    """
-    os.environ.setdefault(WAITING_VARIABLE, "PASSIVE")
-    workers = spec.get("workers")
-    if isinstance(workers, int) and workers > 0:
-        os.environ.setdefault(VARIABLE, str(max(1, processors() // workers)))
-
-
-def processors() -> int:
-    """The processors this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0)) or 1
-    return os.cpu_count() or 1

@@ -14,18 +14,21 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from jitney.torchserve.failures import ClientsLeft
+from jitney.torchserve.threads import THREADS
 from jitney.worker.batch import BatchDecoder, Row, TensorRow
 from jitney.worker.loader import LoadedModel
 from jitney.worker.protocol import (
     BATCH,
     CANCEL,
     REPLY,
+    SHARE,
     STOP,
     TIMES,
     Frame,
     FrameReader,
     ProtocolError,
     encode_control,
+    workers_of,
 )
 from jitney.worker.reply import EncodedReply
 from jitney.worker.run import BatchAnswer, Incoming, answer_from, failure_from, read_frames, send_answer, unread_answer
@@ -152,6 +155,8 @@ class _ConcurrentBatches:
             self._tasks[frame.id] = asyncio.Task(self._answer(frame), loop=self._loop), frame.count
         elif frame.kind == CANCEL:
             self._cancel(frame)
+        elif frame.kind == SHARE:
+            THREADS.take(workers_of(frame))
         elif frame.kind != STOP:
             raise ProtocolError(f"expected BATCH or STOP, got a frame of kind {frame.kind}")
         else:

@@ -13,10 +13,23 @@ import threading
 from typing import Any
 
 from jitney.torchserve.failures import BatchFailure, check_outputs
+from jitney.torchserve.threads import THREADS
 from jitney.worker.batch import BatchDecoder, Row, read_headers, read_request_id
 from jitney.worker.context import STREAM_NEXT
 from jitney.worker.loader import LoadedModel
-from jitney.worker.protocol import BATCH, CANCEL, FAILED, REPLY, STOP, Bytes, Frame, FrameReader, ProtocolError
+from jitney.worker.protocol import (
+    BATCH,
+    CANCEL,
+    FAILED,
+    REPLY,
+    SHARE,
+    STOP,
+    Bytes,
+    Frame,
+    FrameReader,
+    ProtocolError,
+    workers_of,
+)
 from jitney.worker.reply import encode_item, failure_of_step
 from jitney.worker.run import (
     Incoming,
@@ -97,6 +110,8 @@ class _LiveJobs:
             self._join(frame)
         elif frame.kind == CANCEL:
             self._cancel(frame.id)
+        elif frame.kind == SHARE:
+            THREADS.take(workers_of(frame))
         elif frame.kind == STOP:
             self._stopping = True
         else:

@@ -16,10 +16,11 @@ from queue import SimpleQueue
 from typing import Any
 
 from jitney.torchserve.failures import BatchFailure
+from jitney.torchserve.threads import THREADS
 from jitney.worker.batch import BatchDecoder, Row
 from jitney.worker.context import BoundBatch
 from jitney.worker.left_clients import LeftClients
-from jitney.worker.protocol import BATCH, CANCEL, STOP, FrameReader, ProtocolError
+from jitney.worker.protocol import BATCH, CANCEL, SHARE, STOP, FrameReader, ProtocolError, workers_of
 from jitney.worker.step_times import StepTimes, now
 
 END_SECONDS = 5.0
@@ -132,8 +133,11 @@ class Intake:
 
     def _read(self) -> HeldBatch | None:
         frame = self._reader.read()
-        while frame is not None and frame.kind == CANCEL:
-            self._clients.note(frame)
+        while frame is not None and frame.kind in (CANCEL, SHARE):
+            if frame.kind == CANCEL:
+                self._clients.note(frame)
+            else:
+                THREADS.note(workers_of(frame))
             frame = self._reader.read()
         if frame is None or frame.kind == STOP:
             return None

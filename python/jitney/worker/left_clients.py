@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from jitney.worker.protocol import CANCEL, Frame, FrameReader, decode_control
+from jitney.torchserve.threads import THREADS
+from jitney.worker.protocol import CANCEL, SHARE, Frame, FrameReader, decode_control, workers_of
 
 ALL = None
 """In the place of the positions of a batch: all of its clients have left."""
@@ -54,7 +55,7 @@ class LeftClients:
 
 class FramesInTurn:
     """Frames for a worker that takes one batch at a time. A CANCEL is noted whenever it is read; other frames that
-    were found by a look wait for their turn."""
+    were found by a look wait for their turn. A SHARE is done between two batches."""
 
     def __init__(self, reader: FrameReader, clients: LeftClients) -> None:
         self._reader = reader
@@ -66,13 +67,16 @@ class FramesInTurn:
             clients.look = self._look
 
     def read(self) -> Frame | None:
-        """The next frame that is no CANCEL; None at the end of the stream."""
+        """The next frame that is neither CANCEL nor SHARE; None at the end of the stream."""
         with self._reading:
             while True:
                 frame = self._ahead.popleft() if self._ahead else self._reader.read()
-                if frame is None or frame.kind != CANCEL:
+                if frame is None or frame.kind not in (CANCEL, SHARE):
                     return frame
-                self._clients.note(frame)
+                if frame.kind == CANCEL:
+                    self._clients.note(frame)
+                else:
+                    THREADS.take(workers_of(frame))
 
     def has_more(self) -> bool:
         """Whether something has come that was not read yet."""

@@ -16,7 +16,7 @@ import traceback
 from typing import Any, NamedTuple
 
 from jitney.torchserve.failures import mentions_cuda
-from jitney.torchserve.loading import limit_threads
+from jitney.torchserve.threads import THREADS
 from jitney.worker.batch import BatchDecoder
 from jitney.worker.concurrent import run_concurrently
 from jitney.worker.continuous import run_continuously
@@ -121,7 +121,7 @@ def load(writer: FrameWriter, reader: FrameReader, spec: dict[str, Any], group: 
     started = time.perf_counter()
     try:
         group.start()
-        limit_threads(spec)
+        THREADS.begin(spec)
         model = load_model(spec, lambda done, of, what: tell_progress(writer, done, of, what))
         group.wait_until_loaded()
         worker = warmed(LoadedWorker(writer, group.reader(reader), model, None), rank_count(spec) == 1)

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from jitney.gpu.device import enter_device, keep_device
 from jitney.torchserve.failures import BatchFailure
+from jitney.torchserve.threads import THREADS
 from jitney.worker.batch import BatchDecoder
 from jitney.worker.context import WorkerContext
 from jitney.worker.intake import HeldBatch, Incoming, Intake
@@ -180,6 +181,7 @@ class OverlappedBatches:
                 return
             if isinstance(received, BaseException):
                 raise received
+            THREADS.follow()
             if received.begun:
                 self._launch(received)
                 self._launched.put(received)

@@ -20,8 +20,8 @@ from jitney.worker.buffers import BatchBuffers, BodyBuffers
 
 PROTOCOL_VERSION = 3
 
-HELLO, LOAD, LOADED, LOAD_FAILED, BATCH, REPLY, FAILED, CHUNK, STOP, TIMES, CANCEL, PROGRESS = range(1, 13)
-CONTROL_KINDS = frozenset((HELLO, LOAD, LOADED, LOAD_FAILED, FAILED, STOP, TIMES, CANCEL, PROGRESS))
+HELLO, LOAD, LOADED, LOAD_FAILED, BATCH, REPLY, FAILED, CHUNK, STOP, TIMES, CANCEL, PROGRESS, SHARE = range(1, 14)
+CONTROL_KINDS = frozenset((HELLO, LOAD, LOADED, LOAD_FAILED, FAILED, STOP, TIMES, CANCEL, PROGRESS, SHARE))
 
 HEADER = struct.Struct("<IBBHQ")  # length, kind, flags, count, id
 ITEM_META = struct.Struct("<BBHI")  # id_len, param_count, form, headers_len
@@ -101,7 +101,7 @@ class Frame(NamedTuple):
 def parse_header(buffer: Bytes, offset: int, limit: int = FRAME_BYTES_LIMIT) -> tuple[int, int, int, int]:
     """Returns (length, kind, count, id) of a valid header."""
     length, kind, flags, count, frame_id = HEADER.unpack_from(buffer, offset)
-    if not HELLO <= kind <= PROGRESS:
+    if not HELLO <= kind <= SHARE:
         raise UnknownKind(f"unknown frame kind {kind}")
     if flags:
         raise UnknownFlags(f"unknown frame flags {flags:#04x}")
@@ -336,3 +336,9 @@ def decode_control(payload: Bytes | ReceivedItems) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise Malformed("control payload is not a JSON object")
     return value
+
+
+def workers_of(frame: Frame) -> int:
+    """How many workers serve, as a SHARE says."""
+    workers = decode_control(frame.payload).get("workers")
+    return workers if isinstance(workers, int) else 0

@@ -17,6 +17,7 @@ from typing import Any
 from jitney.gpu.compiled import CompilerImport
 from jitney.gpu.report import WarmUpReport
 from jitney.gpu.streams import NO_STREAMS, DeviceStreams, streams_of
+from jitney.torchserve.threads import THREADS
 from ts.torch_handler import formats
 from ts.torch_handler.compiling import CompilePlan, compile_plan, compiled, wants_aot
 from ts.torch_handler.devices import choose_device, plain_output, shaped_input, shaped_model
@@ -313,7 +314,7 @@ class BaseHandler(abc.ABC):  # noqa: B024 - TorchServe's base, which handlers ov
             "device": str(self.device),
             "precision": self.handler_settings.precision,
             "channelsLast": bool(self.handler_settings.channels_last),
-            "torchThreads": self.torch_threads,
+            "torchThreads": THREADS.given or self.torch_threads,
             "batchesAtATime": self.batches_at_a_time(),
             **(self.model_graphs.describe() if self.model_graphs is not None else {}),
         }

@@ -1,7 +1,7 @@
 """How many threads a worker may use: the machine's processors, divided among the model's workers.
 
 The worker process writes the share into OMP_NUM_THREADS before a handler is imported (see
-`jitney.torchserve.loading`), unless the operator set it; here torch gets the same number, because its own default
+`jitney.torchserve.threads`), unless the operator set it; here torch gets the same number, because its own default
 is all processors, and eight workers with eight threads each are slower than eight with one. `ItemPool` is for
 handlers that prepare the items of a batch side by side.
 """
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from jitney.torchserve.loading import processors
+from jitney.torchserve.threads import THREADS, processors
 from ts.torch_handler.settings import HandlerSettings, need
 
 PREPROCESS_THREADS_MAX = 16
@@ -32,6 +32,8 @@ def set_torch_threads(settings: HandlerSettings) -> int:
     torch: Any = need("torch", "a torch handler")
     threads = settings.torch_threads or share_of_processors()
     torch.set_num_threads(threads)
+    if settings.torch_threads:
+        THREADS.pin()
     return threads
 
 

@@ -107,8 +107,18 @@ impl WorkerConnection {
         batch: u64,
         positions: &[u16],
     ) -> Result<(), ConnectionError> {
+        self.queue(|whole| encode_cancel(batch, positions, whole))
+    }
+
+    /// Tells a worker, which may be busy, how many of its kind serve now.
+    pub(crate) fn queue_share(&mut self, workers: u32) -> Result<(), ConnectionError> {
+        let message = serde_json::json!({ "workers": workers });
+        self.queue(|whole| encode_control(FrameKind::Share, &message, whole))
+    }
+
+    fn queue(&mut self, encode: impl FnOnce(&mut BytesMut)) -> Result<(), ConnectionError> {
         let mut whole = BytesMut::new();
-        encode_cancel(batch, positions, &mut whole);
+        encode(&mut whole);
         self.outgoing.0.push_back(whole.freeze());
         Ok(self.socket.write_now(&mut self.outgoing)?)
     }
@@ -139,12 +149,9 @@ impl WorkerConnection {
     /// read at any time, and hold a bounded number of batches.
     pub(crate) fn queue_batch(&mut self, frame: BatchFrame<'_>) -> Result<(), ConnectionError> {
         if frame.payload_len() <= COPY_MAX {
-            let mut whole = BytesMut::new();
-            frame.encode(&mut whole);
-            self.outgoing.0.push_back(whole.freeze());
-        } else {
-            self.outgoing.0.extend(frame.segments());
+            return self.queue(|whole| frame.encode(whole));
         }
+        self.outgoing.0.extend(frame.segments());
         Ok(self.socket.write_now(&mut self.outgoing)?)
     }
 

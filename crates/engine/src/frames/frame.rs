@@ -32,10 +32,11 @@ pub(crate) enum FrameKind {
     Times = 10,
     Cancel = 11,
     Progress = 12,
+    Share = 13,
 }
 
 impl FrameKind {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Hello,
         Self::Load,
         Self::Loaded,
@@ -48,6 +49,7 @@ impl FrameKind {
         Self::Times,
         Self::Cancel,
         Self::Progress,
+        Self::Share,
     ];
 }
 

@@ -106,6 +106,8 @@ pub(crate) struct WorkerPool {
     events: mpsc::Sender<WorkerEvent>,
     threads: ModelThreads,
     workers: BTreeMap<u32, PoolWorker>,
+    /// How many serve, as their supervisors see it; 0 before the first one does.
+    serving: Arc<AtomicU32>,
     min: u32,
     /// The last load, if it failed: nobody has loaded since, was lost since, or was asked for since.
     failure: Option<Arc<LoadFailure>>,
@@ -121,8 +123,18 @@ impl WorkerPool {
         events: mpsc::Sender<WorkerEvent>,
         threads: ModelThreads,
     ) -> Self {
-        let (workers, waiters) = (BTreeMap::new(), Vec::new());
-        Self { launcher, plan, next_id, events, threads, workers, min: 0, failure: None, waiters }
+        Self {
+            launcher,
+            plan,
+            next_id,
+            events,
+            threads,
+            workers: BTreeMap::new(),
+            serving: Arc::default(),
+            min: 0,
+            failure: None,
+            waiters: Vec::new(),
+        }
     }
 
     /// Grows to `min`, shrinks to `max`, and tells `reply` when that many are ready. Returns the
@@ -133,7 +145,6 @@ impl WorkerPool {
         max: u32,
         reply: oneshot::Sender<Result<(), ScaleError>>,
     ) -> Vec<u32> {
-        self.launcher.set_worker_count(max);
         self.waiters.push(reply);
         self.resize(min, max)
     }
@@ -147,6 +158,7 @@ impl WorkerPool {
         if staying.len() < min as usize || max == 0 {
             self.failure = None;
         }
+        self.launcher.set_worker_count(min.max(staying.len() as u32).min(max));
         while staying.len() < min as usize {
             staying.push(self.add_worker());
         }
@@ -330,6 +342,14 @@ impl WorkerPool {
         self.ids(|state| state == PoolWorkerState::Ready)
     }
 
+    /// Lets every worker know with its next batch how many share the machine.
+    pub(crate) fn share(&self) {
+        match self.ready_count() {
+            0 => {}
+            count => self.serving.store(count, Ordering::Relaxed),
+        }
+    }
+
     /// How many workers serve.
     pub(crate) fn ready_count(&self) -> u32 {
         let is_ready = |worker: &&PoolWorker| worker.state == PoolWorkerState::Ready;
@@ -395,8 +415,9 @@ impl WorkerPool {
         let ((retire, retired), left) = (oneshot::channel(), Arc::new(Notify::new()));
         let at = |place| self.workers.values().filter(|it| it.place == place).count();
         let place = self.threads.place(at);
+        let told = (&left, &self.serving);
         let supervisor =
-            WorkerSupervisor::new(id, &self.launcher, &self.plan, retired, &left, &self.events);
+            WorkerSupervisor::new(id, &self.launcher, &self.plan, retired, told, &self.events);
         let entry = PoolWorker {
             retire: Some(retire),
             batches: None,

@@ -14,6 +14,7 @@ use std::future::poll_fn;
 use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use jitney_batcher::{BatchId, RequestId};
@@ -134,6 +135,9 @@ pub(crate) struct WorkerSupervisor {
     retire: oneshot::Receiver<()>,
     /// Told when a caller went away.
     left: Arc<Notify>,
+    /// How many workers serve, and what this one was told of that since it was last started.
+    serving: Arc<AtomicU32>,
+    told: u32,
     events: mpsc::Sender<WorkerEvent>,
     recovery: Recovery,
     /// Since it was last started.
@@ -151,18 +155,20 @@ impl WorkerSupervisor {
         launcher: &Arc<dyn Launcher>,
         plan: &WorkerPlan,
         retire: oneshot::Receiver<()>,
-        left: &Arc<Notify>,
+        (left, serving): (&Arc<Notify>, &Arc<AtomicU32>),
         events: &mpsc::Sender<WorkerEvent>,
     ) -> Self {
         let (launcher, events) = (Arc::clone(launcher), events.clone());
         let recovery = Recovery::new(plan.retry_window);
-        let left = Arc::clone(left);
+        let (left, serving) = (Arc::clone(left), Arc::clone(serving));
         Self {
             worker,
             launcher,
             plan: *plan,
             retire,
             left,
+            serving,
+            told: 0,
             events,
             recovery,
             wear: Wear::default(),
@@ -188,7 +194,7 @@ impl WorkerSupervisor {
             }
         };
         self.recovery.up();
-        self.wear = Wear::default();
+        (self.wear, self.told) = (Wear::default(), 0);
         let capacity = WorkerCapacity::of(&*worker, self.plan.slots);
         let room = usize::from(capacity.slots) + usize::from(capacity.ahead());
         let (batches, mut inbox) = mpsc::channel(room);
@@ -355,6 +361,10 @@ impl WorkerSupervisor {
         running: &mut SentBatches,
         batch: WorkerBatch,
     ) -> Result<(), ExitReport> {
+        let before = std::mem::replace(&mut self.told, self.serving.load(Ordering::Relaxed));
+        if before != self.told {
+            worker.share(self.told);
+        }
         let batch = running.add(batch);
         let given = worker.send_batch(batch.id.0, &batch.requests);
         let (id, sent) = (batch.id, timeout(self.plan.response_timeout, given).await);

@@ -29,7 +29,7 @@ pub trait Launcher: Send + Sync + 'static {
         progress: ProgressSender,
     ) -> BoxFuture<'static, Result<Box<dyn Worker>, LaunchError>>;
 
-    /// From now on the model has up to so many workers, which share the machine.
+    /// From now on the model has so many workers, which share the machine.
     fn set_worker_count(&self, _workers: u32) {}
 
     /// How many more workers there is memory for.
@@ -150,6 +150,9 @@ pub trait Worker: Send + 'static {
         batch: u64,
         requests: &'a [PendingRequest],
     ) -> BoxFuture<'a, Result<(), WorkerGone>>;
+
+    /// Tells the worker, before its next batch, how many workers of its model serve and share the machine.
+    fn share(&mut self, _workers: u32) {}
 
     /// Whether it wants to know for whom it need not go on.
     fn cancels(&self) -> bool {

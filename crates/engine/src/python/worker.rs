@@ -192,6 +192,11 @@ impl Worker for PythonWorker {
         })
     }
 
+    fn share(&mut self, workers: u32) {
+        // A connection that broke is found by the batch that follows.
+        drop(self.connection.queue_share(workers));
+    }
+
     fn cancels(&self) -> bool {
         true
     }

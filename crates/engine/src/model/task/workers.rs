@@ -310,6 +310,7 @@ impl Task {
         }
         self.published.unhealthy.store(!self.pool.healthy(), Ordering::Relaxed);
         self.published.publish_workers(self.pool.views());
+        self.pool.share();
         // Whoever waited for the workers finds them published.
         self.pool.tell_waiters();
     }
