@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use jitney_batcher::{
-    AskedRate, FirstLoad, LoadStep, MemoryPlan, MemoryState, ModelMemory, Nanos, worth,
-};
+use jitney_batcher::{AskedRate, FirstLoad, LoadStep, MemoryPlan, MemoryState, ModelMemory, Nanos};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
+use super::budget_model::{BudgetModel, BudgetTerms, HeldWorker};
 use super::gpu_table::GpuTable;
 use super::messages::ControlMessage;
+use super::shared_pages::SharedPages;
 use super::state::ModelState;
 use crate::outcome::LaunchError;
 use crate::process::MeasuredMemory;
@@ -36,6 +36,8 @@ pub(super) struct BudgetTable {
     waiting: Vec<WaitingLoad>,
     /// The most that a process without Python, and one with it, held beside its model's files.
     base: [Option<u64>; 2],
+    /// What processes of one kind share.
+    shared: SharedPages,
     /// What processes that have ended shared with others, which hold it alone now: not measured since.
     left_behind: u64,
     /// When all were measured; none if a process has come or gone since.
@@ -53,41 +55,11 @@ struct WaitingLoad {
     granted: oneshot::Sender<()>,
 }
 
-/// How a model takes part.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct BudgetTerms {
-    /// It is loaded when somebody asks for it, and leaves for others.
-    pub(crate) on_demand: bool,
-    /// Once loaded it does not leave.
-    pub(crate) keep: bool,
-    /// Bytes of its files.
-    pub(crate) files: u64,
-    /// Whether its processes run Python.
-    pub(crate) python: bool,
-    /// How long a start may take without a word.
-    pub(crate) startup_timeout: Duration,
-}
-
-#[derive(Debug)]
-pub(super) struct BudgetModel {
-    pub(super) terms: BudgetTerms,
-    published: Arc<ModelState>,
-    control: mpsc::Sender<ControlMessage>,
-    /// Requests that were counted.
-    seen: u64,
-    asked: AskedRate,
-    pub(super) workers: BTreeMap<u32, HeldWorker>,
-    /// The most that its last worker held.
-    size: Option<MeasuredMemory>,
-    load: Duration,
-    loaded: Nanos,
-    pub(super) leaving: bool,
-}
-
 /// What is to be done about a load.
 pub(super) struct PlannedLoad {
     pub(super) step: LoadStep,
-    needed: u64,
+    /// What the worker holds at most while it loads, with all that it shares.
+    all: u64,
     /// The GPU that it goes to.
     gpu: Option<u32>,
 }
@@ -100,59 +72,6 @@ pub(super) struct LoadedWorker {
     /// What it says that it holds on its GPU.
     pub(super) gpu_memory: u64,
     pub(super) took: Duration,
-}
-
-/// A process of a model, by what it holds.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct HeldWorker {
-    memory: MeasuredMemory,
-    /// None where it is no process of this machine, or while it loads.
-    pid: Option<u32>,
-    loads: bool,
-}
-
-impl BudgetModel {
-    fn bytes(&self) -> u64 {
-        self.workers.values().map(|worker| worker.memory.share).sum()
-    }
-
-    fn own(&self) -> u64 {
-        self.workers.values().map(|worker| worker.memory.own).sum()
-    }
-
-    /// Whether somebody waits for an answer of it.
-    fn is_asked(&self) -> bool {
-        let counters = self.published.counters();
-        let ended = counters.answered + counters.rejected + counters.failed + counters.abandoned;
-        counters.requests > ended
-    }
-
-    /// Whether those who made it load have gone, and nobody else wants a worker.
-    pub(super) fn is_forgotten(&self) -> bool {
-        let ModelState { from_zero, ready, .. } = &*self.published;
-        from_zero.load(Relaxed) && ready.load(Relaxed) == 0 && !self.is_asked()
-    }
-
-    fn held(&self, now: Nanos) -> MemoryState {
-        if !self.terms.on_demand {
-            return MemoryState::Stays;
-        }
-        if self.workers.values().any(|worker| worker.loads) {
-            return MemoryState::Loading { measured: self.size.is_some() };
-        }
-        if self.leaving {
-            return MemoryState::Leaving;
-        }
-        if self.terms.keep {
-            return MemoryState::Stays;
-        }
-        if self.is_asked() {
-            return MemoryState::Busy;
-        }
-        let load = self.load.as_nanos() as Nanos;
-        let worth = worth(self.asked.rate(now), load, self.bytes());
-        MemoryState::unasked(now, self.loaded, load, worth)
-    }
 }
 
 impl BudgetTable {
@@ -200,9 +119,9 @@ impl BudgetTable {
         if let (Some(gpus), Some(gpu)) = (&mut self.gpus, plan.gpu) {
             gpus.begin(now, (id, worker), gpu);
         }
-        let bytes = plan.needed;
+        let all = plan.all;
         if let Some(model) = self.models.get_mut(&id) {
-            let memory = MeasuredMemory { share: bytes, own: bytes, peak: bytes };
+            let memory = MeasuredMemory { share: all, own: all, peak: all, shared: 0 };
             model.workers.insert(worker, HeldWorker { memory, pid: None, loads: true });
             model.leaving = false;
         }
@@ -273,10 +192,10 @@ impl BudgetTable {
         let Some(model) = self.models.get(&id) else { return Err(LaunchError::Unwanted) };
         let plan = self.plan(model, limit);
         let (ids, held) = self.counted(now);
-        let needed = plan.needed;
+        let all = self.most(model);
         if !model.terms.on_demand {
             let gpu = self.gpus.as_ref().and_then(|gpus| gpus.at_once(now, id, (&ids, &held)));
-            return Ok(PlannedLoad { step: LoadStep::Begin, needed, gpu });
+            return Ok(PlannedLoad { step: LoadStep::Begin, all, gpu });
         }
         let on_gpu = self.gpus.as_ref().and_then(|gpus| gpus.best(now, id, (&ids, &held)));
         let none = |plan: MemoryPlan, stay, gpu| LaunchError::NoRoom {
@@ -287,11 +206,11 @@ impl BudgetTable {
         };
         match (plan.step(&held), on_gpu) {
             (LoadStep::Never { stay }, _) => Err(none(plan, stay, None)),
-            (step, None) => Ok(PlannedLoad { step, needed, gpu: None }),
+            (step, None) => Ok(PlannedLoad { step, all, gpu: None }),
             (step, Some((plan, choice))) => match choice.step {
                 LoadStep::Never { stay } => Err(none(plan, stay, Some(choice.id))),
                 there @ (LoadStep::Begin | LoadStep::Leave(_) | LoadStep::Wait { .. }) => {
-                    Ok(PlannedLoad { step: step.and(there), needed, gpu: Some(choice.id) })
+                    Ok(PlannedLoad { step: step.and(there), all, gpu: Some(choice.id) })
                 }
             },
         }
@@ -352,20 +271,47 @@ impl BudgetTable {
                 }
             }
         }
+        let there = self.models.values().flat_map(|model| {
+            let BudgetTerms { python, files, .. } = model.terms;
+            let loaded = model.workers.values().filter(|it| it.pid.is_some());
+            // Weights that are mapped are shared by the workers of their model alone.
+            loaded.map(move |it| (python, it.memory.shared.saturating_sub(files)))
+        });
+        self.shared.learn(there);
     }
 
-    /// What a worker of a model will hold: as measured, else by its files and by what others hold beside theirs.
+    /// What a worker of a model holds at most: as measured, else by its files and by what others hold beside theirs.
+    /// It may need more while it loads than later.
+    fn most(&self, model: &BudgetModel) -> u64 {
+        let BudgetTerms { files, python, .. } = model.terms;
+        let guess = || files / 10 * 13 + self.base[usize::from(python)].unwrap_or(BASE_GUESS);
+        model.size.map_or_else(guess, |size| size.peak)
+    }
+
+    /// What a worker of a model will take.
     pub(super) fn plan(&self, model: &BudgetModel, limit: u64) -> MemoryPlan {
         let BudgetTerms { files, python, .. } = model.terms;
-        let (files, base) = (files / 10 * 13, self.base[usize::from(python)]);
-        let guess = files + base.unwrap_or(BASE_GUESS);
+        let most = self.most(model);
         match model.size {
-            // Nobody may share with it while it loads, and it may need more then than later.
-            Some(MeasuredMemory { share: least, peak: needed, .. }) => {
+            Some(MeasuredMemory { share: least, .. }) => {
+                let there = self.kinds(|worker| worker.loads || worker.pid.is_some());
+                let needed = self.shared.count(there).bytes(python, most);
                 MemoryPlan { limit, needed, measured: true, least }
             }
-            None => MemoryPlan { limit, needed: guess, measured: false, least: files + BASE_GUESS },
+            None => {
+                let least = files / 10 * 13 + BASE_GUESS;
+                MemoryPlan { limit, needed: most, measured: false, least }
+            }
         }
+    }
+
+    /// The kinds of processes of which there are such: without Python, and with it.
+    fn kinds(&self, is_such: impl Fn(&HeldWorker) -> bool) -> [bool; 2] {
+        let has = |python: bool| {
+            let of_kind = self.models.values().filter(|model| model.terms.python == python);
+            of_kind.flat_map(|model| model.workers.values()).any(&is_such)
+        };
+        [has(false), has(true)]
     }
 
     /// How many more workers of a model there is memory for; those of a model that is loaded on demand wait for it.
@@ -401,10 +347,10 @@ impl BudgetTable {
     /// All models that hold memory, by their numbers.
     pub(super) fn held(&self, now: Nanos) -> (Vec<u64>, Vec<ModelMemory>) {
         let there = self.models.iter().filter(|(_, model)| !model.workers.is_empty());
-        let held = |model: &BudgetModel| ModelMemory {
-            bytes: model.bytes(),
-            own: model.own(),
-            held: model.held(now),
+        let mut loads = self.shared.count(self.kinds(|worker| worker.pid.is_some()));
+        let mut held = |model: &BudgetModel| {
+            let (bytes, own) = model.counted(&mut loads);
+            ModelMemory { bytes, own, held: model.held(now) }
         };
         there.map(|(id, model)| (*id, held(model))).unzip()
     }

@@ -7,7 +7,8 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
 use super::budget::MemoryBudget;
-use super::budget_table::{BudgetTerms, LoadedWorker};
+use super::budget_model::BudgetTerms;
+use super::budget_table::LoadedWorker;
 use super::messages::ControlMessage;
 use super::state::ModelState;
 use crate::outcome::LaunchError;

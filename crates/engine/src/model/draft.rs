@@ -13,7 +13,7 @@ use jitney_settings::model::KEEP;
 
 use super::Model;
 use super::budget::MemoryBudget;
-use super::budget_table::BudgetTerms;
+use super::budget_model::BudgetTerms;
 use super::gate::RequestGate;
 use super::intake::Intake;
 use super::model_ids::ModelIds;

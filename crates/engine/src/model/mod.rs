@@ -8,6 +8,7 @@
 //! [`exits`] and [`lifetime`].
 
 pub(crate) mod budget;
+mod budget_model;
 mod budget_table;
 mod budgeted_launcher;
 mod capacity;
@@ -33,6 +34,7 @@ mod scatter;
 mod scheduler;
 mod seed;
 mod sequence;
+mod shared_pages;
 mod state;
 mod statistics;
 pub(crate) mod task;

@@ -14,7 +14,7 @@ use jitney_settings::model::{IDLE, MAX_REQUESTS_PER_WORKER, MEMORY_LIMIT};
 use tokio::sync::{mpsc, oneshot};
 
 use super::budget::MemoryBudget;
-use super::budget_table::BudgetTerms;
+use super::budget_model::BudgetTerms;
 use super::budgeted_launcher::BudgetedLauncher;
 use super::capacity::LiveCapacity;
 use super::lifetime::StartupWait;

@@ -135,6 +135,8 @@ pub(crate) struct MeasuredMemory {
     pub(crate) own: u64,
     /// The most that it has held until now; what it shares counts in full.
     pub(crate) peak: u64,
+    /// What it shares with others, in full: pages of files.
+    pub(crate) shared: u64,
 }
 
 impl MeasuredMemory {
@@ -152,6 +154,7 @@ impl MeasuredMemory {
             share: line(smaps, "Pss:")?,
             own: line(smaps, "Private_Clean:")? + line(smaps, "Private_Dirty:")?,
             peak: line(status, "VmHWM:")?,
+            shared: line(smaps, "Shared_Clean:")?,
         })
     }
 
@@ -161,6 +164,7 @@ impl MeasuredMemory {
             share: self.share.max(other.share),
             own: self.own.max(other.own),
             peak: self.peak.max(other.peak),
+            shared: self.shared.max(other.shared),
         }
     }
 }
@@ -224,8 +228,10 @@ mod tests {
         let measured = MeasuredMemory::of(std::process::id()).unwrap();
         assert!(own > 1 << 20 && measured.share > 1 << 20, "{own} {measured:?}");
         assert!(measured.own <= measured.share && measured.share <= measured.peak, "{measured:?}");
-        let smaps = "Rss: 9 kB\nPss: 5 kB\nPrivate_Clean: 1 kB\nPrivate_Dirty: 2 kB\n";
+        let smaps =
+            "Rss: 9 kB\nPss: 5 kB\nShared_Clean: 6 kB\nPrivate_Clean: 1 kB\nPrivate_Dirty: 2 kB\n";
         let parsed = MeasuredMemory::parse(smaps, "VmPeak: 99 kB\nVmHWM: 12 kB\n");
-        assert_eq!(parsed, Some(MeasuredMemory { share: 5 << 10, own: 3 << 10, peak: 12 << 10 }));
+        let (share, own, peak, shared) = (5 << 10, 3 << 10, 12 << 10, 6 << 10);
+        assert_eq!(parsed, Some(MeasuredMemory { share, own, peak, shared }));
     }
 }
