@@ -56,20 +56,20 @@ impl ModelThreads {
         &self.all[self.home]
     }
 
-    /// Where the next supervisor goes: to the place that has the fewest, the task's own before others.
-    pub(crate) fn place(&self, supervisors: impl Fn(usize) -> usize) -> usize {
+    /// Where the next supervisor goes: to the thread that has the fewest, the task's own before others.
+    pub(crate) fn choose(&self, supervisors: impl Fn(usize) -> usize) -> usize {
         let count = self.all.len();
-        let places = (0..count).map(|step| (self.home + step) % count);
-        places.min_by_key(|place| supervisors(*place)).unwrap_or(self.home)
+        let threads = (0..count).map(|step| (self.home + step) % count);
+        threads.min_by_key(|thread| supervisors(*thread)).unwrap_or(self.home)
     }
 
-    pub(crate) fn at(&self, place: usize) -> &Handle {
-        &self.all[place]
+    pub(crate) fn at(&self, thread: usize) -> &Handle {
+        &self.all[thread]
     }
 
-    /// The thread of a place that is not the task's.
-    pub(crate) fn elsewhere(&self, place: usize) -> Option<&Handle> {
-        (place != self.home).then(|| self.at(place))
+    /// A thread that is not the task's.
+    pub(crate) fn elsewhere(&self, thread: usize) -> Option<&Handle> {
+        (thread != self.home).then(|| self.at(thread))
     }
 }
 
@@ -84,14 +84,14 @@ mod tests {
         let model = threads.take_turn();
         let mut taken = Vec::new();
         for _ in 0..4 {
-            let place = model.place(|place| taken.iter().filter(|it| **it == place).count());
-            taken.push(place);
+            let thread = model.choose(|thread| taken.iter().filter(|it| **it == thread).count());
+            taken.push(thread);
         }
         assert_eq!(taken, [1, 2, 0, 1]);
-        let elsewhere = [1, 2].map(|place| model.elsewhere(place).is_some());
+        let elsewhere = [1, 2].map(|thread| model.elsewhere(thread).is_some());
         assert_eq!(elsewhere, [false, true]);
         taken.remove(1);
-        assert_eq!(model.place(|place| taken.iter().filter(|it| **it == place).count()), 2);
+        assert_eq!(model.choose(|thread| taken.iter().filter(|it| **it == thread).count()), 2);
     }
 
     #[test]

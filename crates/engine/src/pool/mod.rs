@@ -5,6 +5,7 @@
 //! exits; the pool learns of that through [`WorkerEvent`]s.
 
 mod batches;
+mod pool_worker;
 mod recovery;
 mod supervisor;
 mod wear;
@@ -17,10 +18,11 @@ use std::time::SystemTime;
 
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 pub(crate) use self::batches::{BatchRun, WorkerBatch};
+pub use self::pool_worker::WorkerView;
+use self::pool_worker::{PoolWorker, PoolWorkerState};
 use self::supervisor::WorkerSupervisor;
 pub(crate) use self::supervisor::{WorkerEvent, WorkerPlan};
 pub(crate) use self::wear::{ReplaceReason, WearLimits};
@@ -32,71 +34,6 @@ pub use self::worker::{
 use crate::data_threads::ModelThreads;
 use crate::error::ScaleError;
 use crate::outcome::{LaunchError, LoadFailure};
-
-/// A worker as others see it.
-#[derive(Clone, Debug)]
-pub struct WorkerView {
-    /// Its id, never used again after it has gone.
-    pub id: u32,
-    /// When it was asked for.
-    pub started: SystemTime,
-    /// Whether it has loaded the model.
-    pub ready: bool,
-    /// The process id, for workers that are processes.
-    pub pid: Option<u32>,
-    /// Bytes of memory it uses; 0 when not measured.
-    pub memory: u64,
-    /// The GPU it was given, if any.
-    pub gpu: Option<u32>,
-    /// How far it is with loading and warming up, if it says so.
-    pub progress: Option<LoadProgress>,
-    /// The graphs that it captured.
-    pub graphs: Option<GraphMemory>,
-    /// Bytes that it holds on its GPU, as it said last.
-    pub gpu_memory: Option<u64>,
-    /// What its garbage collector has done, as it said last.
-    pub pauses: Option<CollectorPauses>,
-    /// Times that it was started again.
-    pub restarts: u32,
-}
-
-struct PoolWorker {
-    /// Taken when the worker is asked to stop.
-    retire: Option<oneshot::Sender<()>>,
-    /// The way to the worker since it was last started.
-    batches: Option<mpsc::Sender<WorkerBatch>>,
-    /// Tells its supervisor that a caller went away.
-    left: Arc<Notify>,
-    task: JoinHandle<()>,
-    /// The thread of its supervisor.
-    place: usize,
-    started: SystemTime,
-    state: PoolWorkerState,
-    pid: Option<u32>,
-    /// Since it was last started.
-    capacity: WorkerCapacity,
-    progress: Option<LoadProgress>,
-    graphs: Option<GraphMemory>,
-    gpu_memory: Option<u64>,
-    pauses: Option<CollectorPauses>,
-    restarts: u32,
-    /// The worker that is to stop once this one serves.
-    replaces: Option<u32>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum PoolWorkerState {
-    /// Starting, or between two starts.
-    Starting,
-    /// It has loaded the model and is being warmed up.
-    WarmingUp,
-    /// It serves.
-    Ready,
-    /// Starting again was given up.
-    GivenUp,
-    /// Asked to stop once its batch is done.
-    Stopping,
-}
 
 /// All workers of one model version.
 pub(crate) struct WorkerPool {
@@ -224,7 +161,7 @@ impl WorkerPool {
 
     /// The thread of a worker that is not its model's own.
     pub(crate) fn elsewhere(&self, worker: u32) -> Option<&Handle> {
-        self.threads.elsewhere(self.workers.get(&worker)?.place)
+        self.threads.elsewhere(self.workers.get(&worker)?.thread)
     }
 
     /// A caller went away: workers that can had better not go on for it.
@@ -390,31 +327,15 @@ impl WorkerPool {
     }
 
     pub(crate) fn views(&self) -> Vec<WorkerView> {
-        let view = |(id, worker): (&u32, &PoolWorker)| WorkerView {
-            id: *id,
-            started: worker.started,
-            ready: worker.state == PoolWorkerState::Ready,
-            pid: worker.pid,
-            memory: 0,
-            gpu: self.launcher.gpu(*id),
-            progress: worker.progress.clone(),
-            graphs: worker.graphs,
-            gpu_memory: worker.gpu_memory,
-            pauses: worker.pauses,
-            restarts: worker.restarts,
-        };
-        self.workers
-            .iter()
-            .filter(|(_, worker)| worker.state != PoolWorkerState::Stopping)
-            .map(view)
-            .collect()
+        let staying = self.workers.iter().filter(|(_, it)| it.state != PoolWorkerState::Stopping);
+        staying.map(|(id, worker)| worker.view(*id, self.launcher.gpu(*id))).collect()
     }
 
     fn add_worker(&mut self) -> u32 {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let ((retire, retired), left) = (oneshot::channel(), Arc::new(Notify::new()));
-        let at = |place| self.workers.values().filter(|it| it.place == place).count();
-        let place = self.threads.place(at);
+        let at = |thread| self.workers.values().filter(|it| it.thread == thread).count();
+        let thread = self.threads.choose(at);
         let told = (&left, &self.serving);
         let supervisor =
             WorkerSupervisor::new(id, &self.launcher, &self.plan, retired, told, &self.events);
@@ -422,8 +343,8 @@ impl WorkerPool {
             retire: Some(retire),
             batches: None,
             left,
-            task: self.threads.at(place).spawn(supervisor.run()),
-            place,
+            task: self.threads.at(thread).spawn(supervisor.run()),
+            thread,
             started: SystemTime::now(),
             state: PoolWorkerState::Starting,
             pid: None,
