@@ -262,6 +262,7 @@ SENTENCES: dict[str, dict[str, tuple[Check, ...]]] = {
                 {
                     "onnx/src/engine.rs": "the interface, and the choice",
                     "engine/ort.rs": "ONNX Runtime",
+                    "engine/ort/providers.rs": "its execution providers",
                     "engine/rten.rs": "the engine that is built in",
                 },
             ),
