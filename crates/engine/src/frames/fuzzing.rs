@@ -62,7 +62,8 @@ fn read(bytes: &[u8]) {
         | FrameKind::Batch
         | FrameKind::Stop
         | FrameKind::Cancel
-        | FrameKind::Progress => {
+        | FrameKind::Progress
+        | FrameKind::Share => {
             if let Ok(message) = decode_control::<serde_json::Value>(&payload) {
                 let text = message.to_string();
                 let again = decode_control::<serde_json::Value>(text.as_bytes());
