@@ -50,13 +50,17 @@ def test_platforms_are_known_by_their_variables(binary: Path) -> None:
         ({"AZUREML_MODEL_DIR": "/m"}, "azure-ml\n"),
         ({"MLSERVER_HTTP_PORT": "8080"}, "mlserver\n"),
         ({"HF_TASK": "fill-mask", "PORT": "80"}, "hugging-face\n"),
-        ({"HF_TASK": "fill-mask", "SAGEMAKER_PROGRAM": "x"}, "sagemaker\n"),
+        ({"HF_TASK": "fill-mask", "AIP_MODE": "PREDICTION"}, "vertex\n"),
+        ({"HF_MODEL_ID": "org/model", "SAGEMAKER_PROGRAM": "x"}, "sagemaker\n"),
         ({"ECS_CONTAINER_METADATA_URI_V4": "http://169.254.170.2/v4/x"}, "ecs\n"),
     ]:
         assert run(binary, "platform", **variables).stdout == expected
     both = run(binary, "platform", AIP_HTTP_PORT="1", AZUREML_MODEL_DIR="/m")
     assert both.returncode == 64
     assert "two platforms: vertex by AIP_HTTP_PORT, azure-ml by AZUREML_MODEL_DIR" in both.stderr
+    both = run(binary, "platform", SAGEMAKER_PROGRAM="x", HF_TASK="fill-mask")
+    assert both.returncode == 64
+    assert "two platforms: sagemaker by SAGEMAKER_PROGRAM, hugging-face by HF_TASK" in both.stderr
 
 
 def test_a_route_without_a_slash_is_said(binary: Path) -> None:
@@ -71,6 +75,7 @@ def test_a_route_without_a_slash_is_said(binary: Path) -> None:
 def test_vertex_asks_under_its_own_routes(start: Callable[..., Server], cloud: Cloud, tmp_path: Path) -> None:
     cloud.put("models/run 7/artifacts", {"echo.mar": mar(tmp_path), "notes/readme.txt": b"none of the model"})
     env = {
+        "AIP_MODE": "PREDICTION",
         "AIP_PREDICT_ROUTE": PREDICT,
         "AIP_HEALTH_ROUTE": HEALTH,
         "AIP_STORAGE_URI": "gs://models/run 7/artifacts",
@@ -85,7 +90,9 @@ def test_vertex_asks_under_its_own_routes(start: Callable[..., Server], cloud: C
     assert (raw.status_code, raw.content) == (200, b"\x00raw")
     assert requests.put(server.url(PREDICT), data=b"x", timeout=120).status_code == 405
     assert requests.post(server.url("/predictions/model"), data=b"x", timeout=120).content == b"x", "others stay"
-    server.logged("platform vertex by AIP_PREDICT_ROUTE")
+    large = b"x" * 10_000_000
+    assert requests.post(server.url(PREDICT), data=large, timeout=120).content == large, "as much as Vertex AI sends"
+    server.logged("platform vertex by AIP_MODE")
     assert cloud.told, "the token came from the machine's metadata"
 
 
@@ -110,6 +117,25 @@ def test_vertexs_health_is_503_until_the_model_is_loaded(start: Callable[..., Se
     until(lambda: requests.get(server.url("/h"), timeout=120).status_code == 200, "the model is loaded")
     reply = requests.post(server.url("/p"), json={"instances": [1, 2]}, timeout=120)
     assert reply.json() == {"predictions": [2, 3]}
+
+
+HANDLER = """
+class EndpointHandler:
+    def __init__(self, path):
+        self.path = path
+    def __call__(self, data):
+        return data["inputs"] + 1
+"""
+
+
+def test_hugging_faces_model_has_vertexs_routes(start: Callable[..., Server], tmp_path: Path) -> None:
+    (tmp_path / "handler.py").write_text(HANDLER)
+    routes = {"AIP_MODE": "PREDICTION", "AIP_PREDICT_ROUTE": "/p", "AIP_HEALTH_ROUTE": "/h"}
+    server = start("serve", "--host", "127.0.0.1", env={**routes, "HF_MODEL_DIR": str(tmp_path)})
+    assert requests.get(server.url("/h"), timeout=120).status_code == 200
+    reply = requests.post(server.url("/p"), json={"instances": [1, 2]}, timeout=120)
+    assert reply.json() == {"predictions": [2, 3]}
+    server.logged("platform vertex by AIP_MODE with HF_MODEL_DIR")
 
 
 # -- Azure ML -----------------------------------------------------------------------------------
@@ -174,6 +200,7 @@ def test_an_entry_script_is_run_as_on_azure(azure: Callable[..., Server]) -> Non
     assert reply.headers["x-ms-run-function-failed"] == "False"
     assert float(reply.headers["x-ms-run-fn-exec-ms"]) >= 0
     assert (reply.headers["x-ms-client-request-id"], reply.headers["x-ms-request-id"]) == ("mine", "mine")
+    assert reply.headers["x-ms-server-version"].startswith("jitney/")
     typed = {"Content-Type": "x/y"}
     by_query = requests.get(server.url("/score?data=[4]"), headers=typed, timeout=120)
     assert by_query.json()["sum"] == 14
@@ -185,6 +212,16 @@ def test_an_entry_script_is_run_as_on_azure(azure: Callable[..., Server]) -> Non
     assert requests.put(server.url("/score"), data=b"x", timeout=120).status_code == 405
     assert requests.options(server.url("/score"), timeout=120).status_code == 200
     assert score(server, {"data": []}, x_request_id="x" * 101).status_code == 431
+    assert score(server, {"data": []}, x_ms_request_id="x" * 101, x_ms_client_request_id="y").status_code == 431
+    for version, key in [
+        ("", "swagger"),
+        ("?version=2", "swagger"),
+        ("?version=3", "openapi"),
+        ("?version=3.1", "openapi"),
+    ]:
+        described = requests.get(server.url(f"/swagger.json{version}"), timeout=120)
+        assert described.status_code == 200 and key in described.json() and "/score" in described.json()["paths"]
+    assert requests.get(server.url("/swagger.json?version=4"), timeout=120).status_code == 404
     server.logged("platform azure-ml by AZUREML_ENTRY_SCRIPT")
 
 
@@ -211,8 +248,10 @@ def test_azures_variables_become_settings(binary: Path, tmp_path: Path) -> None:
 
     values = effective()
     assert (values["port"][0], values["host"][0], values["management_host"][0]) == ("5001", "0.0.0.0", "127.0.0.1")
-    assert effective(SERVER_PORT="6000")["port"] == ("6000", "SERVER_PORT")
-    assert effective(JITNEY_PORT="4321", SERVER_PORT="6000")["port"][0] == "4321"
+    assert (values["response_timeout"][0], values["drain_timeout"][0]) == ("180", "25")
+    assert effective(SERVER_PORT="6000")["port"][0] == "5001", "Azure's server sets it itself"
+    assert effective(SCORING_TIMEOUT_MS="500000")["response_timeout"] == ("500", "SCORING_TIMEOUT_MS")
+    assert effective(JITNEY_PORT="4321")["port"][0] == "4321"
     missing = run(binary, "serve", AML_APP_ROOT=str(tmp_path), AZUREML_ENTRY_SCRIPT="none.py")
     assert missing.returncode == 64 and "there is no file" in missing.stderr
     wrong = run(binary, "serve", AZUREML_MODEL_DIR=str(tmp_path), SCORING_TIMEOUT_MS="soon")
@@ -295,8 +334,9 @@ def test_hugging_faces_variables_name_folder_and_task(binary: Path, tmp_path: Pa
         return {row["key"]: (row["value"], row["from"]) for row in json.loads(done.stdout)}
 
     values = effective(HF_TASK="text-classification", HF_TRUST_REMOTE_CODE="1", PORT="80")
-    assert (values["task"], values["port"]) == (("text-classification", "HF_TASK"), ("80", "PORT"))
+    assert values["task"] == ("text-classification", "HF_TASK")
     assert values["trust"] == ("true", "HF_TRUST_REMOTE_CODE")
+    assert (values["port"][0], values["install_requirements"][0]) == ("5000", "true"), "PORT does not count"
     hub = run(binary, "serve", HF_MODEL_ID="org/model")
     assert hub.returncode == 64 and "models are not fetched from the hub" in hub.stderr
 
@@ -309,3 +349,12 @@ def test_hugging_faces_paths_lead_to_the_model(start: Callable[..., Server], tmp
     assert requests.post(server.url("/"), json=body, timeout=120).json() == body
     assert requests.post(server.url("/predict"), json=body, timeout=120).json() == body
     assert [requests.get(server.url(path), timeout=120).status_code for path in ("/", "/health")] == [200, 200]
+
+
+def test_hugging_faces_handler_is_run_as_on_its_endpoints(start: Callable[..., Server], tmp_path: Path) -> None:
+    (tmp_path / "handler.py").write_text(HANDLER)
+    server = start("serve", "--host", "127.0.0.1", env={"HF_MODEL_DIR": str(tmp_path)})
+    for path in ("/", "/predict"):
+        assert requests.post(server.url(path), json={"inputs": 1}, timeout=120).json() == 2
+    wrong = requests.post(server.url("/"), json={"inputs": "a"}, timeout=120)
+    assert (wrong.status_code, list(wrong.json())) == (400, ["error"])

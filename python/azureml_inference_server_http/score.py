@@ -1,10 +1,13 @@
-"""The model of an entry script: `/score` runs it, `/` tells that it is there. Answers have Azure's form and headers."""
+"""The model of an entry script: `/score` runs it, `/` tells that it is there, `/swagger.json` describes it.
+Answers have Azure's form and headers."""
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import time
+import urllib.parse
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +21,7 @@ logger = logging.getLogger(__name__)
 JSON = "application/json"
 RUN_FAILED = "x-ms-run-function-failed"
 RUN_TIME = "x-ms-run-fn-exec-ms"
+VERSION, VERSION_VARIABLE = "x-ms-server-version", "HTTP_X_MS_SERVER_VERSION"
 ID_CHARACTERS_MAX = 100
 FAILED = "An unexpected error occurred in scoring script. Check the logs for more info."
 Headers = list[tuple[str, str]]
@@ -34,12 +38,13 @@ class Score:
     @jitney.endpoint(raw=True)
     def http(self, request: HttpRequest) -> Response:
         """Answers one request."""
+        named: Headers = []
         try:
             named = ids(request)
+            response = self._routed(request)
         except Rejected as rejected:
-            return failure(rejected.status, str(rejected))
-        response = self._routed(request)
-        response.headers.extend(named)
+            response = failure(rejected.status, str(rejected))
+        response.headers.extend([*named, (VERSION, os.environ.get(VERSION_VARIABLE) or f"jitney/{jitney.__version__}")])
         return response
 
     def _routed(self, request: HttpRequest) -> Response:
@@ -50,9 +55,18 @@ class Score:
                 return Response(b"")
             case "/score", "GET" | "POST" | "OPTIONS":
                 return self._scored(request)
-            case "" | "/score", _:
+            case "/swagger.json", "GET" | "HEAD":
+                return self._described(request)
+            case "" | "/score" | "/swagger.json", _:
                 return failure(405, "Method not allowed")
         return failure(404, "There is nothing here: requests go to /score")
+
+    def _described(self, request: HttpRequest) -> Response:
+        asked = urllib.parse.parse_qs(request.query_string).get("version", ["2"])
+        try:
+            return Response(json.dumps(self._script.described(asked[0])), media_type=JSON)
+        except LookupError as error:
+            return failure(404, str(error))
 
     def _scored(self, request: HttpRequest) -> Response:
         began = time.perf_counter()
@@ -94,7 +108,8 @@ def ids(request: HttpRequest) -> Headers:
     client, older = headers.get("x-ms-client-request-id", ""), headers.get("x-ms-request-id", "")
     client = client or older
     older = older or client or headers.get("x-request-id", "") or request.id
-    for name, value in (("x-request-id", headers.get("x-request-id", "")), ("x-ms-client-request-id", client)):
+    given = headers.get("x-request-id", "")
+    for name, value in (("x-request-id", given), ("x-ms-request-id", older), ("x-ms-client-request-id", client)):
         if len(value) > ID_CHARACTERS_MAX:
             raise Rejected(431, f"{name} must not exceed {ID_CHARACTERS_MAX} characters")
     named = [("x-ms-request-id", older), ("x-ms-client-request-id", client), ("TraceId", headers.get("TraceId", ""))]

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from azureml_inference_server_http.swagger import described
 from jitney.http.request import HttpRequest
 
 APP_ROOT = "/var/azureml-app"
@@ -37,6 +38,7 @@ class EntryScript:
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         root = Path(variables.get("AML_APP_ROOT") or APP_ROOT)
+        self._root = root
         folders = [root]
         if variables.get("AZUREML_SOURCE_DIRECTORY"):
             folders.append(root / variables["AZUREML_SOURCE_DIRECTORY"])
@@ -68,6 +70,10 @@ class EntryScript:
             # As Flask spells them: a dict knows no other case.
             arguments[REQUEST_HEADERS] = {name.title(): value for name, value in request.headers.items()}
         return self._run(**arguments)
+
+    def described(self, version: str) -> dict[str, Any]:
+        """What `/swagger.json` says about the script."""
+        return described(version, self._root, self._run)
 
     def _arguments(self, request: HttpRequest) -> dict[str, Any]:
         first = self._parameters[0].name

@@ -27,6 +27,8 @@ pub use sagemaker::HANDLER as SAGEMAKER_HANDLER;
 enum Mark {
     /// A variable that is set.
     Variable(&'static str),
+    /// A variable with this value.
+    Value(&'static str, &'static str),
     /// A folder with something in it.
     Folder(&'static str),
 }
@@ -35,12 +37,13 @@ impl Mark {
     fn found(&self, env: &Env, is_filled: impl Fn(&Path) -> bool) -> Option<&'static str> {
         match self {
             Self::Variable(name) => env.text(name).filter(|text| !text.is_empty()).map(|_| *name),
+            Self::Value(name, value) => env.text(name).filter(|text| text == value).map(|_| *name),
             Self::Folder(path) => is_filled(Path::new(path)).then_some(*path),
         }
     }
 }
 
-/// The platforms that say what to serve. Two of them at once are a mistake.
+/// The platforms that say what to serve. Two of them at once are a mistake, but for Hugging Face's on Vertex AI.
 const MARKS: &[(Platform, &[Mark])] = &[
     (
         Platform::Sagemaker,
@@ -55,6 +58,7 @@ const MARKS: &[(Platform, &[Mark])] = &[
     (
         Platform::Vertex,
         &[
+            Mark::Value("AIP_MODE", "PREDICTION"),
             Mark::Variable("AIP_PREDICT_ROUTE"),
             Mark::Variable("AIP_HEALTH_ROUTE"),
             Mark::Variable("AIP_HTTP_PORT"),
@@ -74,10 +78,18 @@ const MARKS: &[(Platform, &[Mark])] = &[
             Mark::Variable("MLSERVER_HTTP_PORT"),
         ],
     ),
+    (
+        Platform::HuggingFace,
+        &[
+            Mark::Variable("HF_TASK"),
+            Mark::Variable("HF_MODEL_DIR"),
+            Mark::Folder(huggingface::REPOSITORY),
+        ],
+    ),
 ];
 
-/// Finds the platform. Who asks for one gets it; `none` is asked for, too. Hugging
-/// Face's variables, `PORT` and ECS's count where nothing else does: other platforms have them beside their own.
+/// Finds the platform. Who asks for one gets it; `none` is asked for, too. `HF_MODEL_ID`, `PORT` and ECS's
+/// variable count where nothing else does: other platforms have them beside their own.
 pub fn detect(
     asked: Option<Platform>,
     env: &Env,
@@ -88,14 +100,19 @@ pub fn detect(
         return Ok(Some(detected).filter(|it| it.platform != Platform::None));
     }
     let found = MARKS.iter().filter_map(|(platform, marks)| {
-        let mut marks = marks.iter().filter_map(|mark| mark.found(env, &is_filled));
-        let by = marks.next()?.to_owned();
+        let by = first(marks, env, &is_filled)?.to_owned();
         Some(Detected { platform: *platform, by })
     });
     let found: Vec<Detected> = found.collect();
     match found.as_slice() {
         [] => Ok(huggingface::detect(env).or_else(|| port::detect(env))),
         [one] => Ok(Some(one.clone())),
+        [Detected { platform: Platform::Vertex, by }, model]
+            if model.platform == Platform::HuggingFace =>
+        {
+            let by = format!("{by} with {}", model.by);
+            Ok(Some(Detected { platform: Platform::Vertex, by }))
+        }
         many => {
             let shown: Vec<String> =
                 many.iter().map(|it| format!("{} by {}", it.platform.name(), it.by)).collect();
@@ -103,6 +120,16 @@ pub fn detect(
                 .hint("say which one with --platform or JITNEY_PLATFORM, or remove a variable"))
         }
     }
+}
+
+fn first(marks: &[Mark], env: &Env, is_filled: impl Fn(&Path) -> bool) -> Option<&'static str> {
+    marks.iter().find_map(|mark| mark.found(env, &is_filled))
+}
+
+/// Whether Hugging Face's variables or folder are there, beside those of another platform.
+fn has_hugging_face(env: &Env) -> bool {
+    let mut rows = MARKS.iter().filter(|(platform, _)| *platform == Platform::HuggingFace);
+    rows.any(|(_, marks)| first(marks, env, is_filled).is_some())
 }
 
 /// Whether a folder has something in it.
@@ -137,6 +164,9 @@ pub fn main(env: &Env) -> Result<u8, Failure> {
 pub fn read(detected: &Detected, env: &Env) -> Result<PlatformPlan, Failure> {
     match detected.platform {
         Platform::Sagemaker => sagemaker::read(env),
+        Platform::Vertex if has_hugging_face(env) => {
+            huggingface::on_vertex(vertex::read(env)?, env)
+        }
         Platform::Vertex => vertex::read(env),
         Platform::AzureMl => azure::read(env),
         Platform::Mlserver => mlserver::read(env),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jitney_server::RouteAliases;
 use jitney_settings::model::{RESPONSE_TIMEOUT, STARTUP_TIMEOUT, WORKERS};
 use jitney_settings::server::{
-    CORS_ALLOWED_ORIGIN, HOST, INFERENCE_PORT, LOG_LEVEL, MANAGEMENT_HOST,
+    CORS_ALLOWED_ORIGIN, DRAIN_TIMEOUT, HOST, INFERENCE_PORT, LOG_LEVEL, MANAGEMENT_HOST,
 };
 use jitney_settings::{SettingSource, Values};
 
@@ -23,8 +23,10 @@ const DEFINITION: &str = "azureml_inference_server_http.score:served";
 const APP_ROOT: &str = "/var/azureml-app";
 /// The port of Azure's own images.
 const PORT: u64 = 5001;
-/// How long Azure's server waits for `run()`, and for a worker.
-const ANSWER: Duration = Duration::from_secs(3600);
+/// How long an endpoint waits for an answer at most. Azure's server would let `run()` go on for an hour.
+const ANSWER: Duration = Duration::from_secs(180);
+const DRAIN: Duration = Duration::from_secs(25);
+/// How long Azure's server waits for a worker.
 const STARTUP: Duration = Duration::from_secs(300);
 const SCRIPT: &str = "AZUREML_ENTRY_SCRIPT";
 const TIMEOUT: &str = "SCORING_TIMEOUT_MS";
@@ -33,18 +35,23 @@ const LEVEL: &str = "AZUREML_LOG_LEVEL";
 /// What the variables say.
 pub(super) fn read(env: &Env) -> Result<PlatformPlan, Failure> {
     let mut above = Values::default();
-    take(env, "SERVER_PORT", &INFERENCE_PORT, &mut above)?;
     take(env, "WORKER_COUNT", &WORKERS, &mut above)?;
     take(env, "WORKER_TIMEOUT", &STARTUP_TIMEOUT, &mut above)?;
     take(env, "AML_CORS_ORIGINS", &CORS_ALLOWED_ORIGIN, &mut above)?;
     milliseconds(env, &mut above)?;
     log_level(env, &mut above)?;
-    let below = Values::default().with(&HOST, "0.0.0.0".to_owned(), SettingSource::Default).with(
-        &MANAGEMENT_HOST,
-        "127.0.0.1".to_owned(),
-        SettingSource::Default,
-    );
-    let ignored = ["SEPERATE_HEALTH_ENDPOINT", "AML_APP_INSIGHTS_ENABLED", "AZUREML_CONFIG_FILE"];
+    let below = Values::default()
+        .with(&HOST, "0.0.0.0".to_owned(), SettingSource::Default)
+        .with(&MANAGEMENT_HOST, "127.0.0.1".to_owned(), SettingSource::Default)
+        .with(&DRAIN_TIMEOUT, DRAIN, SettingSource::Default)
+        .with(&RESPONSE_TIMEOUT, ANSWER, SettingSource::Default);
+    // Azure's server writes SERVER_PORT itself, whatever it was.
+    let ignored = [
+        "SERVER_PORT",
+        "SEPERATE_HEALTH_ENDPOINT",
+        "AML_APP_INSIGHTS_ENABLED",
+        "AZUREML_CONFIG_FILE",
+    ];
     let ignored = ignored.iter().filter(|name| env.text(name).is_some());
     let remarks = ignored.map(|name| format!("{name} has no effect here")).collect();
     let plan = PlatformPlan { above, below, remarks, ..PlatformPlan::default() };
@@ -67,7 +74,6 @@ fn with_script(env: &Env, script: &str, plan: PlatformPlan) -> Result<PlatformPl
     let below = plan
         .below
         .with(&INFERENCE_PORT, PORT, SettingSource::Default)
-        .with(&RESPONSE_TIMEOUT, ANSWER, SettingSource::Default)
         .with(&STARTUP_TIMEOUT, STARTUP, SettingSource::Default)
         .with(&WORKERS, 1_u64, SettingSource::Default);
     let served =

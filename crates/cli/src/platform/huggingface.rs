@@ -1,10 +1,10 @@
 //! Hugging Face's inference toolkit: a folder with a model, its task, and the paths `/` and `/predict`.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use jitney_server::RouteAliases;
 use jitney_settings::model::{TASK, TRUST};
-use jitney_settings::server::{HOST, INFERENCE_PORT, MANAGEMENT_HOST};
+use jitney_settings::server::{HOST, INFERENCE_PORT, INSTALL_REQUIREMENTS, MANAGEMENT_HOST};
 use jitney_settings::{SettingSource, Values};
 
 use super::plan::{Detected, PlatformPlan, take};
@@ -14,41 +14,64 @@ use crate::failure::Failure;
 use crate::flags::serve::Platform;
 use crate::plan::Startup;
 
+/// Where Inference Endpoints put the model into a container.
+pub(super) const REPOSITORY: &str = "/repository";
+/// Where the toolkit looks by itself.
 const FOLDER: &str = "/opt/huggingface/model";
+/// The toolkit's.
+const PORT: u64 = 5000;
+const ID: &str = "HF_MODEL_ID";
 const TRUSTED: &str = "HF_TRUST_REMOTE_CODE";
 
-/// Containers of other platforms have these variables as well, so they count where nothing else does.
+/// Containers of other platforms have this variable as well, so it counts where nothing else does.
 pub(super) fn detect(env: &Env) -> Option<Detected> {
-    let names = ["HF_MODEL_DIR", "HF_TASK", "HF_MODEL_ID"];
-    let by = names.into_iter().find(|name| env.text(name).is_some_and(|text| !text.is_empty()))?;
-    Some(Detected { platform: Platform::HuggingFace, by: by.to_owned() })
+    env.text(ID).filter(|text| !text.is_empty())?;
+    Some(Detected { platform: Platform::HuggingFace, by: ID.to_owned() })
 }
 
 /// What the variables say.
 pub(super) fn read(env: &Env) -> Result<PlatformPlan, Failure> {
-    let mut above = Values::default();
-    take(env, "PORT", &INFERENCE_PORT, &mut above)?;
-    take(env, "HF_TASK", &TASK, &mut above)?;
-    if env.text(TRUSTED).is_some_and(|text| ["1", "true"].contains(&&*text.to_ascii_lowercase())) {
-        above.set(&TRUST, true, SettingSource::Variable(TRUSTED.to_owned()));
-    }
-    let below = Values::default().with(&HOST, "0.0.0.0".to_owned(), SettingSource::Default).with(
-        &MANAGEMENT_HOST,
-        "127.0.0.1".to_owned(),
-        SettingSource::Default,
-    );
-    let folder = env.path("HF_MODEL_DIR").unwrap_or_else(|| PathBuf::from(FOLDER));
-    let found = folder.is_dir().then(|| std::path::absolute(&folder).ok()).flatten();
-    if let (None, Some(id)) = (&found, env.text("HF_MODEL_ID")) {
-        return Err(Failure::usage(format!("HF_MODEL_ID={id}: models are not fetched from the hub"))
-            .hint(format!("fetch it when the image is made (hf download {id} --local-dir DIR) and name DIR in HF_MODEL_DIR")));
-    }
-    let model = |folder: &PathBuf| Startup { name: Some("model".to_owned()), ..in_folder(folder) };
-    let models = found.iter().map(model).collect();
+    let below = Values::default()
+        .with(&HOST, "0.0.0.0".to_owned(), SettingSource::Default)
+        .with(&MANAGEMENT_HOST, "127.0.0.1".to_owned(), SettingSource::Default)
+        .with(&INFERENCE_PORT, PORT, SettingSource::Default);
     let aliases = RouteAliases::default()
         .with("/", "/.jitney/invocations")
         .with("/predict", "/.jitney/invocations")
         .with("/health", "/v2/health/ready");
-    let artifacts = Some(folder.to_string_lossy().into_owned());
-    Ok(PlatformPlan { above, below, models, artifacts, aliases, ..PlatformPlan::default() })
+    on_vertex(PlatformPlan { below, aliases, ..PlatformPlan::default() }, env)
+}
+
+/// The toolkit's model under another platform's routes and port, and its settings for what that platform fetches.
+pub(super) fn on_vertex(mut plan: PlatformPlan, env: &Env) -> Result<PlatformPlan, Failure> {
+    take(env, "HF_TASK", &TASK, &mut plan.above)?;
+    if env.text(TRUSTED).is_some_and(|text| ["1", "true"].contains(&&*text.to_ascii_lowercase())) {
+        plan.above.set(&TRUST, true, SettingSource::Variable(TRUSTED.to_owned()));
+    }
+    plan.below.set(&INSTALL_REQUIREMENTS, true, SettingSource::Default);
+    if plan.models.is_empty() {
+        let folder = env.path("HF_MODEL_DIR").unwrap_or_else(|| {
+            let folders = [REPOSITORY, FOLDER].map(Path::new);
+            folders.into_iter().find(|path| path.is_dir()).unwrap_or(folders[1]).to_owned()
+        });
+        plan.models = model(env, &folder)?.into_iter().collect();
+        plan.artifacts = Some(folder.to_string_lossy().into_owned());
+    }
+    Ok(plan)
+}
+
+/// The model of the folder; none where there is no folder. A `handler.py` in it is there to be run.
+fn model(env: &Env, folder: &Path) -> Result<Option<Startup>, Failure> {
+    let found = folder.is_dir().then(|| std::path::absolute(folder).ok()).flatten();
+    if let (None, Some(id)) = (&found, env.text(ID)) {
+        return Err(Failure::usage(format!("{ID}={id}: models are not fetched from the hub"))
+            .hint(format!("fetch it when the image is made (hf download {id} --local-dir DIR) and name DIR in HF_MODEL_DIR")));
+    }
+    Ok(found.map(|folder| {
+        let mut settings = Values::default();
+        if folder.join("handler.py").is_file() {
+            settings.set(&TRUST, true, SettingSource::Default);
+        }
+        Startup { name: Some("model".to_owned()), settings, ..in_folder(&folder) }
+    }))
 }

@@ -16,6 +16,8 @@ use crate::failure::{Failure, cannot};
 use crate::plan::Startup;
 
 const FILE: &str = "model-settings.json";
+/// The port of MLServer's for gRPC.
+const PORT_OF_GRPC: u64 = 9000;
 const BATCH_TIME: &str = "MLSERVER_MODEL_MAX_BATCH_TIME";
 
 /// Variables of single settings; of two that say the same, the first one counts.
@@ -61,11 +63,10 @@ pub(super) fn read(env: &Env) -> Result<PlatformPlan, Failure> {
         let time = text.parse().ok().and_then(seconds).ok_or_else(wrong)?;
         above.set(&MAX_BATCH_DELAY, time, SettingSource::Variable(BATCH_TIME.to_owned()));
     }
-    let below = Values::default().with(&HOST, "0.0.0.0".to_owned(), SettingSource::Default).with(
-        &MANAGEMENT_HOST,
-        "127.0.0.1".to_owned(),
-        SettingSource::Default,
-    );
+    let below = Values::default()
+        .with(&HOST, "0.0.0.0".to_owned(), SettingSource::Default)
+        .with(&MANAGEMENT_HOST, "127.0.0.1".to_owned(), SettingSource::Default)
+        .with(&GRPC_PORT, PORT_OF_GRPC, SettingSource::Default);
     let named = ["MLSERVER_MODEL_URI", "MLSERVER_MODELS_DIR", "MODELS_DIR"];
     let folder = named.into_iter().find_map(|name| env.path(name));
     let folder = folder.unwrap_or_else(|| PathBuf::from("/mnt/models"));

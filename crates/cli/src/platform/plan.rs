@@ -51,12 +51,16 @@ impl PlatformPlan {
     /// One line for the log. A port that is not the platform's is a warning: it would not be found there.
     pub fn describe(&mut self, detected: &Detected, values: &Values) -> String {
         let port: u16 = values.value(&INFERENCE_PORT);
-        let given = self.above.read::<u16>(&INFERENCE_PORT).filter(|given| *given != port);
-        if let Some(given) = given {
-            let place = self.above.source(&INFERENCE_PORT).detail();
+        let mut told = [&self.above, &self.below].into_iter();
+        let told = told.find(|values| values.has(&INFERENCE_PORT));
+        let given = told.and_then(|told| told.read::<u16>(&INFERENCE_PORT));
+        if let (Some(told), Some(given)) = (told, given.filter(|given| *given != port)) {
+            let place = match told.source(&INFERENCE_PORT) {
+                SettingSource::Variable(name) => format!("{name}={given}"),
+                _ => given.to_string(),
+            };
             let source = values.source(&INFERENCE_PORT);
-            self.remarks
-                .push(format!("port {port} ({source}) is not the platform's: {place}={given}"));
+            self.remarks.push(format!("port {port} ({source}) is not the platform's: {place}"));
         }
         let Detected { platform, by } = detected;
         let folder = self.artifacts.as_ref().map(|at| format!(", folder {}", ShownUrl::of(at)));

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jitney_settings::model::RESPONSE_TIMEOUT;
 use jitney_settings::server::{DRAIN_TIMEOUT, HOST, INFERENCE_PORT, MANAGEMENT_HOST};
 use jitney_settings::{SettingSource, Values};
 
@@ -17,26 +18,31 @@ const SERVICE: &str = "K_SERVICE";
 const TASK: &str = "ECS_CONTAINER_METADATA_URI_V4";
 /// Cloud Run ends a container 10 seconds after SIGTERM.
 const DRAIN: Duration = Duration::from_secs(8);
+/// How long Cloud Run waits for an answer, unless the service says otherwise.
+const ANSWER: Duration = Duration::from_secs(300);
 /// ECS does after 30, unless the task says otherwise.
 const DRAIN_OF_TASKS: Duration = Duration::from_secs(25);
 
 /// Kubernetes sets variables like `PORT=tcp://…` beside services; those are not meant for us.
+fn has_port(env: &Env) -> bool {
+    env.text(PORT).is_some_and(|text| !text.is_empty() && !text.contains("://"))
+}
+
+/// Who ends the container decides, so `PORT` alone counts last.
 pub(super) fn detect(env: &Env) -> Option<Detected> {
-    let port = env.text(PORT).filter(|text| !text.is_empty() && !text.contains("://"));
-    if port.is_none() {
-        let task = env.text(TASK).map(|_| TASK.to_owned());
-        return task.map(|by| Detected { platform: Platform::Ecs, by });
-    }
-    Some(match env.text(SERVICE) {
-        Some(_) => Detected { platform: Platform::CloudRun, by: SERVICE.to_owned() },
-        None => Detected { platform: Platform::Port, by: PORT.to_owned() },
-    })
+    let (platform, by) = match (has_port(env), env.text(SERVICE), env.text(TASK)) {
+        (true, Some(_), _) => (Platform::CloudRun, SERVICE),
+        (_, _, Some(_)) => (Platform::Ecs, TASK),
+        (true, None, None) => (Platform::Port, PORT),
+        (false, _, None) => return None,
+    };
+    Some(Detected { platform, by: by.to_owned() })
 }
 
 /// Listens where the platform looks, on all addresses; management stays on this machine's.
 pub(super) fn read(detected: &Detected, env: &Env) -> Result<PlatformPlan, Failure> {
     let mut above = Values::default();
-    if detected.platform != Platform::Ecs {
+    if has_port(env) {
         take(env, PORT, &INFERENCE_PORT, &mut above)?;
     }
     let mut below = Values::default()
@@ -44,6 +50,7 @@ pub(super) fn read(detected: &Detected, env: &Env) -> Result<PlatformPlan, Failu
         .with(&MANAGEMENT_HOST, "127.0.0.1".to_owned(), SettingSource::Default);
     if detected.platform == Platform::CloudRun {
         below.set(&DRAIN_TIMEOUT, DRAIN, SettingSource::Default);
+        below.set(&RESPONSE_TIMEOUT, ANSWER, SettingSource::Default);
     } else if detected.platform == Platform::Ecs {
         below.set(&DRAIN_TIMEOUT, DRAIN_OF_TASKS, SettingSource::Default);
     }

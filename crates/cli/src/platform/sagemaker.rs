@@ -27,6 +27,8 @@ pub const HANDLER: &str = "sagemaker_pytorch_serving_container.handler_service";
 
 /// The name under which the one model is served, as AWS's toolkit has it.
 const MODEL: &str = "model";
+/// Where SageMaker asks, unless it names another port.
+const PORT: u64 = 8080;
 /// SageMaker sends SIGKILL 30 seconds after SIGTERM.
 const DRAIN: Duration = Duration::from_secs(25);
 /// How long SageMaker waits for an answer.
@@ -106,6 +108,7 @@ fn defaults(role: SagemakerRole, above: &Values, env: &Env) -> Values {
     Values::default()
         .with(&HOST, "0.0.0.0".to_owned(), SettingSource::Default)
         .with(&MANAGEMENT_HOST, "127.0.0.1".to_owned(), SettingSource::Default)
+        .with(&INFERENCE_PORT, PORT, SettingSource::Default)
         .with(&DRAIN_TIMEOUT, DRAIN, SettingSource::Default)
         .with(&RESPONSE_TIMEOUT, ANSWER, SettingSource::Default)
         .with(&STARTUP_TIMEOUT, STARTUP, SettingSource::Default)

@@ -29,6 +29,24 @@ fn a_platform_is_known_by_its_variables_and_folders() {
         (vec![("PORT", "tcp://10.0.0.1:80")], "", None),
         (vec![("PORT", "8080"), ("K_SERVICE", "x")], "", Some((Platform::CloudRun, "K_SERVICE"))),
         (vec![("K_SERVICE", "x")], "", None),
+        (
+            vec![("ECS_CONTAINER_METADATA_URI_V4", "x"), ("PORT", "80")],
+            "",
+            Some((Platform::Ecs, "ECS_CONTAINER_METADATA_URI_V4")),
+        ),
+        (vec![("AIP_MODE", "PREDICTION")], "", Some((Platform::Vertex, "AIP_MODE"))),
+        (vec![("AIP_MODE", "TRAINING")], "", None),
+        (vec![("PORT", "80")], "/repository", Some((Platform::HuggingFace, "/repository"))),
+        (
+            vec![("AIP_MODE", "PREDICTION"), ("HF_TASK", "fill-mask")],
+            "",
+            Some((Platform::Vertex, "AIP_MODE with HF_TASK")),
+        ),
+        (
+            vec![("SAGEMAKER_PROGRAM", "x"), ("HF_MODEL_ID", "org/model")],
+            "",
+            Some((Platform::Sagemaker, "SAGEMAKER_PROGRAM")),
+        ),
     ] {
         let env = variables.iter().fold(Env::default(), |env, (name, value)| env.with(name, value));
         let expected = expected.map(|(platform, by)| (platform, by.to_owned()));
@@ -120,4 +138,41 @@ fn one_model_is_the_folder_and_many_have_a_store() {
         planned(&Env::from([("SAGEMAKER_BASE_DIR", base), ("SAGEMAKER_MULTI_MODEL", "true")]));
     assert_eq!((many.models.len(), many.sagemaker), (0, Some(SagemakerRole::ManyModels)));
     assert!(dir.path().join("models").is_dir());
+}
+
+#[test]
+fn defaults_are_those_of_the_platform() {
+    let settings = [&server::INFERENCE_PORT, &server::DRAIN_TIMEOUT, &model::RESPONSE_TIMEOUT];
+    for (variables, expected) in [
+        (vec![("SAGEMAKER_PROGRAM", "x")], ["8080", "25", "60"]),
+        (vec![("AIP_MODE", "PREDICTION")], ["8080", "25", "-"]),
+        (vec![("AIP_MODE", "PREDICTION"), ("HF_TASK", "x")], ["8080", "25", "-"]),
+        (vec![("AZUREML_MODEL_DIR", "/none")], ["-", "25", "180"]),
+        (vec![("HF_TASK", "fill-mask"), ("PORT", "80")], ["5000", "-", "-"]),
+        (vec![("PORT", "80"), ("K_SERVICE", "x")], ["-", "8", "300"]),
+        (vec![("ECS_CONTAINER_METADATA_URI_V4", "x"), ("PORT", "tcp://a")], ["-", "25", "-"]),
+    ] {
+        let env = variables.iter().fold(Env::default(), |env, (name, value)| env.with(name, value));
+        let values = shown(&planned(&env).below, &settings);
+        let values: Vec<&str> = values.iter().map(|it| it.as_deref().unwrap_or("-")).collect();
+        assert_eq!(values, expected, "{variables:?}");
+    }
+}
+
+#[test]
+fn a_port_that_is_not_the_platforms_is_remarked_on() {
+    for (variables, expected) in [
+        (vec![("AIP_MODE", "PREDICTION"), ("AIP_HTTP_PORT", "9000")], "AIP_HTTP_PORT=9000"),
+        (vec![("SAGEMAKER_PROGRAM", "x")], "8080"),
+        (vec![("HF_TASK", "fill-mask")], "5000"),
+    ] {
+        let env = variables.iter().fold(Env::default(), |env, (name, value)| env.with(name, value));
+        let detected = detect(None, &env, |_| false).expect("reads").expect("a platform");
+        let mut plan = read(&detected, &env).expect("reads");
+        let flag = jitney_settings::SettingSource::Flag("--port".to_owned());
+        let values = Values::default().with(&server::INFERENCE_PORT, 1234_u64, flag);
+        plan.describe(&detected, &values);
+        let remark = plan.remarks.last().map(String::as_str).unwrap_or_default();
+        assert!(remark.ends_with(&format!("is not the platform's: {expected}")), "{remark}");
+    }
 }

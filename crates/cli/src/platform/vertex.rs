@@ -1,7 +1,11 @@
 //! Vertex AI: a port, a path for predictions, a path for health, and a folder of a bucket with the model.
 
+use std::time::Duration;
+
 use jitney_server::RouteAliases;
-use jitney_settings::server::{HOST, INFERENCE_PORT, MANAGEMENT_HOST};
+use jitney_settings::server::{
+    DRAIN_TIMEOUT, HOST, INFERENCE_PORT, MANAGEMENT_HOST, MAX_REQUEST_SIZE,
+};
 use jitney_settings::{SettingSource, Values};
 
 use super::plan::{PlatformPlan, take};
@@ -11,16 +15,22 @@ use crate::plan::Startup;
 
 /// The name under which the model is served.
 const MODEL: &str = "model";
+/// The port where a model names none.
+const PORT: u64 = 8080;
+/// The largest body that Vertex AI sends, 10 MB, in either way of counting.
+const BODY_MAX: u64 = 10 << 20;
+const DRAIN: Duration = Duration::from_secs(25);
 
 /// What the variables say.
 pub(super) fn read(env: &Env) -> Result<PlatformPlan, Failure> {
     let mut above = Values::default();
     take(env, "AIP_HTTP_PORT", &INFERENCE_PORT, &mut above)?;
-    let below = Values::default().with(&HOST, "0.0.0.0".to_owned(), SettingSource::Default).with(
-        &MANAGEMENT_HOST,
-        "127.0.0.1".to_owned(),
-        SettingSource::Default,
-    );
+    let below = Values::default()
+        .with(&HOST, "0.0.0.0".to_owned(), SettingSource::Default)
+        .with(&MANAGEMENT_HOST, "127.0.0.1".to_owned(), SettingSource::Default)
+        .with(&INFERENCE_PORT, PORT, SettingSource::Default)
+        .with(&DRAIN_TIMEOUT, DRAIN, SettingSource::Default)
+        .with(&MAX_REQUEST_SIZE, BODY_MAX, SettingSource::Default);
     let mut aliases = RouteAliases::default();
     for (name, row) in
         [("AIP_PREDICT_ROUTE", "/.jitney/invocations"), ("AIP_HEALTH_ROUTE", "/v2/health/ready")]
