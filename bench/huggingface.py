@@ -294,9 +294,12 @@ def first_token_ms(port: int, given: list[str], count: int) -> float:
     """The median time to the first event while 64 clients stream, each four times. They run in a few processes of
     their own, so that they do not wait for each other."""
     told = [{"prompt": one, "max_tokens": count, "temperature": 0, "stream": True} for one in given[: 4 * CLIENTS]]
+    clients = str(pathlib.Path(__file__).with_name("first_events.py"))
     begun = [
         subprocess.Popen(
-            [sys.executable, __file__, "--stream", str(port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, clients, str(port), str(CLIENTS // CLIENT_PROCESSES)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
         for _ in range(CLIENT_PROCESSES)
     ]
