@@ -191,7 +191,7 @@ GOOD = [
     number_reply("reply with numbers taken out", [
         ([("content-type", "application/json")], [b'{"v":[', b'],"w":[[', b"],[", b'],[]],"n":2}'],
          [(0.1, -1.0, 1e-7, 3.0), (16777216.0,), (-0.25, 1e20)],
-         b'{"v":[0.1,-1.0,1e-7,3.0],"w":[[16777216.0],[-0.25,1e20],[]],"n":2}'),
+         b'{"v":[0.1,-1.0,1e-7,3.0],"w":[[16777216.0],[-0.25,1e+20],[]],"n":2}'),
         ([], [b"{}"], [], b"{}"),
     ], 12),
     control("failed", 7, {"cause": "raised", "status": None, "message": "Prediction failed"}, 5),
