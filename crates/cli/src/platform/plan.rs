@@ -55,9 +55,11 @@ impl PlatformPlan {
         let told = told.find(|values| values.has(&INFERENCE_PORT));
         let given = told.and_then(|told| told.read::<u16>(&INFERENCE_PORT));
         if let (Some(told), Some(given)) = (told, given.filter(|given| *given != port)) {
-            let place = match told.source(&INFERENCE_PORT) {
-                SettingSource::Variable(name) => format!("{name}={given}"),
-                _ => given.to_string(),
+            let source = told.source(&INFERENCE_PORT);
+            let place = if let SettingSource::Variable(name) = source {
+                format!("{name}={given}")
+            } else {
+                given.to_string()
             };
             let source = values.source(&INFERENCE_PORT);
             self.remarks.push(format!("port {port} ({source}) is not the platform's: {place}"));
