@@ -17,7 +17,7 @@ from harness.wait import until
 
 SMI = """#!/bin/sh
 case "$1" in
---query-gpu=index) printf '0\\n1\\n' ;;
+-L) printf 'GPU 0: NVIDIA H200 (UUID: GPU-0)\\nGPU 1: NVIDIA H200 (UUID: GPU-1)\\n' ;;
 *) printf '0, 37, 12, 1024, 4096\\n1, [N/A], [N/A], 5, [N/A]\\n' ;;
 esac
 """

@@ -24,8 +24,8 @@ folder = pathlib.Path({folder!r})
 gone = (folder / "gone").read_text().split()
 gpus = [gpu for gpu in ("0", "1") if gpu not in gone]
 for gpu in gpus:
-    if sys.argv[1] == "--query-gpu=index":
-        print(gpu)
+    if sys.argv[1] == "-L":
+        print(f"GPU {{gpu}}: NVIDIA H200 (UUID: GPU-{{gpu}})")
     elif "uuid" in sys.argv[1]:
         used = int((folder / f"others-{{gpu}}").read_text())
         for file in folder.glob(f"held-{{gpu}}-*"):

@@ -20,7 +20,7 @@ LIBRARY = max((Path(pytest.importorskip("onnxruntime").__file__).parent / "capi"
 SOURCE = Path(__file__).parent / "data" / "onnx_runtime_with_cuda.c"
 SMI = """#!/bin/sh
 case "$1" in
---query-gpu=index) printf '0\\n1\\n' ;;
+-L) printf 'GPU 0: NVIDIA H200 (UUID: GPU-0)\\nGPU 1: NVIDIA H200 (UUID: GPU-1)\\n' ;;
 *uuid*) printf '0, GPU-0, 0, 4096\\n1, GPU-1, 0, 4096\\n' ;;
 *) printf '0, 37, 12, 1024, 4096\\n1, 37, 12, 1024, 4096\\n' ;;
 esac
