@@ -28,15 +28,70 @@ const FORMAT: &str = "--format=csv,noheader,nounits";
 /// Variables by which an operator chooses devices, of NVIDIA and AMD.
 const CHOSEN: [&str; 3] = ["CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"];
 
-/// Devices that workers may be given: those that a variable of the operator names, else all.
+/// Devices that workers may be given.
 pub fn count(env: &Env) -> u32 {
-    if let Some(visible) = visible(env) {
-        return visible.len() as u32;
+    FoundDevices::find(env).count
+}
+
+/// The devices of this machine, looked for once: `nvidia-smi` takes a second where the driver sleeps.
+pub struct FoundDevices {
+    /// Those that workers may be given: those that a variable of the operator names, else all.
+    pub count: u32,
+    /// Those that the operator names.
+    chosen: Option<Vec<String>>,
+    /// Where nobody names any, NVIDIA's by UUID.
+    listed: Vec<String>,
+    smi: Option<NvidiaSmi>,
+}
+
+impl FoundDevices {
+    /// Looks for them. Blocks.
+    pub fn find(env: &Env) -> Self {
+        let (chosen, smi) = (visible(env), NvidiaSmi::find(env));
+        let listing = smi.as_ref().filter(|_| chosen.is_none());
+        let listed = listing.map_or_else(Vec::new, NvidiaSmi::devices);
+        let count = match &chosen {
+            Some(chosen) => chosen.len() as u32,
+            None if listed.is_empty() => unlisted(env),
+            None => listed.len() as u32,
+        };
+        Self { count, chosen, listed, smi }
     }
-    let told = NvidiaSmi::find(env).map_or(0, |smi| smi.devices().len() as u32);
-    if told > 0 {
-        return told;
+
+    /// How workers are placed by the memory of so many GPUs; none where it is switched off, or nobody tells their
+    /// memory, as of parts of GPUs.
+    pub fn memory(&self, limit: DeviceMemory, gpus: u32) -> Option<GpuMemoryConfig> {
+        let smi = self.smi.clone().filter(|_| gpus > 0 && limit != DeviceMemory::Off)?;
+        let mut named = self.chosen.as_ref().unwrap_or(&self.listed).iter();
+        if named.any(|name| listings::is_part(name)) {
+            return None;
+        }
+        let numbers = || (0..gpus).map(|id| id.to_string()).collect();
+        let names = self.chosen.clone().unwrap_or_else(numbers);
+        let list = move || {
+            let text = smi.output(&[MEMORY_QUERY, FORMAT]).unwrap_or_default();
+            readings(&text, &names)
+        };
+        Some(GpuMemoryConfig { limit, list: Arc::new(list) })
     }
+
+    /// The workers' environment, in which CUDA numbers GPUs as `nvidia-smi` does, where that matters (`by_memory`), and
+    /// parts of GPUs have names. What the operator has set stays.
+    pub fn in_order(
+        &self,
+        mut worker: Vec<(OsString, OsString)>,
+        by_memory: bool,
+    ) -> Vec<(OsString, OsString)> {
+        if by_memory && worker.iter().all(|(name, _)| name != "CUDA_DEVICE_ORDER") {
+            worker.push(("CUDA_DEVICE_ORDER".into(), "PCI_BUS_ID".into()));
+        }
+        worker.extend(named_parts(&self.listed));
+        worker
+    }
+}
+
+/// GPUs that the driver of NVIDIA lists without its program, else AMD's or Apple's.
+fn unlisted(env: &Env) -> u32 {
     let listed = std::fs::read_dir("/proc/driver/nvidia/gpus");
     let listed = listed.map_or(0, |entries| entries.count() as u32);
     if listed > 0 { listed } else { listings::rocm(Path::new(listings::ROCM)).max(apple(env)) }
@@ -59,38 +114,6 @@ fn visible(env: &Env) -> Option<Vec<String>> {
     let named = named.split(',').map(str::trim);
     let valid = named.take_while(|one| !one.is_empty() && *one != "-1");
     Some(valid.map(str::to_owned).collect())
-}
-
-/// How workers are placed by the memory of so many GPUs; none where it is switched off, or nobody tells their memory, as
-/// of parts of GPUs.
-pub fn memory(limit: DeviceMemory, gpus: u32, env: &Env) -> Option<GpuMemoryConfig> {
-    let smi = NvidiaSmi::find(env).filter(|_| gpus > 0 && limit != DeviceMemory::Off)?;
-    let chosen = visible(env);
-    let parts = chosen.clone().unwrap_or_else(|| smi.devices());
-    if parts.iter().any(|name| listings::is_part(name)) {
-        return None;
-    }
-    let names = chosen.unwrap_or_else(|| (0..gpus).map(|id| id.to_string()).collect());
-    let list = move || {
-        let text = smi.output(&[MEMORY_QUERY, FORMAT]).unwrap_or_default();
-        readings(&text, &names)
-    };
-    Some(GpuMemoryConfig { limit, list: Arc::new(list) })
-}
-
-/// The workers' environment, in which CUDA numbers GPUs as `nvidia-smi` does, where that matters (`by_memory`), and
-/// parts of GPUs have names. What the operator has set stays.
-pub fn in_order(
-    mut worker: Vec<(OsString, OsString)>,
-    by_memory: bool,
-    env: &Env,
-) -> Vec<(OsString, OsString)> {
-    if by_memory && worker.iter().all(|(name, _)| name != "CUDA_DEVICE_ORDER") {
-        worker.push(("CUDA_DEVICE_ORDER".into(), "PCI_BUS_ID".into()));
-    }
-    let devices = NvidiaSmi::find(env).filter(|_| visible(env).is_none()).map(|smi| smi.devices());
-    worker.extend(devices.as_deref().and_then(named_parts));
-    worker
 }
 
 /// The variable that names devices, where one of them is a part of a GPU.
@@ -199,10 +222,11 @@ mod tests {
     #[test]
     fn the_operators_order_of_gpus_stays() {
         let env = Env::default();
-        let ordered = in_order(Vec::new(), true, &env);
+        let devices = FoundDevices::find(&env);
+        let ordered = devices.in_order(Vec::new(), true);
         assert_eq!(ordered, [("CUDA_DEVICE_ORDER".into(), "PCI_BUS_ID".into())]);
-        assert_eq!(in_order(ordered.clone(), true, &env), ordered);
-        assert!(in_order(Vec::new(), false, &env).is_empty());
+        assert_eq!(devices.in_order(ordered.clone(), true), ordered);
+        assert!(devices.in_order(Vec::new(), false).is_empty());
     }
 
     #[test]

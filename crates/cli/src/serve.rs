@@ -32,13 +32,14 @@ use crate::address::Address;
 use crate::env::{Env, Hidden};
 use crate::failure::Failure;
 use crate::flags::{DemoFlags, ServeFlags};
+use crate::gpu::FoundDevices;
 use crate::logs::{LogPlan, Style};
 use crate::plan::{EnginePlan, RegistrationsPlan, ServerKind, ServerPlan, Startup};
 use crate::platform::{self, SagemakerRole};
 use crate::tls::{FollowedTls, TlsFiles};
 use crate::traces::TracePlan;
 use crate::url_rule::UrlRule;
-use crate::{gpu, machine, parts, plugins, python};
+use crate::{machine, parts, plugins, python};
 
 /// What flags, variables and the file come to.
 pub struct ServeConfig {
@@ -357,8 +358,8 @@ fn engine(
     let named = models.iter().map(|model| model.url.as_str());
     let named = named.chain(registrations.map(|list| list.source.as_str()));
     let settings = values.only(jitney_settings::model::SETTINGS);
-    let gpus = gpu::count(env);
-    let gpu_memory = gpu::memory(values.value(&GPU_MEMORY), gpus, env);
+    let devices = FoundDevices::find(env);
+    let gpu_memory = devices.memory(values.value(&GPU_MEMORY), devices.count);
     let by_memory = gpu_memory.is_some();
     let is_served = |store: &PathBuf| repositories.iter().any(|served| served.path == *store);
     let store = model_store.clone().filter(|store| !is_served(store));
@@ -381,8 +382,8 @@ fn engine(
         store_limits: parts::store_limits(values),
         urls: Arc::new(UrlRule::named(named)),
         python: PythonConfig {
-            env: gpu::in_order(Hidden::default().filter(env), by_memory, env),
-            gpus,
+            env: devices.in_order(Hidden::default().filter(env), by_memory),
+            gpus: devices.count,
             ray: ray::read(values)?,
             ..parts::python(values, values.read(&PYTHON).unwrap_or_default())
         },

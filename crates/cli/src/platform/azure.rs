@@ -6,12 +6,10 @@ use std::time::Duration;
 
 use jitney_server::RouteAliases;
 use jitney_settings::model::{RESPONSE_TIMEOUT, STARTUP_TIMEOUT, WORKERS};
-use jitney_settings::server::{
-    CORS_ALLOWED_ORIGIN, DRAIN_TIMEOUT, HOST, INFERENCE_PORT, LOG_LEVEL, MANAGEMENT_HOST,
-};
+use jitney_settings::server::{CORS_ALLOWED_ORIGIN, DRAIN_TIMEOUT, INFERENCE_PORT, LOG_LEVEL};
 use jitney_settings::{SettingSource, Values};
 
-use super::plan::{PlatformPlan, take};
+use super::plan::{PlatformPlan, in_container, take};
 use crate::definition::in_folder;
 use crate::env::Env;
 use crate::failure::Failure;
@@ -40,11 +38,11 @@ pub(super) fn read(env: &Env) -> Result<PlatformPlan, Failure> {
     take(env, "AML_CORS_ORIGINS", &CORS_ALLOWED_ORIGIN, &mut above)?;
     milliseconds(env, &mut above)?;
     log_level(env, &mut above)?;
-    let below = Values::default()
-        .with(&HOST, "0.0.0.0".to_owned(), SettingSource::Default)
-        .with(&MANAGEMENT_HOST, "127.0.0.1".to_owned(), SettingSource::Default)
-        .with(&DRAIN_TIMEOUT, DRAIN, SettingSource::Default)
-        .with(&RESPONSE_TIMEOUT, ANSWER, SettingSource::Default);
+    let below = in_container().with(&DRAIN_TIMEOUT, DRAIN, SettingSource::Default).with(
+        &RESPONSE_TIMEOUT,
+        ANSWER,
+        SettingSource::Default,
+    );
     // Azure's server writes SERVER_PORT itself, whatever it was.
     let ignored = [
         "SERVER_PORT",

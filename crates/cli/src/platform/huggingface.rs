@@ -4,10 +4,10 @@ use std::path::Path;
 
 use jitney_server::RouteAliases;
 use jitney_settings::model::{TASK, TRUST};
-use jitney_settings::server::{HOST, INFERENCE_PORT, INSTALL_REQUIREMENTS, MANAGEMENT_HOST};
+use jitney_settings::server::{INFERENCE_PORT, INSTALL_REQUIREMENTS};
 use jitney_settings::{SettingSource, Values};
 
-use super::plan::{Detected, PlatformPlan, take};
+use super::plan::{Detected, PlatformPlan, in_container, take};
 use crate::definition::in_folder;
 use crate::env::Env;
 use crate::failure::Failure;
@@ -31,10 +31,7 @@ pub(super) fn detect(env: &Env) -> Option<Detected> {
 
 /// What the variables say.
 pub(super) fn read(env: &Env) -> Result<PlatformPlan, Failure> {
-    let below = Values::default()
-        .with(&HOST, "0.0.0.0".to_owned(), SettingSource::Default)
-        .with(&MANAGEMENT_HOST, "127.0.0.1".to_owned(), SettingSource::Default)
-        .with(&INFERENCE_PORT, PORT, SettingSource::Default);
+    let below = in_container().with(&INFERENCE_PORT, PORT, SettingSource::Default);
     let aliases = RouteAliases::default()
         .with("/", "/.jitney/invocations")
         .with("/predict", "/.jitney/invocations")

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jitney_settings::model::{MAX_BATCH_DELAY, MAX_BATCH_SIZE, WORKERS};
-use jitney_settings::server::{GRPC_PORT, HOST, INFERENCE_PORT, MANAGEMENT_HOST, METRICS_PORT};
+use jitney_settings::server::{GRPC_PORT, HOST, INFERENCE_PORT, METRICS_PORT};
 use jitney_settings::{Setting, SettingSource, Values};
 use serde::Deserialize;
 
-use super::plan::{PlatformPlan, take};
+use super::plan::{PlatformPlan, in_container, take};
 use crate::definition::in_folder;
 use crate::env::Env;
 use crate::failure::{Failure, cannot};
@@ -63,10 +63,7 @@ pub(super) fn read(env: &Env) -> Result<PlatformPlan, Failure> {
         let time = text.parse().ok().and_then(seconds).ok_or_else(wrong)?;
         above.set(&MAX_BATCH_DELAY, time, SettingSource::Variable(BATCH_TIME.to_owned()));
     }
-    let below = Values::default()
-        .with(&HOST, "0.0.0.0".to_owned(), SettingSource::Default)
-        .with(&MANAGEMENT_HOST, "127.0.0.1".to_owned(), SettingSource::Default)
-        .with(&GRPC_PORT, PORT_OF_GRPC, SettingSource::Default);
+    let below = in_container().with(&GRPC_PORT, PORT_OF_GRPC, SettingSource::Default);
     let named = ["MLSERVER_MODEL_URI", "MLSERVER_MODELS_DIR", "MODELS_DIR"];
     let folder = named.into_iter().find_map(|name| env.path(name));
     let folder = folder.unwrap_or_else(|| PathBuf::from("/mnt/models"));

@@ -2,7 +2,7 @@
 
 use jitney_engine::store::ShownUrl;
 use jitney_server::RouteAliases;
-use jitney_settings::server::INFERENCE_PORT;
+use jitney_settings::server::{HOST, INFERENCE_PORT, MANAGEMENT_HOST};
 use jitney_settings::{Setting, SettingSource, Values};
 
 use crate::env::Env;
@@ -45,6 +45,15 @@ pub enum SagemakerRole {
     OneModel,
     /// Models that SageMaker loads and unloads through the port for predictions.
     ManyModels,
+}
+
+/// A container is asked from outside; management stays on its own address.
+pub(super) fn in_container() -> Values {
+    Values::default().with(&HOST, "0.0.0.0".to_owned(), SettingSource::Default).with(
+        &MANAGEMENT_HOST,
+        "127.0.0.1".to_owned(),
+        SettingSource::Default,
+    )
 }
 
 impl PlatformPlan {

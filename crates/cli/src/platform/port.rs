@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use jitney_settings::model::RESPONSE_TIMEOUT;
-use jitney_settings::server::{DRAIN_TIMEOUT, HOST, INFERENCE_PORT, MANAGEMENT_HOST};
+use jitney_settings::server::{DRAIN_TIMEOUT, INFERENCE_PORT};
 use jitney_settings::{SettingSource, Values};
 
-use super::plan::{Detected, PlatformPlan, take};
+use super::plan::{Detected, PlatformPlan, in_container, take};
 use crate::env::Env;
 use crate::failure::Failure;
 use crate::flags::serve::Platform;
@@ -45,9 +45,7 @@ pub(super) fn read(detected: &Detected, env: &Env) -> Result<PlatformPlan, Failu
     if has_port(env) {
         take(env, PORT, &INFERENCE_PORT, &mut above)?;
     }
-    let mut below = Values::default()
-        .with(&HOST, "0.0.0.0".to_owned(), SettingSource::Default)
-        .with(&MANAGEMENT_HOST, "127.0.0.1".to_owned(), SettingSource::Default);
+    let mut below = in_container();
     if detected.platform == Platform::CloudRun {
         below.set(&DRAIN_TIMEOUT, DRAIN, SettingSource::Default);
         below.set(&RESPONSE_TIMEOUT, ANSWER, SettingSource::Default);

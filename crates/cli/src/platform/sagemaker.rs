@@ -10,13 +10,13 @@ use jitney_settings::model::{
     MAX_BATCH_DELAY, MAX_BATCH_SIZE, MAX_WORKERS, RESPONSE_TIMEOUT, STARTUP_TIMEOUT, WORKERS,
 };
 use jitney_settings::server::{
-    DRAIN_TIMEOUT, GRPC_MANAGEMENT_PORT, GRPC_PORT, HOST, INFERENCE_PORT, INSTALL_REQUIREMENTS,
-    LOG_LEVEL, MANAGEMENT_HOST, MANAGEMENT_PORT, MAX_REQUEST_SIZE, METRICS_PORT, MODEL_STORE,
+    DRAIN_TIMEOUT, GRPC_MANAGEMENT_PORT, GRPC_PORT, INFERENCE_PORT, INSTALL_REQUIREMENTS,
+    LOG_LEVEL, MANAGEMENT_PORT, MAX_REQUEST_SIZE, METRICS_PORT, MODEL_STORE,
 };
 use jitney_settings::torchserve::properties;
 use jitney_settings::{PropertyEffect, Setting, SettingSource, Values, model, server};
 
-use super::plan::{PlatformPlan, SagemakerRole, take};
+use super::plan::{PlatformPlan, SagemakerRole, in_container, take};
 use crate::env::Env;
 use crate::failure::{Failure, cannot};
 use crate::plan::Startup;
@@ -105,9 +105,7 @@ fn defaults(role: SagemakerRole, above: &Values, env: &Env) -> Values {
         0 => machine::cpus(),
         gpus => gpus,
     };
-    Values::default()
-        .with(&HOST, "0.0.0.0".to_owned(), SettingSource::Default)
-        .with(&MANAGEMENT_HOST, "127.0.0.1".to_owned(), SettingSource::Default)
+    in_container()
         .with(&INFERENCE_PORT, PORT, SettingSource::Default)
         .with(&DRAIN_TIMEOUT, DRAIN, SettingSource::Default)
         .with(&RESPONSE_TIMEOUT, ANSWER, SettingSource::Default)

@@ -3,12 +3,10 @@
 use std::time::Duration;
 
 use jitney_server::RouteAliases;
-use jitney_settings::server::{
-    DRAIN_TIMEOUT, HOST, INFERENCE_PORT, MANAGEMENT_HOST, MAX_REQUEST_SIZE,
-};
+use jitney_settings::server::{DRAIN_TIMEOUT, INFERENCE_PORT, MAX_REQUEST_SIZE};
 use jitney_settings::{SettingSource, Values};
 
-use super::plan::{PlatformPlan, take};
+use super::plan::{PlatformPlan, in_container, take};
 use crate::env::Env;
 use crate::failure::Failure;
 use crate::plan::Startup;
@@ -25,9 +23,7 @@ const DRAIN: Duration = Duration::from_secs(25);
 pub(super) fn read(env: &Env) -> Result<PlatformPlan, Failure> {
     let mut above = Values::default();
     take(env, "AIP_HTTP_PORT", &INFERENCE_PORT, &mut above)?;
-    let below = Values::default()
-        .with(&HOST, "0.0.0.0".to_owned(), SettingSource::Default)
-        .with(&MANAGEMENT_HOST, "127.0.0.1".to_owned(), SettingSource::Default)
+    let below = in_container()
         .with(&INFERENCE_PORT, PORT, SettingSource::Default)
         .with(&DRAIN_TIMEOUT, DRAIN, SettingSource::Default)
         .with(&MAX_REQUEST_SIZE, BODY_MAX, SettingSource::Default);

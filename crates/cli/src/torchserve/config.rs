@@ -20,11 +20,12 @@ use super::{banner, metrics, models, properties, restore, security, sources};
 use crate::env::Env;
 use crate::failure::Failure;
 use crate::flags::torchserve::TorchserveFlags;
+use crate::gpu::FoundDevices;
 use crate::logs::{LogPlan, Style};
 use crate::plan::{ServerKind, ServerPlan, Startup};
 use crate::snapshot::{self, Snapshots};
 use crate::traces::TracePlan;
-use crate::{gpu, machine, parts, plugins, python};
+use crate::{machine, parts, plugins, python};
 
 /// What flags, variables and the file come to.
 pub struct TorchserveConfig {
@@ -76,7 +77,8 @@ pub fn assemble(
     let metrics = metrics::plan(&values, &mut remarks);
     let logs = logs(&values, env);
     let snapshots = snapshots(flags, &values, file.as_deref(), &store, &addresses, env);
-    let gpus = gpu::count(env).min(values.read(&NUMBER_OF_GPU).unwrap_or(u32::MAX));
+    let devices = FoundDevices::find(env);
+    let gpus = devices.count.min(values.read(&NUMBER_OF_GPU).unwrap_or(u32::MAX));
     let banner = banner::text(&banner::Facts {
         values: &values,
         file: file.as_deref(),
@@ -100,7 +102,7 @@ pub fn assemble(
         tokens: security::tokens(&values)?,
         access_log: true,
         audit_log: values.read(&AUDIT_LOG),
-        engine: engine(&values, &store, python.interpreter, gpus, env)?,
+        engine: engine(&values, &store, python.interpreter, (&devices, gpus), env)?,
         plugins: plugins(&values, &mut remarks)?,
         models: startups(&values, &store, &mut remarks)?,
         io_threads: values.read(&IO_THREADS).unwrap_or(1),

@@ -21,9 +21,10 @@ use jitney_settings::{Setting, SettingSource, Values, model};
 
 use crate::env::{Env, Hidden};
 use crate::failure::Failure;
+use crate::gpu::FoundDevices;
 use crate::plan::EnginePlan;
 use crate::url_rule::UrlRule;
-use crate::{gpu, machine, parts};
+use crate::{machine, parts};
 
 /// Long enough to look at a worker with a debugger.
 const DEBUG_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -36,10 +37,10 @@ pub(super) fn engine(
     values: &Values,
     store: &Path,
     python: PathBuf,
-    gpus: u32,
+    (devices, gpus): (&FoundDevices, u32),
     env: &Env,
 ) -> Result<EnginePlan, Failure> {
-    let gpu_memory = gpu::memory(values.value(&GPU_MEMORY), gpus, env);
+    let gpu_memory = devices.memory(values.value(&GPU_MEMORY), gpus);
     let by_memory = gpu_memory.is_some();
     let urls = UrlRule::patterns(&values.value::<String>(&ALLOWED_URLS))?;
     Ok(EnginePlan {
@@ -56,7 +57,7 @@ pub(super) fn engine(
         store_limits: parts::store_limits(values),
         urls: Arc::new(urls),
         python: PythonConfig {
-            env: gpu::in_order(worker_env(values, env)?, by_memory, env),
+            env: devices.in_order(worker_env(values, env)?, by_memory),
             decode_input: values.flag(&DECODE_INPUT_REQUEST),
             limit_max_image_pixels: values.flag(&LIMIT_MAX_IMAGE_PIXELS),
             strict_json: false,
