@@ -76,6 +76,7 @@ class FakeNvjpeg:
         self.files = {file.content(): file for file in files}
         self.refuse, self.hardware = refuse, hardware
         self.calls = []
+        self.sizes = {}
 
     def nvjpegCreateEx(self, backend, device_allocator, pinned_allocator, flags, handle):
         assert flags == 1  # NVJPEG_FLAGS_HW_DECODE_NO_PIPELINE
@@ -91,6 +92,7 @@ class FakeNvjpeg:
 
     def nvjpegDecodeBatchedInitialize(self, handle, state, size, threads, output):
         self.calls.append(("initialize", state.value, size, output))
+        self.sizes[state.value] = size
         return 0
 
     def nvjpegGetImageInfo(self, handle, data, length, components, sampling, widths, heights):
@@ -106,8 +108,7 @@ class FakeNvjpeg:
 
     def nvjpegDecodeBatched(self, handle, state, data, lengths, images, stream):
         assert stream is None
-        size = self.calls[-1][2] if self.calls[-1][0] == "initialize" else self.sizes[state.value]
-        self.sizes = {**getattr(self, "sizes", {}), state.value: size}
+        size = self.sizes[state.value]
         self.calls.append(("decode", state.value, size))
         pointers = (ctypes.c_void_p * size).from_address(data)
         counts = (ctypes.c_size_t * size).from_address(lengths)
@@ -148,11 +149,47 @@ def test_a_list_of_all_samplings_is_decoded_in_one_call(colours):
     assert [call[0] for call in fake.calls].count("decode") == 1
 
 
+@pytest.fixture
+def long_list(monkeypatch):
+    """Lists of four files are long, and there are queues enough."""
+    monkeypatch.setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+    monkeypatch.setattr(nvjpeg_module, "HALVED_FROM", 4)
+
+
+def test_a_long_list_is_decoded_by_two_threads_and_its_pictures_keep_their_order(colours, long_list):
+    files = [CodedJpeg(24 + seed, 16, 2, 2, seed) for seed in range(5)]
+    fake = FakeNvjpeg(files)
+    found = Nvjpeg(CPU, nvjpeg=fake, colours=colours).decode([jpeg_file(file) for file in files])
+    assert sorted(call[2] for call in fake.calls if call[0] == "decode") == [2, 3]
+    for file, picture in zip(files, found, strict=True):
+        assert torch.equal(picture.pixels(), rgb(file.content()))
+
+
+def test_where_queues_are_shared_one_thread_decodes_the_whole_list(colours, long_list, monkeypatch):
+    monkeypatch.delenv("CUDA_DEVICE_MAX_CONNECTIONS")
+    files = [CodedJpeg(24, 16, 2, 2, seed) for seed in range(5)]
+    fake = FakeNvjpeg(files)
+    Nvjpeg(CPU, nvjpeg=fake, colours=colours).decode([jpeg_file(file) for file in files])
+    assert [call[2] for call in fake.calls if call[0] == "decode"] == [5]
+
+
+@pytest.mark.parametrize("bad", [0, 3])
+def test_a_bad_file_in_either_half_fails_the_list_and_the_next_one_is_decoded(colours, long_list, bad):
+    files = [CodedJpeg(24, 16, 2, 2, seed) for seed in range(5)]
+    fake = FakeNvjpeg(files, refuse=[files[bad].content()])
+    nvjpeg = Nvjpeg(CPU, nvjpeg=fake, colours=colours)
+    with pytest.raises(NvjpegError, match="does not read one of the files"):
+        nvjpeg.decode([jpeg_file(file) for file in files])
+    good = [file for place, file in enumerate(files) if place != bad]
+    found = nvjpeg.decode([jpeg_file(file) for file in good])
+    assert all(torch.equal(picture.pixels(), rgb(file.content())) for file, picture in zip(good, found, strict=True))
+
+
 def test_a_state_is_initialised_again_only_for_another_size_or_after_a_failure(colours):
     files = [CodedJpeg(24, 16, 2, 2, seed) for seed in range(3)]
     fake = FakeNvjpeg(files, refuse=[files[2].content()])
     nvjpeg = Nvjpeg(CPU, nvjpeg=fake, colours=colours)
-    first, second = (call[1] for call in fake.calls if call[0] == "state")
+    first, second, *_ = (call[1] for call in fake.calls if call[0] == "state")
     good, bad = [jpeg_file(file) for file in files[:2]], [jpeg_file(files[0]), jpeg_file(files[2])]
     del fake.calls[:]
     for batch in (good, good, good, good[:1], good):

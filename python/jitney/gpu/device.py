@@ -10,6 +10,10 @@ import sys
 from typing import Any
 
 CPU = "cpu"
+QUEUES_VARIABLE = "CUDA_DEVICE_MAX_CONNECTIONS"
+QUEUES = 32
+"""CUDA's most. With its 8 the streams of the model, of preparing and of the JPEG engines share queues, and what is
+prepared waits for all that was asked of the model."""
 
 
 class Device(str):
@@ -105,6 +109,11 @@ def keep_device() -> None:
     """Notes which GPU is the current one of this thread, which loaded the model, for those that help it."""
     torch = loaded_torch()
     _Assigned.current = torch.cuda.current_device() if torch is not None else None
+
+
+def has_all_queues() -> bool:
+    """Whether this process has as many queues to its GPU as there can be."""
+    return os.environ.get(QUEUES_VARIABLE) == str(QUEUES)
 
 
 def enter_device() -> None:

@@ -11,15 +11,11 @@ import os
 import time
 from typing import Any
 
-from jitney.gpu.device import loaded_torch, memory_used
+from jitney.gpu.device import QUEUES, QUEUES_VARIABLE, loaded_torch, memory_used
 from jitney.gpu.turns import GpuTurns
 from jitney.torchserve.loading import EntryPoint
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
-QUEUES_VARIABLE = "CUDA_DEVICE_MAX_CONNECTIONS"
-QUEUES = "32"
-"""CUDA's most. With its 8 the streams of the model, of preparing and of the JPEG engines share queues, and what is
-prepared waits for all that was asked of the model."""
 MPS_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
 """Where several processes share a GPU by MPS they share its queues too, and are left with CUDA's number."""
 
@@ -52,7 +48,7 @@ def sees_one(settings: dict[str, Any], names: str) -> bool:
 def set_variables(settings: dict[str, Any]) -> None:
     """What CUDA and torch's compiler read once. What the operator has set stays."""
     if MPS_VARIABLE not in os.environ:
-        os.environ.setdefault(QUEUES_VARIABLE, QUEUES)
+        os.environ.setdefault(QUEUES_VARIABLE, str(QUEUES))
     if settings.get("pt2"):
         os.environ.setdefault(COMPILERS_VARIABLE, COMPILERS)
 

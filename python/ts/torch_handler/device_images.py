@@ -15,7 +15,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from jitney.files.images import pixel_limit
-from jitney.gpu.nvjpeg import DevicePicture, JpegFile
+from jitney.gpu.nvjpeg import STREAM_PRIORITY, DevicePicture, JpegFile
 from ts.torch_handler.framing import Framing, ImageFrame
 from ts.torch_handler.images import Recipe, pixels, plain_rgb, torch
 from ts.torch_handler.jpeg import look
@@ -41,8 +41,6 @@ WHOLE = ImageFrame(0, 0, 0, 0, 0)
 HELD_GROUPS = 2
 """How many groups of pictures stay on the device until they are no longer read."""
 SHADES_MAX = 16
-DECODING_PRIORITY = -5
-"""The highest there is: the many small kernels of decoding must not wait for the long ones of the model."""
 FAILURES_MAX = 8
 """After so many failed batches no more is tried on the device."""
 
@@ -80,7 +78,7 @@ class DeviceImages:
         """The samplings of colours that are decoded here; None if all are."""
         self.decode = decode
         self.resizer = resizer
-        self._own_stream = torch.cuda.Stream(device, priority=DECODING_PRIORITY) if device.type == "cuda" else None
+        self._own_stream = torch.cuda.Stream(device, priority=STREAM_PRIORITY) if device.type == "cuda" else None
         self._lock = threading.Lock()
         self._held: deque[tuple[Any, list[Picture]]] = deque()
         self._shades: dict[Any, Shades] = {}
