@@ -1,9 +1,10 @@
 """What a second load of a torch model costs, and what four workers of it hold: `python bench/second_load.py PYTHON`.
 
 PYTHON is an interpreter with torch. The model has 25 layers of 2048 x 2048 numbers, 400 MiB as a state dict. The first
-load begins with its file dropped from the page cache, the second with it there; both end with the first answer, for
-which every weight is read. `import torch` alone is beside them. Memory is the PSS of the workers after each has answered:
-pages that several of them map count once.
+load begins with the server's start and its file dropped from the page cache; for the second its workers leave and come
+back. Both end with an answer, for which every weight is read. `import torch` alone is beside them. Memory is the PSS of
+all of the server's processes but itself after each worker has answered: pages that several of them map count once. All
+of it without and with `--preload torch`.
 """
 
 from __future__ import annotations
@@ -77,15 +78,28 @@ def ask(server: Server) -> None:
         answer.read()
 
 
-def load(model: pathlib.Path, flags: list[str]) -> float:
-    """Seconds from the server's start to the first answer."""
+def loads(model: pathlib.Path, flags: list[str]) -> tuple[float, float]:
+    """Seconds from the server's start to the first answer, and from no worker to the next one."""
     with Server(model, *flags) as server:
         ask(server)
-        return time.perf_counter() - server.started
+        first = time.perf_counter() - server.started
+        scale(server, 0)
+        again = time.perf_counter()
+        scale(server, 1)
+        ask(server)
+        return first, time.perf_counter() - again
+
+
+def scale(server: Server, workers: int) -> None:
+    """Returns when so many workers are there."""
+    query = f"min_worker={workers}&max_worker={workers}&synchronous=true"
+    order = urllib.request.Request(f"{server.addresses['management']}/models/bench?{query}", method="PUT")
+    with urllib.request.urlopen(order, timeout=600) as answer:
+        answer.read()
 
 
 def held(model: pathlib.Path, flags: list[str], workers: int) -> float:
-    """MiB of PSS that so many workers hold once all are ready and have answered."""
+    """MiB of PSS that so many workers, and what they were forked from, hold once all are ready and have answered."""
     with Server(model, *flags, "--workers", str(workers)) as server:
         while sum(worker["status"] == "READY" for worker in server.ask("/models/bench")[0]["workers"]) < workers:
             time.sleep(0.1)
@@ -95,7 +109,7 @@ def held(model: pathlib.Path, flags: list[str], workers: int) -> float:
         ]
         for connection in connections:
             connection.wait()
-        pids = [pid for worker in server.workers() for pid in tree(worker)]
+        _, *pids = tree(server.process.pid)
         return sum(pss(pid) for pid in pids) / 1024
 
 
@@ -119,25 +133,33 @@ def importing(python: str) -> float:
     return time.perf_counter() - started
 
 
+def measured(python: str, model: pathlib.Path, weights: pathlib.Path, more: list[str]) -> str:
+    """A line of the table."""
+    flags = ["--python", python, "--startup-wait", "600s", *more]
+    firsts, seconds = [], []
+    for _ in range(ROUNDS):
+        drop(weights)
+        first, second = loads(model, flags)
+        firsts.append(first)
+        seconds.append(second)
+    first, second = statistics.median(firsts), statistics.median(seconds)
+    one, all_of_them = held(model, flags, 1), held(model, flags, WORKERS)
+    times = f"{first:.2f} | {second:.2f} | **{second / first:.2f}**"
+    return f"{times} | {one:.0f} | {all_of_them:.0f} | **{all_of_them / one:.2f}**"
+
+
 def main() -> None:
-    """Prints the two tables."""
+    """Prints the table."""
     python = sys.argv[1]
-    flags = ["--python", python, "--startup-wait", "600s"]
     with tempfile.TemporaryDirectory(prefix="jitney-bench-model-") as folder:
         model = pathlib.Path(folder, "bench")
         weights = write_model(python, model)
-        firsts, seconds, imports = [], [], []
-        for _ in range(ROUNDS):
-            imports.append(importing(python))
-            drop(weights)
-            firsts.append(load(model, flags))
-            seconds.append(load(model, flags))
-        first, second, alone = (statistics.median(times) for times in (firsts, seconds, imports))
-        print("| first load s | second load s | over the first | import torch alone s |\n|---|---|---|---|")
-        print(f"| {first:.2f} | {second:.2f} | **{second / first:.2f}** | {alone:.2f} |")
-        one, all_of_them = held(model, flags, 1), held(model, flags, WORKERS)
-        print(f"\n| one worker, PSS MiB | {WORKERS} workers | over one |\n|---|---|---|")
-        print(f"| {one:.0f} | {all_of_them:.0f} | **{all_of_them / one:.2f}** |")
+        alone = statistics.median(importing(python) for _ in range(ROUNDS))
+        print(f"import torch alone: {alone:.2f} s\n")
+        print("| | first load s | second s | over the first | one worker MiB | four | over one |")
+        print("|---|---|---|---|---|---|---|")
+        print(f"| each imports | {measured(python, model, weights, [])} |", flush=True)
+        print(f"| `--preload torch` | {measured(python, model, weights, ['--preload', 'torch'])} |")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ use jitney_settings::server::{
     JOBS_DATABASE, JOBS_DATABASE_PASSWORD, JOBS_DIR, JOBS_KEEP, JOBS_PARALLEL, JOBS_SIZE,
     KEEP_FAILED_BODIES, KEYS, MAX_CONNECTIONS, MAX_DOWNLOAD_SIZE, MAX_EXPANDED_SIZE,
     MAX_IMAGE_PIXELS, MAX_REQUEST_MEMORY, MAX_REQUEST_SHARE, MAX_REQUEST_SIZE, MAX_UNPACKED_FILES,
-    MAX_UNPACKED_SIZE, MIN_BODY_RATE, TRUSTED_PROXIES, WRITE_TIMEOUT,
+    MAX_UNPACKED_SIZE, MIN_BODY_RATE, PRELOAD, TRUSTED_PROXIES, WRITE_TIMEOUT,
 };
 
 use crate::failure::Failure;
@@ -72,8 +72,14 @@ pub fn python(values: &Values, interpreter: PathBuf) -> PythonConfig {
         expanded_bytes_max: values.value(&MAX_EXPANDED_SIZE),
         debug_errors: values.flag(&DEBUG_ERRORS),
         garbage_collection: values.value(&GARBAGE_COLLECTION),
+        preload: names(&values.read::<String>(&PRELOAD).unwrap_or_default()),
         ..PythonConfig::bare(interpreter)
     }
+}
+
+/// A list with commas.
+fn names(text: &str) -> Vec<String> {
+    text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(ToOwned::to_owned).collect()
 }
 
 /// How much may be under way, and how slow clients may be.

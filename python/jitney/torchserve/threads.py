@@ -33,6 +33,8 @@ class ThreadShare:
         if isinstance(workers, int) and workers > 0 and VARIABLE not in os.environ:
             self.given = threads_of(workers)
             os.environ[VARIABLE] = str(self.given)
+            if "torch" in sys.modules:  # Imported before this worker was forked; the variable comes too late.
+                sys.modules["torch"].set_num_threads(self.given)
         self._wanted = self.given
 
     def pin(self) -> None:

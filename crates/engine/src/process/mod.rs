@@ -9,12 +9,16 @@
 //! neither wait at a full pipe nor take time from the data plane. What is told of a process is what any
 //! program does: nothing here knows Python, models or frames.
 
+mod fork_server;
+mod group;
 mod guard;
 mod memory;
 mod memory_group;
 
 use std::convert::Infallible;
 use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,17 +26,16 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rustix::process::{
-    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getrlimit, kill_process_group, prlimit,
-    waitid,
-};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
-use tokio::process::{Child, ChildStderr, ChildStdout, Command};
+use tokio::process::Command;
 use tokio::runtime::{Builder, Handle};
-use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, interval_at, timeout};
 
+use self::fork_server::Pipe;
+pub(crate) use self::fork_server::{ForkError, ForkOrder, ForkServer};
+use self::group::ProcessGroup;
 use self::guard::GroupGuard;
 pub use self::guard::guard_groups;
 use self::memory::OomCounter;
@@ -87,11 +90,13 @@ impl ProcessThread {
         stderr: S,
     ) -> impl Future<Output = io::Result<WorkerProcess>> + Send + use<S> {
         let (started, process) = oneshot::channel();
-        let (guard, kills) = (Arc::clone(&self.guard), Arc::clone(&self.kills));
+        let watch = self.watch();
         self.runtime.spawn(async move {
-            match RunningProcess::start(command, guard, kills) {
+            match ProcessGroup::spawn(command) {
                 Err(error) => drop(started.send(Err(error))),
-                Ok((running, process)) => {
+                Ok(mut group) => {
+                    let pipes = group.pipes();
+                    let (running, process) = RunningProcess::new(group, pipes, watch);
                     // One that is not wanted any more is dropped here, which ends it.
                     drop(started.send(Ok(process)));
                     running.run(stdout, stderr).await;
@@ -99,6 +104,57 @@ impl ProcessThread {
             }
         });
         async { process.await.unwrap_or_else(|_| Err(io::Error::other("the server is ending"))) }
+    }
+
+    /// Starts a process that forks others.
+    pub(crate) async fn start_fork_server<S: OutputSink>(
+        &self,
+        mut command: Command,
+        [stdout, stderr]: [S; 2],
+    ) -> io::Result<(Arc<ForkServer>, WorkerProcess)> {
+        let (ours, theirs) = UnixStream::pair()?;
+        command.stdin(OwnedFd::from(theirs));
+        let process = self.spawn(command, stdout, stderr).await?;
+        ours.set_nonblocking(true)?;
+        let _there = self.runtime.enter();
+        let channel = tokio::net::UnixStream::from_std(ours)?;
+        Ok((Arc::new(ForkServer::new(channel)), process))
+    }
+
+    /// Forks a process. Dropping the process ends it. With an error both sinks come back; none: the server is ending.
+    pub(crate) fn fork<S: OutputSink>(
+        &self,
+        server: Arc<ForkServer>,
+        order: ForkOrder,
+        [stdout, stderr]: [S; 2],
+    ) -> impl Future<Output = Result<WorkerProcess, Option<(ForkError, [S; 2])>>> + Send + use<S>
+    {
+        let (started, process) = oneshot::channel();
+        let watch = self.watch();
+        let task = self.runtime.spawn(async move {
+            let forked = server
+                .fork(&order)
+                .await
+                .and_then(|(id, pipes)| Ok((ProcessGroup::forked(&server, id)?, pipes)));
+            let (group, pipes) = match forked {
+                Ok(forked) => forked,
+                Err(error) => return Some((error, [stdout, stderr])),
+            };
+            let (running, process) = RunningProcess::new(group, pipes, watch);
+            drop(started.send(process));
+            running.run(stdout, stderr).await;
+            None
+        });
+        async {
+            match process.await {
+                Ok(process) => Ok(process),
+                Err(_) => Err(task.await.ok().flatten()),
+            }
+        }
+    }
+
+    fn watch(&self) -> (Arc<Mutex<GroupGuard>>, Arc<Mutex<OomCounter>>) {
+        (Arc::clone(&self.guard), Arc::clone(&self.kills))
     }
 }
 
@@ -223,7 +279,7 @@ pub(crate) struct WatchedElsewhere {
 /// A process as its thread sees it.
 struct RunningProcess {
     group: ProcessGroup,
-    pipes: (Option<ChildStdout>, Option<ChildStderr>),
+    pipes: [Option<Pipe>; 2],
     guard: Arc<Mutex<GroupGuard>>,
     kills: Arc<Mutex<OomCounter>>,
     wanted: oneshot::Receiver<Infallible>,
@@ -233,29 +289,26 @@ struct RunningProcess {
 }
 
 impl RunningProcess {
-    fn start(
-        command: Command,
-        guard: Arc<Mutex<GroupGuard>>,
-        kills: Arc<Mutex<OomCounter>>,
-    ) -> io::Result<(Self, WorkerProcess)> {
-        let mut group = ProcessGroup::spawn(command)?;
-        lock(&guard).watch(group.leader());
+    fn new(
+        group: ProcessGroup,
+        pipes: [Option<Pipe>; 2],
+        (guard, kills): (Arc<Mutex<GroupGuard>>, Arc<Mutex<OomCounter>>),
+    ) -> (Self, WorkerProcess) {
+        lock(&guard).watch(group.id());
         let ((wanted, unwanted), (tell_ended, ended)) = (oneshot::channel(), oneshot::channel());
         let (reading, drained) = oneshot::channel();
-        let id = group.leader().as_raw_nonzero().get().unsigned_abs();
+        let id = group.id().as_raw_nonzero().get().unsigned_abs();
         let memory = Arc::<ProcessMemory>::default();
         let (id, wanted, seen) = (Some(id), Some(wanted), Arc::clone(&memory));
         let process = WorkerProcess { id, wanted, ended, end: None, memory: seen, drained };
-        let pipes = group.pipes();
         let (wanted, ended, _drained) = (unwanted, tell_ended, reading);
-        let running = Self { group, pipes, guard, kills, wanted, ended, memory, _drained };
-        Ok((running, process))
+        (Self { group, pipes, guard, kills, wanted, ended, memory, _drained }, process)
     }
 
     async fn run(self, stdout: impl OutputSink, stderr: impl OutputSink) {
         let Self { mut group, pipes, guard, kills, mut wanted, ended, memory, _drained } = self;
-        let reading =
-            async { tokio::join!(read_pipe(pipes.0, stdout), read_pipe(pipes.1, stderr)) };
+        let [output, errors] = pipes;
+        let reading = async { tokio::join!(read_pipe(output, stdout), read_pipe(errors, stderr)) };
         let mut reading = std::pin::pin!(reading);
         let (mut is_wanted, mut is_read) = (true, false);
         let first = Instant::now() + memory::LOOK_EVERY;
@@ -270,7 +323,7 @@ impl RunningProcess {
                 _ = &mut reading, if !is_read => is_read = true,
                 now = looks.tick() => {
                     lock(&kills).age(now);
-                    if let Some(bytes) = memory::resident(group.leader()) {
+                    if let Some(bytes) = memory::resident(group.id()) {
                         memory.held.store(bytes, Ordering::Relaxed);
                     }
                 }
@@ -278,7 +331,7 @@ impl RunningProcess {
         }
         // The leader is not reaped yet, so its id is still its own.
         group.kill();
-        lock(&guard).forget(group.leader());
+        lock(&guard).forget(group.id());
         if let Some(status) = group.reap().await {
             // Nobody may wait for it.
             let held = Some(memory.held.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0);
@@ -317,69 +370,6 @@ pub(crate) async fn read_pieces(mut pipe: impl AsyncBufRead + Unpin, mut sink: i
         }
         sink.take(&piece, begins);
         begins = piece.ends_with(b"\n");
-    }
-}
-
-/// A group whose leader is a child of this process.
-struct ProcessGroup {
-    child: Child,
-    leader: Pid,
-    /// Tells that a child of this process has ended, whichever.
-    children: SignalStream,
-    /// The leader's id may be somebody else's from now on.
-    reaped: bool,
-}
-
-impl ProcessGroup {
-    fn spawn(mut command: Command) -> io::Result<Self> {
-        // Before the process, so that its end is not missed.
-        let children = signal(SignalKind::child())?;
-        let child = command.process_group(0).kill_on_drop(true).spawn()?;
-        let leader = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        let leader = leader.ok_or_else(|| io::Error::other("a process without an id"))?;
-        Ok(Self { child, leader, children, reaped: false })
-    }
-
-    /// The leader's id, which is the group's.
-    fn leader(&self) -> Pid {
-        self.leader
-    }
-
-    /// Its output, once.
-    fn pipes(&mut self) -> (Option<ChildStdout>, Option<ChildStderr>) {
-        (self.child.stdout.take(), self.child.stderr.take())
-    }
-
-    /// Waits until the leader has ended, without reaping it. Cancel-safe.
-    async fn leader_ended(&mut self) {
-        let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-        // An error: somebody else has reaped it.
-        while let Ok(None) = waitid(WaitId::Pid(self.leader), look) {
-            if self.children.recv().await.is_none() {
-                return;
-            }
-        }
-    }
-
-    /// Kills all that is left of the group.
-    fn kill(&self) {
-        if !self.reaped {
-            // Fails when none of it is left, which is what we want.
-            let _ = kill_process_group(self.leader, Signal::KILL);
-        }
-    }
-
-    /// How the leader ended; waits until it has.
-    async fn reap(&mut self) -> Option<std::process::ExitStatus> {
-        let status = self.child.wait().await.ok();
-        self.reaped = true;
-        status
-    }
-}
-
-impl Drop for ProcessGroup {
-    fn drop(&mut self) {
-        self.kill();
     }
 }
 

@@ -6,7 +6,7 @@
 //! environment, log what they do, and are ended when they take too long or when their
 //! caller goes away. What fails leaves nothing behind.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -85,14 +85,12 @@ impl Environment {
         config: &PythonConfig,
         model: &Path,
     ) -> OsString {
-        let operators = config.env.iter().find(|(name, _)| name == "PYTHONPATH");
-        let parts = [
-            Some(runtime.as_os_str()),
-            operators.map(|(_, path)| path.as_os_str()),
-            Some(model.as_os_str()),
-            self.packages.as_deref().map(Path::as_os_str),
-        ];
-        parts.into_iter().flatten().collect::<Vec<_>>().join(OsStr::new(":"))
+        let mut path = config.python_path(runtime);
+        for part in [Some(model), self.packages.as_deref()].into_iter().flatten() {
+            path.push(":");
+            path.push(part);
+        }
+        path
     }
 }
 

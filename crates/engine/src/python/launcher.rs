@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use super::environment::Environment;
 use super::placed_model::{PlacedModel, StartedProcess};
+use super::preload::PARENT_VARIABLE;
 use super::worker::{OutputSource, PythonWorker, WorkerStream, reaped};
 use super::workers::{PythonConfig, PythonWorkers};
 use crate::call::SequenceHeaders;
@@ -292,12 +293,8 @@ impl PythonLauncher {
         (started, source)
     }
 
-    fn spawn_here(
-        &self,
-        expected: &ExpectedWorker,
-        [stdout, stderr]: [WorkerStream; 2],
-    ) -> StartedProcess {
-        let PythonWorkers { config, listener, packages, processes, .. } = &*self.python;
+    fn spawn_here(&self, expected: &ExpectedWorker, output: [WorkerStream; 2]) -> StartedProcess {
+        let PythonWorkers { config, listener, packages, .. } = &*self.python;
         let (environment, dir) = (&self.environment, &self.load.dir);
         let mut command = config.command(&environment.interpreter, dir);
         command
@@ -305,13 +302,20 @@ impl PythonLauncher {
             .env("PYTHONPATH", environment.python_path(packages, config, dir))
             .env("JITNEY_WORKER_SOCKET", &listener.path)
             .env("JITNEY_WORKER_TOKEN", expected.token.text())
-            .env("JITNEY_WORKER_PARENT", std::process::id().to_string());
-        let interpreter = environment.interpreter.clone();
+            .env(PARENT_VARIABLE, std::process::id().to_string());
         let (open_files, memory) = (config.open_files, self.load.memory_limit);
-        let (processes, spawned) =
-            (Arc::clone(processes), processes.spawn(command, stdout, stderr));
+        let (python, is_shared) =
+            (Arc::clone(&self.python), *environment == Environment::shared(config));
+        let interpreter = environment.interpreter.clone();
         Box::pin(async move {
-            let process = spawned.await.map_err(|error| {
+            let started = match python.preload.as_ref().filter(|_| is_shared) {
+                Some(preload) => preload.start_worker(command, output).await,
+                None => {
+                    let [stdout, stderr] = output;
+                    python.processes.spawn(command, stdout, stderr).await
+                }
+            };
+            let process = started.map_err(|error| {
                 LaunchError::Spawn(format!("{}: {error}", interpreter.display()))
             })?;
             if let Some(most) = open_files {
@@ -320,7 +324,7 @@ impl PythonLauncher {
                 process.limit(Resource::Nofile, most);
             }
             if let Some(bytes) = memory {
-                processes.limit_memory(&process, bytes);
+                python.processes.limit_memory(&process, bytes);
             }
             Ok((process, None))
         })

@@ -9,6 +9,7 @@ mod environment;
 mod launcher;
 mod placed_model;
 mod placement;
+mod preload;
 mod remote_process;
 mod secure_listener;
 mod side_car;

@@ -19,6 +19,7 @@ use tokio::process::Command;
 use tokio::runtime::Handle;
 
 use super::placement::{Placement, RayConfig};
+use super::preload::Preload;
 use super::side_car::SideCar;
 use crate::frames::WorkerListener;
 use crate::gpu_assignment::GpuAssignment;
@@ -61,6 +62,8 @@ pub struct PythonConfig {
     pub ray: Option<RayConfig>,
     /// How many files a worker may have open, where that is less than what the server may.
     pub open_files: Option<u64>,
+    /// Modules that one process imports, from which workers are forked.
+    pub preload: Vec<String>,
 }
 
 impl PythonConfig {
@@ -83,7 +86,15 @@ impl PythonConfig {
             gpus: 0,
             ray: None,
             open_files: None,
+            preload: Vec::new(),
         }
+    }
+
+    /// Where every interpreter finds modules: our packages, and the operator's path.
+    pub(super) fn python_path(&self, packages: &Path) -> OsString {
+        let operators = self.env.iter().find(|(name, _)| name == "PYTHONPATH");
+        let parts = [Some(packages.as_os_str()), operators.map(|(_, path)| path.as_os_str())];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(OsStr::new(":"))
     }
 
     /// A process of this interpreter, with the workers' environment. The process group of its own that
@@ -116,6 +127,8 @@ pub(crate) struct PythonWorkers {
     pub(crate) processes: Arc<ProcessThread>,
     /// Where our own Python packages lie.
     pub(crate) packages: PathBuf,
+    /// From which workers are forked, where modules are imported once.
+    pub(super) preload: Option<Preload>,
     /// Where a cluster places workers.
     pub(crate) placement: Option<Arc<Placement>>,
     /// The server's directory, which leaves with it.
@@ -148,7 +161,10 @@ impl PythonWorkers {
             processes.runtime().spawn(side_car.run());
             placement
         });
+        let preload = (!config.preload.is_empty())
+            .then(|| Preload::new(&processes, fork_server_command(&config, &packages)));
         Ok(Arc::new(Self {
+            preload,
             config,
             processes,
             listener,
@@ -170,6 +186,20 @@ impl PythonWorkers {
     }
 }
 
+/// What starts the process that imports modules and forks workers.
+fn fork_server_command(
+    config: &PythonConfig,
+    packages: &Path,
+) -> impl Fn() -> Command + Send + Sync + use<> {
+    let (config, packages) = (config.clone(), packages.to_owned());
+    move || {
+        let mut command = config.command(&config.interpreter, &packages);
+        command.args(["-u", "-m", "jitney.worker.fork_server"]).args(&config.preload);
+        command.env("PYTHONPATH", config.python_path(&packages));
+        command
+    }
+}
+
 /// What starts the side-car.
 fn side_car_command(
     config: &PythonConfig,
@@ -178,9 +208,7 @@ fn side_car_command(
     directory: &Path,
 ) -> impl Fn() -> Command + Send + Sync + use<> {
     let (config, address) = (config.clone(), ray.address.clone());
-    let operators = config.env.iter().find(|(name, _)| name == "PYTHONPATH");
-    let parts = [Some(packages.as_os_str()), operators.map(|(_, path)| path.as_os_str())];
-    let path = parts.into_iter().flatten().collect::<Vec<_>>().join(OsStr::new(":"));
+    let path = config.python_path(packages);
     let directory = directory.to_owned();
     move || {
         let mut command = config.command(&config.interpreter, &directory);
