@@ -6,14 +6,12 @@
 
 use std::borrow::Cow;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::HOST;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Method, StatusCode, Version};
-use jitney_engine::PathTarget;
 use jitney_net::connection::Peer;
 use jitney_net::http::{Answered, HeadError, HttpClient, HttpRules};
 use jitney_net::request_id::XRequestId;
@@ -25,20 +23,20 @@ use jitney_telemetry::{AccessRecord, AuditOutcome, RecordNames};
 use tokio::time::Instant;
 
 use super::context::RequestContext;
+use super::destination::{self, ClaimedPath, Destination};
 use super::endpoint::{Endpoint, EndpointCall, Handler, PredictBody};
-use super::endpoints::{self, ENDPOINTS, Found};
+use super::endpoints::{self, ENDPOINTS};
 use super::{
-    authorize, compress, cors, generate, inference, jobs, mounted, open_inference, plugins,
-    unknown, v1,
+    authorize, compress, cors, generate, inference, jobs, open_inference, plugins, unknown, v1,
 };
 use crate::audit::{AuditedAttempt, AuditedCaller};
 use crate::auth::Gate;
 use crate::errors::{ErrorCode, Problem};
 use crate::handles::HandleUpgrade;
 use crate::listener::ServerListener;
-use crate::plugins::{ApiKind, GuardedOperation, Intent, PluginEndpoint, Plugins};
+use crate::plugins::{ApiKind, GuardedOperation, Intent, Plugins};
 use crate::respond::{self, HttpResponse, HttpResult};
-use crate::route::{Apis, PathNames};
+use crate::route::Apis;
 use crate::shown_uri::ShownUri;
 use crate::state::ServerState;
 
@@ -118,7 +116,7 @@ pub(super) fn facts(
 pub(super) fn failure(context: &RequestContext<'_>, problem: &Problem) -> HttpResponse {
     let path = context.parts.uri.path();
     let is_method = problem.code == ErrorCode::MethodNotAllowed;
-    let methods = if is_method { methods(context) } else { String::new() };
+    let methods = if is_method { destination::methods(context) } else { String::new() };
     let mut reply = match context.state.config.dialect {
         Dialect::TorchServe => respond::problem(problem, None),
         Dialect::Jitney if path.starts_with("/v2/") || path.starts_with("/v1/") => {
@@ -133,20 +131,6 @@ pub(super) fn failure(context: &RequestContext<'_>, problem: &Problem) -> HttpRe
         respond::allow(&mut reply, &methods);
     }
     reply
-}
-
-/// The methods that the request's path takes.
-fn methods(context: &RequestContext<'_>) -> String {
-    let engine = &context.state.engine;
-    let without_body = |names: &PathNames<'_>| {
-        let target = names.target();
-        engine.model(target.model, target.version).is_ok_and(|model| model.tag().python)
-    };
-    let path = context.path();
-    match claim(context, &path) {
-        Some(claimed) => mounted::allowed(&claimed.target),
-        None => endpoints::allowed(context.apis, &path, without_body),
-    }
 }
 
 /// Counts the answer and writes its line of the access log.
@@ -178,20 +162,17 @@ async fn dispatch(context: &RequestContext<'_>, body: RequestBody) -> HttpResult
         return Ok(reply);
     }
     let path: Cow<'_, str> = context.path();
-    let claimed = claim(context, &path);
-    let (found, plugin) = destination(context, &path, claimed.as_ref());
-    let gate = match plugin {
-        Some(endpoint) => endpoint.gate(),
-        None => found.endpoint.gate(context.apis),
-    };
+    let claimed = ClaimedPath::of(context, &path);
+    let destination = Destination::of(context, &path, claimed.as_ref());
+    let gate = destination.gate(context.apis);
     let audited = context.state.parts.audit.is_some();
-    let change = audited && found.endpoint.operation.changes();
-    let attempt = change.then(|| attempt(context, gate, &found));
-    let answered = enter(context, gate, found, plugin, body).await;
+    let change = audited && destination.endpoint.operation.changes();
+    let attempt = change.then(|| attempt(context, gate, &destination));
+    let answered = enter(context, gate, destination, body).await;
     match attempt {
         Some(mut attempt) => note(&mut attempt, &answered),
         None if audited && answered.is_err() => {
-            note(&mut self::attempt(context, gate, &found), &answered);
+            note(&mut self::attempt(context, gate, &destination), &answered);
         }
         None => {}
     }
@@ -204,32 +185,30 @@ async fn dispatch(context: &RequestContext<'_>, body: RequestBody) -> HttpResult
 /// Answers a prediction that was let in and kept before.
 pub(super) async fn again(context: &RequestContext<'_>, body: RequestBody) -> HttpResult {
     let path: Cow<'_, str> = context.path();
-    let claimed = claim(context, &path);
-    let (found, plugin) = destination(context, &path, claimed.as_ref());
-    let model = found.names.model.or(found.names.workflow);
-    context.caller.check(Gate::Inference, found.endpoint.operation, model)?;
-    call(context, found, plugin, body).await
+    let claimed = ClaimedPath::of(context, &path);
+    let destination = Destination::of(context, &path, claimed.as_ref());
+    let model = destination.names.model.or(destination.names.workflow);
+    context.caller.check(Gate::Inference, destination.endpoint.operation, model)?;
+    call(context, destination, body).await
 }
 
 /// Lets the request in, and calls its endpoint.
 async fn enter(
     context: &RequestContext<'_>,
     gate: Gate,
-    found: Found<'_>,
-    plugin: Option<&PluginEndpoint>,
+    destination: Destination<'_>,
     body: RequestBody,
 ) -> HttpResult {
     if matches!(gate, Gate::Management | Gate::Renewal) {
-        check_browser(context, gate, found.endpoint)?;
+        check_browser(context, gate, destination.endpoint)?;
     }
-    let Found { endpoint: Endpoint { operation, .. }, names } = found;
-    let operation = plugin.map_or(*operation, |_| GuardedOperation::Endpoint);
-    context.admit(gate, operation, names.model.or(names.workflow))?;
+    let names = destination.names;
+    context.admit(gate, destination.operation(), names.model.or(names.workflow))?;
     match context.state.parts.plugins.as_deref() {
         Some(plugins) if plugins.guarded() => {
-            Box::pin(call_authorized(context, plugins, gate, found, plugin, body)).await
+            Box::pin(call_authorized(context, plugins, gate, destination, body)).await
         }
-        Some(_) | None => call(context, found, plugin, body).await,
+        Some(_) | None => call(context, destination, body).await,
     }
 }
 
@@ -238,11 +217,11 @@ async fn enter(
 fn attempt<'a>(
     context: &RequestContext<'a>,
     gate: Gate,
-    found: &Found<'a>,
+    destination: &Destination<'a>,
 ) -> Box<AuditedAttempt<'a>> {
     let RequestContext { state, peer, id, caller, .. } = *context;
     let by = AuditedCaller { peer, request_id: id.text(), caller, gate };
-    AuditedAttempt::begin(state, found.endpoint.operation, by, found.names)
+    AuditedAttempt::begin(state, destination.endpoint.operation, by, destination.names)
 }
 
 #[cold]
@@ -274,11 +253,10 @@ async fn call_authorized(
     context: &RequestContext<'_>,
     plugins: &Plugins,
     gate: Gate,
-    found: Found<'_>,
-    plugin: Option<&PluginEndpoint>,
+    destination: Destination<'_>,
     body: RequestBody,
 ) -> HttpResult {
-    let Found { endpoint, names } = found;
+    let Destination { endpoint, names, plugin } = destination;
     if let (Handler::Asks(answer), None) = (&endpoint.handler, plugin) {
         return answer(EndpointCall { context, names, body, plugins: Some(plugins) }).await;
     }
@@ -287,21 +265,19 @@ async fn call_authorized(
         Some(_) => Some(Intent::plain(GuardedOperation::Endpoint)),
         None => authorize::intent(context, endpoint.operation, names, &query),
     };
-    let Some(intent) = intent else { return call(context, found, plugin, body).await };
+    let Some(intent) = intent else { return call(context, destination, body).await };
     let listener = ApiKind::behind(gate);
     let authorized = authorize::authorize(context, plugins, listener, intent).await?;
-    call(&authorized.context(context), found, plugin, body).await
+    call(&authorized.context(context), destination, body).await
 }
 
 /// Calls the endpoint. Predictions stay in this future; what is rare and waits is boxed, so that the
 /// future stays small.
 async fn call(
     context: &RequestContext<'_>,
-    found: Found<'_>,
-    plugin: Option<&PluginEndpoint>,
+    Destination { endpoint, names, plugin }: Destination<'_>,
     body: RequestBody,
 ) -> HttpResult {
-    let Found { endpoint, names } = found;
     if let Some(plugin) = plugin {
         return Box::pin(plugins::answer(context, plugin, body)).await;
     }
@@ -371,49 +347,6 @@ fn check_host(parts: &Parts) -> Result<(), Problem> {
 
 fn invalid_head(message: &str) -> Problem {
     Problem::new(ErrorCode::InvalidHead, message)
-}
-
-/// What models want with a path.
-struct ClaimedPath {
-    target: Arc<PathTarget>,
-    /// Whether its endpoint takes the request's method.
-    taken: bool,
-}
-
-/// The model's endpoint that a decoded path belongs to. Servers whose models have no paths of their own do
-/// not look.
-#[inline]
-fn claim(context: &RequestContext<'_>, path: &str) -> Option<ClaimedPath> {
-    if !context.apis.inference {
-        return None;
-    }
-    let paths = context.state.engine.paths()?;
-    if endpoints::is_fixed(context.apis, path) {
-        return None;
-    }
-    let route = paths.route(path);
-    let fit = route.filter(|target| mounted::takes(target, &context.parts.method));
-    let fit = fit.or_else(|| paths.mount(path));
-    let target = Arc::clone(fit.or(route)?);
-    Some(ClaimedPath { target, taken: fit.is_some() })
-}
-
-/// Where a path leads: to an endpoint, or to a plugin that answers it. A plugin's path goes before a
-/// model's bare name, and so does what models claim for themselves.
-fn destination<'a>(
-    context: &RequestContext<'a>,
-    path: &'a str,
-    claimed: Option<&'a ClaimedPath>,
-) -> (Found<'a>, Option<&'a PluginEndpoint>) {
-    let found = endpoints::find(context.apis, &context.parts.method, path);
-    let plugins = context.state.parts.plugins.as_ref();
-    let plugins = plugins.filter(|_| found.is_unknown() || context.apis.natural);
-    let plugin = plugins.and_then(|plugins| plugins.endpoint(context.apis, path));
-    match claimed.filter(|_| plugin.is_none()) {
-        None => (found, plugin),
-        Some(claimed) if claimed.taken => (Found::claimed(&claimed.target), None),
-        Some(_) => (Found::wrong_method(), None),
-    }
 }
 
 /// Keeps web pages of other sites away from management, before the body is read. A renewal is a change

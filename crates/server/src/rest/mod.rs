@@ -10,6 +10,7 @@ mod compress;
 mod context;
 mod cors;
 mod dashboard;
+mod destination;
 mod embeddings;
 mod endpoint;
 mod endpoints;
