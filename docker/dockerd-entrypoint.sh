@@ -38,5 +38,9 @@ if [ "${1:-}" = "torchserve" ]; then
         *" --foreground "*) ;;
         *" --start "*) set -- "$@" --foreground ;;
     esac
+    # KServe asks port 8080, where its own image has a second server before TorchServe's.
+    case " $* " in
+        *"/mnt/models/config/config.properties "*) set -- "$@" --kserve-port "${JITNEY_KSERVE_PORT:-8080}" ;;
+    esac
 fi
 exec "$@"

@@ -172,6 +172,7 @@ def test_kserves_runtime_for_torchserve_keeps_what_its_configuration_says(box: B
     properties = FREE_ADDRESSES + f"enable_envvars_config=true\nmodel_snapshot={json.dumps(named)}\n"
     (models / "config" / "config.properties").write_text(properties + "disable_token_authorization=true\n")
     store, config = f"--model-store={models}/model-store", f"--ts-config={models}/config/config.properties"
+    box.env["JITNEY_KSERVE_PORT"] = "0"
     container = box.run("torchserve", "--start", store, config)
     try:
         until(lambda: "Model server started." in box.said or container.poll() is not None, "it starts", 60)
@@ -182,6 +183,11 @@ def test_kserves_runtime_for_torchserve_keeps_what_its_configuration_says(box: B
         assert kept == {"minWorkers": 1, "maxWorkers": 2, "batchSize": 4, "maxBatchDelay": 10}
         asked = requests.post(f"{urls['Inference']}/predictions/mnist", data=b"hi", timeout=120)
         assert asked.text == "hi"
+        second = re.search(r"predictions are answered at http://0\.0\.0\.0:(\d+), too", box.said)[1]
+        url = f"http://127.0.0.1:{second}"
+        asked = requests.post(f"{url}/v1/models/mnist:predict", json={"instances": [[1]]}, timeout=120)
+        assert asked.json() == {"instances": [[1]]}, "port 8080 of KServe's, whatever the file says"
+        assert requests.get(f"{url}/models/mnist", timeout=120).status_code == 404, "no management there"
     finally:
         container.send_signal(signal.SIGTERM)
         assert container.wait(30) == 0, box.said

@@ -300,15 +300,69 @@ def test_what_mlservers_variables_cannot_mean_is_said(binary: Path, tmp_path: Pa
     assert broken.returncode == 64 and "model-settings.json" in broken.stderr
 
 
+SNAPSHOT = {"minWorkers": 1, "maxWorkers": 2, "batchSize": 4, "maxBatchDelay": 10, "responseTimeout": 60}
+
+
+def torchserve_folder(folder: Path, addresses: str, **named: str) -> Path:
+    """TorchServe's layout as KServe mounts it: the archive `echo.mar` under these names."""
+    (folder / "config").mkdir(parents=True)
+    Store(folder / "model-store").mar("echo")
+    models = {name: {"1.0": SNAPSHOT | {"defaultVersion": True, "marName": mar}} for name, mar in named.items()}
+    snapshot = json.dumps({"name": "startup.cfg", "modelCount": len(models), "models": models})
+    lines = f"{addresses}job_queue_size=10\nmodel_store=/mnt/models/model-store\nmodel_snapshot={snapshot}\n"
+    (folder / "config" / "config.properties").write_text(lines)
+    return folder
+
+
+def test_torchserves_file_of_a_folder_is_read(start: Callable[..., Server], tmp_path: Path) -> None:
+    folder = torchserve_folder(tmp_path / "models", "", mnist="echo.mar", other="echo.mar")
+    server = start("serve", folder)
+    assert [server.predict(name, b"hi").text for name in ("mnist", "other")] == ["hi", "hi"]
+    described = server.describe("mnist")
+    assert {key: described[key] for key in SNAPSHOT} == SNAPSHOT
+    assert described["modelVersion"] == "1.0"
+    assert server.predict("echo", b"hi").status_code == 404, "the names are the snapshot's"
+    named = start("serve", f"shop={torchserve_folder(tmp_path / 'one', '', mnist='echo.mar')}")
+    assert (named.predict("shop", b"hi").text, named.describe("shop")["batchSize"]) == ("hi", 4)
+
+
+def test_the_ports_of_torchserves_file_are_kept(binary: Path, tmp_path: Path) -> None:
+    addresses = "inference_address=http://0.0.0.0:8085\nmanagement_address=http://0.0.0.0:8085\n"
+    addresses += "metrics_address=http://0.0.0.0:8092\ngrpc_inference_port=7075\n"
+    folder = torchserve_folder(tmp_path / "models", addresses, mnist="echo.mar")
+
+    def effective(*arguments: str, **env: str) -> tuple[dict[str, str], str]:
+        done = run(binary, "config", "--json", "serve", str(folder), *arguments, **env)
+        rows = {row["key"]: row["value"] for row in json.loads(done.stdout) if row["model"] is None}
+        return rows, done.stderr
+
+    values, said = effective()
+    ports = [values[key] for key in ("host", "port", "metrics_port", "grpc_port", "queue")]
+    assert ports == ["0.0.0.0", "8085", "8092", "7075", "10"]
+    assert (values["management_host"], values["management_port"]) == ("127.0.0.1", "8081")
+    assert "management has an address of its own here, 127.0.0.1" in said
+    assert effective("--port", "8080")[0]["port"] == "8080", "a flag counts more"
+    assert effective(JITNEY_PORT="8081")[0]["port"] == "8081"
+    two = run(binary, "config", "serve", f"one={torchserve_folder(tmp_path / 'two', '', a='echo.mar', b='echo.mar')}")
+    assert two.returncode == 64 and 'must hold one model to be served as "one"' in two.stderr
+    gone = run(binary, "config", "serve", str(torchserve_folder(tmp_path / "gone", "", a="none.mar")))
+    assert gone.returncode == 1 and "none.mar of model a is not in the model store" in gone.stderr
+    secured = torchserve_folder(tmp_path / "secured", "inference_address=https://0.0.0.0:8443\n", a="echo.mar")
+    refused = run(binary, "config", "serve", str(secured))
+    assert refused.returncode == 64 and "cannot be kept by `jitney serve`" in refused.stderr
+
+
 def test_a_model_in_another_container_of_the_pod(start: Callable[..., Server], tmp_path: Path) -> None:
     """KServe's modelcars: /mnt/models is a link to /proc/N/root/models, whose root is no folder of this container."""
     script = (
         f"mount -t tmpfs none {tmp_path}/car && mkdir {tmp_path}/car/models && "
-        f"cp {tmp_path}/made/echo.mar {tmp_path}/car/models/ && echo there && exec {sys.executable} -c "
+        f"cp -r {tmp_path}/made/. {tmp_path}/car/models/ && echo there && exec {sys.executable} -c "
         f"\"import os, sys; os.chroot('{tmp_path}/car'); print('ready', flush=True); sys.stdin.read()\""
     )
     (tmp_path / "car").mkdir()
-    mar(tmp_path)
+    torchserve_folder(tmp_path / "made/layout", "", mnist="echo.mar")
+    (tmp_path / "made/plain").mkdir()
+    (tmp_path / "made/plain/echo.mar").write_bytes(mar(tmp_path / "of"))
     command = ["unshare", "--mount", "sh", "-c", script]
     car = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
@@ -316,8 +370,11 @@ def test_a_model_in_another_container_of_the_pod(start: Callable[..., Server], t
             pytest.skip(f"this machine lets nobody mount: {car.stderr.read().strip()}")
         assert car.stdout.readline() == "ready\n"
         (tmp_path / "models").symlink_to(f"/proc/{car.pid}/root/models")
-        server = start("serve", f"pod={tmp_path}/models")
+        server = start("serve", f"pod={tmp_path}/models/plain")
         assert server.predict("pod", b"hi").text == "hi"
+        server = start("serve", f"{tmp_path}/models/layout")
+        assert server.predict("mnist", b"hi").text == "hi"
+        assert server.describe("mnist")["batchSize"] == 4
     finally:
         car.communicate("")
 

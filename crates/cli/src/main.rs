@@ -84,7 +84,7 @@ fn dispatch(command: Command, args: &[OsString], env: &Env) -> u8 {
         Command::Check(flags) => python::check(flags, env),
         Command::Infer(flags) => infer::infer(&flags, env),
         Command::Demo(flags) => serve::plan_demo(flags, env).and_then(|plan| run::run(plan, env)),
-        Command::Torchserve(flags) => Ok(torchserve::main(&flags, args, env)),
+        Command::Torchserve(flags) => Ok(torchserve::main(&flags, args, env, run::run)),
         Command::Platform => platform::main(env),
         Command::Archive(flags) => archive::model(&flags),
         Command::ArchiveWorkflow(flags) => archive::workflow(&flags),

@@ -37,6 +37,7 @@ use crate::logs::{LogPlan, Style};
 use crate::plan::{EnginePlan, RegistrationsPlan, ServerKind, ServerPlan, Startup};
 use crate::platform::{self, SagemakerRole};
 use crate::tls::{FollowedTls, TlsFiles};
+use crate::torchserve::TorchserveFolder;
 use crate::traces::TracePlan;
 use crate::url_rule::UrlRule;
 use crate::{machine, parts, plugins, python};
@@ -61,6 +62,8 @@ pub struct ServeConfig {
     platform: Option<String>,
     /// Paths that the platform chose.
     aliases: RouteAliases,
+    /// The one folder that is served, if it has TorchServe's layout.
+    torchserve: Option<TorchserveFolder>,
 }
 
 /// Reads every source of `jitney serve`.
@@ -76,7 +79,14 @@ pub fn configure(flags: ServeFlags, env: &Env) -> Result<ServeConfig, Failure> {
     let (of_platform, below) = given.unwrap_or_default();
     let above = flags.settings.0.or(&variables).or(&of_platform);
     let polls = poll(&above.clone().or(&file.settings)).is_some();
-    let (repositories, named) = model::repositories(&flags.models, polls)?;
+    let (mut repositories, named) = model::repositories(&flags.models, polls)?;
+    let torchserve = match &repositories[..] {
+        [only] if named.is_empty() && !polls => {
+            TorchserveFolder::read(&only.path, only.name.as_deref(), env)?
+        }
+        _ => None,
+    };
+    let mut torchserve = torchserve.inspect(|_| repositories.clear());
     let named = named.into_iter().map(|text| model::parse(text));
     let listed = file.models.into_iter().map(model::from_entry);
     let given = above.clone();
@@ -85,9 +95,11 @@ pub fn configure(flags: ServeFlags, env: &Env) -> Result<ServeConfig, Failure> {
         let settings = settings.only(jitney_settings::model::SETTINGS);
         Startup { settings, ..startup }
     };
-    let models = named.chain(listed).map(|startup| startup.map(settled));
+    let of_folder = torchserve.iter_mut().flat_map(|it| std::mem::take(&mut it.models)).map(Ok);
+    let models = named.chain(listed).chain(of_folder).map(|startup| startup.map(settled));
     let mut models = models.collect::<Result<Vec<_>, Failure>>()?;
-    let values = above.or(&file.settings).or(&below);
+    let of_folder = torchserve.as_ref().map(|it| it.settings.clone()).unwrap_or_default();
+    let values = above.or(&file.settings).or(&of_folder).or(&below);
     let registrations = registrations(&values, &given, &file.settings)?;
     let (watch, until_eof) = (flags.watch, flags.until_eof);
     let nothing_named = repositories.is_empty() && models.is_empty() && registrations.is_none();
@@ -96,6 +108,7 @@ pub fn configure(flags: ServeFlags, env: &Env) -> Result<ServeConfig, Failure> {
     }
     let sagemaker = platform.as_ref().and_then(|it| it.sagemaker);
     let mut config = effective(values, models, remarks, env);
+    config.remarks.extend(torchserve.iter_mut().flat_map(|it| std::mem::take(&mut it.remarks)));
     if let (Some(plan), Some(detected)) = (&mut platform, &detected) {
         config.platform = Some(plan.describe(detected, &config.values));
         config.aliases = std::mem::take(&mut plan.aliases);
@@ -107,7 +120,7 @@ pub fn configure(flags: ServeFlags, env: &Env) -> Result<ServeConfig, Failure> {
     let only = store.filter(|_| nothing_else && sagemaker.is_none());
     let only = only.map(|path| ServedDirectory { path, name: None });
     config.repositories = repositories.into_iter().chain(only).collect();
-    Ok(ServeConfig { plugins, registrations, watch, until_eof, sagemaker, ..config })
+    Ok(ServeConfig { plugins, registrations, watch, until_eof, sagemaker, torchserve, ..config })
 }
 
 /// The shared list of models. One on this machine has to be there; another machine may be away for a while.
@@ -204,6 +217,7 @@ fn effective(
         sagemaker: None,
         platform: None,
         aliases: RouteAliases::default(),
+        torchserve: None,
     }
 }
 
@@ -216,6 +230,8 @@ fn poll(values: &Values) -> Option<Duration> {
 pub fn assemble(kind: ServerKind, config: ServeConfig, env: &Env) -> Result<ServerPlan, Failure> {
     let ServeConfig { values, models, mut remarks, plugins, repositories, .. } = config;
     let ServeConfig { registrations, watch, until_eof, sagemaker, platform, aliases, .. } = config;
+    let engine =
+        for_role(sagemaker, engine(&values, &models, repositories, registrations.as_ref(), env)?);
     let color = std::io::stderr().is_terminal() && !env.no_color();
     let (format, filter) = (values.value(&LOG_FORMAT), values.value(&LOG_LEVEL));
     let tls = tls(&values)?;
@@ -228,10 +244,10 @@ pub fn assemble(kind: ServerKind, config: ServeConfig, env: &Env) -> Result<Serv
         tokens: values.flag(&TOKEN_AUTH).then(|| TOKEN_EXPIRATION_MIN.default_value()),
         access_log: values.flag(&ACCESS_LOG),
         audit_log: values.read(&AUDIT_LOG),
-        engine: for_role(
-            sagemaker,
-            engine(&values, &models, repositories, registrations.as_ref(), env)?,
-        ),
+        engine: match config.torchserve {
+            Some(folder) => folder.engine(engine),
+            None => engine,
+        },
         poll: poll(&values),
         plugins,
         models,

@@ -5,6 +5,7 @@ mod addresses;
 mod banner;
 mod config;
 mod engine;
+mod folder;
 mod metrics;
 mod models;
 mod process;
@@ -15,19 +16,24 @@ mod sources;
 
 use std::ffi::OsString;
 
+use crate::console;
 use crate::env::Env;
 use crate::failure::Failure;
 use crate::flags::torchserve::TorchserveFlags;
-use crate::{console, run};
+use crate::plan::ServerPlan;
 pub use banner::VERSION;
 pub use config::{assemble, configure};
+pub use folder::TorchserveFolder;
 use process::PidFile;
 
 const ALREADY_RUNNING: &str =
     "TorchServe is already running, please use torchserve --stop to stop TorchServe.";
 
+/// Runs a server to its end.
+type Run = fn(ServerPlan, &Env) -> Result<u8, Failure>;
+
 /// Carries the command out and returns the exit code.
-pub fn main(flags: &TorchserveFlags, args: &[OsString], env: &Env) -> u8 {
+pub fn main(flags: &TorchserveFlags, args: &[OsString], env: &Env, run: Run) -> u8 {
     let done = if flags.version {
         console::out(format!("TorchServe Version is {VERSION}"));
         Ok(0)
@@ -35,7 +41,7 @@ pub fn main(flags: &TorchserveFlags, args: &[OsString], env: &Env) -> u8 {
         process::stop(&PidFile::of(env), flags.foreground);
         Ok(0)
     } else {
-        start(flags, args, env)
+        start(flags, args, env, run)
     };
     done.unwrap_or_else(|failure| {
         console::out(failure.to_string());
@@ -44,7 +50,7 @@ pub fn main(flags: &TorchserveFlags, args: &[OsString], env: &Env) -> u8 {
 }
 
 /// Configuration is read, and complained about, before anything is left running.
-fn start(flags: &TorchserveFlags, args: &[OsString], env: &Env) -> Result<u8, Failure> {
+fn start(flags: &TorchserveFlags, args: &[OsString], env: &Env, run: Run) -> Result<u8, Failure> {
     let pid_file = PidFile::of(env);
     let alone = if flags.detached { Ok(()) } else { reject_second(&pid_file) };
     let plan = config::plan(flags, env);
@@ -57,18 +63,18 @@ fn start(flags: &TorchserveFlags, args: &[OsString], env: &Env) -> Result<u8, Fa
         if flags.detached {
             process::detach_terminal();
         }
-        return serve(plan, env, &pid_file);
+        return serve(plan, env, &pid_file, run);
     }
     // The pid file is the running server's until the new one has started.
     process::in_background(args, (!takes_over).then_some(&pid_file)).map(|()| 0)
 }
 
-fn serve(plan: crate::plan::ServerPlan, env: &Env, pid_file: &PidFile) -> Result<u8, Failure> {
+fn serve(plan: ServerPlan, env: &Env, pid_file: &PidFile, run: Run) -> Result<u8, Failure> {
     let before = pid_file.recorded();
     if let Err(error) = pid_file.write(std::process::id()) {
         console::out(format!("cannot write the pid file: {error}"));
     }
-    let ended = run::run(plan, env);
+    let ended = run(plan, env);
     pid_file.remove_own(before);
     ended
 }

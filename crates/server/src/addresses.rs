@@ -63,12 +63,15 @@ pub(crate) struct ListenerPlan {
     pub(crate) apis: Apis,
     /// Set where it speaks gRPC.
     pub(crate) grpc: Option<ConnectionAge>,
+    /// Whether it is the second address of an API.
+    pub(crate) is_second: bool,
 }
 
 impl ListenerPlan {
     /// Its name, by which the service manager may give it a socket.
     pub(crate) fn name(&self) -> &'static str {
         match (&self.grpc, self.apis) {
+            _ if self.is_second => "also_inference",
             (Some(_), Apis { inference: true, .. }) => "grpc_inference",
             (Some(_), _) => "grpc_management",
             (None, Apis { inference: true, .. }) => "inference",
@@ -80,9 +83,13 @@ impl ListenerPlan {
 
 /// Which listeners there are.
 pub(crate) fn plans(config: &ServerConfig) -> Vec<ListenerPlan> {
-    let rest =
-        rest_plans(config).into_iter().map(|(bind, apis)| ListenerPlan { bind, apis, grpc: None });
-    rest.chain(grpc_plans(config)).collect()
+    let rest = |(bind, apis)| ListenerPlan { bind, apis, grpc: None, is_second: false };
+    let mut plans: Vec<_> = rest_plans(config).into_iter().map(rest).collect();
+    let second = config.also_inference.iter().filter(|bind| !bind.is_same(&config.inference));
+    let apis = Apis { management: false, metrics: false, ..plans[0].apis };
+    plans.extend(second.map(|bind| ListenerPlan { is_second: true, ..rest((bind.clone(), apis)) }));
+    plans.extend(grpc_plans(config));
+    plans
 }
 
 fn grpc_plans(config: &ServerConfig) -> Vec<ListenerPlan> {
@@ -90,6 +97,7 @@ fn grpc_plans(config: &ServerConfig) -> Vec<ListenerPlan> {
         bind: grpc.bind.clone(),
         apis,
         grpc: Some(grpc.age),
+        is_second: false,
     };
     let open_health = config.dialect == Dialect::Jitney;
     let inference = Apis { inference: true, oip: config.oip, open_health, ..Apis::default() };

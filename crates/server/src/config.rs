@@ -18,6 +18,8 @@ use crate::route::RouteAliases;
 pub struct ServerConfig {
     /// Where predictions are asked for.
     pub inference: Bind,
+    /// A second address for predictions, if there is one.
+    pub also_inference: Option<Bind>,
     /// Where models are managed; one listener serves both when it equals `inference`.
     pub management: Bind,
     /// Where Prometheus reads, if anywhere.
@@ -81,6 +83,7 @@ impl Default for ServerConfig {
         let loopback = |port| Bind::Tcp(([127, 0, 0, 1], port).into());
         Self {
             inference: loopback(8080),
+            also_inference: None,
             management: loopback(8081),
             metrics: Some(loopback(8082)),
             grpc_inference: None,

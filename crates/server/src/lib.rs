@@ -161,7 +161,11 @@ impl Server {
         for plan in plans(&self.state.config) {
             let count = if plan.apis.inference { self.data.len() } else { 1 };
             let bound = given.bind(&plan.bind, plan.name(), count)?;
-            addresses.settle(plan.apis, plan.grpc.is_some(), &bound.address);
+            if plan.is_second {
+                tracing::info!("predictions are answered at {}, too", bound.address);
+            } else {
+                addresses.settle(plan.apis, plan.grpc.is_some(), &bound.address);
+            }
             for socket in &bound.sockets {
                 duplicates.push(socket.duplicate()?);
             }

@@ -45,7 +45,8 @@ use super::unpack::MANIFEST_DIRECTORY;
 /// The configuration of a model in Triton's layout.
 const CONFIG_FILE: &str = "config.pbtxt";
 
-/// In TorchServe's layout, as KServe mounts it: the archives, and the file that is not read here.
+/// In TorchServe's layout, as KServe mounts it: the archives, and the file that is not read here. The command line
+/// reads it where such a directory is all that is served.
 const ARCHIVES_DIRECTORY: &str = "model-store";
 const PROPERTIES_FILE: &str = "config/config.properties";
 

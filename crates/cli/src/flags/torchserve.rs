@@ -53,6 +53,10 @@ pub struct TorchserveFlags {
     /// Directory whose Python files are loaded as plugins; Java's jars cannot be
     #[arg(long, visible_alias = "ppath", value_name = "DIR")]
     pub plugins_path: Option<PathBuf>,
+    /// Answer predictions at this port as well, on all addresses: KServe asks 8080, whatever the
+    /// file says
+    #[arg(long, value_name = "PORT")]
+    pub kserve_port: Option<u16>,
     /// Set by the launcher for the server it starts in the background.
     #[arg(long, hide = true)]
     pub detached: bool,

@@ -177,6 +177,7 @@ fn in_use_hint(config: &ServerConfig) -> String {
 fn ports(config: &ServerConfig) -> impl Iterator<Item = (&'static str, SocketAddr)> {
     let binds = [
         ("inference", Some(&config.inference)),
+        ("inference", config.also_inference.as_ref()),
         ("management", Some(&config.management)),
         ("metrics", config.metrics.as_ref()),
         ("gRPC inference", config.grpc_inference.as_ref().map(|grpc| &grpc.bind)),

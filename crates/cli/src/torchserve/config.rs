@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use jitney_engine::PluginPlan;
+use jitney_net::Bind;
 use jitney_server::ServerConfig;
 
 use jitney_settings::server::{AUDIT_LOG, IO_THREADS, LOG_FORMAT, LOG_LEVEL, MODEL_STORE, PYTHON};
@@ -97,7 +98,11 @@ pub fn assemble(
         key_file: None,
         keys: parts::keys(&values)?,
         kind: ServerKind::TorchServe { banner },
-        server: ServerConfig { tls: certificate, ..server(&values, &addresses, &grpc)? },
+        server: ServerConfig {
+            tls: certificate,
+            also_inference: flags.kserve_port.map(|port| Bind::Tcp(([0, 0, 0, 0], port).into())),
+            ..server(&values, &addresses, &grpc)?
+        },
         tls,
         tokens: security::tokens(&values)?,
         access_log: true,

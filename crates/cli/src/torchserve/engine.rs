@@ -118,7 +118,9 @@ fn defaults(values: &Values, gpus: u32) -> Result<ModelDefaults, Failure> {
     })
 }
 
-fn per_model(values: &Values) -> Result<serde_json::Map<String, serde_json::Value>, Failure> {
+pub(super) fn per_model(
+    values: &Values,
+) -> Result<serde_json::Map<String, serde_json::Value>, Failure> {
     let Some(text) = values.show(&MODELS) else { return Ok(serde_json::Map::new()) };
     serde_json::from_str(&text)
         .map_err(|error| Failure::failed(format!("models: not a JSON object: {error}")))
