@@ -101,3 +101,19 @@ def test_the_snippets_of_the_page_on_handles_run_one_after_another(served, home,
     assert said[2:4] == ["2.0", "word 0 word 1 "]
     assert said[4].startswith("{'Shop': ") and said[4].endswith("64")
     assert len(said) == 5
+
+
+def test_every_point_of_a_platforms_contract_has_a_test_that_exists() -> None:
+    page = (ROOT / "docs/operations/platforms.md").read_text()
+    found, points = page.partition("## Point by point")[0], page.partition("## Point by point")[2].partition("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in points.splitlines() if line[:1] == "|"][
+        2:
+    ]
+    sources = "".join(path.read_text() for path in (ROOT / "tests").rglob("*.py"))
+    tests = set(re.findall(r"^def (test_\w+)", sources, re.MULTILINE))
+    for point, _, named in rows:
+        names = re.findall(r"`(test_\w+)`", named)
+        assert names and set(names) <= tests, f"{point}: {sorted(set(names) - tests)}"
+    platforms = re.findall(r"^\| `([a-z-]+)`", found.partition("| found by |")[2].partition("\n\n")[0], re.MULTILINE)
+    held = {word for _, held_by, _ in rows for word in re.findall(r"[\w-]+", held_by)}
+    assert len(platforms) == 8 and set(platforms) <= held, set(platforms) - held

@@ -288,6 +288,8 @@ def test_port_and_the_drain_of_cloud_run(binary: Path) -> None:
         "8",
     )
     assert effective("--port", "1234", PORT="9999")["port"][0] == "1234", "a flag wins"
+    task = effective(ECS_CONTAINER_METADATA_URI_V4="http://169.254.170.2/v4/x", PORT="9999")
+    assert (task["port"], task["drain_timeout"][0]) == (("9999", "PORT"), "25")
     assert effective(PORT="9999", JITNEY_PORT="4321")["port"][0] == "4321", "so does our own variable"
     assert effective(PORT="tcp://10.0.0.1:80")["port"][0] == "8080"
     assert effective("--platform", "none", PORT="9999")["port"][0] == "8080"
