@@ -47,6 +47,7 @@ mod torchserve;
 mod traces;
 mod units;
 mod url_rule;
+mod webhooks;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -2,6 +2,7 @@
 //! one of them knows is filled in by that one. Spells no default: those stand in the settings table.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use jitney_engine::admission::AdmissionLimits;
 use jitney_engine::call::REQUEST_BYTES_MAX;
@@ -17,12 +18,14 @@ use jitney_settings::server::{
     JOBS_DATABASE, JOBS_DATABASE_PASSWORD, JOBS_DIR, JOBS_KEEP, JOBS_PARALLEL, JOBS_SIZE,
     KEEP_FAILED_BODIES, KEYS, MAX_CONNECTIONS, MAX_DOWNLOAD_SIZE, MAX_EXPANDED_SIZE,
     MAX_IMAGE_PIXELS, MAX_REQUEST_MEMORY, MAX_REQUEST_SHARE, MAX_REQUEST_SIZE, MAX_UNPACKED_FILES,
-    MAX_UNPACKED_SIZE, MIN_BODY_RATE, PRELOAD, TRUSTED_PROXIES, WRITE_TIMEOUT,
+    MAX_UNPACKED_SIZE, MIN_BODY_RATE, PRELOAD, TRUSTED_PROXIES, WEBHOOK_SECRET, WEBHOOK_URLS,
+    WRITE_TIMEOUT,
 };
 
 use crate::failure::Failure;
 use crate::fetch::client;
 use crate::plan::{Drain, HandoverPlan, KeysPlan};
+use crate::webhooks::WebhookClient;
 
 /// The limits and protocols of the listeners; where they listen is not known here.
 pub fn server(values: &Values) -> Result<ServerConfig, Failure> {
@@ -61,6 +64,12 @@ fn jobs(values: &Values) -> Result<JobsConfig, Failure> {
         keep: values.value(&JOBS_KEEP),
         parallel: values.value(&JOBS_PARALLEL),
     })
+}
+
+/// What sends webhooks, where URLs are named that may be told.
+pub fn webhooks(values: &Values) -> Result<Option<Arc<WebhookClient>>, Failure> {
+    let Some(urls) = values.read::<String>(&WEBHOOK_URLS) else { return Ok(None) };
+    WebhookClient::new(&urls, values.read(&WEBHOOK_SECRET)).map(|client| Some(Arc::new(client)))
 }
 
 /// The Python workers; their environment is not known here.

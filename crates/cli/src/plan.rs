@@ -12,8 +12,8 @@ use jitney_engine::python::PythonConfig;
 use jitney_engine::settings::{EndpointOptions, ModelDefaults, RegisterOptions};
 use jitney_engine::store::{Limits, Sha256, ShownUrl, is_remote};
 use jitney_engine::{GpuMemoryConfig, PluginPlan, RepositoryConfig};
+use jitney_net::Networks;
 use jitney_server::ServerConfig;
-use jitney_server::keys::TrustedProxies;
 use jitney_settings::Values;
 use jitney_telemetry::metrics::MeterPlan;
 
@@ -22,13 +22,14 @@ use crate::snapshot::Snapshots;
 use crate::tls::FollowedTls;
 use crate::traces::TracePlan;
 use crate::url_rule::UrlRule;
+use crate::webhooks::WebhookClient;
 
 /// Where the keys with names are.
 pub struct KeysPlan {
     /// `keys.yaml`.
     pub file: PathBuf,
     /// Whose claims about tenants count beside them.
-    pub proxies: TrustedProxies,
+    pub proxies: Networks,
 }
 
 /// A server that is ready to be started.
@@ -45,6 +46,8 @@ pub struct ServerPlan {
     pub key_file: Option<PathBuf>,
     /// The keys with names, if there are any.
     pub keys: Option<KeysPlan>,
+    /// What sends webhooks, where URLs are named that may be told.
+    pub webhooks: Option<Arc<WebhookClient>>,
     /// Whether every request is logged.
     pub access_log: bool,
     /// Where changes and refused attempts are written, if anywhere.

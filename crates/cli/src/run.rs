@@ -145,6 +145,7 @@ fn serve(
         audit,
         log_book: Some(Arc::clone(&logs.book)),
         room: plan.server.one_port.then(|| Arc::new(room::check) as RoomCheck),
+        webhooks: plan.webhooks.take().map(|client| client as _),
         ..ServerParts::default()
     };
     let ports = Ports::new(&plan, given);
@@ -185,6 +186,7 @@ async fn serve_until_signal(
     let recorder = plan.snapshots.as_ref().map(|all| SnapshotRecorder::start(all, engine));
     data.open(&server);
     server.serve_jobs(&data.handles());
+    server.serve_webhooks();
     let admin = server.run_admin(data.closing());
     watch_system(plan, env, engine, &parts.meter, cpu);
     watch_models(plan, engine, &packer, definitions, &server);

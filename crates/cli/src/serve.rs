@@ -241,6 +241,7 @@ pub fn assemble(kind: ServerKind, config: ServeConfig, env: &Env) -> Result<Serv
         tls,
         key_file: values.read(&KEY_FILE),
         keys: parts::keys(&values)?,
+        webhooks: parts::webhooks(&values)?,
         tokens: values.flag(&TOKEN_AUTH).then(|| TOKEN_EXPIRATION_MIN.default_value()),
         access_log: values.flag(&ACCESS_LOG),
         audit_log: values.read(&AUDIT_LOG),

@@ -10,8 +10,9 @@ use tokio::sync::Notify;
 use crate::counts::{JobCounts, JobTotals};
 use crate::error::JobError;
 use crate::job::{JobId, JobOwner, JobRecord};
-use crate::job_view::{JobFilter, JobState, JobView, TakenJob};
+use crate::job_view::{DueWebhook, JobFilter, JobState, JobView, TakenJob};
 use crate::limits::{JobLimits, KeptSum};
+use crate::webhook::{JobWebhook, WebhookOutcome, WebhookState};
 
 /// Jobs that one look into the list passes at most.
 const LOOKED_AT_MAX: usize = 10_000;
@@ -88,6 +89,8 @@ pub(crate) struct JobBook {
     delayed: BTreeSet<(u64, u64)>,
     /// When an answer is too old, and of which job.
     expiring: BTreeSet<(u64, u64)>,
+    /// When a webhook is due, and of which job.
+    webhooks: BTreeSet<(u64, u64)>,
     bytes: u64,
     running: usize,
     /// Answers that are kept: good ones, and others.
@@ -112,6 +115,7 @@ impl JobBook {
             waiting: BTreeSet::new(),
             delayed: BTreeSet::new(),
             expiring: BTreeSet::new(),
+            webhooks: BTreeSet::new(),
             bytes: 0,
             running: 0,
             kept: [0; 2],
@@ -269,6 +273,7 @@ impl JobBook {
             entry.set(JobStage::Ended);
             self.kept[usize::from(entry.state() != Some(JobState::Succeeded))] += 1;
             self.expiring.insert((at.saturating_add(self.keep), number));
+            self.webhooks.extend(next_webhook(&entry.record).map(|due| (due, number)));
         }
     }
 
@@ -283,6 +288,9 @@ impl JobBook {
             JobStage::Storing | JobStage::Queued => {}
         }
         entry.set(JobStage::Ended);
+        if let Some(due) = next_webhook(&entry.record) {
+            self.webhooks.remove(&(due, number));
+        }
         let JobRecord { id, owner, bytes, idempotency, ended, .. } = entry.record;
         self.bytes -= bytes;
         self.numbers.remove(&id);
@@ -311,6 +319,41 @@ impl JobBook {
         let old: Vec<_> = old.map(|(_, number)| *number).collect();
         self.totals.expired += old.len() as u64;
         old.into_iter().filter_map(|number| Some((number, self.remove(number)?))).collect()
+    }
+
+    /// The webhook whose turn it is.
+    pub(crate) fn take_webhook(&mut self, now: u64) -> Option<DueWebhook> {
+        let due = self.webhooks.first().copied().filter(|(at, _)| *at <= now)?;
+        self.webhooks.remove(&due);
+        let job = self.view(due.1)?;
+        let JobWebhook { url, attempts, .. } = self.jobs.get(&due.1)?.record.webhook.clone()?;
+        Some(DueWebhook { number: due.1, url, attempts, job })
+    }
+
+    /// When the next webhook is due.
+    pub(crate) fn webhook_time(&self) -> Option<u64> {
+        self.webhooks.first().map(|(at, _)| *at)
+    }
+
+    /// The record of a job after an attempt to send its webhook; none where the job is gone.
+    pub(crate) fn webhook_sent(
+        &mut self,
+        number: u64,
+        outcome: WebhookOutcome,
+    ) -> Option<JobRecord> {
+        self.totals.webhooks.count(outcome);
+        let entry = self.jobs.get_mut(&number)?;
+        entry.record.webhook.as_mut()?.after(outcome);
+        self.webhooks.extend(next_webhook(&entry.record).map(|due| (due, number)));
+        if let Some(changed) = &entry.changed {
+            changed.notify_waiters();
+        }
+        Some(entry.record.clone())
+    }
+
+    /// Whether a job is kept.
+    pub(crate) fn has(&self, number: u64) -> bool {
+        self.jobs.contains_key(&number)
     }
 
     /// How many there are, and what became of others.
@@ -344,7 +387,7 @@ impl JobBook {
 
     pub(crate) fn view(&self, number: u64) -> Option<JobView> {
         let entry = self.jobs.get(&number)?;
-        let JobRecord { id, model, created, ended, .. } = &entry.record;
+        let JobRecord { id, model, created, ended, webhook, .. } = &entry.record;
         Some(JobView {
             id: *id,
             model: model.clone(),
@@ -353,6 +396,7 @@ impl JobBook {
             created: *created,
             ended: *ended,
             expires: ended.map(|(at, _)| at.saturating_add(self.keep)),
+            webhook: webhook.as_ref().map(JobWebhook::view),
         })
     }
 
@@ -379,6 +423,12 @@ impl JobBook {
         }
         (listed, None)
     }
+}
+
+/// When the webhook of a job that has ended is due, if it is yet to be delivered.
+fn next_webhook(record: &JobRecord) -> Option<u64> {
+    let waiting = |webhook: &&JobWebhook| webhook.state == WebhookState::Waiting;
+    record.webhook.as_ref().filter(waiting).map(|webhook| webhook.due)
 }
 
 #[cfg(test)]

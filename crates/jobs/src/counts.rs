@@ -1,5 +1,7 @@
 //! How many jobs there are, and how many there were: for metrics and the overview.
 
+use crate::webhook::WebhookOutcome;
+
 /// Jobs by how far they are, and what became of jobs since the server began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobCounts {
@@ -30,4 +32,27 @@ pub struct JobTotals {
     pub failed: u64,
     /// Their answers were forgotten when their time was over.
     pub expired: u64,
+    /// What became of webhooks.
+    pub webhooks: WebhookTotals,
+}
+
+/// What became of webhooks since the server began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WebhookTotals {
+    /// They were accepted.
+    pub delivered: u64,
+    /// Attempts after which there is another one.
+    pub again: u64,
+    /// They are not sent any more.
+    pub failed: u64,
+}
+
+impl WebhookTotals {
+    pub(crate) fn count(&mut self, outcome: WebhookOutcome) {
+        *match outcome {
+            WebhookOutcome::Delivered => &mut self.delivered,
+            WebhookOutcome::Again(_) => &mut self.again,
+            WebhookOutcome::Failed => &mut self.failed,
+        } += 1;
+    }
 }

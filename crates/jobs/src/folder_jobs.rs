@@ -14,10 +14,11 @@ use crate::config::JobsConfig;
 use crate::counts::JobCounts;
 use crate::error::JobError;
 use crate::job::{JobId, JobOwner, JobRecord};
-use crate::job_view::{JobFilter, JobView, TakenJob};
+use crate::job_view::{DueWebhook, JobFilter, JobView, TakenJob};
 use crate::kept_jobs::{EndedJob, KeptJobs};
 use crate::message::UnreadMessage;
 use crate::store::{JobChange, JobStore};
+use crate::webhook::WebhookOutcome;
 use crate::writer::JobWriter;
 
 /// The jobs of an open folder.
@@ -27,6 +28,8 @@ pub(crate) struct FolderJobs {
     book: Mutex<JobBook>,
     /// Told when there may be something to do.
     work: Notify,
+    /// Told when a webhook may be due.
+    webhooks: Notify,
 }
 
 impl FolderJobs {
@@ -39,7 +42,8 @@ impl FolderJobs {
         let writer = writer.map_err(|error| JobError::folder(&config.folder, error))?;
         let folder = config.folder.display();
         tracing::info!(%folder, known, "jobs are kept");
-        Ok(Self { store, writer, book: Mutex::new(book), work: Notify::new() })
+        let (work, webhooks) = (Notify::new(), Notify::new());
+        Ok(Self { store, writer, book: Mutex::new(book), work, webhooks })
     }
 
     fn book(&self) -> MutexGuard<'_, JobBook> {
@@ -114,14 +118,7 @@ impl KeptJobs for FolderJobs {
 
     async fn work(&self, now: u64, parallel: usize) {
         let next = self.book().next_time(parallel);
-        let told = self.work.notified();
-        match next {
-            None => told.await,
-            Some(at) => {
-                let pause = Duration::from_millis(at.saturating_sub(now));
-                let _ = tokio::time::timeout(pause, told).await;
-            }
-        }
+        told_or_due(&self.work, next, now).await;
     }
 
     fn put_back(&self, number: u64, at: u64, ours: bool) {
@@ -152,6 +149,7 @@ impl KeptJobs for FolderJobs {
         }
         let known = self.book().end(number, record);
         self.work.notify_one();
+        self.webhooks.notify_one();
         if !keeps_request {
             self.store.remove_body(id, KeptKind::Request);
         }
@@ -209,8 +207,40 @@ impl KeptJobs for FolderJobs {
         if old.is_empty() { Ok(()) } else { self.remove_rows(old).await }
     }
 
+    async fn take_webhook(&self, now: u64) -> Option<DueWebhook> {
+        self.book().take_webhook(now)
+    }
+
+    async fn webhook_work(&self, now: u64) {
+        let next = self.book().webhook_time();
+        told_or_due(&self.webhooks, next, now).await;
+    }
+
+    async fn webhook_sent(
+        &self,
+        (number, id): (u64, JobId),
+        outcome: WebhookOutcome,
+    ) -> Result<(), JobError> {
+        let Some(record) = self.book().webhook_sent(number, outcome) else { return Ok(()) };
+        let record = record.write()?;
+        self.writer.write(JobChange::Note { number, record }).await?;
+        let known = self.book().has(number);
+        if known { Ok(()) } else { self.remove_rows(vec![(number, id)]).await }
+    }
+
     fn counts(&self) -> JobCounts {
         self.book().counts()
+    }
+}
+
+/// Resolves when this is told, or at this time.
+async fn told_or_due(told: &Notify, next: Option<u64>, now: u64) {
+    match next {
+        None => told.notified().await,
+        Some(at) => {
+            let pause = Duration::from_millis(at.saturating_sub(now));
+            let _ = tokio::time::timeout(pause, told.notified()).await;
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::error::JobError;
+use crate::webhook::JobWebhook;
 
 /// A job's name: 128 bits of the system's own randomness, so that nobody guesses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -112,4 +113,7 @@ pub(crate) struct JobRecord {
     /// When it was answered, and with which status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ended: Option<(u64, u16)>,
+    /// Whom to tell of its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) webhook: Option<JobWebhook>,
 }

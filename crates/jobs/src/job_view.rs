@@ -1,6 +1,7 @@
 //! What others see of a job: its owner, whoever lists jobs, and whoever runs it.
 
 use crate::job::{JobId, JobOwner};
+use crate::webhook::WebhookView;
 
 /// How far a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +51,8 @@ pub struct JobView {
     pub ended: Option<(u64, u16)>,
     /// When it is forgotten, once it is answered.
     pub expires: Option<u64>,
+    /// How far its webhook is, where it has one.
+    pub webhook: Option<WebhookView>,
 }
 
 /// Which jobs are listed.
@@ -82,4 +85,17 @@ pub struct TakenJob {
     pub attempts: u32,
     /// Whether it has waited for longer than jobs are kept.
     pub late: bool,
+}
+
+/// A webhook whose turn it is.
+#[derive(Clone, Debug)]
+pub struct DueWebhook {
+    /// The number of its job.
+    pub number: u64,
+    /// Where it goes.
+    pub url: String,
+    /// The attempts before this one.
+    pub attempts: u32,
+    /// The job, which has ended.
+    pub job: JobView,
 }

@@ -10,8 +10,9 @@ use crate::body_file::KeptKind;
 use crate::counts::JobCounts;
 use crate::error::JobError;
 use crate::job::{JobId, JobOwner, JobRecord};
-use crate::job_view::{JobFilter, JobView, TakenJob};
+use crate::job_view::{DueWebhook, JobFilter, JobView, TakenJob};
 use crate::message::UnreadMessage;
+use crate::webhook::WebhookOutcome;
 
 /// Jobs that survive a crash. Nobody is told of a job or of an answer before it does.
 #[async_trait]
@@ -55,6 +56,19 @@ pub(crate) trait KeptJobs: Send + Sync {
 
     /// Forgets answers that are too old, some at a time.
     async fn expire(&self, now: u64) -> Result<(), JobError>;
+
+    /// The webhook whose turn it is; until it is told what came of it, nobody else gets it.
+    async fn take_webhook(&self, now: u64) -> Option<DueWebhook>;
+
+    /// Resolves when there may be such a webhook.
+    async fn webhook_work(&self, now: u64);
+
+    /// Keeps what came of an attempt.
+    async fn webhook_sent(
+        &self,
+        job: (u64, JobId),
+        outcome: WebhookOutcome,
+    ) -> Result<(), JobError>;
 
     /// How many there are, and what became of others.
     fn counts(&self) -> JobCounts;

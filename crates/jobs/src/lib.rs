@@ -20,6 +20,7 @@ mod message;
 mod open_jobs;
 mod postgres;
 mod store;
+mod webhook;
 mod writer;
 
 use std::sync::Arc;
@@ -31,9 +32,10 @@ pub use crate::counts::{JobCounts, JobTotals};
 pub use crate::database::JobsDatabase;
 pub use crate::error::JobError;
 pub use crate::job::{IdempotencyKey, JobId, JobOwner};
-pub use crate::job_view::{JobFilter, JobState, JobView, TakenJob};
+pub use crate::job_view::{DueWebhook, JobFilter, JobState, JobView, TakenJob};
 pub use crate::message::{KeptAnswer, KeptAnswerHead, KeptRequest, KeptRequestHead};
 pub use crate::open_jobs::{NewJob, OpenJobs};
+pub use crate::webhook::{WebhookOutcome, WebhookState, WebhookView};
 
 /// The jobs of a server. Before the first one there is no file, no thread and no timer.
 pub struct Jobs {
@@ -65,13 +67,14 @@ impl Jobs {
         self.opened.get().map(|open| open.counts())
     }
 
-    /// Resolves when they are open. For one who waits.
+    /// Resolves when they are open.
     pub async fn begun(&self) -> &Arc<OpenJobs> {
         loop {
+            let begun = self.begun.notified();
             if let Some(open) = self.opened.get() {
                 return open;
             }
-            self.begun.notified().await;
+            begun.await;
         }
     }
 
@@ -82,7 +85,7 @@ impl Jobs {
     pub async fn open(&self) -> Result<&Arc<OpenJobs>, JobError> {
         let opening = || async { OpenJobs::open(&self.config).await.map(Arc::new) };
         let opened = self.opened.get_or_try_init(opening).await?;
-        self.begun.notify_one();
+        self.begun.notify_waiters();
         Ok(opened)
     }
 }

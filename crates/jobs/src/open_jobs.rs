@@ -14,10 +14,11 @@ use crate::counts::JobCounts;
 use crate::error::JobError;
 use crate::folder_jobs::FolderJobs;
 use crate::job::{IdempotencyKey, JobId, JobOwner, JobRecord};
-use crate::job_view::{JobFilter, JobView, TakenJob};
+use crate::job_view::{DueWebhook, JobFilter, JobView, TakenJob};
 use crate::kept_jobs::{EndedJob, KeptJobs};
 use crate::message::{KeptAnswer, KeptMessage, KeptRequest};
 use crate::postgres::PostgresJobs;
+use crate::webhook::{JobWebhook, WebhookOutcome};
 
 /// A job that is to be kept.
 pub struct NewJob {
@@ -31,6 +32,8 @@ pub struct NewJob {
     pub request: KeptRequest,
     /// Whether the request is kept beside the answer, so that it can be made again.
     pub again: bool,
+    /// Where to tell of its end.
+    pub webhook: Option<String>,
 }
 
 /// The jobs of a server.
@@ -63,11 +66,22 @@ impl OpenJobs {
     /// # Errors
     /// There is no room, it cannot be written, or its idempotency key belongs to another request.
     pub async fn submit(&self, new: NewJob, now: u64) -> Result<JobView, JobError> {
-        let NewJob { owner, model, idempotency, request, again } = new;
+        let NewJob { owner, model, idempotency, request, again, webhook } = new;
+        let webhook = webhook.map(JobWebhook::new);
         let (id, bytes) = (JobId::fresh()?, 0);
         let (created, cancelled, ended) = (now, false, None);
-        let record =
-            JobRecord { id, owner, model, created, bytes, idempotency, again, cancelled, ended };
+        let record = JobRecord {
+            id,
+            owner,
+            model,
+            created,
+            bytes,
+            idempotency,
+            again,
+            cancelled,
+            ended,
+            webhook,
+        };
         let request = request.unread()?;
         self.whole(|kept| async move { kept.add(record, request).await }).await
     }
@@ -248,6 +262,28 @@ impl OpenJobs {
     /// That cannot be written.
     pub async fn expire(&self, now: u64) -> Result<(), JobError> {
         self.0.expire(now).await
+    }
+
+    /// The webhook whose turn it is, if there is one. It is nobody else's until [`OpenJobs::webhook_sent`].
+    pub async fn take_webhook(&self, now: u64) -> Option<DueWebhook> {
+        self.0.take_webhook(now).await
+    }
+
+    /// Resolves when a webhook may be due.
+    pub async fn webhook_work(&self, now: u64) {
+        self.0.webhook_work(now).await;
+    }
+
+    /// Keeps what came of an attempt to send a webhook.
+    ///
+    /// # Errors
+    /// That cannot be written: it may be sent once more.
+    pub async fn webhook_sent(
+        &self,
+        webhook: &DueWebhook,
+        outcome: WebhookOutcome,
+    ) -> Result<(), JobError> {
+        self.0.webhook_sent((webhook.number, webhook.job.id), outcome).await
     }
 
     async fn read<H: Serialize + DeserializeOwned>(

@@ -12,7 +12,7 @@ mod sql;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::runtime::Handle;
@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use tokio_postgres::types::Type;
 
 use self::connections::{DatabaseConnections, SqlValue};
-use self::rows::{signed, state, taken, unsigned, view};
+use self::rows::{delay, signed, state, taken, unsigned, view};
 use self::shared_counts::{CountedJobs, SharedCounts};
 use crate::body_file::KeptKind;
 use crate::config::JobsConfig;
@@ -28,10 +28,11 @@ use crate::counts::JobCounts;
 use crate::database::JobsDatabase;
 use crate::error::JobError;
 use crate::job::{JobId, JobOwner, JobRecord};
-use crate::job_view::{JobFilter, JobState, JobView, TakenJob};
+use crate::job_view::{DueWebhook, JobFilter, JobState, JobView, TakenJob};
 use crate::kept_jobs::{EndedJob, KeptJobs};
 use crate::limits::{JobLimits, KeptSum};
 use crate::message::UnreadMessage;
+use crate::webhook::{JobWebhook, WebhookOutcome};
 
 /// How long a job belongs to whoever took it, in milliseconds.
 const LEASE: i64 = 20_000;
@@ -68,6 +69,8 @@ pub(crate) struct PostgresJobs {
     /// When old answers were removed last.
     expired_at: AtomicU64,
     work: Arc<Notify>,
+    /// Told when a webhook may be due.
+    webhooks: Notify,
     runtime: Handle,
 }
 
@@ -96,6 +99,7 @@ impl PostgresJobs {
             counts: Mutex::new(SharedCounts::new(limits)),
             expired_at: AtomicU64::new(0),
             work: Arc::new(Notify::new()),
+            webhooks: Notify::new(),
             runtime: Handle::current(),
         });
         jobs.count().await?;
@@ -167,12 +171,16 @@ impl PostgresJobs {
         record: &JobRecord,
         (head, body): (&str, &[u8]),
     ) -> Result<Option<JobView>, JobError> {
-        let JobRecord { id, model, created, bytes, idempotency, again, .. } = record;
+        let JobRecord { id, model, created, bytes, idempotency, again, webhook, .. } = record;
+        let (url, state) = (
+            webhook.as_ref().map(|webhook| webhook.url.as_str()),
+            webhook.as_ref().map(|webhook| webhook.state.word()),
+        );
         let (key, sum) = (
             idempotency.as_ref().map(|key| key.text.as_str()),
             idempotency.as_ref().map(|key| key.request.as_str()),
         );
-        let values: [SqlValue<'_>; 10] = [
+        let values: [SqlValue<'_>; 12] = [
             (&id.to_string(), Type::TEXT),
             (&owner, Type::TEXT),
             (model, Type::TEXT),
@@ -183,6 +191,8 @@ impl PostgresJobs {
             (again, Type::BOOL),
             (&head, Type::TEXT),
             (&body, Type::BYTEA),
+            (&url, Type::TEXT),
+            (&state, Type::TEXT),
         ];
         let added = self.connections.query(sql::ADD, &values).await?;
         if added.is_empty() {
@@ -192,7 +202,8 @@ impl PostgresJobs {
         self.work.notify_one();
         let (model, state) = (model.clone(), JobState::Queued);
         let (attempts, ended, expires) = (0, None, None);
-        Ok(Some(JobView { id: *id, model, state, attempts, created: *created, ended, expires }))
+        let (created, webhook) = (*created, webhook.as_ref().map(JobWebhook::view));
+        Ok(Some(JobView { id: *id, model, state, attempts, created, ended, expires, webhook }))
     }
 
     /// The job that its owner made before with the same key.
@@ -268,9 +279,7 @@ impl KeptJobs for PostgresJobs {
     }
 
     fn put_back(&self, number: u64, at: u64, ours: bool) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let delay = i128::from(at) - i128::try_from(now.as_millis()).unwrap_or_default();
-        let delay = i64::try_from(delay.max(0)).unwrap_or(i64::MAX / 2);
+        let delay = delay(at);
         let (connections, server) = (Arc::clone(&self.connections), self.server.clone());
         let work = Arc::clone(&self.work);
         lock(&self.held).numbers.remove(&number);
@@ -317,6 +326,7 @@ impl KeptJobs for PostgresJobs {
         }
         self.told(number);
         self.let_go(number);
+        self.webhooks.notify_one();
         Ok(())
     }
 
@@ -399,6 +409,36 @@ impl KeptJobs for PostgresJobs {
             self.expired_at.store(0, Relaxed);
         }
         lock(&self.counts).totals().expired += removed;
+        Ok(())
+    }
+
+    async fn take_webhook(&self, _now: u64) -> Option<DueWebhook> {
+        // What failed is in the log, and is tried again.
+        let rows = self.connections.query(sql::TAKE_WEBHOOK, &[(&LEASE, Type::INT8)]).await.ok()?;
+        let row = rows.first()?;
+        let (number, job) = view(row, self.keep).ok()?;
+        // The statement gives the row as it was before.
+        let attempts = job.webhook?.attempts;
+        Some(DueWebhook { number, url: row.get("webhook"), attempts, job })
+    }
+
+    async fn webhook_work(&self, _now: u64) {
+        let _ = tokio::time::timeout(LOOK_EVERY, self.webhooks.notified()).await;
+    }
+
+    async fn webhook_sent(
+        &self,
+        (number, _): (u64, JobId),
+        outcome: WebhookOutcome,
+    ) -> Result<(), JobError> {
+        lock(&self.counts).totals().webhooks.count(outcome);
+        let values: [SqlValue<'_>; 3] = [
+            (&signed(number), Type::INT8),
+            (&outcome.state().word(), Type::TEXT),
+            (&outcome.due().map(delay), Type::INT8),
+        ];
+        self.connections.query(sql::WEBHOOK_SENT, &values).await?;
+        self.told(number);
         Ok(())
     }
 

@@ -37,6 +37,8 @@ pub(crate) enum JobChange {
     Add { number: u64, record: Vec<u8>, request: Vec<u8> },
     /// Its answer, as a rule in place of its request.
     End { number: u64, record: Vec<u8>, answer: Vec<u8>, keeps_request: bool },
+    /// What is known of it, beside request and answer.
+    Note { number: u64, record: Vec<u8> },
     /// These are gone.
     Remove { numbers: Vec<u64> },
 }
@@ -181,6 +183,9 @@ fn write<'a>(
                         requests.remove(number).map_err(JobError::store)?;
                     }
                     answers.insert(number, &answer[..]).map_err(JobError::store)?;
+                }
+                JobChange::Note { number, record } => {
+                    jobs.insert(number, &record[..]).map_err(JobError::store)?;
                 }
                 JobChange::Remove { numbers } => {
                     for number in numbers {

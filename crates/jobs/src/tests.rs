@@ -31,6 +31,7 @@ fn new_job(body: &[u8]) -> NewJob {
         idempotency: None,
         request,
         again: false,
+        webhook: None,
     }
 }
 

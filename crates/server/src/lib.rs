@@ -35,6 +35,7 @@ mod shared_memory;
 mod shown_uri;
 mod state;
 mod timing;
+mod webhook_sender;
 
 use std::future::Future;
 use std::io;
@@ -68,6 +69,9 @@ pub use crate::changes::{Changeable, FieldChanges};
 pub use crate::config::{Cors, GrpcBind, ServerConfig};
 pub use crate::plugins::{PluginError, Plugins};
 pub use crate::state::{RoomCheck, RoomShortage, ServerParts};
+pub use crate::webhook_sender::{
+    WebhookFailure, WebhookMessage, WebhookRejection, WebhookSender, WebhookSending,
+};
 pub use jitney_jobs::{JobsConfig, JobsDatabase};
 pub use rest::shell_example;
 
@@ -229,6 +233,14 @@ impl Server {
         let offered = plans.iter().find(|plan| plan.grpc.is_none() && plan.apis.inference);
         if let Some(plan) = offered {
             rest::serve_jobs(&self.state, plan.apis, runtimes);
+        }
+    }
+
+    /// Sends the webhooks of jobs, from now until the current runtime ends; can be done once.
+    pub fn serve_webhooks(&self) {
+        if let Some(sender) = &self.state.parts.webhooks {
+            let (jobs, sender) = (Arc::clone(&self.state.jobs), Arc::clone(sender));
+            tokio::spawn(async move { rest::deliver_webhooks(&jobs, &*sender).await });
         }
     }
 

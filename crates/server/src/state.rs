@@ -23,6 +23,7 @@ use crate::keys::{Caller, NamedKeys};
 use crate::plugins::{GuardedOperation, Plugins};
 use crate::respond;
 use crate::shared_memory::{SharedMemory, SharedReader};
+use crate::webhook_sender::WebhookSender;
 
 /// The living parts of a server that others made, and share with it.
 #[derive(Clone, Default)]
@@ -47,6 +48,8 @@ pub struct ServerParts {
     pub registrations: Arc<Registrations>,
     /// Whether there is memory for what a path holds, asked before clients register it.
     pub room: Option<RoomCheck>,
+    /// What tells others of jobs that have ended, where that is allowed.
+    pub webhooks: Option<Arc<dyn WebhookSender>>,
 }
 
 /// Looks whether there is memory for a model; what is missing, if there is not.

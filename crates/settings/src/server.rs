@@ -181,6 +181,10 @@ settings! {
         .or("1GiB").flag("jobs-size", "SIZE").property("jobs_size");
     JOBS_PARALLEL = Setting::new("jobs_parallel", SettingKind::from(1), "Most jobs that run at a time, behind requests whose clients wait")
         .or("32").flag("jobs-parallel", "N").property("jobs_parallel");
+    WEBHOOK_URLS = Setting::new("webhook_urls", SettingKind::Texts, "URLs that jobs may name in the header X-Jitney-Webhook to be told of their end, such as https://hooks.example.com/jobs/ or https://*.example.com; a name leads to a private address only if that, or its network, is listed, too")
+        .or_else("none: no webhooks are sent").flag("webhook-urls", "URL,...").property("webhook_urls");
+    WEBHOOK_SECRET = Setting::new("webhook_secret", SettingKind::Path, "File with the secret that signs webhooks, whsec_ and at least 24 bytes in base64; with several lines each one signs. It is read for every message")
+        .or_else("none").flag("webhook-secret", "FILE").property("webhook_secret");
     DRAIN_DELAY = Setting::new("drain_delay", SECONDS, "On SIGTERM, time between readiness falling and the ports closing, for load balancers to notice")
         .or("0s").flag("drain-delay", "TIME").property("drain_delay");
     DRAIN_TIMEOUT = Setting::new("drain_timeout", SECONDS, "On SIGTERM, time for admitted requests to be answered")

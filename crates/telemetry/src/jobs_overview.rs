@@ -27,6 +27,12 @@ pub struct JobsOverview {
     pub failed_total: u64,
     /// Answers that were forgotten because their time was over.
     pub expired_total: u64,
+    /// Webhooks that were delivered since the server began.
+    pub webhooks_delivered_total: u64,
+    /// Attempts to send a webhook after which there is another one.
+    pub webhooks_again_total: u64,
+    /// Webhooks that are not sent any more.
+    pub webhooks_failed_total: u64,
 }
 
 /// Tells of the jobs; nothing before the first one.

@@ -111,16 +111,25 @@ class ClientMethods(ABC, Generic[Value, Text, Names, Descriptions]):
         return answer
 
     def submit(
-        self, model: str, data: Any = b"", *, idempotency_key: str | None = None, **options: Unpack[PredictOptions]
+        self,
+        model: str,
+        data: Any = b"",
+        *,
+        idempotency_key: str | None = None,
+        webhook: str | None = None,
+        **options: Unpack[PredictOptions],
     ) -> Text:
         """Asks for an answer later, with the options of `predict`; returns the id of the job, which survives a crash of
-        the server from then on. The same `idempotency_key` with the same request finds the same job.
+        the server from then on. The same `idempotency_key` with the same request finds the same job. The URL `webhook`
+        is told when the job has ended.
         """
-        return self.submit_request(requests.predict(model, data, **options), idempotency_key)
+        return self.submit_request(requests.predict(model, data, **options), idempotency_key, webhook)
 
-    def submit_request(self, request: ClientRequest, idempotency_key: str | None = None) -> Text:
+    def submit_request(
+        self, request: ClientRequest, idempotency_key: str | None = None, webhook: str | None = None
+    ) -> Text:
         """The same for a request that is made already."""
-        kept = requests.later(request, idempotency_key or uuid4().hex)
+        kept = requests.later(request, idempotency_key or uuid4().hex, webhook)
         job_id: Text = self._run(submit_job(kept, self._retry))
         return job_id
 

@@ -83,9 +83,10 @@ def predict_path(model: str, version: str | None, endpoint: str | None) -> str:
     return _path("predictions", model, *(one for one in (version, endpoint) if one))
 
 
-def later(request: ClientRequest, key: str) -> ClientRequest:
-    """A prediction that is answered later; the same `key` makes the same job."""
-    return replace(request, headers={**request.headers, "Prefer": "respond-async", "Idempotency-Key": key})
+def later(request: ClientRequest, key: str, webhook: str | None) -> ClientRequest:
+    """A prediction that is answered later; the same `key` makes the same job, whose end is told to `webhook`."""
+    told = {} if webhook is None else {"X-Jitney-Webhook": webhook}
+    return replace(request, headers={**request.headers, "Prefer": "respond-async", "Idempotency-Key": key, **told})
 
 
 def call(path: str, body: bytes, options: CallOptions) -> ClientRequest:

@@ -76,6 +76,12 @@ export type JobsOverview = {
   failedTotal: number;
   /** Answers that were forgotten because their time was over. */
   expiredTotal: number;
+  /** Webhooks that were delivered since the server began. */
+  webhooksDeliveredTotal: number;
+  /** Attempts to send a webhook after which there is another one. */
+  webhooksAgainTotal: number;
+  /** Webhooks that are not sent any more. */
+  webhooksFailedTotal: number;
 };
 
 /** A model of it. */

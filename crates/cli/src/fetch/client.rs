@@ -1,12 +1,14 @@
 //! The HTTP client of all downloads: which certificates it trusts and which redirects it follows.
 
 use std::error::Error;
+use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::Client;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::{Action, Attempt, Policy};
+use reqwest::{Client, ClientBuilder};
 use rustls::client::WantsClientCert;
 use rustls::crypto::ring;
 use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
@@ -18,14 +20,22 @@ const REDIRECTS_MAX: usize = 10;
 
 /// Makes the client; the system's certificates are read here.
 pub fn make(rule: Arc<UrlRule>) -> reqwest::Result<Client> {
-    let resolver = GuardedResolver { rule: Arc::clone(&rule) };
+    let named = Arc::clone(&rule);
+    let resolver = GuardedResolver {
+        permitted: Arc::new(move |host, found| named.permitted(host, found.into_iter())),
+        rejection: "its address is link-local, and allowed_urls does not name its host",
+    };
+    let client = guarded(resolver).connect_timeout(CONNECT_TIMEOUT);
+    client.redirect(Policy::custom(move |attempt| redirect(&rule, attempt))).build()
+}
+
+/// A client that connects only to addresses that the resolver permits. An address in the place of a name is not
+/// resolved: whoever uses the client looks at those.
+pub fn guarded(resolver: GuardedResolver) -> ClientBuilder {
     Client::builder()
         .dns_resolver(Arc::new(resolver))
         .user_agent(concat!("jitney/", env!("CARGO_PKG_VERSION")))
-        .connect_timeout(CONNECT_TIMEOUT)
-        .redirect(Policy::custom(move |attempt| redirect(&rule, attempt)))
         .tls_backend_preconfigured(tls_config(trusted_certificates()).with_no_client_auth())
-        .build()
 }
 
 /// The certificates that this machine trusts; `SSL_CERT_FILE` names others. A machine without any
@@ -47,21 +57,37 @@ pub fn tls_config(roots: RootCertStore) -> ConfigBuilder<ClientConfig, WantsClie
     builder.expect("ring knows TLS 1.2 and 1.3").with_root_certificates(roots)
 }
 
-/// Resolves names to the addresses that the allow-list permits; those are then connected to.
-struct GuardedResolver {
-    rule: Arc<UrlRule>,
+/// Chooses among the addresses of a host.
+type AddressChoice = dyn Fn(&str, Vec<SocketAddr>) -> Vec<SocketAddr> + Send + Sync;
+
+/// Resolves names to the addresses that an allow-list permits; those are then connected to.
+pub struct GuardedResolver {
+    /// Which they are.
+    pub permitted: Arc<AddressChoice>,
+    /// What is said where there is none.
+    pub rejection: &'static str,
 }
+
+/// A name that leads to no permitted address.
+#[derive(Debug)]
+pub struct RejectedAddress(&'static str);
+
+impl fmt::Display for RejectedAddress {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.0)
+    }
+}
+
+impl Error for RejectedAddress {}
 
 impl Resolve for GuardedResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let rule = Arc::clone(&self.rule);
+        let (permitted, rejection) = (Arc::clone(&self.permitted), self.rejection);
         Box::pin(async move {
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let permitted = rule.permitted(name.as_str(), found);
+            let permitted = permitted(name.as_str(), found.collect());
             if permitted.is_empty() {
-                return Err(
-                    "its address is link-local, and allowed_urls does not name its host".into()
-                );
+                return Err(RejectedAddress(rejection).into());
             }
             Ok(Box::new(permitted.into_iter()) as Addrs)
         })

@@ -81,6 +81,9 @@ pub struct SubmitFlags {
     /// The same key with the same request finds the job that was made before
     #[arg(long, value_name = "KEY")]
     pub idempotency_key: Option<String>,
+    /// URL to tell when the job has ended; the server's webhook_urls must allow it
+    #[arg(long, value_name = "URL")]
+    pub webhook: Option<String>,
     /// Which server.
     #[command(flatten)]
     pub server: JobServerFlags,

@@ -72,6 +72,9 @@ async fn submit(client: &RemoteClient, flags: &SubmitFlags) -> Result<u8, Failur
     if let Some(key) = &flags.idempotency_key {
         headers.insert(HeaderName::from_static("idempotency-key"), header(key)?);
     }
+    if let Some(url) = &flags.webhook {
+        headers.insert(HeaderName::from_static("x-jitney-webhook"), header(url)?);
+    }
     let path = path(&target, flags.endpoint.as_deref());
     let job = client.post(&path, headers, body).await?;
     if flags.server.json {

@@ -97,6 +97,7 @@ pub fn assemble(
         registrations: None,
         key_file: None,
         keys: parts::keys(&values)?,
+        webhooks: parts::webhooks(&values)?,
         kind: ServerKind::TorchServe { banner },
         server: ServerConfig {
             tls: certificate,

@@ -20,6 +20,7 @@ fn record(id: u128, created: u64) -> JobRecord {
         again: false,
         cancelled: false,
         ended: None,
+        webhook: None,
     }
 }
 
@@ -154,6 +155,37 @@ fn after_a_restart_what_had_no_answer_waits_again() {
     assert!(book.take(8).is_none());
     assert_eq!(book.next_time(1), Some(7 + KEEP));
     assert_eq!(added(&mut book, record(3, 0)), 6, "numbers go on");
+}
+
+#[test]
+fn a_webhook_is_due_when_its_job_has_ended_and_again_at_its_time_also_after_a_restart() {
+    let with_webhook =
+        |id| JobRecord { webhook: Some(JobWebhook::new("url".to_owned())), ..record(id, 0) };
+    let mut book = book(10, 1000);
+    let (number, deleted) = (added(&mut book, with_webhook(1)), added(&mut book, with_webhook(2)));
+    added(&mut book, record(3, 0));
+    assert!(book.take_webhook(5).is_none(), "they have not ended");
+    for number in 0..3 {
+        end(&mut book, number, 5, 200);
+    }
+    let due = book.take_webhook(5).unwrap();
+    let of_job = (due.number, due.attempts, due.url.as_str(), due.job.state);
+    assert_eq!(of_job, (number, 0, "url", JobState::Succeeded));
+    book.remove(deleted);
+    assert!(book.take_webhook(5).is_none(), "one is being sent, and one is deleted");
+    assert!(book.webhook_sent(deleted, WebhookOutcome::Delivered).is_none());
+    let noted = book.webhook_sent(number, WebhookOutcome::Again(20)).unwrap();
+    assert!(book.take_webhook(19).is_none());
+    assert_eq!((book.webhook_time(), book.take_webhook(20).unwrap().attempts), (Some(20), 1));
+
+    let mut book = JobBook::new((10, 1000, KEEP), vec![(number, noted)]);
+    assert_eq!(book.take_webhook(20).unwrap().attempts, 1, "attempts are kept");
+    let noted = book.webhook_sent(number, WebhookOutcome::Failed).unwrap();
+    let seen = book.view(number).unwrap().webhook.unwrap();
+    assert_eq!((seen.state, seen.attempts), (WebhookState::Failed, 2));
+    assert_eq!(book.counts().totals.webhooks.failed, 1);
+    let mut book = JobBook::new((10, 1000, KEEP), vec![(number, noted)]);
+    assert!(book.take_webhook(1 << 40).is_none() && book.webhook_time().is_none());
 }
 
 #[test]

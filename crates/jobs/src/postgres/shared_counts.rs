@@ -96,9 +96,20 @@ mod tests {
 
     fn record(bytes: u64) -> JobRecord {
         let owner = JobOwner { key: Some("a".to_owned()), tenant: None };
-        let (model, idempotency, ended) = (String::new(), None, None);
+        let (model, idempotency, ended, webhook) = (String::new(), None, None, None);
         let (id, created, again, cancelled) = (JobId::of(1), 1, false, false);
-        JobRecord { id, owner, model, created, bytes, idempotency, again, cancelled, ended }
+        JobRecord {
+            id,
+            owner,
+            model,
+            created,
+            bytes,
+            idempotency,
+            again,
+            cancelled,
+            ended,
+            webhook,
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ macro_rules! seen {
     () => {
         concat!(
             "(SELECT number, id, owner, model, attempts, created, ended, status, bytes, idempotency, request_sum, ",
+            "webhook_state, webhook_attempts, ",
             "CASE WHEN ended IS NULL AND server IS NOT NULL AND due > ",
             now!(),
             " THEN 'running' WHEN ended IS NULL THEN 'queued' WHEN cancelled THEN 'cancelled' ",
@@ -23,7 +24,8 @@ macro_rules! seen {
     };
 }
 
-pub(super) const TABLES_EXIST: &str = "SELECT to_regclass('jitney_job_messages') IS NOT NULL";
+/// Whether there are tables as this version makes them.
+pub(super) const TABLES_EXIST: &str = "SELECT to_regclass('jitney_jobs_webhook') IS NOT NULL";
 
 /// Two servers may begin at the same time, so they take turns.
 pub(super) const MAKE_TABLES: &str = "
@@ -46,6 +48,10 @@ CREATE TABLE IF NOT EXISTS jitney_jobs (
     due bigint NOT NULL,
     server text
 );
+ALTER TABLE jitney_jobs ADD COLUMN IF NOT EXISTS webhook text,
+    ADD COLUMN IF NOT EXISTS webhook_state text,
+    ADD COLUMN IF NOT EXISTS webhook_attempts integer NOT NULL DEFAULT 0,
+    ADD COLUMN IF NOT EXISTS webhook_due bigint;
 CREATE UNIQUE INDEX IF NOT EXISTS jitney_jobs_key ON jitney_jobs (owner, idempotency) WHERE idempotency IS NOT NULL;
 CREATE INDEX IF NOT EXISTS jitney_jobs_due ON jitney_jobs (due, number) WHERE ended IS NULL;
 CREATE INDEX IF NOT EXISTS jitney_jobs_ended ON jitney_jobs (ended) WHERE ended IS NOT NULL;
@@ -57,13 +63,14 @@ CREATE TABLE IF NOT EXISTS jitney_job_messages (
     body bytea NOT NULL,
     PRIMARY KEY (number, answer)
 );
+CREATE INDEX IF NOT EXISTS jitney_jobs_webhook ON jitney_jobs (webhook_due) WHERE webhook_due IS NOT NULL;
 COMMIT;
 ";
 
 /// Gives the number; nothing where the owner's key is known.
 pub(super) const ADD: &str = concat!(
-    "WITH added AS (INSERT INTO jitney_jobs (id, owner, model, created, bytes, idempotency, request_sum, again, due) ",
-    "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, ",
+    "WITH added AS (INSERT INTO jitney_jobs (id, owner, model, created, bytes, idempotency, request_sum, again, ",
+    "webhook, webhook_state, due) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $11, $12, ",
     now!(),
     ") ON CONFLICT (owner, idempotency) WHERE idempotency IS NOT NULL DO NOTHING RETURNING number), ",
     "kept AS (INSERT INTO jitney_job_messages (number, answer, head, body) SELECT number, false, $9, $10 FROM added) ",
@@ -102,9 +109,10 @@ pub(super) const PUT_BACK: &str = concat!(
 
 /// Gives one row where the job was not ended before and there is room for its answer. Whoever ends it first does,
 /// also when its lease was over.
-pub(super) const END: &str = "
-WITH done AS (
-    UPDATE jitney_jobs SET ended = $2, status = $3, cancelled = $4, server = NULL,
+pub(super) const END: &str = concat!(
+    "WITH done AS (UPDATE jitney_jobs SET webhook_due = CASE WHEN webhook IS NULL THEN NULL ELSE ",
+    now!(),
+    " END, ended = $2, status = $3, cancelled = $4, server = NULL,
         bytes = CASE WHEN again THEN bytes + $5 ELSE $5 END
     WHERE number = $1 AND ended IS NULL AND $5 - (CASE WHEN again THEN 0 ELSE bytes END) <= $6
     RETURNING number, again
@@ -114,10 +122,31 @@ WITH done AS (
 ), kept AS (
     INSERT INTO jitney_job_messages (number, answer, head, body) SELECT number, true, $7, $8 FROM done
 )
-SELECT number FROM done";
+SELECT number FROM done"
+);
 
 pub(super) const HAS_NOT_ENDED: &str =
     "SELECT number FROM jitney_jobs WHERE number = $1 AND ended IS NULL";
+
+/// The webhook that is due first, for a lease of `$1`.
+pub(super) const TAKE_WEBHOOK: &str = concat!(
+    "WITH taken AS MATERIALIZED (SELECT number FROM jitney_jobs WHERE webhook_due <= ",
+    now!(),
+    " ORDER BY webhook_due LIMIT 1 FOR UPDATE SKIP LOCKED), ",
+    "told AS (UPDATE jitney_jobs AS job SET webhook_attempts = webhook_attempts + 1, webhook_due = $1 + ",
+    now!(),
+    " FROM taken WHERE job.number = taken.number RETURNING job.number, webhook) ",
+    "SELECT seen.*, webhook FROM told JOIN ",
+    seen!(),
+    "ON seen.number = told.number"
+);
+
+/// The webhook of the job `$1` is as far as `$2` says, and is due after `$3`, if at all.
+pub(super) const WEBHOOK_SENT: &str = concat!(
+    "UPDATE jitney_jobs SET webhook_state = $2, webhook_due = $3 + ",
+    now!(),
+    " WHERE number = $1 AND webhook_due IS NOT NULL"
+);
 
 pub(super) const MESSAGE: &str =
     "SELECT head, body FROM jitney_job_messages WHERE number = $1 AND answer = $2";

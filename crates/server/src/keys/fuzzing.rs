@@ -4,7 +4,7 @@
 use jitney_engine::admission::AdmissionLimits;
 use tokio::time::Instant;
 
-use super::{NamedKeys, TrustedProxies, read};
+use super::{NamedKeys, read};
 
 /// What stands for a secret in the wrong place.
 const SECRET: &str = "SECRET";
@@ -12,7 +12,7 @@ const SECRET: &str = "SECRET";
 /// A file ends in keys that can be used, or in a mistake that shows no value of the file; and it changes keys only if
 /// it was read.
 pub fn keys_yaml(text: &str) {
-    let keys = NamedKeys::new("", AdmissionLimits::default(), TrustedProxies::default());
+    let keys = NamedKeys::new("", AdmissionLimits::default(), jitney_net::Networks::default());
     let keys = keys.expect("a file without keys");
     let given = keys.give(text);
     let rows = match read(text) {

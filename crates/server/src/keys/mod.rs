@@ -9,10 +9,10 @@ mod caller;
 pub(crate) mod fuzzing;
 mod list;
 mod named_key;
-mod proxies;
 mod scope;
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -21,6 +21,7 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use jitney_engine::admission::AdmissionLimits;
 use jitney_engine::store::Sha256;
+use jitney_net::Networks;
 use jitney_net::connection::Peer;
 use tokio::time::Instant;
 
@@ -28,7 +29,6 @@ pub(crate) use self::caller::Caller;
 use self::caller::CallerMemo;
 pub use self::list::{KEY_BYTES, KeyRow, fresh_key, read};
 use self::named_key::{KeyTerms, NamedKey};
-pub use self::proxies::TrustedProxies;
 pub use self::scope::{Right, Scope};
 use crate::auth::bearer;
 use crate::changes::{Changeable, FieldChanges};
@@ -39,7 +39,7 @@ pub struct NamedKeys {
     /// What one of several keys may take of the server is a share of this.
     limits: AdmissionLimits,
     /// Whose claims about tenants count.
-    proxies: TrustedProxies,
+    proxies: Networks,
 }
 
 /// Every key by its sum.
@@ -50,11 +50,7 @@ impl NamedKeys {
     ///
     /// # Errors
     /// What is wrong with the text.
-    pub fn new(
-        text: &str,
-        limits: AdmissionLimits,
-        proxies: TrustedProxies,
-    ) -> Result<Self, String> {
+    pub fn new(text: &str, limits: AdmissionLimits, proxies: Networks) -> Result<Self, String> {
         let keys = Self { list: ArcSwap::default(), limits, proxies };
         keys.give(text)?;
         Ok(keys)
@@ -99,7 +95,13 @@ impl NamedKeys {
         let memo = memo.downcast_ref::<CallerMemo>();
         let caller = memo.and_then(|memo| memo.caller(header.unwrap_or_default(), now, find));
         let caller = caller.unwrap_or(Caller::STRANGER);
-        if self.proxies.contain(&peer.address) { caller.through_proxy() } else { caller }
+        if self.is_proxy(&peer.address) { caller.through_proxy() } else { caller }
+    }
+
+    /// Whether a connection from here is one of a trusted proxy; the address is as the access log writes it.
+    fn is_proxy(&self, address: &str) -> bool {
+        let from = || address.trim_start_matches('/').parse::<SocketAddr>();
+        !self.proxies.is_empty() && from().is_ok_and(|from| self.proxies.contain(from.ip()))
     }
 
     /// The holder of the key with this name, if it is in force; whoever needs none, without one.
@@ -139,7 +141,7 @@ mod tests {
     }
 
     fn keys(text: &str, limits: AdmissionLimits) -> NamedKeys {
-        NamedKeys::new(text, limits, TrustedProxies::default()).unwrap()
+        NamedKeys::new(text, limits, Networks::default()).unwrap()
     }
 
     fn found(keys: &NamedKeys, key: &str) -> Option<Arc<KeyTerms>> {

@@ -1,8 +1,8 @@
-//! What the owner of a job is told of it.
+//! What the owner of a job is told of it, and the clock that its times are of.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use jitney_jobs::{JobId, JobState, JobView};
+use jitney_jobs::{JobId, JobState, JobView, WebhookView};
 use serde::Serialize;
 
 /// A job as its owner sees it.
@@ -22,6 +22,15 @@ pub(super) struct JobDocument {
     attempts: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    webhook: Option<WebhookDocument>,
+}
+
+/// How far the webhook of a job is.
+#[derive(Serialize)]
+struct WebhookDocument {
+    state: &'static str,
+    attempts: u32,
 }
 
 impl JobDocument {
@@ -36,8 +45,18 @@ impl JobDocument {
             expires: view.expires.map(shown),
             attempts: view.attempts,
             result: view.state.is_ended().then(|| format!("/jobs/{}/result", view.id)),
+            webhook: view.webhook.map(|WebhookView { state, attempts }| WebhookDocument {
+                state: state.word(),
+                attempts,
+            }),
         }
     }
+}
+
+/// Milliseconds of Unix time.
+pub(super) fn unix_millis() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A time for who reads it.

@@ -20,7 +20,8 @@ use tokio::time::Instant;
 
 use super::answer;
 use super::context::RequestContext;
-use super::jobs::{headers, kept_answer, unix_millis};
+use super::job_document::unix_millis;
+use super::jobs::{headers, kept_answer};
 use crate::auth::BrowserRule;
 use crate::errors::{ErrorCode, Problem};
 use crate::keys::Caller;

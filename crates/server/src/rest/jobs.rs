@@ -2,7 +2,7 @@
 //!
 //! What is kept is the request itself, so that `job_runner` answers it by the same code. Nothing here runs a model.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use http::header::{AUTHORIZATION, EXPECT, HeaderMap, HeaderName, LOCATION, PROXY_AUTHORIZATION};
 use http::{HeaderValue, StatusCode};
@@ -17,8 +17,8 @@ use serde::Serialize;
 use std::sync::Arc;
 
 use super::context::RequestContext;
-use super::job_document::{JobDocument, word};
-use super::job_events;
+use super::job_document::{JobDocument, unix_millis, word};
+use super::{job_events, webhooks};
 use crate::errors::{ErrorCode, Problem};
 use crate::respond::{self, HttpResponse, HttpResult};
 use crate::route::PathNames;
@@ -37,12 +37,6 @@ const DRAIN_LOOK: Duration = Duration::from_secs(1);
 /// Jobs of a page.
 const PAGE_MAX: usize = 100;
 
-/// Milliseconds of Unix time.
-pub(super) fn unix_millis() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
 /// What the overview and the metrics tell of jobs; nothing before the first one.
 pub(crate) fn overview(jobs: &Jobs) -> Option<JobsOverview> {
     let JobCounts { queued, running, succeeded, failed, bytes, waiting_since, totals } =
@@ -59,6 +53,9 @@ pub(crate) fn overview(jobs: &Jobs) -> Option<JobsOverview> {
         succeeded_total: totals.succeeded,
         failed_total: totals.failed,
         expired_total: totals.expired,
+        webhooks_delivered_total: totals.webhooks.delivered,
+        webhooks_again_total: totals.webhooks.again,
+        webhooks_failed_total: totals.webhooks.failed,
     })
 }
 
@@ -87,6 +84,7 @@ pub(super) async fn keep(
 ) -> Result<JobView, Problem> {
     let parts = context.parts;
     let key = idempotency_key(&parts.headers)?;
+    let webhook = webhooks::asked(context)?;
     let tenant = context.options()?.claim.tenant.map(|tenant| tenant.to_string());
     if names.model.is_some() {
         context.model_for(names.target())?;
@@ -98,8 +96,11 @@ pub(super) async fn keep(
     let query = parts.uri.query().map_or_else(String::new, |query| format!("?{query}"));
     let uri = path.map_or_else(|| parts.uri.to_string(), |path| format!("{path}{query}"));
     let method = parts.method.as_str();
-    let idempotency =
-        key.map(|key| IdempotencyKey::new(key, &[method.as_bytes(), uri.as_bytes(), &body]));
+    let idempotency = key.map(|key| {
+        let told = webhook.iter().map(String::as_bytes);
+        let asked = [method.as_bytes(), uri.as_bytes(), &body].into_iter().chain(told);
+        IdempotencyKey::new(key, &asked.collect::<Vec<_>>())
+    });
     let head = KeptRequestHead {
         method: method.to_owned(),
         uri,
@@ -110,7 +111,7 @@ pub(super) async fn keep(
     let owner = context.caller.job_owner();
     let request = KeptRequest { head, body };
     let jobs = context.state.jobs.open().await?;
-    let new = NewJob { owner, model, idempotency, request, again: path.is_some() };
+    let new = NewJob { owner, model, idempotency, request, again: path.is_some(), webhook };
     Ok(jobs.submit(new, unix_millis()).await?)
 }
 
@@ -143,7 +144,7 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
 /// The headers that the model sees later, and those that choose its version. Keys are not written down, and what asked
 /// for the job is not asked twice.
 fn kept_headers(headers: &HeaderMap, trace: Option<&Arc<RequestTrace>>) -> Vec<(String, String)> {
-    let left_out = [AUTHORIZATION, PROXY_AUTHORIZATION, EXPECT, IDEMPOTENCY_KEY];
+    let left_out = [AUTHORIZATION, PROXY_AUTHORIZATION, EXPECT, IDEMPOTENCY_KEY, webhooks::WEBHOOK];
     let traced = |name: &HeaderName| trace.is_some() && *name == TRACEPARENT;
     let kept = headers
         .iter()

@@ -9,8 +9,8 @@ use jitney_net::RequestBody;
 use serde::Serialize;
 
 use super::context::RequestContext;
-use super::job_document::shown;
-use super::jobs::{self, kept_answer, unix_millis};
+use super::job_document::{shown, unix_millis};
+use super::jobs::{self, kept_answer};
 use crate::errors::{ErrorCode, Problem};
 use crate::respond::{self, HttpResult};
 use crate::route::PathNames;
@@ -119,6 +119,7 @@ pub(super) async fn retry(context: &RequestContext<'_>, names: PathNames<'_>) ->
     let request = task.jobs.asked(&task.owner, task.ended()?).await?;
     let FoundTask { jobs, owner, view: JobView { model, .. } } = task;
     let _held = context.state.inference.hold(&model, request.body.len() as u64)?;
-    let new = NewJob { owner, model, idempotency: None, request, again: true };
+    let (idempotency, webhook) = (None, None);
+    let new = NewJob { owner, model, idempotency, request, again: true, webhook };
     told(&jobs.submit(new, unix_millis()).await?)
 }
