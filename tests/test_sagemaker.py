@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import uuid
@@ -387,3 +388,49 @@ def test_awss_toolkit_finds_the_server_that_torchserve_starts(binary: Path, tmp_
 def arguments(pid: int) -> list[bytes]:
     """The words of a process."""
     return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+
+
+COUNTING = """
+import json
+held = {}
+def model_fn(model_dir):
+    return held
+def transform_fn(model, body, content_type, accept, context):
+    session = context.get_request_header(0, "X-Amzn-SageMaker-Session-Id")
+    asked = json.loads(body)
+    if asked.get("requestType") == "CLOSE":
+        return json.dumps({"closed": model.pop(session)})
+    model[session] = model.get(session, 0) + asked.get("add", 0)
+    return json.dumps({"session": session, "sum": model[session]})
+"""
+SESSIONS = "sequenceBatching: true\nsequenceMaxIdleMSec: 60000\nmaxNumSequence: 4\nmaxSequenceJobQueueSize: 4\n"
+
+
+def test_sessions_are_begun_kept_and_closed(sagemaker: Callable[..., Server], tmp_path: Path) -> None:
+    folder(tmp_path / "ml", COUNTING)
+    (tmp_path / "ml/model/code/model-config.yaml").write_text(SESSIONS)
+    server = sagemaker(tmp_path / "ml", SAGEMAKER_MODEL_SERVER_WORKERS="2")
+
+    def ask(session: str, **body: object) -> requests.Response:
+        return invoke(server, json.dumps(body).encode(), X_Amzn_SageMaker_Session_Id=session)
+
+    begun = [ask("NEW_SESSION", requestType="NEW_SESSION") for _ in range(2)]
+    told = [reply.headers["x-amzn-sagemaker-session-id"] for reply in begun]
+    assert [reply.headers["x-amzn-sagemaker-new-session-id"] for reply in begun] == told
+    form = re.compile(r"([a-zA-Z0-9](?:-*[a-zA-Z0-9])*); Expires=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+    one, two = (form.fullmatch(text)[1] for text in told)
+    assert [reply.json()["session"] for reply in begun] == [one, two] and one != two
+    assert [ask(id_, add=n).json()["sum"] for id_, n in ((one, 1), (two, 10), (one, 2), (two, 20))] == [1, 10, 3, 30]
+    closed = ask(one, requestType="CLOSE")
+    assert (closed.json(), closed.headers["x-amzn-sagemaker-closed-session-id"]) == ({"closed": 3}, one)
+    over = ask(one, add=1)
+    assert over.status_code == 409 and "sequence_unknown" in over.text
+    assert ask(two, add=1).json()["sum"] == 31
+    assert ask("not an id", add=1).status_code == 400
+
+
+def test_a_model_without_sequences_begins_no_session(sagemaker: Callable[..., Server], tmp_path: Path) -> None:
+    folder(tmp_path / "ml", COUNTING)
+    server = sagemaker(tmp_path / "ml", SAGEMAKER_MODEL_SERVER_WORKERS="1")
+    refused = invoke(server, b"{}", X_Amzn_SageMaker_Session_Id="NEW_SESSION")
+    assert refused.status_code == 400 and "sequenceBatching" in refused.text

@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use crate::flags::serve::Platform;
 
 pub use plan::{Detected, PlatformPlan, SagemakerRole};
-pub use sagemaker::HANDLER as SAGEMAKER_HANDLER;
+pub use sagemaker::on_sagemaker;
 
 /// What shows that a platform is there.
 enum Mark {

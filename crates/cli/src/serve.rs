@@ -230,8 +230,10 @@ fn poll(values: &Values) -> Option<Duration> {
 pub fn assemble(kind: ServerKind, config: ServeConfig, env: &Env) -> Result<ServerPlan, Failure> {
     let ServeConfig { values, models, mut remarks, plugins, repositories, .. } = config;
     let ServeConfig { registrations, watch, until_eof, sagemaker, platform, aliases, .. } = config;
-    let engine =
-        for_role(sagemaker, engine(&values, &models, repositories, registrations.as_ref(), env)?);
+    let mut engine = engine(&values, &models, repositories, registrations.as_ref(), env)?;
+    if sagemaker.is_some() {
+        engine = platform::on_sagemaker(engine);
+    }
     let color = std::io::stderr().is_terminal() && !env.no_color();
     let (format, filter) = (values.value(&LOG_FORMAT), values.value(&LOG_LEVEL));
     let tls = tls(&values)?;
@@ -308,15 +310,6 @@ fn server(
         server_version: env!("CARGO_PKG_VERSION").to_owned(),
         ..parts::server(values)?
     })
-}
-
-/// Model directories of SageMaker's bring functions instead of a handler, which read bodies themselves.
-fn for_role(sagemaker: Option<SagemakerRole>, mut plan: EnginePlan) -> EnginePlan {
-    if sagemaker.is_some() {
-        plan.defaults.handler = Some(platform::SAGEMAKER_HANDLER.to_owned());
-        plan.python.decode_input = false;
-    }
-    plan
 }
 
 /// A remark on who reaches the server, if others than this machine do.

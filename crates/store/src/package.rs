@@ -29,6 +29,9 @@ const TEXT_BYTES_MAX: u64 = 4 << 20;
 /// What the code of a model without a manifest needs. It is added to what the server's Python has.
 pub const CODE_REQUIREMENTS: &str = "code/requirements.txt";
 
+/// Where such a model has its settings.
+const CODE_CONFIG: &str = "code/model-config.yaml";
+
 /// What [`Store::open`](super::Store::open) gives. Dropping it removes an unpacked copy.
 #[derive(Debug)]
 pub struct Package {
@@ -60,8 +63,10 @@ impl Package {
         let manifest_json = read_manifest(dir.path())?;
         let mut manifest = Manifest::from_json(&manifest_json)?;
         // A model without a manifest may have its code apart, as SageMaker's have it.
-        if manifest == Manifest::default() && dir.path().join(CODE_REQUIREMENTS).is_file() {
-            manifest.requirements_file = Some(CODE_REQUIREMENTS.to_owned());
+        if manifest == Manifest::default() {
+            let there = |file: &&str| dir.path().join(file).is_file();
+            manifest.requirements_file = Some(CODE_REQUIREMENTS).filter(there).map(str::to_owned);
+            manifest.config_file = Some(CODE_CONFIG).filter(there).map(str::to_owned);
         }
         let mut yaml_map = match &manifest.config_file {
             Some(file) => read_yaml(&dir.path().join(file))?,

@@ -3,9 +3,10 @@
 //! the workers read themselves.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use jitney_engine::call::REQUEST_BYTES_MAX;
+use jitney_engine::call::{REQUEST_BYTES_MAX, SequenceHeaders};
 use jitney_settings::model::{
     MAX_BATCH_DELAY, MAX_BATCH_SIZE, MAX_WORKERS, RESPONSE_TIMEOUT, STARTUP_TIMEOUT, WORKERS,
 };
@@ -19,11 +20,11 @@ use jitney_settings::{PropertyEffect, Setting, SettingSource, Values, model, ser
 use super::plan::{PlatformPlan, SagemakerRole, in_container, take};
 use crate::env::Env;
 use crate::failure::{Failure, cannot};
-use crate::plan::Startup;
+use crate::plan::{EnginePlan, Startup};
 use crate::{gpu, machine};
 
 /// The handler of model directories that name none; it travels inside this program.
-pub const HANDLER: &str = "sagemaker_pytorch_serving_container.handler_service";
+const HANDLER: &str = "sagemaker_pytorch_serving_container.handler_service";
 
 /// The name under which the one model is served, as AWS's toolkit has it.
 const MODEL: &str = "model";
@@ -59,6 +60,27 @@ const OF_ALL: [(&str, &Setting); 4] = [
     ("SAGEMAKER_MODEL_SERVER_TIMEOUT", &RESPONSE_TIMEOUT),
     ("SAGEMAKER_STARTUP_TIMEOUT", &STARTUP_TIMEOUT),
 ];
+
+/// The headers of sessions, which are sequences here, and where handlers read their names.
+const SESSION_ID: (&str, &str) = ("X-Amzn-SageMaker-Session-Id", "TS_REQUEST_SEQUENCE_ID");
+const SESSION_START: (&str, &str) =
+    ("X-Amzn-SageMaker-New-Session-Id", "TS_REQUEST_SEQUENCE_START");
+const SESSION_END: (&str, &str) = ("X-Amzn-SageMaker-Closed-Session-Id", "TS_REQUEST_SEQUENCE_END");
+
+/// The engine for SageMaker's model directories: they bring functions instead of a handler, which read bodies
+/// themselves.
+pub fn on_sagemaker(mut plan: EnginePlan) -> EnginePlan {
+    plan.defaults.handler = Some(HANDLER.to_owned());
+    plan.defaults.sequence_headers = Arc::new(SequenceHeaders {
+        id: SESSION_ID.0.to_owned(),
+        start: SESSION_START.0.to_owned(),
+        end: SESSION_END.0.to_owned(),
+    });
+    let names = [SESSION_ID, SESSION_START, SESSION_END].map(|(name, at)| (at.into(), name.into()));
+    plan.python.env.extend(names);
+    plan.python.decode_input = false;
+    plan
+}
 
 /// What the variables say.
 pub(super) fn read(env: &Env) -> Result<PlatformPlan, Failure> {

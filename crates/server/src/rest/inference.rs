@@ -21,7 +21,7 @@ use jitney_settings::Dialect;
 
 use super::authorize::{Authorized, authorize};
 use super::context::RequestContext;
-use super::input;
+use super::{input, sagemaker_session};
 use crate::errors::{ErrorCode, Problem};
 use crate::event_stream::EventStream;
 use crate::inference::{InferenceRequest, failure};
@@ -109,15 +109,26 @@ pub(super) async fn run(
     let dialect = context.state.config.dialect;
     let parameters = input::parameters(dialect, context.parts, &route, body).await?;
     let mut request = request(context, route, parameters)?;
+    let mut session = None;
     if let Some(names) = model.sequence_headers() {
         request.input.route.sequence = sequence(&context.parts.headers, &names);
+        if context.apis.sagemaker {
+            session = sagemaker_session::enter(model, &mut request.input)?;
+        }
+    } else if context.apis.sagemaker {
+        sagemaker_session::reject_new(&context.parts.headers)?;
     }
     let answer = context.state.inference.predict(model, request).await?;
-    if answer.stream.is_some() || answer.output.body.is_empty() {
-        return streamed_response(context, model, answer);
-    }
-    let guesses = context.state.config.content_types;
-    timed(&answer.timing, response(answer.output, None, guesses)?)
+    let reply = if answer.stream.is_some() || answer.output.body.is_empty() {
+        streamed_response(context, model, answer)?
+    } else {
+        let guesses = context.state.config.content_types;
+        timed(&answer.timing, response(answer.output, None, guesses)?)?
+    };
+    Ok(match session {
+        None => reply,
+        Some(change) => change.tell(reply),
+    })
 }
 
 /// A stream, or nothing, which a stream of no pieces comes to: as events where the client asks for them.

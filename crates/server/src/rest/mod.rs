@@ -32,6 +32,7 @@ mod openapi;
 mod overview;
 mod plugins;
 mod repository;
+mod sagemaker_session;
 mod shared_memory;
 mod tasks;
 mod unknown;
