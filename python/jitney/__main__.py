@@ -19,6 +19,7 @@ from jitney.check.check import check, told
 from jitney.check.inspection import inspect
 from jitney.definition.application import Application, graph
 from jitney.definition.locate import locate
+from jitney.loaders.huggingface.hub import located
 from jitney.loaders.loader import LoadOptions
 from jitney.loaders.registry import open_path
 from jitney.packing.pack import pack
@@ -31,17 +32,18 @@ def main(arguments: list[str] | None = None) -> int:
     flags = parser().parse_args(arguments)
     if flags.command == "inspect":
         with contextlib.redirect_stdout(sys.stderr):
-            found = inspect(Path(flags.object), LoadOptions(flags.trust, flags.task))
+            found = inspect(flags.object, LoadOptions(flags.trust, flags.task))
         print(found.told(flags.json))
         return found.status
+    named = flags.object
     try:
         application = load(flags)
     except DefinitionError as error:
-        print(f"error: {flags.object}: {error}{where_raised(error)}", file=sys.stderr)
+        print(f"error: {named}: {error}{where_raised(error)}", file=sys.stderr)
         return FAILED
     except Exception as error:
         print_traceback(error)
-        print(f"error: {flags.object} raised {type(error).__name__} while it was imported", file=sys.stderr)
+        print(f"error: {named} raised {type(error).__name__} while it was imported", file=sys.stderr)
         return FAILED
     if flags.command == "pack":
         print(json.dumps(pack(application, flags.object, flags.directory, Path(flags.out), flags.version)))
@@ -76,7 +78,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m jitney")
     commands = top.add_subparsers(dest="command", required=True)
     inspected = commands.add_parser("inspect", help="say what a file or folder is")
-    inspected.add_argument("object", help="a file or folder")
+    inspected.add_argument("object", help="a file or folder, or hf:ORG/NAME")
     inspected.add_argument("--json", action="store_true", help="print one JSON document")
     _add_load_options(inspected)
     for name, about in (("pack", "write a definition's model directory"), ("check", "look for batching mistakes")):
@@ -132,11 +134,13 @@ def read_sample(text: str) -> dict[str, Any]:
 
 
 def load(flags: argparse.Namespace) -> Application:
-    """The definition with all its parts that a `module:object` names, or what a loader makes of a file or folder. What
-    is printed meanwhile goes to stderr."""
+    """The definition with all its parts that a `module:object` names, or what a loader makes of a file or folder, which
+    then has its path in `flags.object`. What is printed meanwhile goes to stderr."""
     with contextlib.redirect_stdout(sys.stderr):
         if getattr(flags, "file", False):
-            return graph(open_path(Path(flags.object), LoadOptions(flags.trust, flags.task)))
+            path = located(flags.object)
+            flags.object = str(path)
+            return graph(open_path(path, LoadOptions(flags.trust, flags.task)))
         return graph(locate(flags.object, os.path.abspath(flags.directory)))
 
 

@@ -25,6 +25,14 @@ use crate::python::module_command;
 /// How long the user's modules may take to import.
 const IMPORT_TIMEOUT: Duration = Duration::from_secs(120);
 
+/// How long a model of the hub may take to come and to be looked at.
+const HUB_TIMEOUT: Duration = Duration::from_secs(60 * 60);
+
+/// Whether a word on the command line names a model of Hugging Face's hub: `hf:ORG/NAME`.
+pub fn is_on_hub(text: &str) -> bool {
+    text.strip_prefix("hf:").is_some_and(|name| name.contains('/'))
+}
+
 /// Whether a word on the command line names a definition: `module:object` or a `.py` file.
 pub fn is_definition(text: &str) -> bool {
     let (module, object) = text.split_once(':').unwrap_or((text, ""));
@@ -144,11 +152,10 @@ impl Packer {
             command.args(task.iter().flat_map(|task| ["--task", task.as_str()]));
         }
         let broken = |why: String| Failure::failed(format!("cannot load {object}: {why}"));
-        let ran = tokio::time::timeout(IMPORT_TIMEOUT, command.output()).await;
+        let limit = if is_on_hub(object) { HUB_TIMEOUT } else { IMPORT_TIMEOUT };
+        let ran = tokio::time::timeout(limit, command.output()).await;
         let output = ran
-            .map_err(|_| {
-                broken(format!("it did not import within {} s", IMPORT_TIMEOUT.as_secs()))
-            })?
+            .map_err(|_| broken(format!("it did not import within {} s", limit.as_secs())))?
             .map_err(|error| broken(format!("{}: {error}", self.python.display())))?;
         let talk = String::from_utf8_lossy(&output.stderr);
         if !output.status.success() {
@@ -197,8 +204,11 @@ mod tests {
             (":model", false),
             ("a-b:c", false),
             ("app.py:1", false),
+            ("hf:org/name", false),
+            ("hf:org/name@main", false),
         ] {
             assert_eq!(is_definition(text), expected, "{text}");
+            assert_eq!(is_on_hub(text), text.starts_with("hf:"), "{text}");
         }
     }
 }

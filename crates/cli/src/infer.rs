@@ -38,6 +38,7 @@ const INTERRUPTED: u8 = 130;
 
 /// Runs the job and returns the exit code.
 pub fn infer(flags: &InferFlags, env: &Env) -> Result<u8, Failure> {
+    backend::check(flags)?;
     let python = PythonHelper::new(flags.python.clone(), env);
     if folder_job::is_folder_job(flags) {
         return folder_job::run(flags, &python);

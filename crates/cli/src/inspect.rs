@@ -6,6 +6,7 @@ use std::path::Path;
 use jitney_engine::store::{is_loadable, is_repository};
 
 use crate::console;
+use crate::definition::is_on_hub;
 use crate::env::Env;
 use crate::failure::{Failure, cannot};
 use crate::flags::inspect::InspectFlags;
@@ -13,16 +14,18 @@ use crate::python::PythonHelper;
 
 /// Prints what is found; the exit code is 1 if something keeps it from being served.
 pub fn inspect(flags: &InspectFlags, env: &Env) -> Result<u8, Failure> {
-    let path = &flags.path;
-    if !path.exists() {
-        return Err(Failure::usage(format!("no such file: {}", path.display())));
-    }
-    if !is_loadable(path) {
-        console::out(own(path, flags.json));
-        return Ok(0);
+    let mut path = flags.path.clone();
+    if !is_on_hub(&path.to_string_lossy()) {
+        if !path.exists() {
+            return Err(Failure::usage(format!("no such file: {}", path.display())));
+        }
+        if !is_loadable(&path) {
+            console::out(own(&path, flags.json));
+            return Ok(0);
+        }
+        path = path.canonicalize().map_err(cannot("find the model"))?;
     }
     let python = PythonHelper::new(flags.python.clone(), env);
-    let path = path.canonicalize().map_err(cannot("find the model"))?;
     let status = python
         .command("jitney")?
         .arg("inspect")

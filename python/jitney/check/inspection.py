@@ -7,12 +7,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from jitney.call.errors import DefinitionError
 from jitney.definition.definition import Definition, Endpoint, define
 from jitney.definition.signature import Signature
+from jitney.loaders.huggingface.hub import located
 from jitney.loaders.loader import LoadOptions
 from jitney.loaders.registry import loader_for, model_name, open_path
 from jitney.values.tensor import BYTES
@@ -52,16 +52,17 @@ class Inspection:
         return "\n".join(lines)
 
 
-def inspect(path: Path, options: LoadOptions) -> Inspection:
-    """Looks at a file or folder, and loads the model if that may be."""
-    found = Inspection(str(path))
+def inspect(named: str, options: LoadOptions) -> Inspection:
+    """Looks at a file or folder, or a model of the hub, and loads it if that may be."""
+    found = Inspection(named)
     try:
+        path = located(named)
         kind = loader_for(path)
     except DefinitionError as error:
         found.problems.append(str(error))
         return found
     found.format = kind.format
-    found.serve = " ".join(["jitney", "serve", str(path)])
+    found.serve = f"jitney serve {named}"
     why = kind.runs_code(path)
     if why is not None:
         found.serve += " --trust"

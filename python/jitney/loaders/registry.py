@@ -12,6 +12,7 @@ from typing import Any
 from jitney.call.errors import DefinitionError
 from jitney.definition.definition import define
 from jitney.definition.options import NAME
+from jitney.loaders.huggingface.hub import repository_name
 from jitney.loaders.loader import Loader, LoadOptions, NotTrusted
 
 GROUP = "jitney.loaders"
@@ -98,7 +99,7 @@ def _served(loader: Loader, path: Path, found: dict[str, Any]) -> Any:
 
 
 def model_name(path: Path) -> str:
-    """The name of the file without its ending, or of the folder, as far as a model can have it."""
-    stem = path.name.partition(".")[0] if path.is_file() else path.name
+    """The name of the file without its ending, of the folder or of the hub's model, as far as a model can have it."""
+    stem = path.name.partition(".")[0] if path.is_file() else repository_name(path) or path.name
     kept = "".join(letter if NAME.fullmatch(letter) or letter in "-." else "_" for letter in stem)
     return kept.lstrip("-.") or "model"

@@ -13,7 +13,7 @@ use crate::units::Seconds;
 #[command(after_help = EXAMPLES)]
 pub struct InferFlags {
     /// What to run: anything `jitney serve` takes (an archive, a directory, an .onnx file,
-    /// module:object), or a model of a running server as http://host:8080/predictions/NAME
+    /// module:object, hf:ORG/NAME), or a model of a running server as http://host:8080/predictions/NAME
     #[arg(value_name = "MODEL")]
     pub model: String,
     /// The rows: .jsonl, .csv, .tsv, .parquet, a folder of images, or - for JSON lines on stdin (with
@@ -47,6 +47,12 @@ pub struct InferFlags {
     /// to be named [default: all columns of the files]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub columns: Vec<String>,
+    /// Load the model also if that runs code that is part of it
+    #[arg(long)]
+    pub trust: bool,
+    /// What a model of several uses is for
+    #[arg(long, value_name = "TASK")]
+    pub task: Option<String>,
     /// Repeat the input beside each answer
     #[arg(long)]
     pub with_input: bool,

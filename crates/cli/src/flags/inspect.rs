@@ -8,7 +8,7 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct InspectFlags {
-    /// A file or folder that is to be served
+    /// A file or folder that is to be served, or hf:ORG/NAME
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
     /// Load it also if that runs code that is part of it
@@ -30,5 +30,6 @@ Examples:
   jitney inspect model.pt2
   jitney inspect forest.joblib --trust
   jitney inspect folder --json
+  jitney inspect hf:sentence-transformers/all-MiniLM-L6-v2
 
 The status is 1 if something keeps it from being served.";

@@ -18,7 +18,9 @@ use crate::serve::{self, model};
 use crate::{console, machine};
 use in_process::InProcessModel;
 use jitney_settings::Values;
-use jitney_settings::model::{MAX_BATCH_SIZE, RESPONSE_TIMEOUT, STARTUP_TIMEOUT, WORKERS};
+use jitney_settings::model::{
+    MAX_BATCH_SIZE, RESPONSE_TIMEOUT, STARTUP_TIMEOUT, TASK, TRUST, WORKERS,
+};
 use jitney_settings::server::{LOG_FORMAT, LOG_LEVEL, MODEL_STORE, PYTHON};
 use ray::{RayInput, RayJob};
 use server::ServerModel;
@@ -119,6 +121,17 @@ pub async fn start(
     Ok(StartedBackend { backend, in_flight, engine: Some((engine, logs)) })
 }
 
+/// Whether flags about loading a model are given for one that others load.
+pub fn check(flags: &InferFlags) -> Result<(), Failure> {
+    let elsewhere = flags.ray.is_some() || is_server(&flags.model);
+    if !elsewhere || !(flags.trust || flags.task.is_some()) {
+        return Ok(());
+    }
+    Err(Failure::usage("--trust and --task are for models that this program loads itself").hint(
+        "a running server has settings of its own; on Ray's nodes set JITNEY_TRUST and JITNEY_TASK",
+    ))
+}
+
 /// Whether a model is one of a running server: a web address, unless it ends like a model file.
 fn is_server(model: &str) -> bool {
     let web = model.starts_with("http://") || model.starts_with("https://");
@@ -134,6 +147,8 @@ fn settings(flags: &InferFlags) -> Values {
         (&MAX_BATCH_SIZE, "batch-size", flags.batch_size.map(Into::into)),
         (&RESPONSE_TIMEOUT, "response-timeout", flags.response_timeout.map(|time| time.0.into())),
         (&STARTUP_TIMEOUT, "startup-timeout", flags.startup_timeout.map(|time| time.0.into())),
+        (&TRUST, "trust", flags.trust.then(|| true.into())),
+        (&TASK, "task", flags.task.clone().map(Into::into)),
         (&PYTHON, "python", path_value(flags.python.as_deref())),
         (&MODEL_STORE, "model-store", path_value(flags.model_store.as_deref())),
         (&LOG_LEVEL, "log-level", Some(level.into())),

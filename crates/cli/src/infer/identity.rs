@@ -14,7 +14,7 @@ use crate::flags::infer::{InferFlags, InputFormat};
 /// The identity of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobIdentity {
-    /// The model, as on the command line.
+    /// The model and its task, as on the command line.
     pub model: String,
     /// Its endpoint, if one was given.
     pub endpoint: Option<String>,
@@ -31,7 +31,10 @@ impl JobIdentity {
     pub fn of(flags: &InferFlags, format: InputFormat) -> Result<Self, Failure> {
         let ending = flags.output.extension().unwrap_or_default().to_string_lossy().into_owned();
         Ok(Self {
-            model: flags.model.clone(),
+            model: match &flags.task {
+                Some(task) => format!("{} for {task}", flags.model),
+                None => flags.model.clone(),
+            },
             endpoint: flags.endpoint.clone(),
             format: format!("{format:?} numbers={}", flags.numbers),
             layout: format!("{ending} with_input={}", flags.with_input),

@@ -1,4 +1,4 @@
-//! A model on the command line of `jitney serve`: `PATH`, `URL`, `module:object` or `NAME=` any of them, checked
+//! A model on the command line of `jitney serve`: `PATH`, `URL`, `module:object`, `hf:ORG/NAME` or `NAME=` any of them, checked
 //! before a port is bound and turned into what the store understands. `URL#sha256=…` says which sum the file must have.
 
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use jitney_engine::ServedDirectory;
 use jitney_engine::store::{is_loadable, is_repository};
 
-use crate::definition::{is_definition, of_file};
+use crate::definition::{is_definition, is_on_hub, of_file};
 use crate::failure::Failure;
 use crate::plan::Startup;
 
@@ -72,7 +72,7 @@ fn from_path(text: &str) -> Result<Startup, Failure> {
         };
         return if startup.is_remote() { Ok(startup) } else { Err(other()) };
     }
-    if is_definition(text) {
+    if is_definition(text) || is_on_hub(text) {
         let definition = Some(text.to_owned());
         return Ok(Startup { definition, ..Startup::unnamed(text) });
     }
