@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shutil
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 
 def copy_files(src_dir: Path, dst_dir: Path, files: Mapping[str, str]) -> None:
@@ -15,5 +15,11 @@ def copy_files(src_dir: Path, dst_dir: Path, files: Mapping[str, str]) -> None:
 
 
 def download_model(model_url: str, model_dir: Path) -> None:
-    """Downloads a model as `model.pt`."""
-    urllib.request.urlretrieve(model_url, model_dir / "model.pt")
+    """Puts a model there as `model.pt`. It is downloaded once, to where torch keeps such files."""
+    import torch
+
+    kept = Path(torch.hub.get_dir(), "checkpoints", Path(urlsplit(model_url).path).name)
+    if not kept.exists():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        torch.hub.download_url_to_file(model_url, str(kept), progress=False)
+    shutil.copyfile(kept, model_dir / "model.pt")
