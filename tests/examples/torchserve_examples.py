@@ -2,7 +2,8 @@
 
 CHECKOUT is a clone of pytorch/serve. Handlers, model files, configurations and samples are used from there as they are;
 only weights are made up (`torchserve_models.py`). The interpreter needs torch, torchvision, transformers, captum,
-xgboost, scikit-learn, lru-dict and requests.
+xgboost, scikit-learn, lru-dict, datasets, soundfile, sentencepiece and requests; transformers before 5, whose
+tokenizers have what the examples call.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -23,10 +25,13 @@ from typing import Any
 import requests
 from gallery import ROOT, RUNS, checkout, conclude, tell
 from torchserve_models import (
+    SPEECH,
     TRANSFORMERS,
     Parts,
     bags_of_words,
     boosted_trees,
+    clothes,
+    speaker,
     stand_in_backbones,
     transformer,
     weights,
@@ -43,11 +48,6 @@ METRICS = (
     "SizeOfImage", "HandlerMethodTime", "ExamplePercentMetric",
 )  # fmt: skip
 """What the page of `custom_metrics` promises."""
-
-
-def is_digit(text: str) -> bool:
-    """Whether an answer is one digit."""
-    return text.strip() in set("0123456789")
 
 
 def has_five_labels(text: str) -> bool:
@@ -87,6 +87,16 @@ def is_breed(text: str) -> bool:
     return text == "It's a cat!" or has_five_labels(text)
 
 
+def is_jpeg(text: str) -> bool:
+    """Whether an answer is a picture."""
+    return "JFIF" in text[:20]
+
+
+def is_wav(text: str) -> bool:
+    """Whether an answer is a sound."""
+    return text.startswith("RIFF") and "WAVE" in text[:20]
+
+
 def is_one_of(*answers: str) -> Callable[[str], bool]:
     """Whether an answer is one of a few."""
     return lambda text: text in answers
@@ -120,7 +130,18 @@ class Example:
     """Names that the page of metrics has at the end."""
 
 
-DIGITS = Example("image_classifier/mnist/mnist.py", DIGIT, "image_classifier/mnist/mnist_handler.py", is_digit, "")
+DIGITS = Example(
+    "image_classifier/mnist/mnist.py", DIGIT, "image_classifier/mnist/mnist_handler.py", is_one_of("3"), ""
+)
+
+NEWS = Example(
+    "text_classification/model.py",
+    "text_classification/sample_text.txt",
+    "text_classifier",
+    lambda text: len(json.loads(text)) == 4,
+    "text_classification/index_to_name.json",
+    parts=bags_of_words,
+)
 
 
 def text_example(mode: str, artifacts: str, fits: Callable[[str], bool], api: str = "predictions") -> Example:
@@ -152,8 +173,11 @@ EXAMPLES = {
     ),
     **{
         f"image_classifier/{name} in TorchScript": Example(f"image_classifier/{name}/model.py", scripted=True)
-        for name in ("resnet_18", "alexnet", "squeezenet")
+        for name in ("resnet_18", "alexnet", "squeezenet", "densenet_161", "resnet_152_batch")
     },
+    "benchmarking/resnet50": Example(
+        "benchmarking/resnet50/model.py", config="benchmarking/resnet50/model-config.yaml"
+    ),
     "image_classifier/near_real_time_video": Example(
         "image_classifier/resnet_18/model.py",
         handler="image_classifier/near_real_time_video/near_real_time_video_handler.py",
@@ -191,7 +215,7 @@ EXAMPLES = {
         ",".join(f"image_segmenter/deeplabv3/{name}.py" for name in ("deeplabv3", "intermediate_layer_getter", "fcn")),
     ),
     "Huggingface_Transformers, sequence classification": text_example(
-        "sequence_classification", "Seq_classification", is_one_of("Accepted", "Not Accepted")
+        "sequence_classification", "Seq_classification", is_one_of("Not Accepted")
     ),
     "Huggingface_Transformers, token classification": text_example(
         "token_classification", "Token_classification", has_tags
@@ -218,14 +242,17 @@ EXAMPLES = {
             ("sequence_continuous_batching", {}),
         )
     },
-    "text_classification": Example(
-        "text_classification/model.py",
-        "text_classification/sample_text.txt",
-        "text_classifier",
-        lambda text: len(json.loads(text)) == 4,
-        "text_classification/index_to_name.json",
-        parts=bags_of_words,
+    "text_classification": NEWS,
+    "text_classification, explanations": replace(NEWS, api="explanations", fits=has_words),
+    "dcgan_fashiongen": Example(
+        "",
+        handler="dcgan_fashiongen/dcgan_fashiongen_handler.py",
+        body=lambda _: {"number_of_images": 4, "input_gender": "Men"},
+        fits=is_jpeg,
+        extra="",
+        parts=clothes,
     ),
+    SPEECH: Example("", f"{SPEECH}/sample_input.txt", f"{SPEECH}/text_to_speech_handler.py", is_wav, "", parts=speaker),
     "xgboost_classfication": Example(
         "",
         "xgboost_classfication/sample_input_1.txt",
@@ -267,7 +294,8 @@ def serve(source: Path, example: Example) -> str:
         try:
             pack(Path(os.environ["JITNEY_BIN"]), source, example, Path(folder))
             with running(source, Path(folder), own, "--models", "mnist=mnist.mar") as server:
-                return ask(server, source, example)
+                outcome = ask(server, source, example)
+            return f"{outcome} {last_error(Path(folder))}" if outcome else RUNS
         except TROUBLE as error:
             return told(error)
 
@@ -317,6 +345,12 @@ def running(source: Path, folder: Path, own: str, *flags: str) -> Iterator[Any]:
         server.end()
 
 
+def last_error(folder: Path) -> str:
+    """The last error in the log of the model."""
+    lines = (folder / "model_log.log").read_text().splitlines()
+    return next((line[-300:] for line in reversed(lines) if re.search(r"\w+(Error|Exception)\b", line)), "")
+
+
 def told(error: Exception) -> str:
     """An error in one line."""
     if isinstance(error, subprocess.CalledProcessError) and error.stderr:
@@ -342,7 +376,8 @@ def pack(binary: Path, source: Path, example: Example, folder: Path, name: str =
     command += ["--archive-format", "zip-store"]
     parts = example.parts(source, folder) if example.parts else None
     serialized = parts.serialized if parts else weights(source / example.model, folder, example.scripted)
-    command += ["--serialized-file", serialized]
+    if serialized:
+        command += ["--serialized-file", serialized]
     if example.model and not example.scripted:
         command += ["--model-file", source / example.model]
     extra = [*(source / name for name in example.extra.split(",") if name), *(parts.extra if parts else ())]
