@@ -163,6 +163,17 @@ def test_responses_of_one_batch_fail_alone(client: Any) -> None:
     assert "no negative numbers" in str(failed[0])
 
 
+def test_requests_of_different_lengths_share_a_batch_where_the_model_allows_it(server: Server, client: Any) -> None:
+    """The batch goes when it is full, and an hour later otherwise."""
+    answers: queue.Queue[Any] = queue.Queue()
+    for length, priority in ((2, 1), (3, 2)):
+        x = tensors(triton, x=floats(1, length))
+        client.async_infer("ragged", x, lambda result, error: answers.put(error or result), priority=priority)
+    found = [answers.get(timeout=PATIENCE).as_numpy("y").tolist() for _ in range(2)]
+    assert sorted(found) == [[[1.0, 2.0]], [[3.0, 2.0]]]
+    server.logged("of priority_levels there are two here")
+
+
 def test_a_decoupled_model_sends_what_it_likes(client: Any, http: Any) -> None:
     answers: queue.Queue[Any] = queue.Queue()
     client.start_stream(lambda result, error: answers.put((result, error)))

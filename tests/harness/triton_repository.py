@@ -10,7 +10,7 @@ from harness import onnx
 
 NAMES = (
     "reshaped", "rows", "counted", "summed", "added", "add_sub", "repeat", "caller", "talk", "completed", "turned",
-    "twice_more",
+    "twice_more", "ragged",
 )  # fmt: skip
 """Those that load."""
 
@@ -231,6 +231,25 @@ class TritonPythonModel:
         return pb_utils.InferenceResponse([pb_utils.Tensor("total", total)])
 """
 
+RAGGED_CONFIG = """
+backend: "python"
+max_batch_size: 2
+dynamic_batching { max_queue_delay_microseconds: 3600000000 priority_levels: 2 default_priority_level: 1 }
+input [ { name: "x" data_type: TYPE_FP32 dims: [ -1 ] allow_ragged_batch: true } ]
+output [ { name: "y" data_type: TYPE_FP32 dims: [ 2 ] } ]
+"""
+RAGGED = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        sums = [pb_utils.get_input_tensor_by_name(request, "x").as_numpy().sum() for request in requests]
+        rows = [np.array([[one, len(requests)]], np.float32) for one in sums]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("y", row)]) for row in rows]
+"""
+
 ENSEMBLE = """
 platform: "ensemble"
 max_batch_size: 4
@@ -317,5 +336,6 @@ def write(models: Path) -> None:
     model(models, "repeat", REPEAT_CONFIG, REPEAT)
     model(models, "caller", CALLER_CONFIG, CALLER)
     model(models, "talk", TALK_CONFIG, TALK)
+    model(models, "ragged", RAGGED_CONFIG, RAGGED)
     model(models, "completed", None, COMPLETED)
     model(models, "broken", ADD_SUB_CONFIG, "import nothing_of_this_name")
