@@ -38,7 +38,10 @@ from torchserve_models import (
 )
 
 START_SECONDS = 600.0
-QUIET = f"default_workers_per_model=1\ndefault_startup_timeout={START_SECONDS:.0f}\n"
+QUIET = (
+    f"default_workers_per_model=1\ndefault_startup_timeout={START_SECONDS:.0f}\n"
+    f"default_response_timeout={START_SECONDS:.0f}\n"
+)
 """One worker is enough, and it may take its time to import torch on a machine that others use."""
 CLASSIFIERS = "image_classifier"
 LABELS = "image_classifier/index_to_name.json"

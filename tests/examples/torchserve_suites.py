@@ -5,7 +5,7 @@ CHECKOUT is a clone of pytorch/serve with its submodules. A copy of it is used, 
 1024 bits is one of 2048, and weights are made up where it would fetch them or lacks them, so that tests which compare
 scores are left out. Its tests want fixed ports and addresses of the internet: they get a network of their own, in
 which a server here answers for these addresses. The interpreter needs what `torchserve.py` needs, and grpcio-tools,
-orjson, pytest-timeout, lru-dict and a pytest before 9.
+googleapis-common-protos, onnx, onnxscript, onnxruntime, orjson, pytest-timeout, lru-dict and a pytest before 9.
 """
 
 from __future__ import annotations
@@ -67,8 +67,14 @@ SUITES = {
 TITLES = {"pytest": "regression tests", "newman": "assertions of Postman collections"}
 SCORES = re.compile(r"Test expected (JSON|TEXT) response")
 """Assertions that compare an answer with the scores of real weights."""
-AWAY = re.compile(r"huggingface|MaxRetryError|No module named")
-"""Tests whose weights or packages cannot be fetched."""
+APART = {
+    "test_example_dcgan.py": "installs packages as root, and fetches code and weights of another project",
+    "test_example_torch_compile.py": "compares labels with those of real weights",
+    "test_torch_export.py": "compares labels with those of real weights",
+    "test_gRPC_inference_api.py::test_inference_apis": "compares scores with those of real weights",
+    "test_model_custom_dependencies.py": "wants matplotlib from an index, and not there before; captum brings it along",
+}
+"""Tests that cannot be run with made-up weights and without an index of packages."""
 NEWMAN = """#!{python}
 import os, sys, tempfile
 arguments = sys.argv[1:]
@@ -78,10 +84,25 @@ number, path = tempfile.mkstemp(suffix=".json", dir={folder!r})
 os.execv({program!r}, [{program!r}, *arguments, "-r", "json", "--reporter-json-export", path])
 """
 """Newman, with a report that a program can read."""
-KNOWN = dict.fromkeys(
-    (f"management_api_collection: management request: Successful  request #{number}" for number in (68, 150)),
-    "a negative `min_worker` is 400 here and changes nothing; TorchServe answers 500 after it has ended all workers",
-)
+LATER = "lines of metrics are written up to 0.1 s after the answer, unless `async_logging=false` is written out"
+KNOWN = {
+    **{
+        f"management_api_collection: management request: Successful  request #{number}": (
+            "a negative `min_worker` is 400 here and changes nothing; TorchServe answers 500 after it has ended all "
+            "workers"
+        )
+        for number in (68, 150)
+    },
+    "test_handler_traceback_logging.py::test_handler_traceback_logging": (
+        "it wants the traceback at every try to load; here it is logged when the error is a new one"
+    ),
+    "test_snapshot.py::test_replace_mar_file_with_dummy": (
+        "an archive of a snapshot that is corrupt at the next start is left out with an error; TorchServe lists it"
+    ),
+    "test_metrics.py::test_metrics_log_mode": LATER,
+    "test_metrics.py::test_auto_detect_backend_metrics_log_mode": LATER,
+    "test_metrics.py::test_metrics_legacy_mode": LATER,
+}
 """Tests that fail, and why."""
 
 
@@ -112,9 +133,9 @@ def run(source: Path, wanted: list[str]) -> int:
             environment = surroundings(home, reports)
             subprocess.run([sys.executable, "-c", SUITES[suite]], cwd=copy, env=environment, check=False)
             told = read_newman(reports) if suite == "newman" else read(reports / "pytest.xml")
-            told = with_earlier(suite, told)
-            outcomes = {name: why for name, why in told.items() if not AWAY.search(why)}
-            print(f"left out, since what they need cannot be fetched: {len(told) - len(outcomes)} of {len(told)}")
+            told = with_earlier(suite, {name.replace(f"{copy}/", ""): why for name, why in told.items()})
+            outcomes = {name: why for name, why in told.items() if not name.startswith(tuple(APART))}
+            print(f"left out, since what they need is not here: {len(told) - len(outcomes)} of {len(told)}")
             for name, why in outcomes.items():
                 tell(name, why)
             text = f"It runs {{runs}} of {{all}} of TorchServe's {TITLES[suite]}."
@@ -241,7 +262,8 @@ def surroundings(home: Path, reports: Path) -> dict[str, str]:
     script(home / "commands" / "newman", NEWMAN.format(python=sys.executable, folder=str(reports), program=program))
     temporary = home / "tmp"
     (temporary / "workspace" / "model_store").mkdir(parents=True, exist_ok=True)
-    trusted = str(home / "mirror.pem")
+    trusted, wget = str(home / "mirror.pem"), home / "wgetrc"
+    wget.write_text(f"ca_certificate = {trusted}\n")
     options = f"--continue-on-collection-errors --timeout={TEST_SECONDS} --junitxml={reports / 'pytest.xml'}"
     return {
         **os.environ,
@@ -250,6 +272,7 @@ def surroundings(home: Path, reports: Path) -> dict[str, str]:
         "PYTEST_ADDOPTS": f"{options} {os.environ.get('PYTEST_ADDOPTS', '')}",
         "TMPDIR": str(temporary),
         "SSL_CERT_FILE": trusted,
+        "WGETRC": str(wget),
         "REQUESTS_CA_BUNDLE": trusted,
         "HF_HUB_OFFLINE": "1",
     }
