@@ -180,10 +180,14 @@ class ModelExportUtils(FileRules):
 
     @staticmethod
     def copy_artifacts(model_name: str, runtime: str, **files: str | None) -> str:
-        """A new directory with copies of these files, named by flag, as `archive` packs it."""
+        """A new directory with copies of these files, named by flag, as `archive` packs it.
+
+        TorchServe's own archiver says `requirements-file` here, and an underscore everywhere else.
+        """
         model_path = os.path.join(tempfile.mkdtemp(), model_name)
         os.makedirs(model_path)
-        write_directory(ModelExportUtils.gather(runtime, files), model_path)
+        by_flag = {name.replace("-", "_"): path for name, path in files.items()}
+        write_directory(ModelExportUtils.gather(runtime, by_flag), model_path)
         return model_path
 
     @staticmethod

@@ -162,5 +162,13 @@ def test_artifacts_can_be_copied_and_then_packed(yard):
     assert set(zipped("out/mod.mar")) == {"MAR-INF/MANIFEST.json", "handler.py", "top.txt", "deep/low.txt"}
 
 
+@pytest.mark.parametrize("flag", ["requirements_file", "requirements-file"])
+def test_requirements_are_copied_as_torchserve_s_archiver_asks_for_them(yard, flag):
+    """It writes this one flag with a hyphen."""
+    (yard / "needs.txt").write_text("numpy")
+    copied = model_packaging.ModelExportUtils.copy_artifacts("mod", "python", **{flag: "needs.txt"})
+    assert os.listdir(copied) == ["needs.txt"]
+
+
 def test_the_workflow_archiver_has_the_version_of_its_last_release():
     assert workflow_archiver.__version__ == "0.2.15"
