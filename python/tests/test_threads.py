@@ -97,3 +97,11 @@ def test_what_threadpoolctl_knows_follows_too(raw_worker, model, torch, monkeypa
     share(one, 1)
     share(one, 1)
     assert limits == [8]
+
+
+def test_torch_that_was_imported_before_the_worker_was_forked_gets_its_number_by_call(raw_worker, model, torch):
+    torch.threads = 8
+    one = raw_worker()
+    one.load(model(PLAIN), "handler.py", workers=2)
+    one.read_control(wire.LOADED)
+    assert one.ask(bodies(b"x"))[0]["body"].decode() == str(("4", 4, True))

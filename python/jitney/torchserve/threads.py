@@ -33,8 +33,9 @@ class ThreadShare:
         if isinstance(workers, int) and workers > 0 and VARIABLE not in os.environ:
             self.given = threads_of(workers)
             os.environ[VARIABLE] = str(self.given)
-            if "torch" in sys.modules:  # Imported before this worker was forked; the variable comes too late.
-                sys.modules["torch"].set_num_threads(self.given)
+            torch = sys.modules.get("torch")
+            if torch is not None:  # Imported before this worker was forked: the variable comes too late.
+                torch.set_num_threads(self.given)
         self._wanted = self.given
 
     def pin(self) -> None:
