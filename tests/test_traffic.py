@@ -232,3 +232,44 @@ def test_a_version_that_is_not_worse_becomes_the_default_step_by_step(start: Cal
     server.logged("version promoted: it gets 50 % of the requests")
     assert server.manage("GET", "/models/m/traffic").json() == {"shares": {"2.0": 100}}
     server.logged("version promoted: it is the default")
+
+
+def test_shares_name_other_models_over_every_protocol(start: Callable[..., Server], store: Store):
+    others = []
+    for version in ("1.0", "2.0"):
+        archive = store.mar("other", source=ANSWER.format(f"other {version}"), version=version)
+        others.append(archive.rename(archive.with_name(f"other-{version}.mar")))
+    server = both_ready(start("serve", *(f"m={path}" for path in versions(store)), *(f"other={one}" for one in others)))
+    until(lambda: server.ready("other", "1.0") and server.ready("other", "2.0"), "the others are ready")
+    shares = {"1.0": 40, "other": 30, "other/2.0": 30}
+    assert put(server, {"shares": shares, "sticky": "header:x-user"}).json()["shares"] == shares
+    before = of_users(server)
+    counted = Counter(before.values())
+    assert {answer: 0.1 < count / len(USERS) < 0.6 for answer, count in counted.items()} == dict.fromkeys(
+        ("1.0", "other 1.0", "other 2.0"), True
+    )
+    assert {asked(server, user, "/predictions/m/2.0") for user in USERS[:20]} == {"2.0"}, "who names a version gets it"
+    assert {asked(server, user, "/predictions/other") for user in USERS[:20]} == {"other 1.0"}, "it is itself"
+    host, port = grpc_address(server)
+    with grpc.insecure_channel(f"{host}:{port}") as channel, jitney.connect(server.urls["inference"]) as session:
+        predictions = channel.unary_unary(PREDICTIONS)
+        for user in USERS[:20]:
+            headers = {"x-user": user}
+            v1 = requests.post(server.url("/v1/models/m:predict"), json=ROWS, headers=headers, timeout=ASK_SECONDS)
+            message = predictions(MESSAGE, metadata=[("x-user", user)], timeout=ASK_SECONDS)
+            assert message[2:].decode() == before[user] and before[user] in str(v1.json()["predictions"])
+            handle = session.model("m", encoding="bytes").options(headers=headers)
+            assert handle.remote(b"x").result().decode() == before[user]
+    requests.delete(server.url("/models/other/2.0", "management"), timeout=ASK_SECONDS)
+    after = of_users(server)
+    assert all(after[user] == before[user] for user in USERS if before[user] != "other 2.0")
+    assert set(after.values()) == {"1.0", "other 1.0"}, "those of a model that went spread over the others"
+
+
+def test_shares_of_models_that_are_not_there_are_refused(server: Server):
+    for share, status, said in [("none/1.0", 404, "none"), ("m/9.9", 404, "9.9"), ("none", 404, "none")]:
+        refused = put(server, {"shares": {"1.0": 1, share: 1}})
+        assert (refused.status_code, said in refused.text) == (status, True), refused.text
+    assert put(server, {"shares": {"1.0": 1, "m/2.0": 1}}).status_code == 200, "its own version by its whole name"
+    rules = put(server, {"shares": {"1.0": 1, "m/2.0": 1}, "return": RULE})
+    assert (rules.status_code, "compare versions of one model" in rules.text) == (400, True)

@@ -43,9 +43,19 @@ impl ModelVersions {
     }
 
     /// The version that its share gives to this hash, of those that take requests.
-    fn chosen(&self, split: &TrafficSplit, hash: u64) -> Option<Arc<Model>> {
-        let able = |version: &str| self.versions.get(version).filter(|it| it.can_be_asked());
+    fn chosen(&self, table: &ModelTable, split: &TrafficSplit, hash: u64) -> Option<Arc<Model>> {
+        let able = |key: &str| self.sharing(table, key).filter(|it| it.can_be_asked());
         split.choose(hash, able).cloned()
+    }
+
+    /// What a share names: a version of this model, else another model, by `NAME` its default version or by
+    /// `NAME/VERSION` a certain one. The shares of that one do not count.
+    fn sharing<'a>(&'a self, table: &'a ModelTable, key: &str) -> Option<&'a Arc<Model>> {
+        self.versions.get(key).or_else(|| {
+            let (name, version) = key.split_once('/').unzip();
+            let other = table.get(name.unwrap_or(key))?;
+            other.versions.get(version.unwrap_or(&other.default))
+        })
     }
 }
 
@@ -88,7 +98,7 @@ impl Registry {
         let table = self.table.load();
         let entry = table.get(name).ok_or_else(|| unknown_model(name))?;
         if let (None, Some(split)) = (version, &entry.split)
-            && let Some(model) = entry.chosen(split, key(&split.sticky))
+            && let Some(model) = entry.chosen(&table, split, key(&split.sticky))
         {
             return Ok(model);
         }
@@ -101,8 +111,10 @@ impl Registry {
         let table = self.table.load();
         let entry = table.get(name)?;
         let split = entry.split.as_ref()?;
-        let keeps = entry.versions.values().find(|model| model.keeps_sequence(id)).cloned();
-        keeps.or_else(|| entry.chosen(split, hash(id.as_bytes())))
+        let others = split.shares.keys().filter_map(|key| entry.sharing(&table, key));
+        let mut all = entry.versions.values().chain(others);
+        let keeps = all.find(|model| model.keeps_sequence(id)).cloned();
+        keeps.or_else(|| entry.chosen(&table, split, hash(id.as_bytes())))
     }
 
     /// How the versions of a model share its traffic.
@@ -118,9 +130,16 @@ impl Registry {
         split: Option<Arc<TrafficSplit>>,
     ) -> Result<(), LookupError> {
         let _lock = self.lock();
-        self.find(name, None)?;
-        for version in split.iter().flat_map(|split| split.shares.keys()) {
-            self.find(name, Some(version))?;
+        let table = self.table.load();
+        let entry = table.get(name).ok_or_else(|| unknown_model(name))?;
+        for key in split.iter().flat_map(|split| split.shares.keys()) {
+            if entry.sharing(&table, key).is_none() {
+                let other = key.split_once('/');
+                other.map_or_else(
+                    || self.find(name, Some(key)),
+                    |(model, version)| self.find(model, Some(version)),
+                )?;
+            }
         }
         if let Some(rule) = split.as_ref().and_then(|split| split.shadow.as_ref()) {
             rule.same.model().map(|judge| self.find(judge, None)).transpose()?;

@@ -148,7 +148,8 @@ pub struct TrafficFlags {
     /// The model
     #[arg(value_name = "MODEL")]
     pub model: String,
-    /// The share of each version, in percent or any unit; without shares nothing is changed
+    /// The share of each version, in percent or any unit; NAME or NAME/VERSION is another model;
+    /// without shares nothing is changed
     #[arg(value_name = "VERSION=SHARE", value_parser = share)]
     pub shares: Vec<(String, f64)>,
     /// What keeps a client at its version: header:NAME, cookie:NAME or key [default: nothing does]
