@@ -318,14 +318,7 @@ impl Engine {
     /// Ends exactly these models in the background, one after the other: new requests do not find them, and
     /// admitted ones are answered. Those that come later are found until then, for whoever calls them.
     pub fn retire(&self, models: Vec<Arc<Model>>) {
-        let registrar = Arc::clone(&self.models);
-        models.first().map(|model| registrar.registry.withdraw(model));
-        tokio::spawn(async move {
-            for model in models {
-                registrar.registry.withdraw(&model);
-                registrar.end_removed(&model).await;
-            }
-        });
+        self.models.retire(models);
     }
 
     /// Whether requests find this very model.

@@ -18,7 +18,7 @@ use super::opener::{LocalHome, ModelOpener, OpenedFiles, OpenedModel, blocking};
 use super::rollouts;
 use crate::admission::Admission;
 use crate::data_threads::DataThreads;
-use crate::error::{RegisterError, UnregisterError};
+use crate::error::{RegisterError, ReplaceError, UnregisterError};
 use crate::local::LocalModel;
 use crate::local::gpus::{GpuBytes, LocalGpus};
 use crate::local::process::{LocalLoad, LocalProcesses};
@@ -283,8 +283,26 @@ impl Registrar {
         (Arc::clone(&self.memory), file_bytes(files))
     }
 
+    /// Starts the workers of a new model beside those of the one that it replaces, where there is one and memory for
+    /// both, and waits until they are ready.
+    pub(super) async fn load_beside(
+        &self,
+        old: Option<&Arc<Model>>,
+        new: &Registered,
+    ) -> Result<(), ReplaceError> {
+        let Registered { model, workers_min, workers_max } = new;
+        old.map_or(Ok(()), |old| self.check_memory(old, new))?;
+        if *workers_max == 0 {
+            return Ok(());
+        }
+        model.scale(*workers_min, *workers_max).await.map_err(|error| {
+            let (model, version) = (model.name().to_owned(), model.version().to_owned());
+            ReplaceError::Scale { model, version, error }
+        })
+    }
+
     /// Whether the workers of a new model fit into memory beside those of the one that it replaces.
-    pub(super) fn check_memory(&self, old: &Model, new: &Registered) -> Result<(), RegisterError> {
+    fn check_memory(&self, old: &Model, new: &Registered) -> Result<(), RegisterError> {
         let missing = self.memory.missing_beside(&old.gate.published, new.workers_min);
         missing.map_or(Ok(()), |(needed, free)| {
             let model = new.model.name().to_owned();
@@ -308,6 +326,18 @@ impl Registrar {
     ) -> Result<(), UnregisterError> {
         self.end_removed(&self.registry.remove(name, version)?).await;
         Ok(())
+    }
+
+    /// Ends exactly these models in the background, as [`Engine::retire`](super::Engine::retire) describes.
+    pub(super) fn retire(self: &Arc<Self>, models: Vec<Arc<Model>>) {
+        let registrar = Arc::clone(self);
+        models.first().map(|model| registrar.registry.withdraw(model));
+        tokio::spawn(async move {
+            for model in models {
+                registrar.registry.withdraw(&model);
+                registrar.end_removed(&model).await;
+            }
+        });
     }
 
     /// Ends a model that was found until now, and logs that.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::registrar::{Registered, Registrar};
-use crate::error::{RegisterError, ReplaceError, ScaleError};
+use crate::error::{RegisterError, ReplaceError};
 use crate::model::{Model, ModelIdentity};
 use crate::settings::RegisterOptions;
 
@@ -65,15 +65,9 @@ impl Replacement {
     }
 
     async fn load_first(&self) -> Result<(), ReplaceError> {
-        if let Some(old) = &self.old {
-            self.models.check_memory(old, &self.new)?;
-        }
-        self.scale().await?;
+        self.models.load_beside(self.old.as_ref(), &self.new).await?;
         self.models.registry.exchange(self.old.as_ref(), &self.new.model)?;
-        if let Some(old) = self.old.clone() {
-            let models = Arc::clone(&self.models);
-            tokio::spawn(async move { models.end_removed(&old).await });
-        }
+        self.models.retire(self.old.iter().cloned().collect());
         Ok(())
     }
 
@@ -85,18 +79,6 @@ impl Replacement {
         if let Some(old) = &self.old {
             self.models.end_removed(old).await;
         }
-        self.scale().await
-    }
-
-    async fn scale(&self) -> Result<(), ReplaceError> {
-        let Registered { model, workers_min, workers_max } = &self.new;
-        if *workers_max == 0 {
-            return Ok(());
-        }
-        let scaled = model.scale(*workers_min, *workers_max).await;
-        scaled.map_err(|error: ScaleError| {
-            let (model, version) = (model.name().to_owned(), model.version().to_owned());
-            ReplaceError::Scale { model, version, error }
-        })
+        self.models.load_beside(None, &self.new).await
     }
 }

@@ -281,30 +281,17 @@ impl Repository {
                 Ok(begun) => begun,
                 Err(reason) => return self.give_up(&fresh, reason).await,
             };
-            let Registered { workers_min, workers_max, .. } = begun;
-            let model = Arc::clone(&begun.model);
-            fresh.push(Arc::clone(&model));
-            if let Ok(old) = self.models.registry.find(&wanted.name, None)
-                && let Err(error) = self.models.check_memory(&old, &begun)
-            {
+            fresh.push(Arc::clone(&begun.model));
+            let old = self.models.registry.find(&wanted.name, None).ok();
+            if let Err(error) = self.models.load_beside(old.as_ref(), &begun).await {
                 return self.give_up(&fresh, error.to_string()).await;
             }
-            if workers_max > 0
-                && let Err(error) = model.scale(workers_min, workers_max).await
-            {
-                return self.give_up(&fresh, error.to_string()).await;
-            }
-            versions.push((model, version.stamp));
+            versions.push((begun.model, version.stamp));
         }
         let models: Vec<_> = versions.iter().map(|(model, _)| Arc::clone(model)).collect();
         let removed = self.models.registry.replace(&wanted.name, &models);
         self.records.loaded(&wanted.name, wanted.stamp, versions);
-        let registrar = Arc::clone(&self.models);
-        tokio::spawn(async move {
-            for model in removed {
-                registrar.end_removed(&model).await;
-            }
-        });
+        self.models.retire(removed);
         Ok(())
     }
 
