@@ -37,6 +37,7 @@ SECONDS = 8
 IDEAL = 32 / (0.005 + 0.0002 * 32)
 JSON_BODY = '{"inputs": [1.5, 2.5, 3.5, 4.5], "name": "sensor-17", "unit": "celsius", "tags": ["a", "b", "c", 4]}'
 
+PREDICTION = ("POST", "/predictions/bench")
 JSON_SCRIPT = f"wrk.body = '{JSON_BODY}'\nwrk.headers['Content-Type'] = 'application/json'\n"
 
 
@@ -59,18 +60,19 @@ def overhead() -> None:
 
 
 def cached() -> None:
-    """The same body at 256 connections, run by the model and answered from its cache, by turns."""
+    """The same body at 256 connections, run by the model, answered from its cache, and sent to /ping: by turns."""
     print("\n## Cache: the body of the overhead rows, 256 connections, one worker\n")
     print("| cache | requests/s | p50 ms | p99 ms | CPU µs/request | server | worker | errors |")
     print("|---|---|---|---|---|---|---|---|")
-    rules = {"off": {"entries": 0}, "hit": {"ttl": "1h"}}
+    rules = {"off": {"entries": 0}, "hit": {"ttl": "1h"}, "/ping, no model": {"entries": 0}}
     runs: dict[str, list[tuple[float, ...]]] = {name: [] for name in rules}
     with Server(NOOP, "--batch-size", "32", "--queue", "1000", "--policy", "opportunistic") as server:
         for _ in range(ROUNDS):
             for name, rule in rules.items():
                 server.ask(f"/models/bench?cache={urllib.parse.quote(json.dumps(rule))}", method="PUT")
-                wrk(server, 256, 2)
-                runs[name].append(wrk(server, 256, SECONDS))
+                asked = ("GET", "/ping") if name.startswith("/ping") else PREDICTION
+                wrk(server, 256, 2, asked=asked)
+                runs[name].append(wrk(server, 256, SECONDS, asked=asked))
     for name, rows in runs.items():
         rate, p50, p99, total, front, back, errors = (statistics.median(column) for column in zip(*rows))
         print(
@@ -78,10 +80,13 @@ def cached() -> None:
         )
 
 
-def wrk(server: Server, connections: int, seconds: int, body: str = JSON_SCRIPT) -> tuple[float, ...]:
+def wrk(
+    server: Server, connections: int, seconds: int, body: str = JSON_SCRIPT, asked: tuple[str, str] = PREDICTION
+) -> tuple[float, ...]:
     script = pathlib.Path(server.folder.name, "post.lua")
-    script.write_text(f"wrk.method = 'POST'\n{body}")
-    url = f"http://127.0.0.1:{server.port()}/predictions/bench"
+    method, path = asked
+    script.write_text(f"wrk.method = '{method}'\n{body}")
+    url = f"http://127.0.0.1:{server.port()}{path}"
     before = server.cpu_seconds()
     out = subprocess.run(
         ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "-s", str(script), url],

@@ -12,6 +12,9 @@ use crate::request_options::{RAW_METHOD, TENSOR_REQUEST};
 /// Headers that choose what runs, under any rule: the models that a worker loads by id.
 const CHOOSING: [&[u8]; 2] = [b"serve_multiplexed_model_id", b"serve-multiplexed-model-id"];
 
+/// Bytes that are hashed at once: all of a small request.
+const WAITING_BYTES: usize = 512;
+
 /// How a request uses the cache.
 pub(super) struct CacheUse {
     pub(super) key: AnswerKey,
@@ -28,7 +31,7 @@ impl CacheUse {
         if route.sequence.is_some() || route.operation == Operation::Describe || nobody_known {
             return None;
         }
-        let mut key = KeyHasher(Hasher::new());
+        let mut key = KeyHasher { waiting: Vec::with_capacity(WAITING_BYTES), hasher: None };
         key.flags([
             rule.shared,
             route.operation == Operation::Explain,
@@ -76,16 +79,39 @@ impl CacheUse {
             key.pieces(parameter.value.len(), parameter.value.pieces());
         }
         tensors.iter().for_each(|tensors| key.tensors(tensors));
-        Some(Self { key: AnswerKey(key.0.finalize().into()), fresh })
+        Some(Self { key: key.end(), fresh })
     }
 }
 
 /// Every value is hashed with its length, so that none can be moved into its neighbour.
-struct KeyHasher(Hasher);
+struct KeyHasher {
+    /// Values that are not hashed yet: many small ones are hashed at once, which costs half.
+    waiting: Vec<u8>,
+    /// None as long as all fit there.
+    hasher: Option<Hasher>,
+}
 
 impl KeyHasher {
     fn flags<const N: usize>(&mut self, flags: [bool; N]) {
-        self.0.update(&flags.map(u8::from));
+        self.bytes(&flags.map(u8::from));
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        if self.waiting.len() + bytes.len() <= WAITING_BYTES {
+            self.waiting.extend_from_slice(bytes);
+            return;
+        }
+        let hasher = self.hasher.get_or_insert_default();
+        hasher.update(&self.waiting).update(bytes);
+        self.waiting.clear();
+    }
+
+    fn end(self) -> AnswerKey {
+        let hash = match self.hasher {
+            None => blake3::hash(&self.waiting),
+            Some(mut hasher) => hasher.update(&self.waiting).finalize(),
+        };
+        AnswerKey(hash.into())
     }
 
     fn put(&mut self, value: &[u8]) {
@@ -93,13 +119,13 @@ impl KeyHasher {
     }
 
     fn count(&mut self, count: usize) {
-        self.0.update(&(count as u64).to_le_bytes());
+        self.bytes(&(count as u64).to_le_bytes());
     }
 
     fn pieces(&mut self, length: usize, pieces: &[impl AsRef<[u8]>]) {
         self.count(length);
         for piece in pieces {
-            self.0.update(piece.as_ref());
+            self.bytes(piece.as_ref());
         }
     }
 
