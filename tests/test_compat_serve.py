@@ -157,6 +157,48 @@ def test_the_tutorial_of_the_older_api_runs_as_it_is(moved: Path, binary: Path) 
     assert max(shapes) <= 4 and sum(shapes) == 19 and len(shapes) < 19, shapes
 
 
+SHARED = """
+import collections, json, os, requests
+from jitney.compat import ray, serve
+
+PORT = int(os.environ["PORT"])
+serve.start(http_options={"port": PORT})
+serve.create_backend("a", lambda request: "a")
+serve.create_backend("b", lambda request: "b")
+serve.create_endpoint("letters", backend="a", route="/letters")
+handle = serve.get_handle("letters")
+
+
+def counted(web=40, calls=40):
+    answers = [requests.get(f"http://127.0.0.1:{PORT}/letters").text for _ in range(web)]
+    asked = [handle.remote() for _ in range(calls)]
+    return [dict(collections.Counter(answers)), dict(collections.Counter(ray.get(one) for one in asked))]
+
+
+said = {"first": counted()}
+serve.set_traffic("letters", {"a": 0.5, "b": 0.5})
+said["both"] = [sorted(one) for one in counted(200, 200)]
+serve.set_traffic("letters", {"b": 1.0})
+said["last"] = counted()
+said["listed"] = serve.list_endpoints()["letters"]["traffic"]
+serve.delete_endpoint("letters")
+said["gone"] = requests.get(f"http://127.0.0.1:{PORT}/letters").status_code
+print(json.dumps(said))
+"""
+
+
+@pytest.mark.skipif(find_spec("cloudpickle") is None, reason="needs cloudpickle")
+def test_backends_of_the_older_api_share_an_endpoint(tmp_path: Path, binary: Path) -> None:
+    said, _ = run_ours(tmp_path, binary, "-c", SHARED, PORT=str(free_port()))
+    assert said == {
+        "first": [{"a": 40}, {"a": 40}],
+        "both": [["a", "b"], ["a", "b"]],
+        "last": [{"b": 40}, {"b": 40}],
+        "listed": {"b": 1.0},
+        "gone": 404,
+    }
+
+
 @pytest.mark.heavy
 @pytest.mark.skipif(not OLD_RAY or shutil.which(OLD_RAY) is None, reason="needs Ray 0.8 in JITNEY_TEST_OLD_RAY")
 def test_the_tutorial_prints_the_same_with_the_ray_that_it_was_written_for() -> None:

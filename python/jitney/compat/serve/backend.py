@@ -2,14 +2,14 @@
 
 A backend is a model with two endpoints, `web` and `call`, so that a batch never has calls of both origins. With
 `@serve.accept_batch` they take batches, which the server forms when a worker is free.
-An endpoint of the older API is a small model that has the route, and sends each request to one of its backends.
+An endpoint of the older API is a name whose requests the server shares between the models of its backends, and a small
+model that has the route and asks this name.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,27 +30,25 @@ NO_LIMIT_S = 24 * 3600
 
 @dataclass(frozen=True)
 class EndpointRoute:
-    """An endpoint of the older API: a route, and the shares of its backends."""
+    """The route of an endpoint of the older API."""
 
     model: str
     route: str
     methods: tuple[str, ...]
-    traffic: Mapping[str, float]
-    """Weights by the backends' models."""
+    shared: str
+    """The name that its backends share."""
 
     def __jitney_application__(self) -> Bound:
         options = Options(name=self.model, mount=self.route, response_timeout_s=NO_LIMIT_S)
-        backends = [Dependency(model) for model in self.traffic]
-        return Bound(
-            RouterReplica, (backends, list(self.traffic.values()), list(self.methods)), name=self.model, options=options
-        )
+        given = (Dependency(self.shared), list(self.methods))
+        return Bound(RouterReplica, given, name=self.model, options=options)
 
 
 class RouterReplica:
-    """Sends each request to one of the backends."""
+    """Makes calls of requests; which backend answers is chosen by the server."""
 
-    def __init__(self, backends: list[Any], weights: list[float], methods: list[str]) -> None:
-        self._backends, self._weights, self._methods = backends, weights, methods
+    def __init__(self, shared: Any, methods: list[str]) -> None:
+        self._shared, self._methods = shared, methods
 
     async def http(self, request: HttpRequest) -> Response:
         """Requests of the route."""
@@ -58,8 +56,7 @@ class RouterReplica:
             allowed = ", ".join(self._methods)
             return Response(f"Methods {allowed} are allowed here, not {request.method}", 405, {"allow": allowed})
         told = {**told_of(request), "method_name": request.headers.get(METHOD_HEADER, "")}
-        backend = random.choices(self._backends, self._weights)[0]
-        answer = await backend.options(method_name="web").remote(told)
+        answer = await self._shared.options(method_name="web").remote(told)
         return Response(answer["body"], media_type=answer["type"])
 
 
@@ -99,6 +96,8 @@ class Backend:
     target: Any
     args: tuple[Any, ...]
     config: BackendConfig
+    idle: bool = False
+    """Whether it has no worker before a request comes to itself: its name is there for the shares of others."""
 
     @property
     def accepts_batches(self) -> bool:
@@ -108,6 +107,8 @@ class Backend:
     def __jitney_application__(self) -> Bound:
         config = self.config
         options: dict[str, Any] = {"name": self.model, "workers": config.num_replicas, "policy": "opportunistic"}
+        if self.idle:
+            options.update(workers=0, max_workers=1)
         if config.batch_wait_timeout:
             options.update(policy="window", max_batch_delay_ms=config.batch_wait_timeout * 1000)
         body: dict[str, Any] = {"backend": self, NOTE: Note(Options(**options, response_timeout_s=NO_LIMIT_S), "model")}

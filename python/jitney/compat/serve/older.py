@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
-import random
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -38,9 +37,8 @@ class RayServeHandle:
 
     def remote(self, *args: Any, **kwargs: Any) -> ObjectRef:
         """Calls one of the endpoint's backends."""
-        traffic = _endpoint(self.endpoint_name).traffic
-        backend = _backends[random.choices(list(traffic), list(traffic.values()))[0]]
-        handle = running().session.model(backend.model).options(method_name="call")
+        shared = _shared_model(_endpoint(self.endpoint_name).name)
+        handle = running().session.model(shared).options(method_name="call")
         return ObjectRef(_in_thread(handle, {"method": self._method_name, "args": list(args), "kwargs": kwargs}))
 
     def options(self, method_name: str = "", **others: Any) -> RayServeHandle:
@@ -84,12 +82,17 @@ def create_endpoint(endpoint_name: str, *, backend: str, route: str | None = Non
     if endpoint_name in _endpoints:
         raise ValueError(f"there is an endpoint {endpoint_name!r} already")
     allowed = tuple(str(one).upper() for one in methods)
-    _route(RoutedEndpoint(endpoint_name, route, allowed, _checked({backend: 1.0})))
+    endpoint = RoutedEndpoint(endpoint_name, route, allowed, _checked({backend: 1.0}))
+    shared, model = _shared_model(endpoint_name), _route_model(endpoint_name)
+    running().deploy(dataclasses.replace(_backends[backend], model=shared, idle=True), shared, None)
+    _share(endpoint)
+    if route is not None:
+        running().deploy(EndpointRoute(model, route, allowed, shared), model, route)
 
 
 def set_traffic(endpoint_name: str, traffic_policy_dictionary: Mapping[str, float]) -> None:
     """Sends an endpoint's requests to these backends, by their shares."""
-    _route(dataclasses.replace(_endpoint(endpoint_name), traffic=_checked(traffic_policy_dictionary)))
+    _share(dataclasses.replace(_endpoint(endpoint_name), traffic=_checked(traffic_policy_dictionary)))
 
 
 def get_handle(endpoint_name: str, missing_ok: bool = False, **options: Any) -> RayServeHandle:
@@ -126,6 +129,7 @@ def delete_endpoint(endpoint_name: str) -> None:
     endpoint = _endpoint(endpoint_name)
     if endpoint.route is not None:
         running().delete(_route_model(endpoint_name))
+    running().delete(_shared_model(endpoint_name))
     del _endpoints[endpoint_name]
 
 
@@ -153,11 +157,9 @@ def _deploy(backend: Backend, tag: str) -> None:
     _backends[tag] = backend
 
 
-def _route(endpoint: RoutedEndpoint) -> None:
-    if endpoint.route is not None:
-        traffic = {_backends[tag].model: weight for tag, weight in endpoint.traffic.items()}
-        model = _route_model(endpoint.name)
-        running().deploy(EndpointRoute(model, endpoint.route, endpoint.methods, traffic), model, endpoint.route)
+def _share(endpoint: RoutedEndpoint) -> None:
+    shares = {_backends[tag].model: weight for tag, weight in endpoint.traffic.items()}
+    running().share(_shared_model(endpoint.name), shares)
     _endpoints[endpoint.name] = endpoint
 
 
@@ -199,6 +201,11 @@ def _model_name(tag: str) -> str:
 
 def _route_model(endpoint: str) -> str:
     return f"{_model_name(endpoint)}.route"
+
+
+def _shared_model(endpoint: str) -> str:
+    """The name whose requests the backends of an endpoint share."""
+    return f"{_model_name(endpoint)}.shared"
 
 
 class ServeClient:

@@ -143,6 +143,10 @@ class Server(SeenServer):
         if old is not None and old.route_prefix is not None and old.models[old.root] != new.models[new.root]:
             self.delete(new.name)
 
+    def share(self, model: str, shares: dict[str, float]) -> None:
+        """Lets other models answer the requests of this one, by their shares."""
+        self._client.set_traffic(model, shares)
+
     def delete(self, name: str) -> None:
         """Ends an application."""
         deployed = self.applications.get(name)
