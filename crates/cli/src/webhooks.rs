@@ -139,7 +139,7 @@ mod tests {
         let secret = secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").expect("a secret");
         let (id, body) = ("msg_p5jXN8AQM9LWM0D4loKWxJek", br#"{"test": 2432232314}"#);
         let known = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
-        assert_eq!(signature(&[secret.clone()], id, 1_614_265_330, body), known);
+        assert_eq!(signature(std::slice::from_ref(&secret), id, 1_614_265_330, body), known);
         let both = signature(&[secret.clone(), secret], id, 1_614_265_330, body);
         assert_eq!(both, format!("{known} {known}"));
     }
