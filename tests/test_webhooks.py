@@ -181,6 +181,27 @@ def test_a_server_that_is_killed_between_answer_and_delivery_tells_it_when_it_is
     assert ids == [job.removeprefix("/jobs/")] * 2
 
 
+def test_tables_of_an_older_server_get_what_webhooks_need(
+    start, store: Store, secret: Path, receiver: Receiver
+) -> None:
+    if program() is None:
+        pytest.skip("no PostgreSQL: see `make test-postgres`")
+    database = Postgres()
+    try:
+        before = start("serve", store.mar("echo"), *database.flags)
+        old = submitted(before, "/predictions/echo", b"old")
+        assert result(before, old).text == "old"
+        before.kill()
+        columns = ("webhook", "webhook_state", "webhook_attempts", "webhook_due")
+        database.rows("ALTER TABLE jitney_jobs " + ", ".join(f"DROP COLUMN {one}" for one in columns))
+        server = start(*arguments(store, secret, receiver.url, *database.flags))
+        assert result(server, old).text == "old" and "webhook" not in get(server, old).json()
+        job = submitted(server, "/predictions/echo", b"x", **{"X-Jitney-Webhook": f"{receiver.url}/hook"})
+        assert webhook(server, job, "delivered")["attempts"] == 1
+    finally:
+        database.end()
+
+
 def test_a_job_that_is_deleted_is_not_told_again(
     start, tmp_path: Path, store: Store, secret: Path, receiver: Receiver
 ) -> None:
