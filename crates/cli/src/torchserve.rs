@@ -30,10 +30,10 @@ const ALREADY_RUNNING: &str =
     "TorchServe is already running, please use torchserve --stop to stop TorchServe.";
 
 /// Runs a server to its end.
-type Run = fn(ServerPlan, &Env) -> Result<u8, Failure>;
+type ServerRun = fn(ServerPlan, &Env) -> Result<u8, Failure>;
 
 /// Carries the command out and returns the exit code.
-pub fn main(flags: &TorchserveFlags, args: &[OsString], env: &Env, run: Run) -> u8 {
+pub fn main(flags: &TorchserveFlags, args: &[OsString], env: &Env, run: ServerRun) -> u8 {
     let done = if flags.version {
         console::out(format!("TorchServe Version is {VERSION}"));
         Ok(0)
@@ -50,7 +50,12 @@ pub fn main(flags: &TorchserveFlags, args: &[OsString], env: &Env, run: Run) -> 
 }
 
 /// Configuration is read, and complained about, before anything is left running.
-fn start(flags: &TorchserveFlags, args: &[OsString], env: &Env, run: Run) -> Result<u8, Failure> {
+fn start(
+    flags: &TorchserveFlags,
+    args: &[OsString],
+    env: &Env,
+    run: ServerRun,
+) -> Result<u8, Failure> {
     let pid_file = PidFile::of(env);
     let alone = if flags.detached { Ok(()) } else { reject_second(&pid_file) };
     let plan = config::plan(flags, env);
@@ -69,7 +74,7 @@ fn start(flags: &TorchserveFlags, args: &[OsString], env: &Env, run: Run) -> Res
     process::in_background(args, (!takes_over).then_some(&pid_file)).map(|()| 0)
 }
 
-fn serve(plan: ServerPlan, env: &Env, pid_file: &PidFile, run: Run) -> Result<u8, Failure> {
+fn serve(plan: ServerPlan, env: &Env, pid_file: &PidFile, run: ServerRun) -> Result<u8, Failure> {
     let before = pid_file.recorded();
     if let Err(error) = pid_file.write(std::process::id()) {
         console::out(format!("cannot write the pid file: {error}"));
