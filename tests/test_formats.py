@@ -13,21 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import requests
-from tritonclient import http
 
+from harness.format_answers import check, infer
 from harness.formats import MAKERS, MadeModel
 from harness.server import ASK_SECONDS, Server
 
 pytest.importorskip("skops", reason="the environment `formats` has what these models are made with")
-
-DATATYPES = {
-    "float64": "FP64",
-    "float32": "FP32",
-    "float16": "FP16",
-    "int64": "INT64",
-    "object": "BYTES",
-    "bool": "BOOL",
-}
 
 
 class Models(dict[str, MadeModel]):
@@ -47,21 +38,6 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
     return Models(tmp_path_factory)
 
 
-def infer(server: Server, name: str, made: MadeModel) -> dict[str, np.ndarray]:
-    """The answer over the Open Inference Protocol, in binary."""
-    client = http.InferenceServerClient(server.urls["inference"].removeprefix("http://"), network_timeout=ASK_SECONDS)
-    inputs = []
-    for one, array in made.inputs.items():
-        kind = "object" if array.dtype.kind in "OUT" else str(array.dtype)
-        tensor = http.InferInput(one, list(array.shape), DATATYPES[kind])
-        tensor.set_data_from_numpy(
-            np.asarray([str(text) for text in array], dtype=object) if kind == "object" else array
-        )
-        inputs.append(tensor)
-    answer = client.infer(name, inputs)
-    return {one: answer.as_numpy(one) for one in made.outputs}
-
-
 @pytest.mark.parametrize("name", MAKERS)
 def test_the_answer_is_that_of_the_library(binary: Path, models: Models, tmp_path: Path, name: str) -> None:
     made = models[name]
@@ -71,11 +47,7 @@ def test_the_answer_is_that_of_the_library(binary: Path, models: Models, tmp_pat
         answer = infer(server.started(), name, made)
     finally:
         server.end()
-    for one, expected in made.outputs.items():
-        if expected.dtype.kind in "OUT":
-            assert [text.decode() for text in answer[one]] == list(expected)
-            continue
-        np.testing.assert_allclose(answer[one].astype(float), expected.astype(float), rtol=1e-5, atol=1e-6)
+    check(answer, made)
 
 
 def serve_fails(binary: Path, *arguments: str | Path) -> str:

