@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import wave
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import requests
 
 from harness import pretrained
+from harness.client import together
 from harness.server import ASK_SECONDS, Server
 
 pytest.importorskip("transformers")
@@ -388,3 +390,61 @@ def test_texts_are_written_token_by_token(start: Start, tmp_path: Path) -> None:
         client.completions.create(model="writer", prompt=pretrained.LONG * 9)
     with pytest.raises(openai.NotFoundError):
         client.completions.create(model="another", prompt="a")
+
+
+def recording(seconds: float, hertz: int = 16000) -> bytes:
+    """A tone that goes up and down, with noise, as a WAV file."""
+    import numpy as np
+
+    times = np.arange(int(seconds * hertz)) / hertz
+    sound = 0.3 * np.sin(2 * np.pi * (200 + 100 * np.sin(times)) * times)
+    sound += np.random.default_rng(0).normal(0, 0.05, times.size)
+    file = io.BytesIO()
+    with wave.open(file, "wb") as writer:
+        writer.setparams((1, 2, hertz, 0, "NONE", ""))
+        writer.writeframes((sound * 32767).astype("<i2").tobytes())
+    return file.getvalue()
+
+
+def heard(library: Any, content: bytes, **options: Any) -> Any:
+    """What the pipeline makes of a recording."""
+    import numpy as np
+
+    samples = np.frombuffer(content[44:], "<i2").astype(np.float32) / 32768
+    found = library({"raw": samples, "sampling_rate": 16000}, **{"chunk_length_s": 30, **options})
+    return plain(found)
+
+
+@pytest.mark.parametrize("kind", ["hearing", "listening"])
+def test_speech_in_chunks(start: Start, tmp_path: Path, kind: str) -> None:
+    folder = getattr(pretrained, kind)(tmp_path / "words")
+    server, library = start("serve", folder), pipeline("automatic-speech-recognition", folder)
+    short, long = recording(2), recording(31)
+    wav = {"Content-Type": "audio/wav"}
+    assert ask(server, "/words", short, headers=wav) == heard(library, short)
+    assert ask(server, "/words", long, headers=wav) == heard(library, long)
+    coded = base64.b64encode(short).decode()
+    near(ask(server, "/words", {"inputs": coded}), heard(library, short))
+    timed = {"return_timestamps": "char" if kind == "hearing" else True, "chunk_length_s": 12, "stride_length_s": 2}
+    expected = heard(library, long, **timed)
+    assert len(expected["chunks"]) > 1
+    coded = base64.b64encode(long).decode()
+    near(ask(server, "/words", {"inputs": coded, "parameters": timed}), expected)
+    wrong = {"inputs": coded, "parameters": {"chunk_length_s": 300}}
+    assert "chunk_length_s must be a number from 1 to 30" in ask(server, "/words", wrong, 400)["message"]
+    assert "not known here" in ask(server, "/words", {"inputs": coded, "parameters": {"x": 1}}, 400)["message"]
+    wrong = {"inputs": coded, "parameters": {"return_timestamps": "char" if kind == "listening" else "line"}}
+    assert "return_timestamps" in ask(server, "/words", wrong, 400)["message"]
+    assert "no WAV file: send a WAV file" in ask(server, "/words", b"nothing", 400, headers=wav)["message"]
+    assert "no base64 of a recording" in ask(server, "/words", {"inputs": "%"}, 400)["message"]
+
+
+def test_recordings_share_batches(start: Start, tmp_path: Path) -> None:
+    folder = pretrained.listening(tmp_path / "words")
+    flags = ["--max-batch-delay-ms", "600000", "--batch-size", "3"]
+    server, library = start("serve", folder, *flags), pipeline("automatic-speech-recognition", folder)
+    sent = [recording(1), recording(3), b"nothing"]
+    url, wav = server.url("/words"), {"Content-Type": "audio/wav"}
+    answers = together([lambda one=one: requests.post(url, data=one, headers=wav, timeout=ASK_SECONDS) for one in sent])
+    assert [one.status_code for one in answers] == [200, 200, 400]
+    assert [one.json() for one in answers[:2]] == [heard(library, one) for one in sent[:2]]

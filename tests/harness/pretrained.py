@@ -160,3 +160,64 @@ def sentences(folder: Path, pooling: str = "mean", dense: bool = False, normaliz
     modules += [Normalize()] if normalize else []
     SentenceTransformer(modules=modules, device="cpu").save(str(folder))
     return folder
+
+
+def hearing(folder: Path) -> Path:
+    """A Wav2Vec2 with letters."""
+    import json
+
+    import torch
+    import transformers
+
+    folder.mkdir(parents=True)
+    letters = ["<pad>", "<s>", "</s>", "<unk>", "|", *"abcdefghijklmnop"]
+    (folder / "vocab.json").write_text(json.dumps({one: at for at, one in enumerate(letters)}))
+    transformers.Wav2Vec2CTCTokenizer(str(folder / "vocab.json")).save_pretrained(folder)
+    transformers.Wav2Vec2FeatureExtractor(return_attention_mask=True).save_pretrained(folder)
+    torch.manual_seed(12)
+    config = transformers.Wav2Vec2Config(
+        vocab_size=len(letters), hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
+        conv_dim=[16, 16, 16], conv_stride=[5, 8, 8], conv_kernel=[10, 8, 8], feat_extract_norm="layer",
+        num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=2, initializer_range=2.0, pad_token_id=0,
+    )  # fmt: skip
+    transformers.Wav2Vec2ForCTC(config).eval().save_pretrained(folder)
+    return folder
+
+
+def listening(folder: Path) -> Path:
+    """A Whisper for one language."""
+    import json
+
+    import torch
+    import transformers
+    from tokenizers import ByteLevelBPETokenizer
+
+    special = ["<|endoftext|>", "<|startoftranscript|>", "<|en|>", "<|translate|>", "<|transcribe|>", "<|startoflm|>"]
+    special += ["<|startofprev|>", "<|nospeech|>", "<|notimestamps|>"]
+    times = [f"<|{at * 0.02:.2f}|>" for at in range(1501)]
+    trained = ByteLevelBPETokenizer()
+    trained.train_from_iterator(LINES, vocab_size=400, min_frequency=1, show_progress=False)
+    pieces = json.loads(trained.to_str())["model"]
+    first = len(pieces["vocab"])
+    words = {**pieces["vocab"], **{word: first + at for at, word in enumerate([*special, *times])}}
+    tokenizer = transformers.WhisperTokenizerFast(
+        vocab=words, merges=[tuple(one) for one in pieces["merges"]], additional_special_tokens=special
+    )
+    tokenizer.save_pretrained(folder)
+    transformers.WhisperFeatureExtractor(feature_size=16).save_pretrained(folder)
+    torch.manual_seed(13)
+    end, begin, bare = tokenizer.convert_tokens_to_ids([special[0], special[1], special[-1]])
+    config = transformers.WhisperConfig(
+        vocab_size=len(tokenizer), num_mel_bins=16, d_model=32, encoder_layers=1, decoder_layers=1,
+        encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=32, decoder_ffn_dim=32,
+        max_target_positions=16, init_std=0.5, pad_token_id=end, bos_token_id=end, eos_token_id=end,
+        decoder_start_token_id=begin,
+    )  # fmt: skip
+    model = transformers.WhisperForConditionalGeneration(config).eval()
+    model.generation_config = transformers.GenerationConfig(
+        bos_token_id=end, eos_token_id=end, pad_token_id=end, decoder_start_token_id=begin, max_length=14,
+        no_timestamps_token_id=bare, is_multilingual=False, max_initial_timestamp_index=50, suppress_tokens=[],
+        begin_suppress_tokens=[end],
+    )  # fmt: skip
+    model.save_pretrained(folder)
+    return folder

@@ -29,6 +29,7 @@ TASKS: Mapping[str, str] = {
     "image-classification": "images:ImageClassification",
     "object-detection": "images:ObjectDetection",
     "image-segmentation": "images:ImageSegmentation",
+    "automatic-speech-recognition": "speech:SpeechRecognition",
 }
 """The class of each task, by module."""
 
