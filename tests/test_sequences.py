@@ -7,12 +7,16 @@ import os
 import queue
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import grpc
+import numpy as np
 import pytest
 import requests
+import tritonclient.grpc as triton_grpc
+import tritonclient.http as triton_http
 from google.protobuf import message_factory
 
 from harness.archives import Store
@@ -295,3 +299,51 @@ def test_rest_and_grpc_share_a_sequence(server: Server, talk: Talk) -> None:
     with grpc.insecure_channel(address(server, "inference")) as channel:
         answer, _ = Stub(channel, INFERENCE)("Predictions", model_name=model, sequence_id="s", input={"data": b"x"})
     assert counts([answer]) == [("s", 3)]
+
+
+TALLY = """
+import jitney
+
+
+@jitney.model(max_sequences=8, max_sequence_queue=4, sequence_max_idle_ms=3_600_000, workers=2)
+class Tally:
+    def setup(self):
+        self.sums = {}
+
+    @jitney.batch(max_batch_size=4)
+    def predict(self, x: list[int], requests: list[jitney.Request]) -> list[int]:
+        return [self.add(one, request) for one, request in zip(x, requests)]
+
+    def add(self, x, request):
+        kept = 0 if request.starts_sequence else self.sums.get(request.sequence_id, 0)
+        self.sums[request.sequence_id] = kept + x
+        return self.sums.pop(request.sequence_id) if request.ends_sequence else kept + x
+"""
+
+
+def test_a_definition_keeps_sequences_over_every_protocol(start: Any, tmp_path: Path) -> None:
+    (tmp_path / "tally.py").write_text(TALLY)
+    server = start("serve", "tally.py:Tally", cwd=tmp_path)
+    http = triton_http.InferenceServerClient(server.url("").removeprefix("http://").rstrip("/"))
+    rpc = triton_grpc.InferenceServerClient(address(server, "inference"))
+
+    def plain(number: int, **said: Any) -> int:
+        headers = {f"ts_request_{name}": str(value).lower() for name, value in said.items()}
+        return server.predict("Tally", {"x": number}, headers=headers).json()
+
+    def tensor(kind: Any, client: Any, number: int, **said: Any) -> int:
+        given = kind.InferInput("x", [1], "INT64")
+        given.set_data_from_numpy(np.array([number]))
+        return int(client.infer("Tally", [given], **said).as_numpy("output")[0])
+
+    ways = [plain, partial(tensor, triton_http, http), partial(tensor, triton_grpc, rpc)]
+    for number, ask in enumerate(ways, 1):
+        assert ask(1, sequence_id=str(number), sequence_start=True) == 1
+    # Each goes on over another protocol than it began with.
+    for number, ask in enumerate([*ways[1:], ways[0]], 1):
+        assert ask(number, sequence_id=str(number)) == 1 + number
+    for number, ask in enumerate([ways[2], *ways[:2]], 1):
+        assert ask(10, sequence_id=str(number), sequence_end=True) == 11 + number
+        assert ask(5, sequence_id=str(number)) == 5, "it has begun again"
+    http.close()
+    rpc.close()

@@ -19,6 +19,7 @@ OTHER_NAMES = {
     "max_batch_delay_ms": "max_batch_delay",
     "response_timeout_s": "response_timeout",
     "startup_timeout_s": "startup_timeout",
+    "sequence_max_idle_ms": "sequence_max_idle",
 }
 OF_DEFINITIONS = {
     "batch_dim",
@@ -63,7 +64,8 @@ def test_every_option_is_a_setting_or_belongs_to_definitions():
 
 @pytest.mark.parametrize("option", sorted(WHOLE.keys() - OF_DEFINITIONS - {"response_timeout_s", "startup_timeout_s"}))
 def test_whole_numbers_have_the_bounds_of_their_setting(option):
-    assert values_of(option) in ("a whole number", f"a whole number from 1 to {WHOLE[option]}")
+    from_one = ("a whole number", "a whole number above zero", f"a whole number from 1 to {WHOLE[option]}")
+    assert values_of(option) in from_one
 
 
 @pytest.mark.parametrize("option", sorted(WORDS.keys() - OF_DEFINITIONS))

@@ -16,6 +16,8 @@ MODEL_ID_HEADER = "serve_multiplexed_model_id"
 MODEL_ID_HEADERS = (MODEL_ID_HEADER, MODEL_ID_HEADER.replace("_", "-"))
 """Where a request says which model it asks for, of those that its worker loads: Ray's name, and the same for proxies
 that let no underscores through."""
+SEQUENCE_HEADER = "ts_request_sequence"
+"""How the names of the headers begin in which the server tells of sequences."""
 
 Facts = tuple[float | None, str, str | None, str]
 
@@ -69,6 +71,21 @@ class Request:
         """The model that it asks for, of those that its worker loads (`@jitney.multiplexed`); empty if it asks for
         none."""
         return next((str(self.headers[name]) for name in MODEL_ID_HEADERS if name in self.headers), "")
+
+    @property
+    def sequence_id(self) -> str:
+        """The sequence that it belongs to, where the model keeps sequences (`max_sequences`); empty otherwise."""
+        return str(self.headers.get(f"{SEQUENCE_HEADER}_id", ""))
+
+    @property
+    def starts_sequence(self) -> bool:
+        """Whether it begins its sequence: its client said so, or named none and was given a new one."""
+        return bool(self.headers.get(f"{SEQUENCE_HEADER}_start") == "true")
+
+    @property
+    def ends_sequence(self) -> bool:
+        """Whether its client said that it is the last one of its sequence."""
+        return bool(self.headers.get(f"{SEQUENCE_HEADER}_end") == "true")
 
     @property
     def trace_headers(self) -> Mapping[str, Any]:

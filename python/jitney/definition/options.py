@@ -39,6 +39,7 @@ WHOLE = {
     "concurrency": CONCURRENCY_MAX,
     "overlap": 8,
     **dict.fromkeys(("max_workers", "queue", "response_timeout_s", "startup_timeout_s"), WHOLE_MAX),
+    **dict.fromkeys(("max_sequences", "max_sequence_queue"), WHOLE_MAX),
 }
 """Options that are whole numbers, from 1 to this."""
 WORDS = {
@@ -83,6 +84,9 @@ class Options:
     response_timeout_s: int | None = None
     startup_timeout_s: int | None = None
     mix_origins: bool | None = None
+    max_sequences: int | None = None
+    max_sequence_queue: int | None = None
+    sequence_max_idle_ms: float | None = None
     overlap: int | None = None
     device: str | None = None
     device_ids: Sequence[int] | None = None
@@ -111,8 +115,10 @@ class Options:
         for name, words in WORDS.items():
             if (word := getattr(self, name)) is not None and word not in words:
                 raise DefinitionError(f"{name} must be one of {', '.join(words)}, not {word!r}")
-        for name in ("max_latency_ms", "max_batch_delay_ms"):
+        for name in ("max_latency_ms", "max_batch_delay_ms", "sequence_max_idle_ms"):
             _time(self, name)
+        if self.max_sequences is None and (self.max_sequence_queue or self.sequence_max_idle_ms):
+            raise DefinitionError("options about sequences need max_sequences: how many there may be at a time")
         for name in ("cost", "bucket"):
             _measure(self, name)
         for name in ("sizes", "lengths"):

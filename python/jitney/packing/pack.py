@@ -125,6 +125,10 @@ def settings(definition: Definition, spec: str, directory: str, part: str | None
         "deviceIds": list(options.device_ids) if options.device_ids else None,
         "gpu_memory_fraction": options.gpu_memory_fraction,
         "gpu_turns": options.gpu_turns,
+        "sequenceBatching": options.max_sequences and True,
+        "maxNumSequence": options.max_sequences,
+        "maxSequenceJobQueueSize": options.max_sequence_queue,
+        "sequenceMaxIdleMSec": options.sequence_max_idle_ms and max(round(options.sequence_max_idle_ms), 1),
         "ray": dict(options.ray) if options.ray else None,
         "batching": {key: value for key, value in batching.items() if value is not None},
         "jitney": {
