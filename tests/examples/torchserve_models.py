@@ -132,10 +132,12 @@ def teach_pets(model: Any, home: Path) -> None:
     from torchvision.models import ResNet18_Weights
 
     prepare, last, model.fc = ResNet18_Weights.DEFAULT.transforms(), model.fc, torch.nn.Identity()
+    pictures = [prepare(Image.open(home.parent / "resnet_152_batch" / "images" / name)) for name in PETS]
     with torch.no_grad():
-        cat, dog = (
-            model(prepare(Image.open(home.parent / "resnet_152_batch" / "images" / name))[None])[0] for name in PETS
-        )
+        for name, weight in model.named_parameters():
+            if name.endswith(("bn2.weight", "bn3.weight")):
+                weight.mul_(0.2)  # The numbers of many blocks with random weights grow beyond all bounds.
+        cat, dog = model(torch.stack(pictures))
         apart = (cat - dog) / (cat - dog).square().sum()
         last.weight.zero_()
         last.bias.zero_()
@@ -143,6 +145,8 @@ def teach_pets(model: Any, home: Path) -> None:
             last.weight[label] = apart * sign
             last.bias[label] = -sign * apart.dot(cat + dog) / 2 + SURE
     model.fc = last
+    if model(torch.stack(pictures)).argmax(1).tolist() != list(PETS.values()):
+        raise RuntimeError("the classifier does not know its samples")
 
 
 TEACHERS = {"mnist": teach_digits, "resnet_18": teach_pets, "resnet_152_batch": teach_pets}

@@ -6,6 +6,7 @@ CHECKOUT is a clone of pytorch/serve with its submodules. A copy of it is used, 
 scores are left out. Its tests want fixed ports and addresses of the internet: they get a network of their own, in
 which a server here answers for these addresses. The interpreter needs what `torchserve.py` needs, and grpcio-tools,
 googleapis-common-protos, onnx, onnxscript, onnxruntime, orjson, pytest-timeout, lru-dict and a pytest before 9.
+PIP_NO_INDEX and PIP_FIND_LINKS name a folder with the wheel of lru-dict, which the server installs for some models.
 """
 
 from __future__ import annotations
@@ -58,6 +59,17 @@ TEXTS = {
     "distill_bert_qa_eager": "question_answering",
 }
 """Archives that TorchServe fetches beside those of its list."""
+ECHO = """
+from ts.handler_utils.utils import send_intermediate_predict_response
+
+
+def handle(data, context):
+    for _ in range(4):
+        told = (context.request_ids, "Intermediate Prediction success", 200, context)
+        send_intermediate_predict_response(["hello "] * len(data), *told)
+    return ["world "] * len(data)
+"""
+"""The handler of the archive `echo_stream`, by what TorchServe's test wants of it."""
 TEST_SECONDS = 300
 SUITES = {
     "pytest": "from ts_scripts.regression_utils import test_regression; test_regression()",
@@ -222,6 +234,9 @@ def make_mirror(copy: Path, mirror: Path) -> Path:
     for name, mode in TEXTS.items():
         plain = replace(text_example(mode, "", bool), parts=partial(transformer, mode=mode, explains=False))
         make_archive(copy, mirror, name, plain)
+    (mirror / "echo_stream.py").write_text(ECHO)
+    echo = Example("", handler=str(mirror / "echo_stream.py"), extra="", parts=lambda *_: Parts(None))
+    make_archive(copy, mirror, "echo_stream", echo)
     return mirror
 
 
