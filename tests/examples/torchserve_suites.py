@@ -64,9 +64,11 @@ from ts.handler_utils.utils import send_intermediate_predict_response
 
 
 def handle(data, context):
+    if data is None:
+        return None
     for _ in range(4):
         told = (context.request_ids, "Intermediate Prediction success", 200, context)
-        send_intermediate_predict_response(["hello "] * len(data), *told)
+        send_intermediate_predict_response(["hello"] * len(data), *told)
     return ["world "] * len(data)
 """
 """The handler of the archive `echo_stream`, by what TorchServe's test wants of it."""
