@@ -149,6 +149,8 @@ SENTENCES: dict[str, dict[str, tuple[Check, ...]]] = {
                 r"\btokio::sync::(?:\{[^}]*)?\b(?:Mutex|RwLock)\b",
                 {
                     "jobs/src/postgres/connections.rs": "whoever opens a connection opens it for all",
+                    "process/fork_server.rs": "one order at a time to the process that forks",
+                    "python/preload.rs": "whoever starts the process starts it for all",
                     "model/budget.rs": "loads wait for memory one after the other",
                     "engine/repository.rs": "one change of a model at a time",
                     "engine/repository/records.rs": "one change of a model at a time",
@@ -177,6 +179,7 @@ SENTENCES: dict[str, dict[str, tuple[Check, ...]]] = {
                     "tests/harness/wait.py": "this is where tests wait for a condition",
                     "tests/handlers/": "models that take time",
                     "tests/compat/": "models that take time",
+                    "tests/examples/sagemaker_sdk/": "it stands in for a program that waits so",
                     "tests/soak/": "half an hour of load, by the clock",
                     "tests/test_load.py": "it sends at a rate",
                     "python/tests/test_serve_batch.py": "on a loop with virtual time",
