@@ -394,8 +394,8 @@ def test_hugging_faces_variables_name_folder_and_task(binary: Path, tmp_path: Pa
     assert values["task"] == ("text-classification", "HF_TASK")
     assert values["trust"] == ("true", "HF_TRUST_REMOTE_CODE")
     assert (values["port"][0], values["install_requirements"][0]) == ("5000", "true"), "PORT does not count"
-    hub = run(binary, "serve", HF_MODEL_ID="org/model")
-    assert hub.returncode == 64 and "models are not fetched from the hub" in hub.stderr
+    hub = run(binary, "serve", HF_MODEL_ID="org/model", HF_REVISION="v1", HF_HOME=str(tmp_path), HF_HUB_OFFLINE="1")
+    assert hub.returncode and "hf:org/model@v1" in hub.stderr, hub.stderr
 
 
 def test_hugging_faces_paths_lead_to_the_model(start: Callable[..., Server], tmp_path: Path) -> None:

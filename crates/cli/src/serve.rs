@@ -230,13 +230,13 @@ fn poll(values: &Values) -> Option<Duration> {
 pub fn assemble(kind: ServerKind, config: ServeConfig, env: &Env) -> Result<ServerPlan, Failure> {
     let ServeConfig { values, models, mut remarks, plugins, repositories, .. } = config;
     let ServeConfig { registrations, watch, until_eof, sagemaker, platform, aliases, .. } = config;
+    let color = std::io::stderr().is_terminal() && !env.no_color();
+    let (format, filter) = (values.value(&LOG_FORMAT), values.value(&LOG_LEVEL));
+    let tls = tls(&values)?;
     let mut engine = engine(&values, &models, repositories, registrations.as_ref(), env)?;
     if sagemaker.is_some() {
         engine = platform::on_sagemaker(engine);
     }
-    let color = std::io::stderr().is_terminal() && !env.no_color();
-    let (format, filter) = (values.value(&LOG_FORMAT), values.value(&LOG_LEVEL));
-    let tls = tls(&values)?;
     Ok(ServerPlan {
         kind,
         server: ServerConfig { aliases, ..server(&values, tls.as_ref(), sagemaker, &mut remarks)? },

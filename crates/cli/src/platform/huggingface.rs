@@ -51,24 +51,26 @@ pub(super) fn on_vertex(mut plan: PlatformPlan, env: &Env) -> Result<PlatformPla
             let folders = [REPOSITORY, FOLDER].map(Path::new);
             folders.into_iter().find(|path| path.is_dir()).unwrap_or(folders[1]).to_owned()
         });
-        plan.models = model(env, &folder)?.into_iter().collect();
+        plan.models = model(env, &folder).into_iter().collect();
         plan.artifacts = Some(folder.to_string_lossy().into_owned());
     }
     Ok(plan)
 }
 
-/// The model of the folder; none where there is no folder. A `handler.py` in it is there to be run.
-fn model(env: &Env, folder: &Path) -> Result<Option<Startup>, Failure> {
+/// The model of the folder, else the one of the hub that is named; none where neither is there. A `handler.py` in the
+/// folder is there to be run.
+fn model(env: &Env, folder: &Path) -> Option<Startup> {
     let found = folder.is_dir().then(|| std::path::absolute(folder).ok()).flatten();
-    if let (None, Some(id)) = (&found, env.text(ID)) {
-        return Err(Failure::usage(format!("{ID}={id}: models are not fetched from the hub"))
-            .hint(format!("fetch it when the image is made (hf download {id} --local-dir DIR) and name DIR in HF_MODEL_DIR")));
+    let name = Some("model".to_owned());
+    let Some(folder) = found else {
+        let id = env.text(ID).filter(|id| !id.is_empty())?;
+        let revision = env.text("HF_REVISION").filter(|it| !it.is_empty());
+        let hub = format!("hf:{id}{}", revision.map(|it| format!("@{it}")).unwrap_or_default());
+        return Some(Startup { name, definition: Some(hub.clone()), ..Startup::unnamed(&hub) });
+    };
+    let mut settings = Values::default();
+    if folder.join("handler.py").is_file() {
+        settings.set(&TRUST, true, SettingSource::Default);
     }
-    Ok(found.map(|folder| {
-        let mut settings = Values::default();
-        if folder.join("handler.py").is_file() {
-            settings.set(&TRUST, true, SettingSource::Default);
-        }
-        Startup { name: Some("model".to_owned()), settings, ..in_folder(&folder) }
-    }))
+    Some(Startup { name, settings, ..in_folder(&folder) })
 }
