@@ -28,7 +28,6 @@ LENGTH = struct.Struct("<I")
 ORDER_MAX = 1 << 24
 FORK, REAP = b"F", b"R"
 PATH_VARIABLE = "PYTHONPATH"
-EXIT_UNFIT = 1
 
 
 class ForkOrder(NamedTuple):
@@ -53,8 +52,10 @@ class ForkOrder(NamedTuple):
 class ForkServer:
     """Answers orders, one after the other."""
 
-    def __init__(self, channel: socket.socket, modules: Sequence[str]) -> None:
+    def __init__(self, channel: socket.socket, modules: Sequence[str], unfit: str | None) -> None:
         self._channel = channel
+        self._unfit = unfit
+        """Why nothing can be forked."""
         self._tops = sorted({name.partition(".")[0] for name in modules})
         own = os.environ.get(PATH_VARIABLE, "")
         self._own_path = own.split(":") if own else []
@@ -72,7 +73,9 @@ class ForkServer:
                     continue
                 order = ForkOrder.decode(text)
                 why = self._objection(order)
-                if why is not None:
+                if self._unfit is not None:
+                    self._send(f"never {self._unfit}")
+                elif why is not None:
                     self._send(f"no {why}")
                 elif self._fork(files):
                     return order
@@ -135,16 +138,12 @@ def main() -> int:
     close_input()
     os.environ.setdefault(WAITING_VARIABLE, "PASSIVE")
     modules = imported(sys.argv[1:])
-    why = unfit()
-    if why is not None:
-        print(f"workers are not forked from this process: {why}", file=sys.stderr)
-        return EXIT_UNFIT
     print(f"imported once for all workers: {', '.join(modules) or 'nothing'}")
     gc.collect()
     gc.freeze()  # A collector that touches what is shared would copy it.
     # Libraries' own threads, which they stop and start around a fork, are no reason to warn.
     warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
-    order = ForkServer(channel, modules).run()
+    order = ForkServer(channel, modules, unfit()).run()
     if order is None:
         return 0
     become(order)

@@ -5,7 +5,7 @@
 //! fork server itself ends, what it forked goes on, and how that ends is not known.
 //!
 //! Its standard input is a socket. An order is four bytes of length, a letter and a text; `F`, with the new process's
-//! output and errors as descriptors, is answered by its id or by `no` and a reason, `R` and an id by the status that
+//! output and errors as descriptors, is answered by its id, or by `no` or `never` and a reason, `R` and an id by the status that
 //! `wait` gives. Answers are texts behind four bytes of length.
 
 use std::ffi::OsString;
@@ -60,6 +60,8 @@ impl ForkOrder {
 pub(crate) enum ForkError {
     /// This one must be started by itself.
     Unfit(String),
+    /// So must all.
+    Never(String),
     /// Nothing more comes from the fork server.
     Gone(io::Error),
 }
@@ -85,8 +87,10 @@ impl ForkServer {
         let (stderr, stderr_end) = io::pipe()?;
         let ends = [stdout_end.as_fd(), stderr_end.as_fd()];
         let answer = self.ask(FORK, &order.encode(), &ends).await?;
-        if let Some(why) = answer.strip_prefix("no ") {
-            return Err(ForkError::Unfit(why.to_owned()));
+        match answer.split_once(' ') {
+            Some(("no", why)) => return Err(ForkError::Unfit(why.to_owned())),
+            Some(("never", why)) => return Err(ForkError::Never(why.to_owned())),
+            _ => {}
         }
         let id = answer.parse().ok().and_then(Pid::from_raw).ok_or_else(|| unreadable(&answer))?;
         let pipe = |end: io::PipeReader| -> io::Result<Option<Pipe>> {

@@ -17,8 +17,19 @@ pub(super) const PARENT_VARIABLE: &str = "JITNEY_WORKER_PARENT";
 pub(crate) struct Preload {
     processes: Arc<ProcessThread>,
     command: Box<dyn Fn() -> Command + Send + Sync>,
+    server: Mutex<Forks>,
+}
+
+/// Who forks.
+#[derive(Default)]
+enum Forks {
+    /// Nobody yet, or nobody any more.
+    #[default]
+    Nobody,
     /// Dropping the process ends it.
-    server: Mutex<Option<(Arc<ForkServer>, WorkerProcess)>>,
+    Server { server: Arc<ForkServer>, _process: WorkerProcess },
+    /// The modules are not fit for it.
+    Never,
 }
 
 impl Preload {
@@ -53,30 +64,41 @@ impl Preload {
     /// The process that has imported the modules; started now if there is none.
     async fn server(&self) -> Option<Arc<ForkServer>> {
         let mut server = self.server.lock().await;
-        if server.is_none() {
+        if matches!(*server, Forks::Nobody) {
             let mut command = (self.command)();
             command.env(PARENT_VARIABLE, std::process::id().to_string());
             let output = [(); 2].map(|()| PreloadOutput);
             match self.processes.start_fork_server(command, output).await {
-                Ok(started) => *server = Some(started),
+                Ok((it, process)) => *server = Forks::Server { server: it, _process: process },
                 Err(error) => {
                     tracing::warn!(%error, "modules cannot be imported once for all workers")
                 }
             }
         }
-        server.as_ref().map(|(server, _)| Arc::clone(server))
+        match &*server {
+            Forks::Server { server, .. } => Some(Arc::clone(server)),
+            Forks::Nobody | Forks::Never => None,
+        }
     }
 
-    /// Says why a worker is started by itself. A fork server of which nothing more comes is left to end.
+    /// Says why a worker is started by itself. A fork server that is of no more use is left to end.
     async fn tell(&self, error: ForkError, server: &Arc<ForkServer>) {
-        match error {
+        let next = match error {
             ForkError::Unfit(why) => {
-                tracing::info!("a worker imports its modules by itself: {why}")
+                return tracing::info!("a worker imports its modules by itself: {why}");
+            }
+            ForkError::Never(why) => {
+                tracing::warn!("all workers import their modules by themselves: {why}");
+                Forks::Never
             }
             ForkError::Gone(error) => {
                 tracing::warn!(%error, "the process that imports modules once is gone; a worker is started by itself");
-                self.server.lock().await.take_if(|(it, _)| Arc::ptr_eq(it, server));
+                Forks::Nobody
             }
+        };
+        let mut now = self.server.lock().await;
+        if matches!(&*now, Forks::Server { server: it, .. } if Arc::ptr_eq(it, server)) {
+            *now = next;
         }
     }
 }
