@@ -43,6 +43,7 @@ def modules(tmp_path: Path) -> Path:
     folder = tmp_path / "modules"
     folder.mkdir()
     (folder / "heavy.py").write_text(HEAVY)
+    (folder / "above.py").write_text("import heavy\n")
     (folder / "threaded.py").write_text(
         "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
     )
@@ -94,8 +95,10 @@ def test_the_end_of_a_forked_worker_is_seen_and_told(serve) -> None:
     until(lambda: not is_alive(pid), "nothing is left of it")
 
 
-def test_a_model_with_a_module_of_its_own_gets_that_one(serve) -> None:
-    server = serve("heavy")
+@pytest.mark.parametrize("preload", ["heavy", "above"])
+def test_a_model_with_a_module_of_its_own_gets_that_one(serve, preload: str) -> None:
+    """Also where it was imported only because another one needs it."""
+    server = serve(preload)
     server.register(server.store.mar("own", source=HANDLER, files={"heavy.py": HEAVY}))
     ((pid, said),) = facts(server, "own").items()
     assert said["imported_by"] == pid and Path(said["file"]).parent == Path(said["folder"])

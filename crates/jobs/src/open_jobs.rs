@@ -67,20 +67,17 @@ impl OpenJobs {
     /// There is no room, it cannot be written, or its idempotency key belongs to another request.
     pub async fn submit(&self, new: NewJob, now: u64) -> Result<JobView, JobError> {
         let NewJob { owner, model, idempotency, request, again, webhook } = new;
-        let webhook = webhook.map(JobWebhook::new);
-        let (id, bytes) = (JobId::fresh()?, 0);
-        let (created, cancelled, ended) = (now, false, None);
         let record = JobRecord {
-            id,
+            id: JobId::fresh()?,
             owner,
             model,
-            created,
-            bytes,
+            created: now,
+            bytes: 0,
             idempotency,
             again,
-            cancelled,
-            ended,
-            webhook,
+            cancelled: false,
+            ended: None,
+            webhook: webhook.map(JobWebhook::new),
         };
         let request = request.unread()?;
         self.whole(|kept| async move { kept.add(record, request).await }).await

@@ -52,11 +52,10 @@ class ForkOrder(NamedTuple):
 class ForkServer:
     """Answers orders, one after the other."""
 
-    def __init__(self, channel: socket.socket, modules: Sequence[str], unfit: str | None) -> None:
+    def __init__(self, channel: socket.socket, unfit: str | None) -> None:
         self._channel = channel
         self._unfit = unfit
         """Why nothing can be forked."""
-        self._tops = sorted({name.partition(".")[0] for name in modules})
         own = os.environ.get(PATH_VARIABLE, "")
         self._own_path = own.split(":") if own else []
 
@@ -98,11 +97,12 @@ class ForkServer:
         return True
 
     def _objection(self, order: ForkOrder) -> str | None:
-        """Why a worker cannot be made from this process: its model brings a module of its own that is imported here."""
+        """Why a worker cannot be made from this process: its model brings a module of its own that is imported here,
+        by name or because another one needs it."""
         for folder in order.path():
             if folder in self._own_path:
                 continue
-            for name in self._tops:
+            for name in sorted(_stems(folder) & sys.modules.keys()):
                 found = importlib.machinery.PathFinder.find_spec(name, [folder])
                 if found is not None and found.loader is not None:
                     return f"its model has a module {name} of its own, in {folder}"
@@ -131,19 +131,27 @@ class ForkServer:
         self._channel.sendall(LENGTH.pack(len(content)) + content)
 
 
+def _stems(folder: str) -> set[str]:
+    """What modules in a folder could be called."""
+    with contextlib.suppress(OSError):
+        return {name.partition(".")[0] for name in os.listdir(folder)}
+    return set()
+
+
 def main() -> int:
     """Imports, forks, and in a worker serves."""
     end_with_parent()
     channel = socket.socket(fileno=os.dup(0))
     close_input()
     os.environ.setdefault(WAITING_VARIABLE, "PASSIVE")
-    modules = imported(sys.argv[1:])
-    print(f"imported once for all workers: {', '.join(modules) or 'nothing'}")
+    modules, why = imported(sys.argv[1:]), unfit()
+    if why is None:
+        print(f"imported once for all workers: {', '.join(modules) or 'nothing'}")
     gc.collect()
     gc.freeze()  # A collector that touches what is shared would copy it.
     # Libraries' own threads, which they stop and start around a fork, are no reason to warn.
     warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
-    order = ForkServer(channel, modules, unfit()).run()
+    order = ForkServer(channel, why).run()
     if order is None:
         return 0
     become(order)
