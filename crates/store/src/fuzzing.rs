@@ -10,7 +10,8 @@ use serde_json::Value;
 use super::allowance::Limits;
 use super::jail::stays_inside;
 use super::locate;
-use super::package::{Manifest, parse_yaml};
+use super::manifest::Manifest;
+use super::package::parse_yaml;
 use super::shown_url::ShownUrl;
 use super::unpack::unpack;
 

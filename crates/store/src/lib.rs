@@ -22,6 +22,7 @@ mod folder;
 pub mod fuzzing;
 mod jail;
 mod locate;
+mod manifest;
 mod package;
 mod repository;
 mod shown_url;
@@ -47,8 +48,9 @@ pub use self::fetch::FetchedFile;
 pub use self::folder::{fetch_folder, is_remote_folder};
 pub use self::jail::stays_inside;
 pub use self::locate::{ModelSource, StoreConfig, UrlFilter, is_remote, serialised};
+pub use self::manifest::{Manifest, Runtime};
 pub use self::package::{
-    Api, CODE_REQUIREMENTS, Dependency, Manifest, Package, Runtime, Wiring, parse_yaml, read_text,
+    Api, CODE_REQUIREMENTS, Dependency, Package, Wiring, parse_yaml, read_text,
 };
 pub use self::repository::{
     CompletedConfig, ControlKind, DeclaredControl, DeclaredState, DeclaredTensor, DeclaredTensors,
