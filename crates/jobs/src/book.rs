@@ -2,6 +2,8 @@
 //!
 //! Pure: the time is an argument, in milliseconds of Unix time, and nothing here waits, reads or writes.
 
+mod due_webhooks;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -12,7 +14,9 @@ use crate::error::JobError;
 use crate::job::{JobId, JobOwner, JobRecord};
 use crate::job_view::{DueWebhook, JobFilter, JobState, JobView, TakenJob};
 use crate::limits::{JobLimits, KeptSum};
-use crate::webhook::{JobWebhook, WebhookOutcome, WebhookState};
+use crate::webhook::{JobWebhook, WebhookOutcome};
+
+use self::due_webhooks::DueWebhooks;
 
 /// Jobs that one look into the list passes at most.
 const LOOKED_AT_MAX: usize = 10_000;
@@ -89,8 +93,7 @@ pub(crate) struct JobBook {
     delayed: BTreeSet<(u64, u64)>,
     /// When an answer is too old, and of which job.
     expiring: BTreeSet<(u64, u64)>,
-    /// When a webhook is due, and of which job.
-    webhooks: BTreeSet<(u64, u64)>,
+    webhooks: DueWebhooks,
     bytes: u64,
     running: usize,
     /// Answers that are kept: good ones, and others.
@@ -115,7 +118,7 @@ impl JobBook {
             waiting: BTreeSet::new(),
             delayed: BTreeSet::new(),
             expiring: BTreeSet::new(),
-            webhooks: BTreeSet::new(),
+            webhooks: DueWebhooks::default(),
             bytes: 0,
             running: 0,
             kept: [0; 2],
@@ -273,7 +276,7 @@ impl JobBook {
             entry.set(JobStage::Ended);
             self.kept[usize::from(entry.state() != Some(JobState::Succeeded))] += 1;
             self.expiring.insert((at.saturating_add(self.keep), number));
-            self.webhooks.extend(next_webhook(&entry.record).map(|due| (due, number)));
+            self.webhooks.insert(number, &entry.record);
         }
     }
 
@@ -288,9 +291,7 @@ impl JobBook {
             JobStage::Storing | JobStage::Queued => {}
         }
         entry.set(JobStage::Ended);
-        if let Some(due) = next_webhook(&entry.record) {
-            self.webhooks.remove(&(due, number));
-        }
+        self.webhooks.remove(number, &entry.record);
         let JobRecord { id, owner, bytes, idempotency, ended, .. } = entry.record;
         self.bytes -= bytes;
         self.numbers.remove(&id);
@@ -321,18 +322,17 @@ impl JobBook {
         old.into_iter().filter_map(|number| Some((number, self.remove(number)?))).collect()
     }
 
-    /// The webhook whose turn it is.
-    pub(crate) fn take_webhook(&mut self, now: u64) -> Option<DueWebhook> {
-        let due = self.webhooks.first().copied().filter(|(at, _)| *at <= now)?;
-        self.webhooks.remove(&due);
-        let job = self.view(due.1)?;
-        let JobWebhook { url, attempts, .. } = self.jobs.get(&due.1)?.record.webhook.clone()?;
-        Some(DueWebhook { number: due.1, url, attempts, job })
+    /// The webhook whose turn it is, of a receiver that is not busy.
+    pub(crate) fn take_webhook(&mut self, now: u64, busy: &[String]) -> Option<DueWebhook> {
+        let number = self.webhooks.take(now, busy)?;
+        let job = self.view(number)?;
+        let JobWebhook { url, attempts, .. } = self.jobs.get(&number)?.record.webhook.clone()?;
+        Some(DueWebhook { number, url, attempts, job })
     }
 
-    /// When the next webhook is due.
-    pub(crate) fn webhook_time(&self) -> Option<u64> {
-        self.webhooks.first().map(|(at, _)| *at)
+    /// When the next webhook of a receiver that is not busy is due.
+    pub(crate) fn webhook_time(&self, busy: &[String]) -> Option<u64> {
+        self.webhooks.next(busy)
     }
 
     /// The record of a job after an attempt to send its webhook; none where the job is gone.
@@ -344,7 +344,7 @@ impl JobBook {
         self.totals.webhooks.count(outcome);
         let entry = self.jobs.get_mut(&number)?;
         entry.record.webhook.as_mut()?.after(outcome);
-        self.webhooks.extend(next_webhook(&entry.record).map(|due| (due, number)));
+        self.webhooks.insert(number, &entry.record);
         if let Some(changed) = &entry.changed {
             changed.notify_waiters();
         }
@@ -423,12 +423,6 @@ impl JobBook {
         }
         (listed, None)
     }
-}
-
-/// When the webhook of a job that has ended is due, if it is yet to be delivered.
-fn next_webhook(record: &JobRecord) -> Option<u64> {
-    let waiting = |webhook: &&JobWebhook| webhook.state == WebhookState::Waiting;
-    record.webhook.as_ref().filter(waiting).map(|webhook| webhook.due)
 }
 
 #[cfg(test)]

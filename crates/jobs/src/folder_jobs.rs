@@ -207,12 +207,12 @@ impl KeptJobs for FolderJobs {
         if old.is_empty() { Ok(()) } else { self.remove_rows(old).await }
     }
 
-    async fn take_webhook(&self, now: u64) -> Option<DueWebhook> {
-        self.book().take_webhook(now)
+    async fn take_webhook(&self, now: u64, busy: &[String]) -> Option<DueWebhook> {
+        self.book().take_webhook(now, busy)
     }
 
-    async fn webhook_work(&self, now: u64) {
-        let next = self.book().webhook_time();
+    async fn webhook_work(&self, now: u64, busy: &[String]) {
+        let next = self.book().webhook_time(busy);
         told_or_due(&self.webhooks, next, now).await;
     }
 

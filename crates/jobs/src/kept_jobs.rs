@@ -57,11 +57,12 @@ pub(crate) trait KeptJobs: Send + Sync {
     /// Forgets answers that are too old, some at a time.
     async fn expire(&self, now: u64) -> Result<(), JobError>;
 
-    /// The webhook whose turn it is; until it is told what came of it, nobody else gets it.
-    async fn take_webhook(&self, now: u64) -> Option<DueWebhook>;
+    /// The webhook whose turn it is, of a receiver that is not busy; until it is told what came of it, nobody else gets
+    /// it.
+    async fn take_webhook(&self, now: u64, busy: &[String]) -> Option<DueWebhook>;
 
     /// Resolves when there may be such a webhook.
-    async fn webhook_work(&self, now: u64);
+    async fn webhook_work(&self, now: u64, busy: &[String]);
 
     /// Keeps what came of an attempt.
     async fn webhook_sent(

@@ -35,7 +35,7 @@ pub use crate::job::{IdempotencyKey, JobId, JobOwner};
 pub use crate::job_view::{DueWebhook, JobFilter, JobState, JobView, TakenJob};
 pub use crate::message::{KeptAnswer, KeptAnswerHead, KeptRequest, KeptRequestHead};
 pub use crate::open_jobs::{NewJob, OpenJobs};
-pub use crate::webhook::{WebhookOutcome, WebhookState, WebhookView};
+pub use crate::webhook::{WebhookOutcome, WebhookState, WebhookView, receiver};
 
 /// The jobs of a server. Before the first one there is no file, no thread and no timer.
 pub struct Jobs {

@@ -261,14 +261,15 @@ impl OpenJobs {
         self.0.expire(now).await
     }
 
-    /// The webhook whose turn it is, if there is one. It is nobody else's until [`OpenJobs::webhook_sent`].
-    pub async fn take_webhook(&self, now: u64) -> Option<DueWebhook> {
-        self.0.take_webhook(now).await
+    /// The webhook whose turn it is, if there is one of a [`receiver`](crate::receiver) that is not busy. It is nobody
+    /// else's until [`OpenJobs::webhook_sent`].
+    pub async fn take_webhook(&self, now: u64, busy: &[String]) -> Option<DueWebhook> {
+        self.0.take_webhook(now, busy).await
     }
 
     /// Resolves when a webhook may be due.
-    pub async fn webhook_work(&self, now: u64) {
-        self.0.webhook_work(now).await;
+    pub async fn webhook_work(&self, now: u64, busy: &[String]) {
+        self.0.webhook_work(now, busy).await;
     }
 
     /// Keeps what came of an attempt to send a webhook.

@@ -412,9 +412,10 @@ impl KeptJobs for PostgresJobs {
         Ok(())
     }
 
-    async fn take_webhook(&self, _now: u64) -> Option<DueWebhook> {
+    async fn take_webhook(&self, _now: u64, busy: &[String]) -> Option<DueWebhook> {
+        let values: [SqlValue<'_>; 2] = [(&LEASE, Type::INT8), (&busy, Type::TEXT_ARRAY)];
         // What failed is in the log, and is tried again.
-        let rows = self.connections.query(sql::TAKE_WEBHOOK, &[(&LEASE, Type::INT8)]).await.ok()?;
+        let rows = self.connections.query(sql::TAKE_WEBHOOK, &values).await.ok()?;
         let row = rows.first()?;
         let (number, job) = view(row, self.keep).ok()?;
         // The statement gives the row as it was before.
@@ -422,7 +423,7 @@ impl KeptJobs for PostgresJobs {
         Some(DueWebhook { number, url: row.get("webhook"), attempts, job })
     }
 
-    async fn webhook_work(&self, _now: u64) {
+    async fn webhook_work(&self, _now: u64, _busy: &[String]) {
         let _ = tokio::time::timeout(LOOK_EVERY, self.webhooks.notified()).await;
     }
 

@@ -76,6 +76,11 @@ pub enum WebhookOutcome {
     Failed,
 }
 
+/// Who is told by the webhooks of a URL: all of a host and port count as one.
+pub fn receiver(url: &str) -> &str {
+    url.split('/').nth(2).unwrap_or_default()
+}
+
 impl WebhookOutcome {
     /// How far the webhook is then.
     pub(crate) fn state(self) -> WebhookState {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::job::IdempotencyKey;
+use crate::webhook::WebhookState;
 
 const KEEP: u64 = 1000;
 
@@ -158,34 +159,53 @@ fn after_a_restart_what_had_no_answer_waits_again() {
 }
 
 #[test]
+fn a_receiver_that_is_busy_leaves_its_turn_to_others() {
+    let mut book = book(10, 1000);
+    for (id, url) in [(1, "https://slow:1/a"), (2, "https://slow:1/b"), (3, "https://quick/a")] {
+        let webhook = Some(JobWebhook::new(url.to_owned()));
+        let number = added(&mut book, JobRecord { webhook, ..record(id, 0) });
+        end(&mut book, number, 5, 200);
+    }
+    let busy = ["slow:1".to_owned()];
+    assert_eq!(book.take_webhook(5, &busy).unwrap().url, "https://quick/a");
+    assert!(book.take_webhook(5, &busy).is_none() && book.webhook_time(&busy).is_none());
+    assert_eq!(book.webhook_time(&[]), Some(0));
+    let urls = [0, 1].map(|_| book.take_webhook(5, &[]).unwrap().url);
+    assert_eq!(urls, ["https://slow:1/a", "https://slow:1/b"]);
+}
+
+#[test]
 fn a_webhook_is_due_when_its_job_has_ended_and_again_at_its_time_also_after_a_restart() {
     let with_webhook =
         |id| JobRecord { webhook: Some(JobWebhook::new("url".to_owned())), ..record(id, 0) };
     let mut book = book(10, 1000);
     let (number, deleted) = (added(&mut book, with_webhook(1)), added(&mut book, with_webhook(2)));
     added(&mut book, record(3, 0));
-    assert!(book.take_webhook(5).is_none(), "they have not ended");
+    assert!(book.take_webhook(5, &[]).is_none(), "they have not ended");
     for number in 0..3 {
         end(&mut book, number, 5, 200);
     }
-    let due = book.take_webhook(5).unwrap();
+    let due = book.take_webhook(5, &[]).unwrap();
     let of_job = (due.number, due.attempts, due.url.as_str(), due.job.state);
     assert_eq!(of_job, (number, 0, "url", JobState::Succeeded));
     book.remove(deleted);
-    assert!(book.take_webhook(5).is_none(), "one is being sent, and one is deleted");
+    assert!(book.take_webhook(5, &[]).is_none(), "one is being sent, and one is deleted");
     assert!(book.webhook_sent(deleted, WebhookOutcome::Delivered).is_none());
     let noted = book.webhook_sent(number, WebhookOutcome::Again(20)).unwrap();
-    assert!(book.take_webhook(19).is_none());
-    assert_eq!((book.webhook_time(), book.take_webhook(20).unwrap().attempts), (Some(20), 1));
+    assert!(book.take_webhook(19, &[]).is_none());
+    assert_eq!(
+        (book.webhook_time(&[]), book.take_webhook(20, &[]).unwrap().attempts),
+        (Some(20), 1)
+    );
 
     let mut book = JobBook::new((10, 1000, KEEP), vec![(number, noted)]);
-    assert_eq!(book.take_webhook(20).unwrap().attempts, 1, "attempts are kept");
+    assert_eq!(book.take_webhook(20, &[]).unwrap().attempts, 1, "attempts are kept");
     let noted = book.webhook_sent(number, WebhookOutcome::Failed).unwrap();
     let seen = book.view(number).unwrap().webhook.unwrap();
     assert_eq!((seen.state, seen.attempts), (WebhookState::Failed, 2));
     assert_eq!(book.counts().totals.webhooks.failed, 1);
     let mut book = JobBook::new((10, 1000, KEEP), vec![(number, noted)]);
-    assert!(book.take_webhook(1 << 40).is_none() && book.webhook_time().is_none());
+    assert!(book.take_webhook(1 << 40, &[]).is_none() && book.webhook_time(&[]).is_none());
 }
 
 #[test]

@@ -128,11 +128,11 @@ SELECT number FROM done"
 pub(super) const HAS_NOT_ENDED: &str =
     "SELECT number FROM jitney_jobs WHERE number = $1 AND ended IS NULL";
 
-/// The webhook that is due first, for a lease of `$1`.
+/// The webhook that is due first, for a lease of `$1`, but none of the receivers `$2`.
 pub(super) const TAKE_WEBHOOK: &str = concat!(
     "WITH taken AS MATERIALIZED (SELECT number FROM jitney_jobs WHERE webhook_due <= ",
     now!(),
-    " ORDER BY webhook_due LIMIT 1 FOR UPDATE SKIP LOCKED), ",
+    " AND split_part(webhook, '/', 3) <> ALL ($2) ORDER BY webhook_due LIMIT 1 FOR UPDATE SKIP LOCKED), ",
     "told AS (UPDATE jitney_jobs AS job SET webhook_attempts = webhook_attempts + 1, webhook_due = $1 + ",
     now!(),
     " FROM taken WHERE job.number = taken.number RETURNING job.number, webhook) ",

@@ -3,12 +3,14 @@
 //! A message tells of the job and does not hold its result: who reads that shows its key. It is sent at least once, and
 //! what came of each attempt is written down, so that a restart changes nothing.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
 use http::HeaderName;
-use jitney_jobs::{DueWebhook, Jobs, OpenJobs, WebhookOutcome};
+use jitney_jobs::{DueWebhook, Jobs, OpenJobs, WebhookOutcome, receiver};
 use serde::Serialize;
 
 use super::context::RequestContext;
@@ -21,6 +23,8 @@ pub(super) const WEBHOOK: HeaderName = HeaderName::from_static("x-jitney-webhook
 
 /// Messages that are under way at a time.
 const PARALLEL: usize = 32;
+/// Of them, those to one receiver: one that is slow leaves places for others.
+const PARALLEL_EACH: usize = 8;
 /// Attempts in all.
 const ATTEMPTS_MAX: u32 = 9;
 /// The time before the second attempt; it grows fourfold with each. The last one is made after about six hours.
@@ -73,16 +77,28 @@ impl JobEndDocument {
 pub(crate) async fn deliver(jobs: &Jobs, sender: &dyn WebhookSender) {
     let jobs = jobs.begun().await;
     let mut under_way = FuturesUnordered::new();
+    let mut told: HashMap<String, usize> = HashMap::new();
     loop {
         let now = unix_millis();
         let has_room = under_way.len() < PARALLEL;
-        if has_room && let Some(webhook) = jobs.take_webhook(now).await {
-            under_way.push(attempt(jobs, sender, webhook));
+        let busy = told.iter().filter(|(_, messages)| **messages >= PARALLEL_EACH);
+        let busy: Vec<_> = busy.map(|(receiver, _)| receiver.clone()).collect();
+        if has_room && let Some(webhook) = jobs.take_webhook(now, &busy).await {
+            let receiver = receiver(&webhook.url).to_owned();
+            *told.entry(receiver.clone()).or_default() += 1;
+            under_way.push(attempt(jobs, sender, webhook).map(|()| receiver));
             continue;
         }
         tokio::select! {
-            Some(()) = under_way.next() => {}
-            () = jobs.webhook_work(now), if has_room => {}
+            Some(receiver) = under_way.next() => {
+                if let Entry::Occupied(mut messages) = told.entry(receiver) {
+                    *messages.get_mut() -= 1;
+                    if *messages.get() == 0 {
+                        messages.remove();
+                    }
+                }
+            }
+            () = jobs.webhook_work(now, &busy), if has_room => {}
         }
     }
 }
