@@ -137,9 +137,13 @@ impl Batcher {
         match event {
             Event::Arrive(request) => self.arrive(request, out),
             Event::Cancel { id } => state.cancel(id, out),
-            Event::WorkerUp { worker, slots } => state.workers.up(worker, slots),
+            Event::WorkerUp { worker, slots } => {
+                state.workers.up(worker, slots);
+                state.count_workers();
+            }
             Event::WorkerRetire { worker } => {
                 state.workers.retire(worker);
+                state.count_workers();
                 state.reject_pinned(worker, out);
             }
             Event::WorkerDown { worker, why } => self.worker_down(worker, why, out),
@@ -276,6 +280,7 @@ impl Batcher {
     fn worker_down(&mut self, worker: WorkerId, why: DownReason, out: &mut Actions) {
         let Self { state, recovery, running, .. } = self;
         state.workers.down(worker);
+        state.count_workers();
         state.reject_pinned(worker, out);
         // Whichever was the cause: all that ran on it are suspects together.
         let mut suspects: Option<ActiveBatch> = None;

@@ -6,6 +6,7 @@
 //! anything.
 
 pub(crate) mod curves;
+mod curves_by_workers;
 mod evidence;
 mod rate;
 pub(crate) mod return_times;
@@ -15,6 +16,7 @@ pub(crate) mod trials;
 
 pub use self::curves::CurvePoint;
 use self::curves::{BatchPreparation, Curves, Stretch};
+use self::curves_by_workers::CurvesByWorkers;
 use self::rate::{Flow, Rate};
 use self::returns::Returns;
 use self::service::{Service, Tail};
@@ -80,7 +82,10 @@ struct GroupModel {
 pub(crate) struct Learned {
     /// By the number of the group in the queue; meaningless for groups that are not planned.
     groups: Vec<GroupModel>,
+    /// What is known with as many workers as there are.
     pub(crate) curves: Curves,
+    /// The same with other numbers of them.
+    others: CurvesByWorkers,
     pub(crate) returns: Returns,
     /// All arrivals, in size, if there are several groups.
     all: Rate,
@@ -100,7 +105,7 @@ pub(crate) struct Learned {
     pub(crate) trials: Trials,
     last_done: Nanos,
     /// Batches answered.
-    pub(crate) answered: u64,
+    answered: u64,
 }
 
 impl Default for Learned {
@@ -109,6 +114,7 @@ impl Default for Learned {
         Self {
             groups: Vec::new(),
             curves: Curves::default(),
+            others: CurvesByWorkers::default(),
             returns: Returns::default(),
             all: Rate::default(),
             unit: 1.0,
@@ -142,6 +148,17 @@ impl Learned {
         let curve = self.curves.index(requests, objective);
         self.groups.resize_with(self.groups.len().max(group + 1), GroupModel::default);
         self.groups[group] = GroupModel { curve, flow: Flow::default() };
+    }
+
+    /// So many workers share the machine from now on.
+    pub(crate) fn workers(&mut self, count: u32) {
+        self.others.change(count, &mut self.curves);
+    }
+
+    /// Another number whenever the time of a batch may be expected to be another.
+    #[inline]
+    pub(crate) fn changes(&self) -> u64 {
+        self.answered + self.others.changes
     }
 
     /// A request arrives in one of so many planned groups.

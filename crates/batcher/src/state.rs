@@ -44,6 +44,11 @@ pub(crate) struct BatchMeasure {
 }
 
 impl BatcherState {
+    /// A worker came or goes: with another number of them batches may take longer or shorter.
+    pub(crate) fn count_workers(&mut self) {
+        self.learned.workers(self.workers.slots().0);
+    }
+
     /// A batch of this size is dispatched to workers that prepare; tries how their slots are best
     /// filled for clients that come back, if these do.
     #[cold]

@@ -303,7 +303,7 @@ impl Planner {
     /// When the first head becomes infeasible; computed anew only after a change.
     #[inline]
     fn hope_ends(&mut self, state: &BatcherState) -> Nanos {
-        let changes = state.queue.head_changes + state.learned.answered;
+        let changes = state.queue.head_changes + state.learned.changes();
         if self.hope_ends.0 != changes {
             self.hope_ends = (changes, self.view(state).hope_ends());
         }

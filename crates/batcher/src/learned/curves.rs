@@ -14,7 +14,7 @@ const GROUPS: usize = 32;
 const GUESS: Nanos = 1_000_000;
 
 /// The service models of all groups seen.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Curves {
     known: Vec<(u16, Service)>,
     /// How long preparing takes, by the same index; empty where workers do not.
@@ -75,6 +75,21 @@ impl Curves {
             self.prepare.resize_with(index + 1, || None);
         }
         self.prepare[index].get_or_insert_with(|| Box::new(Service::new(took))).learn(size, took);
+    }
+
+    /// The same as a guess: what comes next counts more than all that it rests on.
+    pub(super) fn doubted(&self) -> Self {
+        let mut copy = self.clone();
+        let prepare = copy.prepare.iter_mut().flatten().map(Box::as_mut);
+        copy.known.iter_mut().map(|(_, service)| service).chain(prepare).for_each(Service::doubt);
+        copy
+    }
+
+    /// Takes over the groups that another has beyond these, with what is known of them: an index is good for both then.
+    pub(super) fn add_missing(&mut self, other: &Self) {
+        let more = other.doubted();
+        self.known.extend(more.known.into_iter().skip(self.known.len()));
+        self.prepare.extend(more.prepare.into_iter().skip(self.prepare.len()));
     }
 
     pub(crate) fn points(&self) -> impl Iterator<Item = CurvePoint> + '_ {

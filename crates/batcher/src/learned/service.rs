@@ -138,6 +138,13 @@ impl Service {
         }
     }
 
+    /// All of it may have changed: it is a guess from now on, which the next batches replace.
+    pub(crate) fn doubt(&mut self) {
+        if self.known() {
+            self.rescale(1.0);
+        }
+    }
+
     fn rescale(&mut self, ratio: f64) {
         self.run_len = 0;
         for cell in &mut self.cells {
