@@ -1,7 +1,7 @@
 //! How often a number was how large: a histogram that any thread may add to without waiting.
 //!
 //! Buckets are fixed when it is made, so that recording is a short search and two atomic adds: no
-//! lock, no allocation. Readers may see a record's bucket before its sum; for a metric that is enough.
+//! lock, and no allocation after the first. Readers may see a record's bucket before its sum; for a metric that is enough.
 //!
 //! Times of requests and batches, counted so finely that two forms of histograms can be told from them.
 //!
@@ -45,21 +45,22 @@ pub(crate) const RATIO_PERMILLE: &[u64] =
 #[derive(Debug)]
 pub(crate) struct AtomicHistogram {
     bounds: &'static [u64],
-    /// One per bound, and one for what is above the last.
-    buckets: Box<[AtomicU64]>,
+    /// One per bound, and one for what is above the last. None before the first number: most models of a server with
+    /// very many are never asked.
+    buckets: OnceLock<Box<[AtomicU64]>>,
     sum: AtomicU64,
 }
 
 impl AtomicHistogram {
     /// An empty one; a bound is the largest number that its bucket holds.
     pub(crate) fn new(bounds: &'static [u64]) -> Self {
-        let buckets = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
-        Self { bounds, buckets, sum: AtomicU64::new(0) }
+        Self { bounds, buckets: OnceLock::new(), sum: AtomicU64::new(0) }
     }
 
     pub(crate) fn record(&self, value: u64) {
         let bucket = self.bounds.partition_point(|bound| *bound < value);
-        self.buckets[bucket].fetch_add(1, Relaxed);
+        let new = || (0..=self.bounds.len()).map(|_| AtomicU64::new(0)).collect();
+        self.buckets.get_or_init(new)[bucket].fetch_add(1, Relaxed);
         self.sum.fetch_add(value, Relaxed);
     }
 
@@ -69,7 +70,10 @@ impl AtomicHistogram {
     }
 
     pub(crate) fn read(&self) -> Distribution {
-        let counts = self.buckets.iter().map(|bucket| bucket.load(Relaxed)).collect();
+        let mut counts = vec![0; self.bounds.len() + 1];
+        for (count, bucket) in counts.iter_mut().zip(self.buckets.get().into_iter().flatten()) {
+            *count = bucket.load(Relaxed);
+        }
         Distribution { bounds: self.bounds, counts, sum: self.sum(), fine: None }
     }
 }
@@ -168,7 +172,7 @@ fn first_of(key: usize) -> u64 {
 #[derive(Debug)]
 pub(crate) struct TimeHistogram {
     cells: &'static Cells,
-    /// None before the first time: most models of a server with very many are never asked.
+    /// None before the first time.
     counts: OnceLock<Box<[AtomicU64]>>,
     sum: AtomicU64,
 }

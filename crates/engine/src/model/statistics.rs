@@ -143,7 +143,8 @@ impl BatchStatistics {
 /// The batches of a model version by size, while they are counted.
 #[derive(Debug)]
 pub(crate) struct BatchMeter {
-    bins: [OnceLock<Box<SizeBin>>; BINS],
+    /// None before the first batch.
+    bins: OnceLock<Box<[OnceLock<Box<SizeBin>>; BINS]>>,
     begun: Instant,
     /// Nanoseconds from then to the last answer; 0 before there was one.
     last_ns: AtomicU64,
@@ -151,8 +152,7 @@ pub(crate) struct BatchMeter {
 
 impl Default for BatchMeter {
     fn default() -> Self {
-        let bins = [const { OnceLock::new() }; BINS];
-        Self { bins, begun: Instant::now(), last_ns: AtomicU64::new(0) }
+        Self { bins: OnceLock::new(), begun: Instant::now(), last_ns: AtomicU64::new(0) }
     }
 }
 
@@ -200,13 +200,21 @@ impl BatchMeter {
         };
         let last = Some(self.last_ns.load(Relaxed)).filter(|nanos| *nanos > 0);
         BatchStatistics {
-            sizes: self.bins.iter().enumerate().filter_map(seen).collect(),
+            sizes: self
+                .bins
+                .get()
+                .into_iter()
+                .flat_map(|bins| bins.iter())
+                .enumerate()
+                .filter_map(seen)
+                .collect(),
             last_answer: last.map(|nanos| self.begun + Duration::from_nanos(nanos)),
         }
     }
 
     fn bin(&self, items: u32) -> &SizeBin {
-        self.bins[bin_of(items)].get_or_init(Box::default)
+        let new = || Box::new([const { OnceLock::new() }; BINS]);
+        self.bins.get_or_init(new)[bin_of(items)].get_or_init(Box::default)
     }
 }
 
