@@ -26,7 +26,7 @@ const MORE_AT: f64 = 0.05;
 /// the noise of a rate, which grows with it.
 const LESS_AT: f64 = 0.1;
 const LESS_SHARE: f64 = 0.07;
-/// Where more than this is left over, a sixth of the time is enough to tell. Chosen: a whole worker.
+/// Where more than this is left over, the time of a load is enough to tell. Chosen: a whole worker.
 const FAR_LESS_AT: f64 = 1.0;
 
 /// How many workers are wanted, and why.

@@ -26,7 +26,7 @@ impl Hold {
     /// With this time of a load, after it was wrong so often to go down.
     pub(super) fn of(load: Nanos, wrong: u32) -> Self {
         let usual = load.saturating_mul(HOLD_LOADS).clamp(HOLD_MIN, HOLD_MAX);
-        Self { short: usual / 6, long: usual << wrong, part: usual / HOLD_PARTS }
+        Self { short: usual / HOLD_LOADS, long: usual << wrong, part: usual / HOLD_PARTS }
     }
 
     /// The number of the part of a time.
