@@ -137,6 +137,22 @@ fn whole_columns_are_near_their_bounds() {
 }
 
 #[test]
+fn waiting_that_loses_stops() {
+    // An even clock never needs a batch there: what waits only loses, and every rule says that it gains.
+    let evenly = |cell: &traffic::TrafficCell| {
+        cell.kind.starts_with("even, last") && ["CPU k2 0.8", "CPU k4 0.8"].contains(&&*cell.place)
+    };
+    let cells: Vec<_> = traffic::open().into_iter().filter(evenly).collect();
+    assert_eq!(cells.len(), 2);
+    for cell in cells {
+        let [ours, eager] =
+            [Contender::Adaptive, Contender::Eager].map(|policy| cell.play(&policy, 30_000, 5));
+        let mean = ours.mean / eager.mean;
+        assert!(mean < 1.02, "{}: {mean}", cell.name());
+    }
+}
+
+#[test]
 #[ignore = "heavy: a minute in release, run by make test-all"]
 fn open_traffic_is_never_served_worse_than_by_dispatching_at_once() {
     let pooled = |cell: &traffic::TrafficCell| {

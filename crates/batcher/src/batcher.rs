@@ -12,7 +12,7 @@ use crate::adaptive::{Decision, Planner};
 use crate::config::Config;
 use crate::event::{BatchFailure, DownReason, Event};
 use crate::fifo::Fifo;
-use crate::learned::CurvePoint;
+use crate::learned::{CurvePoint, WaitScore};
 use crate::policy::Order;
 use crate::records::RequestList;
 use crate::recovery::BatchRecovery;
@@ -130,6 +130,12 @@ impl Batcher {
     /// The last decisions of the adaptive policy, oldest first; at most 64.
     pub fn decisions(&self) -> impl Iterator<Item = &Decision> + '_ {
         self.planner.log.iter()
+    }
+
+    /// What waiting for larger batches has brought, where no deadline and no window decide about it.
+    #[must_use]
+    pub fn wait_score(&self) -> WaitScore {
+        self.state.learned.wait_trials.score
     }
 
     fn apply(&mut self, event: Event, out: &mut Actions) {
@@ -259,7 +265,14 @@ impl Batcher {
         if rules.planned {
             let members = records.walk(&batch.members);
             let staying = members.filter(|record| !record.cancelled && !record.request.more);
-            learned.answered(now, staying.map(|record| record.request.origin));
+            let (mut requests, mut nanos) = (0, 0);
+            let origins = staying.map(|record| {
+                requests += 1;
+                nanos += now.saturating_sub(record.arrived);
+                record.request.origin
+            });
+            learned.answered(now, origins);
+            learned.wait_trials.answered(requests, nanos);
         }
         if batch.attempt.number == 1 {
             self.recovery.earn(batch.members.len);

@@ -1,7 +1,7 @@
 //! What the batcher has learned: how long batches take, how fast requests come, which clients come back.
 //!
 //! `curves` and `service` know how long a batch takes, `rate`, `returns`, `return_times` and `evidence`
-//! which requests will come, `trials` what was tried where the curves leave it open. All are told what
+//! which requests will come, `trials` and `wait_trials` what was tried where the curves leave it open. All are told what
 //! happens under every policy, so that the adaptive one can start at any time. They never decide
 //! anything.
 
@@ -13,6 +13,7 @@ pub(crate) mod return_times;
 pub(crate) mod returns;
 pub(crate) mod service;
 pub(crate) mod trials;
+pub(crate) mod wait_trials;
 
 pub use self::curves::CurvePoint;
 use self::curves::{BatchPreparation, Curves, Stretch};
@@ -21,6 +22,8 @@ use self::rate::{Flow, Rate};
 use self::returns::Returns;
 use self::service::{Service, Tail};
 use self::trials::Trials;
+pub use self::wait_trials::WaitScore;
+use self::wait_trials::WaitTrials;
 use crate::policy::Rules;
 use crate::request::{Nanos, Origin, Request};
 use crate::workers::{Ahead, ExpectedTimes, StageTimes};
@@ -103,6 +106,8 @@ pub(crate) struct Learned {
     stretch: Stretch,
     /// What so many batches at a time have brought.
     pub(crate) trials: Trials,
+    /// What waiting has brought.
+    pub(crate) wait_trials: WaitTrials,
     last_done: Nanos,
     /// Batches answered.
     answered: u64,
@@ -124,6 +129,7 @@ impl Default for Learned {
             early: tail(1e9),
             stretch: Stretch::default(),
             trials: Trials::default(),
+            wait_trials: WaitTrials::default(),
             last_done: 0,
             answered: 0,
         }

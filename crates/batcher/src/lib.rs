@@ -149,7 +149,7 @@ pub use capacity::{Capacity, CapacityFacts, LOOK_EVERY, WantedWorkers};
 pub use config::{Adaptive, Config, Measure, Policy};
 pub use event::{BatchFailure, DownReason, Event};
 pub use gpu_choice::{GpuChoice, GpuRoom};
-pub use learned::CurvePoint;
+pub use learned::{CurvePoint, WaitScore};
 pub use memory_plan::{
     AskedRate, FirstLoad, LoadStep, MemoryPlan, MemoryState, ModelMemory, worth,
 };

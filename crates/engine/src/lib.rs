@@ -50,7 +50,7 @@ pub use engine::{
 };
 pub use histogram::{Distribution, FineCounts};
 pub use jitney_batcher::{
-    CurvePoint, Decision, DecisionKind, DispatchReason, Policy, Rejection, WantedWorkers,
+    CurvePoint, Decision, DecisionKind, DispatchReason, Policy, Rejection, WaitScore, WantedWorkers,
 };
 pub use jitney_memory::{admission, quota};
 pub use jitney_store as store;

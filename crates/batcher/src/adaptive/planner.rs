@@ -146,7 +146,12 @@ impl Planner {
                         best = Some((batch, rank));
                     }
                 }
-                GroupChoice::Wait(batch, wait) => self.waits(state, &batch, wait, several),
+                GroupChoice::Wait(batch, wait) => {
+                    if wait.tested {
+                        state.learned.wait_trials.waited();
+                    }
+                    self.waits(state, &batch, wait, several);
+                }
                 GroupChoice::Nothing => {}
             }
         }

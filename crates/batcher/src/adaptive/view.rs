@@ -315,13 +315,19 @@ impl<'a> View<'a> {
         if learned.prepares() && (workers.full_only() || !self.forecast.idles()) {
             return None;
         }
+        let head = &situation.queue.waiting[candidate.skip];
+        // With a deadline the question is who is late, and not how long requests take. How workers that prepare are best
+        // filled is tried out elsewhere, and two tests at a time would disturb each other.
+        let tested = head.deadline == NEVER && !learned.prepares();
+        if tested && !learned.wait_trials.allows() {
+            return None;
+        }
         let (now, mut out) = (self.rules().now, [Out::default(); OUT_MAX]);
         let out = self.state.learned.returns.out(now, self.forecast.requests, &mut out);
         let wait = self.prospect(group, out).wait(situation, candidate)?;
-        let head = &situation.queue.waiting[candidate.skip];
         let longest = self.rules().adaptive.max_wait.unwrap_or(NEVER);
         let until = wait.until.min(head.arrived.saturating_add(longest));
-        (until > now).then_some(Wait { until, ..wait })
+        (until > now).then_some(Wait { until, tested, ..wait })
     }
 
     /// When the window of the oldest request ends, where there is a window.
@@ -338,7 +344,7 @@ impl<'a> View<'a> {
         let latest = situation.latest(candidate, self.state.learned.unit);
         let until = end.min(head.half_time()).min(latest);
         let next_free = situation.next_worker(candidate).max(0.0) as Nanos;
-        (until > self.rules().now).then_some(Wait { until, next_free, goal: None })
+        (until > self.rules().now).then_some(Wait { until, next_free, goal: None, tested: false })
     }
 
     fn reason(

@@ -49,6 +49,8 @@ pub(crate) struct Wait {
     pub(crate) next_free: Nanos,
     /// The size it waits for, and until when no other wait and no deadline can matter.
     pub(crate) goal: Option<(u64, Nanos)>,
+    /// Whether what it brings is put to the test.
+    pub(crate) tested: bool,
 }
 
 /// What is known about the requests that are still to come.
@@ -101,7 +103,7 @@ impl Prospect<'_> {
         let goal = goal
             .map(|(size, end)| (size, end.min(now.latest(Candidate { size, ..candidate }, 1.0))));
         let next_free = next_free.max(0.0) as Nanos;
-        (until > self.now).then_some(Wait { until, next_free, goal })
+        (until > self.now).then_some(Wait { until, next_free, goal, tested: false })
     }
 
     /// W1: so many come before the next worker is free that one more now is worth the wait.

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use jitney_batcher::{Batcher, Config, CurvePoint, Decision, DecisionKind};
+use jitney_batcher::{Batcher, Config, CurvePoint, Decision, DecisionKind, WaitScore};
 
 /// A copy of what a model's batcher knows.
 #[derive(Clone, Debug)]
@@ -15,6 +15,8 @@ pub struct BatcherReport {
     pub waiting: u32,
     /// The learned service times, one curve per group, ascending in size.
     pub curve: Vec<CurvePoint>,
+    /// What waiting for larger batches has brought.
+    pub wait_score: WaitScore,
     /// The last decisions of the adaptive policy, oldest first.
     pub decisions: Vec<PastDecision>,
 }
@@ -47,6 +49,7 @@ impl BatcherReport {
             config: batcher.config().clone(),
             waiting: batcher.waiting(),
             curve: batcher.curve().collect(),
+            wait_score: batcher.wait_score(),
             decisions: batcher.decisions().map(decided).collect(),
         }
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use jitney_engine::call::Padding;
 use jitney_engine::shares::{Cost, Shares};
-use jitney_engine::{BatcherReport, CurvePoint, DecisionKind, Engine, PastDecision};
+use jitney_engine::{BatcherReport, CurvePoint, DecisionKind, Engine, PastDecision, WaitScore};
 use jitney_telemetry::{duration_millis, millis, own_latency, policy_times};
 use serde::Serialize;
 
@@ -60,8 +60,22 @@ pub(crate) struct BatchingReport {
     curve: Vec<CurveSample>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     other_curves: Vec<GroupCurve>,
+    /// What waiting for larger batches has brought, once it was tested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wait_score: Option<WaitScoreReport>,
     /// Newest first.
     decisions: Vec<DecisionEntry>,
+}
+
+/// How long requests took with waiting and without.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WaitScoreReport {
+    /// Whether nothing waits at present, since waiting has lost.
+    stopped: bool,
+    tests: u32,
+    /// The mean time of requests with waiting over that without, as the last test found it.
+    over_at_once: f64,
 }
 
 /// What padding has cost.
@@ -169,6 +183,7 @@ impl BatchingReport {
             waiting: report.waiting,
             curve: report.main_curve().map(CurveSample::new).collect(),
             other_curves: others(report),
+            wait_score: WaitScoreReport::of(report.wait_score),
             decisions: report
                 .decisions
                 .iter()
@@ -198,6 +213,15 @@ impl PaddingReport {
         let Padding { real, padded } = padding;
         let waste = (padding.waste() * 1e4).round() / 1e4;
         (padded > 0).then_some(Self { real, padded, waste })
+    }
+}
+
+impl WaitScoreReport {
+    /// None before the first test.
+    fn of(score: WaitScore) -> Option<Self> {
+        let WaitScore { stopped, tests, ratio } = score;
+        let over_at_once = (ratio? * 1e4).round() / 1e4;
+        Some(Self { stopped, tests, over_at_once })
     }
 }
 

@@ -64,6 +64,7 @@ fn the_curve_is_of_the_group_with_the_most_batches() {
         config: Default::default(),
         waiting: 0,
         curve: vec![point(0, 1, 3), point(7, 1, 9), point(7, 2, 1)],
+        wait_score: WaitScore { stopped: true, tests: 2, ratio: Some(1.319_04) },
         decisions: Vec::new(),
     };
     let report = BatchingReport::new("m", "1.0", "adaptive", &report);
@@ -76,6 +77,9 @@ fn the_curve_is_of_the_group_with_the_most_batches() {
         ])
     );
     assert_eq!(report["otherCurves"][0]["bucket"], 0);
+    let score = json!({"stopped": true, "tests": 2, "overAtOnce": 1.319});
+    assert_eq!(report["waitScore"], score);
+    assert!(WaitScoreReport::of(WaitScore::default()).is_none());
 }
 
 #[test]
