@@ -318,12 +318,20 @@ def test_a_mock_context_is_enough_to_load_and_ask_a_handler(tmp_path):
     assert not context.get_request_header(0, "explain") and context.get_request_header(1, "explain")
 
 
-def test_what_registers_itself_with_torch_is_imported_where_it_is_installed(tmp_path):
+ASKS_FOR_OPENVINO = """
+import sys
+from ts.torch_handler import base_handler, compiling
+print("openvino" in sys.modules, flush=True)
+print(compiling.known("openvino"))
+"""
+
+
+def test_what_registers_itself_with_torch_is_imported_where_it_is_needed(tmp_path):
     (tmp_path / "torch_tensorrt.py").write_text("print('registered')")
     (tmp_path / "openvino").mkdir()
     (tmp_path / "openvino" / "torch.py").write_text("raise OSError('no driver')")
-    command = [sys.executable, "-c", "import ts.torch_handler.base_handler"]
+    command = [sys.executable, "-c", ASKS_FOR_OPENVINO]
     path = os.pathsep.join([str(tmp_path), *sys.path])
     ran = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=True)
-    assert ran.stdout == "registered\n"
+    assert ran.stdout == "registered\nFalse\nTrue\n"
     assert "openvino.torch is installed and cannot be imported: no driver" in ran.stderr

@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 ipex_enabled = os.environ.get("TS_IPEX_ENABLE", "false").lower() == "true"
 STOCK_MODULES = "ts.torch_handler."
 LABELS_FILE = "index_to_name.json"
-import_for_effect("torch_tensorrt", "openvino.torch")  # Backends of torch.compile, classes of TorchScript files.
+import_for_effect("torch_tensorrt")  # Classes of TorchScript files.
 PROFILER_AVAILABLE = installed("torch.profiler")
 XLA_AVAILABLE = installed("torch_xla")
 IPEX_AVAILABLE = ipex_enabled and installed("intel_extension_for_pytorch")

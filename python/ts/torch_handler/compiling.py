@@ -11,7 +11,7 @@ import logging
 from typing import Any, NamedTuple
 
 from ts.torch_handler.formats import is_script
-from ts.torch_handler.settings import need
+from ts.torch_handler.settings import import_for_effect, need
 from ts.utils.util import check_valid_pt2_backend
 
 logger = logging.getLogger(__name__)
@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 DEFAULT_BACKEND = "inductor"
 BACKGROUND = "background"
 OURS = ("enable", BACKGROUND)
+REGISTERED_BY = {"openvino": "openvino.torch"}
+"""Backends whose modules are imported only where they are asked for: OpenVINO's takes seconds."""
 
 
 class CompilePlan(NamedTuple):
@@ -63,10 +65,12 @@ def compile_plan(pt2: Any) -> CompilePlan | None:
 
 def known(backend: Any) -> bool:
     """Whether torch.compile has such a backend; an unknown one leaves the model as it is."""
-    if check_valid_pt2_backend(backend):
-        return True
-    logger.warning("pt2: torch.compile backend %r is unknown, the model is not compiled", backend)
-    return False
+    if not check_valid_pt2_backend(backend):
+        logger.warning("pt2: torch.compile backend %r is unknown, the model is not compiled", backend)
+        return False
+    if backend in REGISTERED_BY:
+        import_for_effect(REGISTERED_BY[backend])
+    return True
 
 
 def wants_aot(pt2: Any) -> bool:

@@ -43,13 +43,14 @@ def need(module: str, purpose: str) -> Any:
         raise ImportError(message) from error
 
 
-def import_for_effect(*modules: str) -> None:
-    """Imports those that are installed, for what they register; one that fails is a line in the log."""
-    for module in filter(installed, modules):
-        try:
-            importlib.import_module(module)
-        except Exception as error:
-            logger.warning("%s is installed and cannot be imported: %s", module, error)
+def import_for_effect(module: str) -> None:
+    """Imports a module that is installed, for what it registers; one that fails is a line in the log."""
+    if not installed(module):
+        return
+    try:
+        importlib.import_module(module)
+    except Exception as error:
+        logger.warning("%s is installed and cannot be imported: %s", module, error)
 
 
 def installed(module: str) -> bool:
