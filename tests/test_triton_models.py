@@ -256,15 +256,18 @@ def test_a_model_calls_others(http: Any) -> None:
         ask("nobody")
 
 
-def test_a_model_keeps_its_sequences_apart(client: Any) -> None:
+@pytest.mark.parametrize("name", ["talk", "talk_direct"])
+def test_a_model_keeps_its_sequences_apart(client: Any, name: str) -> None:
     answers: dict[int, list[int]] = {}
+    processes: dict[int, set[int]] = {}
 
     def talk(key: int) -> None:
         for turn, number in enumerate((1, 2, 3)):
             x = np.array([[number * key]], np.int32)
             said = {"sequence_start": turn == 0, "sequence_end": turn == 2}
-            answer = client.infer("talk", tensors(triton, x=x), sequence_id=key, **said)
+            answer = client.infer(name, tensors(triton, x=x), sequence_id=key, **said)
             answers.setdefault(key, []).append(int(answer.as_numpy("total")[0, 0]))
+            processes.setdefault(key, set()).add(int(answer.as_numpy("process")[0, 0]))
 
     threads = [threading.Thread(target=talk, args=(key,)) for key in range(1, 7)]
     for one in threads:
@@ -272,6 +275,26 @@ def test_a_model_keeps_its_sequences_apart(client: Any) -> None:
     for one in threads:
         one.join(PATIENCE)
     assert answers == {key: [key, 3 * key, 6 * key] for key in range(1, 7)}
+    assert [len(found) for found in processes.values()] == [1] * 6
+
+
+@pytest.mark.parametrize("strategy", triton_repository.PAIRS)
+def test_batches_of_sequences_wait_as_their_strategy_says(client: Any, strategy: str) -> None:
+    """Every batch goes when a request of each sequence is in it, and an hour later otherwise."""
+    answers: queue.Queue[Any] = queue.Queue()
+    client.start_stream(lambda result, error: answers.put(error or result))
+    for turn in range(3):
+        said = {"sequence_start": turn == 0, "sequence_end": turn == 2}
+        for key in (1, 2):
+            x = tensors(triton, x=np.array([[key]], np.int32))
+            client.async_stream_infer(f"pairs_{strategy}", x, sequence_id=key, request_id=str(key), **said)
+    found: dict[str, list[list[int]]] = {"1": [], "2": []}
+    for _ in range(6):
+        answer = answers.get(timeout=PATIENCE)
+        told = [int(answer.as_numpy(name)[0, 0]) for name in ("total", "together")]
+        found[answer.get_response().id].append(told)
+    client.stop_stream()
+    assert found == {"1": [[1, 2], [2, 2], [3, 2]], "2": [[2, 2], [4, 2], [6, 2]]}
 
 
 def test_a_model_completes_its_configuration(client: Any) -> None:

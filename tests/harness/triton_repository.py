@@ -9,8 +9,8 @@ from pathlib import Path
 from harness import onnx
 
 NAMES = (
-    "reshaped", "rows", "counted", "summed", "added", "add_sub", "repeat", "caller", "talk", "completed", "turned",
-    "twice_more", "ragged",
+    "reshaped", "rows", "counted", "summed", "added", "add_sub", "repeat", "caller", "talk", "talk_direct",
+    "pairs_oldest", "pairs_direct", "completed", "turned", "twice_more", "ragged",
 )  # fmt: skip
 """Those that load."""
 
@@ -202,11 +202,25 @@ sequence_batching {
   ]
 }
 input [ { name: "x" data_type: TYPE_INT32 dims: [ 1 ] } ]
-output [ { name: "total" data_type: TYPE_INT32 dims: [ 1 ] } ]
+output [
+  { name: "total" data_type: TYPE_INT32 dims: [ 1 ] },
+  { name: "together" data_type: TYPE_INT32 dims: [ 1 ] },
+  { name: "process" data_type: TYPE_INT32 dims: [ 1 ] }
+]
 instance_group [ { count: 2 kind: KIND_CPU } ]
 """
+OLDEST = "oldest { max_candidate_sequences: 8 }"
+"""The strategy of this configuration."""
+PAIRS_CONFIG = TALK_CONFIG.replace("max_batch_size: 4", "max_batch_size: 2").replace("count: 2", "count: 1")
+"""Batches of two, which wait for an hour to be full."""
+PAIRS = {
+    "oldest": "oldest { max_candidate_sequences: 8 max_queue_delay_microseconds: 3600000000 }",
+    "direct": "direct { max_queue_delay_microseconds: 3600000000 minimum_slot_utilization: 1.0 }",
+}
 
 TALK = """
+import os
+
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
@@ -216,19 +230,20 @@ class TritonPythonModel:
         self.totals = {}
 
     def execute(self, requests):
-        return [self.add(request) for request in requests]
+        return [self.add(request, len(requests)) for request in requests]
 
-    def add(self, request):
+    def add(self, request, together):
         key = request.correlation_id()
         assert pb_utils.get_input_tensor_by_name(request, "ID").as_numpy()[0, 0] == str(key).encode()
         starts = pb_utils.get_input_tensor_by_name(request, "START").as_numpy()[0, 0] == 1
         assert starts == bool(request.flags() & pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START)
         known = 0 if starts else self.totals[key]
         self.totals[key] = known + int(pb_utils.get_input_tensor_by_name(request, "x").as_numpy()[0, 0])
-        total = np.array([[self.totals[key]]], np.int32)
+        told = {"total": self.totals[key], "together": together, "process": os.getpid()}
         if request.flags() & pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END:
             del self.totals[key]
-        return pb_utils.InferenceResponse([pb_utils.Tensor("total", total)])
+        tensors = [pb_utils.Tensor(name, np.array([[one]], np.int32)) for name, one in told.items()]
+        return pb_utils.InferenceResponse(tensors)
 """
 
 RAGGED_CONFIG = """
@@ -336,6 +351,9 @@ def write(models: Path) -> None:
     model(models, "repeat", REPEAT_CONFIG, REPEAT)
     model(models, "caller", CALLER_CONFIG, CALLER)
     model(models, "talk", TALK_CONFIG, TALK)
+    model(models, "talk_direct", TALK_CONFIG.replace(OLDEST, "direct { }"), TALK)
+    for name, strategy in PAIRS.items():
+        model(models, f"pairs_{name}", PAIRS_CONFIG.replace(OLDEST, strategy), TALK)
     model(models, "ragged", RAGGED_CONFIG, RAGGED)
     model(models, "completed", None, COMPLETED)
     model(models, "broken", ADD_SUB_CONFIG, "import nothing_of_this_name")

@@ -1,11 +1,11 @@
 //! `sequence_batching` of a Triton configuration: which inputs tell the model about its sequences, and the limits of
 //! sequences as our settings. Both strategies, `direct` and `oldest`, are one here: the requests of a sequence run
-//! one after the other, on one worker, in batches with those of other sequences.
+//! one after the other, on one worker, in batches with those of other sequences. What they say of waiting differs.
 
 use std::time::Duration;
 
 use jitney_settings::model::{
-    MAX_SEQUENCE_QUEUE, MAX_SEQUENCES, SEQUENCE_BATCHING, SEQUENCE_MAX_IDLE,
+    MAX_BATCH_DELAY, MAX_SEQUENCE_QUEUE, MAX_SEQUENCES, SEQUENCE_BATCHING, SEQUENCE_MAX_IDLE,
     SEQUENCE_START_REQUIRED,
 };
 use jitney_settings::{SettingSource, Values};
@@ -23,27 +23,25 @@ const SEQUENCES: u32 = 1024;
 /// Requests of one sequence that may wait.
 const SEQUENCE_QUEUE: u32 = 100;
 
-/// Reads the field: what the server makes is declared, the limits are set.
+/// The field of both strategies.
+const DELAY: &str = "max_queue_delay_microseconds";
+
+/// Reads the field: what the server makes is declared, the limits are set, and what has no effect is told.
 pub(super) fn read(
     field: &PbField,
     declared: &mut DeclaredTensors,
     settings: &mut Values,
     source: &SettingSource,
-) -> Result<(), ConfigError> {
-    let (mut idle, mut sequences) = (IDLE_DEFAULT, SEQUENCES);
+) -> Result<Vec<String>, ConfigError> {
+    let (mut idle, mut strategy) = (IDLE_DEFAULT, SequenceStrategy::default());
     for inner in field.message()? {
         match inner.name.as_str() {
             "max_sequence_idle_microseconds" => idle = Duration::from_micros(inner.number()?),
             "control_input" => declared.controls.extend(control_input(inner)?),
             "state" => declared.states.push(state(inner)?),
-            "oldest" => {
-                for limit in inner.message()? {
-                    if limit.name == "max_candidate_sequences" {
-                        sequences = sequences.max(limit.number()?);
-                    }
-                }
-            }
-            "direct" | "generative_sequence" | "iterative_sequence" => {}
+            "oldest" => strategy = oldest(inner)?,
+            "direct" => strategy = direct(inner)?,
+            "generative_sequence" | "iterative_sequence" => {}
             _ => {
                 let known = ["max_sequence_idle_microseconds", "control_input", "oldest", "direct"];
                 return Err(unknown(inner, known.into_iter().chain(["state"])));
@@ -53,10 +51,60 @@ pub(super) fn read(
     settings.set(&SEQUENCE_BATCHING, true, source.clone());
     settings.set(&SEQUENCE_START_REQUIRED, true, source.clone());
     settings.set(&SEQUENCE_MAX_IDLE, idle.max(Duration::from_millis(1)), source.clone());
+    let sequences = strategy.candidates.max(SEQUENCES);
     settings.set(&MAX_SEQUENCES, sequences, source.clone());
     settings.set(&MAX_SEQUENCE_QUEUE, SEQUENCE_QUEUE, source.clone());
+    if !strategy.delay.is_zero() {
+        settings.set(&MAX_BATCH_DELAY, strategy.delay, source.clone());
+    }
     declared.sequences = sequences as usize;
-    Ok(())
+    Ok(strategy.remarks)
+}
+
+/// What a strategy says beyond its name.
+#[derive(Default)]
+struct SequenceStrategy {
+    /// Sequences that may have requests in batches at a time.
+    candidates: u32,
+    /// How long a batch waits for requests of more sequences.
+    delay: Duration,
+    remarks: Vec<String>,
+}
+
+/// Batches are made of the requests that came first, of any sequences.
+fn oldest(field: &PbField) -> Result<SequenceStrategy, ConfigError> {
+    let mut strategy = SequenceStrategy::default();
+    for inner in field.message()? {
+        match inner.name.as_str() {
+            "max_candidate_sequences" => strategy.candidates = inner.number()?,
+            DELAY => strategy.delay = Duration::from_micros(inner.number()?),
+            "preferred_batch_size" | "preserve_ordering" => strategy
+                .remarks
+                .push(format!("line {}: {} has no effect here", inner.line, inner.name)),
+            _ => {
+                let known = ["max_candidate_sequences", DELAY, "preferred_batch_size"];
+                return Err(unknown(inner, known.into_iter().chain(["preserve_ordering"])));
+            }
+        }
+    }
+    Ok(strategy)
+}
+
+/// Every sequence has a place of its own in the batches; they wait only where a share of the places must be taken.
+fn direct(field: &PbField) -> Result<SequenceStrategy, ConfigError> {
+    let mut strategy = SequenceStrategy::default();
+    let mut waits = false;
+    for inner in field.message()? {
+        match inner.name.as_str() {
+            DELAY => strategy.delay = Duration::from_micros(inner.number()?),
+            "minimum_slot_utilization" => waits = inner.number::<f64>()? > 0.0,
+            _ => return Err(unknown(inner, [DELAY, "minimum_slot_utilization"])),
+        }
+    }
+    if !waits {
+        strategy.delay = Duration::ZERO;
+    }
+    Ok(strategy)
 }
 
 /// A pair of tensors; a new sequence begins with zeros, which is what an initial state may say.

@@ -131,8 +131,8 @@ pub(super) fn read_fields(
             }
             "dynamic_batching" => dynamic_batching(&field, &mut config, &source)?,
             "sequence_batching" => {
-                let TritonConfig { declared, settings, .. } = &mut config;
-                sequence_config::read(&field, declared, settings, &source)?;
+                let TritonConfig { declared, settings, remarks, .. } = &mut config;
+                remarks.extend(sequence_config::read(&field, declared, settings, &source)?);
             }
             "version_policy" => config.versions = version_policy(&field)?,
             "default_model_filename" => config.file = Some(file_name(&field)?.to_owned()),
@@ -435,6 +435,31 @@ mod tests {
     }
 
     #[test]
+    fn strategies_of_sequences_wait_where_they_say_so() {
+        for (strategy, delay, remarks) in [
+            ("", None, 0),
+            ("oldest { max_candidate_sequences: 4 }", None, 0),
+            (
+                "oldest { max_queue_delay_microseconds: 2000 preferred_batch_size: [ 2 ] }",
+                Some(2),
+                1,
+            ),
+            ("direct { }", None, 0),
+            ("direct { max_queue_delay_microseconds: 2000 }", None, 0),
+            (
+                "direct { minimum_slot_utilization: 0.5 max_queue_delay_microseconds: 3000 }",
+                Some(3),
+                0,
+            ),
+        ] {
+            let config = read_text(&format!("sequence_batching {{ {strategy} }}")).unwrap();
+            let expected = delay.map(Duration::from_millis);
+            assert_eq!(config.settings.read(&MAX_BATCH_DELAY), expected, "{strategy}");
+            assert_eq!(config.remarks.len(), remarks, "{:?}", config.remarks);
+        }
+    }
+
+    #[test]
     fn versions_are_chosen() {
         for (text, expected) in [
             ("", VersionPolicy::Latest(1)),
@@ -460,6 +485,16 @@ mod tests {
                 "sequence_batching { state { input_name: \"s\" initial_state { data_file: \"f\" } } }",
                 1,
                 "data_file is not supported: the state of a new sequence is zeros",
+            ),
+            (
+                "sequence_batching { oldest { max_candidate_sequence: 4 } }",
+                1,
+                "the field \"max_candidate_sequence\" is unknown; did you mean `max_candidate_sequences`?",
+            ),
+            (
+                "sequence_batching {\n direct { preserve_ordering: true } }",
+                2,
+                "the field \"preserve_ordering\" is unknown",
             ),
             (
                 "max_batchsize: 3",
