@@ -26,6 +26,7 @@ APPLICATIONS = (
     "sized_batches",
     "configured",
     "asked",
+    "scaled",
 )
 IMPORTS = {
     r"^import ray$": "from jitney.compat import ray",
@@ -139,6 +140,15 @@ def test_deployments_learn_what_they_ask_for(moved: Path, binary: Path) -> None:
 def test_the_number_of_replicas_follows_the_load_under_serve_run_too(tmp_path: Path, binary: Path) -> None:
     said, _ = run_ours(tmp_path, binary, "-c", SCALED)
     assert (said["minWorkers"], said["maxWorkers"]) == (1, 3)
+
+
+@pytest.mark.skipif(find_spec("cloudpickle") is None, reason="needs cloudpickle")
+def test_what_an_autoscaling_configuration_cannot_do_here_is_said(moved: Path, binary: Path) -> None:
+    said, log = run_ours(moved, binary, "run_all.py", str(free_port()), "scaled")
+    assert said["scaled"] == {"web": "TEA", "handle": [0, 2, 4], "refused": [True, True, True, False]}
+    for field in ("initial_replicas", "target_ongoing_requests", "upscale_delay_s", "policy"):
+        assert f"Scaled: autoscaling_config: {field} has no effect in Jitney" in log
+    assert "min_replicas has no effect" not in log and "max_replicas has no effect" not in log
 
 
 @needs_ray

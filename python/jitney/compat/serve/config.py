@@ -43,7 +43,7 @@ class gRPCOptions:
 @dataclass
 class AutoscalingConfig:
     """How many replicas a deployment has: their number follows the load between the two bounds. When it changes is
-    decided by what Jitney measures, and the other fields have no effect."""
+    decided by what Jitney measures, and the other fields have no effect, which a warning says of those that are set."""
 
     min_replicas: int = 1
     initial_replicas: int | None = None
@@ -61,6 +61,21 @@ class AutoscalingConfig:
     upscale_delay_s: float = 30.0
     aggregation_function: Any = "mean"
     policy: Any = None
+
+    def __post_init__(self) -> None:
+        least, most, first = self.min_replicas, self.max_replicas, self.initial_replicas
+        if least < 0 or most < max(least, 1):
+            raise ValueError(
+                f"min_replicas ({least}) must be at least 0, and max_replicas ({most}) at least 1 and min_replicas"
+            )
+        if first is not None and not least <= first <= most:
+            raise ValueError(f"initial_replicas ({first}) must be between min_replicas and max_replicas")
+
+    @property
+    def without_effect(self) -> list[str]:
+        """Fields that say something else than they do by default, and change nothing here."""
+        fields = [one for one in dataclasses.fields(self) if one.name not in ("min_replicas", "max_replicas")]
+        return [one.name for one in fields if getattr(self, one.name) != one.default]
 
 
 class ProxyLocation(str, Enum):
@@ -93,7 +108,7 @@ class KeptOptions:
 
 
 class AutoscalingPolicy(KeptOptions):
-    """What would choose the number of replicas; Jitney starts the least number."""
+    """What would choose the number of replicas; Jitney does it by what it measures."""
 
 
 class AutoscalingContext(KeptOptions):

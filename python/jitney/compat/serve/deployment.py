@@ -110,7 +110,7 @@ class DeploymentOptions:
     def workers_max(self) -> int:
         """How many there are at most; between the two their number follows the load."""
         if self.autoscaling_config is not None:
-            return max(int(self.autoscaling_config.max_replicas), self.workers)
+            return int(self.autoscaling_config.max_replicas)
         return (os.cpu_count() or 1) if self.num_replicas == "auto" else self.workers
 
     @property
@@ -126,6 +126,9 @@ class DeploymentOptions:
     def remarks(self, name: str) -> list[str]:
         """What was asked for and is not done."""
         found = [f"{name}: {option} has no effect in Jitney" for option in self.unused]
+        if self.autoscaling_config is not None:
+            options = self.autoscaling_config.without_effect
+            found += [f"{name}: autoscaling_config: {option} has no effect in Jitney" for option in options]
         if self.concurrency > CONCURRENCY_MAX:
             found.append(f"{name}: max_ongoing_requests={self.max_ongoing_requests} counts as {CONCURRENCY_MAX}")
         environment = self.actor.get("runtime_env") or {}
