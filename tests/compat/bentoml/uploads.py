@@ -45,6 +45,14 @@ class Uploads:
         found = await self.portraits.to_async.predict([Portrait(image=image, threshold=threshold)])
         return found[0]
 
+    @bentoml.api
+    def measure(self, portrait: Portrait) -> int:
+        return len(portrait.image.read_bytes())
+
+    @bentoml.api(input_spec=Portrait)
+    def weigh(self, **params: Any) -> dict:
+        return {"bytes": len(params["image"].read_bytes()), "threshold": params["threshold"]}
+
     @bentoml.api(input_spec=Prompt)
     def write(self, **params: Any) -> dict:
         return params

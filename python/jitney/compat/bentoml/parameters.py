@@ -19,6 +19,7 @@ from typing import Any
 from jitney.compat.bentoml.answering import is_image_type
 from jitney.compat.bentoml.context import Context
 from jitney.compat.bentoml.exceptions import BadInput, BentoMLConfigException
+from jitney.compat.bentoml.named_files import check_named_files, holds_paths
 from jitney.definition.hints import LISTS, MISSING
 from jitney.values.containers import container_for
 from jitney.values.convert import UNIONS, convert
@@ -179,7 +180,7 @@ def _wire_hint(hint: Any) -> Any:
 
 def _reader(hint: Any) -> Reader | None:
     is_file = hint is Path or (typing.get_origin(hint) in UNIONS and Path in typing.get_args(hint))
-    return _file if is_file else None
+    return _file if is_file else check_named_files if holds_paths(hint) else None
 
 
 def _file(value: Any, context: Context) -> Any:
