@@ -16,9 +16,9 @@ const SETTLE: u32 = 8;
 /// Pairs of stretches before anything is said. Chosen: of two nobody knows how far they differ by chance.
 const PAIRS_MIN: u32 = 3;
 /// Where waiting gains so much, as the logarithm of a ratio, one pair is enough to go on with it. Chosen: chance hardly
-/// gives it, and clients that come back together lose a tenth of their answers in every stretch without.
-const CLEAR_GAIN: f64 = 0.1;
-/// Batches after which a stretch without waiting ends where that loses twice as much. Chosen: it costs the most there.
+/// gives it, and clients that come back together lose as much of their answers in every stretch without.
+const CLEAR_GAIN: f64 = 0.2;
+/// Batches after which a stretch without waiting ends where that loses as much. Chosen: it costs the most there.
 const EARLY: u32 = 8;
 /// Pairs after which a test ends undecided. Chosen: longer ones cost more than they can find.
 const PAIRS_MAX: u32 = 12;
@@ -119,10 +119,10 @@ impl WaitTrials {
         stretch.requests += requests;
         stretch.nanos += nanos as f64;
         let mean = stretch.nanos / f64::from(stretch.requests.max(1));
-        let loses = self.phase == Phase::Without
-            && stretch.batches >= EARLY
-            && (self.with.max(1.0) / mean.max(1.0)).ln() < -2.0 * CLEAR_GAIN;
-        if loses || stretch.batches >= BATCHES && stretch.requests >= REQUESTS {
+        let gain = || (mean.max(1.0) / self.with.max(1.0)).ln();
+        let clear = self.phase == Phase::Without && gain() > CLEAR_GAIN;
+        let batches = if clear { EARLY } else { BATCHES };
+        if stretch.batches >= batches && stretch.requests >= REQUESTS {
             self.stretch = StretchOfBatches::default();
             self.stretch_over(mean);
             self.waited = false;
