@@ -56,6 +56,15 @@ def test_threads_follow_the_number_of_workers_between_batches(raw_worker, model,
         assert share(one, workers) == str((str(threads), threads, True))
 
 
+def test_a_worker_with_processors_of_its_own_uses_all_of_them(raw_worker, model, torch, monkeypatch):
+    one = raw_worker()
+    one.load(model(PLAIN), "handler.py", workers=2, pinned=True)
+    one.read_control(wire.LOADED)
+    assert share(one, 2) == str(("8", 8, True))
+    monkeypatch.setattr("jitney.torchserve.threads.processors", lambda: 3)
+    assert share(one, 5) == str(("3", 3, True)), "it was moved"
+
+
 def test_a_number_that_makes_no_sense_changes_nothing(raw_worker, model, torch):
     one = raw_worker()
     one.load(model(PLAIN), "handler.py", workers=2)

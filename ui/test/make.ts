@@ -7,7 +7,7 @@ import { History } from "../src/data/history";
 export const nothing = (): Histogram => ({ bounds: [0.01, 0.1, 1], counts: [0, 0, 0, 0], sum: 0 });
 
 export function worker(id: number, change: Partial<Worker> = {}): Worker {
-  return { id, pid: id, state: "ready", startedAt: "", memoryBytes: 4e8, cpuPercent: null, cpuWaitPercent: null, gpu: null, gpuMemoryBytes: null, progress: null, restarts: 0, garbageCollection: null, ...change };
+  return { id, pid: id, state: "ready", startedAt: "", memoryBytes: 4e8, cpuPercent: null, cpuWaitPercent: null, gpu: null, gpuMemoryBytes: null, cpus: null, progress: null, restarts: 0, garbageCollection: null, ...change };
 }
 
 export function model(change: Partial<Model> = {}): Model {

@@ -75,6 +75,19 @@ impl FoundDevices {
         Some(GpuMemoryConfig { limit, list: Arc::new(list) })
     }
 
+    /// The NUMA node of each, where `/sys` says it; workers count GPUs as they lie on the bus.
+    pub fn nodes(&self) -> Vec<Option<u32>> {
+        if self.count == 0 || self.listed.iter().any(|name| listings::is_part(name)) {
+            return Vec::new();
+        }
+        let nodes = listings::nodes(Path::new(listings::PCI));
+        let node = |number: usize| nodes.get(number).copied().flatten();
+        match &self.chosen {
+            Some(names) => names.iter().map(|name| node(name.parse().ok()?)).collect(),
+            None => (0..self.count as usize).map(node).collect(),
+        }
+    }
+
     /// The workers' environment, in which CUDA numbers GPUs as `nvidia-smi` does, where that matters (`by_memory`), and
     /// parts of GPUs have names. What the operator has set stays.
     pub fn in_order(

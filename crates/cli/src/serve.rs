@@ -394,6 +394,7 @@ fn engine(
         python: PythonConfig {
             env: devices.in_order(Hidden::default().filter(env), by_memory),
             gpus: devices.count,
+            gpu_nodes: devices.nodes(),
             ray: ray::read(values)?,
             ..parts::python(values, values.read(&PYTHON).unwrap_or_default())
         },

@@ -11,6 +11,7 @@
 pub mod answer_cache;
 pub mod call;
 mod changes;
+mod cpus;
 mod data_threads;
 mod dependencies;
 mod engine;

@@ -10,6 +10,7 @@ mod rten;
 use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::thread::available_parallelism;
 
 use bytes::BytesMut;
 use serde::Deserialize;
@@ -65,7 +66,11 @@ impl EngineOptions {
     }
 
     fn threads(&self) -> usize {
-        self.threads.as_ref().and_then(|threads| threads.parse().ok()).unwrap_or(1)
+        match self.threads.as_deref() {
+            // A worker with processors of its own.
+            Some("auto") => available_parallelism().map_or(1, Into::into),
+            threads => threads.and_then(|threads| threads.parse().ok()).unwrap_or(1),
+        }
     }
 
     fn providers(&self) -> Vec<String> {

@@ -6,10 +6,14 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use crate::cpu_list::CpuList;
+
 /// The word for what the machine decides.
 pub const AUTO: &str = "auto";
 /// The word for GPUs that are given to workers in turn, however much of their memory is held.
 pub(crate) const OFF: &str = "off";
+/// The word for workers that are kept to no processors.
+pub(crate) const NONE: &str = "none";
 
 /// The type of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +33,8 @@ pub enum SettingKind {
     AutoSize,
     /// A share or a size of the memory of every GPU, `auto`, or `off`.
     DeviceMemory,
+    /// Processors such as `0-3,8`, `auto`, or `none`.
+    Cpus,
     /// `true` or `false`.
     Flag,
     /// One of these words.
@@ -171,6 +177,7 @@ impl SettingKind {
             Self::AutoSize if text == AUTO => Some(SettingValue::Text(AUTO.to_owned())),
             Self::Size | Self::AutoSize => size(text).map(SettingValue::Number),
             Self::DeviceMemory => device_memory(text),
+            Self::Cpus => cpus(text),
             Self::Fraction => fraction(text.parse().ok()?, 0.01),
             Self::Amount => amount(text.parse().ok()?).map(SettingValue::Fraction),
             Self::Amounts => {
@@ -211,7 +218,10 @@ impl SettingKind {
             (Self::Size | Self::AutoSize, Value::Number(number)) => {
                 number.as_u64().map(SettingValue::Number)
             }
-            (Self::DeviceMemory, Value::Number(number)) => self.parsed(&number.to_string()),
+            (Self::DeviceMemory | Self::Cpus, Value::Number(number)) => {
+                self.parsed(&number.to_string())
+            }
+            (Self::Cpus, Value::Array(_)) => self.parsed(&value.to_string()),
             (Self::Fraction, Value::Number(number)) => fraction(number.as_f64()?, 0.01),
             (Self::Amount, Value::Number(number)) => {
                 amount(number.as_f64()?).map(SettingValue::Fraction)
@@ -240,6 +250,7 @@ impl SettingKind {
                 | Self::Size
                 | Self::AutoSize
                 | Self::DeviceMemory
+                | Self::Cpus
                 | Self::Choice(_)
                 | Self::Text
                 | Self::Texts
@@ -268,6 +279,7 @@ impl SettingKind {
             Self::DeviceMemory => {
                 "auto, off, a share such as 0.9, or a size such as 40GiB".to_owned()
             }
+            Self::Cpus => "auto, none, or processors such as 0-3,8".to_owned(),
             Self::Fraction => "a number from 0.01 to 1".to_owned(),
             Self::Share => "a number from 0 to 1".to_owned(),
             Self::Amount => "a number from 0 on such as 0.5".to_owned(),
@@ -337,6 +349,7 @@ impl SettingKind {
             Self::Time(_) => "TIME",
             Self::Size | Self::AutoSize => "SIZE",
             Self::DeviceMemory => "SHARE|SIZE",
+            Self::Cpus => "CPUS",
             Self::Flag => "BOOL",
             Self::Choice(_) => "WORD",
             Self::Text => "TEXT",
@@ -363,6 +376,15 @@ fn device_memory(text: &str) -> Option<SettingValue> {
         Ok(number) if number <= 1.0 => fraction(number, 0.01),
         _ => size(text).map(SettingValue::Number),
     }
+}
+
+/// A word, or at least one processor.
+fn cpus(text: &str) -> Option<SettingValue> {
+    if [AUTO, NONE].contains(&text) {
+        return Some(SettingValue::Text(text.to_owned()));
+    }
+    let list = CpuList::parse(text.trim_matches(['[', ']']))?;
+    (!list.numbers().is_empty()).then(|| SettingValue::Text(list.to_string()))
 }
 
 /// The number, if it can be an amount.
@@ -503,6 +525,7 @@ mod tests {
             (SettingKind::AutoSize, "auto"),
             (SettingKind::DeviceMemory, "auto"),
             (SettingKind::DeviceMemory, "off"),
+            (SettingKind::Cpus, "0-3,8"),
             (SettingKind::DeviceMemory, "0.9"),
             (SettingKind::DeviceMemory, "1073741824"),
             (SettingKind::Fraction, "0.25"),

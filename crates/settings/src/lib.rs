@@ -5,6 +5,7 @@
 //! parameters, live updates, snapshots, `jitney config` and the reference page are all made from these
 //! declarations. Nothing here reads a file or the environment: callers bring texts and JSON values.
 
+mod cpu_list;
 mod device_memory;
 mod dialect;
 mod kind;
@@ -17,7 +18,9 @@ mod setting;
 pub mod torchserve;
 mod values;
 mod words;
+mod worker_cpus;
 
+pub use cpu_list::CpuList;
 pub use device_memory::DeviceMemory;
 pub use dialect::Dialect;
 pub use kind::{AUTO, SettingKind, SettingValue, TimeUnit};
@@ -28,3 +31,4 @@ pub use reference::page;
 pub use server::{LogFormat, TlsVersion};
 pub use setting::{LooseKeys, PropertyEffect, Setting};
 pub use values::{FromValue, SettingSource, Values};
+pub use worker_cpus::WorkerCpus;

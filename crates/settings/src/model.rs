@@ -183,6 +183,8 @@ settings! {
         .archive(&["gpu_memory_fraction", "jitney.gpu_memory_fraction"], 0).parameter(&["gpu_memory_fraction"], 0);
     GPU_TURNS = Setting::new("gpu_turns", FLAG, "Whether the model takes turns on its GPU: models that have this set and share a GPU do not run at the same moment").or("false")
         .flag("gpu-turns", "BOOL").archive(&["gpu_turns", "jitney.gpu_turns"], 0).parameter(&["gpu_turns"], 0);
+    CPUS = Setting::new("cpus", SettingKind::Cpus, "Processors that worker processes are kept to: auto gives every worker of a model a share of its own of all that the server may use, a list such as 0-3,8 a share of these; the sets follow the number of workers, and threads the sets").or("none")
+        .flag("cpus", "CPUS").archive(&["jitney.cpus"], 0).parameter(&["cpus"], 0).record_if_changed("cpus");
     PARALLEL_TYPE = Setting::new("parallel_type", SettingKind::Choice(&["pp", "tp", "pptp", "custom"]), "How the model is spread over several GPUs")
         .or_else("not at all").archive(&["parallelType"], 0);
     PARALLEL_LEVEL = Setting::new("parallel_level", SettingKind::from(0), "Processes and GPUs of one worker").or("0")

@@ -21,8 +21,8 @@ const TUNES_JAVA: &str = "Tunes the Java server";
 const NOT_READ: &str = "TorchServe writes or ignores it itself";
 const DISTRIBUTION: &str =
     "no worker has several ranks; a handler that starts its own sets MASTER_PORT itself";
-const CPU_LAUNCHER: &str = "pin the whole server with `numactl` or `taskset`, and set OMP_NUM_THREADS \
-    for the threads of each worker";
+const CPU_LAUNCHER: &str =
+    "`cpus: auto` below `jitney:` in model-config.yaml keeps every worker to processors of its own";
 
 const fn key(name: &'static str, kind: SettingKind, about: &'static str) -> Setting {
     Setting::new(name, kind, about).property(name)

@@ -24,14 +24,17 @@ class ThreadShare:
         self.given = 0
         """So many were given; 0 where somebody else has chosen."""
         self._wanted = 0
+        self._pinned = False
+        """Whether the processors that this process may run on are its own."""
 
     def begin(self, spec: dict[str, Any]) -> None:
         """Sets the variables, before any handler is imported."""
         os.environ.setdefault(WAITING_VARIABLE, "PASSIVE")
         workers = spec.get("workers")
         self.given = 0
+        self._pinned = bool(spec.get("pinned"))
         if isinstance(workers, int) and workers > 0 and VARIABLE not in os.environ:
-            self.given = threads_of(workers)
+            self.given = self._share(workers)
             os.environ[VARIABLE] = str(self.given)
             torch = sys.modules.get("torch")
             if torch is not None:  # Imported before this worker was forked: the variable comes too late.
@@ -45,7 +48,7 @@ class ThreadShare:
     def note(self, workers: int) -> None:
         """So many workers serve now; on any thread."""
         if self.given and workers > 0:
-            self._wanted = threads_of(workers)
+            self._wanted = self._share(workers)
 
     def follow(self) -> None:
         """Takes up what was noted; on the thread that runs the model, since torch keeps the number for each thread."""
@@ -56,6 +59,9 @@ class ThreadShare:
         """Both, where one thread reads and runs the model."""
         self.note(workers)
         self.follow()
+
+    def _share(self, workers: int) -> int:
+        return processors() if self._pinned else threads_of(workers)
 
     def _set(self, threads: int) -> None:
         torch = sys.modules.get("torch")

@@ -443,6 +443,8 @@ export type WorkerOverview = {
   cpuWaitPercent: number | null;
   /** The GPU it was given. */
   gpu: number | null;
+  /** The processors that it is kept to, such as `0-3,8`. */
+  cpus: string | null;
   /** What it has of the GPU's memory. */
   gpuMemoryBytes: number | null;
   /** How far it is with loading and warming up. */

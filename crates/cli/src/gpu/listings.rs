@@ -37,6 +37,30 @@ pub fn rocm(folder: &Path) -> u32 {
     texts.flatten().filter(|text| is_gpu(text)).count() as u32
 }
 
+/// Where the kernel lists what is on the bus.
+pub const PCI: &str = "/sys/bus/pci/devices";
+
+/// Makers of GPUs that workers are given, the first that there is one of: NVIDIA, AMD.
+const MAKERS: [&str; 2] = ["0x10de", "0x1002"];
+
+/// The NUMA nodes of the GPUs in a folder of devices, in the order of their addresses; none where it is not known.
+pub fn nodes(folder: &Path) -> Vec<Option<u32>> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut devices: Vec<_> = entries.map(|entry| entry.path()).collect();
+    devices.sort();
+    let word = |device: &Path, name| {
+        let text = std::fs::read_to_string(device.join(name)).unwrap_or_default();
+        text.trim().to_owned()
+    };
+    // Class 3 of devices: displays, and what computes like one.
+    devices.retain(|device| word(device, "class").starts_with("0x03"));
+    let made_by = |maker: &str| -> Vec<_> {
+        let own = devices.iter().filter(|device| word(device, "vendor") == maker);
+        own.map(|device| word(device, "numa_node").parse().ok()).collect()
+    };
+    MAKERS.iter().map(|maker| made_by(maker)).find(|own| !own.is_empty()).unwrap_or_default()
+}
+
 /// The GPUs of `system_profiler SPDisplaysDataType` that are Apple's own.
 pub fn apple(text: &str) -> u32 {
     let models = text.lines().filter_map(|line| line.trim().strip_prefix("Chipset Model: "));
@@ -89,6 +113,26 @@ Graphics/Displays:
         std::fs::create_dir(folder.path().join("3")).expect("directory");
         assert_eq!(rocm(folder.path()), 2);
         assert_eq!(rocm(&folder.path().join("nosuch")), 0);
+    }
+
+    #[test]
+    fn gpus_lie_on_nodes_in_the_order_of_the_bus() {
+        let folder = tempfile::tempdir().expect("directory");
+        for (address, vendor, class, node) in [
+            ("0000:c1:00.0", "0x10de", "0x030200", "1"),
+            ("0000:03:00.0", "0x1002", "0x030000", "0"),
+            ("0000:41:00.0", "0x10de", "0x030200", "0"),
+            ("0000:42:00.0", "0x10de", "0x068000", "1"),
+            ("0000:c2:00.0", "0x10de", "0x030200", "-1"),
+        ] {
+            let device = folder.path().join(address);
+            std::fs::create_dir(&device).expect("directory");
+            for (name, text) in [("vendor", vendor), ("class", class), ("numa_node", node)] {
+                std::fs::write(device.join(name), format!("{text}\n")).expect("file");
+            }
+        }
+        assert_eq!(nodes(folder.path()), [Some(0), Some(1), None]);
+        assert!(nodes(&folder.path().join("nosuch")).is_empty());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Everything that is known of one version of a model, as a text.
 
-use jitney_telemetry::overview::ModelOverview;
+use jitney_telemetry::overview::{ModelOverview, WorkerOverview};
 
 use super::words::{AlignedTable, bytes, counts, milliseconds, number, plain};
 
@@ -118,13 +118,18 @@ fn workers(model: &ModelOverview) -> Vec<String> {
             shown(worker.pid.map(|pid| pid.to_string())),
             format!("{}{}", worker.state, progress.unwrap_or_default()),
             shown(worker.memory_bytes.map(|memory| bytes(memory as f64))),
-            shown(worker.cpu_percent.map(|percent| format!("{percent:.0}%"))),
+            shown(worker.cpu_percent.map(|percent| format!("{percent:.0}%{}", kept_to(worker)))),
             shown(worker.gpu.map(|gpu| gpu.to_string())),
             worker.restarts.to_string(),
             worker.started_at.clone(),
         ]);
     }
     block("workers", table)
+}
+
+/// The processors that a worker is kept to, behind how much it uses.
+fn kept_to(worker: &WorkerOverview) -> String {
+    worker.cpus.as_ref().map(|cpus| format!(" of {cpus}")).unwrap_or_default()
 }
 
 fn settings(model: &ModelOverview) -> Vec<String> {

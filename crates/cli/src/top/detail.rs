@@ -142,6 +142,7 @@ fn workers<'a>(view: &TopView<'_>, model: &ModelOverview) -> Vec<Line<'a>> {
         facts.extend(worker.pid.map(|pid| format!("pid {pid}")));
         facts.extend(worker.memory_bytes.map(|memory| bytes(memory as f64)));
         facts.extend(worker.cpu_percent.map(|percent| format!("CPU {percent:.0}%")));
+        facts.extend(worker.cpus.as_ref().map(|cpus| format!("on {}", plain(cpus))));
         facts.extend(worker.gpu.map(|gpu| format!("GPU {gpu}")));
         facts.extend(worker.progress.as_ref().map(|progress| plain(&progress.to_string())));
         lines.push(Line::from(facts.join("  ")));

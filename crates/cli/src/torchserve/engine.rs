@@ -64,6 +64,7 @@ pub(super) fn engine(
             envelope: values.read(&SERVICE_ENVELOPE),
             response_bytes_max: values.read(&MAX_RESPONSE_SIZE),
             gpus,
+            gpu_nodes: devices.nodes(),
             ..parts::python(values, python)
         },
         first_worker_id: values.value(&INITIAL_WORKER_PORT),

@@ -241,7 +241,7 @@ impl ModelOpener {
             options: self.local_options(&typed),
         };
         let time: std::time::Duration = typed.value(&STARTUP_TIMEOUT);
-        let loaded = tokio::time::timeout(time, processes.load(&load, None)).await;
+        let loaded = tokio::time::timeout(time, processes.load(&load, None, |_| ())).await;
         let loaded = loaded.unwrap_or(Err(LaunchError::TimedOut { seconds: time.as_secs() }));
         let loaded = loaded.map_err(not_loadable)?;
         tracing::info!(file = %load.file.display(), "runs in {}", loaded.engine);

@@ -10,13 +10,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
-use jitney_settings::model::MEMORY_LIMIT;
+use jitney_settings::model::{MEMORY_LIMIT, ONNX_THREADS};
+use jitney_settings::{AUTO, SettingSource};
 use tokio::runtime::Handle;
 
 use super::config::EngineConfig;
 use super::opener::{LocalHome, ModelOpener, OpenedFiles, OpenedModel, blocking};
 use super::rollouts;
 use crate::admission::Admission;
+use crate::cpus::CpuAssignment;
 use crate::data_threads::DataThreads;
 use crate::error::{RegisterError, ReplaceError, UnregisterError};
 use crate::local::LocalModel;
@@ -193,12 +195,13 @@ impl Registrar {
             }
             OpenedFiles::Local(model, home, fetched) => {
                 let gpus = self.local_gpus(&mut settings);
+                let cpus = self.cpus(&settings)?;
                 Ok(Draft {
                     budget: match &home {
                         LocalHome::Threads(_) => None,
                         LocalHome::Processes(_, file, ..) => Some(self.budget(file)),
                     },
-                    launcher: local_launcher(&identity, &settings, &model, (home, gpus)),
+                    launcher: local_launcher(&identity, &settings, &model, (home, gpus, cpus)),
                     identity,
                     settings,
                     intake: Intake::Local(model, options.whole),
@@ -217,6 +220,12 @@ impl Registrar {
         let gpus = LocalGpus::of(assignment, &settings.values, Arc::clone(&self.gpu_bytes))?;
         (settings.declared.gpu, settings.declared.device_ids) = gpus.assignment.declared();
         Some(gpus)
+    }
+
+    /// The processors that a model's workers are kept to, if any.
+    fn cpus(&self, settings: &ModelSettings) -> Result<Option<Arc<CpuAssignment>>, RegisterError> {
+        let cpus = CpuAssignment::of(&settings.values, &self.python.config.gpu_nodes);
+        cpus.map_err(RegisterError::BadSettings)
     }
 
     async fn package_draft(
@@ -243,7 +252,10 @@ impl Registrar {
                 .with_metric_ids(self.observer.wants_metric_ids());
         let observer = Arc::clone(&self.observer);
         let remote = command.placed(python, &settings);
-        let launcher = PythonLauncher::new(python, command, environment, gpus, observer);
+        // On other machines nobody is kept to processors of this one.
+        let cpus = if remote.is_none() { self.cpus(&settings)? } else { None };
+        let launcher =
+            PythonLauncher::new(python, command, environment, gpus, observer).pinned(cpus);
         let api = package.api.as_ref();
         let wired = api.and_then(|api| WiredModel::of(api, &self.registry, &self.queue_slots));
         // The files of a definition are those of its program, whatever else lies there.
@@ -393,17 +405,22 @@ fn local_launcher(
     identity: &ModelIdentity,
     settings: &ModelSettings,
     model: &Arc<dyn LocalModel>,
-    (home, gpus): (LocalHome, Option<LocalGpus>),
+    (home, gpus, cpus): (LocalHome, Option<LocalGpus>, Option<Arc<CpuAssignment>>),
 ) -> Arc<dyn Launcher> {
     let (name, version) = (identity.name.clone(), identity.version.clone());
     match home {
         LocalHome::Threads(session) => {
             Arc::new(ThreadLauncher { session, runtime: model.runtime(), name, version })
         }
-        LocalHome::Processes(processes, file, options, tried) => {
+        LocalHome::Processes(processes, file, mut options, tried) => {
+            if cpus.is_some() && settings.values.source(&ONNX_THREADS) == SettingSource::Default {
+                // As many as it has processors for itself.
+                options[ONNX_THREADS.name] = AUTO.into();
+            }
+            let model = Arc::clone(model);
             let memory_limit = settings.values.read(&MEMORY_LIMIT);
             let load = Arc::new(LocalLoad { file, name, version, memory_limit, options });
-            Arc::new(LocalLauncher { processes, model: Arc::clone(model), load, tried, gpus })
+            Arc::new(LocalLauncher { processes, model, load, tried, gpus, cpus })
         }
     }
 }

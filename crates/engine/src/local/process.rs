@@ -84,11 +84,13 @@ pub(crate) struct LoadedProcess {
 }
 
 impl LocalProcesses {
-    /// Starts a process and waits until it has loaded the model. Dropping the future ends it.
+    /// Starts a process, lets `pin` keep it to processors, and waits until it has loaded the model. Dropping the future
+    /// ends it.
     pub(crate) async fn load(
         &self,
         load: &LocalLoad,
         worker: Option<u32>,
+        pin: impl FnOnce(&WorkerProcess),
     ) -> Result<LoadedProcess, LaunchError> {
         let cannot_spawn = |error: std::io::Error| LaunchError::Spawn(error.to_string());
         let mut expected = self.listener.expect().map_err(cannot_spawn)?;
@@ -114,6 +116,7 @@ impl LocalProcesses {
         };
         let spawned = self.processes.spawn(command, output("stdout"), output("stderr")).await;
         let mut process = spawned.map_err(cannot_spawn)?;
+        pin(&process);
         // Connect = alive.
         let stream = tokio::select! {
             stream = &mut expected.connection => stream.ok(),

@@ -11,6 +11,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use jitney_settings::CpuList;
 use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -19,6 +20,7 @@ use super::LocalModel;
 use super::gpus::LocalGpus;
 use super::process::{LastWords, LoadedProcess, LocalLoad, LocalProcesses};
 use crate::call::DecodedInput;
+use crate::cpus::CpuAssignment;
 use crate::frames::{
     ConnectionError, FrameError, FrameHeader, FrameKind, HEADER_LEN, PAYLOAD_MAX, WorkerConnection,
     decode_failed, decode_reply, next_frame,
@@ -42,6 +44,8 @@ pub(crate) struct LocalLauncher {
     pub(crate) tried: bool,
     /// Those that its workers are given, if any.
     pub(crate) gpus: Option<LocalGpus>,
+    /// The processors that they are kept to, if any.
+    pub(crate) cpus: Option<Arc<CpuAssignment>>,
 }
 
 impl Launcher for LocalLauncher {
@@ -53,12 +57,18 @@ impl Launcher for LocalLauncher {
         let (processes, load) = (Arc::clone(&self.processes), Arc::clone(&self.load));
         let (model, tried) = (Arc::clone(&self.model), self.tried);
         let told = self.gpus.as_ref().map(|gpus| gpus.told(worker));
+        let (cpus, gpu) = (self.cpus.clone(), self.gpu(worker));
         Box::pin(async move {
             let load = match told {
                 None => load,
                 Some(told) => Arc::new(load.with(told.await?)),
             };
-            let loaded = processes.load(&load, Some(worker)).await?;
+            let pin = |process: &WorkerProcess| {
+                if let Some(cpus) = cpus {
+                    cpus.pin(worker, gpu, process);
+                }
+            };
+            let loaded = processes.load(&load, Some(worker), pin).await?;
             let declared = model.file_signature();
             let same = match tried {
                 true => loaded.signature == *declared,
@@ -92,6 +102,10 @@ impl Launcher for LocalLauncher {
         })
     }
 
+    fn set_worker_count(&self, workers: u32) {
+        self.cpus.iter().for_each(|cpus| cpus.set_count(workers));
+    }
+
     fn gpu_ids(&self) -> Vec<u32> {
         self.gpus.as_ref().map(|gpus| gpus.assignment.each()).unwrap_or_default()
     }
@@ -106,10 +120,15 @@ impl Launcher for LocalLauncher {
         self.gpus.as_ref()?.assignment.first(worker)
     }
 
+    fn cpus(&self, worker: u32) -> Option<CpuList> {
+        self.cpus.as_ref()?.cpus(worker)
+    }
+
     fn forget(&self, worker: u32) {
         if let Some(gpus) = &self.gpus {
             gpus.assignment.release(worker);
         }
+        self.cpus.iter().for_each(|cpus| cpus.release(worker));
     }
 }
 

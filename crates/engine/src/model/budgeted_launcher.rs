@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jitney_settings::CpuList;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
@@ -98,6 +99,10 @@ impl Launcher for BudgetedLauncher {
 
     fn gpu(&self, worker: u32) -> Option<u32> {
         self.launcher.gpu(worker)
+    }
+
+    fn cpus(&self, worker: u32) -> Option<CpuList> {
+        self.launcher.cpus(worker)
     }
 
     fn forget(&self, worker: u32) {

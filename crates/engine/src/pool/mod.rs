@@ -328,7 +328,7 @@ impl WorkerPool {
 
     pub(crate) fn views(&self) -> Vec<WorkerView> {
         let staying = self.workers.iter().filter(|(_, it)| it.state != PoolWorkerState::Stopping);
-        staying.map(|(id, worker)| worker.view(*id, self.launcher.gpu(*id))).collect()
+        staying.map(|(id, worker)| worker.view(*id, &*self.launcher)).collect()
     }
 
     fn add_worker(&mut self) -> u32 {

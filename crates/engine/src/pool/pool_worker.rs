@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use jitney_settings::CpuList;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::batches::WorkerBatch;
-use super::worker::{CollectorPauses, GraphMemory, LoadProgress, WorkerCapacity};
+use super::worker::{CollectorPauses, GraphMemory, Launcher, LoadProgress, WorkerCapacity};
 
 /// A worker as others see it.
 #[derive(Clone, Debug)]
@@ -24,6 +25,8 @@ pub struct WorkerView {
     pub memory: u64,
     /// The GPU it was given, if any.
     pub gpu: Option<u32>,
+    /// The processors that it is kept to, if any.
+    pub cpus: Option<CpuList>,
     /// How far it is with loading and warming up, if it says so.
     pub progress: Option<LoadProgress>,
     /// The graphs that it captured.
@@ -78,14 +81,15 @@ pub(super) enum PoolWorkerState {
 
 impl PoolWorker {
     /// As others see it.
-    pub(super) fn view(&self, id: u32, gpu: Option<u32>) -> WorkerView {
+    pub(super) fn view(&self, id: u32, launcher: &dyn Launcher) -> WorkerView {
         WorkerView {
             id,
             started: self.started,
             ready: self.state == PoolWorkerState::Ready,
             pid: self.pid,
             memory: 0,
-            gpu,
+            gpu: launcher.gpu(id),
+            cpus: launcher.cpus(id),
             progress: self.progress.clone(),
             graphs: self.graphs,
             gpu_memory: self.gpu_memory,

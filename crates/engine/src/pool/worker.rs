@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use jitney_settings::CpuList;
 use serde::Deserialize;
 use tokio::sync::mpsc;
 
@@ -47,6 +48,11 @@ pub trait Launcher: Send + Sync + 'static {
 
     /// The GPU that a worker was given, if any.
     fn gpu(&self, _worker: u32) -> Option<u32> {
+        None
+    }
+
+    /// The processors that a worker is kept to, if any.
+    fn cpus(&self, _worker: u32) -> Option<CpuList> {
         None
     }
 

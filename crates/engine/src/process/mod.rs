@@ -14,6 +14,7 @@ mod group;
 mod guard;
 mod memory;
 mod memory_group;
+mod process_cpus;
 
 use std::convert::Infallible;
 use std::io;
@@ -41,6 +42,7 @@ pub use self::guard::guard_groups;
 use self::memory::OomCounter;
 pub(crate) use self::memory::{MeasuredMemory, ProcessEnd, measured_memory};
 use self::memory_group::{MemoryGroup, MemoryGroups};
+pub(crate) use self::process_cpus::ProcessCpus;
 
 /// How long what a dead process has printed is still read, where a child that left its group holds the
 /// pipe open.
@@ -213,6 +215,8 @@ pub(crate) struct WorkerProcess {
     /// How it ended, once that is known.
     end: Option<Option<ProcessEnd>>,
     memory: Arc<ProcessMemory>,
+    /// What keeps it to processors.
+    pub(crate) cpus: Arc<ProcessCpus>,
     /// Resolves when nothing more is read from its pipes.
     drained: oneshot::Receiver<Infallible>,
 }
@@ -222,8 +226,8 @@ impl WorkerProcess {
     pub(crate) fn elsewhere() -> (Self, WatchedElsewhere) {
         let ((wanted, unwanted), (tell_ended, ended)) = (oneshot::channel(), oneshot::channel());
         let (reading, drained) = oneshot::channel();
-        let memory = Arc::default();
-        let process = Self { id: None, wanted: Some(wanted), ended, end: None, memory, drained };
+        let (memory, cpus, wanted) = (Arc::default(), Arc::default(), Some(wanted));
+        let process = Self { id: None, wanted, ended, end: None, memory, cpus, drained };
         (process, WatchedElsewhere { unwanted, ended: tell_ended, _drained: reading })
     }
 
@@ -285,6 +289,7 @@ struct RunningProcess {
     wanted: oneshot::Receiver<Infallible>,
     ended: oneshot::Sender<ProcessEnd>,
     memory: Arc<ProcessMemory>,
+    cpus: Arc<ProcessCpus>,
     _drained: oneshot::Sender<Infallible>,
 }
 
@@ -299,14 +304,23 @@ impl RunningProcess {
         let (reading, drained) = oneshot::channel();
         let id = group.id().as_raw_nonzero().get().unsigned_abs();
         let memory = Arc::<ProcessMemory>::default();
-        let (id, wanted, seen) = (Some(id), Some(wanted), Arc::clone(&memory));
-        let process = WorkerProcess { id, wanted, ended, end: None, memory: seen, drained };
+        let cpus = Arc::new(ProcessCpus::new(group.id()));
+        let process = WorkerProcess {
+            id: Some(id),
+            wanted: Some(wanted),
+            ended,
+            end: None,
+            memory: Arc::clone(&memory),
+            cpus: Arc::clone(&cpus),
+            drained,
+        };
         let (wanted, ended, _drained) = (unwanted, tell_ended, reading);
-        (Self { group, pipes, guard, kills, wanted, ended, memory, _drained }, process)
+        (Self { group, pipes, guard, kills, wanted, ended, memory, cpus, _drained }, process)
     }
 
     async fn run(self, stdout: impl OutputSink, stderr: impl OutputSink) {
-        let Self { mut group, pipes, guard, kills, mut wanted, ended, memory, _drained } = self;
+        let Self { mut group, pipes, guard, kills, mut wanted, ended, memory, cpus, _drained } =
+            self;
         let [output, errors] = pipes;
         let reading = async { tokio::join!(read_pipe(output, stdout), read_pipe(errors, stderr)) };
         let mut reading = std::pin::pin!(reading);
@@ -332,6 +346,7 @@ impl RunningProcess {
         // The leader is not reaped yet, so its id is still its own.
         group.kill();
         lock(&guard).forget(group.id());
+        cpus.end();
         if let Some(status) = group.reap().await {
             // Nobody may wait for it.
             let held = Some(memory.held.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0);

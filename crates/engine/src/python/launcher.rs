@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use jitney_settings::CpuList;
 use jitney_settings::model::{GPU_MEMORY_FRACTION, GPU_TURNS, MEMORY_LIMIT};
 use rustix::process::Resource;
 use serde_json::{Value, json};
@@ -18,6 +19,7 @@ use super::preload::PARENT_VARIABLE;
 use super::worker::{OutputSource, PythonWorker, WorkerStream, reaped};
 use super::workers::{PythonConfig, PythonWorkers};
 use crate::call::SequenceHeaders;
+use crate::cpus::CpuAssignment;
 use crate::frames::{
     CallingWorker, CallsToken, ExpectedWorker, FrameError, FrameKind, WorkerConnection,
     decode_control, next_frame,
@@ -151,6 +153,8 @@ pub(crate) struct PythonLauncher {
     load: LoadCommand,
     environment: Environment,
     gpus: GpuAssignment,
+    /// The processors that its workers are kept to.
+    cpus: Option<Arc<CpuAssignment>>,
     /// Where its workers are placed, if not on this machine.
     remote: Option<Arc<PlacedModel>>,
     /// The workers the model was last scaled to; 0 before that.
@@ -223,6 +227,7 @@ impl Launcher for PythonLauncher {
 
     fn set_worker_count(&self, workers: u32) {
         self.workers.store(workers, Ordering::Relaxed);
+        self.cpus.iter().for_each(|cpus| cpus.set_count(workers));
     }
 
     fn gpu_ids(&self) -> Vec<u32> {
@@ -237,8 +242,13 @@ impl Launcher for PythonLauncher {
         self.gpus.first(worker)
     }
 
+    fn cpus(&self, worker: u32) -> Option<CpuList> {
+        self.cpus.as_ref()?.cpus(worker)
+    }
+
     fn forget(&self, worker: u32) {
         self.gpus.release(worker);
+        self.cpus.iter().for_each(|cpus| cpus.release(worker));
     }
 }
 
@@ -252,12 +262,21 @@ impl PythonLauncher {
         observer: Arc<dyn Observer>,
     ) -> Self {
         let (python, workers) = (Arc::clone(python), AtomicU32::default());
-        Self { python, load, environment, gpus, remote: None, workers, observer }
+        Self { python, load, environment, gpus, cpus: None, remote: None, workers, observer }
     }
 
     /// Workers that a cluster places.
     pub(crate) fn placed(mut self, remote: Option<PlacedModel>) -> Self {
         self.remote = remote.map(Arc::new);
+        self
+    }
+
+    /// Workers that are kept to processors.
+    pub(crate) fn pinned(mut self, cpus: Option<Arc<CpuAssignment>>) -> Self {
+        if cpus.is_some() {
+            self.load.message["pinned"] = true.into();
+        }
+        self.cpus = cpus;
         self
     }
 
@@ -288,12 +307,17 @@ impl PythonLauncher {
             Some(remote) => {
                 remote.start(worker, expected.token.text().to_owned(), output, progress)
             }
-            None => self.spawn_here(expected, output),
+            None => self.spawn_here(worker, expected, output),
         };
         (started, source)
     }
 
-    fn spawn_here(&self, expected: &ExpectedWorker, output: [WorkerStream; 2]) -> StartedProcess {
+    fn spawn_here(
+        &self,
+        worker: u32,
+        expected: &ExpectedWorker,
+        output: [WorkerStream; 2],
+    ) -> StartedProcess {
         let PythonWorkers { config, listener, packages, .. } = &*self.python;
         let (environment, dir) = (&self.environment, &self.load.dir);
         let mut command = config.command(&environment.interpreter, dir);
@@ -307,6 +331,7 @@ impl PythonLauncher {
         let (python, is_shared) =
             (Arc::clone(&self.python), *environment == Environment::shared(config));
         let interpreter = environment.interpreter.clone();
+        let (cpus, gpu) = (self.cpus.clone(), self.gpus.assign(worker).first().copied());
         Box::pin(async move {
             let started = match python.preload.as_ref().filter(|_| is_shared) {
                 Some(preload) => preload.start_worker(command, output).await,
@@ -325,6 +350,9 @@ impl PythonLauncher {
             }
             if let Some(bytes) = memory {
                 python.processes.limit_memory(&process, bytes);
+            }
+            if let Some(cpus) = cpus {
+                cpus.pin(worker, gpu, &process);
             }
             Ok((process, None))
         })

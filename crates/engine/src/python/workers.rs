@@ -58,6 +58,8 @@ pub struct PythonConfig {
     pub response_bytes_max: Option<u64>,
     /// GPUs that workers are spread over.
     pub gpus: u32,
+    /// The NUMA node of each of them, where it is known.
+    pub gpu_nodes: Vec<Option<u32>>,
     /// The cluster that places workers; without one they are processes of this machine.
     pub ray: Option<RayConfig>,
     /// How many files a worker may have open, where that is less than what the server may.
@@ -84,6 +86,7 @@ impl PythonConfig {
             install_requirements: false,
             response_bytes_max: None,
             gpus: 0,
+            gpu_nodes: Vec::new(),
             ray: None,
             open_files: None,
             preload: Vec::new(),

@@ -228,6 +228,9 @@ struct WorkerFacts {
     progress: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     gpu_id: Option<u32>,
+    /// The processors that it is kept to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cpus: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     gpu_memory_bytes: Option<u64>,
     /// How many graphs it captured, and what memory they hold.
@@ -245,6 +248,7 @@ impl WorkerFacts {
             progress: progress
                 .map(|step| json!({ "done": step.done, "of": step.of, "what": step.what })),
             gpu_id: worker.gpu,
+            cpus: worker.cpus.as_ref().map(ToString::to_string),
             gpu_memory_bytes: worker.gpu_memory,
             graphs: worker.graphs.map(|it| json!({ "count": it.count, "bytes": it.bytes })),
             garbage_collection: worker.pauses.map(Into::into),

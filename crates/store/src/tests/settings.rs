@@ -52,7 +52,7 @@ batching: {policy: adaptive, max_batch_size: 32, max_latency_ms: 2.5, max_batch_
            cost: tokens, max_cost: 4096, sample_cost: 128, tenants: {gold: 4, free: 1}, mix_origins: true, max_concurrent_batches: 3,
            sizes: [1, 4, 32], lengths: [64, 512]}
 gpu_memory_fraction: 0.5
-jitney: {gpu_turns: true, cache: {ttl: 5}, min_workers: 0}
+jitney: {gpu_turns: true, cache: {ttl: 5}, min_workers: 0, cpus: 0-3}
 sequenceStartRequired: true
 ray: {num_cpus: 0.5, num_gpus: 1, resources: {big: 2}, ship: false}
 ";
@@ -67,6 +67,7 @@ ray: {num_cpus: 0.5, num_gpus: 1, resources: {big: 2}, ship: false}
         (&STARTUP_TIMEOUT, "13"),
         (&DEVICE_TYPE, "gpu"),
         (&DEVICE_IDS, "0,2"),
+        (&CPUS, "0-3"),
         (&PARALLEL_TYPE, "pptp"),
         (&PARALLEL_LEVEL, "2"),
         (&MAX_RETRY_TIMEOUT, "9"),

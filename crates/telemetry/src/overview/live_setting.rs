@@ -59,6 +59,7 @@ fn kind(kind: SettingKind) -> (&'static str, &'static [&'static str]) {
         | SettingKind::Texts
         | SettingKind::Path
         | SettingKind::DeviceMemory
+        | SettingKind::Cpus
         | SettingKind::Fraction
         | SettingKind::Share
         | SettingKind::Numbers { .. }

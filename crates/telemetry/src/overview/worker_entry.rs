@@ -32,6 +32,8 @@ pub struct WorkerOverview {
     pub cpu_wait_percent: Option<f64>,
     /// The GPU it was given.
     pub gpu: Option<u32>,
+    /// The processors that it is kept to, such as `0-3,8`.
+    pub cpus: Option<String>,
     /// What it has of the GPU's memory.
     pub gpu_memory_bytes: Option<u64>,
     /// How far it is with loading and warming up.
@@ -93,6 +95,7 @@ impl WorkerOverview {
             cpu_percent: usage.and_then(|usage| usage.cpu_percent),
             cpu_wait_percent: usage.and_then(|usage| usage.wait_percent),
             gpu: worker.gpu,
+            cpus: worker.cpus.as_ref().map(ToString::to_string),
             gpu_memory_bytes: worker.gpu_memory,
             progress: worker.progress.as_ref().map(|step| WorkerProgress {
                 done: step.done,

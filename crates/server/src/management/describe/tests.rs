@@ -35,6 +35,7 @@ fn status() -> Status {
         pid: Some(4242),
         memory: 0,
         gpu: None,
+        cpus: None,
         progress: None,
         graphs: None,
         gpu_memory: None,
