@@ -38,9 +38,11 @@ if [ "${1:-}" = "torchserve" ]; then
         *" --foreground "*) ;;
         *" --start "*) set -- "$@" --foreground ;;
     esac
-    # KServe asks port 8080, where its own image has a second server before TorchServe's.
+    # KServe asks port 8080, and 8081 over gRPC, where its own image has a second server before TorchServe's.
     case " $* " in
-        *"/mnt/models/config/config.properties "*) set -- "$@" --kserve-port "${JITNEY_KSERVE_PORT:-8080}" ;;
+        *"/mnt/models/config/config.properties "*)
+            set -- "$@" --kserve-port "${JITNEY_KSERVE_PORT:-8080}" --kserve-grpc-port "${JITNEY_KSERVE_GRPC_PORT:-8081}"
+            ;;
     esac
 fi
 exec "$@"

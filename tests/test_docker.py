@@ -172,7 +172,7 @@ def test_kserves_runtime_for_torchserve_keeps_what_its_configuration_says(box: B
     properties = FREE_ADDRESSES + f"enable_envvars_config=true\nmodel_snapshot={json.dumps(named)}\n"
     (models / "config" / "config.properties").write_text(properties + "disable_token_authorization=true\n")
     store, config = f"--model-store={models}/model-store", f"--ts-config={models}/config/config.properties"
-    box.env["JITNEY_KSERVE_PORT"] = "0"
+    box.env |= {"JITNEY_KSERVE_PORT": "0", "JITNEY_KSERVE_GRPC_PORT": "0"}
     container = box.run("torchserve", "--start", store, config)
     try:
         until(lambda: "Model server started." in box.said or container.poll() is not None, "it starts", 60)
@@ -188,6 +188,7 @@ def test_kserves_runtime_for_torchserve_keeps_what_its_configuration_says(box: B
         asked = requests.post(f"{url}/v1/models/mnist:predict", json={"instances": [[1]]}, timeout=120)
         assert asked.json() == {"instances": [[1]]}, "port 8080 of KServe's, whatever the file says"
         assert requests.get(f"{url}/models/mnist", timeout=120).status_code == 404, "no management there"
+        assert box.said.count("predictions are answered at") == 2, "gRPC has a second address, too"
     finally:
         container.send_signal(signal.SIGTERM)
         assert container.wait(30) == 0, box.said

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import requests
+import tritonclient.grpc as tritonclient
 
 from harness.archives import Store
 from harness.client import together
@@ -70,6 +73,26 @@ def test_version_2_in_batches(served: Callable[..., Server]) -> None:
     for k, reply in enumerate(together([lambda: infer(0), lambda: infer(1)])):
         assert (reply["id"], reply["model_name"]) == (str(k), "sum")
         assert reply["outputs"] == [{"name": "x", "datatype": "INT64", "data": [k + 1], "shape": [1]}]
+
+
+def test_the_port_for_grpc_that_kserve_asks(start: Callable[..., Server], store: Store, tmp_path: Path) -> None:
+    config = tmp_path / "config.properties"
+    config.write_text(
+        FREE_ADDRESSES + "disable_token_authorization=true\nservice_envelope=kservev2\nload_models=sum.mar\n"
+    )
+    store.mar("sum", source=SUM)
+    flags = ("--ts-config", config, "--model-store", store.path, "--kserve-port", "0", "--kserve-grpc-port", "0")
+    server = start("torchserve", "--start", "--foreground", "--ncs", *flags)
+    rest, over_grpc = re.findall(r"predictions are answered at http://0\.0\.0\.0:(\d+), too", server.log)
+    assert requests.get(f"http://127.0.0.1:{rest}/ping", timeout=120).status_code == 200
+    with tritonclient.InferenceServerClient(f"127.0.0.1:{over_grpc}") as client:
+        assert client.is_server_ready() and client.is_model_ready("sum")
+        given = tritonclient.InferInput("x", [2], "INT64")
+        given.set_data_from_numpy(np.array([1, 2]))
+        answer = client.infer("sum", [given], request_id="q")
+        assert (answer.get_response().id, answer.as_numpy("x").tolist()) == ("q", [3])
+        with pytest.raises(tritonclient.InferenceServerException, match="'ghost' is not found"):
+            client.infer("ghost", [given])
 
 
 def test_sagemakers_forms(start: Callable[..., Server], store: Store, tmp_path: Path) -> None:

@@ -71,7 +71,8 @@ impl ListenerPlan {
     /// Its name, by which the service manager may give it a socket.
     pub(crate) fn name(&self) -> &'static str {
         match (&self.grpc, self.apis) {
-            _ if self.is_second => "also_inference",
+            (None, _) if self.is_second => "also_inference",
+            (Some(_), _) if self.is_second => "also_grpc",
             (Some(_), Apis { inference: true, .. }) => "grpc_inference",
             (Some(_), _) => "grpc_management",
             (None, Apis { inference: true, .. }) => "inference",
@@ -102,7 +103,7 @@ fn grpc_plans(config: &ServerConfig) -> Vec<ListenerPlan> {
     let open_health = config.dialect == Dialect::Jitney;
     let inference = Apis { inference: true, oip: config.oip, open_health, ..Apis::default() };
     let management = Apis { management: true, open_health, ..Apis::default() };
-    match (&config.grpc_inference, &config.grpc_management) {
+    let mut plans: Vec<_> = match (&config.grpc_inference, &config.grpc_management) {
         (Some(one), Some(other)) if one.bind.is_same(&other.bind) => {
             vec![planned(one, Apis { management: true, ..inference })]
         }
@@ -110,7 +111,11 @@ fn grpc_plans(config: &ServerConfig) -> Vec<ListenerPlan> {
             let one = one.iter().map(|grpc| planned(grpc, inference));
             one.chain(other.iter().map(|grpc| planned(grpc, management))).collect()
         }
-    }
+    };
+    let second = config.also_grpc.iter();
+    let apis = Apis { oip: true, ..inference };
+    plans.extend(second.map(|grpc| ListenerPlan { is_second: true, ..planned(grpc, apis) }));
+    plans
 }
 
 /// The HTTP listeners. APIs with one address share one; where inference and management do, metrics

@@ -26,6 +26,8 @@ pub struct ServerConfig {
     pub metrics: Option<Bind>,
     /// Where predictions are asked for over gRPC, if anywhere.
     pub grpc_inference: Option<GrpcBind>,
+    /// A second address for predictions over gRPC, by the Open Inference Protocol, if there is one.
+    pub also_grpc: Option<GrpcBind>,
     /// Where models are managed over gRPC, if anywhere; one listener serves both when they are equal.
     pub grpc_management: Option<GrpcBind>,
     /// Largest body of a request, or message of a gRPC client.
@@ -87,6 +89,7 @@ impl Default for ServerConfig {
             management: loopback(8081),
             metrics: Some(loopback(8082)),
             grpc_inference: None,
+            also_grpc: None,
             grpc_management: None,
             max_request_bytes: MAX_REQUEST_SIZE.default_value(),
             max_connections: MAX_CONNECTIONS.default_value(),

@@ -57,6 +57,10 @@ pub struct TorchserveFlags {
     /// file says
     #[arg(long, value_name = "PORT")]
     pub kserve_port: Option<u16>,
+    /// Answer gRPC by the Open Inference Protocol at this port as well, on all addresses: KServe asks 8081. Where the
+    /// file has another use for the port, that stays
+    #[arg(long, value_name = "PORT")]
+    pub kserve_grpc_port: Option<u16>,
     /// Set by the launcher for the server it starts in the background.
     #[arg(long, hide = true)]
     pub detached: bool,

@@ -181,6 +181,7 @@ fn ports(config: &ServerConfig) -> impl Iterator<Item = (&'static str, SocketAdd
         ("management", Some(&config.management)),
         ("metrics", config.metrics.as_ref()),
         ("gRPC inference", config.grpc_inference.as_ref().map(|grpc| &grpc.bind)),
+        ("gRPC inference", config.also_grpc.as_ref().map(|grpc| &grpc.bind)),
         ("gRPC management", config.grpc_management.as_ref().map(|grpc| &grpc.bind)),
     ];
     binds.into_iter().filter_map(|(name, bind)| match bind {

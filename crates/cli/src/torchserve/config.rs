@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use jitney_engine::PluginPlan;
 use jitney_net::Bind;
-use jitney_server::ServerConfig;
+use jitney_server::{GrpcBind, ServerConfig};
 
 use jitney_settings::server::{AUDIT_LOG, IO_THREADS, LOG_FORMAT, LOG_LEVEL, MODEL_STORE, PYTHON};
 use jitney_settings::torchserve::{
@@ -18,6 +18,7 @@ use jitney_settings::{Setting, SettingSource, Values, model};
 use super::addresses::{Addresses, Grpc, grpc_bind};
 use super::engine::engine;
 use super::{banner, metrics, models, properties, restore, security, sources};
+use crate::address::Address;
 use crate::env::Env;
 use crate::failure::Failure;
 use crate::flags::torchserve::TorchserveFlags;
@@ -101,7 +102,8 @@ pub fn assemble(
         kind: ServerKind::TorchServe { banner },
         server: ServerConfig {
             tls: certificate,
-            also_inference: flags.kserve_port.map(|port| Bind::Tcp(([0, 0, 0, 0], port).into())),
+            also_inference: flags.kserve_port.map(everywhere),
+            also_grpc: kserve_grpc(flags, &addresses, &grpc, &mut remarks),
             ..server(&values, &addresses, &grpc)?
         },
         tls,
@@ -126,6 +128,29 @@ pub fn assemble(
         remarks,
         temp_dir: env.temp_dir(),
     })
+}
+
+fn everywhere(port: u16) -> Bind {
+    Bind::Tcp(([0, 0, 0, 0], port).into())
+}
+
+/// Where KServe asks over gRPC, unless the file has another use for the port.
+fn kserve_grpc(
+    flags: &TorchserveFlags,
+    addresses: &Addresses,
+    grpc: &Grpc,
+    remarks: &mut Vec<String>,
+) -> Option<GrpcBind> {
+    let wanted = flags.kserve_grpc_port?;
+    let mut named = addresses.all().into_iter().chain([&grpc.inference.0, &grpc.management.0]);
+    if wanted != 0 && named.any(|at| matches!(at, Address::Tcp { port, .. } if *port == wanted)) {
+        remarks.push(format!(
+            "port {wanted} has another use in config.properties, so KServe's gRPC is not answered there; \
+             give that address another port"
+        ));
+        return None;
+    }
+    Some(GrpcBind { bind: everywhere(wanted), age: grpc.inference.1 })
 }
 
 /// Rejects missing paths before anything is read: files that only TorchServe uses, and the temporary

@@ -146,6 +146,21 @@ fn the_open_inference_protocol_is_switched_on_as_kserve_does_it() {
     assert!(!on("", "") && !on("ts_open_inference_protocol=true\n", "v1"));
 }
 
+#[test]
+fn kserves_grpc_port_is_answered_unless_the_file_has_another_use_for_it() {
+    let plan = |text: &str| {
+        let flags = TorchserveFlags { kserve_grpc_port: Some(8081), ..TorchserveFlags::default() };
+        plan_with(text, flags, &[]).expect("plans")
+    };
+    let free = plan("management_address=http://127.0.0.1:8085\n");
+    let at = free.server.also_grpc.expect("a second address").bind;
+    assert_eq!(at, Bind::Tcp(([0, 0, 0, 0], 8081).into()));
+    let taken = plan("");
+    assert!(taken.server.also_grpc.is_none(), "management is there");
+    let said = "port 8081 has another use in config.properties";
+    assert!(taken.remarks.iter().any(|remark| remark.starts_with(said)), "{:?}", taken.remarks);
+}
+
 const SECURE: &str = "inference_address=https://127.0.0.1\nmanagement_address=https://127.0.0.1\n\
                       metrics_address=https://127.0.0.1\n";
 
