@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
+import sys
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -10,6 +13,8 @@ import requests
 from PIL import Image
 
 PICTURE = "cat.jpg"
+SDKS = ("boto3", "botocore")
+"""Imported by what asks AWS, which no test here does."""
 GET = requests.get
 
 
@@ -23,6 +28,25 @@ def use_gpu() -> bool:
 def image_uri() -> str:
     """The name of an image; nothing is fetched."""
     return "jitney:cpu"
+
+
+@pytest.fixture(scope="session")
+def docker_image(image_uri: str) -> str:
+    """The same, as the tests of the images call it."""
+    return image_uri
+
+
+@pytest.fixture(scope="session")
+def framework_version() -> str:
+    """The torch of AWS's last images with TorchServe."""
+    return "2.6.0"
+
+
+@pytest.fixture(autouse=True)
+def skip_without_gpu(request: pytest.FixtureRequest) -> None:
+    """As AWS's conftest.py reads its mark."""
+    if request.node.get_closest_marker("skip_cpu"):
+        pytest.skip("Skipping the test on CPU")
 
 
 @pytest.fixture(scope="session")
@@ -47,3 +71,6 @@ def get(url: str, **options: Any) -> Any:
 
 
 requests.get = get
+for name in SDKS:
+    if importlib.util.find_spec(name) is None:
+        sys.modules[name] = ModuleType(name)

@@ -49,11 +49,13 @@ class PyTorchModel:
     def __init__(
         self,
         model_data: str,
+        role: str,
         entry_point: str,
         model_server_workers: int | None = None,
         env: dict[str, str] | None = None,
         **_unused: Any,
     ) -> None:
+        del role  # Whose model it is; nobody asks here.
         self.archive, self.script = Path(model_data.removeprefix("file://")), Path(entry_point)
         self.env = {**(env or {}), "SAGEMAKER_PROGRAM": self.script.name}
         if model_server_workers:
