@@ -30,7 +30,6 @@ impl FromValue for WorkerCpus {
 mod tests {
     use serde_json::json;
 
-    use super::*;
     use crate::SettingKind;
 
     #[test]
