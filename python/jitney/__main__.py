@@ -21,10 +21,12 @@ from jitney.definition.application import Application, graph
 from jitney.definition.locate import locate
 from jitney.loaders.huggingface.hub import located
 from jitney.loaders.loader import LoadOptions
-from jitney.loaders.registry import open_path
+from jitney.loaders.registry import model_path, open_path
 from jitney.packing.pack import pack
 
 FAILED, USAGE = 1, 64
+SAID_MAX = 500
+"""Letters of what an exception says."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -39,14 +41,23 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         application = load(flags)
     except DefinitionError as error:
-        print(f"error: {named}: {error}{where_raised(error)}", file=sys.stderr)
+        why = " ".join(str(error).split()) if getattr(flags, "silent", False) else str(error)
+        print(f"error: {named}: {why}{where_raised(error)}", file=sys.stderr)
         return FAILED
     except Exception as error:
         print_traceback(error)
-        print(f"error: {named} raised {type(error).__name__} while it was imported", file=sys.stderr)
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:SAID_MAX]
+        why = (
+            f": cannot be read: {said}"
+            if getattr(flags, "file", False)
+            else f" raised {type(error).__name__} while it was imported"
+        )
+        print(f"error: {named}{why}", file=sys.stderr)
         return FAILED
     if flags.command == "pack":
-        print(json.dumps(pack(application, flags.object, flags.directory, Path(flags.out), flags.version)))
+        packed = pack(application, flags.object, flags.directory, Path(flags.out), flags.version)
+        if not flags.silent:
+            print(json.dumps(packed))
         return 0
     try:
         samples = [read_sample(text) for text in flags.sample]
@@ -89,6 +100,9 @@ def parser() -> argparse.ArgumentParser:
             one.add_argument("--out", required=True, help="the directory to write")
             one.add_argument("--version", help="the version to serve it as")
             one.add_argument("--file", action="store_true", help="the object is a file or folder that a loader finds")
+            one.add_argument(
+                "--silent", action="store_true", help="do not print what was packed, and errors in one line"
+            )
             _add_load_options(one)
         else:
             one.add_argument("--sample", action="append", default=[], help="one item's arguments as a JSON object")
@@ -138,7 +152,7 @@ def load(flags: argparse.Namespace) -> Application:
     then has its path in `flags.object`. What is printed meanwhile goes to stderr."""
     with contextlib.redirect_stdout(sys.stderr):
         if getattr(flags, "file", False):
-            path = located(flags.object)
+            path = model_path(located(flags.object))
             flags.object = str(path)
             return graph(open_path(path, LoadOptions(flags.trust, flags.task)))
         return graph(locate(flags.object, os.path.abspath(flags.directory)))

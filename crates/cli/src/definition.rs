@@ -1,7 +1,6 @@
-//! Models that Python packs: definitions (`module:object`), and files and folders of formats that only Python's
-//! libraries read. A short-lived Python process (`python -m jitney pack`) imports the code, or looks at the file, and
-//! writes a model directory; from there on they are models like any other. This program itself never runs what a
-//! user wrote.
+//! Models that Python packs before they are registered: definitions (`module:object`), and models of the hub, which it
+//! fetches. A short-lived Python process (`python -m jitney pack`) imports the code, or looks at the folder, and writes
+//! a model directory; from there on they are models like any other. This program itself never runs what a user wrote.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -10,9 +9,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use jitney_engine::store::{
-    Limits, fetch_folder, is_loadable, is_remote_folder, models_in, serialised,
-};
+use jitney_engine::store::{Limits, fetch_folder, is_remote_folder, models_in, serialised};
 use jitney_settings::model::{TASK, TRUST};
 use serde::Deserialize;
 use tokio::process::Command;
@@ -42,18 +39,13 @@ pub fn is_definition(text: &str) -> bool {
     (file && (object.is_empty() || path(object))) || (path(module) && named)
 }
 
-/// The path as a definition, if it is a file or folder that only Python's libraries read.
-pub fn of_file(path: &Path) -> Option<String> {
-    is_loadable(path).then(|| path.to_string_lossy().into_owned())
-}
-
 /// The model of a folder that holds no other: an archive or an ONNX file in it, or the folder itself. A file is itself.
 pub fn in_folder(path: &Path) -> Startup {
     let file = if path.is_file() { Some(path.to_owned()) } else { lone_file(path) };
     let path = file.as_deref().unwrap_or(path);
     let text = path.to_string_lossy();
     let url = if file.is_some() { serialised(&text) } else { text.into_owned() };
-    Startup { definition: of_file(path), ..Startup::unnamed(&url) }
+    Startup::unnamed(&url)
 }
 
 /// The one archive or ONNX file of a folder.
@@ -131,12 +123,12 @@ impl Packer {
             let why = error.detail().unwrap_or_else(|| error.to_string());
             Failure::failed(format!("cannot fetch {}: {why}", startup.shown()))
         })?;
-        let Startup { url, definition, .. } = in_folder(&folder);
+        let Startup { url, .. } = in_folder(&folder);
         self.remote.rule.allow(&url);
-        Ok(Cow::Owned(Startup { url, definition, ..startup.clone() }))
+        Ok(Cow::Owned(Startup { url, ..startup.clone() }))
     }
 
-    /// Imports the definition of a model, or looks at its file, and writes its model directory.
+    /// Imports the definition of a model, or fetches it from the hub, and writes its model directory.
     pub async fn pack(&self, startup: &Startup, version: Option<&str>) -> Result<Packed, Failure> {
         let object = startup.definition.as_deref().unwrap_or_default();
         let turn = self.count.fetch_add(1, Ordering::Relaxed);
@@ -146,7 +138,7 @@ impl Packer {
         command.current_dir(&self.directory).stdin(Stdio::null()).kill_on_drop(true);
         command.args(["pack", object, "--out"]).arg(&model);
         command.args(version.iter().flat_map(|version| ["--version", *version]));
-        if !is_definition(object) {
+        if is_on_hub(object) {
             command.arg("--file").args(startup.settings.flag(&TRUST).then_some("--trust"));
             let task = startup.settings.read::<String>(&TASK);
             command.args(task.iter().flat_map(|task| ["--task", task.as_str()]));

@@ -5,7 +5,7 @@
 //! model is rejected alone and cannot spoil a batch. Batches run in processes of this very program, which
 //! a model can end or fill without harm to others, or in threads, where that was asked for.
 
-mod declared;
+pub(crate) mod declared;
 pub(crate) mod declared_model;
 pub(crate) mod gpus;
 pub(crate) mod process;

@@ -60,6 +60,15 @@ pub enum ModelSource {
 }
 
 impl ModelSource {
+    /// The file or directory, once it is here.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Directory(path) => Some(path),
+            Self::Archive(_) | Self::Fetched(_) => self.file(),
+            Self::Remote(_) | Self::Outside { .. } => None,
+        }
+    }
+
     /// The file; a directory is none.
     pub fn file(&self) -> Option<&Path> {
         match self {
@@ -196,10 +205,15 @@ fn file(
     }
 }
 
-/// What is in the store is there already, and an ONNX file may have others beside it.
+/// How files end that may have others beside them that belong to the model.
+const ENDINGS_KEPT: [&str; 8] =
+    ["onnx", "pt2", "pt", "safetensors", "joblib", "skops", "ubj", "cbm"];
+
+/// What is in the store is there already, and a model's file may have others beside it.
 fn stays(path: &Path, store: &Path) -> bool {
     let in_store = path.parent().is_some_and(|parent| is_same(parent, store));
-    in_store || path.extension().is_some_and(|ending| ending == "onnx")
+    let is_kept = |ending: &std::ffi::OsStr| ENDINGS_KEPT.iter().any(|kept| ending == *kept);
+    in_store || path.extension().is_some_and(is_kept)
 }
 
 fn is_same(one: &Path, other: &Path) -> bool {

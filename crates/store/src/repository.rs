@@ -4,6 +4,7 @@
 //! repository/
 //!   add/config.pbtxt  add/1/model.onnx  add/2/model.onnx   Triton's layout; config.pbtxt may be missing
 //!   shop/config.pbtxt  shop/1/model.py                     a model of Triton's Python backend
+//!   trees/1/model.joblib  bert/1/config.json …             a model that only Python's libraries read
 //!   digits.onnx  digits.yaml                               an ONNX file, with its card if it has one
 //!   bert.mar                                               an archive
 //!   shout/MAR-INF/…                                        a model directory
@@ -16,6 +17,7 @@
 mod config_json;
 mod declared;
 mod fields;
+mod loadable;
 mod overrides;
 mod python_backend;
 mod sequence_config;
@@ -29,10 +31,13 @@ use std::sync::Arc;
 use std::{fs, io};
 
 use jitney_settings::Values;
+use jitney_settings::model::MAX_BATCH_SIZE;
 
 pub use self::declared::{
     ControlKind, DeclaredControl, DeclaredState, DeclaredTensor, DeclaredTensors,
 };
+pub use self::loadable::is_loadable;
+use self::loadable::{CONFIG_FILE, is_model_directory};
 pub use self::overrides::config_overrides;
 pub use self::python_backend::{CompletedConfig, PythonBackend};
 pub use self::stamp::FileStamp;
@@ -42,9 +47,6 @@ use self::triton::{TritonBackend, TritonConfig, VersionPolicy};
 use super::package::read_text;
 use super::unpack::MANIFEST_DIRECTORY;
 
-/// The configuration of a model in Triton's layout.
-const CONFIG_FILE: &str = "config.pbtxt";
-
 /// In TorchServe's layout, as KServe mounts it: the archives, and the file that is not read here. The command line
 /// reads it where such a directory is all that is served.
 const ARCHIVES_DIRECTORY: &str = "model-store";
@@ -52,14 +54,6 @@ const PROPERTIES_FILE: &str = "config/config.properties";
 
 /// The model's file in Triton's layout.
 const MODEL_FILE: &str = "model.onnx";
-
-/// How files end that the store reads itself.
-const STORED_ENDINGS: [&str; 9] =
-    [".onnx", ".mar", ".war", ".model", ".zip", ".tar", ".gz", ".tgz", ".py"];
-
-/// Files that say of which format the model of a folder is.
-const FORMAT_MARKS: [&str; 5] =
-    ["MLmodel", "config.json", "modules.json", "model_index.json", "handler.py"];
 
 /// The most models that a directory is looked through for.
 const MODELS_MAX: usize = 10_000;
@@ -73,6 +67,13 @@ pub struct RepositoryModel {
     pub stamp: FileStamp,
     /// What it is served from, or why it is not.
     pub content: Result<RepositoryContent, String>,
+}
+
+impl RepositoryModel {
+    fn is_for_loaders(&self) -> bool {
+        let versions = self.content.iter().flat_map(|content| &content.versions);
+        versions.into_iter().any(|version| is_loadable(&version.path))
+    }
 }
 
 /// What a model is served from.
@@ -122,38 +123,10 @@ pub fn is_repository(directory: &Path, followed: bool) -> bool {
     directory.is_dir() && !is_model_directory(directory) && !wraps()
 }
 
-/// Whether a path is one model that the store does not read itself, for the loaders of Python: a file that is no
-/// archive, or a folder that says what it is or has files, and neither folders nor anything to serve.
-pub fn is_loadable(path: &Path) -> bool {
-    if path.is_file() {
-        let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase());
-        return !name
-            .is_some_and(|name| STORED_ENDINGS.iter().any(|ending| name.ends_with(ending)));
-    }
-    if !path.is_dir() || is_model_directory(path) || path.join(CONFIG_FILE).is_file() {
-        return false;
-    }
-    if FORMAT_MARKS.iter().any(|mark| path.join(mark).is_file()) {
-        return true;
-    }
-    let entries = fs::read_dir(path).into_iter().flatten().take(MODELS_MAX).flatten();
-    let shown = entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'));
-    let paths: Vec<PathBuf> = shown.map(|entry| entry.path()).collect();
-    !paths.is_empty() && paths.iter().all(|path| is_loadable_file(path))
-}
-
-fn is_loadable_file(path: &Path) -> bool {
-    path.is_file() && is_loadable(path)
-}
-
 /// A directory around a model directory and nothing else, which is taken for its wrapping.
 fn is_wrapped_model(directory: &Path) -> bool {
     let lone = super::unpack::lone_directory(directory).ok().flatten();
     lone.is_some_and(|lone| is_model_directory(&lone))
-}
-
-fn is_model_directory(directory: &Path) -> bool {
-    directory.join(MANIFEST_DIRECTORY).is_dir()
 }
 
 /// The one model of a directory under this name; one without files to serve where there are several, or none.
@@ -166,6 +139,9 @@ pub fn model_named(name: &str, directory: &Path) -> io::Result<RepositoryModel> 
         models_of(directory)?.into_iter().filter(|model| model.content.is_ok()).collect();
     let (name, names) = (name.to_owned(), models.iter().map(|model| model.name.as_str()));
     let names = Vec::from_iter(names).join(", ");
+    if models.len() > 1 {
+        models.retain(|model| !model.is_for_loaders());
+    }
     if let (Some(model), []) = (models.pop(), &models[..]) {
         return Ok(RepositoryModel { name, ..model });
     }
@@ -277,14 +253,14 @@ fn content(name: &str, folder: &Path, stamp: FileStamp) -> Result<RepositoryCont
         return match model_in(folder, None) {
             Ok(path) => Ok(one(path)),
             Err(_) => Err(format!(
-                "{} holds no model: neither {CONFIG_FILE}, nor a numbered folder with {MODEL_FILE}, nor \
-                 one .onnx or .mar file, nor {MANIFEST_DIRECTORY}",
+                "{} holds no model: neither {CONFIG_FILE}, nor a numbered folder with {MODEL_FILE} or another model, \
+                 nor one .onnx or .mar file, nor {MANIFEST_DIRECTORY}, nor the files of another format",
                 folder.display()
             )),
         };
     }
     let has_config = config.is_some();
-    let config = config.unwrap_or_default();
+    let mut config = config.unwrap_or_default();
     match &config.versions {
         VersionPolicy::All => {}
         VersionPolicy::Latest(count) => drop(numbers.drain(..numbers.len().saturating_sub(*count))),
@@ -313,8 +289,13 @@ fn content(name: &str, folder: &Path, stamp: FileStamp) -> Result<RepositoryCont
         };
         Ok(RepositoryVersion { number: Some(number.to_string()), path, stamp: stamp.finish() })
     };
+    let versions = numbers.into_iter().map(version).collect::<Result<Vec<_>, String>>()?;
+    if config.whole && versions.iter().any(|version| is_loadable(&version.path)) {
+        // Their own tensors say whether requests can share a batch.
+        config.settings.remove(&MAX_BATCH_SIZE);
+    }
     Ok(RepositoryContent {
-        versions: numbers.into_iter().map(version).collect::<Result<_, String>>()?,
+        versions,
         labels: labels(folder, &config)?,
         python,
         settings: config.settings,
@@ -336,7 +317,7 @@ fn python_backend_of(
         |number: &u64| folder.join(number.to_string()).join(python_backend::PYTHON_FILE).is_file();
     let is_python = match config.backend {
         TritonBackend::Python | TritonBackend::Ensemble => true,
-        TritonBackend::Onnx => false,
+        TritonBackend::Onnx | TritonBackend::Loader => false,
         TritonBackend::Unsaid => numbers.iter().any(has_file),
     };
     let backend = match (is_python, &config.only_python) {
@@ -382,8 +363,8 @@ fn version_numbers(folder: &Path) -> io::Result<Vec<u64>> {
     Ok(numbers)
 }
 
-/// The model of a folder: the named file, `model.onnx`, a model directory, or the only ONNX file or
-/// archive.
+/// The model of a folder: the named file, `model.onnx`, a model directory, the only ONNX file or archive, or the
+/// folder itself where its files are for the loaders of Python.
 fn model_in(folder: &Path, named: Option<&str>) -> Result<PathBuf, String> {
     let usual = folder.join(named.unwrap_or(MODEL_FILE));
     if usual.is_file() {
@@ -411,6 +392,7 @@ fn model_in(folder: &Path, named: Option<&str>) -> Result<PathBuf, String> {
     }
     match (models.len(), others.first()) {
         (1, _) => Ok(models.swap_remove(0)),
+        (0, _) if named.is_none() && is_loadable(folder) => Ok(folder.to_owned()),
         (0, Some(other)) => Err(format!(
             "{} is not there, and {other} is of a kind that is not served",
             usual.display()

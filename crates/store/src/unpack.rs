@@ -75,6 +75,13 @@ fn reserve(models: &Path) -> Result<ModelDir, UnpackError> {
     ModelDir::reserve(models).map_err(|error| UnpackError::Io(models.into(), error))
 }
 
+/// Whether a file of this name begins as an archive does.
+pub(super) fn begins_as_archive(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head));
+    read.is_ok() && is_archive(&head)
+}
+
 /// Whether a file begins as an archive does.
 pub(super) fn is_archive(head: &[u8]) -> bool {
     PackedFormat::by_magic(head).is_some()
@@ -320,7 +327,7 @@ pub struct ModelDir {
     path: PathBuf,
     ours: bool,
     /// What was made for the model and leaves with it.
-    beside: Option<Box<ModelDir>>,
+    beside: Vec<ModelDir>,
 }
 
 impl ModelDir {
@@ -331,12 +338,12 @@ impl ModelDir {
 
     /// A directory that was there before.
     pub fn existing(path: PathBuf) -> Self {
-        Self { path, ours: false, beside: None }
+        Self { path, ours: false, beside: Vec::new() }
     }
 
     /// Keeps another directory for as long as this one.
     pub fn attach(&mut self, beside: Self) {
-        self.beside = Some(Box::new(beside));
+        self.beside.push(beside);
     }
 
     /// A new directory below `models`, named by 32 hexadecimal digits, for our eyes only.
@@ -345,7 +352,7 @@ impl ModelDir {
         DirBuilder::new().mode(0o700).recursive(true).create(&models)?;
         let path = models.join(format!("{:032x}", fastrand::u128(..)));
         DirBuilder::new().mode(0o700).create(&path)?;
-        Ok(Self { path, ours: true, beside: None })
+        Ok(Self { path, ours: true, beside: Vec::new() })
     }
 
     /// Becomes what `inner` was; this directory must still be empty.

@@ -14,7 +14,7 @@ from jitney.definition.definition import Definition, Endpoint, define
 from jitney.definition.signature import Signature
 from jitney.loaders.huggingface.hub import located
 from jitney.loaders.loader import LoadOptions
-from jitney.loaders.registry import loader_for, model_name, open_path
+from jitney.loaders.registry import loader_for, model_name, model_path, open_path
 from jitney.values.tensor import BYTES
 
 FOUND, FAILED = 0, 1
@@ -56,7 +56,7 @@ def inspect(named: str, options: LoadOptions) -> Inspection:
     """Looks at a file or folder, or a model of the hub, and loads it if that may be."""
     found = Inspection(named)
     try:
-        path = located(named)
+        path = model_path(located(named))
         kind = loader_for(path)
     except DefinitionError as error:
         found.problems.append(str(error))

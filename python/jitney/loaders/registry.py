@@ -32,6 +32,8 @@ OURS = (
     "jitney.loaders.torch_script:SafetensorsLoader",
 )
 """In the order in which they are asked."""
+FILES_MAX = 100
+"""Files of a folder that are looked at."""
 SHOWN_MAX = 8
 """Names of files in a message."""
 FOUND = "__jitney_found__"
@@ -56,6 +58,15 @@ def loader_for(path: Path) -> type[Loader]:
     raise DefinitionError(
         f"no known format: {seen(path)}; known are archives, .onnx files, Python definitions, {known}"
     )
+
+
+def model_path(path: Path) -> Path:
+    """The path itself, or the only file of a folder that a loader finds where none finds the folder."""
+    if not path.is_dir() or any(one.finds(path) for one in loaders()):
+        return path
+    files = sorted(one for one in path.iterdir() if one.is_file())[:FILES_MAX]
+    found = [file for file in files if any(one.finds(file) for one in loaders())]
+    return found[0] if len(found) == 1 else path
 
 
 def seen(path: Path) -> str:

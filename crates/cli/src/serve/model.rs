@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use jitney_engine::ServedDirectory;
 use jitney_engine::store::{is_loadable, is_repository};
 
-use crate::definition::{is_definition, is_on_hub, of_file};
+use crate::definition::{is_definition, is_on_hub};
 use crate::failure::Failure;
 use crate::plan::Startup;
 
@@ -77,7 +77,7 @@ fn from_path(text: &str) -> Result<Startup, Failure> {
         return Ok(Startup { definition, ..Startup::unnamed(text) });
     }
     let path = without_links(Path::new(text)).map_err(|error| no_such_file(text, &error))?;
-    Ok(Startup { definition: of_file(&path), ..Startup::unnamed(&url(&path)) })
+    Ok(Startup::unnamed(&url(&path)))
 }
 
 /// The path without links. What lies in another container of the pod has no other path here than the one through

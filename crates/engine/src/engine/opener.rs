@@ -10,22 +10,24 @@ use std::sync::Arc;
 
 use jitney_settings::model::{
     DEVICE_IDS, ISOLATION, LOAD, LoadTime, MAX_BATCH_SIZE, MAX_CONCURRENT_BATCHES, MEMORY_LIMIT,
-    ONNX_ENGINE, ONNX_LIBRARY, ONNX_PROVIDERS, ONNX_THREADS, STARTUP_TIMEOUT,
+    ONNX_ENGINE, ONNX_LIBRARY, ONNX_PROVIDERS, ONNX_THREADS, STARTUP_TIMEOUT, TASK, TRUST,
 };
 use jitney_settings::{Isolation, SettingSource, Values};
 
 use crate::error::RegisterError;
+use crate::local::declared::check_as_is;
 use crate::local::declared_model::DeclaredModel;
 use crate::local::process::{LocalLoad, LocalProcesses};
 use crate::local::{LoadedModel, LocalModel, LocalRuntime, LocalSession};
 use crate::model::ModelIdentity;
+use crate::model::endpoint_tensors::signature;
 use crate::outcome::LaunchError;
-use crate::python::{OpenConfig, PythonWorkers};
+use crate::python::{FilePacking, OpenConfig, PythonWorkers};
 use crate::resolve;
 use crate::settings::{ModelDefaults, ModelSettings, RegisterOptions};
 use crate::store::{
-    Api, DownloadRequest, FetchedFile, ModelSource, Package, PythonBackend, Sha256, ShownUrl,
-    Store, StoreError,
+    Api, DeclaredTensors, DownloadRequest, FetchedFile, ModelDir, ModelSource, Package,
+    PythonBackend, Sha256, ShownUrl, Store, StoreError, is_loadable,
 };
 
 /// Batches of an ensemble that one worker has under way.
@@ -156,12 +158,22 @@ impl ModelOpener {
     ) -> Result<OpenedModel, RegisterError> {
         let (store, url) = (Arc::clone(&self.store), options.url.clone());
         let file = found.file().map(Path::to_owned);
+        let packed = self.packed(&found, options).await?;
+        let (found, fetched) = match &packed {
+            Some(dir) => (ModelSource::Directory(dir.path().to_owned()), found.fetched()),
+            None => (found, None),
+        };
         let turn = store.turn(&found).await;
         let opening = move || {
             let _turn = turn;
             store.open(&url, found)
         };
         let mut package = blocking(opening).await??;
+        if let Some(dir) = packed {
+            package.dir.attach(dir);
+            package.downloaded = fetched;
+            check_declared(&package, &options.declared)?;
+        }
         if let Some(python) = &options.python {
             package.api = Some(self.python_api(&mut package, python, options).await?);
             package.yaml_json = python.settings.clone();
@@ -178,6 +190,34 @@ impl ModelOpener {
         let operators = resolve::operators_sha256(&opened.identity, &self.defaults)?;
         self.verify(&options.url, file.as_deref(), operators).await?;
         Ok(opened)
+    }
+
+    /// The model directory of a file or folder that only Python's libraries read; none for what the store reads
+    /// itself, or what a handler was named for. Whether its code may run is the operator's to say: no client and no
+    /// archive can set that.
+    async fn packed(
+        &self,
+        found: &ModelSource,
+        options: &RegisterOptions,
+    ) -> Result<Option<ModelDir>, RegisterError> {
+        let Some(path) = found.path().map(Path::to_owned) else { return Ok(None) };
+        let handler = options.handler.is_some() || options.python.is_some();
+        if handler || (self.defaults.handler.is_some() && found.file().is_none()) {
+            return Ok(None);
+        }
+        let looked = path.clone();
+        if !blocking(move || is_loadable(&looked)).await? {
+            return Ok(None);
+        }
+        let typed = resolve::typed(options, &self.defaults);
+        let packing = FilePacking {
+            path: &path,
+            trust: typed.flag(&TRUST),
+            task: typed.read(&TASK),
+            time: typed.value(&STARTUP_TIMEOUT),
+        };
+        let packed = packing.packed(&self.python, &self.store.models()).await;
+        packed.map(Some).map_err(RegisterError::NotLoadable)
     }
 
     /// What a model of Triton's Python backend takes and gives: what its configuration says, and what it adds itself.
@@ -311,6 +351,13 @@ impl ModelOpener {
         })
         .await
     }
+}
+
+/// Compares what a configuration declares with what a packed model takes and gives.
+fn check_declared(package: &Package, declared: &DeclaredTensors) -> Result<(), RegisterError> {
+    let tensors = package.api.iter().flat_map(|api| api.tensors.values());
+    let Some(own) = tensors.into_iter().next().and_then(signature) else { return Ok(()) };
+    check_as_is(declared, &own).map_err(RegisterError::NotLoadable)
 }
 
 /// Why the file of a model without Python is not served, in the loader's words where it has some.

@@ -3,6 +3,20 @@
 use super::{Dim, Signature, TensorSpec};
 use crate::store::{DeclaredControl, DeclaredState, DeclaredTensor, DeclaredTensors};
 
+/// Whether a model of Python's libraries is the declared one; a sentence if not. Clients see its tensors as they are.
+pub(crate) fn check_as_is(declared: &DeclaredTensors, model: &Signature) -> Result<(), String> {
+    let DeclaredTensors { inputs, outputs, controls, states, file, .. } = declared;
+    let reshaped = inputs.iter().chain(outputs).find(|tensor| tensor.reshape.is_some());
+    let reshaped = reshaped.map(|tensor| (tensor.line, "reshape"));
+    let control = controls.first().map(|control| (control.line, "control_input"));
+    let state = states.first().map(|state| (state.input.line, "state"));
+    let unfit = reshaped.or(control).or(state).map(|(line, field)| {
+        (line, format!("{field} is for ONNX models and those of the Python backend"))
+    });
+    let outcome = unfit.map_or_else(|| check(declared, model), Err);
+    outcome.map_err(|(line, why)| format!("{file}:{line}: {why}"))
+}
+
 /// Whether the model is the declared one; the line and a sentence if not.
 pub(super) fn check(declared: &DeclaredTensors, model: &Signature) -> Result<(), (usize, String)> {
     let DeclaredTensors { inputs, outputs, batched, controls, states, .. } = declared;

@@ -186,7 +186,10 @@ impl OutputSink for InstallerOutput {
             return;
         }
         if self.bytes <= LOGGED_BYTES_MAX {
-            tracing::info!(model = self.model, "{}: {line}", self.what);
+            match line.strip_prefix("warning: ") {
+                Some(warning) => tracing::warn!(model = self.model, "{}: {warning}", self.what),
+                None => tracing::info!(model = self.model, "{}: {line}", self.what),
+            }
         }
         if let Some(last) = &self.last {
             *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(line.to_owned());

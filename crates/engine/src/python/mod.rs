@@ -7,6 +7,7 @@
 mod completion;
 mod environment;
 mod launcher;
+mod packing;
 mod placed_model;
 mod placement;
 mod preload;
@@ -19,6 +20,7 @@ mod workers;
 pub(crate) use self::completion::OpenConfig;
 pub(crate) use self::environment::Environment;
 pub(crate) use self::launcher::{LoadCommand, PythonLauncher};
+pub(crate) use self::packing::FilePacking;
 pub use self::placement::RayConfig;
 pub(crate) use self::workers::PythonWorkers;
 pub use self::workers::{PythonConfig, unpack_packages};

@@ -99,9 +99,31 @@ fn the_file_may_have_another_name_or_be_of_another_kind() {
     assert_eq!(one.versions(), numbered(&[("1", "m/1/only.mar")]));
     let weights = Files::new(&[("m/1/model.onnx/model.onnx", ""), ("m/1/model.onnx/w", "")]);
     assert_eq!(weights.versions(), numbered(&[("1", "m/1/model.onnx/model.onnx")]));
-    let plan = Files::new(&[("m/1/model.plan", "")]);
-    let why = "m/1/model.onnx is not there, and model.plan is of a kind that is not served";
-    assert_eq!(plan.versions(), Err(why.to_owned()));
+    let saved = Files::new(&[("m/1/model.savedmodel/saved_model.pb", "")]);
+    let why = "m/1/model.onnx is not there, and model.savedmodel is of a kind that is not served";
+    assert_eq!(saved.versions(), Err(why.to_owned()));
+}
+
+#[test]
+fn a_version_of_another_format_is_for_the_loaders() {
+    for files in [
+        &["m/1/model.pt2"][..],
+        &["m/1/model.joblib"],
+        &["m/1/model.xml", "m/1/model.bin"],
+        &["m/1/MLmodel", "m/1/data/model.ubj"],
+        &["m/1/config.json", "m/1/1_Pooling/config.json"],
+    ] {
+        let files = Files::new(&files.iter().map(|file| (*file, "")).collect::<Vec<_>>());
+        assert_eq!(files.versions(), numbered(&[("1", "m/1")]));
+    }
+    let files = Files::new(&[("m/1/trees.ubj", ""), ("m/1/notes.md", "")]);
+    files.write(
+        "m/config.pbtxt",
+        "backend: \"fil\" default_model_filename: \"trees.ubj\" input { name: \"x\" }",
+    );
+    assert_eq!(files.versions(), numbered(&[("1", "m/1/trees.ubj")]));
+    let content = files.models().remove(0).content.unwrap();
+    assert!(content.whole && !content.settings.has(&MAX_BATCH_SIZE), "its tensors say that");
 }
 
 #[test]
@@ -171,6 +193,8 @@ fn a_name_goes_to_the_one_model_of_a_folder() {
     for (files, expected) in [
         (&["model.onnx"][..], Ok(&["model.onnx"][..])),
         (&["model.onnx", "model.yaml", "tokenizer/vocab.txt"], Ok(&["model.onnx"])),
+        (&["model.onnx", "tokenizer/config.json"], Ok(&["model.onnx"])),
+        (&["texts/config.json"], Ok(&["texts"])),
         (&["1/model.onnx", "2/model.onnx"], Ok(&["2/model.onnx"])),
         (&["net/1/model.onnx"], Ok(&["net/1/model.onnx"])),
         (&["config/config.properties", "model-store/bert.mar"], Ok(&["model-store/bert.mar"])),

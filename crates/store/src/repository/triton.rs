@@ -46,6 +46,8 @@ pub(super) enum TritonBackend {
     Unsaid,
     Onnx,
     Python,
+    /// A library of Python's reads its files: those of the backends pytorch, fil and openvino.
+    Loader,
     /// Other models, one after another.
     Ensemble,
 }
@@ -209,7 +211,7 @@ fn other(name: &str, field: &PbField, remarks: &mut Vec<String>) -> Result<(), C
     Err(unknown(field, known.copied()))
 }
 
-/// Models of other backends are not served.
+/// What runs the model. Models of other backends are not served.
 fn backend(field: &PbField) -> Result<Option<TritonBackend>, ConfigError> {
     let given = field.text()?;
     match (field.name.as_str(), given) {
@@ -217,9 +219,11 @@ fn backend(field: &PbField) -> Result<Option<TritonBackend>, ConfigError> {
         ("platform", "onnxruntime_onnx") | ("backend", "onnxruntime") => Ok(Some(TritonBackend::Onnx)),
         ("backend", "python") => Ok(Some(TritonBackend::Python)),
         ("platform", "ensemble") => Ok(Some(TritonBackend::Ensemble)),
+        ("platform", "pytorch_libtorch" | "torch_aoti" | "fil" | "openvino")
+        | ("backend", "pytorch" | "fil" | "openvino") => Ok(Some(TritonBackend::Loader)),
         (name, _) => Err(field.wrong(format!(
-            "{name} {given:?} is not supported; ONNX models (platform: \"onnxruntime_onnx\") and Python's \
-             (backend: \"python\") are"
+            "{name} {given:?} is not supported; ONNX models (platform: \"onnxruntime_onnx\"), Python's \
+             (backend: \"python\") and those of the backends pytorch, fil and openvino are"
         ))),
     }
 }
@@ -478,8 +482,8 @@ mod tests {
             (
                 "\nplatform: \"tensorrt_plan\"",
                 2,
-                "platform \"tensorrt_plan\" is not supported; ONNX models (platform: \"onnxruntime_onnx\") and \
-                 Python's (backend: \"python\") are",
+                "platform \"tensorrt_plan\" is not supported; ONNX models (platform: \"onnxruntime_onnx\"), \
+                 Python's (backend: \"python\") and those of the backends pytorch, fil and openvino are",
             ),
             (
                 "sequence_batching { state { input_name: \"s\" initial_state { data_file: \"f\" } } }",
