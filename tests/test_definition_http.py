@@ -191,3 +191,41 @@ def test_two_models_cannot_have_the_same_path(served: Server):
     )
     assert twice.returncode != 0
     assert "Model Other wants to answer /, which model Shop does" in twice.stderr + twice.stdout
+
+
+SHARING = """
+import jitney
+
+
+class Ranks:
+    @jitney.endpoint(raw=True, route="POST /rank", route_shared=True)
+    def rank(self, request):
+        return [jitney.context().model, request.root_path, len(request.body)]
+
+
+first = jitney.model(name="first")(type("First", (Ranks,), {}))
+second = jitney.model(name="second")(type("Second", (Ranks,), {}))
+"""
+
+
+def test_of_a_path_of_several_models_the_body_names_one(start, tmp_path):
+    (tmp_path / "sharing.py").write_text(SHARING)
+    server = start("serve", "sharing.py:first", "sharing.py:second", cwd=tmp_path)
+
+    def ask(**body):
+        reply = requests.post(server.url("/rank"), json=body, timeout=ASK_SECONDS)
+        return reply.status_code, reply.json()
+
+    for name in ("first", "second"):
+        assert ask(model=name) == (200, [name, "/rank", len(name) + 13])
+    status, absent = ask(text="x")
+    assert (status, absent["error"]["type"], absent["error"]["code"]) == (400, "invalid_request_error", None)
+    assert "the body needs the field model. They are first, second." in absent["error"]["message"]
+    status, unknown = ask(model="third")
+    assert (status, unknown["error"]["code"]) == (404, "model_not_found")
+    assert unknown["error"]["message"] == 'The model "third" does not answer /rank. Those that do are first, second.'
+    bad = requests.post(server.url("/rank"), data="no", timeout=ASK_SECONDS)
+    assert (bad.status_code, "no JSON object" in bad.json()["error"]["message"]) == (400, True)
+    assert requests.get(server.url("/rank"), timeout=ASK_SECONDS).status_code == 405
+    assert server.manage("DELETE", "/models/second").status_code == 200
+    assert ask(text="x")[0] == 200, "one model needs no name"

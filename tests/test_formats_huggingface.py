@@ -206,7 +206,7 @@ def test_pairs_are_ranked_as_vllm_and_text_embeddings_inference_spell_it(start: 
     from sentence_transformers import CrossEncoder
 
     folder = pretrained.bert(tmp_path / "ranks", "BertForSequenceClassification", pretrained.LABELS["one"])
-    server = start("serve", folder, f"other={folder}")  # Both have the path; the first answers it.
+    server = start("serve", folder)
     expected = CrossEncoder(str(folder), device="cpu").predict([(TEXTS[0], one) for one in TEXTS]).tolist()
     order = sorted(range(len(TEXTS)), key=lambda at: -expected[at])
     told = ask(server, "/rerank", {"model": "ranks", "query": TEXTS[0], "documents": TEXTS})
@@ -220,7 +220,15 @@ def test_pairs_are_ranked_as_vllm_and_text_embeddings_inference_spell_it(start: 
     near(ask(server, "/ranks", {"inputs": [[TEXTS[0], one] for one in TEXTS]})["scores"], expected)
     other = {"model": "other", "query": TEXTS[0], "texts": TEXTS}
     assert "call /other/rerank" in ask(server, "/rerank", other, 404)["message"]
-    assert [one["index"] for one in ask(server, "/other/rerank", other)] == order
+
+
+def test_of_several_models_with_a_route_the_body_chooses(start: Start, tmp_path: Path) -> None:
+    folder = pretrained.bert(tmp_path / "ranks", "BertForSequenceClassification", pretrained.LABELS["one"])
+    server = start("serve", f"first={folder}", f"second={folder}")
+    ranking = {"query": TEXTS[0], "documents": TEXTS}
+    for name in ("first", "second"):
+        assert ask(server, "/rerank", {**ranking, "model": name})["model"] == name
+    assert ask(server, "/rerank", {**ranking, "model": "third"}, 404)["error"]["code"] == "model_not_found"
 
 
 def test_summaries(start: Start, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 //! from the registry, which makes a new table with every change.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use crate::store::Api;
@@ -24,6 +25,8 @@ pub struct PathTarget {
     pub answers: Option<Box<str>>,
     /// Whether other models may have the path, too.
     pub shared: bool,
+    /// Whether they do: then the body of a request says which model it is for.
+    pub several: bool,
 }
 
 /// The paths of several models.
@@ -31,6 +34,8 @@ pub struct PathTarget {
 pub struct PathTable {
     /// Paths that each call one endpoint.
     routes: BTreeMap<Box<str>, Arc<PathTarget>>,
+    /// Those that share such a path with one that came before them.
+    sharers: Vec<Arc<PathTarget>>,
     /// Prefixes, the longest first.
     mounts: Vec<Arc<PathTarget>>,
 }
@@ -52,6 +57,12 @@ impl PathTable {
     /// The endpoint that this very path calls.
     pub fn route(&self, path: &str) -> Option<&Arc<PathTarget>> {
         self.routes.get(path.trim_end_matches('/'))
+    }
+
+    /// The endpoints that share a path, of one model each.
+    pub fn sharers(&self, path: &str) -> Vec<&Arc<PathTarget>> {
+        let later = self.sharers.iter().filter(|target| *target.path == *path);
+        self.routes.get(path).into_iter().chain(later).collect()
     }
 
     /// The mount that a path is below, the one with the longest prefix.
@@ -88,6 +99,7 @@ impl PathTable {
             raw: raw(endpoint),
             answers: None,
             shared: false,
+            several: false,
         };
         for route in &api.http.routes {
             let methods = route.methods.iter().map(|method| method.as_str().into()).collect();
@@ -112,7 +124,16 @@ impl PathTable {
     }
 
     fn add_route(&mut self, target: PathTarget) {
-        self.routes.entry(target.path.clone()).or_insert_with(|| Arc::new(target));
+        match self.routes.entry(target.path.clone()) {
+            Entry::Vacant(free) => drop(free.insert(Arc::new(target))),
+            Entry::Occupied(mut first) => {
+                let shares = |it: &PathTarget| it.shared && it.raw;
+                if shares(first.get()) && shares(&target) {
+                    Arc::make_mut(first.get_mut()).several = true;
+                    self.sharers.push(Arc::new(target));
+                }
+            }
+        }
     }
 
     fn add_mount(&mut self, target: PathTarget) {
@@ -160,7 +181,22 @@ mod tests {
         assert_eq!(table("a", &sharing).shared_with(&table("b", &sharing)), None);
         assert_eq!(table("a", &sharing).shared_with(&table("b", &alone)), Some("/rerank"));
         let both = PathTable::of([("a", &sharing), ("b", &sharing)]);
-        assert_eq!(both.route("/rerank").map(|it| &*it.model), Some("a"));
+        assert_eq!(both.route("/rerank").map(|it| (&*it.model, it.several)), Some(("a", false)));
+    }
+
+    #[test]
+    fn of_a_path_of_several_raw_endpoints_all_models_are_known() {
+        let route = r#"{"path": "/rerank/", "endpoint": "r", "shared": true}"#;
+        let raw = api(&format!(
+            r#"{{"endpoints": ["r"], "http": {{"raw": ["r"], "routes": [{route}]}}}}"#
+        ));
+        let one = PathTable::of([("a", &raw)]);
+        assert!(one.route("/rerank").is_some_and(|it| !it.several));
+        let two = PathTable::of([("a", &raw), ("b", &raw)]);
+        assert!(two.route("/rerank").is_some_and(|it| it.several));
+        let models: Vec<_> = two.sharers("/rerank").iter().map(|it| &*it.model).collect();
+        assert_eq!(models, ["a", "b"]);
+        assert!(two.sharers("/score").is_empty());
     }
 
     #[test]

@@ -198,7 +198,7 @@ struct Usage {
 }
 
 /// A failure in OpenAI's form.
-fn failed(problem: &Problem) -> HttpResponse {
+pub(super) fn failed(problem: &Problem) -> HttpResponse {
     let kind = match problem.status {
         429 => "rate_limit_error",
         400..=499 => "invalid_request_error",

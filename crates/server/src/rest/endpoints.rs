@@ -11,7 +11,7 @@ use super::endpoint::{
 };
 use super::{
     admin, authorize, dashboard, embeddings, health, inference, invocation, jobs, logs, management,
-    mounted, open_inference, openapi, overview, repository, shared_memory, tasks, v1,
+    mounted, open_inference, openapi, overview, repository, shared_memory, shared_route, tasks, v1,
 };
 use crate::auth::Gate;
 use crate::errors::Problem;
@@ -73,6 +73,9 @@ const fn row(
 /// A request for a path of a model's own, which goes to it as it came.
 #[rustfmt::skip]
 static MOUNTED: Endpoint = row(Natural, Any, "/**", USE, Op::Predict, Waits(|it| Box::pin(mounted::call(it.context, it.body, it.names))), RUNS_MODEL);
+/// The same for a path that several models have.
+#[rustfmt::skip]
+static SHARED: Endpoint = row(Natural, Any, "/**", USE, Op::Predict, Asks(|it| Box::pin(shared_route::call(it.context, it.plugins, it.body, it.names.mount))), RUNS_MODEL);
 /// A prediction by a path of a model's own.
 #[rustfmt::skip]
 static CLAIMED: Endpoint = row(Natural, Any, "/**", USE, Op::Predict, Predict(NAMED), RUNS_MODEL);
@@ -244,7 +247,11 @@ pub(super) struct Found<'a> {
 impl<'a> Found<'a> {
     /// What models' own paths lead to: an endpoint of one, the server's health, or the tasks of one.
     pub(super) fn claimed(target: &'a PathTarget) -> Self {
-        let PathTarget { model, endpoint, path, raw, answers, .. } = target;
+        let PathTarget { model, endpoint, path, raw, answers, several, .. } = target;
+        if *several {
+            let names = PathNames { mount: path, ..Default::default() };
+            return Self { endpoint: &SHARED, names };
+        }
         let health = |id| ENDPOINTS.iter().find(|row| row.document.is_some_and(|it| it.id == id));
         let found = match answers.as_deref() {
             Some("live") => health("serverLive"),

@@ -34,6 +34,7 @@ mod plugins;
 mod repository;
 mod sagemaker_session;
 mod shared_memory;
+mod shared_route;
 mod tasks;
 mod unknown;
 mod v1;

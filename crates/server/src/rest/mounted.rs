@@ -5,6 +5,7 @@
 
 use http::Method;
 use jitney_engine::PathTarget;
+use jitney_engine::call::ValueBytes;
 use jitney_net::RequestBody;
 
 use super::context::RequestContext;
@@ -37,8 +38,17 @@ pub(super) async fn call(
     body: RequestBody,
     names: PathNames<'_>,
 ) -> HttpResult {
-    let target = names.target();
     let value = context.read_value(body).await?;
+    run(context, value, names).await
+}
+
+/// The same with its body.
+pub(super) async fn run(
+    context: &RequestContext<'_>,
+    value: ValueBytes,
+    names: PathNames<'_>,
+) -> HttpResult {
+    let target = names.target();
     let model = context.model_for(target)?;
     let body = crate::inference::body_parameter("", value);
     let route = PredictRoute { url_path: Some(names.rest), ..PredictRoute::new(target) };
