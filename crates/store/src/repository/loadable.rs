@@ -25,7 +25,7 @@ pub fn is_loadable(path: &Path) -> bool {
     if path.is_file() {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
         let is_stored = STORED_ENDINGS.iter().any(|ending| name.ends_with(ending));
-        return !is_stored && !(path.extension().is_none() && begins_as_archive(path));
+        return !(is_stored || path.extension().is_none() && begins_as_archive(path));
     }
     if !path.is_dir() || is_model_directory(path) || path.join(CONFIG_FILE).is_file() {
         return false;
