@@ -30,6 +30,7 @@ import numpy
 
 from on_gpu import load
 from peers.processes import Running, free_ports
+from row_options import row_parser
 from server import Server, cpu, tree
 
 JSON = "application/json"
@@ -55,12 +56,8 @@ def main() -> None:
 
 def read_options() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", default=",".join(ROWS))
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=6.0)
+    parser = row_parser(__doc__, ROWS)
     parser.add_argument("--mlserver", type=pathlib.Path, help="the environment that MLServer is installed in")
-    parser.add_argument("--out", type=pathlib.Path)
     return parser.parse_args()
 
 
@@ -177,8 +174,9 @@ def beside_mlserver(row: str, make: Callable[[pathlib.Path], pathlib.Path], data
             who: {what: round(statistics.median(one[who][what] for one in rounds), 1) for what in rounds[0][who]}
             for who in rounds[0]
         }
-        share = {"cpu_of_mlserver": round(found["jitney"]["cpu_us"] / found["mlserver"]["cpu_us"], 3)}
-        return {**found, **(share if options.mlserver else {})}
+        if not options.mlserver:
+            return dict(found)
+        return {**found, "cpu_of_mlserver": round(found["jitney"]["cpu_us"] / found["mlserver"]["cpu_us"], 3)}
 
     return measured
 

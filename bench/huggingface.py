@@ -35,6 +35,7 @@ import torch
 import transformers
 
 from on_gpu import load
+from row_options import row_parser
 from server import Server
 
 JSON = "application/json"
@@ -63,12 +64,8 @@ def main() -> None:
 
 def read_options() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", default=",".join(ROWS))
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=6.0)
+    parser = row_parser(__doc__, ROWS)
     parser.add_argument("--tiny", action="store_true")
-    parser.add_argument("--out", type=pathlib.Path)
     return parser.parse_args()
 
 
