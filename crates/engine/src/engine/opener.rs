@@ -209,6 +209,8 @@ impl ModelOpener {
         if !blocking(move || is_loadable(&looked)).await? {
             return Ok(None);
         }
+        // It costs what an archive costs, so that only so many run at a time.
+        let _turn = self.store.turn(&ModelSource::Archive(path.clone())).await;
         let typed = resolve::typed(options, &self.defaults);
         let packing = FilePacking {
             path: &path,
