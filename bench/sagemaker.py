@@ -183,7 +183,10 @@ def one(
     ):
         wait_until_ready(ask, port, running, None, PATIENCE_S)
         measure(LOAD, ask, port, running, pathlib.Path(folder), min(WARM_S, options.seconds))
-        return measure(LOAD, ask, port, running, pathlib.Path(folder), options.seconds)
+        figures = measure(LOAD, ask, port, running, pathlib.Path(folder), options.seconds)
+        if "cpu_us" not in figures:
+            raise RuntimeError(f"no answer in {options.seconds:g} s; give it more --seconds\n{running.tail()}")
+        return figures
 
 
 def medians(rounds: list[Figures]) -> Figures:
