@@ -280,7 +280,7 @@ def surroundings(home: Path, reports: Path) -> dict[str, str]:
     trusted, wget = str(home / "mirror.pem"), home / "wgetrc"
     wget.write_text(f"ca_certificate = {trusted}\n")
     options = f"--continue-on-collection-errors --timeout={TEST_SECONDS} --junitxml={reports / 'pytest.xml'} "
-    options += " ".join(f"--deselect={name}" for name in APART)
+    options += " ".join(f"--deselect=test/pytest/{name}" for name in APART)
     return {
         **os.environ,
         "PATH": f"{home / 'commands'}:{Path(sys.executable).parent}:{os.environ['PATH']}",
