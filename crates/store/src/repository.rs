@@ -37,7 +37,7 @@ pub use self::declared::{
     ControlKind, DeclaredControl, DeclaredState, DeclaredTensor, DeclaredTensors,
 };
 pub use self::loadable::is_loadable;
-use self::loadable::{CONFIG_FILE, is_model_directory};
+use self::loadable::{CONFIG_FILE, is_loadable_folder, is_model_directory};
 pub use self::overrides::config_overrides;
 pub use self::python_backend::{CompletedConfig, PythonBackend};
 pub use self::stamp::FileStamp;
@@ -392,7 +392,7 @@ fn model_in(folder: &Path, named: Option<&str>) -> Result<PathBuf, String> {
     }
     match (models.len(), others.first()) {
         (1, _) => Ok(models.swap_remove(0)),
-        (0, _) if named.is_none() && is_loadable(folder) => Ok(folder.to_owned()),
+        (0, _) if named.is_none() && is_loadable_folder(folder) => Ok(folder.to_owned()),
         (0, Some(other)) => Err(format!(
             "{} is not there, and {other} is of a kind that is not served",
             usual.display()

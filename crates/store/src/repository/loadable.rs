@@ -16,6 +16,10 @@ const STORED_ENDINGS: [&str; 9] =
 const FORMAT_MARKS: [&str; 5] =
     ["MLmodel", "config.json", "modules.json", "model_index.json", "handler.py"];
 
+/// How files end that are models, whatever they are called.
+const MODEL_ENDINGS: [&str; 9] =
+    ["pt2", "pt", "safetensors", "joblib", "skops", "pkl", "ubj", "bst", "cbm"];
+
 /// The most entries of a folder that are looked at.
 const ENTRIES_MAX: usize = 10_000;
 
@@ -37,6 +41,18 @@ pub fn is_loadable(path: &Path) -> bool {
     let shown = entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'));
     let paths: Vec<PathBuf> = shown.map(|entry| entry.path()).collect();
     !paths.is_empty() && paths.iter().all(|path| is_loadable_file(path))
+}
+
+/// Whether a folder of a repository is such a model: one whose files say so by their names. Others may be notes.
+pub(super) fn is_loadable_folder(folder: &Path) -> bool {
+    let says_so = |path: &Path| {
+        let ending = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+        FORMAT_MARKS.iter().any(|mark| path.ends_with(mark))
+            || path.file_stem().is_some_and(|stem| stem == "model")
+            || MODEL_ENDINGS.contains(&&*ending)
+    };
+    let entries = fs::read_dir(folder).into_iter().flatten().take(ENTRIES_MAX).flatten();
+    is_loadable(folder) && entries.map(|entry| entry.path()).any(|path| says_so(&path))
 }
 
 fn is_loadable_file(path: &Path) -> bool {
