@@ -132,7 +132,7 @@ test-ui: ui/node_modules/.package-lock.json ## The dashboard's types and unit te
 
 ##@ Heavy tests (make setup WITH="torch chromium nginx prometheus postgresql go" brings their programs)
 .PHONY: test-all test-heavy test-new-torch test-ray test-compat test-bentoml test-serve test-clouds test-browser pictures test-openapi test-kserve test-formats \
-  test-deploy test-mcp test-prometheus test-postgres test-replicas test-install test-docs test-notebook test-onnx test-gpu test-examples soak fuzz fuzz-python
+  test-deploy test-mcp test-prometheus test-postgres test-replicas test-install test-arm test-docs test-notebook test-onnx test-gpu test-examples soak fuzz fuzz-python
 INSTALL_TESTS := tests/test_install_static.py tests/test_install_image.py tests/test_install_systemd.py tests/test_wheel.py
 
 test-all: test test-ui test-heavy test-new-torch test-docs test-notebook test-onnx test-ray test-compat test-clouds test-browser test-openapi test-kserve test-formats test-mcp test-deploy test-prometheus test-postgres test-replicas test-install ## Everything here and above, but the GPU and the soak
@@ -142,7 +142,7 @@ test-all: test test-ui test-heavy test-new-torch test-docs test-notebook test-on
 
 test-heavy: build .venv/test/ready ## The long runs of the black-box tests
 	$(BINARY) $(TEST)/python -m pytest -q tests --heavy --ignore tests/test_onnx_files.py \
-	  --ignore tests/test_docs_snippets.py --ignore tests/test_notebook.py $(INSTALL_TESTS:%=--ignore %)
+	  --ignore tests/test_docs_snippets.py --ignore tests/test_notebook.py --ignore tests/test_install_arm.py $(INSTALL_TESTS:%=--ignore %)
 
 test-new-torch: build .venv/torch-new/ready ## The torch handlers with the newest torch
 	$(call torch-handlers,$(NEW_TORCH))
@@ -215,8 +215,14 @@ test-install: build .venv/test/ready ## What `make dist` builds, installed and s
 	$(MAKE) dist DIST="static wheel"
 	flags=$$(bash tests/image-base .tools/image) && eval "$$flags" && $(MAKE) dist DIST=image && \
 	  export JITNEY_SYSTEMD_ROOT=$$(bash tests/systemd-root .tools/systemd) && \
-	  $(BINARY) JITNEY_WHEEL=$$(ls $(abspath dist)/jitney-*.whl) \
+	  $(BINARY) JITNEY_WHEEL=$$(ls $(abspath dist)/jitney-*_$$(uname -m).whl) \
 	  $(TEST)/python -m pytest -q $(INSTALL_TESTS) --heavy
+
+# Built to compile fast: what counts is that it runs. In a folder of its own, since nothing of the other builds is of use.
+test-arm: .venv/dist/ready .venv/test/ready ## The static program for aarch64, run by qemu (qemu-user-static; rustup fetches a standard library)
+	rustup target add aarch64-unknown-linux-musl
+	CARGO_TARGET_DIR=$(abspath $(TARGET))/arm $(PYTHON) tools/dist.py --profile demo --tools .venv/dist --machine aarch64 static
+	$(TEST)/python -m pytest -q tests/test_install_arm.py --heavy
 
 test-docs: build docs .venv/test/ready .venv/browser/ready ## Run every snippet of the documentation, and try the site in a real browser
 	$(BINARY) $(TEST)/python -m pytest -q tests/test_docs_snippets.py --heavy
@@ -290,10 +296,13 @@ build-instructions: .venv/test/ready
 	$(CARGO) build --locked --profile instructions -p jitney-batcher --example cost
 
 ##@ Build other things
-.PHONY: dist docs ui lock clean
+.PHONY: dist sizes docs ui lock clean
 
 dist: .venv/dist/ready ## Static binary, wheel and image into dist/ (DIST="static wheel" for some; the image needs buildah)
 	$(PYTHON) tools/dist.py --profile $(DIST_PROFILE) --tools .venv/dist $(DIST)
+
+sizes: ## Sizes of what lies in dist/; of an image also what it takes in a registry and unpacked
+	@$(PYTHON) tools/dist.py --sizes
 
 docs: .venv/docs/ready ## The documentation site into target/docs-site; it can be read from the disk
 	NO_MKDOCS_2_WARNING=1 .venv/docs/bin/mkdocs build --quiet --clean --strict --site-dir $(abspath $(DOCS_SITE))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -26,7 +27,7 @@ class EmptyRoot:
     def __init__(self, path: Path) -> None:
         self.path = path
         (path / "tmp").mkdir(parents=True)
-        shutil.copy(artefact("jitney-*-linux-static"), path / "jitney")
+        shutil.copy(artefact(f"jitney-*-{platform.machine()}-linux-static"), path / "jitney")
         for source, name in (
             (next(MAGIKA.glob("*.onnx")), "magika.onnx"),
             (next(MAGIKA.glob("*.yaml")), "magika.yaml"),

@@ -1,15 +1,17 @@
 """Builds what users install into dist/, with SHA256SUMS and a list of what is in each file (CycloneDX, tools/sbom.py),
 and prints the sizes: `make dist`.
 
-    python tools/dist.py [--profile release] [--tools VENV] [static] [wheel] [image]
+    python tools/dist.py [--profile release] [--tools VENV] [--machine x86_64|aarch64] [static] [wheel] [image]
+    python tools/dist.py --sizes
 
-- static: the program for x86-64 Linux with glibc inside. It needs no other file, and runs ONNX files with the
-  built-in engine only.
+- static: the program for Linux with a C library inside: glibc, or musl for another machine than this one. It needs no
+  other file, and runs ONNX files with the built-in engine only.
 - wheel: the program, the workers and the Python package, for every Linux with glibc 2.17 or newer. Linked by zig, whose
   stubs of glibc are that old.
 - image: an OCI archive from the Dockerfile, without torch, with the wheel's program. Needs buildah and base images.
 
-The crates are compiled once for all of them; only the last step, which links, is done twice.
+The crates are compiled once for all of them; only the last step, which links, is done twice. For another machine zig
+is compiler and linker, so that nothing of that machine's has to be installed; rustup has its standard library.
 """
 
 from __future__ import annotations
@@ -22,9 +24,14 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import sbom
 
@@ -32,6 +39,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
 GLIBC = "2.17"
 KINDS = ("static", "wheel", "image")
+MACHINES = ("x86_64", "aarch64")
 
 
 def run(*command: str | Path, **variables: str) -> None:
@@ -60,32 +68,72 @@ def is_static(program: Path) -> bool:
     return all(int.from_bytes(data[at : at + 4], "little") != 3 for at in range(start, start + size * count, size))
 
 
-def build_static(profile: str) -> Path:
-    """Only the last crate is compiled for it: the others do not ask, and libc is chosen when all are linked."""
+@contextmanager
+def zig(tools: Path, triple: str) -> Iterator[tuple[Path, Path]]:
+    """Programs that compile and link for zig's triple, and that pack libraries."""
+    with tempfile.TemporaryDirectory() as scratch:
+        compiler, packer = Path(scratch, "cc"), Path(scratch, "ar")
+        compiler.write_text(f'#!/bin/sh\nexec "{tools}/bin/maturin" zig cc -- -target {triple} "$@"\n')
+        packer.write_text(f'#!/bin/sh\nexec "{tools}/bin/maturin" zig ar -- "$@"\n')
+        for program in (compiler, packer):
+            program.chmod(0o755)
+        yield compiler, packer
+
+
+def search_path(tools: Path) -> str:
+    """Where the tools lie, before anything else."""
+    return f"{tools}/bin:{os.environ.get('PATH', '')}"
+
+
+@contextmanager
+def cross_compilers(tools: Path, rust_triple: str, zig_triple: str) -> Iterator[dict[str, str]]:
+    """The variables by which cargo and the crates with C in them compile for another machine."""
+    with zig(tools, zig_triple) as (compiler, packer):
+        name = rust_triple.replace("-", "_")
+        linker = f"CARGO_TARGET_{name.upper()}_LINKER"
+        yield {
+            linker: str(compiler),
+            f"CC_{name}": str(compiler),
+            f"AR_{name}": str(packer),
+            "PATH": search_path(tools),
+        }
+
+
+def build_static(profile: str, tools: Path, machine: str) -> Path:
+    """Here only the last crate is compiled for it: the others do not ask, and libc is chosen when all are linked. For
+    another machine all of them are, with musl.
+    """
     cargo = os.environ.get("CARGO", "cargo")
     flags = ["--locked", "--profile", profile, "-p", "jitney-cli", "--bin", "jitney"]
-    run(cargo, "rustc", *flags, "--", "-C", "target-feature=+crt-static")
-    built = DIST / f"jitney-{version()}-{platform.machine()}-linux-static"
-    shutil.copy(target() / profile / "jitney", built)
+    built = DIST / f"jitney-{version()}-{machine}-linux-static"
+    if machine == platform.machine():
+        run(cargo, "rustc", *flags, "--", "-C", "target-feature=+crt-static")
+        shutil.copy(target() / profile / "jitney", built)
+    else:
+        triple = f"{machine}-unknown-linux-musl"
+        with cross_compilers(tools, triple, f"{machine}-linux-musl") as variables:
+            run(cargo, "build", *flags, "--target", triple, **variables)
+        shutil.copy(target() / triple / profile / "jitney", built)
     if not is_static(built):
         sys.exit(f"{built} is not static")
     return built
 
 
-def build_wheel(profile: str, tools: Path) -> Path:
+def build_wheel(profile: str, tools: Path, machine: str) -> Path:
     """A wheel whose program asks for no symbol that is newer than GLIBC; maturin checks that."""
-    for old in DIST.glob("jitney-*.whl"):
+    for old in DIST.glob(f"jitney-*_{machine}.whl"):
         old.unlink()
-    with tempfile.TemporaryDirectory() as scratch:
-        linker = Path(scratch) / "linker"
-        triple = f"{platform.machine()}-linux-gnu.{GLIBC}"
-        linker.write_text(f'#!/bin/sh\nexec "{tools}/bin/maturin" zig cc -- -target {triple} "$@"\n')
-        linker.chmod(0o755)
-        tag = f"manylinux_{GLIBC.replace('.', '_')}"
-        flags = ["--locked", "--profile", profile, "--compatibility", tag, "--out", DIST]
-        path = f"{tools}/bin:{os.environ.get('PATH', '')}"
-        run(tools / "bin/maturin", "build", *flags, "--", "-C", f"linker={linker}", PATH=path)
-    (wheel,) = DIST.glob("jitney-*.whl")
+    tag = f"manylinux_{GLIBC.replace('.', '_')}"
+    flags = ["--locked", "--profile", profile, "--compatibility", tag, "--out", DIST]
+    maturin, zig_triple = tools / "bin/maturin", f"{machine}-linux-gnu.{GLIBC}"
+    if machine == platform.machine():
+        with zig(tools, zig_triple) as (linker, _):
+            run(maturin, "build", *flags, "--", "-C", f"linker={linker}", PATH=search_path(tools))
+    else:
+        triple = f"{machine}-unknown-linux-gnu"
+        with cross_compilers(tools, triple, zig_triple) as variables:
+            run(maturin, "build", *flags, "--target", triple, **variables)
+    (wheel,) = DIST.glob(f"jitney-*_{machine}.whl")
     return wheel
 
 
@@ -114,20 +162,40 @@ def build_image(wheel: Path) -> Path:
     return built
 
 
-def write_parts(artefact: Path) -> None:
+def write_parts(artefact: Path, machine: str) -> None:
     """The list of what an artefact is made of."""
-    triple = f"{platform.machine()}-unknown-linux-gnu"
+    triple = f"{machine}-unknown-linux-gnu"
     sbom.write(artefact, version(), triple, is_image=artefact.name.endswith("-image.tar"))
 
 
+def artefacts() -> list[Path]:
+    """Everything in dist/ but the sums."""
+    return sorted(path for path in DIST.glob("*") if path.is_file() and path.name != "SHA256SUMS")
+
+
 def write_sums() -> None:
-    """The sums of everything in dist/, and the sizes on the screen."""
-    files = sorted(path for path in DIST.iterdir() if path.is_file() and path.name != "SHA256SUMS")
-    sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files]
+    """The sums of everything in dist/."""
+    sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in artefacts()]
     (DIST / "SHA256SUMS").write_text("".join(sums))
+
+
+def compressed_size(layer: IO[bytes]) -> int:
+    """The bytes that a layer takes in a registry, where it is kept as gzip."""
+    packer = zlib.compressobj(level=6, wbits=31)
+    size = sum(len(packer.compress(piece)) for piece in iter(lambda: layer.read(1 << 20), b""))
+    return size + len(packer.flush())
+
+
+def print_sizes() -> None:
+    """The sizes of everything in dist/. The layers of an image's file are not compressed."""
     print()
-    for path in files:
+    for path in artefacts():
         print(f"{path.stat().st_size / 1e6:9.1f} MB  {path.relative_to(ROOT)}")
+        if path.name.endswith("-image.tar"):
+            with tarfile.open(path) as image:
+                layers = [image.extractfile(member) for member in image if member.name.endswith(".tar")]
+                packed = sum(compressed_size(layer) for layer in layers if layer)
+            print(f"{packed / 1e6:9.1f} MB  of it in a registry, compressed")
 
 
 def main() -> None:
@@ -138,21 +206,30 @@ def main() -> None:
     parser.add_argument(
         "--tools", type=Path, default=ROOT / ".venv/dist", help="an environment with maturin and ziglang"
     )
+    parser.add_argument("--machine", choices=MACHINES, default=platform.machine(), help="which machine runs it")
+    parser.add_argument("--sizes", action="store_true", help="only print the sizes of what is in dist/")
     given = parser.parse_args()
+    if given.sizes:
+        print_sizes()
+        return
+    tools, machine = given.tools.resolve(), given.machine
     kinds = given.kinds or list(KINDS)
     if unknown := set(kinds) - set(KINDS):
         parser.error(f"not known: {', '.join(sorted(unknown))}")
+    if "image" in kinds and machine != platform.machine():
+        parser.error("an image is made on a machine of its kind: without --machine")
     DIST.mkdir(exist_ok=True)
     if "static" in kinds:
-        write_parts(build_static(given.profile))
+        write_parts(build_static(given.profile, tools, machine), machine)
     if "wheel" in kinds:
-        write_parts(build_wheel(given.profile, given.tools.resolve()))
+        write_parts(build_wheel(given.profile, tools, machine), machine)
     if "image" in kinds:
-        wheels = sorted(DIST.glob("jitney-*.whl"))
+        wheels = sorted(DIST.glob(f"jitney-*_{machine}.whl"))
         if not wheels:
             parser.error("the image has the wheel's program: build the wheel first")
-        write_parts(build_image(wheels[-1]))
+        write_parts(build_image(wheels[-1]), machine)
     write_sums()
+    print_sizes()
 
 
 if __name__ == "__main__":
