@@ -34,7 +34,7 @@ def test_keys_reach_the_workers_or_say_what_to_use_instead(start, tmp_path: Path
     text = "debug=true\nipex_enable=true\ncpu_launcher_enable=true\ninitial_distribution_port=1234\n"
     store.mar("surroundings")
     server = torchserve(start, tmp_path, store, f"{text}load_models=surroundings.mar\n")
-    server.logged("cpu_launcher_enable has no effect: pin the whole server")
+    server.logged("cpu_launcher_enable has no effect: `cpus: auto` below `jitney:`")
     server.logged("initial_distribution_port has no effect")
     assert server.describe("surroundings")["minWorkers"] == 1
     assert server.describe("surroundings")["responseTimeout"] > 100_000

@@ -31,7 +31,11 @@ pub(super) async fn call(
     let body = context.read(body).await?;
     let paths = context.state.engine.paths();
     let models = paths.as_deref().map(|paths| paths.sharers(path)).unwrap_or_default();
-    let shown = || Vec::from_iter(models.iter().map(|target| &*target.model)).join(", ");
+    let shown = || {
+        let mut names = Vec::from_iter(models.iter().map(|target| &*target.model));
+        names.sort_unstable();
+        names.join(", ")
+    };
     let chosen = serde_json::from_slice::<RouteBody<'_>>(&body)
         .map_err(|error| {
             Problem::bad_request(format!("The request body is no JSON object: {error}."))
