@@ -143,7 +143,6 @@ def test_the_number_of_replicas_follows_the_load_under_serve_run_too(tmp_path: P
 
 
 @pytest.mark.skipif(find_spec("cloudpickle") is None, reason="needs cloudpickle")
-@pytest.mark.skipif(find_spec("starlette") is None, reason="needs starlette")
 def test_what_an_autoscaling_configuration_cannot_do_here_is_said(moved: Path, binary: Path) -> None:
     said, log = run_ours(moved, binary, "run_all.py", str(free_port()), "scaled")
     assert said["scaled"] == {"web": "TEA", "handle": [0, 2, 4], "refused": [True, True, True, False]}

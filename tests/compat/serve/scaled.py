@@ -3,7 +3,6 @@
 import requests
 from ray import serve
 from ray.serve.config import AutoscalingConfig, AutoscalingContext, AutoscalingPolicy
-from starlette.requests import Request
 
 
 def always_one(context: AutoscalingContext) -> tuple:
@@ -22,7 +21,7 @@ def always_one(context: AutoscalingContext) -> tuple:
     ),
 )
 class Scaled:
-    async def __call__(self, request: Request) -> str:
+    async def __call__(self, request) -> str:
         return request.query_params["name"].upper()
 
     def twice(self, number: int) -> int:
