@@ -29,6 +29,9 @@ pub const TICK: Duration = Duration::from_secs(1);
 /// send one, and would see the connection end instead of an answer.
 const IDLE_TICKS_MIN: u32 = 2;
 
+/// The same where another server has the port and only a client that is slow can lose a request.
+const RETIRING_TICKS_MIN: u32 = 5;
+
 /// How many connections one search finds; the next ones to close are taken from them.
 const FOUND_MAX: usize = 32;
 
@@ -170,9 +173,10 @@ impl OpenConnections {
     /// Asks the connections to close whose clients can go to another server without losing a request: those with
     /// streams, which end in order, and those that are idle.
     pub fn close_retiring(&self) {
-        let latest = self.ticks.load(Relaxed).checked_sub(IDLE_TICKS_MIN);
+        let latest = self.ticks.load(Relaxed).checked_sub(RETIRING_TICKS_MIN);
         for (_, connection) in &self.table().open {
-            let idle = latest.is_some_and(|latest| connection.idle_since.load(Relaxed) <= latest);
+            let since = connection.idle_since.load(Relaxed);
+            let idle = latest.is_some_and(|latest| since <= latest) && !connection.is_incomplete();
             if idle || connection.has_streams.load(Relaxed) {
                 connection.ask_to_close();
             }

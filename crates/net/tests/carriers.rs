@@ -217,6 +217,25 @@ async fn the_last_answer_ends_the_connection() {
 }
 
 #[tokio::test]
+async fn a_request_that_came_before_the_end_is_answered() {
+    for header in ["", "TE: trailers\r\n"] {
+        let mut server = Server::start();
+        let mut stream = server.connect().await;
+        let request = format!("GET / HTTP/1.1\r\nHost: t\r\n{header}\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut first = [0; 12];
+        stream.read_exact(&mut first).await.unwrap();
+        // All in one turn of the runtime's only thread: the server is told to end before it could read this.
+        stream.try_write(request.as_bytes()).unwrap();
+        drop(server.end.take());
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        assert_eq!(text.matches("HTTP/1.1 200 OK").count(), 1, "{text}");
+        server.served.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
 async fn bytes_that_are_no_http_are_explained_by_who_answers() {
     let server = Server::start();
     let text = server.raw("NONSENSE\r\n\r\n").await;

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use super::head;
 use super::service::{HeadError, HttpClient, HttpService};
 use super::watched::{WatchedStream, log_end};
-use crate::connection::{ConnectionStage, ListenerSignal, Peer};
+use crate::connection::{ConnectionStage, ListenerSignal, Peer, last_look};
 use crate::growing_body::READ_BUFFER;
 use crate::incoming_body::RequestBody;
 use crate::outgoing_body::ResponseBody;
@@ -55,7 +55,7 @@ pub(super) async fn serve<A: HttpService, S: AsyncRead + AsyncWrite + Unpin + Se
                 }
                 (Ok(()), ListenerSignal::End) | (Err(_), _) => break,
             },
-            () = peer.open.close_asked(), if !closing => {
+            () = async { peer.open.close_asked().await; last_look().await }, if !closing => {
                 tracing::debug!(peer = peer.address, "closed, idle for long");
                 if peer.awaits_head() {
                     return;
@@ -65,7 +65,11 @@ pub(super) async fn serve<A: HttpService, S: AsyncRead + AsyncWrite + Unpin + Se
             }
         }
     }
-    connection.as_mut().graceful_shutdown();
+    tokio::select! {
+        biased;
+        ended = connection.as_mut() => return log_end(peer, ended),
+        () = last_look() => connection.as_mut().graceful_shutdown(),
+    }
     log_end(peer, connection.await);
 }
 

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use self::request::{ParsedRequest, PlainRequest};
 use super::head::{self, AnswerHead, DateText, Framing};
 use super::service::{Answered, HttpClient, HttpService};
-use crate::connection::{ConnectionStage, ListenerSignal, Peer};
+use crate::connection::{ConnectionStage, ListenerSignal, Peer, last_look};
 use crate::incoming_body::RequestBody;
 use crate::outgoing_body::{ResponseBody, SMALL_ANSWER};
 use crate::request_id::XRequestId;
@@ -91,6 +91,8 @@ enum NextRequest {
     Plain(PlainRequest),
     /// Something for hyper.
     Other,
+    /// Nothing has come, and the server ends the connection.
+    Asked,
     /// Nothing more.
     End,
 }
@@ -104,8 +106,13 @@ enum FirstWrite {
 impl<A: HttpService, S: AsyncRead + AsyncWrite + Unpin> PlainConnection<'_, A, S> {
     /// Returns the stream and what was read ahead if hyper shall go on.
     async fn serve(mut self, signals: &watch::Receiver<ListenerSignal>) -> Option<(S, Bytes)> {
+        let mut looked = false;
         loop {
-            match poll_fn(|context| self.poll_request(signals, context)).await {
+            match poll_fn(|context| self.poll_request(looked, signals, context)).await {
+                NextRequest::Asked if !looked => {
+                    looked = true;
+                    last_look().await;
+                }
                 NextRequest::Plain(request) => match self.answer(request, signals).await {
                     Ok(true) => {}
                     Ok(false) => {
@@ -119,27 +126,21 @@ impl<A: HttpService, S: AsyncRead + AsyncWrite + Unpin> PlainConnection<'_, A, S
                     }
                 },
                 NextRequest::Other => return Some((self.stream, Bytes::from(self.ahead))),
-                NextRequest::End => return None,
+                NextRequest::Asked | NextRequest::End => return None,
             }
         }
     }
 
     fn poll_request(
         &mut self,
+        looked: bool,
         signals: &watch::Receiver<ListenerSignal>,
         context: &mut Context<'_>,
     ) -> Poll<NextRequest> {
         let open = &self.client.peer.open;
         let called = open.was_called(context);
-        if open.is_closing() {
-            tracing::debug!(peer = self.client.peer.address, "closed, idle for long");
-            return Poll::Ready(NextRequest::End);
-        }
         if called && !self.unread && open.is_incomplete() {
             return Poll::Ready(NextRequest::Other);
-        }
-        if called && self.ahead.is_empty() && ends(signals) {
-            return Poll::Ready(NextRequest::End);
         }
         if std::mem::take(&mut self.unread)
             && let Some(next) = self.parse_ahead()
@@ -152,10 +153,19 @@ impl<A: HttpService, S: AsyncRead + AsyncWrite + Unpin> PlainConnection<'_, A, S
                 let read = ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer));
                 Poll::Ready(read.map(|()| self.take(buffer.filled())))
             });
-            match ready!(read) {
-                Ok(Some(next)) => return Poll::Ready(next),
-                Ok(None) => {}
-                Err(error) => {
+            match read {
+                // Only now: a request that came before the end is answered.
+                Poll::Pending if open.is_closing() => {
+                    tracing::debug!(peer = self.client.peer.address, "closed, idle for long");
+                    return Poll::Ready(NextRequest::Asked);
+                }
+                Poll::Pending if (called || looked) && self.ahead.is_empty() && ends(signals) => {
+                    return Poll::Ready(NextRequest::Asked);
+                }
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(Some(next))) => return Poll::Ready(next),
+                Poll::Ready(Ok(None)) => {}
+                Poll::Ready(Err(error)) => {
                     let peer = &self.client.peer.address;
                     tracing::debug!(peer, %error, "connection ended");
                     return Poll::Ready(NextRequest::End);
