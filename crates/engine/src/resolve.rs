@@ -218,6 +218,29 @@ pub(crate) fn operators_sha256(
     sum.map(str::parse).transpose().map_err(RegisterError::BadSettings)
 }
 
+/// The sums that the operator's `models={...}` has for a model whose code runs before its own version is known. One of
+/// them has to be the file's. Where there are sums, such a model has to be named: by its own name it could pass as
+/// another.
+pub(crate) fn sums_before_code(
+    options: &RegisterOptions,
+    defaults: &ModelDefaults,
+) -> Result<Vec<Sha256>, RegisterError> {
+    let given = options.model_name.as_deref().filter(|name| !name.is_empty());
+    let of_name = |name: &str| given.is_none_or(|given| given == name);
+    let of_version = |version: &str| options.version.as_deref().is_none_or(|it| it == version);
+    let records = defaults.models.iter().filter(|(name, _)| of_name(name));
+    let records = records.flat_map(|(_, versions)| versions.as_object().into_iter().flatten());
+    let sums = records.filter(|(version, _)| of_version(version));
+    let sums = sums.filter_map(|(_, record)| record.get("sha256")?.as_str());
+    let sums = sums.map(str::parse).collect::<Result<Vec<_>, _>>();
+    let sums = sums.map_err(RegisterError::BadSettings)?;
+    if given.is_none() && !sums.is_empty() {
+        let why = "models={...} has checksums, and code of this file runs when it is loaded; give its model_name";
+        return Err(RegisterError::BadSettings(why.to_owned()));
+    }
+    Ok(sums)
+}
+
 /// Rejects a runtime that does not exist, before anything is looked up or fetched.
 pub(crate) fn check_runtime(options: &RegisterOptions) -> Result<Option<Runtime>, RegisterError> {
     let read =
@@ -297,6 +320,27 @@ mod tests {
             models_source: file,
             ..ModelDefaults::default()
         }
+    }
+
+    #[test]
+    fn a_file_whose_code_runs_has_one_of_the_operators_sums() {
+        let (old, new) = ("a".repeat(64), "b".repeat(64));
+        let models =
+            json!({"m": {"1.0": {"sha256": old}, "2.0": {"sha256": new}}, "free": {"1.0": {}}});
+        let models = models.as_object().unwrap().clone();
+        let defaults = ModelDefaults { models, ..ModelDefaults::default() };
+        let sums = |name: Option<&str>, version: Option<&str>| {
+            let (model_name, version) = (name.map(str::to_owned), version.map(str::to_owned));
+            let options = RegisterOptions { model_name, version, ..RegisterOptions::default() };
+            sums_before_code(&options, &defaults)
+        };
+        let parsed = |text: &str| text.parse::<Sha256>().unwrap();
+        assert_eq!(sums(Some("m"), None).unwrap(), [parsed(&old), parsed(&new)]);
+        assert_eq!(sums(Some("m"), Some("2.0")).unwrap(), [parsed(&new)]);
+        assert_eq!(sums(Some("free"), None).unwrap(), []);
+        assert_eq!(sums(Some("other"), None).unwrap(), []);
+        let unnamed = sums(None, None).unwrap_err().to_string();
+        assert!(unnamed.contains("give its model_name"), "{unnamed}");
     }
 
     #[test]

@@ -212,6 +212,9 @@ impl ModelOpener {
         // It costs what an archive costs, so that only so many run at a time.
         let _turn = self.store.turn(&ModelSource::Archive(path.clone())).await;
         let typed = resolve::typed(options, &self.defaults);
+        if typed.flag(&TRUST) {
+            self.verify_before_code(found, options).await?;
+        }
         let packing = FilePacking {
             path: &path,
             trust: typed.flag(&TRUST),
@@ -336,6 +339,22 @@ impl ModelOpener {
         let (store, url, file) =
             (Arc::clone(&self.store), url.to_owned(), file.map(Path::to_owned));
         Ok(blocking(move || store.verify(&url, file.as_deref(), sha256)).await??)
+    }
+
+    /// The same before code of the file runs, with the operator's sums.
+    async fn verify_before_code(
+        &self,
+        found: &ModelSource,
+        options: &RegisterOptions,
+    ) -> Result<(), RegisterError> {
+        let mut verified = Ok(());
+        for sum in resolve::sums_before_code(options, &self.defaults)? {
+            verified = self.verify(&options.url, found.file(), Some(sum)).await;
+            if verified.is_ok() {
+                break;
+            }
+        }
+        verified
     }
 
     /// Where what compiling the model makes is kept, for a model that may be compiled.
