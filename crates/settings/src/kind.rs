@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use crate::cpu_list::CpuList;
+use crate::time_unit::TimeUnit;
 
 /// The word for what the machine decides.
 pub const AUTO: &str = "auto";
@@ -64,19 +65,6 @@ pub enum SettingKind {
     Mapping,
 }
 
-/// What a bare number means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TimeUnit {
-    /// Milliseconds.
-    Millis,
-    /// Seconds.
-    Seconds,
-    /// Seconds; a part of a second counts as a whole one.
-    WholeSeconds,
-    /// Minutes.
-    Minutes,
-}
-
 /// A value of a setting.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SettingValue {
@@ -96,54 +84,6 @@ pub enum SettingValue {
     Weights(Vec<(String, u32)>),
     /// Amounts by name, in the order in which they were given.
     Amounts(Vec<(String, f64)>),
-}
-
-/// The longest time that can be set; longer ones make no sense to any clock.
-const SECONDS_MAX: f64 = 1e10;
-
-impl TimeUnit {
-    fn seconds(self) -> f64 {
-        match self {
-            Self::Millis => 1e-3,
-            Self::Seconds | Self::WholeSeconds => 1.0,
-            Self::Minutes => 60.0,
-        }
-    }
-
-    fn word(self) -> &'static str {
-        match self {
-            Self::Millis => "milliseconds",
-            Self::Seconds | Self::WholeSeconds => "seconds",
-            Self::Minutes => "minutes",
-        }
-    }
-
-    fn of(self, number: f64) -> Option<SettingValue> {
-        let seconds = number * self.seconds();
-        let fits = number >= 0.0 && seconds <= SECONDS_MAX;
-        let time = fits.then(|| Duration::try_from_secs_f64(seconds).ok()).flatten()?;
-        Some(SettingValue::Time(self.rounded(time)))
-    }
-
-    /// Whole seconds are rounded up, so that a timeout never becomes zero.
-    fn rounded(self, time: Duration) -> Duration {
-        match self {
-            Self::WholeSeconds if time.subsec_nanos() > 0 => {
-                Duration::from_secs(time.as_secs() + 1)
-            }
-            Self::Millis | Self::Seconds | Self::WholeSeconds | Self::Minutes => time,
-        }
-    }
-
-    fn show(self, time: Duration) -> String {
-        let number = match self {
-            Self::Millis => time.as_nanos() as f64 / 1e6,
-            Self::Seconds | Self::WholeSeconds | Self::Minutes => {
-                time.as_secs_f64() / self.seconds()
-            }
-        };
-        number.to_string()
-    }
 }
 
 impl SettingKind {
@@ -166,14 +106,7 @@ impl SettingKind {
                 let number = text.parse().ok().filter(|number| (min..=max).contains(number))?;
                 Some(SettingValue::Number(number))
             }
-            Self::Time(unit) => match text.parse() {
-                Ok(number) => unit.of(number),
-                Err(_) => {
-                    let time = humantime::parse_duration(text).ok()?;
-                    let fits = time.as_secs_f64() <= SECONDS_MAX;
-                    fits.then(|| SettingValue::Time(unit.rounded(time)))
-                }
-            },
+            Self::Time(unit) => unit.parse(text).map(SettingValue::Time),
             Self::AutoSize if text == AUTO => Some(SettingValue::Text(AUTO.to_owned())),
             Self::Size | Self::AutoSize => size(text).map(SettingValue::Number),
             Self::DeviceMemory => device_memory(text),
@@ -230,7 +163,9 @@ impl SettingKind {
                 entries(map, |number| amount(number.as_f64()?)).map(SettingValue::Amounts)
             }
             (Self::Share, Value::Number(number)) => fraction(number.as_f64()?, 0.0),
-            (Self::Time(unit), Value::Number(number)) => unit.of(number.as_f64()?),
+            (Self::Time(unit), Value::Number(number)) => {
+                unit.of(number.as_f64()?).map(SettingValue::Time)
+            }
             (Self::Flag, Value::Bool(flag)) => Some(SettingValue::Flag(*flag)),
             (Self::Numbers { min }, Value::Array(list)) => {
                 let number = |one: &Value| u32::try_from(one.as_u64()?).ok();

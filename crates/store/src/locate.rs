@@ -17,6 +17,7 @@ use super::allowance::Limits;
 use super::download::Downloader;
 use super::error::StoreError;
 use super::fetch::FetchedFile;
+use super::repository::ends_as_model;
 use super::shown_url::ShownUrl;
 
 /// Decides whether a url may be opened: `http(s)://`, `file://` or a bucket's, as its reader writes it.
@@ -205,15 +206,10 @@ fn file(
     }
 }
 
-/// How files end that may have others beside them that belong to the model.
-const ENDINGS_KEPT: [&str; 8] =
-    ["onnx", "pt2", "pt", "safetensors", "joblib", "skops", "ubj", "cbm"];
-
-/// What is in the store is there already, and a model's file may have others beside it.
+/// What is in the store is there already, and a model's file may have others beside it that belong to it.
 fn stays(path: &Path, store: &Path) -> bool {
     let in_store = path.parent().is_some_and(|parent| is_same(parent, store));
-    let is_kept = |ending: &std::ffi::OsStr| ENDINGS_KEPT.iter().any(|kept| ending == *kept);
-    in_store || path.extension().is_some_and(is_kept)
+    in_store || path.extension().is_some_and(|ending| ending == "onnx") || ends_as_model(path)
 }
 
 fn is_same(one: &Path, other: &Path) -> bool {

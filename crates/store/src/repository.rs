@@ -36,6 +36,7 @@ use jitney_settings::model::MAX_BATCH_SIZE;
 pub use self::declared::{
     ControlKind, DeclaredControl, DeclaredState, DeclaredTensor, DeclaredTensors,
 };
+pub(crate) use self::loadable::ends_as_model;
 pub use self::loadable::is_loadable;
 use self::loadable::{CONFIG_FILE, is_loadable_folder, is_model_directory};
 pub use self::overrides::config_overrides;

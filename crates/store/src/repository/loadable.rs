@@ -46,13 +46,18 @@ pub fn is_loadable(path: &Path) -> bool {
 /// Whether a folder of a repository is such a model: one whose files say so by their names. Others may be notes.
 pub(super) fn is_loadable_folder(folder: &Path) -> bool {
     let says_so = |path: &Path| {
-        let ending = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
         FORMAT_MARKS.iter().any(|mark| path.ends_with(mark))
             || path.file_stem().is_some_and(|stem| stem == "model")
-            || MODEL_ENDINGS.contains(&&*ending)
+            || ends_as_model(path)
     };
     let entries = fs::read_dir(folder).into_iter().flatten().take(ENTRIES_MAX).flatten();
     is_loadable(folder) && entries.map(|entry| entry.path()).any(|path| says_so(&path))
+}
+
+/// Whether a file's name says that it is a model for the loaders of Python.
+pub(crate) fn ends_as_model(path: &Path) -> bool {
+    let ending = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+    MODEL_ENDINGS.contains(&&*ending)
 }
 
 fn is_loadable_file(path: &Path) -> bool {
