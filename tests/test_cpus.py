@@ -110,6 +110,14 @@ def test_models_choose_for_themselves(shared: Server) -> None:
     assert "cpus" not in shared.describe("free")["workers"][0]
 
 
+def test_a_definition_says_it_in_its_decorator(start: Callable[..., Server], tmp_path: Path) -> None:
+    app = tmp_path / "app.py"
+    app.write_text(
+        "import jitney\n\n\n@jitney.batch(cpus='auto', workers=2)\ndef same(x: list[int]) -> list[int]:\n    return x\n"
+    )
+    shares(start("serve", f"{app}:same"), "same", 2, CPUS)
+
+
 def test_processors_that_there_are_not_are_named(shared: Server) -> None:
     archive = shared.store.mar("elsewhere", "echo")
     reply = shared.manage("POST", "/models", url=archive.name, cpus="1023")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from jitney.call.errors import DefinitionError
 from jitney.definition.options import DEVICES, FLAGS, FRACTION_MIN, RAY_KEYS, WHOLE, WORDS, Options
 
 PAGE = Path(__file__).parents[2] / "docs/reference/settings.md"
@@ -78,6 +79,13 @@ def test_flags_and_fractions_are_those_of_the_settings():
     options = [field.name for field in fields(Options) if field.name not in OF_DEFINITIONS]
     assert {option for option in options if values_of(option) == "true or false"} == set(FLAGS) - OF_DEFINITIONS
     assert values_of("gpu_memory_fraction") == f"a number from {FRACTION_MIN} to 1"
+
+
+def test_processors_are_spelled_as_in_the_setting():
+    with pytest.raises(DefinitionError, match=values_of("cpus")):
+        Options(cpus="many")
+    for text in ("auto", "none", "3", "0-3,8"):
+        assert Options(cpus=text).cpus == text
 
 
 def test_the_place_in_a_ray_cluster_has_the_settings_of_ray():

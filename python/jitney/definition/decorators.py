@@ -162,7 +162,8 @@ def batch(target: Any = None, **options: Any) -> Any:
     items of `warm_up` (or `examples`) at exactly these. `overlap` is how many batches a worker holds, so that the
     next one is read and the last one answered while the function runs; by itself 3 where torch uses a GPU, else 1.
     `device` ("cpu", "gpu"), `device_ids`, `gpu_memory_fraction` and `gpu_turns` say which GPUs the workers get and
-    how they share them; `jitney.device()` is what a worker got. `ray={"num_cpus": 2, "resources": {"big": 1}}` says
+    how they share them; `jitney.device()` is what a worker got. `cpus="auto"` gives each worker processors of its
+    own. `ray={"num_cpus": 2, "resources": {"big": 1}}` says
     what a worker needs of its node where a Ray cluster places workers.
     `concurrency` lets one worker run several batches of an `async` function at a time. `openai="embeddings"` makes a
     function that turns texts into vectors answer OpenAI's clients under `/v1/embeddings`. `route` is one more path of

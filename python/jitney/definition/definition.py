@@ -42,6 +42,7 @@ CLASS_ONLY = (
     "device_ids",
     "gpu_memory_fraction",
     "gpu_turns",
+    "cpus",
     "ray",
     "mount",
     "health_routes",

@@ -52,6 +52,7 @@ FLAGS = ("padded", "gpu_turns", "raw", "route_shared", "mix_origins", "task_rout
 FRACTION_MIN = 0.01
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 PATH = re.compile(r"/[^\s?#]*")
+CPUS = re.compile(r"auto|none|\d+(-\d+)?(,\d+(-\d+)?)*")
 METRIC = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
 HEALTH = ("live", "ready")
 """What paths of `health_routes` answer: whether the server lives, or is ready."""
@@ -92,6 +93,7 @@ class Options:
     device_ids: Sequence[int] | None = None
     gpu_memory_fraction: float | None = None
     gpu_turns: bool | None = None
+    cpus: str | None = None
     ray: Mapping[str, Any] | None = None
     openai: str | None = None
     raw: bool | None = None
@@ -133,6 +135,8 @@ class Options:
             what = "padded" if self.lengths is None else "lengths"
             raise DefinitionError(f"{what} needs cost: the length of an item, as a function or an expression")
         _gpu(self)
+        if self.cpus is not None and not (isinstance(self.cpus, str) and CPUS.fullmatch(self.cpus)):
+            raise DefinitionError(f"cpus must be auto, none, or processors such as 0-3,8, not {self.cpus!r}")
         _ray(self.ray)
         _paths(self)
         _metric_names(self.metric_names)

@@ -136,6 +136,7 @@ def settings(definition: Definition, spec: str, directory: str, part: str | None
             "directory": directory,
             **getattr(definition.target, "__jitney_found__", {}),
             **({"part": part} if part else {}),
+            **({"cpus": options.cpus} if options.cpus else {}),
             **({"min_workers": 0} if options.workers == 0 else {}),  # TorchServe's key counts 0 as 1.
         },
     }

@@ -85,7 +85,7 @@ function WorkerRow({ worker, model, document, shown }: { worker: Worker; model: 
           <small>{slope === null ? "" : Math.abs(slope) < 100_000 ? "steady" : `${slope > 0 ? "+" : ""}${bytes(slope)}/min`}</small>
         </span>
       </td>
-      <td class="n" data-label="Processor">{worker.cpuPercent === null ? "–" : percent(worker.cpuPercent / 100)}</td>
+      <td class="n" data-label="Processor">{worker.cpuPercent === null ? "–" : percent(worker.cpuPercent / 100)}{worker.cpus ? <small> on {worker.cpus}</small> : null}</td>
       {shown.gpus && (
         <td class="n" data-label="GPU">{worker.gpu === null ? "–" : `${worker.gpu}`}{worker.gpuMemoryBytes ? <small> {bytes(worker.gpuMemoryBytes)}</small> : null}</td>
       )}
