@@ -368,7 +368,8 @@ def test_a_background_server_is_started_and_stopped(binary: Path, run, store: St
         )
         again = run("torchserve", "--start", *flags)
         assert again.returncode == 1 and "TorchServe is already running" in again.stdout
-        assert run("torchserve", "--stop", "--foreground").returncode == 0
+        (link := tmp_path / "called-otherwise").symlink_to(binary)
+        assert launched(link, tmp_path, "torchserve", "--stop", "--foreground") == 0
         assert not marked(str(tmp_path)), "nothing is left"
         with pytest.raises(requests.ConnectionError):
             requests.get(f"{inference}/ping", timeout=120)

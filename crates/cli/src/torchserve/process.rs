@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -89,11 +90,19 @@ impl Recorded {
     }
 }
 
-/// Compares program names where /proc shows them. A process that only waits to be reaped is gone.
+/// Compares program names where /proc shows them, and the programs where one was called by a link of another name. A
+/// process that only waits to be reaped is gone.
 fn is_ours(pid: Pid) -> bool {
     let Some((ours, _)) = name_and_state("self") else { return true };
-    let theirs = name_and_state(&pid.as_raw_nonzero().to_string());
-    theirs.is_some_and(|(name, state)| name == ours && !matches!(state, 'Z' | 'X'))
+    let pid = pid.as_raw_nonzero().to_string();
+    let program = |pid: &str| {
+        let file = std::fs::metadata(format!("/proc/{pid}/exe")).ok()?;
+        Some((file.dev(), file.ino()))
+    };
+    name_and_state(&pid).is_some_and(|(name, state)| {
+        let same = name == ours || program(&pid).is_some_and(|file| program("self") == Some(file));
+        same && !matches!(state, 'Z' | 'X')
+    })
 }
 
 /// Reads `pid (name) state …`; the name may hold brackets and spaces.
