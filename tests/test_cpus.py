@@ -1,13 +1,17 @@
-"""Workers kept to processors of their own: when they start, when they are forked, when their number changes."""
+"""Workers kept to processors of their own, and the threads of ONNX workers: when they start, when they are forked, when
+their number changes."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from harness import onnx
 from harness.archives import Store
 from harness.server import Server
 from harness.wait import until
@@ -100,6 +104,47 @@ def test_onnx_workers_share_out_named_processors(start: Callable[..., Server], t
     shares(server, "magika", 2, CPUS[-2:])
     scale(server, "magika", 1)
     shares(server, "magika", 1, CPUS[-2:])
+
+
+@pytest.mark.parametrize("engine", ["builtin", "onnxruntime"])
+@pytest.mark.parametrize("threads", [None, 2])
+def test_the_threads_of_onnx_workers_follow_their_number(
+    start: Callable[..., Server], tmp_path: Path, engine: str, threads: int | None
+) -> None:
+    flags = ["--onnx-engine", engine, *(["--onnx-threads", str(threads)] if threads else [])]
+    if engine == "onnxruntime":
+        flags += ["--onnx-library", str(Path(pytest.importorskip("onnxruntime").__file__).parent / "capi")]
+    server = start("serve", onnx.projection(tmp_path / "net.onnx"), *flags)
+    (first,) = server.ready("net").values()
+
+    def ask(_: int) -> bool:
+        return server.predict("net", [[[1, 1, 1]]]).json() == [[[6.0]]]
+
+    # The built-in engine has a pool for loading and one for running; those that tried the model go.
+    until(lambda: ask(0) and tasks(first).count("rten-0") in (0, 2), "the pools are there")
+    before = len(tasks(first))
+    fewer = 0 if threads else len(CPUS) - max(1, len(CPUS) // 2)
+    with ThreadPoolExecutor(4) as clients:
+        for workers, expected in [(1, before), (2, before - fewer), (1, before)]:
+            scale(server, "net", workers)
+            assert first in server.ready("net").values(), "it is the same process"
+            # Each worker is told with its next batch; all answers are right meanwhile.
+            until(
+                lambda workers=workers, expected=expected: (
+                    all(clients.map(ask, range(4)))
+                    and [len(tasks(pid)) for pid in server.ready("net").values()] == [expected] * workers
+                ),
+                f"{workers} with {expected} threads each",
+            )
+
+
+def tasks(pid: int) -> list[str]:
+    """The names of the threads of a process. Who ends meanwhile is no longer there."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError):
+            found.append((task / "comm").read_text().strip())
+    return found
 
 
 def test_models_choose_for_themselves(shared: Server) -> None:

@@ -2,6 +2,7 @@
 //! order of the model's inputs and give tensors in the order of its outputs; what an engine cannot hold
 //! is its own business, and it says so when it loads the file.
 
+mod compute_threads;
 mod defaults;
 pub(super) mod library;
 mod ort;
@@ -10,12 +11,13 @@ mod rten;
 use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::thread::available_parallelism;
+use std::thread::Scope;
 
 use bytes::BytesMut;
 use serde::Deserialize;
 use serde_json::Value;
 
+pub(super) use self::compute_threads::ComputeThreads;
 use self::library::LibrarySearch;
 use self::ort::{OrtEngine, SessionGpu};
 use self::rten::{RtenEngine, RtenThreads};
@@ -44,6 +46,9 @@ pub(super) struct EngineOptions {
     library: Option<PathBuf>,
     #[serde(rename = "onnx_threads")]
     threads: Option<String>,
+    /// How many workers the model has; not said in the server itself.
+    workers: Option<u32>,
+    pinned: bool,
     #[serde(rename = "onnx_providers")]
     providers: Option<String>,
     #[serde(flatten)]
@@ -65,12 +70,9 @@ impl EngineOptions {
         Self { choice: EngineChoice::Builtin, ..Self::default() }
     }
 
-    fn threads(&self) -> usize {
-        match self.threads.as_deref() {
-            // A worker with processors of its own.
-            Some("auto") => available_parallelism().map_or(1, Into::into),
-            threads => threads.and_then(|threads| threads.parse().ok()).unwrap_or(1),
-        }
+    pub(super) fn threads(&self) -> ComputeThreads {
+        let fixed = self.threads.as_deref().and_then(|threads| threads.parse().ok());
+        ComputeThreads { fixed, pinned: self.pinned, workers: self.workers }
     }
 
     fn providers(&self) -> Vec<String> {
@@ -116,7 +118,7 @@ impl GraphEngine {
         let named = options.choice == EngineChoice::OnnxRuntime || options.search.setting.is_some();
         match found {
             Ok(Some(library)) => {
-                let (threads, providers) = (options.threads(), options.providers());
+                let (threads, providers) = (options.threads().count(), options.providers());
                 let terms = (threads, &providers[..], options.gpu);
                 let file = (&file[..], path);
                 let engine = OrtEngine::load(&library, file, signature, terms)?;
@@ -145,15 +147,28 @@ impl GraphEngine {
         )
     }
 
-    /// Gives a worker the engine until its work is done.
+    /// Gives a worker the engine until its work is done. The built-in one computes with so many threads meanwhile.
     pub(super) fn in_worker<T: Send>(
         &self,
+        threads: usize,
         work: impl FnOnce(&mut EngineWorker<'_>) -> T + Send,
     ) -> T {
         let with = |threads| work(&mut EngineWorker { engine: self, threads, rooms: Vec::new() });
         match self {
-            Self::Builtin(..) => RtenThreads::enter(|threads| with(Some(threads))),
+            Self::Builtin(..) => RtenThreads::enter(threads, |threads| with(Some(threads))),
             Self::OnnxRuntime(..) => with(None),
+        }
+    }
+
+    /// From now on so many threads are wanted: ONNX Runtime gets them as soon as it can, and runs batches meanwhile.
+    pub(super) fn want_threads<'scope>(
+        &'scope self,
+        threads: usize,
+        scope: &'scope Scope<'scope, '_>,
+    ) {
+        if let Self::OnnxRuntime(engine, _) = self {
+            engine.want_threads(threads);
+            scope.spawn(|| engine.follow());
         }
     }
 }

@@ -80,6 +80,8 @@ pub(super) struct FileGraph {
     /// The inputs that have no value of their own in the file.
     pub inputs: Vec<DeclaredValue>,
     pub outputs: Vec<DeclaredValue>,
+    /// Whether values lie in files of their own.
+    pub weights_apart: bool,
 }
 
 /// An input or output.
@@ -114,8 +116,11 @@ pub(super) fn graph(file: &[u8]) -> FileGraph {
     for (number, field) in fields(graph) {
         let Some(content) = field.block() else { continue };
         match number {
-            // GraphProto.initializer and its TensorProto.name
-            5 => constants.extend(block(content, 8)),
+            // GraphProto.initializer, its TensorProto.name and external_data
+            5 => {
+                constants.extend(block(content, 8));
+                declared.weights_apart |= block(content, 13).is_some();
+            }
             11 => declared.inputs.extend(value_info(content, &mut unnamed)),
             12 => declared.outputs.extend(value_info(content, &mut unnamed)),
             _ => {}

@@ -105,7 +105,7 @@ fn wired(bytes: &[u8]) {
 fn second(session: &OnnxSession, inputs: &[Arc<dyn DecodedInput>]) -> Option<Bytes> {
     let served = ServedName { name: "m".to_owned(), version: "1.0".to_owned() };
     let run = |worker: &mut EngineWorker<'_>| batch::run(&session.model, &served, inputs, worker);
-    let BatchOutcome::Items(mut items) = session.engine.in_worker(run) else { return None };
+    let BatchOutcome::Items(mut items) = session.engine.in_worker(1, run) else { return None };
     assert_eq!(items.len(), inputs.len());
     items.pop()?.ok().map(|output| output.body)
 }

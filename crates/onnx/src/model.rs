@@ -13,7 +13,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::card::{self, Card, InputKind, OutputKind};
-use super::engine::{EngineOptions, GraphEngine};
+use super::engine::{ComputeThreads, EngineOptions, GraphEngine};
 use super::file::{self, DeclaredValue, FileGraph, ValueKind};
 use super::labels::Ranking;
 use super::prepare::Preparation;
@@ -69,6 +69,8 @@ pub struct OnnxModel {
 pub struct OnnxSession {
     pub(super) model: Arc<OnnxModel>,
     pub(super) engine: GraphEngine,
+    /// Those that each of its workers computes with.
+    pub(super) threads: ComputeThreads,
 }
 
 impl fmt::Debug for OnnxSession {
@@ -171,7 +173,8 @@ impl OnnxSession {
             Some(_) => probe::probed(&engine, signature, padded).map_err(failed)?,
             None => signature,
         };
-        Ok(Self { model: OnnxModel::new(name, signature, card)?, engine })
+        let model = OnnxModel::new(name, signature, card)?;
+        Ok(Self { model, engine, threads: options.threads() })
     }
 }
 

@@ -44,7 +44,7 @@ pub(super) fn probed(
     let run = |items| {
         let tensors = zeros(&signature, padded, items)?;
         let ran =
-            catch_unwind(AssertUnwindSafe(|| engine.in_worker(|worker| worker.run(&tensors))));
+            catch_unwind(AssertUnwindSafe(|| engine.in_worker(1, |worker| worker.run(&tensors))));
         Some(ran.unwrap_or_else(|_| Err(ModelFailure::raised("the engine panicked on it"))))
     };
     let Some(one) = run(1) else { return Ok(signature) };

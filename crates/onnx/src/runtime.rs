@@ -143,7 +143,7 @@ impl LocalModel for OnnxModel {
 impl LocalSession for OnnxSession {
     fn run_batches(&self, name: &str, version: &str, batches: Batches) {
         let served = ServedName { name: name.to_owned(), version: version.to_owned() };
-        self.engine.in_worker(|worker| {
+        self.engine.in_worker(self.threads.count(), |worker| {
             batches.run(|inputs| batch::run(&self.model, &served, inputs, worker));
         });
     }

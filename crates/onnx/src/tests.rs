@@ -80,7 +80,7 @@ fn run(model: &OnnxSession, inputs: &[TensorInput]) -> BatchOutcome {
     let served = ServedName { name: "tiny".to_owned(), version: "2.0".to_owned() };
     let inputs: Vec<_> =
         inputs.iter().map(|input| Arc::new(input.clone()) as Arc<dyn DecodedInput>).collect();
-    model.engine.in_worker(|worker| batch::run(&model.model, &served, &inputs, worker))
+    model.engine.in_worker(1, |worker| batch::run(&model.model, &served, &inputs, worker))
 }
 
 /// The answers to a batch that succeeds.

@@ -3,6 +3,7 @@
 //! a server that is gone takes it along.
 
 use std::path::Path;
+use std::thread;
 
 use bytes::Bytes;
 use jitney_engine::local::{WorkerEnd, WorkerLoad};
@@ -10,7 +11,7 @@ use jitney_engine::outcome::{BatchOutcome, ItemOutcome, ModelFailure};
 
 use super::answer::ServedName;
 use super::batch;
-use super::engine::EngineWorker;
+use super::engine::{ComputeThreads, EngineWorker};
 use super::model::{OnnxModel, OnnxSession};
 use super::wire;
 
@@ -34,11 +35,33 @@ fn serve(mut end: WorkerEnd, load: &WorkerLoad, memory_limit: u64) -> std::io::R
     };
     end.loaded(&session.model.signature, &session.engine.to_string())?;
     let served = ServedName { name: load.model_name.clone(), version: load.model_version.clone() };
-    let run = |worker: &mut EngineWorker<'_>| {
-        end.run_batches(|items| run(&session.model, &served, items, worker))
-    };
-    session.engine.in_worker(run)?;
-    Ok(0)
+    thread::scope(|scope| {
+        let mut threads = session.threads;
+        while let Some(workers) = run_batches(&mut end, &session, &served, threads)? {
+            threads = threads.among(workers);
+            session.engine.want_threads(threads.count(), scope);
+        }
+        Ok(0)
+    })
+}
+
+/// Runs batches with these threads until the server is done with this worker, or until so many workers serve that others
+/// are wanted.
+fn run_batches(
+    end: &mut WorkerEnd,
+    session: &OnnxSession,
+    served: &ServedName,
+    threads: ComputeThreads,
+) -> std::io::Result<Option<u32>> {
+    let count = threads.count();
+    session.engine.in_worker(count, |worker| {
+        loop {
+            match end.run_batches(|items| run(&session.model, served, items, worker))? {
+                Some(workers) if threads.among(workers).count() == count => {}
+                told => return Ok(told),
+            }
+        }
+    })
 }
 
 fn run(

@@ -146,7 +146,7 @@ settings! {
     ONNX_LIBRARY = Setting::new("onnx_library", SettingKind::Path, "ONNX Runtime's library, or the directory that it is in")
         .or_else("looked for: ORT_DYLIB_PATH, the onnxruntime package of the Python, what jitney onnx install fetched, the system's")
         .flag("onnx-library", "PATH").property("onnx_library");
-    ONNX_THREADS = Setting::new("onnx_threads", SettingKind::Whole { min: 1, max: 1024 }, "Threads that one worker of an ONNX model computes with in ONNX Runtime").or("1")
+    ONNX_THREADS = Setting::new("onnx_threads", SettingKind::Whole { min: 1, max: 1024 }, "Threads that one worker of an ONNX model computes with; those that are threads of the server have one unless this is set").or_else("the processors over the number of its workers")
         .flag("onnx-threads", "N").property("onnx_threads").parameter(&["onnx_threads"], 1);
     ONNX_PROVIDERS = Setting::new("onnx_providers", SettingKind::Text, "ONNX Runtime's execution providers in the order of preference, such as cuda,cpu; the library must have them")
         .or_else("cpu").flag("onnx-providers", "NAMES").property("onnx_providers").parameter(&["onnx_providers"], 0);

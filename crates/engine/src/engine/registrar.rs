@@ -10,8 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
-use jitney_settings::model::{MEMORY_LIMIT, ONNX_THREADS};
-use jitney_settings::{AUTO, SettingSource};
+use jitney_settings::model::MEMORY_LIMIT;
 use tokio::runtime::Handle;
 
 use super::config::EngineConfig;
@@ -412,15 +411,19 @@ fn local_launcher(
         LocalHome::Threads(session) => {
             Arc::new(ThreadLauncher { session, runtime: model.runtime(), name, version })
         }
-        LocalHome::Processes(processes, file, mut options, tried) => {
-            if cpus.is_some() && settings.values.source(&ONNX_THREADS) == SettingSource::Default {
-                // As many as it has processors for itself.
-                options[ONNX_THREADS.name] = AUTO.into();
-            }
+        LocalHome::Processes(processes, file, options, tried) => {
             let model = Arc::clone(model);
             let memory_limit = settings.values.read(&MEMORY_LIMIT);
             let load = Arc::new(LocalLoad { file, name, version, memory_limit, options });
-            Arc::new(LocalLauncher { processes, model, load, tried, gpus, cpus })
+            Arc::new(LocalLauncher {
+                processes,
+                model,
+                load,
+                tried,
+                gpus,
+                cpus,
+                workers: AtomicU32::new(settings.workers_max),
+            })
         }
     }
 }

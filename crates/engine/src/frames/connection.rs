@@ -157,6 +157,7 @@ impl WorkerConnection {
 
     /// Sends a frame that is complete.
     pub(crate) async fn send_bytes(&mut self, frame: &[u8]) -> Result<(), ConnectionError> {
+        self.write_queued().await?;
         Ok(self.socket.write_all(frame).await?)
     }
 

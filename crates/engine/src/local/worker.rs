@@ -7,12 +7,13 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use jitney_settings::CpuList;
-use serde_json::json;
+use serde_json::{Map, json};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -46,6 +47,8 @@ pub(crate) struct LocalLauncher {
     pub(crate) gpus: Option<LocalGpus>,
     /// The processors that they are kept to, if any.
     pub(crate) cpus: Option<Arc<CpuAssignment>>,
+    /// The workers that the model was last scaled to.
+    pub(crate) workers: AtomicU32,
 }
 
 impl Launcher for LocalLauncher {
@@ -58,11 +61,15 @@ impl Launcher for LocalLauncher {
         let (model, tried) = (Arc::clone(&self.model), self.tried);
         let told = self.gpus.as_ref().map(|gpus| gpus.told(worker));
         let (cpus, gpu) = (self.cpus.clone(), self.gpu(worker));
+        let workers = self.workers.load(Ordering::Relaxed);
         Box::pin(async move {
-            let load = match told {
-                None => load,
-                Some(told) => Arc::new(load.with(told.await?)),
-            };
+            let mut own = Map::new();
+            own.insert("workers".to_owned(), workers.into());
+            own.insert("pinned".to_owned(), cpus.is_some().into());
+            if let Some(told) = told {
+                own.extend(told.await?);
+            }
+            let load = Arc::new(load.with(own));
             let pin = |process: &WorkerProcess| {
                 if let Some(cpus) = cpus {
                     cpus.pin(worker, gpu, process);
@@ -103,6 +110,7 @@ impl Launcher for LocalLauncher {
     }
 
     fn set_worker_count(&self, workers: u32) {
+        self.workers.store(workers, Ordering::Relaxed);
         self.cpus.iter().for_each(|cpus| cpus.set_count(workers));
     }
 
@@ -324,6 +332,11 @@ impl Worker for LocalWorker {
         requests: &'a [PendingRequest],
     ) -> BoxFuture<'a, Result<(), WorkerGone>> {
         Box::pin(self.send(batch, requests))
+    }
+
+    fn share(&mut self, workers: u32) {
+        // A connection that broke is found by the batch that follows.
+        drop(self.connection.queue_share(workers));
     }
 
     fn poll_message(

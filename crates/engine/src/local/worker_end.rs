@@ -40,6 +40,12 @@ pub struct WorkerLoad {
     pub options: serde_json::Value,
 }
 
+/// A SHARE.
+#[derive(serde::Deserialize)]
+struct ServingWorkers {
+    workers: u32,
+}
+
 impl WorkerLoad {
     /// From now on a process that needs more memory than it may have aborts. `default` holds where
     /// the server sets no limit.
@@ -107,18 +113,22 @@ impl WorkerEnd {
         self.send_control(FrameKind::LoadFailed, &json!({ "cause": "error", "message": message }))
     }
 
-    /// Runs one batch after the other until the server says stop or hangs up. `work` is given the meta
-    /// and the body of every request.
+    /// Runs one batch after the other until the server says stop or hangs up, or until it says how many workers share
+    /// the machine, which is returned: go on then. `work` is given the meta and the body of every request.
     ///
     /// # Errors
     /// The server is gone.
     pub fn run_batches(
         &mut self,
         mut work: impl FnMut(Vec<(Bytes, Bytes)>) -> BatchOutcome,
-    ) -> io::Result<()> {
+    ) -> io::Result<Option<u32>> {
         while let Some((header, payload)) = self.receive()? {
+            if header.kind == FrameKind::Share {
+                let told: ServingWorkers = decode_control(&payload).map_err(io::Error::other)?;
+                return Ok(Some(told.workers));
+            }
             if header.kind != FrameKind::Batch {
-                return Ok(());
+                return Ok(None);
             }
             let items = decode_items(header.count, payload, |meta, body| Ok((meta, body)))
                 .map_err(io::Error::other)?;
@@ -126,7 +136,7 @@ impl WorkerEnd {
                 .unwrap_or_else(|panic| BatchOutcome::Failed(panicked(message(&*panic))));
             self.send_outcome(header.id, outcome)?;
         }
-        Ok(())
+        Ok(None)
     }
 
     /// The next frame; `None` when the server has hung up.

@@ -3,10 +3,12 @@
 //! Tensors are read where they lie; only those that lie at an odd place are copied. A session is used by
 //! one thread at a time, as ONNX Runtime's own contract with execution providers demands.
 
+mod maker;
 mod providers;
 
 use std::fmt::Debug;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use ::ort::environment::Environment;
@@ -24,6 +26,7 @@ use jitney_engine::local::Signature;
 use jitney_engine::outcome::{Cause, ModelFailure};
 use jitney_engine::tensors::{Datatype, strings};
 
+use self::maker::SessionMaker;
 pub(crate) use self::providers::{SessionGpu, providers};
 use super::super::tensor::Tensor;
 
@@ -35,6 +38,10 @@ static LIBRARY: OnceLock<Result<Environment, String>> = OnceLock::new();
 pub(crate) struct OrtEngine {
     session: Mutex<Session>,
     inputs: Vec<String>,
+    maker: SessionMaker,
+    /// The threads of the session. Who makes another one holds this.
+    threads: Mutex<usize>,
+    wanted: AtomicUsize,
 }
 
 /// Loads the library, unless one is loaded already.
@@ -61,26 +68,33 @@ impl OrtEngine {
         signature: &Signature,
         (threads, wanted, gpu): (usize, &[String], SessionGpu),
     ) -> Result<Self, String> {
-        let environment = environment(library)?;
-        let providers = wanted.iter().map(|name| providers::provider(name, gpu));
-        let providers = providers.collect::<Result<Vec<_>, _>>()?;
-        let build = || -> ::ort::Result<Session> {
-            let mut builder = Session::builder(environment)?
-                .with_intra_threads(threads)?
-                .with_inter_threads(1)?
-                // Threads that wait for the next batch leave the processor to others.
-                .with_intra_op_spinning(false)?;
-            if !providers.is_empty() {
-                builder = builder.with_execution_providers(&providers)?;
-            }
-            match path {
-                Some(path) => builder.commit_from_file(path),
-                None => builder.commit_from_memory(file),
-            }
-        };
-        let session = build().map_err(|error| plain(&error.to_string()))?;
+        let maker = SessionMaker::new(environment(library)?, (file, path), wanted, gpu)?;
+        let session = maker.make(file, threads).map_err(|error| plain(&error.to_string()))?;
         let inputs = signature.inputs.iter().map(|input| input.name.clone()).collect();
-        Ok(Self { session: Mutex::new(session), inputs })
+        let (wanted, threads) = (AtomicUsize::new(threads), Mutex::new(threads));
+        Ok(Self { session: Mutex::new(session), inputs, maker, threads, wanted })
+    }
+
+    /// So many threads are wanted; [`Self::follow`] takes them.
+    pub(crate) fn want_threads(&self, threads: usize) {
+        self.wanted.store(threads, Ordering::Relaxed);
+    }
+
+    /// Makes a session with as many threads as are wanted, beside the one that serves, and puts it in its place between
+    /// two runs. One that cannot be made leaves the old one there.
+    pub(crate) fn follow(&self) {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = self.wanted.load(Ordering::Relaxed);
+        if wanted == *threads || !self.maker.beside {
+            return;
+        }
+        let Ok(fresh) = self.maker.make(&[], wanted) else { return };
+        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = std::mem::replace(&mut *session, fresh);
+        drop(session);
+        // Waits for its threads, and nobody else does.
+        drop(old);
+        *threads = wanted;
     }
 
     pub(crate) fn run(&self, tensors: &[Tensor]) -> Result<Vec<Tensor>, ModelFailure> {

@@ -17,9 +17,6 @@ use super::super::elements;
 use super::super::tensor::Tensor;
 use super::defaults;
 
-/// Threads that one batch may use. One is right where several workers share the cores.
-const THREADS: usize = 1;
-
 /// A model in rten.
 pub(crate) struct RtenEngine {
     graph: Model,
@@ -33,8 +30,8 @@ pub(crate) struct RtenThreads(RunOptions);
 impl RtenThreads {
     /// Does some work inside a pool of its own: a batch then starts where it arrives instead of being
     /// handed to the pool's thread and back.
-    pub(crate) fn enter<T: Send>(work: impl FnOnce(Self) -> T + Send) -> T {
-        let pool = Arc::new(ThreadPool::with_num_threads(THREADS));
+    pub(crate) fn enter<T: Send>(threads: usize, work: impl FnOnce(Self) -> T + Send) -> T {
+        let pool = Arc::new(ThreadPool::with_num_threads(threads));
         let options = RunOptions::default().with_thread_pool(Some(Arc::clone(&pool)));
         pool.run(|| work(Self(options)))
     }
