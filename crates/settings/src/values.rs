@@ -1,6 +1,5 @@
 //! Values of settings with the source of each: what one source sets, and what several sources come to.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -76,8 +75,18 @@ impl fmt::Display for SettingSource {
 }
 
 /// Values by setting, each with its source. A setting that no source sets is absent.
+///
+/// In a list by name: a server may know thousands of models, and a tree of them holds twice the memory.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Values(BTreeMap<&'static str, (SettingValue, SettingSource)>);
+pub struct Values(Vec<GivenValue>);
+
+/// What a source sets.
+#[derive(Clone, Debug, PartialEq)]
+struct GivenValue {
+    name: &'static str,
+    value: SettingValue,
+    source: SettingSource,
+}
 
 impl Values {
     /// Sets a value, in place of the one there is.
@@ -87,7 +96,23 @@ impl Values {
         value: impl Into<SettingValue>,
         source: SettingSource,
     ) {
-        self.0.insert(setting.name, (value.into(), source));
+        self.put(GivenValue { name: setting.name, value: value.into(), source });
+    }
+
+    fn put(&mut self, given: GivenValue) {
+        match self.index(given.name) {
+            Ok(at) => self.0[at] = given,
+            Err(at) => self.0.insert(at, given),
+        }
+    }
+
+    /// Where the value of this name is, or would be.
+    fn index(&self, name: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|given| given.name.cmp(name))
+    }
+
+    fn given(&self, setting: &Setting) -> Option<&GivenValue> {
+        self.index(setting.name).ok().map(|at| &self.0[at])
     }
 
     /// The same with one more value.
@@ -104,17 +129,19 @@ impl Values {
 
     /// Takes a value away.
     pub fn remove(&mut self, setting: &Setting) {
-        self.0.remove(setting.name);
+        if let Ok(at) = self.index(setting.name) {
+            self.0.remove(at);
+        }
     }
 
     /// The value as it is.
     pub fn get(&self, setting: &Setting) -> Option<&SettingValue> {
-        self.0.get(setting.name).map(|(value, _)| value)
+        self.given(setting).map(|given| &given.value)
     }
 
     /// Whether there is a value.
     pub fn has(&self, setting: &Setting) -> bool {
-        self.0.contains_key(setting.name)
+        self.given(setting).is_some()
     }
 
     /// Whether there is none at all.
@@ -124,7 +151,7 @@ impl Values {
 
     /// The source of the value.
     pub fn source(&self, setting: &Setting) -> SettingSource {
-        self.0.get(setting.name).map(|(_, source)| source.clone()).unwrap_or_default()
+        self.given(setting).map(|given| given.source.clone()).unwrap_or_default()
     }
 
     /// The value in the type that the program uses.
@@ -155,8 +182,10 @@ impl Values {
     /// These values, and those of `lower` where these have none.
     #[must_use]
     pub fn or(mut self, lower: &Self) -> Self {
-        for (name, given) in &lower.0 {
-            self.0.entry(name).or_insert_with(|| given.clone());
+        for given in &lower.0 {
+            if let Err(at) = self.index(given.name) {
+                self.0.insert(at, given.clone());
+            }
         }
         self
     }
@@ -184,13 +213,14 @@ impl Values {
                 self.set(setting, value, SettingSource::Default);
             }
         }
+        self.0.shrink_to_fit();
         self
     }
 
     /// Takes over the value of `other` for one setting, if it has one.
     pub fn prefer(&mut self, setting: &Setting, other: &Self) {
-        if let Some(given) = other.0.get(setting.name) {
-            self.0.insert(setting.name, given.clone());
+        if let Some(given) = other.given(setting) {
+            self.put(given.clone());
         }
     }
 
@@ -205,7 +235,7 @@ impl Values {
     /// All values but those of flags.
     #[must_use]
     pub fn without_flags(mut self) -> Self {
-        self.0.retain(|_, (_, source)| !matches!(source, SettingSource::Flag(_)));
+        self.0.retain(|given| !matches!(given.source, SettingSource::Flag(_)));
         self
     }
 

@@ -128,7 +128,10 @@ fn command(plan: &PluginPlan) -> LoadCommand {
             "decode_input": false,
             "model_yaml_config": { "plugin": plan.source },
             "mode": WorkerMode::Concurrent.as_str(),
-        }),
+        })
+        .to_string()
+        .into(),
+        metric_ids: true,
         mode: WorkerMode::Concurrent,
         gpu_turns: false,
         sequence_headers: Arc::default(),

@@ -246,9 +246,9 @@ impl Registrar {
         let compile_cache;
         (package, compile_cache) = self.opener.compile_cache(package).await?;
         let config = &python.config;
-        let command =
-            LoadCommand::of(&identity, &package, &settings, config, metrics, compile_cache)
-                .with_metric_ids(self.observer.wants_metric_ids());
+        let mut command =
+            LoadCommand::of(&identity, &package, &settings, config, metrics, compile_cache);
+        command.metric_ids = self.observer.wants_metric_ids();
         let observer = Arc::clone(&self.observer);
         let remote = command.placed(python, &settings);
         // On other machines nobody is kept to processors of this one.

@@ -2,150 +2,39 @@
 
 use std::future::ready;
 use std::io;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jitney_settings::CpuList;
-use jitney_settings::model::{GPU_MEMORY_FRACTION, GPU_TURNS, MEMORY_LIMIT};
 use rustix::process::Resource;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::environment::Environment;
+use super::load_command::LoadCommand;
 use super::placed_model::{PlacedModel, StartedProcess};
 use super::preload::PARENT_VARIABLE;
 use super::worker::{OutputSource, PythonWorker, WorkerStream, reaped};
-use super::workers::{PythonConfig, PythonWorkers};
-use crate::call::SequenceHeaders;
+use super::workers::PythonWorkers;
 use crate::cpus::CpuAssignment;
 use crate::frames::{
     CallingWorker, CallsToken, ExpectedWorker, FrameError, FrameKind, WorkerConnection,
     decode_control, next_frame,
 };
 use crate::gpu_assignment::GpuAssignment;
-use crate::model::ModelIdentity;
 use crate::observer::Observer;
 use crate::outcome::{LaunchError, LoadFault};
 use crate::pool::{
     BoxFuture, Launcher, LoadProgress, LoadedFields, LoadedReport, ProgressSender, Worker,
 };
 use crate::process::WorkerProcess;
-use crate::settings::{ModelSettings, WorkerMode};
-use crate::store::Package;
 
 /// How long the rest of what a process has printed is waited for once it has ended.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The most batches that a worker with overlapping stages is given.
 const OVERLAP_MAX: u8 = 8;
-
-/// The command that makes a worker load a model (`protocol/spec.md`). Made once for a model version and
-/// sent to each of its workers, which add only what differs between them: their GPUs, and how many
-/// they are.
-#[derive(Clone, Debug)]
-pub(crate) struct LoadCommand {
-    pub(crate) model: String,
-    pub(crate) version: String,
-    pub(crate) dir: PathBuf,
-    /// The `Load` message of `protocol/spec.md`.
-    pub(crate) message: Value,
-    pub(crate) mode: WorkerMode,
-    /// Bytes that one of its workers may use.
-    pub(crate) memory_limit: Option<u64>,
-    /// Whether its workers take turns with those of other models on their GPU.
-    pub(crate) gpu_turns: bool,
-    /// Whether its workers may call models.
-    pub(crate) calls: bool,
-    /// The headers in which its handler reads about sequences.
-    pub(crate) sequence_headers: Arc<SequenceHeaders>,
-}
-
-impl LoadCommand {
-    /// What the workers of an archive load.
-    pub(crate) fn of(
-        identity: &ModelIdentity,
-        package: &Package,
-        settings: &ModelSettings,
-        python: &PythonConfig,
-        model_metrics: Value,
-        compile_cache: Option<PathBuf>,
-    ) -> Self {
-        let (ModelIdentity { name, version, .. }, mode) = (identity, settings.worker_mode());
-        let mut message = json!({
-            "model_name": name,
-            "model_version": version,
-            "model_dir": package.dir.path(),
-            "handler": settings.handler,
-            "batch_size": settings.batch_size,
-            "gpu_id": null,
-            "envelope": package.manifest.envelope.as_ref().or(python.envelope.as_ref()),
-            "limit_max_image_pixels": python.limit_max_image_pixels,
-            "max_image_pixels": python.image_pixels_max,
-            "image_formats": python.image_formats,
-            "max_expanded_size": python.expanded_bytes_max,
-            "debug_errors": python.debug_errors,
-            "strict_json": python.strict_json,
-            "garbage_collection": python.garbage_collection.as_str(),
-            "decode_input": python.decode_input,
-            "manifest": package.manifest_json,
-            "model_yaml_config": package.yaml_json,
-            "server_version": "0.12.0",
-            "workers": settings.workers_max.max(1),
-            "mode": mode.as_str(),
-            "model_metrics": model_metrics,
-        });
-        let values = &settings.values;
-        let share: Option<f64> = values.read(&GPU_MEMORY_FRACTION);
-        let list = |list: &[u32]| (!list.is_empty()).then(|| json!(list));
-        // There only where they say something.
-        for (key, value) in [
-            ("sizes", list(&settings.sizes)),
-            ("lengths", list(&settings.lengths)),
-            ("compile_cache", compile_cache.map(|path| json!(path))),
-            ("gpu_memory_fraction", share.map(|share| json!(share))),
-        ] {
-            if let Some(value) = value {
-                message[key] = value;
-            }
-        }
-        let (gpu_turns, memory_limit) = (values.flag(&GPU_TURNS), values.read(&MEMORY_LIMIT));
-        let dir = package.dir.path().to_owned();
-        let sequence_headers = Arc::clone(&settings.sequence_headers);
-        let (model, version) = (name.clone(), version.clone());
-        let calls = package.api.is_some();
-        Self {
-            model,
-            version,
-            dir,
-            message,
-            mode,
-            memory_limit,
-            gpu_turns,
-            calls,
-            sequence_headers,
-        }
-    }
-
-    /// The model with this load command on a cluster, if there is one.
-    pub(crate) fn placed(
-        &self,
-        python: &PythonWorkers,
-        settings: &ModelSettings,
-    ) -> Option<PlacedModel> {
-        let placement = Arc::clone(python.placement.as_ref()?);
-        let name = format!("{} {}", self.model, self.version);
-        let load = (&*self.dir, &self.message);
-        Some(PlacedModel::of((placement, &python.packages), name, load, &settings.values))
-    }
-
-    /// Says whether handlers' metrics are wanted with the ids of their requests.
-    pub(crate) fn with_metric_ids(mut self, wanted: bool) -> Self {
-        self.message["metric_ids"] = wanted.into();
-        self
-    }
-}
 
 /// Starts the Python workers of one model version.
 pub(crate) struct PythonLauncher {
@@ -174,13 +63,22 @@ impl Launcher for PythonLauncher {
             Err(error) => return Box::pin(ready(Err(LaunchError::Spawn(error.to_string())))),
         };
         let (spawned, source) = self.spawn(worker, &expected, progress.clone());
-        let mut message = self.load.message.clone();
+        let mut message = match self.load.message() {
+            Ok(message) => message,
+            // Its configuration is nested too deeply.
+            Err(error) => {
+                return Box::pin(ready(Err(LaunchError::Load(error.to_string().into()))));
+            }
+        };
         let count = self.workers.load(Ordering::Relaxed);
         if let Some(workers) = message.get_mut("workers").filter(|_| count > 0) {
             *workers = count.into();
         }
         let gpus = self.remote.as_ref().map_or_else(|| self.gpus.assign(worker), |it| it.gpus());
         message["gpu_id"] = gpus.first().copied().into();
+        if self.cpus.is_some() {
+            message["pinned"] = true.into();
+        }
         let turns = self.load.gpu_turns && self.remote.is_none();
         if let Some(gpu) = gpus.first().filter(|_| turns) {
             message["gpu_turns"] = json!(self.python.turn_file(*gpu));
@@ -273,9 +171,6 @@ impl PythonLauncher {
 
     /// Workers that are kept to processors.
     pub(crate) fn pinned(mut self, cpus: Option<Arc<CpuAssignment>>) -> Self {
-        if cpus.is_some() {
-            self.load.message["pinned"] = true.into();
-        }
         self.cpus = cpus;
         self
     }

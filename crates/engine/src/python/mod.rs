@@ -7,6 +7,7 @@
 mod completion;
 mod environment;
 mod launcher;
+mod load_command;
 mod packing;
 mod placed_model;
 mod placement;
@@ -19,7 +20,8 @@ mod workers;
 
 pub(crate) use self::completion::OpenConfig;
 pub(crate) use self::environment::Environment;
-pub(crate) use self::launcher::{LoadCommand, PythonLauncher};
+pub(crate) use self::launcher::PythonLauncher;
+pub(crate) use self::load_command::LoadCommand;
 pub(crate) use self::packing::FilePacking;
 pub use self::placement::RayConfig;
 pub(crate) use self::workers::PythonWorkers;
