@@ -265,6 +265,7 @@ SENTENCES: dict[str, dict[str, tuple[Check, ...]]] = {
                 {
                     "onnx/src/engine.rs": "the interface, and the choice",
                     "engine/ort.rs": "ONNX Runtime",
+                    "engine/ort/maker.rs": "how its sessions are made",
                     "engine/ort/providers.rs": "its execution providers",
                     "engine/rten.rs": "the engine that is built in",
                 },
