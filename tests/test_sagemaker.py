@@ -188,6 +188,29 @@ def test_nothing_of_a_client_is_unpickled(sagemaker: Callable[..., Server], tmp_
     assert reply.status_code == 400 and "unpickled" in reply.text
 
 
+OBJECTS = """
+from sagemaker_inference import decoder
+def model_fn(model_dir):
+    pass
+def transform_fn(model, body, content_type, accept):
+    return str(decoder.decode(body, content_type).item())
+"""
+
+
+def test_objects_are_unpickled_where_the_operator_says_so(
+    binary: Path, sagemaker: Callable[..., Server], tmp_path: Path
+) -> None:
+    folder(tmp_path / "ml", OBJECTS)
+    buffer = io.BytesIO()
+    numpy.save(buffer, numpy.array({"a": 1}, dtype=object), allow_pickle=True)
+    server = sagemaker(tmp_path / "ml", JITNEY_SAGEMAKER_ALLOW_PICKLE="true")
+    assert invoke(server, buffer.getvalue(), Content_Type="application/x-npy").text == "{'a': 1}"
+    told = [line for line in server.log.splitlines() if "JITNEY_SAGEMAKER_ALLOW_PICKLE" in line]
+    assert len(told) == 1 and "unpickled" in told[0]
+    wrong = run(binary, "serve", SAGEMAKER_BASE_DIR=str(tmp_path / "ml"), JITNEY_SAGEMAKER_ALLOW_PICKLE="yes")
+    assert wrong.returncode != 0 and "must be true or false" in wrong.stderr
+
+
 WAITS = """
 import os, time
 def gate(name):

@@ -1,4 +1,5 @@
-"""From a body to an array. Bodies are opened in `jitney.files`, within its limits; nothing is unpickled."""
+"""From a body to an array. Bodies are opened in `jitney.files`, within its limits; nothing is unpickled, unless the
+operator has said so in a variable."""
 
 from __future__ import annotations
 
@@ -7,9 +8,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from jitney.files.arrays import read_npy, read_npz
+from jitney.files.arrays import read_npy, read_npy_with_objects, read_npz
 from jitney.files.limits import FileRejected
-from sagemaker_inference import content_types, errors
+from sagemaker_inference import content_types, environment, errors
 
 BAD_REQUEST = 400
 
@@ -27,8 +28,9 @@ def _csv_to_numpy(string_like: str, dtype: Any = None) -> Any:
 
 
 def _npy_to_numpy(npy_array: Any) -> Any:
+    read = read_npy_with_objects if environment.allow_pickle else read_npy
     try:
-        return read_npy(npy_array)
+        return read(npy_array)
     except FileRejected as error:
         raise errors.GenericInferenceToolkitError(BAD_REQUEST, f"the npy file is rejected: {error}") from None
 

@@ -16,6 +16,8 @@ MEBIBYTE = 1 << 20
 base_dir = os.environ.get(parameters.BASE_PATH_ENV, SAGEMAKER_BASE_PATH)
 model_dir = os.path.join(base_dir, "models" if os.environ.get(parameters.MULTI_MODEL_ENV) == "true" else "model")
 code_dir = os.path.join(model_dir, "code")
+allow_pickle = os.environ.get(parameters.ALLOW_PICKLE_ENV) == "true"
+"""Whether objects in npy bodies are unpickled, as AWS's toolkit does: then a client's body can run code."""
 
 
 class Environment:

@@ -13,7 +13,7 @@ import pytest
 
 import jitney
 from jitney.call.errors import BadInput
-from jitney.files.arrays import read_npy, read_npz
+from jitney.files.arrays import read_npy, read_npy_with_objects, read_npz
 from jitney.files.images import TooManyPixels, open_image
 from jitney.files.limits import FileLimits, FileRejected, limits
 from jitney.files.saved_tensors import read_saved_tensor
@@ -155,6 +155,15 @@ def test_objects_in_an_array_are_not_unpickled(tmp_path):
         with pytest.raises(FileRejected, match="nothing that a client sent is unpickled"):
             (read_npz if attack[:2] == b"PK" else read_npy)(attack)
     assert not mark.exists()
+
+
+def test_objects_are_unpickled_only_by_the_function_that_says_so(tmp_path):
+    mark = tmp_path / "mark"
+    read_npy_with_objects(saved(np.save, np.array([Run(mark)], object), allow_pickle=True))
+    assert mark.exists()
+    assert read_npy_with_objects(saved(np.save, np.array([1, 2]))).tolist() == [1, 2]
+    with pytest.raises(FileRejected, match="its objects cannot be read"):
+        read_npy_with_objects(saved(np.save, np.array([{}], object), allow_pickle=True)[:-9])
 
 
 def test_an_archive_of_arrays_is_measured_before_it_is_read(monkeypatch):

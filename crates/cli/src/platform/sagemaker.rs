@@ -154,6 +154,7 @@ fn variables(role: SagemakerRole, env: &Env) -> Result<(Values, Vec<String>), Fa
     payload(env, &mut values)?;
     log_level(env, &mut values)?;
     let mut remarks = torchserve(env, &mut values)?;
+    remarks.extend(pickle(env)?);
     if env.text("CA_REPOSITORY_ARN").is_some() {
         remarks.push(
             "CA_REPOSITORY_ARN has no effect: name the index of packages in PIP_INDEX_URL"
@@ -208,6 +209,19 @@ fn payload(env: &Env, values: &mut Values) -> Result<(), Failure> {
     };
     values.set(&MAX_REQUEST_SIZE, bytes, SettingSource::Variable(NAME.to_owned()));
     Ok(())
+}
+
+/// The workers read it themselves (`sagemaker_inference.decoder`); whoever opens this door is told so, once.
+fn pickle(env: &Env) -> Result<Option<String>, Failure> {
+    const NAME: &str = "JITNEY_SAGEMAKER_ALLOW_PICKLE";
+    match env.text(NAME) {
+        None | Some("" | "false") => Ok(None),
+        Some("true") => Ok(Some(format!(
+            "{NAME}=true: objects in bodies of application/x-npy are unpickled, so whoever may send a request can \
+             run code in the workers"
+        ))),
+        Some(text) => Err(Failure::usage(format!("{NAME} must be true or false, not {text:?}"))),
+    }
 }
 
 /// Python's numbers.

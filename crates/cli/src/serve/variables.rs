@@ -45,8 +45,15 @@ fn named(env: &Env) -> impl Iterator<Item = (&str, &str)> {
 /// Variables of other parts of the product, and those that Kubernetes sets for a service.
 fn is_other(name: &str) -> bool {
     let numbered = name.split("_PORT_").nth(1);
-    ["JITNEY_BIN", "JITNEY_CONFIG", "JITNEY_PLATFORM", "JITNEY_URL", "JITNEY_INFERENCE_URL"]
-        .contains(&name)
+    const OTHERS: [&str; 6] = [
+        "JITNEY_BIN",
+        "JITNEY_CONFIG",
+        "JITNEY_PLATFORM",
+        "JITNEY_URL",
+        "JITNEY_INFERENCE_URL",
+        "JITNEY_SAGEMAKER_ALLOW_PICKLE",
+    ];
+    OTHERS.contains(&name)
         || name.contains("TOKEN")
         || name.contains("_SERVICE_HOST")
         || name.contains("_SERVICE_PORT")
