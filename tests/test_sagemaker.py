@@ -248,6 +248,106 @@ def test_ping_tells_whether_the_model_is_loaded_and_waits_for_nobody(
         assert reply.result().text == "late"
 
 
+def test_ping_is_200_while_the_queue_is_full(sagemaker: Callable[..., Server], tmp_path: Path) -> None:
+    gates = f"{tmp_path}/gate-"
+    folder(tmp_path / "ml", WAITS.format(gates=gates))
+    Path(f"{gates}load").touch()
+    server = sagemaker(tmp_path / "ml", SAGEMAKER_TS_BATCH_SIZE="1", JITNEY_QUEUE="1")
+    with ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(invoke, server, b"x") for _ in range(4)]
+        until(lambda: any(one.done() for one in asked), "a request is rejected")
+        rejected = next(one.result() for one in asked if one.done())
+        assert rejected.status_code == 503 and "queue" in rejected.text
+        assert requests.get(server.url("/ping"), timeout=120).status_code == 200
+        Path(f"{gates}answer").touch()
+        assert "late" in [one.result().text for one in asked]
+
+
+TELLS = """
+import json, os, time
+from ts.handler_utils.utils import send_intermediate_predict_response
+def model_fn(model_dir):
+    pass
+def transform_fn(model, body, content_type, accept, context):
+    asked = json.loads(body)
+    context.set_response_content_type(0, "text/event-stream")
+    for piece in asked["pieces"]:
+        send_intermediate_predict_response([piece], context.request_ids, "ok", 200, context)
+        while not os.path.exists(asked["gates"] + piece):
+            time.sleep(0.002)
+    if asked.get("fails"):
+        raise ValueError("it breaks off")
+    return asked["last"]
+"""
+
+
+def told(server: Server, gates: str, pieces: list[str], last: str) -> requests.Response:
+    """Asks for a stream; each piece after the first is made only when the one before was seen."""
+    asked = {"pieces": pieces, "gates": gates, "last": last}
+    reply = requests.post(server.url("/invocations"), json=asked, stream=True, timeout=120)
+    chunks = reply.raw.read_chunked()
+    for piece in pieces:
+        assert next(chunks).decode() == piece
+        Path(gates + piece).touch()
+    assert [chunk.decode() for chunk in chunks] == [last]
+    return reply
+
+
+def test_streams_leave_piece_by_piece(sagemaker: Callable[..., Server], tmp_path: Path) -> None:
+    folder(tmp_path / "ml", TELLS)
+    server = sagemaker(tmp_path / "ml")
+    reply = told(server, f"{tmp_path}/gate-", ["one", "two", "three"], "end")
+    assert (reply.status_code, reply.headers["transfer-encoding"]) == (200, "chunked")
+    assert reply.headers["content-type"] == "text/event-stream"
+
+
+def test_requests_of_a_batch_stream_their_own_pieces(sagemaker: Callable[..., Server], tmp_path: Path) -> None:
+    folder(tmp_path / "ml", TELLS)
+    tuned = {"SAGEMAKER_TS_BATCH_SIZE": "2", "SAGEMAKER_TS_MAX_BATCH_DELAY": "60000"}
+    server = sagemaker(tmp_path / "ml", **tuned)
+
+    def ask(name: str) -> requests.Response:
+        return told(server, f"{tmp_path}/gate-", [f"{name} one", f"{name} two"], f"{name} end")
+
+    replies = together([lambda name=name: ask(name) for name in ("a", "b")])
+    assert [reply.headers["server-timing"].count(" of 2") for reply in replies] == [1, 1], "they shared a batch"
+
+
+def test_a_stream_that_fails_breaks_off(sagemaker: Callable[..., Server], tmp_path: Path) -> None:
+    folder(tmp_path / "ml", TELLS)
+    server = sagemaker(tmp_path / "ml")
+    gates = f"{tmp_path}/gate-"
+    Path(f"{gates}one").touch()
+    asked = {"pieces": ["one"], "gates": gates, "fails": True}
+    reply = requests.post(server.url("/invocations"), json=asked, stream=True, timeout=120)
+    assert reply.status_code == 200
+    with pytest.raises(requests.exceptions.ChunkedEncodingError):
+        list(reply.iter_content(None))
+    server.logged("it breaks off")
+
+
+SIZES = """
+def model_fn(model_dir):
+    pass
+def transform_fn(model, body, content_type, accept):
+    return str(len(body))
+"""
+MEBIBYTE = 1 << 20
+
+
+def test_bodies_are_6_mebibytes_unless_a_variable_says_more(sagemaker: Callable[..., Server], tmp_path: Path) -> None:
+    folder(tmp_path / "ml", SIZES)
+    server = sagemaker(tmp_path / "ml")
+    assert invoke(server, bytes(6 * MEBIBYTE)).text == str(6 * MEBIBYTE)
+    assert invoke(server, bytes(7 * MEBIBYTE)).status_code == 413
+    assert requests.get(server.url("/execution-parameters"), timeout=120).json()["MaxPayloadInMB"] == 6
+    for variable, size, told in (("0", 100, 0), ("8", 8, 8)):
+        server = sagemaker(tmp_path / "ml", SAGEMAKER_MAX_PAYLOAD_IN_MB=variable)
+        assert invoke(server, bytes(size * MEBIBYTE)).text == str(size * MEBIBYTE), "asynchronous endpoints send more"
+        parameters = requests.get(server.url("/execution-parameters"), timeout=120).json()
+        assert parameters["MaxPayloadInMB"] == told, "0: bodies of any size"
+
+
 def test_requirements_of_the_code_are_installed(sagemaker: Callable[..., Server], tmp_path: Path) -> None:
     model = folder(tmp_path / "ml", NEEDS)
     wheel = tmp_path / "answer_of_ours-1-py3-none-any.whl"
@@ -269,12 +369,19 @@ def make_wheel(path: Path) -> None:
 def test_sigterm_lets_requests_end_and_the_drain_is_sagemakers(
     sagemaker: Callable[..., Server], tmp_path: Path
 ) -> None:
-    folder(tmp_path / "ml", ADDER, weights_txt="1")
+    gates = f"{tmp_path}/gate-"
+    folder(tmp_path / "ml", WAITS.format(gates=gates))
+    Path(f"{gates}load").touch()
     server = sagemaker(tmp_path / "ml")
-    assert invoke(server, [1]).json() == [2]
-    os.kill(server.pid, signal.SIGTERM)
+    with ThreadPoolExecutor(1) as pool:
+        reply = pool.submit(invoke, server, b"x")
+        until(Path(f"{gates}answer.reached").exists, "the request is in the worker")
+        os.kill(server.pid, signal.SIGTERM)
+        server.logged("draining timeout_s=25")
+        assert not reply.done()
+        Path(f"{gates}answer").touch()
+        assert (reply.result().status_code, reply.result().text) == (200, "late")
     assert server.wait() == 0
-    server.logged("draining timeout_s=25")
 
 
 def run(binary: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:

@@ -106,7 +106,7 @@ class Transformer:
         context.set_response_content_type(at, answer_type)
         return answer
 
-    def _failed(self, error: Exception, context: Any, at: int) -> str:
+    def _failed(self, error: Exception, context: Any, at: int) -> Any:
         if isinstance(error, BaseInferenceToolkitError):
             known = error
         elif isinstance(error, PredictionException):
@@ -115,6 +115,8 @@ class Transformer:
             known = GenericInferenceToolkitError(INTERNAL_ERROR, str(error) or type(error).__name__)
         get_logger().error("a request failed with status %s", known.status_code, exc_info=error)
         self.handle_error(context, known, at)
+        if has_begun(context, at):  # Its status has left already. The stream breaks off, which clients notice.
+            return PredictionException(str(known.message), known.status_code)
         shown = getattr(context, "debug_errors", False) is True
         return f"{known.message}\n{trace_of(error)}" if shown else str(known.message)
 
@@ -145,6 +147,12 @@ class Transformer:
 def without_parameters(content_type: Any) -> Any:
     """A content type without its parameters, such as its character set."""
     return content_type.partition(";")[0].strip() if isinstance(content_type, str) else content_type
+
+
+def has_begun(context: Any, at: int) -> bool:
+    """Whether a piece of this request's answer was sent."""
+    streamed = getattr(context, "streamed", None)
+    return isinstance(streamed, set) and at in streamed
 
 
 def trace_of(error: Exception) -> str:

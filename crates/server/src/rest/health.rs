@@ -16,6 +16,8 @@ use crate::route::ModelRef;
 use crate::state::ServerState;
 
 const MEBIBYTE: u64 = 1 << 20;
+/// The most that a batch transform may send as one body, by SageMaker's own rule.
+const TRANSFORM_MEBIBYTES_MAX: u64 = 100;
 
 /// `/ping`.
 pub(super) fn ping(context: &RequestContext<'_>) -> HttpResponse {
@@ -94,14 +96,16 @@ pub(super) fn sagemaker_ping(engine: &Engine) -> HttpResult {
 }
 
 /// SageMaker's `/execution-parameters`: as many requests at a time as there are workers, as large as a
-/// body may be.
+/// body may be. Batch transforms take no more than 100 MiB, or 0 for bodies of any size, sent in chunks.
 pub(super) fn execution_parameters(state: &ServerState) -> HttpResponse {
     let models = state.engine.models();
     let workers: usize = models.iter().map(|model| model.status().workers.len()).sum();
+    let payload = state.config.max_request_bytes / MEBIBYTE;
+    let payload = if payload > TRANSFORM_MEBIBYTES_MAX { 0 } else { payload };
     let body = json!({
         "MaxConcurrentTransforms": workers.max(1),
         "BatchStrategy": "MULTI_RECORD",
-        "MaxPayloadInMB": state.config.max_request_bytes / MEBIBYTE,
+        "MaxPayloadInMB": payload,
     });
     respond::json(StatusCode::OK, &body)
 }
