@@ -28,6 +28,13 @@ def checkout(arguments: list[str], folder: str) -> Path | None:
     return found
 
 
+def commit(found: Path) -> str:
+    """The commit of a checkout, as far as it knows."""
+    asked = ["git", "-C", str(found), "rev-parse", "--short=10", "HEAD"]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "an unknown commit"
+
+
 def leave_path() -> None:
     """From here on this folder is not searched for modules: its files have names of packages that examples import."""
     sys.path[:] = [one for one in sys.path if Path(one).resolve() != STAND_INS.parent]
