@@ -44,7 +44,7 @@ def declared_tensors(path: Path, names: Sequence[str], run: Run) -> ModelTensors
         answer = run({name: torch.from_numpy(one) for name, one in sample.items()})
     except Exception as error:
         raise DefinitionError(f"it does not run on its example input: {error}") from error
-    found = {name: one.numpy() for name, one in answer.items()}
+    found = {name: one.cpu().numpy() for name, one in answer.items()}
     outputs = {name: Tensor(datatype_of(one), [-1, *one.shape[1:]]) for name, one in found.items()}
     rows = {one.shape[0] if one.ndim else 0 for one in (*sample.values(), *found.values())}
     free = all(one.shape and one.shape[0] == -1 for one in inputs.values())

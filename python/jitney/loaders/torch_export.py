@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from jitney.call.errors import DefinitionError
+from jitney.gpu.device import device
 from jitney.loaders.declared import declared_tensors
 from jitney.loaders.loader import TORCH, LoadOptions, ModelTensors
 from jitney.loaders.program_check import more_than_data, program_files
@@ -123,6 +124,11 @@ class CompiledLoader(TorchLoader):
         self.function = lambda batch: package(
             *(one for name, one in batch.items() if name not in keywords), **{name: batch[name] for name in keywords}
         )
+
+    def describe(self, path: Path) -> dict[str, Any]:
+        """What it tells on the device that it was compiled for: its code runs nowhere else."""
+        self.load(path, device())
+        return self.tensors().told()
 
     def tensors(self) -> ModelTensors:
         """What the file beside it says, in the order of the model's arguments."""
