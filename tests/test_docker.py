@@ -162,6 +162,27 @@ def test_on_sagemaker_the_entry_point_serves_the_folder_of_the_model(box: Box) -
     until(lambda: not marked(box.root.name), "docker stop leaves no process behind")
 
 
+def test_on_cloud_run_the_entry_point_has_the_models_of_the_image(box: Box) -> None:
+    box.store.mar("echo")
+    others = ("MANAGEMENT", "METRICS", "GRPC", "GRPC_MANAGEMENT")
+    box.env |= {
+        "PORT": "0",
+        "K_SERVICE": "x",
+        "JITNEY_HOST": "127.0.0.1",
+        **{f"JITNEY_{it}_PORT": "0" for it in others},
+    }
+    container = box.run("serve")
+    try:
+        until(lambda: "Try:" in box.said or container.poll() is not None, "it starts", 60)
+        urls = dict(SERVED.findall(box.said))
+        until(lambda: requests.get(f"{urls['Inference']}/ping", timeout=120).status_code == 200, "the model is loaded")
+        assert requests.post(f"{urls['Inference']}/predictions/echo", data=b"x", timeout=120).text == "x"
+    finally:
+        container.send_signal(signal.SIGTERM)
+        assert container.wait(30) == 0, box.said
+    until(lambda: not marked(box.root.name), "nothing is left")
+
+
 def test_kserves_runtime_for_torchserve_keeps_what_its_configuration_says(box: Box) -> None:
     models = box.root / "mnt/models"
     (models / "config").mkdir(parents=True)
