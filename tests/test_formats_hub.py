@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 import requests
 
 from harness import pretrained
+from harness.artefacts import ROOT
 from harness.formats import MAKERS, MadeModel
 from harness.hub import COMMIT, cached, local_hub
 from harness.server import ASK_SECONDS, Server
@@ -94,6 +96,23 @@ def test_a_model_is_fetched_once_and_without_what_nobody_loads(
     answer(start("serve", f"hf:{NAME}", env={**home, "HF_ENDPOINT": NOWHERE}), "flowers", made)
 
 
+@pytest.mark.parametrize(
+    ("variables", "token"),
+    [({"HF_HUB_TOKEN": "older"}, "older"), ({"HF_TOKEN": "newer", "HF_HUB_TOKEN": "older"}, "newer")],
+)
+def test_the_token_has_two_names(tmp_path: Path, variables: dict[str, str], token: str) -> None:
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    (folder / "README.md").write_text("nothing to serve")
+    with local_hub(NAME, folder) as hub:
+        env = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "HF_HOME": str(tmp_path / "hf"), **variables}
+        env |= {"HF_ENDPOINT": hub.url, "HF_HUB_DISABLE_XET": "1"}
+        code = f"from jitney.loaders.huggingface.hub import located; located('hf:{NAME}')"
+        subprocess.run([sys.executable, "-c", code], env=env, timeout=ASK_SECONDS, check=True)
+        assert hub.sent == ["README.md"]
+        assert hub.tokens - {""} == {f"Bearer {token}"}, "files that anybody may have are asked for without"
+
+
 @pytest.mark.parametrize("command", ["serve", "inspect", "infer"])
 @pytest.mark.parametrize(
     ("env", "why"),
@@ -123,3 +142,22 @@ def test_flags_about_loading_are_for_models_that_are_loaded_here(binary: Path, t
     ended = run(binary, {}, "infer", f"{NOWHERE}/predictions/m", rows, "-o", "-", "--trust")
     assert ended.returncode == 64
     assert "--trust and --task are for models that this program loads itself" in ended.stderr
+
+
+def test_torchserves_name_for_fetching_gives_the_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    for name in ("config.json", "model.safetensors", "README.md"):
+        (folder / name).write_text(name)
+    code = (
+        "import sys; from ts.utils.hf_utils import download_model;"
+        f"print(download_model({NAME!r}, model_path=sys.argv[1], use_auth_token=False))"
+    )
+    with local_hub(NAME, folder) as hub:
+        env = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "HF_ENDPOINT": hub.url, "HF_HUB_DISABLE_XET": "1"}
+        command = [sys.executable, "-c", code, str(tmp_path / "cache")]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=ASK_SECONDS, check=False)
+        assert done.returncode == 0, done.stderr
+        assert sorted(hub.sent) == ["config.json", "model.safetensors"], "what a model needs, and no more"
+    fetched = Path(done.stdout.strip())
+    assert sorted(one.name for one in fetched.iterdir()) == ["config.json", "model.safetensors"]

@@ -43,6 +43,8 @@ class LocalHub(ThreadingHTTPServer):
         self.files = {str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
         self.sent: list[str] = []
         """The files that were downloaded."""
+        self.tokens: set[str] = set()
+        """What requests brought to be let in."""
 
     @property
     def url(self) -> str:
@@ -60,6 +62,7 @@ class HubRequest(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path, hub = urlsplit(self.path).path, self.server
+        hub.tokens.add(self.headers.get("Authorization", ""))
         model = f"/api/models/{hub.name}"
         file = path.removeprefix(f"/{hub.name}/resolve/{COMMIT}/")
         if path in (model, f"{model}/revision/main"):

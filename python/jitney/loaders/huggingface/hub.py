@@ -1,10 +1,12 @@
 """Models of the Hugging Face hub: `hf:ORG/NAME`, or `hf:ORG/NAME@REVISION`. They are kept in the cache of
 `huggingface_hub`, which other programs share. Its variables hold here too: `HF_HOME`, `HF_TOKEN`, `HF_ENDPOINT`, and
-`HF_HUB_OFFLINE`, with which the hub is never asked."""
+`HF_HUB_OFFLINE`, with which the hub is never asked. So does `HF_HUB_TOKEN`, which is the token's name in Hugging Face's
+inference toolkit."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -40,8 +42,9 @@ def _fetched(name: str, revision: str | None, without: Sequence[str]) -> Path:
     from huggingface_hub.utils import disable_progress_bars
 
     disable_progress_bars()  # Their letters would be lines of the log.
+    token = None if os.environ.get("HF_TOKEN") else os.environ.get("HF_HUB_TOKEN") or None
     try:
-        return Path(snapshot_download(name, revision=revision, ignore_patterns=list(without)))
+        return Path(snapshot_download(name, revision=revision, ignore_patterns=list(without), token=token))
     except errors.HFValidationError as error:
         raise DefinitionError(f"the hub has no such names: {error}") from None
     except errors.RevisionNotFoundError:
