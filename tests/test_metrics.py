@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -98,6 +101,36 @@ def test_what_a_handler_counts_with_prometheus_client_is_on_the_page(torchserve:
         server.predict("counting", ["x"])
     until(lambda: value(server, "counted_rows", "counted_rows_total", kind="plain") == 3, "the rows are counted")
     assert "[METRICS]" not in server.log
+
+
+def test_gauges_of_several_workers_are_put_together_as_their_mode_says(torchserve: Callable[..., Server]) -> None:
+    server = torchserve("metrics_mode=prometheus\n", model="levels")
+    server.manage("PUT", "/models/levels", min_worker=2, max_worker=2, synchronous="true")
+    pids: set[int] = set()
+
+    def both_answered() -> bool:
+        with ThreadPoolExecutor(8) as pool:
+            pids.update(int(one.text) for one in pool.map(lambda _: server.predict("levels", b"x"), range(8)))
+        return len(pids) == 2
+
+    until(both_answered, "both workers have answered")
+
+    def shown() -> dict[str, list[float]]:
+        found = {name: samples for name, samples in families(server).items() if name.startswith("level_")}
+        for name in ("level_all", "level_liveall"):
+            assert all(sample.labels["pid"] == str(int(sample.value)) for sample in found.get(name, []))
+        assert all("pid" not in sample.labels for sample in found.get("level_sum", []))
+        return {name.removeprefix("level_"): sorted(one.value for one in found[name]) for name in found}
+
+    each, total, most = sorted(map(float, pids)), [float(sum(pids))], [float(max(pids))]
+    expected = {"all": each, "liveall": each, "sum": total, "livesum": total, "max": most}
+    until(lambda: expected.items() <= shown().items(), "the page has both")
+    assert shown()["mostrecent"][0] in pids
+    gone = max(pids)
+    os.kill(gone, signal.SIGKILL)
+    left = [float(min(pids))]
+    until(lambda: shown()["livesum"] == shown()["liveall"] == left, "the worker that ended is left out")
+    assert {"all": each, "sum": total, "max": most}.items() <= shown().items(), "and still counts where it is to"
 
 
 def test_series_are_unique_and_go_on_when_another_version_answers(

@@ -86,6 +86,19 @@ impl<'a> BatchEnded<'a> {
     }
 }
 
+/// The process that printed a metric of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct PrintedBy<'a> {
+    /// The model that it serves.
+    pub model: &'a str,
+    /// Its version.
+    pub version: &'a str,
+    /// The worker.
+    pub worker: u32,
+    /// How many processes of this model were started before it: a worker whose process ended gets another one.
+    pub start: u32,
+}
+
 /// Is told what happens; ignores everything by default.
 pub trait Observer: Send + Sync + 'static {
     /// A worker has loaded its model and took so long for it.
@@ -116,8 +129,11 @@ pub trait Observer: Send + Sync + 'static {
         false
     }
 
-    /// A worker of a definition printed what one of its own metrics has changed by, as JSON.
-    fn own_metric_printed(&self, _model: &str, _version: &str, _line: &str) {}
+    /// A worker printed what one of its own metrics has changed by, as JSON.
+    fn own_metric_printed(&self, _by: PrintedBy<'_>, _line: &str) {}
+
+    /// A process of a worker has ended; all that it printed was read before.
+    fn printing_ended(&self, _by: PrintedBy<'_>) {}
 
     /// A worker printed a metric: a line of its stdout, without the `[METRICS]` at its beginning.
     fn metric_printed(&self, _line: &str) {}

@@ -1,13 +1,15 @@
 """Metrics that a model counts with `prometheus_client`, on the server's page: of all workers together.
 
-The registry of a worker is read a few times a second, and what has changed is told to the server, which adds up the
-workers of a version as `prometheus_client` does for several processes. Of a gauge the value that came last stands.
+The registry of a worker is read a few times a second, and what has changed is told to the server, which puts the
+workers of a version together as `prometheus_client` does for several processes: totals are added up, and of gauges
+their `multiprocess_mode` says how. A library that is imported later, by the first request, is noticed then.
 """
 
 from __future__ import annotations
 
 import atexit
 import json
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -36,12 +38,19 @@ class RegistryReader:
             if family.name.startswith(NOT_OF_MODELS):
                 continue
             about = {"help": " ".join(family.documentation.split())}
+            if family.type == "gauge":
+                about |= {"mode": self._mode(family.name), "pid": os.getpid()}
             series = _histograms(family) if family.type == "histogram" else _numbers(family)
             for name, kind, labels, value in series:
                 before = self._told.get((name, labels))
                 if value != before:
                     self._told[name, labels] = value
                     yield {**about, "name": name, "kind": kind, "labels": dict(labels), **_change(kind, value, before)}
+
+    def _mode(self, name: str) -> str:
+        """How a gauge is put together; that of a collector of one's own is shown of each process, as is the default."""
+        gauge = getattr(self._registry, "_names_to_collectors", {}).get(name)
+        return getattr(gauge, "_multiprocess_mode", "all")
 
 
 def _numbers(family: Any) -> Iterator[tuple[str, str, Labels, Any]]:
@@ -79,33 +88,61 @@ def _change(kind: str, value: Any, before: Any) -> dict[str, Any]:
     return {"value": total - summed, "bounds": bounds, "counts": [now - then for now, then in zip(counts, counted)]}
 
 
-def begin() -> Callable[[], None] | None:
-    """Called by workers that have loaded their model: tells the server what it counts, if it uses the library. Returns
-    what ends that, to be called when the worker ends."""
-    library: Any = sys.modules.get(LIBRARY)
-    if library is None:
-        return None
-    reader, pause, lock = RegistryReader(library.REGISTRY), threading.Event(), threading.Lock()
+class Teller:
+    """Prints what has changed for the server, from the time at which the library is there."""
 
-    def tell() -> None:
-        with lock:
-            lines = [f"[METRICS]{json.dumps(change)}\n" for change in reader.changes()]
+    def __init__(self) -> None:
+        self._reader: RegistryReader | None = None
+        self._pause, self._lock = threading.Event(), threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def find_spec(self, name: str, *_: Any) -> None:
+        """Finds no module, but is asked before each is imported for the first time: this costs nothing while no module
+        is imported, where a thread that looks again would wake up every idle worker."""
+        if name == LIBRARY:
+            self.start()
+
+    def start(self) -> None:
+        """The library is there, or is about to be."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="jitney-prometheus", daemon=True)
+            atexit.register(self.tell)  # For a model that ends its process by itself.
+            self._thread.start()
+
+    def tell(self) -> None:
+        """Prints it now."""
+        with self._lock:
+            if self._reader is None:
+                registry = getattr(sys.modules.get(LIBRARY), "REGISTRY", None)
+                if registry is None:
+                    return  # It is being imported, or could not be.
+                self._reader = RegistryReader(registry)
+            lines = [f"[METRICS]{json.dumps(change)}\n" for change in self._reader.changes()]
         if lines:
             sys.stdout.write("".join(lines))
             sys.stdout.flush()
 
-    def run() -> None:
-        while not pause.wait(EVERY_SECONDS):
-            tell()
+    def end(self) -> None:
+        """The worker ends: prints the rest."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+        if self._thread is not None:
+            self._pause.set()
+            self._thread.join()
+            atexit.unregister(self.tell)
+            self.tell()
 
-    thread = threading.Thread(target=run, name="jitney-prometheus", daemon=True)
+    def _run(self) -> None:
+        while not self._pause.wait(EVERY_SECONDS):
+            self.tell()
 
-    def end() -> None:
-        pause.set()
-        thread.join()
-        atexit.unregister(tell)
-        tell()
 
-    atexit.register(tell)  # For a model that ends its process by itself.
-    thread.start()
-    return end
+def begin() -> Callable[[], None]:
+    """Called by workers that have loaded their model: tells the server what it counts, as soon as it uses the library.
+    Returns what ends that, to be called when the worker ends."""
+    teller = Teller()
+    if LIBRARY in sys.modules:
+        teller.start()
+    else:
+        sys.meta_path.insert(0, teller)
+    return teller.end

@@ -48,6 +48,8 @@ pub(crate) struct PythonLauncher {
     remote: Option<Arc<PlacedModel>>,
     /// The workers the model was last scaled to; 0 before that.
     workers: AtomicU32,
+    /// Processes started so far.
+    starts: AtomicU32,
     /// Receives the metrics that workers print.
     observer: Arc<dyn Observer>,
 }
@@ -159,8 +161,9 @@ impl PythonLauncher {
         gpus: GpuAssignment,
         observer: Arc<dyn Observer>,
     ) -> Self {
-        let (python, workers) = (Arc::clone(python), AtomicU32::default());
-        Self { python, load, environment, gpus, cpus: None, remote: None, workers, observer }
+        let (workers, starts) = (AtomicU32::default(), AtomicU32::default());
+        let (python, cpus, remote) = (Arc::clone(python), None, None);
+        Self { python, load, environment, gpus, cpus, remote, workers, starts, observer }
     }
 
     /// Workers that a cluster places.
@@ -194,6 +197,7 @@ impl PythonLauncher {
             model: self.load.model.clone(),
             version: self.load.version.clone(),
             worker,
+            start: self.starts.fetch_add(1, Ordering::Relaxed),
             observer: Arc::clone(&self.observer),
             last_error: Mutex::default(),
         });

@@ -16,7 +16,7 @@ use crate::frames::{
     BatchFrame, BatchItem, CallsToken, ConnectionError, FrameError, FrameKind, WorkerConnection,
     decode_chunk, decode_failed, decode_reply, decode_times, next_frame,
 };
-use crate::observer::Observer;
+use crate::observer::{Observer, PrintedBy};
 use crate::outcome::{BatchOutcome, Cause, ItemOutcome, ModelFailure, WorkerExit, last_line};
 use crate::pending::PendingRequest;
 use crate::pool::{BoxFuture, LoadedReport, Worker, WorkerGone, WorkerMessage};
@@ -247,6 +247,8 @@ pub(crate) struct OutputSource {
     pub(crate) model: String,
     pub(crate) version: String,
     pub(crate) worker: u32,
+    /// How many processes of the model were started before it.
+    pub(crate) start: u32,
     pub(crate) observer: Arc<dyn Observer>,
     /// The last line of its stderr that was not empty.
     pub(crate) last_error: Mutex<String>,
@@ -258,12 +260,24 @@ impl OutputSource {
         self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    fn printed_by(&self) -> PrintedBy<'_> {
+        let Self { model, version, worker, start, .. } = self;
+        PrintedBy { model, version, worker: *worker, start: *start }
+    }
+
     fn note_error(&self, text: &str) {
         let line = last_line(text);
         if !line.is_empty() {
             let mut last = self.last_error.lock().unwrap_or_else(PoisonError::into_inner);
             line.clone_into(&mut last);
         }
+    }
+}
+
+/// Both streams were read to their ends, and nobody looks at the process any more.
+impl Drop for OutputSource {
+    fn drop(&mut self) {
+        self.observer.printing_ended(self.printed_by());
     }
 }
 
@@ -290,9 +304,7 @@ impl OutputSink for WorkerStream {
             (true, true) => {
                 let (line, source) = (text(&piece[METRIC.len()..]), &self.source);
                 match line.starts_with('{') {
-                    true => {
-                        source.observer.own_metric_printed(&source.model, &source.version, &line);
-                    }
+                    true => source.observer.own_metric_printed(source.printed_by(), &line),
                     false => source.observer.metric_printed(&line),
                 }
             }
@@ -337,7 +349,7 @@ mod output_tests {
         let observer: Arc<dyn Observer> = Arc::clone(&printed) as _;
         let (model, version) = ("m".to_owned(), "1".to_owned());
         let last_error = Mutex::default();
-        let source = OutputSource { model, version, worker: 9000, observer, last_error };
+        let source = OutputSource { model, version, worker: 9000, start: 0, observer, last_error };
         let source = Arc::new(source);
         read_pieces(output.as_bytes(), WorkerStream::new(&source, stream)).await;
         let last = if stream == "stderr" { output.trim().lines().last() } else { None };

@@ -1,15 +1,17 @@
 //! Metrics that definitions in Python count for themselves (`jitney.Counter` and its like).
 //!
 //! Workers print what has changed since the last time, one series a line, and the numbers of all workers of a
-//! version are added up here. A level is the one that was set last. Names and labels come from the model, so
-//! the number of both is bounded.
+//! version are added up here. A level is the one that was set last, or what its mode says ([`super::levels`]). Names
+//! and labels come from the model, so the number of both is bounded.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use jitney_engine::observer::PrintedBy;
 use serde::Deserialize;
 
 use super::family::MetricKind;
+use super::levels::{LevelMode, Levels};
 use super::own::ModelSnapshot;
 use super::page::{HistogramCounts, MetricsPage};
 
@@ -33,6 +35,12 @@ struct SeriesUpdate {
     labels: BTreeMap<String, String>,
     /// How much a total or a sum has grown, or what a level is.
     value: f64,
+    /// Of a level: how those of several processes become one.
+    #[serde(default)]
+    mode: Option<String>,
+    /// The process, for those that are shown of each.
+    #[serde(default)]
+    pid: u32,
     #[serde(default)]
     bounds: Vec<f64>,
     /// How many more fell into each bucket.
@@ -46,6 +54,7 @@ type SeriesKey = (String, String, BTreeMap<String, String>);
 #[derive(Debug)]
 struct CustomMetric {
     kind: MetricKind,
+    mode: LevelMode,
     help: String,
     bounds: Vec<f64>,
     series: BTreeMap<SeriesKey, CustomSeries>,
@@ -53,7 +62,9 @@ struct CustomMetric {
 
 #[derive(Debug, Default)]
 struct CustomSeries {
+    /// A total or a sum.
     value: f64,
+    levels: Levels,
     counts: Vec<u64>,
 }
 
@@ -66,38 +77,49 @@ impl CustomMetrics {
     ///
     /// # Errors
     /// A sentence for the log about what is not taken.
-    pub(super) fn update(&self, model: &str, version: &str, line: &str) -> Result<(), String> {
+    pub(super) fn update(&self, by: PrintedBy<'_>, line: &str) -> Result<(), String> {
         let update: SeriesUpdate =
             serde_json::from_str(line).map_err(|error| format!("not a metric: {error}"))?;
-        let kind = update.check()?;
+        let (kind, mode) = (update.check()?, update.level_mode()?);
         let mut metrics = self.lock();
         if metrics.len() >= METRICS_MAX && !metrics.contains_key(&update.name) {
             return Err(format!("there are {METRICS_MAX} metrics of models already"));
         }
-        let SeriesUpdate { name, help, labels, value, bounds, counts, .. } = update;
+        let SeriesUpdate { name, help, labels, value, bounds, counts, pid, .. } = update;
         let metric = metrics.entry(name.clone()).or_insert_with(|| CustomMetric {
             kind,
+            mode,
             help,
             bounds: bounds.clone(),
             series: BTreeMap::new(),
         });
-        if metric.kind != kind || metric.bounds != bounds {
+        if (metric.kind, metric.mode) != (kind, mode) || metric.bounds != bounds {
             return Err(format!(
                 "{name} is another kind of metric elsewhere, or has other buckets"
             ));
         }
-        let key = (model.to_owned(), version.to_owned(), labels);
+        let key = (by.model.to_owned(), by.version.to_owned(), labels);
         if metric.series.len() >= SERIES_MAX && !metric.series.contains_key(&key) {
             return Err(format!("{name} has {SERIES_MAX} series already"));
         }
         let series = metric.series.entry(key).or_default();
         match kind {
-            MetricKind::Gauge => series.value = value,
+            MetricKind::Gauge => series.levels.set((by.worker, by.start), pid, value),
             MetricKind::Counter | MetricKind::Histogram => series.value += value,
         }
         series.counts.resize(counts.len(), 0);
         series.counts.iter_mut().zip(counts).for_each(|(total, more)| *total += more);
         Ok(())
+    }
+
+    /// A process of a worker has ended, and prints nothing more.
+    pub(super) fn ended(&self, by: PrintedBy<'_>) {
+        for metric in self.lock().values_mut() {
+            let of = |key: &SeriesKey| key.0 == by.model && key.1 == by.version;
+            for (_, series) in metric.series.iter_mut().filter(|(key, _)| of(key)) {
+                series.levels.end((by.worker, by.start), metric.mode);
+            }
+        }
     }
 
     /// Writes them, and forgets those of versions that have gone.
@@ -122,12 +144,14 @@ impl CustomMetrics {
                 let mut labels = vec![("model_name", &**model), ("model_version", &**version)];
                 labels.extend(own.iter().map(|(name, value)| (&**name, &**value)));
                 labels.push(("hostname", hostname));
-                if metric.kind == MetricKind::Histogram {
-                    let buckets = &series.counts;
-                    let counts = HistogramCounts { buckets, sum: series.value, fine: None };
-                    page.histogram(&labels, metric.bounds.iter().copied(), counts);
-                } else {
-                    page.sample(&labels, series.value);
+                match metric.kind {
+                    MetricKind::Histogram => {
+                        let buckets = &series.counts;
+                        let counts = HistogramCounts { buckets, sum: series.value, fine: None };
+                        page.histogram(&labels, metric.bounds.iter().copied(), counts);
+                    }
+                    MetricKind::Counter => page.sample(&labels, series.value),
+                    MetricKind::Gauge => write_levels(page, labels, series, metric.mode),
                 }
             }
         }
@@ -139,7 +163,32 @@ impl CustomMetrics {
     }
 }
 
+/// The levels of one series, each with its process where the mode shows each.
+fn write_levels<'a>(
+    page: &mut MetricsPage<'_>,
+    labels: Vec<(&'a str, &'a str)>,
+    series: &CustomSeries,
+    mode: LevelMode,
+) {
+    for (pid, value) in series.levels.shown(mode) {
+        let pid = pid.map(|pid| pid.to_string());
+        let mut labels: Vec<(&str, &str)> = labels.clone();
+        if let Some(pid) = &pid {
+            labels.retain(|(name, _)| *name != "pid");
+            labels.push(("pid", pid));
+        }
+        page.sample(&labels, value);
+    }
+}
+
 impl SeriesUpdate {
+    /// How levels become one: as their mode says, and without one the last stands.
+    fn level_mode(&self) -> Result<LevelMode, String> {
+        let mode = self.mode.as_deref().unwrap_or("mostrecent");
+        let unknown = || format!("{}: there is no multiprocess mode {mode:?}", self.name);
+        LevelMode::named(mode).ok_or_else(unknown)
+    }
+
     /// Its kind, if Prometheus can read it.
     fn check(&self) -> Result<MetricKind, String> {
         let name = &self.name;
@@ -180,7 +229,11 @@ mod tests {
     use super::*;
 
     fn take(metrics: &CustomMetrics, line: &str) -> Result<(), String> {
-        metrics.update("m", "1.0", line)
+        metrics.update(by(1), line)
+    }
+
+    fn by(worker: u32) -> PrintedBy<'static> {
+        PrintedBy { model: "m", version: "1.0", worker, start: 0 }
     }
 
     #[test]
@@ -199,11 +252,34 @@ mod tests {
         let all = metrics.lock();
         let of = |name: &str| {
             let series = all[name].series.values().next().expect("a series");
-            (series.value, series.counts.clone())
+            let level = series.levels.shown(all[name].mode).first().map(|(_, level)| *level);
+            (level.unwrap_or(series.value), series.counts.clone())
         };
         assert_eq!(of("words"), (5.0, vec![]));
         assert_eq!(of("level"), (5.0, vec![]));
         assert_eq!(of("sizes"), (9.0, vec![2, 0, 4]));
+    }
+
+    #[test]
+    fn the_levels_of_workers_are_put_together_as_their_mode_says() {
+        let metrics = CustomMetrics::default();
+        let line = |value: u32| {
+            format!(
+                r#"{{"name": "level", "kind": "gauge", "mode": "livesum", "pid": 7, "value": {value}}}"#
+            )
+        };
+        let level = || {
+            let all = metrics.lock();
+            let series = all["level"].series.values().next().expect("a series");
+            series.levels.shown(all["level"].mode)
+        };
+        metrics.update(by(1), &line(3)).expect("a gauge");
+        metrics.update(by(2), &line(4)).expect("a gauge");
+        assert_eq!(level(), [(None, 7.0)]);
+        metrics.ended(by(1));
+        assert_eq!(level(), [(None, 4.0)]);
+        let other = line(1).replace("livesum", "max");
+        assert!(metrics.update(by(2), &other).is_err(), "a gauge has one mode");
     }
 
     #[test]
@@ -214,6 +290,7 @@ mod tests {
             r#"{"name": "jitney_x", "kind": "counter", "value": 1}"#,
             r#"{"name": "two words", "kind": "counter", "value": 1}"#,
             r#"{"name": "a", "kind": "sum", "value": 1}"#,
+            r#"{"name": "a", "kind": "gauge", "mode": "most", "value": 1}"#,
             r#"{"name": "a", "kind": "counter", "value": -1}"#,
             r#"{"name": "a", "kind": "gauge", "labels": {"le": "1"}, "value": 1}"#,
             r#"{"name": "a", "kind": "histogram", "value": 1, "bounds": [2, 1], "counts": [0, 0, 1]}"#,

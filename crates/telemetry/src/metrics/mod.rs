@@ -8,6 +8,7 @@ mod custom;
 mod family;
 mod format;
 mod handlers;
+mod levels;
 mod load_report;
 mod log;
 mod named;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jitney_engine::observer::{BatchEnded, BatchFinished};
+use jitney_engine::observer::{BatchEnded, BatchFinished, PrintedBy};
 use jitney_engine::{ModelTag, Observer};
 
 use super::family::MetricFamily;
@@ -55,10 +55,15 @@ impl Observer for EngineObserver {
         self.meter.mode != MetricsMode::Prometheus && self.meter.log.is_some()
     }
 
-    fn own_metric_printed(&self, model: &str, version: &str, line: &str) {
-        if let Err(why) = self.meter.custom.update(model, version, line) {
+    fn own_metric_printed(&self, by: PrintedBy<'_>, line: &str) {
+        if let Err(why) = self.meter.custom.update(by, line) {
+            let PrintedBy { model, version, .. } = by;
             tracing::debug!(model, version, why, "a metric was not taken");
         }
+    }
+
+    fn printing_ended(&self, by: PrintedBy<'_>) {
+        self.meter.custom.ended(by);
     }
 
     fn metric_printed(&self, line: &str) {

@@ -46,6 +46,7 @@ impl Scene {
             model: "m".to_owned(),
             version: "1".to_owned(),
             worker: 9000,
+            start: 0,
             observer: Arc::new(()),
             last_error: Mutex::default(),
         });
