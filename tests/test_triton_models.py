@@ -174,6 +174,18 @@ def test_requests_of_different_lengths_share_a_batch_where_the_model_allows_it(s
     server.logged("of priority_levels there are two here")
 
 
+def test_a_configuration_says_which_inputs_are_ragged_or_optional(client: Any, http: Any) -> None:
+    def flags(name: str) -> dict[str, tuple[bool, bool]]:
+        told = http.get_model_config(name)["input"]
+        same = client.get_model_config(name).config.input
+        found = {one["name"]: (one["allow_ragged_batch"], one["optional"]) for one in told}
+        assert found == {one.name: (one.allow_ragged_batch, one.optional) for one in same}
+        return found
+
+    assert flags("ragged") == {"x": (True, False), "bias": (False, True)}
+    assert flags("rows") == {"x": (False, False)}
+
+
 def test_a_decoupled_model_sends_what_it_likes(client: Any, http: Any) -> None:
     answers: queue.Queue[Any] = queue.Queue()
     client.start_stream(lambda result, error: answers.put((result, error)))

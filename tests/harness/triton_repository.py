@@ -250,7 +250,10 @@ RAGGED_CONFIG = """
 backend: "python"
 max_batch_size: 2
 dynamic_batching { max_queue_delay_microseconds: 3600000000 priority_levels: 2 default_priority_level: 1 }
-input [ { name: "x" data_type: TYPE_FP32 dims: [ -1 ] allow_ragged_batch: true } ]
+input [
+  { name: "x" data_type: TYPE_FP32 dims: [ -1 ] allow_ragged_batch: true },
+  { name: "bias" data_type: TYPE_FP32 dims: [ 1 ] optional: true }
+]
 output [ { name: "y" data_type: TYPE_FP32 dims: [ 2 ] } ]
 """
 RAGGED = """

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use jitney_engine::local::{Signature, TensorSpec};
+use jitney_engine::store::PackedTensor;
 use jitney_engine::tensors::Datatype;
 use jitney_engine::{Engine, Model};
 use jitney_proto::kserve as pb;
@@ -66,12 +67,17 @@ pub(crate) fn config(model: &Model) -> pb::ModelConfig {
     let dims = |spec: &TensorSpec| -> Vec<i64> {
         spec.shape_or_minus_one().into_iter().skip(usize::from(batches)).collect()
     };
-    let input = |spec: &TensorSpec| pb::ModelInput {
-        name: spec.name.clone(),
-        data_type: data_type(spec.datatype),
-        format: image_format(&dims(spec)).into(),
-        dims: dims(spec),
-        ..pb::ModelInput::default()
+    let input = |spec: &TensorSpec| {
+        let declared = backend_input(model, &spec.name);
+        pb::ModelInput {
+            name: spec.name.clone(),
+            data_type: data_type(spec.datatype),
+            format: image_format(&dims(spec)).into(),
+            dims: dims(spec),
+            allow_ragged_batch: batches && declared.is_some_and(|input| !input.rows),
+            optional: declared.is_some_and(|input| !input.required),
+            ..pb::ModelInput::default()
+        }
     };
     let output = |spec: &TensorSpec| pb::ModelOutput {
         name: spec.name.clone(),
@@ -114,6 +120,12 @@ pub(crate) fn config(model: &Model) -> pb::ModelConfig {
     }
 }
 
+/// What the configuration of a model of the Python backend says of an input.
+fn backend_input<'a>(model: &'a Model, name: &str) -> Option<&'a PackedTensor> {
+    let api = model.api().filter(|api| api.triton)?;
+    api.tensors.values().flat_map(|tensors| &tensors.inputs).find(|input| input.name == name)
+}
+
 /// Triton's name of a type is `TYPE_FP32`.
 fn data_type(datatype: Datatype) -> i32 {
     let name = match datatype.as_str() {
@@ -142,8 +154,8 @@ pub(crate) fn config_json(config: &pb::ModelConfig) -> Value {
             "dims": it.dims,
             "is_shape_tensor": false,
             "format": Format::try_from(it.format).unwrap_or_default().as_str_name(),
-            "allow_ragged_batch": false,
-            "optional": false,
+            "allow_ragged_batch": it.allow_ragged_batch,
+            "optional": it.optional,
         })
     };
     let output = |it: &pb::ModelOutput| {
