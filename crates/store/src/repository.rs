@@ -17,9 +17,11 @@
 mod config_json;
 mod declared;
 mod fields;
+mod instance_group;
 mod loadable;
 mod overrides;
 mod python_backend;
+mod queue_policy;
 mod sequence_config;
 mod stamp;
 mod text_format;

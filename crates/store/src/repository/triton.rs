@@ -5,13 +5,15 @@
 use std::path::{Component, Path};
 use std::time::Duration;
 
-use jitney_settings::model::{CACHE, MAX_BATCH_DELAY, MAX_BATCH_SIZE, MAX_WORKERS, QUEUE, WORKERS};
+use jitney_settings::model::{CACHE, MAX_BATCH_DELAY, MAX_BATCH_SIZE};
 use jitney_settings::{SettingSource, Values};
 use serde_json::{Map, Value};
 
 use super::config_json;
 use super::declared::{DeclaredTensor, DeclaredTensors};
 use super::fields::{datatype, unknown};
+use super::instance_group::InstanceGroups;
+use super::queue_policy;
 use super::sequence_config;
 use super::text_format::{self, ConfigError, PbField};
 
@@ -118,7 +120,7 @@ pub(super) fn read_fields(
     let mut config = TritonConfig::default();
     shown.clone_into(&mut config.declared.file);
     let source = SettingSource::Archive(shown.to_owned());
-    let (mut batch_size, mut instances) = (None, None::<u32>);
+    let (mut batch_size, mut instances) = (None, InstanceGroups::default());
     config.json = config_json::object(&fields);
     for field in fields {
         match field.name.as_str() {
@@ -127,10 +129,7 @@ pub(super) fn read_fields(
             "max_batch_size" => batch_size = Some(field.number::<u32>()?),
             "input" => config.declared.inputs.push(declared(&field, &mut config.labels)?),
             "output" => config.declared.outputs.push(declared(&field, &mut config.labels)?),
-            "instance_group" => {
-                let count = instance_count(&field, &mut config.remarks)?;
-                instances = Some(instances.unwrap_or(0).saturating_add(count));
-            }
+            "instance_group" => instances.read(&field)?,
             "dynamic_batching" => dynamic_batching(&field, &mut config, &source)?,
             "sequence_batching" => {
                 let TritonConfig { declared, settings, remarks, .. } = &mut config;
@@ -154,6 +153,8 @@ pub(super) fn read_fields(
             name => other(name, &field, &mut config.remarks)?,
         }
     }
+    let onnx = matches!(config.backend, TritonBackend::Onnx | TritonBackend::Unsaid);
+    config.remarks.extend(instances.set(onnx, &mut config.settings, &source));
     config.remarks.dedup();
     if config.backend == TritonBackend::Python {
         config.remarks.retain(|remark| !remark.ends_with(": parameters has no effect here"));
@@ -167,11 +168,7 @@ pub(super) fn read_fields(
     config.declared.batched = !config.whole;
     config.batch_size = batch_size.filter(|size| *size > 0);
     if let Some(size) = batch_size.map(|size| size.max(1)).or(config.whole.then_some(1)) {
-        config.settings.set(&MAX_BATCH_SIZE, size.min(65535), source.clone());
-    }
-    if let Some(count) = instances {
-        config.settings.set(&WORKERS, count.max(1), source.clone());
-        config.settings.set(&MAX_WORKERS, count.max(1), source);
+        config.settings.set(&MAX_BATCH_SIZE, size.min(65535), source);
     }
     Ok(config)
 }
@@ -268,24 +265,6 @@ fn declared(
     Ok(tensor)
 }
 
-fn instance_count(field: &PbField, remarks: &mut Vec<String>) -> Result<u32, ConfigError> {
-    let mut count = 1;
-    for inner in field.message()? {
-        match inner.name.as_str() {
-            "count" => count = inner.number::<u32>()?.max(1),
-            "kind" if inner.word()? == "KIND_GPU" => remarks.push(format!(
-                "line {}: KIND_GPU has no effect here; the execution providers of ONNX Runtime are a setting of the server",
-                inner.line
-            )),
-            "kind" | "name" | "gpus" | "profile" | "host_policy" | "rate_limiter" | "secondary_devices" => {}
-            "passive" if !inner.is_true()? => {}
-            "passive" => return Err(inner.wrong("passive instances are not supported")),
-            _ => return Err(unknown(inner, ["count", "kind", "name", "gpus", "profile", "host_policy", "passive"])),
-        }
-    }
-    Ok(count)
-}
-
 /// A delay that is given is a window; without one requests meet as the policy `adaptive` finds best.
 fn dynamic_batching(
     field: &PbField,
@@ -301,16 +280,8 @@ fn dynamic_batching(
                 }
             }
             "default_queue_policy" => {
-                for policy in inner.message()? {
-                    if policy.name == "max_queue_size" && policy.number::<u32>()? > 0 {
-                        config.settings.set(&QUEUE, policy.number::<u32>()?, source.clone());
-                    } else if policy.name != "max_queue_size" {
-                        config.remarks.push(format!(
-                            "line {}: {} has no effect here",
-                            policy.line, policy.name
-                        ));
-                    }
-                }
+                let said = queue_policy::read(inner, &mut config.settings, source)?;
+                config.remarks.extend(said);
             }
             "preferred_batch_size" => config.remarks.push(format!(
                 "line {}: preferred_batch_size has no effect here: the server learns which sizes pay, and the setting \
@@ -321,9 +292,13 @@ fn dynamic_batching(
                 "line {}: of priority_levels there are two here: 1 is interactive, every other is bulk",
                 inner.line
             )),
-            "preserve_ordering"
-            | "default_priority_level"
-            | "priority_queue_policy" => {
+            "default_priority_level" if inner.number::<u32>()? <= 1 => {}
+            "default_priority_level" => config.remarks.push(format!(
+                "line {}: default_priority_level has no effect here: a request that names no priority is interactive; one \
+                 with the parameter priority above 1 is bulk",
+                inner.line
+            )),
+            "preserve_ordering" | "priority_queue_policy" => {
                 config
                     .remarks
                     .push(format!("line {}: {} has no effect here", inner.line, inner.name));
@@ -374,6 +349,8 @@ fn file_name(field: &PbField) -> Result<&str, ConfigError> {
 
 #[cfg(test)]
 mod tests {
+    use jitney_settings::model::{CLIENT_TIMEOUT, MAX_WORKERS, QUEUE, WORKERS};
+
     use super::*;
 
     fn read_text(text: &str) -> Result<TritonConfig, ConfigError> {
@@ -391,7 +368,7 @@ mod tests {
             output [ { name: "y" data_type: TYPE_STRING dims: [ 1 ] label_filename: "labels.txt" } ]
             instance_group [ { count: 2 kind: KIND_CPU }, { kind: KIND_GPU } ]
             dynamic_batching { preferred_batch_size: [ 4, 8 ] max_queue_delay_microseconds: 1500
-              default_queue_policy { max_queue_size: 7 } }
+              default_queue_policy { max_queue_size: 7 default_timeout_microseconds: 30000 } }
             version_policy: { specific { versions: [ 1, 3 ] } }
             default_model_filename: "net.onnx"
             model_warmup [ { name: "w" batch_size: 1 } ]
@@ -406,6 +383,7 @@ mod tests {
             (&MAX_WORKERS, "3"),
             (&QUEUE, "7"),
             (&CACHE, "{}"),
+            (&CLIENT_TIMEOUT, "30"),
         ] {
             assert_eq!(config.settings.show(setting).as_deref(), Some(value), "{}", setting.name);
         }
