@@ -250,10 +250,11 @@ test-examples: build .venv/examples/ready .venv/test/ready ## Other projects' ow
 	TRITON_SERVER="$(TRITON_SERVER)" TRITON_CLIENT="$(TRITON_CLIENT)" $(BINARY) $(TEST)/python tests/examples/triton.py
 
 # GPU_PYTHON=python3 takes a torch that is there; it needs no pytest.
-test-gpu: $(if $(GPU_PYTHON),,.venv/torch-new/ready) ## Stock handlers on a real GPU: nvJPEG, CUDA graphs, streams
+test-gpu: $(if $(GPU_PYTHON),,.venv/torch-new/ready) ## Stock handlers on a real GPU: nvJPEG, CUDA graphs, streams; an ONNX model where ONNX Runtime has CUDA (ONNX_CUDA_LIBRARY=…, after make build)
 	@if ! $(or $(GPU_PYTHON),$(NEW_TORCH)) models/build/make.py $(MODELS) imagenet; then \
 	  echo "!!! NO IMAGENET MODEL: the test with real weights will be SKIPPED (see above) !!!"; fi
 	$(or $(GPU_PYTHON),$(NEW_TORCH)) python/tests/test_gpu.py
+	$(if $(wildcard $(TARGET)/debug/jitney),$(BINARY)) $(or $(GPU_PYTHON),$(NEW_TORCH)) tests/gpu_onnx.py
 
 soak: build .venv/test/ready ## Half an hour under load while things go wrong (SOAK_SECONDS=600 for less)
 	faketime=$$(bash tests/soak/faketime $(abspath .tools)/faketime) && cd tests && \
