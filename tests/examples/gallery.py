@@ -6,10 +6,12 @@ Nothing of theirs is kept here. A gallery changes import lines alone; what does 
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,14 +62,30 @@ def tell(name: str, outcome: str) -> None:
     print(f"{'runs' if outcome == RUNS else 'FAILS'}  {name}" + (f": {outcome}" if outcome else ""), flush=True)
 
 
+def own_commit() -> str:
+    """The commit that runs, short; with `-dirty` where files of it are changed other than the pages with counts."""
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)docs")
+    return git("rev-parse", "--short", "HEAD") + ("-dirty" if changed else "")
+
+
+def provenance() -> str:
+    """What was run and when, as a sentence."""
+    build = Path(os.environ["JITNEY_BIN"]).resolve().parent.name
+    return f"Run with a {build} build of commit {own_commit()} on {datetime.now(timezone.utc):%Y-%m-%d}."
+
+
 def conclude(page: str, mark: str, text: str, outcomes: Mapping[str, str], known: Mapping[str, str]) -> int:
-    """Writes the counts into a page, and fails if an example does not run that has no sentence.
+    """Writes the counts into a page with the commit, and fails if an example does not run that has no sentence.
 
     `text` has the places {runs} and {all}. The page has the comment `<!-- MARK -->` before and `<!-- end -->` behind.
     """
     runs = [name for name, outcome in outcomes.items() if outcome == RUNS]
     others = [f"| `{name}` | {known[name]} |" for name in outcomes if name not in runs and name in known]
-    lines = [text.format(runs=len(runs), all=len(outcomes))]
+    lines = [f"{text.format(runs=len(runs), all=len(outcomes))} {provenance()}"]
     if others:
         lines += ["", "| does not run | why |", "|---|---|", *others]
     path = ROOT / "docs" / "coming-from" / page
