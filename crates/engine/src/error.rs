@@ -94,6 +94,10 @@ pub struct LoadingWait {
     pub wanted: u32,
     /// What ended the wait.
     pub limit: WaitLimit,
+    /// How long it takes until a worker is expected, where a load was measured.
+    pub ready_in: Option<Duration>,
+    /// That is beyond the limit, so the wait was over before it began.
+    pub at_once: bool,
 }
 
 /// What ends the wait of a request while no worker is ready.

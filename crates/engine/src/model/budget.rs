@@ -161,6 +161,13 @@ impl MemoryBudget {
         self.table().room(self.now(), model, self.limit)
     }
 
+    /// How long the last load of a model took, without its wait for memory.
+    pub(super) fn load_time(&self, model: u64) -> Option<Duration> {
+        let table = self.table();
+        let model = table.models.get(&model)?;
+        model.size.map(|_| model.load)
+    }
+
     /// The GPU that a worker goes to, where it was chosen here.
     pub(super) fn gpu(&self, model: u64, worker: u32) -> Option<u32> {
         self.table().gpus.as_ref()?.of(model, worker)

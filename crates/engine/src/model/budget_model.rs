@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use jitney_batcher::{AskedRate, MemoryState, Nanos, worth};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::messages::ControlMessage;
 use super::shared_pages::LoadCount;
@@ -75,10 +76,12 @@ impl BudgetModel {
         counters.requests > ended
     }
 
-    /// Whether those who made it load have gone, and nobody else wants a worker.
+    /// Whether those who made it load have gone and will not come back, and nobody else wants a worker.
     pub(super) fn is_forgotten(&self) -> bool {
-        let ModelState { from_zero, ready, .. } = &*self.published;
-        from_zero.load(Relaxed) && ready.load(Relaxed) == 0 && !self.is_asked()
+        let ModelState { from_zero, ready, comes_back, .. } = &*self.published;
+        let expected = || comes_back.load().as_deref().is_some_and(|until| *until > Instant::now());
+        let unasked = from_zero.load(Relaxed) && ready.load(Relaxed) == 0 && !self.is_asked();
+        unasked && !expected()
     }
 
     pub(super) fn held(&self, now: Nanos) -> MemoryState {

@@ -97,6 +97,10 @@ impl Launcher for BudgetedLauncher {
         self.budget.room(self.model)
     }
 
+    fn load_time(&self) -> Option<Duration> {
+        self.budget.load_time(self.model)
+    }
+
     fn gpu(&self, worker: u32) -> Option<u32> {
         self.launcher.gpu(worker)
     }

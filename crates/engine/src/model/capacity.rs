@@ -83,20 +83,14 @@ pub(super) struct LiveCapacity {
     capacity: Capacity,
     look_at: Option<Instant>,
     /// How long the last load took.
-    load: Duration,
+    load: Option<Duration>,
     /// After so long without a request the last worker goes, where there may be none.
     idle: Duration,
 }
 
 impl LiveCapacity {
     pub(super) fn new(idle: Duration) -> Self {
-        Self {
-            bounds: (0, 0),
-            capacity: Capacity::new(0, 0),
-            look_at: None,
-            load: LOAD_GUESS,
-            idle,
-        }
+        Self { bounds: (0, 0), capacity: Capacity::new(0, 0), look_at: None, load: None, idle }
     }
 
     /// The operator wants at least and at most so many; so many are there.
@@ -125,7 +119,12 @@ impl LiveCapacity {
 
     /// A worker has loaded the model in this time.
     pub(super) fn loaded(&mut self, took: Duration) {
-        self.load = took;
+        self.load = Some(took);
+    }
+
+    /// How long a load takes, where one was measured.
+    pub(super) fn load(&self) -> Option<Duration> {
+        self.load
     }
 
     /// A request came: where nothing was looked at, that begins now.
@@ -159,7 +158,7 @@ impl LiveCapacity {
                 Policy::Adaptive(adaptive) => adaptive.objective,
                 Policy::Window { .. } | Policy::Opportunistic => None,
             },
-            load: self.load.as_nanos() as u64,
+            load: self.load.unwrap_or(LOAD_GUESS).as_nanos() as u64,
             failing: look.failing,
             bounds: self.bounds,
             idle: self.idle.as_nanos() as u64,

@@ -23,7 +23,7 @@ use super::seed::LazyTask;
 use super::state::{ModelState, add};
 use crate::admission::{Admission, Permit};
 use crate::call::{Call, DecodedInput, RequestMark};
-use crate::error::{CallError, WaitLimit};
+use crate::error::{CallError, LoadingWait, WaitLimit};
 use crate::pending::{Payload, PendingRequest, SharedId};
 use crate::reply::{Answer, AnswerReceiver, Reply};
 use crate::settings::ModelSettings;
@@ -77,15 +77,23 @@ impl RequestGate {
                 Err(error) => return Err(self.count(error)),
             };
             if let Err(CallError::Loading(wait)) = &mut answer {
-                wait.limit = self.named(wait.limit, own_deadline);
+                wait.limit = self.named(*wait, own_deadline);
             }
             answer
         }
     }
 
     /// The limit that ended a wait by its right name: most deadlines come from the model's settings.
-    fn named(&self, limit: WaitLimit, own_deadline: Option<Instant>) -> WaitLimit {
-        let passed = |deadline: Instant| deadline <= Instant::now();
+    fn named(&self, wait: LoadingWait, own_deadline: Option<Instant>) -> WaitLimit {
+        let LoadingWait { limit, at_once, .. } = wait;
+        let passed = |deadline: Instant| match limit {
+            // It was looked at a moment ago, when it came.
+            WaitLimit::Deadline(time) if at_once => deadline <= Instant::now() + time,
+            WaitLimit::Deadline(_)
+            | WaitLimit::MaxLatency(_)
+            | WaitLimit::ClientTimeout(_)
+            | WaitLimit::StartupWait(_) => deadline <= Instant::now(),
+        };
         match limit {
             WaitLimit::Deadline(_) if own_deadline.is_some_and(passed) => limit,
             WaitLimit::Deadline(time) if time == self.settings.load().client_timeout => {

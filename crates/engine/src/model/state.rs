@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use jitney_batcher::{CurvePoint, Dispatch, Rejection};
+use tokio::time::Instant;
 
 use super::capacity::CapacityReport;
 use super::incidents::{IncidentReport, Incidents, PoisonList};
@@ -82,6 +83,8 @@ pub(crate) struct ModelState {
     /// The fewest and the most workers that were asked for last. The two may be read a moment apart,
     /// which a later change sets right.
     pub(crate) worker_target: [AtomicU32; 2],
+    /// Until then a load is wanted though nobody waits for it: who could not be in time was told when to come back.
+    pub(crate) comes_back: ArcSwapOption<Instant>,
     /// Whether its last workers are ending.
     pub(crate) leaving: AtomicBool,
     /// Workers that have loaded the model and are warm.

@@ -28,7 +28,7 @@ use super::scatter;
 use super::scheduler::{Alarm, ModelScheduler, SlotChange};
 use super::state::{ModelState, add};
 use super::warm_up::WarmUp;
-use crate::error::{CallError, LoadingWait, WaitLimit};
+use crate::error::{CallError, WaitLimit};
 use crate::outcome::WorkerExit;
 use crate::pending::{PendingRequest, SharedId};
 use crate::pool::{ReplaceReason, WorkerBatch, WorkerEvent, WorkerPool};
@@ -152,6 +152,9 @@ impl Task {
         if !self.published.admits.load(Ordering::Relaxed) && self.closing.is_none() {
             return scatter::reject([request], &self.published.no_worker(), &self.published);
         }
+        if let Some(wait) = self.too_long_wait(&request) {
+            return scatter::reject([request], &CallError::Loading(wait), &self.published);
+        }
         if !self.sequences.enabled() || request.facts.group == ALONE {
             self.admit(request, None);
         } else if self.closing.is_some() {
@@ -176,6 +179,9 @@ impl Task {
         }
         if !self.published.admits.load(Ordering::Relaxed) && self.closing.is_none() {
             return scatter::reject(parts, &self.published.no_worker(), &self.published);
+        }
+        if let Some(wait) = parts.first().and_then(|part| self.too_long_wait(part)) {
+            return scatter::reject(parts, &CallError::Loading(wait), &self.published);
         }
         let mut admitted = Vec::with_capacity(parts.len());
         for part in parts {
@@ -233,7 +239,7 @@ impl Task {
     fn end_long_waits(&mut self) {
         let Some(until) = self.startup.overdue() else { return };
         let limit = WaitLimit::StartupWait(self.startup.limit);
-        let error = CallError::Loading(LoadingWait { wanted: self.pool.wanted(), limit });
+        let error = CallError::Loading(self.loading_wait(limit));
         self.reject_waiting(&error, until);
         let oldest =
             self.table.waiting().map(|request| request.admitted).chain(self.sequences.oldest());
@@ -252,9 +258,7 @@ impl Task {
         if !too_late || self.closing.is_some() || self.pool.ready_count() > 0 {
             return CallError::Rejected { reason, retry_after };
         }
-        let deadline = self.scheduler.clock.instant(request.facts.deadline);
-        let limit = WaitLimit::Deadline(deadline.saturating_duration_since(request.admitted));
-        CallError::Loading(LoadingWait { wanted: self.pool.wanted(), limit })
+        CallError::Loading(self.loading_wait(self.deadline_of(request)))
     }
 
     fn on_control(&mut self, message: ControlMessage) {

@@ -14,7 +14,7 @@ mod worker;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -216,7 +216,8 @@ impl WorkerPool {
         }
     }
 
-    pub(crate) fn exited(&mut self, worker: u32) {
+    /// It is started again after this time.
+    pub(crate) fn exited(&mut self, worker: u32, restart: Duration) {
         if let Some(worker) = self.workers.get_mut(&worker)
             && matches!(worker.state, PoolWorkerState::WarmingUp | PoolWorkerState::Ready)
         {
@@ -226,6 +227,7 @@ impl WorkerPool {
         if let Some(worker) = self.workers.get_mut(&worker) {
             (worker.progress, worker.graphs) = (None, None);
             (worker.gpu_memory, worker.pauses) = (None, None);
+            worker.loads_from = Instant::now() + restart;
             worker.restarts += 1;
         }
     }
@@ -238,6 +240,7 @@ impl WorkerPool {
     ) {
         if let Some(worker) = self.workers.get_mut(&worker) {
             worker.progress = None;
+            worker.loads_from = retry_at.unwrap_or(worker.loads_from);
             worker.restarts += u32::from(retry_at.is_some());
         }
         self.answer_waiters(&Err(ScaleError::Launch(error.clone())));
@@ -298,6 +301,13 @@ impl WorkerPool {
         self.staying().len() as u32
     }
 
+    /// When the first of the loads under way began.
+    pub(crate) fn loads_from(&self) -> Option<Instant> {
+        use PoolWorkerState::{Starting, WarmingUp};
+        let loading = self.workers.values().filter(|it| matches!(it.state, Starting | WarmingUp));
+        loading.map(|worker| worker.loads_from).min()
+    }
+
     /// How many workers are wanted.
     pub(crate) fn wanted(&self) -> u32 {
         self.min
@@ -346,6 +356,7 @@ impl WorkerPool {
             task: self.threads.at(thread).spawn(supervisor.run()),
             thread,
             started: SystemTime::now(),
+            loads_from: Instant::now(),
             state: PoolWorkerState::Starting,
             pid: None,
             capacity: WorkerCapacity::usual(self.plan.slots),

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use jitney_settings::CpuList;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::batches::WorkerBatch;
 use super::worker::{CollectorPauses, GraphMemory, Launcher, LoadProgress, WorkerCapacity};
@@ -51,6 +52,8 @@ pub(super) struct PoolWorker {
     /// The thread of its supervisor.
     pub(super) thread: usize,
     pub(super) started: SystemTime,
+    /// When its load began, or begins after a pause.
+    pub(super) loads_from: Instant,
     pub(super) state: PoolWorkerState,
     pub(super) pid: Option<u32>,
     /// Since it was last started.

@@ -198,8 +198,8 @@ impl WorkerSupervisor {
         let capacity = WorkerCapacity::of(&*worker, self.plan.slots);
         let room = usize::from(capacity.slots) + usize::from(capacity.ahead());
         let (batches, mut inbox) = mpsc::channel(room);
-        let (pid, report, took) = (worker.pid(), worker.report(), began.elapsed());
-        let id = self.worker;
+        let (pid, report, id) = (worker.pid(), worker.report(), self.worker);
+        let took = self.launcher.load_time().unwrap_or_else(|| began.elapsed());
         self.tell(WorkerEvent::Up { worker: id, pid, capacity, batches, took, report }).await;
         let beside = SentBatches::new(BatchOrder::Concurrent);
         let running = SentBatches::new(capacity.order);

@@ -38,6 +38,11 @@ pub trait Launcher: Send + Sync + 'static {
         u32::MAX
     }
 
+    /// How long the last load took, without what it waited for before it began; none where it never waits.
+    fn load_time(&self) -> Option<Duration> {
+        None
+    }
+
     /// The GPUs of which a worker may be given one; none where it gets several, or none.
     fn gpu_ids(&self) -> Vec<u32> {
         Vec::new()

@@ -38,22 +38,25 @@ impl FailedCall<'_> {
 
     /// No worker had loaded the model before the wait was over.
     pub(super) fn loading(&self, wait: LoadingWait) -> Problem {
-        let LoadingWait { wanted, limit } = wait;
+        let LoadingWait { wanted, limit, ready_in, at_once } = wait;
         let limit = match limit {
-            WaitLimit::Deadline(_) => "the request's deadline has passed".to_owned(),
-            WaitLimit::MaxLatency(time) => {
-                format!("its max_latency_ms of {} has passed", time.as_millis())
-            }
+            WaitLimit::Deadline(_) => "the request's deadline".to_owned(),
+            WaitLimit::MaxLatency(time) => format!("its max_latency_ms of {}", time.as_millis()),
             WaitLimit::ClientTimeout(time) => {
-                format!("its client_timeout of {} ms has passed", time.as_millis())
+                format!("its client_timeout of {} ms", time.as_millis())
             }
-            WaitLimit::StartupWait(time) => {
-                format!("its startup_wait of {} s has passed", time.as_secs())
-            }
+            WaitLimit::StartupWait(time) => format!("its startup_wait of {} s", time.as_secs()),
         };
-        let text = format!(" is still loading (0 of {wanted} workers ready); {limit}");
+        let ready_in = ready_in.unwrap_or_default();
+        let passes = match at_once {
+            true => {
+                format!("passes before, as the load takes {:.1} s more", ready_in.as_secs_f64())
+            }
+            false => "has passed".to_owned(),
+        };
+        let text = format!(" is still loading (0 of {wanted} workers ready); {limit} {passes}");
         let mut problem = Problem::new(ErrorCode::NoWorker, self.message(&text, "loading"));
-        problem.retry_after = Some(Duration::from_secs(1));
+        problem.retry_after = Some(ready_in.max(Duration::from_secs(1)));
         problem
     }
 

@@ -215,13 +215,29 @@ fn a_model_that_still_loads_says_what_ended_the_wait() {
         (WaitLimit::Deadline(half), "the request's deadline has passed"),
         (WaitLimit::StartupWait(30 * 2 * half), "its startup_wait of 30 s has passed"),
     ] {
-        let error = CallError::Loading(LoadingWait { wanted: 2, limit });
+        let wait = LoadingWait { wanted: 2, limit, ready_in: None, at_once: false };
+        let error = CallError::Loading(wait);
         let message = format!(
             "Model \"m\" is still loading (0 of 2 workers ready); {text}. [reason: loading]"
         );
         check_call(error.clone(), (503, "ServiceUnavailableException", &message));
-        assert_eq!(FAILED.problem(&error).retry_after, Some(Duration::from_secs(1)));
+        let retry_after = |ready_in| {
+            FAILED.problem(&CallError::Loading(LoadingWait { ready_in, ..wait })).retry_after
+        };
+        let asked = [None, Some(half), Some(14 * half)].map(retry_after);
+        let seconds = [1, 1, 7].map(|it| Some(Duration::from_secs(it)));
+        assert_eq!(asked, seconds, "when a worker is expected, and a second at least");
     }
+    let (limit, ready_in) = (WaitLimit::Deadline(half), Some(14 * half));
+    check_call(
+        CallError::Loading(LoadingWait { wanted: 1, limit, ready_in, at_once: true }),
+        (
+            503,
+            "ServiceUnavailableException",
+            "Model \"m\" is still loading (0 of 1 workers ready); the request's deadline passes \
+             before, as the load takes 7.0 s more. [reason: loading]",
+        ),
+    );
 }
 
 #[test]

@@ -1,11 +1,20 @@
-//! The workers of a model follow its load, between the bounds that the operator set.
+//! The workers of a model follow its load, between the bounds that the operator set; and how long it takes until the
+//! first one serves.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::Task;
+use crate::error::{LoadingWait, WaitLimit};
 use crate::model::capacity::CapacityLook;
 use crate::model::scheduler::SlotChange;
+use crate::pending::PendingRequest;
+
+/// Who was told when a worker is expected comes back within twice that time, and so much. Chosen: clients round up.
+const COMES_BACK: Duration = Duration::from_secs(5);
 
 impl Task {
     /// The operator wants at least and at most so many workers. A sequence has its state in its worker, so the workers
@@ -55,5 +64,44 @@ impl Task {
             self.pool_changed();
         }
         self.published.capacity.store(Some(Arc::new(report)));
+    }
+
+    /// When the first worker is expected, where a load was measured.
+    fn ready_at(&self, now: Instant) -> Option<Instant> {
+        let load = self.capacity.load()?;
+        Some(self.pool.loads_from().unwrap_or(now) + load)
+    }
+
+    /// What a request is told that waited for a worker until its limit.
+    pub(super) fn loading_wait(&self, limit: WaitLimit) -> LoadingWait {
+        let now = Instant::now();
+        let ready_in = self.ready_at(now).map(|at| at.saturating_duration_since(now));
+        LoadingWait { wanted: self.pool.wanted(), limit, ready_in, at_once: false }
+    }
+
+    /// The limit that its deadline is.
+    pub(super) fn deadline_of(&self, request: &PendingRequest) -> WaitLimit {
+        let deadline = self.scheduler.clock.instant(request.facts.deadline);
+        WaitLimit::Deadline(deadline.saturating_duration_since(request.admitted))
+    }
+
+    /// Why a request need not wait for the first worker: that is expected too late for it, by a load that was measured
+    /// and what a batch takes, where that is known. The load goes on for those who come back.
+    pub(super) fn too_long_wait(&self, request: &PendingRequest) -> Option<LoadingWait> {
+        let deadline = request.facts.deadline;
+        if deadline == u64::MAX || self.published.ready.load(Ordering::Relaxed) > 0 {
+            return None;
+        }
+        let now = Instant::now();
+        let ready_at = self.ready_at(now).filter(|_| self.closing.is_none())?;
+        let of_group = self.scheduler.batcher.curve().filter(|it| it.group == request.facts.group);
+        let batch = of_group.map(|it| it.mean).min().unwrap_or_default();
+        if deadline >= self.scheduler.clock.nanos(ready_at.max(now)).saturating_add(batch) {
+            return None;
+        }
+        let wait = self.loading_wait(self.deadline_of(request));
+        let ready_in = wait.ready_in.unwrap_or_default();
+        self.published.comes_back.store(Some(Arc::new(now + 2 * ready_in + COMES_BACK)));
+        Some(LoadingWait { at_once: true, ..wait })
     }
 }

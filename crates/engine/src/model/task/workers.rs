@@ -63,7 +63,7 @@ impl Task {
             }
             WorkerEvent::Exited { worker, batches, exit, blamed, restart } => {
                 self.reporter.exited(worker, &batches, exit, restart);
-                self.on_exit(worker, batches, exit, blamed);
+                self.on_exit((worker, restart), batches, exit, blamed);
             }
             WorkerEvent::LaunchFailed { error: LaunchError::Unwanted, .. } => self.end_workers(),
             WorkerEvent::LaunchFailed { worker, error, retry } => {
@@ -183,7 +183,7 @@ impl Task {
 
     fn on_exit(
         &mut self,
-        worker: u32,
+        (worker, restart): (u32, Duration),
         batches: Vec<WorkerBatch>,
         exit: WorkerExit,
         blamed: Option<BatchId>,
@@ -218,7 +218,7 @@ impl Task {
         for batch in plan.failed {
             self.give_up(batch, &error);
         }
-        self.pool.exited(worker);
+        self.pool.exited(worker, restart);
         if let Some((batch, kind)) = plan.blamed {
             self.step(Event::Failed { batch, kind });
         }

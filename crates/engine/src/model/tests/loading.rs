@@ -93,6 +93,11 @@ async fn a_load_that_hangs_fails_when_its_time_is_over() {
     assert_eq!(began.elapsed(), Duration::from_secs(5));
 }
 
+/// A wait for a load of which it is not known how long it takes.
+fn never_loaded(wanted: u32, limit: WaitLimit) -> LoadingWait {
+    LoadingWait { wanted, limit, ready_in: None, at_once: false }
+}
+
 fn slow(settings: ModelSettings) -> Kit {
     let settings = ModelSettings { startup_timeout: Duration::from_secs(600), ..settings };
     Kit::with_launches(settings, |_| Act::Echo, |_| (Duration::from_secs(100), Ok(())))
@@ -112,9 +117,7 @@ async fn a_request_waits_for_the_first_load_as_long_as_startup_wait() {
     let limit = WaitLimit::StartupWait(Duration::from_secs(30));
     for (request, seconds) in [(first, 30), (second, 40)] {
         let told = request.await.unwrap();
-        assert!(
-            matches!(told, Err(CallError::Loading(wait)) if wait == LoadingWait { wanted: 2, limit })
-        );
+        assert!(matches!(told, Err(CallError::Loading(wait)) if wait == never_loaded(2, limit)));
         assert_eq!(began.elapsed().as_secs(), seconds);
     }
     advance(Duration::from_secs(40)).await;
@@ -137,7 +140,7 @@ async fn an_objective_that_passes_while_the_model_loads_is_no_deadline_of_the_cl
         let deadline = own.map(|time| Instant::now() + time);
         let told = kit.start(crate::call::Call { deadline, ..call("a") }).await.unwrap();
         let Err(CallError::Loading(wait)) = told else { panic!("{told:?}") };
-        assert_eq!(wait, LoadingWait { wanted: 1, limit });
+        assert_eq!(wait, never_loaded(1, limit));
     }
 }
 
@@ -193,4 +196,70 @@ async fn a_model_is_ready_when_a_worker_serves_and_unstaffed_when_none_is_wanted
     assert_eq!(kit.model.readiness(), Readiness::Unstaffed);
     assert!(kit.model.has_started());
     assert!(is_rejected(&kit.call("a").await.map(|it| text(&it)), Rejection::NoWorker));
+}
+
+/// A model without workers whose loads take seven seconds and that was loaded once; its batches take a second.
+async fn at_zero(settings: ModelSettings) -> Kit {
+    let settings = ModelSettings { startup_timeout: Duration::from_secs(60), ..settings };
+    let kit = Kit::with_launches(settings, echo_after(1000), |_| (Duration::from_secs(7), Ok(())));
+    kit.model.scale(1, 1).await.unwrap();
+    assert!(kit.call("a").await.is_ok());
+    kit.model.scale(0, 0).await.unwrap();
+    settle().await;
+    kit.model.scale(0, 1).await.unwrap();
+    // Nobody has asked for long, so that the next request is looked at when it comes.
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    kit
+}
+
+fn due(seconds: u64) -> crate::call::Call {
+    let deadline = Some(Instant::now() + Duration::from_secs(seconds));
+    crate::call::Call { deadline, ..call("b") }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_before_the_end_of_a_measured_load_is_rejected_at_once_and_the_load_goes_on() {
+    let kit = at_zero(settings()).await;
+    let rejected = async |seconds, ready_in: u64| {
+        let asked = Instant::now();
+        let told = kit.start(due(seconds)).await.unwrap();
+        let Err(CallError::Loading(wait)) = told else { panic!("{told:?}") };
+        assert_eq!(asked.elapsed(), Duration::ZERO);
+        let ready_in = Some(Duration::from_secs(ready_in));
+        let limit = WaitLimit::Deadline(Duration::from_secs(seconds));
+        assert_eq!(wait, LoadingWait { wanted: wait.wanted, limit, ready_in, at_once: true });
+    };
+    rejected(5, 7).await;
+    settle().await;
+    assert_eq!(kit.model.status().workers.len(), 1, "it loads for those who come back");
+    advance(Duration::from_secs(4)).await;
+    rejected(2, 3).await;
+    // In time for the load, and not for its batch.
+    rejected(3, 3).await;
+    let in_time = kit.start(due(5));
+    assert!(in_time.await.unwrap().is_ok());
+    assert_eq!(kit.model.status().counters.rejected, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_objective_of_a_model_at_zero_is_looked_at_in_the_same_way() {
+    let half = millis(500);
+    let kit = at_zero(ModelSettings { client_timeout: half, ..settings() }).await;
+    let told = kit.start(call("b")).await.unwrap();
+    let Err(CallError::Loading(wait)) = told else { panic!("{told:?}") };
+    assert_eq!((wait.limit, wait.at_once), (WaitLimit::ClientTimeout(half), true));
+    settle().await;
+    advance(Duration::from_secs(9)).await;
+    settle().await;
+    assert!(kit.model.readiness().is_ready());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_load_is_told_how_long_it_still_takes() {
+    let kit = at_zero(ModelSettings { startup_wait: Duration::from_secs(2), ..settings() }).await;
+    let told = kit.start(call("b")).await.unwrap();
+    let Err(CallError::Loading(wait)) = told else { panic!("{told:?}") };
+    let limit = WaitLimit::StartupWait(Duration::from_secs(2));
+    let ready_in = Some(Duration::from_secs(5));
+    assert_eq!(wait, LoadingWait { wanted: 1, limit, ready_in, at_once: false });
 }
