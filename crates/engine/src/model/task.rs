@@ -83,7 +83,8 @@ impl Task {
     async fn wait(&mut self, alarm: &mut Alarm, messages: &mut Vec<RequestMessage>) {
         let closing = self.closing.as_ref().map(|closing| closing.deadline);
         let next = self.scheduler.timer.into_iter().chain(closing).chain(self.sequences.alarm());
-        let next = next.chain(self.startup.alarm()).chain(self.capacity.alarm()).min();
+        let next = next.chain(self.startup.alarm()).chain(self.capacity.alarm());
+        let next = next.chain(self.pool.replace_alarm()).min();
         alarm.set(next, self.scheduler.is_adaptive());
         tokio::select! {
             biased;
@@ -114,6 +115,7 @@ impl Task {
                 self.expire_in_sequences();
                 self.end_long_waits();
                 self.follow_load();
+                self.replace_worn();
                 self.scheduler.rung = Some(rung);
                 self.step(Event::Timer);
                 self.scheduler.rung = None;

@@ -7,6 +7,7 @@
 mod batches;
 mod pool_worker;
 mod recovery;
+mod replacements;
 mod supervisor;
 mod wear;
 mod worker;
@@ -23,6 +24,7 @@ use tokio::time::Instant;
 pub(crate) use self::batches::{BatchRun, WorkerBatch};
 pub use self::pool_worker::WorkerView;
 use self::pool_worker::{PoolWorker, PoolWorkerState};
+use self::replacements::{WornReplacement, WornWorkers};
 use self::supervisor::WorkerSupervisor;
 pub(crate) use self::supervisor::{WorkerEvent, WorkerPlan};
 pub(crate) use self::wear::{ReplaceReason, WearLimits};
@@ -43,6 +45,7 @@ pub(crate) struct WorkerPool {
     events: mpsc::Sender<WorkerEvent>,
     threads: ModelThreads,
     workers: BTreeMap<u32, PoolWorker>,
+    worn: WornWorkers,
     /// How many serve, as their supervisors see it; 0 before the first one does.
     serving: Arc<AtomicU32>,
     min: u32,
@@ -67,6 +70,7 @@ impl WorkerPool {
             events,
             threads,
             workers: BTreeMap::new(),
+            worn: WornWorkers::default(),
             serving: Arc::default(),
             min: 0,
             failure: None,
@@ -123,6 +127,30 @@ impl WorkerPool {
         if self.workers.get(&worker).is_some_and(stays) {
             let id = self.add_worker();
             self.workers.entry(id).and_modify(|it| it.replaces = Some(worker));
+        }
+    }
+
+    /// A worker is to be replaced when its turn has come; it serves on until then.
+    pub(crate) fn replace_in_turn(&mut self, worker: u32) {
+        self.worn.add(worker);
+    }
+
+    /// When to look again whether a worker that is worn can be replaced.
+    pub(crate) fn replace_alarm(&self) -> Option<Instant> {
+        self.worn.alarm()
+    }
+
+    /// Replaces the first worker that is worn, unless another one is being started. Returns it where it was asked to
+    /// stop for that.
+    pub(crate) fn replace_next(&mut self) -> Option<u32> {
+        let serving = if self.loads_from().is_some() { None } else { Some(self.ready()) };
+        let launcher = &self.launcher;
+        match self.worn.next(serving, || launcher.room() > 0)? {
+            WornReplacement::Beside(worker) => {
+                self.replace(worker);
+                None
+            }
+            WornReplacement::After(worker) => self.retire(vec![worker]).pop(),
         }
     }
 
@@ -218,6 +246,7 @@ impl WorkerPool {
 
     /// It is started again after this time.
     pub(crate) fn exited(&mut self, worker: u32, restart: Duration) {
+        self.worn.forget(worker);
         if let Some(worker) = self.workers.get_mut(&worker)
             && matches!(worker.state, PoolWorkerState::WarmingUp | PoolWorkerState::Ready)
         {
@@ -271,6 +300,9 @@ impl WorkerPool {
     pub(crate) fn stopped(&mut self, worker: u32) {
         self.workers.remove(&worker);
         self.launcher.forget(worker);
+        if self.worn.ended(worker) && self.count() < self.min {
+            self.add_worker();
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -66,6 +66,13 @@ impl Task {
         self.published.capacity.store(Some(Arc::new(report)));
     }
 
+    /// There may be memory by now for a worker in place of one that is worn.
+    pub(super) fn replace_worn(&mut self) {
+        if self.pool.replace_alarm().is_some_and(|at| at <= Instant::now()) {
+            self.pool_changed();
+        }
+    }
+
     /// When the first worker is expected, where a load was measured.
     fn ready_at(&self, now: Instant) -> Option<Instant> {
         let load = self.capacity.load()?;

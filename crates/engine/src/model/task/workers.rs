@@ -17,8 +17,8 @@ use crate::model::state::add;
 use crate::model::warm_up::WarmUp;
 use crate::outcome::{BatchOutcome, Cause, ItemOutcome, LaunchError, ModelFailure, WorkerExit};
 use crate::pool::{
-    BatchOrder, BatchRun, LoadProgress, LoadedReport, MeasuredRun, WorkerBatch, WorkerCapacity,
-    WorkerEvent,
+    BatchOrder, BatchRun, LoadProgress, LoadedReport, MeasuredRun, ReplaceReason, WorkerBatch,
+    WorkerCapacity, WorkerEvent,
 };
 
 /// How old the published curve may be while batches run.
@@ -52,11 +52,7 @@ impl Task {
                 Some(worker) => self.on_warm_up_finished(worker, &batch, outcome, run),
                 None => self.on_finished(batch, outcome, run),
             },
-            WorkerEvent::Worn { worker, reason } => {
-                self.reporter.worn(worker, reason);
-                self.pool.replace(worker);
-                self.pool_changed();
-            }
+            WorkerEvent::Worn { worker, reason } => self.on_worn(worker, reason),
             WorkerEvent::Told { worker, times } => {
                 self.pool.told(worker, &times);
                 self.published.publish_workers(self.pool.views());
@@ -94,6 +90,18 @@ impl Task {
                 self.pool_changed();
             }
         }
+    }
+
+    fn on_worn(&mut self, worker: u32, reason: ReplaceReason) {
+        self.reporter.worn(worker, reason);
+        match reason {
+            // It has nothing to serve with.
+            ReplaceReason::GpuGone(_) => self.pool.replace(worker),
+            ReplaceReason::Requests(_) | ReplaceReason::Memory(_) => {
+                self.pool.replace_in_turn(worker);
+            }
+        }
+        self.pool_changed();
     }
 
     fn on_finished(
@@ -289,6 +297,11 @@ impl Task {
 
     /// Publishes the workers. Without any, waiting requests are rejected instead of left hanging.
     pub(super) fn pool_changed(&mut self) {
+        if self.closing.is_none()
+            && let Some(worker) = self.pool.replace_next()
+        {
+            self.tell_slots(worker, SlotChange::Retired);
+        }
         let from_zero = self.capacity.starts_from_zero() && self.pool.failure().is_none();
         let admits = self.pool.admits() || (from_zero && self.closing.is_none());
         let ready = self.pool.ready_count();

@@ -67,3 +67,25 @@ async fn a_worker_whose_replacement_does_not_load_goes_on() {
     assert_eq!(last_life(&kit), Some(0));
     assert!(kit.model.readiness().is_ready());
 }
+
+#[tokio::test(start_paused = true)]
+async fn four_workers_that_wear_out_together_are_replaced_one_at_a_time() {
+    let mut settings = ModelSettings { batch_size: 1, ..settings() };
+    settings.values.set(&MAX_REQUESTS_PER_WORKER, 1_u64, SettingSource::Registration);
+    let launch = |life| (if life < 4 { Duration::ZERO } else { millis(1000) }, Ok(()));
+    let kit = Kit::with_launches(settings, echo_after(10), launch);
+    kit.model.scale(4, 4).await.unwrap();
+    let answers = kit.call_all(&["a", "b", "c", "d"]).await;
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    for replaced in 0..4 {
+        settle().await;
+        let workers = kit.model.status().workers;
+        let young = workers.iter().filter(|it| it.pid.is_some_and(|life| life >= 4)).count();
+        assert_eq!((workers.len(), young), (5, replaced), "one is being started");
+        load().await;
+    }
+    settle().await;
+    let workers = kit.model.status().workers;
+    assert_eq!(workers.iter().filter(|it| it.ready).count(), 4);
+    assert!(workers.len() == 4 && workers.iter().all(|it| it.pid >= Some(4)), "{workers:?}");
+}
