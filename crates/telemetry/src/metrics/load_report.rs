@@ -155,10 +155,11 @@ fn load(
 }
 
 /// Of a model whose number of workers follows the load: the workers that its requests need over the most that it may
-/// have. None while nothing was learned.
+/// have, or for which there is memory. None while nothing was learned.
 fn needed_share(report: CapacityReport) -> Option<f64> {
-    let CapacityReport { bounds: (_, most), wanted, .. } = report;
-    (wanted.target > 0).then(|| wanted.need / f64::from(most.max(1)))
+    let CapacityReport { bounds: (_, most), wanted, fits } = report;
+    let most = fits.map_or(most, |fits| fits.min(most)).max(1);
+    (wanted.target > 0).then(|| wanted.need / f64::from(most))
 }
 
 /// Application utilisation is that of the busiest model: the share of its workers that its requests need, where their
@@ -252,6 +253,8 @@ mod tests {
             wanted: WantedWorkers { workers: 4, rate: 9.0, need, target },
             fits: None,
         };
+        let with_memory_for_two = CapacityReport { fits: Some(2), ..report(3.6, 1) };
+        assert_eq!(needed_share(with_memory_for_two), Some(1.8));
         assert_eq!(needed_share(report(6.0, 1)), Some(1.5));
         assert_eq!(needed_share(report(0.0, 0)), None, "nothing was learned");
     }
