@@ -12,7 +12,8 @@ use jitney_sim::{Load, ServiceCurve, ms};
 fn main() {
     let hours = std::env::args().nth(1).and_then(|it| it.parse().ok()).unwrap_or(24.0);
     let curve = ServiceCurve::affine(200.0, 20.0, 8);
-    let model = ScaledModel { bounds: (1, 8), load: ms(5_000.0), objective: ms(1_500.0) };
+    let model =
+        ScaledModel { bounds: (1, 8), load: ms(5_000.0), objective: ms(1_500.0), processors: None };
     let full = curve.capacity(8);
     println!("curve 200+20b ms, largest batch 8, objective 1.5 s, 8 workers: {full:.0} requests/s");
     let day = |t: f64| {

@@ -40,6 +40,8 @@ fn seconds(most: u32, rate: u64) -> f64 {
             arrived: look * busy / 2,
             waiting: 0,
             curve: &curve,
+            serving: 2,
+            before: Some((1, &learned)),
             unit: 1.0,
             beside: 1.0,
             objective: Some(50_000_000),

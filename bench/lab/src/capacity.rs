@@ -33,6 +33,8 @@ pub struct ScaledModel {
     pub load: Nanos,
     /// The objective.
     pub objective: Nanos,
+    /// Processors that the workers share; none: each has its own.
+    pub processors: Option<usize>,
 }
 
 /// Always so many.
@@ -61,11 +63,16 @@ impl OurRule {
 impl CapacityRule for OurRule {
     fn look(&mut self, now: Nanos, view: CapacityView, batcher: &JitneyScheduler) -> u32 {
         let curve: Vec<_> = batcher.curve().collect();
-        let ScaledModel { bounds, load, objective } = self.model;
+        let batcher = batcher.batcher();
+        let before = batcher.curve_before();
+        let before = before.map(|(workers, curve)| (workers, curve.collect::<Vec<_>>()));
+        let ScaledModel { bounds, load, objective, .. } = self.model;
         let facts = CapacityFacts {
             arrived: view.arrived,
             waiting: view.waiting,
             curve: &curve,
+            serving: batcher.worker_count(),
+            before: before.as_ref().map(|(workers, curve)| (*workers, &curve[..])),
             unit: 1.0,
             beside: 1.0,
             objective: Some(objective),
@@ -300,6 +307,7 @@ pub fn play(
     rule: &mut dyn CapacityRule,
 ) -> CapacityResult {
     let world = World::new(curve.clone(), model.bounds.1 as usize);
+    let world = World { processors: model.processors, ..world };
     let mut scheduler = ScaledScheduler::new(&world, model, first, rule);
     let outcome = run(&world, load, &mut scheduler);
     CapacityResult {

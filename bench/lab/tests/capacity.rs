@@ -13,7 +13,7 @@ fn curve() -> ServiceCurve {
 }
 
 fn model() -> ScaledModel {
-    ScaledModel { bounds: (1, 8), load: ms(5_000.0), objective: ms(1_500.0) }
+    ScaledModel { bounds: (1, 8), load: ms(5_000.0), objective: ms(1_500.0), processors: None }
 }
 
 fn ours(load: &Load) -> CapacityResult {
@@ -43,5 +43,22 @@ fn on_steady_load_the_number_settles() {
         let ran = ours(&load);
         let late = ran.changes.iter().filter(|(at, _)| *at > MINUTE).count();
         assert!(late <= 1, "{tenth}/10 of the capacity: {:?}", ran.changes);
+    }
+}
+
+/// Two of eight workers take all processors: the others would only make all of them slower.
+fn sharing() -> ScaledModel {
+    ScaledModel { processors: Some(2), ..model() }
+}
+
+#[test]
+fn workers_that_bring_nothing_are_not_kept_and_seldom_tried() {
+    for (tenth, mean) in [(3, 1.1), (8, 2.1), (10, 3.3)] {
+        let rate = curve().capacity(2) * f64::from(tenth) / 10.0;
+        let load = varying(|_| rate, 1500.0, 1.0, model().objective, 200 + tenth as u64);
+        let ran = play(&curve(), sharing(), &load, 1, &mut OurRule::new(sharing()));
+        let late = ran.changes.iter().filter(|(at, _)| *at > 60_000_000_000).count();
+        assert!(ran.worker_seconds < 1500.0 * mean, "{tenth}/10 of two workers: {ran:?}");
+        assert!(late <= 4, "{tenth}/10 of two workers, tried twice: {:?}", ran.changes);
     }
 }

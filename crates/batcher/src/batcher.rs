@@ -121,6 +121,17 @@ impl Batcher {
         self.state.learned.curves.points()
     }
 
+    /// How many workers there are: with so many the curve was learned.
+    #[must_use]
+    pub fn worker_count(&self) -> u32 {
+        self.state.learned.worker_count()
+    }
+
+    /// How many there were before that changed last, and the curve that was learned with them.
+    pub fn curve_before(&self) -> Option<(u32, impl Iterator<Item = CurvePoint> + '_)> {
+        self.state.learned.before().map(|(workers, curves)| (workers, curves.points()))
+    }
+
     /// What a request adds to the size of a batch on average.
     #[must_use]
     pub fn request_size(&self) -> f64 {

@@ -7,17 +7,20 @@
 //! What is needed follows from the rate at which requests come, what the learned curve says that one of
 //! them costs, and how bursty they are: so many workers that three times the mean wait of such a queue
 //! fits into the time that the objective leaves (Sakasegawa's formula). More are wanted at once. Fewer are
-//! wanted only when fewer would have been enough for a while, and for longer where that was wrong before.
+//! wanted only when fewer would have been enough for a while, and for longer where that was wrong before. None is wanted
+//! that brought nothing when it was tried.
 
 mod facts;
 mod held_needs;
 mod recent_counts;
 mod request_cost;
+mod useful_workers;
 
 pub use self::facts::{CapacityFacts, LOOK_EVERY};
 use self::held_needs::{HOLD_GROWTH_MAX, HeldNeeds, Hold};
 use self::recent_counts::RecentCounts;
 use self::request_cost::RequestCost;
+use self::useful_workers::UsefulWorkers;
 use crate::request::Nanos;
 
 /// A worker more is wanted when this share of it is needed. Chosen: less is noise.
@@ -40,6 +43,8 @@ pub struct WantedWorkers {
     pub need: f64,
     /// The latency that this is for, in nanoseconds; 0 while nothing was learned.
     pub target: Nanos,
+    /// More than so many were found to bring nothing, and are needed.
+    pub useful: Option<u32>,
 }
 
 /// What is remembered from look to look.
@@ -57,6 +62,7 @@ pub struct Capacity {
     /// When fewer were wanted last, and how often it was wrong.
     went_down: Option<Nanos>,
     wrong: u32,
+    useful: UsefulWorkers,
 }
 
 impl Capacity {
@@ -72,6 +78,7 @@ impl Capacity {
             needs: HeldNeeds::default(),
             went_down: None,
             wrong: 0,
+            useful: UsefulWorkers::default(),
         }
     }
 
@@ -101,6 +108,8 @@ impl Capacity {
         let hold = Hold::of(facts.load, self.wrong);
         self.needs.push(hold.part(now), need);
         let (min, max) = facts.bounds;
+        let useful = self.useful.look(now, facts).filter(|most| *most < max);
+        let max = useful.map_or(max, |most| most.max(min));
         let stays = self.wanted > 0 && self.quiet(now) < facts.idle;
         let least = if asked || stays { min.max(1) } else { min };
         if least == 0 {
@@ -129,6 +138,7 @@ impl Capacity {
             rate,
             need,
             target: cost.map_or(0, |it| it.target as Nanos),
+            useful: useful.filter(|_| (need - MORE_AT).ceil() as u32 > max),
         }
     }
 
@@ -163,6 +173,8 @@ mod tests {
                 arrived: 0,
                 waiting: 0,
                 curve: &ONE,
+                serving: 1,
+                before: None,
                 unit: 1.0,
                 beside: 1.0,
                 objective: Some(400_000_000),

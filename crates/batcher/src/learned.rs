@@ -161,6 +161,16 @@ impl Learned {
         self.others.change(count, &mut self.curves);
     }
 
+    /// How many workers share the machine.
+    pub(crate) fn worker_count(&self) -> u32 {
+        self.others.workers()
+    }
+
+    /// How many did before that changed last, and what was known then.
+    pub(crate) fn before(&self) -> Option<(u32, &Curves)> {
+        self.others.before()
+    }
+
     /// Another number whenever the time of a batch may be expected to be another.
     #[inline]
     pub(crate) fn changes(&self) -> u64 {

@@ -69,6 +69,12 @@ impl JitneyScheduler {
         self.batcher.curve()
     }
 
+    /// The batcher.
+    #[must_use]
+    pub fn batcher(&self) -> &Batcher {
+        &self.batcher
+    }
+
     /// Requests that wait, and those that are with a worker.
     #[must_use]
     pub fn under_way(&self) -> (u32, u32) {

@@ -278,6 +278,8 @@ impl<'a> Runner<'a> {
         );
         self.waiting -= size;
         let (prepare, run) = self.world.times(size);
+        let running = 1 + self.running.iter().filter(|it| it.len() > 0).count();
+        let run = (run as f64 * self.world.slowed(running)) as Nanos;
         let mut noisy = |time| self.world.noise.apply(time, self.now, &mut self.dice);
         let (run, prepare) = (noisy(run), if prepare > 0 { noisy(prepare) } else { 0 });
         self.running[worker].push(self.now, members, prepare, run);

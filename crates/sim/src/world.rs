@@ -20,6 +20,9 @@ pub struct World {
     pub stages: Option<Stages>,
     /// How many workers there are.
     pub workers: usize,
+    /// Processors that they share: a batch that begins while more of them run takes as much longer. None: each worker
+    /// has its own.
+    pub processors: Option<usize>,
     /// What chance adds to the curve.
     pub noise: Noise,
     /// Workers that die and come back.
@@ -33,7 +36,8 @@ impl World {
     #[must_use]
     pub fn new(curve: ServiceCurve, workers: usize) -> Self {
         let (sizes, losses) = (Vec::new(), Vec::new());
-        Self { curve, sizes, stages: None, workers, noise: Noise::NONE, losses, seed: 1 }
+        let (stages, processors, noise) = (None, None, Noise::NONE);
+        Self { curve, sizes, stages, workers, processors, noise, losses, seed: 1 }
     }
 
     /// The same world with a model that runs at these sizes only.
@@ -49,6 +53,17 @@ impl World {
     #[must_use]
     pub fn with_stages(self, stages: Stages) -> Self {
         Self { stages: Some(stages), ..self }
+    }
+
+    /// The same world with workers that share so many processors.
+    #[must_use]
+    pub fn on_processors(self, processors: usize) -> Self {
+        Self { processors: Some(processors.max(1)), ..self }
+    }
+
+    /// What a batch takes that begins while so many run, with it, over what it takes alone.
+    pub(crate) fn slowed(&self, running: usize) -> f64 {
+        self.processors.map_or(1.0, |processors| (running as f64 / processors as f64).max(1.0))
     }
 
     /// How long a batch of so many items takes to prepare, and to run.

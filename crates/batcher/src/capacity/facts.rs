@@ -13,8 +13,12 @@ pub struct CapacityFacts<'a> {
     pub arrived: u64,
     /// Requests that wait now.
     pub waiting: u32,
-    /// The learned curve of the group with the most batches.
+    /// The learned curve of the group with the most batches, with as many workers as serve now.
     pub curve: &'a [CurvePoint],
+    /// So many serve.
+    pub serving: u32,
+    /// How many did before that number changed last, and the curve of the same group with them.
+    pub before: Option<(u32, &'a [CurvePoint])>,
     /// What a request adds to the size of a batch on average, in the unit of the curve.
     pub unit: f64,
     /// Batches that a worker runs at the same time without slowing down.

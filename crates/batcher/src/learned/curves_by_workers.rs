@@ -8,6 +8,8 @@ use super::curves::Curves;
 
 /// Numbers of workers that are remembered. Chosen: those around which a load moves; it limits memory.
 const NUMBERS: usize = 8;
+/// So many batches of a size make a number of workers one that is remembered. Chosen: their mean is trusted then.
+const LEARNED: u32 = 8;
 
 /// The curves that are not in use, the one that was left last at the end.
 #[derive(Debug, Default)]
@@ -20,6 +22,16 @@ pub(super) struct CurvesByWorkers {
 }
 
 impl CurvesByWorkers {
+    /// How many workers there are; 0 before there was one.
+    pub(super) fn workers(&self) -> u32 {
+        self.workers
+    }
+
+    /// How many there were before that changed last, and what was learned with them.
+    pub(super) fn before(&self) -> Option<(u32, &Curves)> {
+        self.left.last().map(|(workers, curves)| (*workers, curves))
+    }
+
     /// So many workers are there from now on: puts what was learned with them in the place of `current`.
     pub(super) fn change(&mut self, workers: u32, current: &mut Curves) {
         // Without any nothing is learned, and the next one is like the last.
@@ -37,10 +49,15 @@ impl CurvesByWorkers {
             None => current.doubted(),
         };
         next.add_missing(current);
+        let left = std::mem::replace(current, next);
+        // Several may come or go within a moment: what was learned with those between is a guess.
+        if !left.points().any(|it| it.samples >= LEARNED) {
+            return;
+        }
         if self.left.len() == NUMBERS {
             self.left.remove(0);
         }
-        self.left.push((before, std::mem::replace(current, next)));
+        self.left.push((before, left));
     }
 }
 
@@ -88,6 +105,7 @@ mod tests {
         assert_eq!((curves.index(7, None), mean(&mut curves, (7, 1))), (at, 5_000.0));
         for number in 2..100 {
             others.change(number, &mut curves);
+            learn(&mut curves, 0, 1_000, 9);
         }
         assert_eq!(others.left.len(), NUMBERS);
         assert_eq!(curves.index(7, None), at);

@@ -7,7 +7,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use jitney_batcher::{Batcher, Capacity, CapacityFacts, LOOK_EVERY, Policy, WantedWorkers};
+use jitney_batcher::{
+    Batcher, Capacity, CapacityFacts, CurvePoint, LOOK_EVERY, Policy, WantedWorkers,
+};
 use tokio::time::Instant;
 
 use super::report::main_group;
@@ -48,7 +50,7 @@ impl CapacityReport {
 impl fmt::Display for CapacityReport {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { bounds: (min, max), wanted, fits } = self;
-        let WantedWorkers { rate, need, target, .. } = wanted;
+        let WantedWorkers { rate, need, target, useful, .. } = wanted;
         write!(out, "{} of {min} to {max} workers: ", self.workers())?;
         let digits = usize::from(*rate < 10.0);
         match (*rate > 0.0, *target) {
@@ -59,6 +61,9 @@ impl fmt::Display for CapacityReport {
                 write!(out, "{rate:.digits$} requests/s need {need:.1} at {target:.0} ms")
             }
         }?;
+        if let Some(useful) = useful {
+            write!(out, ", and more than {useful} bring nothing")?;
+        }
         fits.map_or(Ok(()), |fits| write!(out, ", and memory is for {fits}"))
     }
 }
@@ -146,12 +151,17 @@ impl LiveCapacity {
         self.look_at.filter(|at| *at <= instant)?;
         let curve: Vec<_> = look.batcher.curve().collect();
         let main = main_group(&curve);
-        let curve: Vec<_> = curve.into_iter().filter(|it| Some(it.group) == main).collect();
+        let of_main = |it: &CurvePoint| Some(it.group) == main;
+        let curve: Vec<_> = curve.into_iter().filter(of_main).collect();
+        let before = look.batcher.curve_before();
+        let before = before.map(|(workers, it)| (workers, it.filter(of_main).collect::<Vec<_>>()));
         let concurrent = look.worker.order == BatchOrder::Concurrent;
         let facts = CapacityFacts {
             arrived: look.arrived,
             waiting: look.waiting,
             curve: &curve,
+            serving: look.batcher.worker_count(),
+            before: before.as_ref().map(|(workers, curve)| (*workers, &curve[..])),
             unit: look.batcher.request_size(),
             beside: if concurrent { f64::from(look.worker.slots) } else { 1.0 },
             objective: match &look.batcher.config().policy {
@@ -179,7 +189,7 @@ mod tests {
     fn the_reason_is_one_sentence() {
         let report = |rate, need, target| CapacityReport {
             bounds: (1, 4),
-            wanted: WantedWorkers { workers: 2, rate, need, target },
+            wanted: WantedWorkers { workers: 2, rate, need, target, useful: None },
             fits: None,
         };
         assert_eq!(
@@ -193,6 +203,12 @@ mod tests {
         );
         assert_eq!(report(310.0, 1.62, 50_000_000).within(1, || 1).workers(), 2);
         assert_eq!(report(0.0, 0.0, 0).within(3, || 0).workers(), 2, "fewer always fit");
+        let mut shared = report(310.0, 3.62, 50_000_000);
+        shared.wanted.useful = Some(2);
+        assert_eq!(
+            shared.to_string(),
+            "2 of 1 to 4 workers: 310 requests/s need 3.6 at 50 ms, and more than 2 bring nothing"
+        );
         assert_eq!(report(0.0, 0.0, 0).to_string(), "2 of 1 to 4 workers: no requests");
         assert_eq!(
             report(0.5, 0.0, 0).to_string(),

@@ -155,10 +155,10 @@ fn load(
 }
 
 /// Of a model whose number of workers follows the load: the workers that its requests need over the most that it may
-/// have, or for which there is memory. None while nothing was learned.
+/// have, for which there is memory, or that bring anything. None while nothing was learned.
 fn needed_share(report: CapacityReport) -> Option<f64> {
     let CapacityReport { bounds: (_, most), wanted, fits } = report;
-    let most = fits.map_or(most, |fits| fits.min(most)).max(1);
+    let most = [fits, wanted.useful].into_iter().flatten().fold(most, u32::min).max(1);
     (wanted.target > 0).then(|| wanted.need / f64::from(most))
 }
 
@@ -250,11 +250,14 @@ mod tests {
     fn a_model_whose_workers_follow_the_load_is_full_when_it_needs_the_most() {
         let report = |need, target| CapacityReport {
             bounds: (1, 4),
-            wanted: WantedWorkers { workers: 4, rate: 9.0, need, target },
+            wanted: WantedWorkers { workers: 4, rate: 9.0, need, target, useful: None },
             fits: None,
         };
         let with_memory_for_two = CapacityReport { fits: Some(2), ..report(3.6, 1) };
         assert_eq!(needed_share(with_memory_for_two), Some(1.8));
+        let mut two_are_useful = report(3.6, 1);
+        two_are_useful.wanted.useful = Some(2);
+        assert_eq!(needed_share(two_are_useful), Some(1.8));
         assert_eq!(needed_share(report(6.0, 1)), Some(1.5));
         assert_eq!(needed_share(report(0.0, 0)), None, "nothing was learned");
     }
