@@ -97,12 +97,14 @@ pub struct RaySettings {
     pub up: u32,
     /// `downscale_delay_s`.
     pub down: u32,
+    /// `upscaling_factor` and `downscaling_factor`.
+    pub factors: (f64, f64),
 }
 
 impl Default for RaySettings {
     /// Ray 2.60's.
     fn default() -> Self {
-        Self { target: 2.0, look_back: 30, up: 30, down: 600 }
+        Self { target: 2.0, look_back: 30, up: 30, down: 600, factors: (1.0, 1.0) }
     }
 }
 
@@ -132,8 +134,15 @@ impl CapacityRule for RayRule {
         let back = looks(self.settings.look_back) as usize;
         let last = &self.ongoing[self.ongoing.len().saturating_sub(back)..];
         let mean = last.iter().map(|&it| f64::from(it)).sum::<f64>() / last.len() as f64;
-        let wanted =
-            ((mean / self.settings.target).ceil() as u32).clamp(self.bounds.0, self.bounds.1);
+        let (running, (up, down)) = (f64::from(self.workers.max(1)), self.settings.factors);
+        let ratio = mean / (running * self.settings.target);
+        let factor = if ratio >= 1.0 { up } else { down };
+        let mut wanted = (running * (1.0 + (ratio - 1.0) * factor)).ceil();
+        if (running * ratio).ceil() < running && wanted >= running {
+            // Fewer would do, and the factor keeps them: one goes.
+            wanted = running - 1.0;
+        }
+        let wanted = (wanted as u32).clamp(self.bounds.0, self.bounds.1);
         self.more = if wanted > self.workers { self.more + 1 } else { 0 };
         self.fewer = if wanted < self.workers { self.fewer + 1 } else { 0 };
         if self.more > looks(self.settings.up) || self.fewer > looks(self.settings.down) {

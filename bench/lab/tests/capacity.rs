@@ -35,9 +35,21 @@ fn a_day_takes_fewer_workers_than_rays_rule_and_than_a_fixed_number() {
 }
 
 #[test]
+fn bursts_are_met_with_a_third_of_the_workers() {
+    let full = curve().capacity(8);
+    let rate = |t: f64| if t % 300.0 < 30.0 { full * 0.7 } else { full * 0.07 };
+    let load = varying(rate, 1800.0, 4.0, model().objective, 2);
+    let fixed = play(&curve(), model(), &load, 8, &mut FixedWorkers(8));
+    let ours = ours(&load);
+    // Ten times the rate within a moment: until more workers have loaded, some come too late under any rule.
+    assert!(ours.on_time >= 0.92 * fixed.on_time, "{ours:?}");
+    assert!(ours.worker_seconds <= 0.36 * fixed.worker_seconds, "{ours:?}");
+}
+
+#[test]
 fn on_steady_load_the_number_settles() {
     const MINUTE: Nanos = 60_000_000_000;
-    for tenth in 1..10 {
+    for tenth in 1..=10 {
         let rate = curve().capacity(8) * f64::from(tenth) / 10.0;
         let load = varying(|_| rate, 600.0, 1.0, model().objective, 100 + tenth as u64);
         let ran = ours(&load);
