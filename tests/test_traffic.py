@@ -69,6 +69,10 @@ def put(server: Server, split: object, model: str = "m") -> requests.Response:
     return requests.put(server.url(f"/models/{model}/traffic", "management"), json=split, timeout=ASK_SECONDS)
 
 
+def end_traffic(server: Server) -> None:
+    assert requests.delete(server.url("/models/m/traffic", "management"), timeout=ASK_SECONDS).status_code == 200
+
+
 def asked(server: Server, user: str, path: str = "/predictions/m") -> str:
     answer = requests.post(server.url(path), data=b"x", headers={"x-user": user}, timeout=ASK_SECONDS)
     assert answer.status_code == 200, answer.text
@@ -132,20 +136,116 @@ def test_shares_that_make_no_sense_are_refused(server: Server):
     assert put(server, SPLIT, "nobody").status_code == 404
 
 
-def test_sequences_stay_where_they_began(start: Callable[..., Server], store: Store):
+def sequences(server: Server, ids: list[str]) -> dict[str, str]:
+    """The version that answers each of these sequences."""
+    return {one: server.predict("m", b"x", headers={"ts_request_sequence_id": one}).text for one in ids}
+
+
+IDS = [f"sequence-{number}" for number in range(24)]
+
+
+@pytest.fixture
+def keeps(start: Callable[..., Server], store: Store) -> Server:
+    """A server whose two versions keep sequences and share them."""
     server = both_ready(start("serve", *(f"m={path}" for path in versions(store, config=SEQUENCES))))
     put(server, {"shares": {"1.0": 50, "2.0": 50}})
-    ids = [f"sequence-{number}" for number in range(24)]
+    return server
 
-    def version_of(sequence: str) -> str:
-        headers = {"ts_request_sequence_id": sequence}
-        return server.predict("m", b"x", headers=headers).text
 
-    began = {sequence: version_of(sequence) for sequence in ids}
+def test_sequences_stay_where_they_began(keeps: Server):
+    began = sequences(keeps, IDS)
     assert set(began.values()) == {"1.0", "2.0"}
-    put(server, {"shares": {"1.0": 0, "2.0": 100}})
-    assert {sequence: version_of(sequence) for sequence in ids} == began
-    assert version_of("a new one") == "2.0"
+    put(keeps, {"shares": {"1.0": 0, "2.0": 100}})
+    assert sequences(keeps, IDS) == began
+    assert set(sequences(keeps, ["a new one"]).values()) == {"2.0"}
+    end_traffic(keeps)
+    assert sequences(keeps, IDS) == began, "without shares"
+    assert set(sequences(keeps, ["a newer one"]).values()) == {"1.0"}
+    keeps.manage("PUT", "/models/m/2.0/set-default")
+    assert sequences(keeps, IDS) == began, "with another default"
+    assert set(sequences(keeps, ["the newest one"]).values()) == {"2.0"}
+
+
+def test_sequences_stay_where_they_began_over_grpc_and_v2(keeps: Server):
+    began = sequences(keeps, IDS)
+    end_traffic(keeps)
+    host, port = grpc_address(keeps)
+    with grpc.insecure_channel(f"{host}:{port}") as channel:
+        predictions = channel.unary_unary(PREDICTIONS)
+        for sequence in IDS[:12]:
+            own, headers = began[sequence], {"ts_request_sequence_id": sequence}
+            named = b"\x22" + bytes([len(sequence)]) + sequence.encode()
+            assert predictions(MESSAGE + named, timeout=ASK_SECONDS)[2:].decode().startswith(own), "gRPC"
+            inputs = [{"name": "x", "shape": [1], "datatype": "BYTES", "data": ["x"]}]
+            for more, sent in [({"parameters": {"sequence_id": sequence}}, {}), ({}, headers)]:
+                v2 = requests.post(
+                    keeps.url("/v2/models/m/infer"), json={"inputs": inputs, **more}, headers=sent, timeout=ASK_SECONDS
+                ).json()
+                assert (v2["outputs"][0]["data"], v2["model_version"]) == ([own], own), (sequence, v2)
+
+
+def test_sequences_stay_when_a_version_was_promoted(keeps: Server):
+    rules = {"return": {"errors": "+100%", "after": 1}, "promote": "100% every 0.1s"}
+    put(keeps, {"shares": {"1.0": 50, "2.0": 50}, **rules})
+    began = sequences(keeps, IDS)
+
+    def is_default() -> bool:
+        sequences(keeps, IDS)
+        return entry(keeps, "2.0")["isDefault"]
+
+    until(is_default, "version 2.0 is the default")
+    assert sequences(keeps, IDS) == began
+
+
+def test_sequences_stay_with_another_model(start: Callable[..., Server], store: Store):
+    first, _ = versions(store, config=SEQUENCES)
+    other = store.mar("other", source=ANSWER.format("other"), config=SEQUENCES)
+    server = start("serve", f"m={first}", f"other={other}")
+    until(lambda: server.ready("m") and server.ready("other"), "both models are ready")
+    put(server, {"shares": {"1.0": 50, "other": 50}})
+    began = sequences(server, IDS)
+    assert set(began.values()) == {"1.0", "other"}
+    # Every request has an id of its own, by which it would belong to the one or the other.
+    assert [sequences(server, IDS) for _ in range(3)] == [began] * 3
+    put(server, {"shares": {"1.0": 100}})
+    assert sequences(server, IDS) == began
+    end_traffic(server)
+    assert sequences(server, IDS) == began
+    assert set(sequences(server, [f"new-{number}" for number in range(8)]).values()) == {"1.0"}
+
+
+def test_a_model_that_is_replaced_keeps_the_shares_as_they_are_by_now(
+    start: Callable[..., Server], store: Store, tmp_path: Path
+):
+    one, two = versions(store)
+    file = tmp_path / "jitney.yaml"
+    models = [{"name": "m", "path": str(one), "traffic": SPLIT}, {"name": "m", "path": str(two)}]
+    file.write_text(json.dumps({"models": models}))
+    server = both_ready(start("serve", "--config", file, "--model-store", store.path, "--watch"))
+    assert server.manage("GET", "/models/m/traffic").json() == SPLIT
+    sent_back = {**SPLIT, "shares": {"1.0": 100, "2.0": 0}}
+    put(server, sent_back)
+    store.mar("m", source=ANSWER.format("newer"), version="1.0").rename(one)
+    until(lambda: asked(server, "ann") == "newer", "the file was loaded again")
+    assert server.manage("GET", "/models/m/traffic").json() == sent_back
+    register = {"url": two.name, "initial_workers": 1, "synchronous": "true", "replace": "true"}
+    assert server.manage("POST", "/models", **register, traffic=json.dumps(SPLIT)).status_code == 200
+    assert server.manage("GET", "/models/m/traffic").json() == sent_back, "version 1.0 brought these shares before"
+    other = {"shares": {"1.0": 50, "2.0": 50}}
+    assert server.manage("POST", "/models", **register, traffic=json.dumps(other)).status_code == 200
+    assert server.manage("GET", "/models/m/traffic").json() == other
+
+
+def test_rules_beside_another_model_are_refused_from_a_file_too(
+    start: Callable[..., Server], store: Store, tmp_path: Path
+):
+    one, two = versions(store)
+    split = {"shares": {"1.0": 50, "other": 50}, "return": RULE}
+    file = tmp_path / "jitney.yaml"
+    models = [{"name": "other", "path": str(two)}, {"name": "m", "path": str(one), "traffic": split}]
+    file.write_text(json.dumps({"models": models}))
+    with pytest.raises(AssertionError, match="compare versions of one model, and other is another model"):
+        start("serve", "--config", file)
 
 
 def test_the_command_shows_and_changes_shares(server: Server):

@@ -31,7 +31,7 @@ pub use self::workflows::Workflows;
 use crate::admission::Admission;
 use crate::call::SequenceHeaders;
 use crate::changes::Changes;
-use crate::error::{LookupError, RegisterError, ReplaceError, UnregisterError};
+use crate::error::{LookupError, RegisterError, ReplaceError, TrafficError, UnregisterError};
 use crate::frames::CallConnection;
 use crate::local::LoadedModel;
 use crate::model::Model;
@@ -131,7 +131,7 @@ impl Engine {
         chosen.map_err(|error| self.not_found(name, error))
     }
 
-    /// The version that a sequence belongs to, where versions share the traffic of a model.
+    /// The version that a sequence belongs to, where several versions of a model may keep it.
     pub fn model_of_sequence(&self, name: &str, id: &str) -> Option<Arc<Model>> {
         self.models.registry.of_sequence(name, id)
     }
@@ -144,9 +144,17 @@ impl Engine {
     /// Lets the versions of a model share its traffic; without shares the default one answers.
     ///
     /// # Errors
-    /// There is no such model, or a version that is to have a share.
-    pub fn set_traffic(&self, name: &str, split: Option<TrafficSplit>) -> Result<(), LookupError> {
+    /// There is no such model, or a version that is to have a share, or rules that cannot be kept go with them.
+    pub fn set_traffic(&self, name: &str, split: Option<TrafficSplit>) -> Result<(), TrafficError> {
         self.models.registry.set_split(name, split.map(Arc::new))
+    }
+
+    /// The same with shares that a list of models says, whose versions may still be to come.
+    ///
+    /// # Errors
+    /// There is no such model, or rules that cannot be kept go with the shares.
+    pub fn bring_traffic(&self, name: &str, split: TrafficSplit) -> Result<(), TrafficError> {
+        self.models.registry.bring_split(name, Arc::new(split))
     }
 
     fn not_found(&self, name: &str, error: LookupError) -> LookupError {

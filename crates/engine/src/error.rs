@@ -286,6 +286,17 @@ pub enum ScaleError {
     Gone,
 }
 
+/// Why the versions of a model do not share its requests as asked for.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum TrafficError {
+    /// There is no such model or version.
+    #[error(transparent)]
+    Lookup(#[from] LookupError),
+    /// Its rules cannot be kept, for this reason.
+    #[error("{0}")]
+    BadRules(String),
+}
+
 /// Why a model or version was not removed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum UnregisterError {

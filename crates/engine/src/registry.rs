@@ -4,7 +4,6 @@
 //! Readers are on the hot path and take no lock: they see one immutable table at a time. Writers
 //! are rare, take turns, and publish a new table.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,54 +11,12 @@ use arc_swap::ArcSwap;
 
 use crate::changes::Changes;
 use crate::dependencies;
-use crate::error::{LookupError, RegisterError, UnregisterError};
-use crate::model::{Model, Traffic};
+use crate::error::{LookupError, RegisterError, TrafficError, UnregisterError};
+use crate::model::Model;
+use crate::model_versions::{ModelTable, ModelVersions};
 use crate::path_table::PathTable;
 use crate::store::HttpPaths;
-use crate::traffic_split::{Sticky, TrafficSplit, hash};
-
-#[derive(Clone, Default)]
-struct ModelVersions {
-    default: String,
-    versions: BTreeMap<String, Arc<Model>>,
-    /// Calls that name no version. They are the name's: neither another default nor the end of a version makes them
-    /// start anew.
-    unnamed: Arc<Traffic>,
-    /// How its versions share the calls that name none; else the default answers them.
-    split: Option<Arc<TrafficSplit>>,
-}
-
-impl ModelVersions {
-    fn find(&self, name: &str, version: Option<&str>) -> Result<Arc<Model>, LookupError> {
-        let version = version.unwrap_or(&self.default);
-        self.versions.get(version).cloned().ok_or_else(|| unknown_version(name, version))
-    }
-
-    /// A new version may bring the shares of all.
-    fn take_split(&mut self, new: &Model) {
-        if let Some(split) = &new.settings().traffic {
-            self.split = Some(Arc::clone(split));
-        }
-    }
-
-    /// The version that its share gives to this hash, of those that take requests.
-    fn chosen(&self, table: &ModelTable, split: &TrafficSplit, hash: u64) -> Option<Arc<Model>> {
-        let able = |key: &str| self.sharing(table, key).filter(|it| it.can_be_asked());
-        split.choose(hash, able).cloned()
-    }
-
-    /// What a share names: a version of this model, else another model, by `NAME` its default version or by
-    /// `NAME/VERSION` a certain one. The shares of that one do not count.
-    fn sharing<'a>(&'a self, table: &'a ModelTable, key: &str) -> Option<&'a Arc<Model>> {
-        self.versions.get(key).or_else(|| {
-            let (name, version) = key.split_once('/').unzip();
-            let other = table.get(name.unwrap_or(key))?;
-            other.versions.get(version.unwrap_or(&other.default))
-        })
-    }
-}
-
-type ModelTable = HashMap<String, ModelVersions>;
+use crate::traffic_split::{Sticky, TrafficSplit};
 
 /// All registered models.
 #[derive(Default)]
@@ -105,16 +62,10 @@ impl Registry {
         entry.find(name, version)
     }
 
-    /// The version that keeps this sequence, or that its share gives it, where the versions of a model share its
-    /// traffic.
+    /// The version that keeps this sequence, or that its share gives it, where several may.
     pub(crate) fn of_sequence(&self, name: &str, id: &str) -> Option<Arc<Model>> {
         let table = self.table.load();
-        let entry = table.get(name)?;
-        let split = entry.split.as_ref()?;
-        let others = split.shares.keys().filter_map(|key| entry.sharing(&table, key));
-        let mut all = entry.versions.values().chain(others);
-        let keeps = all.find(|model| model.keeps_sequence(id)).cloned();
-        keeps.or_else(|| entry.chosen(&table, split, hash(id.as_bytes())))
+        table.get(name)?.of_sequence(&table, id)
     }
 
     /// How the versions of a model share its traffic.
@@ -128,11 +79,42 @@ impl Registry {
         &self,
         name: &str,
         split: Option<Arc<TrafficSplit>>,
-    ) -> Result<(), LookupError> {
+    ) -> Result<(), TrafficError> {
         let _lock = self.lock();
+        if let Some(split) = split.as_deref() {
+            self.check_names(name, split)?;
+        }
+        self.put_split(name, split)
+    }
+
+    /// The same from a list of models: versions that it names may still be to come.
+    pub(crate) fn bring_split(
+        &self,
+        name: &str,
+        split: Arc<TrafficSplit>,
+    ) -> Result<(), TrafficError> {
+        let _lock = self.lock();
+        self.put_split(name, Some(split))
+    }
+
+    fn put_split(&self, name: &str, split: Option<Arc<TrafficSplit>>) -> Result<(), TrafficError> {
+        let table = self.table.load();
+        let mut entry = table.get(name).ok_or_else(|| unknown_model(name))?.clone();
+        if let Some(split) = split.as_deref() {
+            entry.check_rules(&table, split).map_err(TrafficError::BadRules)?;
+            let shadow = split.shadow.as_ref().and_then(|it| entry.versions.get(&it.version));
+            shadow.iter().for_each(|version| version.shadow.forget());
+        }
+        entry.set_split(&table, split);
+        self.change(|table| drop(table.insert(name.to_owned(), entry)));
+        Ok(())
+    }
+
+    /// Whether everything is there that shares name.
+    fn check_names(&self, name: &str, split: &TrafficSplit) -> Result<(), LookupError> {
         let table = self.table.load();
         let entry = table.get(name).ok_or_else(|| unknown_model(name))?;
-        for key in split.iter().flat_map(|split| split.shares.keys()) {
+        for key in split.shares.keys() {
             if entry.sharing(&table, key).is_none() {
                 let other = key.split_once('/');
                 other.map_or_else(
@@ -141,15 +123,10 @@ impl Registry {
                 )?;
             }
         }
-        if let Some(rule) = split.as_ref().and_then(|split| split.shadow.as_ref()) {
+        if let Some(rule) = &split.shadow {
             rule.same.model().map(|judge| self.find(judge, None)).transpose()?;
-            self.find(name, Some(&rule.version))?.shadow.forget();
+            self.find(name, Some(&rule.version))?;
         }
-        self.change(|table| {
-            if let Some(entry) = table.get_mut(name) {
-                entry.split = split;
-            }
-        });
         Ok(())
     }
 
@@ -165,6 +142,13 @@ impl Registry {
             // Its versions were found when the shares were set, and one that went since counts for nothing.
             let _ = self.set_split(name, split);
         }
+    }
+
+    /// Another model that has a share of this one.
+    pub(crate) fn share_of_another(&self, name: &str) -> Option<String> {
+        let table = self.table.load();
+        let entry = table.get(name)?;
+        Some(entry.share_of_another(&table, entry.split.as_ref()?)?.to_owned())
     }
 
     /// The shares that have rules, by the names of their models.
@@ -289,8 +273,11 @@ impl Registry {
                 let named = |model: &Arc<Model>| (model.version().to_owned(), Arc::clone(model));
                 let versions = models.iter().map(named).collect();
                 let entry = table.entry(name.to_owned()).or_default();
+                let brought = entry.brought_by(last);
                 (entry.default, entry.versions) = (last.version().to_owned(), versions);
-                entry.take_split(last);
+                if let Some(split) = brought {
+                    entry.split = Some(split);
+                }
             }
         });
         let stays = |model: &Arc<Model>| models.iter().any(|other| Arc::ptr_eq(model, other));
@@ -313,20 +300,24 @@ impl Registry {
             return Err(RegisterError::Conflict { model, version });
         }
         self.check_paths(new)?;
-        self.change(|table| {
-            let entry = table.entry(name.to_owned()).or_insert_with(|| ModelVersions {
-                default: version.to_owned(),
-                ..ModelVersions::default()
-            });
-            if let Some(old) = old {
-                entry.versions.remove(old.version());
-                if entry.default == old.version() {
-                    entry.default = version.to_owned();
-                }
-            }
-            entry.versions.insert(version.to_owned(), Arc::clone(new));
-            entry.take_split(new);
+        let table = self.table.load();
+        let mut entry = table.get(name).cloned().unwrap_or_else(|| ModelVersions {
+            default: version.to_owned(),
+            ..ModelVersions::default()
         });
+        let brought = entry.brought_by(new);
+        if let Some(old) = old {
+            entry.versions.remove(old.version());
+            if entry.default == old.version() {
+                entry.default = version.to_owned();
+            }
+        }
+        entry.versions.insert(version.to_owned(), Arc::clone(new));
+        if let Some(split) = brought {
+            entry.check_rules(&table, &split).map_err(RegisterError::BadSettings)?;
+            entry.set_split(&table, Some(split));
+        }
+        self.change(|table| drop(table.insert(name.to_owned(), entry)));
         Ok(())
     }
 
@@ -416,10 +407,6 @@ fn age(version: &str) -> impl Iterator<Item = (bool, u64, &str)> {
 
 fn unknown_model(name: &str) -> LookupError {
     LookupError::UnknownModel { model: name.to_owned() }
-}
-
-fn unknown_version(name: &str, version: &str) -> LookupError {
-    LookupError::UnknownVersion { model: name.to_owned(), version: version.to_owned() }
 }
 
 #[cfg(test)]

@@ -116,6 +116,9 @@ impl FromStr for TrafficSplit {
         if read.promote.is_some() && read.returns.is_none() {
             return Err("traffic: promote needs return, which says when to stop".to_owned());
         }
+        if read.promote.is_some() && shares.filter(|it| **it > 0.0).count() > 2 {
+            return Err("traffic: promote moves one version forward beside another; leave a third one without a share".to_owned());
+        }
         read.check_shadow().map_err(|why| format!("traffic: {why}"))?;
         Ok(read)
     }
@@ -153,6 +156,22 @@ impl TrafficSplit {
         split.promote = split.promote.filter(|_| split.returns.is_some());
         let version = self.shadow.as_ref().map(|rule| rule.version.clone());
         split.returned.extend(version.map(|version| (version, why)));
+        split
+    }
+
+    /// The same where a version has so many percent; the others keep their proportions among the rest, and without any
+    /// `old` has it.
+    pub(crate) fn with_share(&self, version: &str, percent: f64, old: &str) -> Self {
+        let mut split = self.clone();
+        split.shares.insert(version.to_owned(), percent);
+        let others = |(other, _): &(&String, &mut f64)| *other != version;
+        let all: f64 = split.shares.iter_mut().filter(others).map(|(_, weight)| *weight).sum();
+        if all > 0.0 {
+            let each = split.shares.iter_mut().filter(others);
+            each.for_each(|(_, weight)| *weight *= (100.0 - percent) / all);
+        } else {
+            split.shares.insert(old.to_owned(), 100.0 - percent);
+        }
         split
     }
 
@@ -335,6 +354,22 @@ mod tests {
     }
 
     #[test]
+    fn a_step_forward_takes_from_all_others_alike() {
+        let stepped = |shares: &[(&str, f64)], percent| {
+            let after = split(shares).with_share("2.0", percent, "1.0").shares;
+            assert!((after.values().sum::<f64>() - 100.0).abs() < 1e-9, "{after:?}");
+            after.into_values().collect::<Vec<_>>()
+        };
+        assert_eq!(stepped(&[("1.0", 90.0), ("2.0", 10.0)], 30.0), [70.0, 30.0]);
+        assert_eq!(
+            stepped(&[("1.0", 80.0), ("2.0", 10.0), ("3.0", 20.0)], 50.0),
+            [40.0, 50.0, 10.0]
+        );
+        assert_eq!(stepped(&[("1.0", 9.0), ("2.0", 1.0), ("3.0", 0.0)], 25.0), [75.0, 25.0, 0.0]);
+        assert_eq!(stepped(&[("2.0", 10.0)], 60.0), [40.0, 60.0]);
+    }
+
+    #[test]
     fn a_document_is_read_and_written_or_explained() {
         let text = r#"{"shares":{"1.0":90.0,"2.0":10.0},"sticky":"header:x-user"}"#;
         let read: TrafficSplit = text.parse().unwrap();
@@ -351,6 +386,10 @@ mod tests {
             (r#"{"shares": {"1.0": 1}, "sticki": "key"}"#, "unknown field `sticki`"),
             (r#"{"shares": {"1.0": 1}, "sticky": "header:"}"#, "sticky must be header:NAME"),
             (r#"{"shares": {"1.0": 1}, "promote": "10% every 1m"}"#, "promote needs return"),
+            (
+                r#"{"shares": {"1.0": 80, "2.0": 10, "3.0": 10}, "return": {"errors": "1%"}, "promote": "30% every 1m"}"#,
+                "leave a third one without a share",
+            ),
             (r#"{"shadow": {"version": "2.0", "share": 0}}"#, "a percentage above 0"),
             (r#"{"shadow": {"version": "2.0"}, "shadow_samples": 101}"#, "at most 100"),
             (r#"{"shares": {"2.0": 1}, "shadow": {"version": "2.0"}}"#, "the shadow as well"),

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use jitney_engine::admission::CutReason;
 use jitney_engine::error::{
-    CallError, LookupError, RegisterError, RepositoryError, ScaleError, UnregisterError,
+    CallError, LookupError, RegisterError, RepositoryError, ScaleError, TrafficError,
+    UnregisterError,
 };
 use jitney_engine::outcome::{Cause, LaunchError, ModelFailure};
 use jitney_engine::store::{Excess, StoreError};
@@ -314,6 +315,15 @@ impl From<&LookupError> for Problem {
 impl From<LookupError> for Problem {
     fn from(error: LookupError) -> Self {
         Self::from(&error)
+    }
+}
+
+impl From<TrafficError> for Problem {
+    fn from(error: TrafficError) -> Self {
+        match error {
+            TrafficError::Lookup(error) => error.into(),
+            TrafficError::BadRules(why) => Self::bad_request(why),
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use futures_util::future::Either;
 use jitney_engine::admission::HeldBytes;
 use jitney_engine::call::{
     Answer, Call, CallRoute, Claim, HeaderBlock, Input, Operation, Origin, Output, Parameter,
-    Priority, RequestMark, ValueBytes,
+    Priority, RequestMark, SequenceRef, ValueBytes,
 };
 use jitney_engine::error::CallError;
 use jitney_engine::quota::{Quota, QuotaUse};
@@ -106,6 +106,17 @@ impl InferenceService {
         Ok(self.engine.model_for(target.model, target.version, key)?)
     }
 
+    /// The version that a sequence stays with, or that its share gives it, where several may answer the request.
+    #[inline]
+    pub(crate) fn keeper(
+        &self,
+        target: ModelRef<'_>,
+        sequence: Option<&SequenceRef>,
+    ) -> Option<Arc<Model>> {
+        let sequence = sequence.filter(|_| target.version.is_none())?;
+        self.engine.model_of_sequence(target.model, &sequence.id)
+    }
+
     /// Takes memory for a request that waits before its model admits it.
     ///
     /// # Errors
@@ -147,9 +158,7 @@ impl InferenceService {
         request: InferenceRequest<'a>,
     ) -> impl Future<Output = Result<Answer, Problem>> + Send + 'a {
         // A sequence stays with the version that it began with, whatever the shares are by now.
-        let named = request.input.route.sequence.as_ref();
-        let named = named.filter(|_| request.target.version.is_none());
-        let kept_by = named.and_then(|it| self.engine.model_of_sequence(model.name(), &it.id));
+        let kept_by = self.keeper(request.target, request.input.route.sequence.as_deref());
         let copied = model.shadow().is_copied();
         if kept_by.is_none() && !model.cache().is_on() && !copied {
             return Either::Left(self.predict_on(model, request));

@@ -24,6 +24,8 @@ struct WatchedModel {
     began: Instant,
     /// The default version and another, by the models that they are.
     comparisons: Vec<([Arc<Model>; 2], Comparison)>,
+    /// Whether it was said that one of the shares is another model's.
+    warned: bool,
 }
 
 /// Looks at all models whose shares have rules, as long as there is a registry.
@@ -39,6 +41,7 @@ pub(super) async fn watch(registry: Weak<Registry>, mut changes: watch::Receiver
             if !Arc::ptr_eq(&entry.split, &split) {
                 *entry = WatchedModel::new(&split);
             }
+            entry.warn_of_others(&registry, &name);
             entry.look(&registry, &name);
         }
         drop(registry);
@@ -55,7 +58,21 @@ pub(super) async fn watch(registry: Weak<Registry>, mut changes: watch::Receiver
 impl WatchedModel {
     fn new(split: &Arc<TrafficSplit>) -> Self {
         let (split, began) = (Arc::clone(split), Instant::now());
-        Self { split, began, comparisons: Vec::new() }
+        Self { split, began, comparisons: Vec::new(), warned: false }
+    }
+
+    /// Shares of models that came after them are not refused any more.
+    fn warn_of_others(&mut self, registry: &Registry, name: &str) {
+        if self.warned {
+            return;
+        }
+        if let Some(other) = registry.share_of_another(name) {
+            self.warned = true;
+            tracing::warn!(
+                model = name,
+                "the share of {other} is not judged: return and promote compare versions of one model"
+            );
+        }
     }
 
     fn look(&mut self, registry: &Registry, name: &str) {
@@ -164,14 +181,12 @@ impl NextStep {
                 Some(before.without_shadow(why))
             }
             Self::Forward(percent) if percent < 100.0 => {
-                split.shares.insert(version.to_owned(), percent);
-                split.shares.insert(old.version().to_owned(), 100.0 - percent);
                 tracing::info!(
                     model = name,
                     version,
                     "version promoted: it gets {percent} % of the requests"
                 );
-                Some(split)
+                Some(before.with_share(version, percent, old.version()))
             }
             Self::Forward(_) => {
                 tracing::info!(model = name, version, "version promoted: it is the default");

@@ -212,9 +212,7 @@ impl GrpcRequest {
         let ModelCall { target, parameters, open_inference, sequence } = call;
         let options = self.options()?;
         let headers = headers(&self.metadata, &self.caller.who, &options.claim);
-        let sequence = sequence.filter(|sequence| !sequence.id.is_empty()).map(Box::new);
-        let named = || request_options::sequence(&self.metadata, &*model.sequence_headers()?);
-        let sequence = sequence.or_else(named);
+        let sequence = self.sequence(model, sequence);
         let route = CallRoute { open_inference, sequence, ..CallRoute::default() };
         Ok(InferenceRequest {
             target,
@@ -234,6 +232,17 @@ impl GrpcRequest {
             held: None,
             trace: self.caller.trace.clone(),
         })
+    }
+
+    /// The sequence that a message names, else its metadata for a model with sequences.
+    pub(super) fn sequence(
+        &self,
+        model: &Model,
+        named: Option<SequenceRef>,
+    ) -> Option<Box<SequenceRef>> {
+        let named = named.filter(|sequence| !sequence.id.is_empty()).map(Box::new);
+        let header = || request_options::sequence(&self.metadata, &*model.sequence_headers()?);
+        named.or_else(header)
     }
 
     /// The options of the metadata; the earlier of gRPC's own deadline and ours counts.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use jitney_engine::Model;
-use jitney_engine::call::{Answer, Parameter, Timing, ValueBytes};
+use jitney_engine::call::{Answer, Parameter, SequenceRef, Timing, ValueBytes};
 use jitney_net::RequestBody;
 use jitney_settings::Dialect;
 use serde::Serialize;
@@ -25,6 +25,7 @@ use crate::open_inference::metadata;
 use crate::open_inference::request::{self, OpenInferenceRequest};
 use crate::open_inference::shared::SharedOutputs;
 use crate::open_inference::statistics;
+use crate::request_options;
 use crate::respond::{self, HttpResponse, HttpResult};
 use crate::route::{ModelRef, PredictRoute};
 use crate::state::ServerState;
@@ -161,6 +162,10 @@ async fn infer(
     let json_length = json_length(&context.parts.headers)?;
     let request = read(context.state, model, &body, json_length)?;
     let sent = (json_length.is_none() && !request.is_shared()).then_some(body);
+    // The version that keeps the sequence reads the tensors and is told as the one that answers.
+    let sequence = sequence(context, model, &request)?;
+    let keeper = context.state.inference.keeper(route.target, sequence.as_deref());
+    let model = keeper.as_ref().unwrap_or(model);
     let call = OpenInferenceCall::new(context, model, route, request, sent)?;
     if model.takes_tensors() {
         return call.tensors().await;
@@ -186,6 +191,17 @@ fn read(
             .map_err(|why| format!("Model {:?}: {why}", model.name())),
     };
     request.map_err(Problem::bad_request)
+}
+
+/// The sequence that a body names, else a header of a model with sequences.
+fn sequence(
+    context: &RequestContext<'_>,
+    model: &Model,
+    request: &OpenInferenceRequest,
+) -> Result<Option<Box<SequenceRef>>, Problem> {
+    let named = request.sequence().map_err(Problem::bad_request)?.map(Box::new);
+    let header = || request_options::sequence(&context.parts.headers, &*model.sequence_headers()?);
+    Ok(named.or_else(header))
 }
 
 fn json_length(headers: &HeaderMap) -> Result<Option<usize>, Problem> {
@@ -335,14 +351,7 @@ impl<'a> OpenInferenceCall<'a> {
         if let Some(endpoint) = request.endpoint(model) {
             call.input.route.endpoint = Some(endpoint.into());
         }
-        let named = request.sequence().map_err(Problem::bad_request)?;
-        call.input.route.sequence = named.map(Box::new);
-        if let Some(names) = model.sequence_headers()
-            && call.input.route.sequence.is_none()
-        {
-            let headers = &context.parts.headers;
-            call.input.route.sequence = crate::request_options::sequence(headers, &names);
-        }
+        call.input.route.sequence = sequence(context, model, request)?;
         Ok(call)
     }
 

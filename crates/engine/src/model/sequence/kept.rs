@@ -13,6 +13,11 @@ impl KeptSequences {
         self.ids().contains(id)
     }
 
+    /// All of them, as they are now.
+    pub(crate) fn all(&self) -> HashSet<Arc<str>> {
+        self.ids().clone()
+    }
+
     pub(super) fn insert(&self, id: &Arc<str>) {
         self.ids().insert(Arc::clone(id));
     }

@@ -82,6 +82,10 @@ pub(super) async fn infer(
     let mut message = InferMessage::read(message, memory, state.shared_reader())?;
     // The call takes its own share at once.
     drop((std::mem::take(&mut message.held), request.held.take()));
+    // The version that keeps the sequence reads the tensors and is told as the one that answers.
+    let sequence = message.request.sequence().map_err(Problem::bad_request)?;
+    let sequence = request.sequence(&model, sequence);
+    let model = service.keeper(target, sequence.as_deref()).unwrap_or(model);
     let raw = !message.typed || model.takes_tensors() && client == ClientKind::Triton;
     let form = AnswerForm { raw, typed: message.typed };
     let call = InferCall { state, request, model, target, message, form };

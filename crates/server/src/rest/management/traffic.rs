@@ -32,8 +32,8 @@ pub(crate) async fn set_traffic(
     let split: TrafficSplit =
         String::from_utf8_lossy(&body).parse().map_err(Problem::bad_request)?;
     check_shadow(context, name, &split)?;
-    check_rules(context, name, &split)?;
     context.state.engine.set_traffic(name, Some(split))?;
+    context.state.engine.changes().recorded().await;
     traffic(context, name)
 }
 
@@ -55,32 +55,14 @@ fn check_shadow(
     }
 }
 
-/// Versions are compared with the default one of their model, and other models have none in common.
-fn check_rules(
-    context: &RequestContext<'_>,
-    name: &str,
-    split: &TrafficSplit,
-) -> Result<(), Problem> {
-    let engine = &context.state.engine;
-    let of_others = |key: &&String| {
-        engine.model(name, Some(key)).is_err()
-            && engine.model(key.split('/').next().unwrap_or_default(), None).is_ok()
-    };
-    match split.shares.keys().find(of_others) {
-        Some(other) if split.returns.is_some() => Err(Problem::bad_request(format!(
-            "traffic: return and promote compare versions of one model, and {other} is another model; leave them out, or serve it as a version"
-        ))),
-        _ => Ok(()),
-    }
-}
-
 /// `GET /models/{m}/{v}/shadow`.
 pub(crate) fn shadow(context: &RequestContext<'_>, target: ModelRef<'_>) -> HttpResult {
     Ok(respond::json(StatusCode::OK, &management::shadow(&context.state.engine, target)?))
 }
 
 /// `DELETE`: the default version answers again.
-pub(crate) fn end_traffic(context: &RequestContext<'_>, name: &str) -> HttpResult {
+pub(crate) async fn end_traffic(context: &RequestContext<'_>, name: &str) -> HttpResult {
     context.state.engine.set_traffic(name, None)?;
+    context.state.engine.changes().recorded().await;
     traffic(context, name)
 }
