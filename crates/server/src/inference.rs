@@ -31,6 +31,7 @@ use jitney_telemetry::trace::{CallTrace, RequestTrace};
 use tokio::time::Instant;
 
 use crate::errors::{FailedCall, Problem};
+use crate::request_key::RequestKey;
 use crate::request_options::RequestOptions;
 use crate::route::ModelRef;
 
@@ -43,6 +44,8 @@ pub(crate) struct InferenceRequest<'a> {
     pub(crate) options: RequestOptions,
     /// The name of its client's key.
     pub(crate) client: Option<&'a str>,
+    /// What it is known by, where versions share requests or get copies of them.
+    pub(crate) key: Option<RequestKey<'a>>,
     /// What its client may ask for, unless it was charged for it before.
     pub(crate) quota: Option<Arc<Quota>>,
     /// Whether to wait for space in a full queue; otherwise the request is rejected.

@@ -6,13 +6,12 @@ use http::header::COOKIE;
 use jitney_engine::traffic_split::{Sticky, hash};
 use jitney_net::request_id::XRequestId;
 
-use crate::keys::Caller;
-
 /// What a request brings that it can be known by.
 #[derive(Clone, Copy)]
 pub(crate) struct RequestKey<'a> {
     pub(crate) headers: &'a HeaderMap,
-    pub(crate) caller: &'a Caller,
+    /// The name of its client's key.
+    pub(crate) client: Option<&'a str>,
     pub(crate) id: &'a XRequestId,
 }
 
@@ -27,7 +26,7 @@ impl RequestKey<'_> {
             Sticky::Request => None,
             Sticky::Header(name) => Some(self.headers.get(name.as_str())?.as_bytes()),
             Sticky::Cookie(name) => self.cookie(name.as_bytes()),
-            Sticky::Key => self.caller.name().map(str::as_bytes),
+            Sticky::Key => self.client.map(str::as_bytes),
         }
     }
 
@@ -51,7 +50,7 @@ mod tests {
             all.append(name, HeaderValue::from_static(value));
         }
         let id = XRequestId::Client(HeaderValue::from_static("id-1"));
-        let key = RequestKey { headers: &all, caller: &Caller::ANYBODY, id: &id };
+        let key = RequestKey { headers: &all, client: None, id: &id };
         for (sticky, expected) in [
             ("header:X-User", "ann"),
             ("header:x-other", "id-1"),

@@ -165,6 +165,12 @@ impl GrpcRequest {
         found
     }
 
+    /// What the request is known by.
+    fn request_key(&self) -> RequestKey<'_> {
+        let GrpcCaller { id, who, .. } = &self.caller;
+        RequestKey { headers: &self.metadata, client: who.name(), id }
+    }
+
     fn found(
         &self,
         service: &InferenceService,
@@ -173,9 +179,8 @@ impl GrpcRequest {
         if target.model.is_empty() {
             return Err(Problem::bad_request("Parameter model_name is required."));
         }
-        let GrpcCaller { operation, id, who: caller, .. } = &self.caller;
-        let key = RequestKey { headers: &self.metadata, caller, id };
-        match operation.predicts() {
+        let key = self.request_key();
+        match self.caller.operation.predicts() {
             true => service.model_for(target, |sticky| key.hash(sticky)),
             false => service.model(target),
         }
@@ -225,6 +230,7 @@ impl GrpcRequest {
             }),
             options,
             client: self.caller.who.name(),
+            key: Some(self.request_key()),
             quota: self.caller.who.quota().cloned(),
             origin: self.caller.origin(),
             wait_for_queue: false,

@@ -27,6 +27,7 @@ use crate::keys::Caller;
 use crate::open_inference::framed;
 use crate::open_inference::request::OpenInferenceRequest;
 use crate::plugins::{CallGuard, GuardedOperation, Intent};
+use crate::request_key::RequestKey;
 use crate::request_options::{RequestOptions, push_claim};
 use crate::route::ModelRef;
 use crate::state::ServerState;
@@ -132,6 +133,11 @@ impl PendingCall {
             input,
             options,
             client: self.caller.name(),
+            key: Some(RequestKey {
+                headers: &self.call.headers,
+                client: self.caller.name(),
+                id: &self.id,
+            }),
             quota: self.caller.quota().cloned(),
             origin: Origin { kind: OriginKind::Python, peer: self.peer.number },
             wait_for_queue: true,

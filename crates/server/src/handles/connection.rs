@@ -347,7 +347,7 @@ impl<'a> Calls<'a> {
         self.caller.check_again(gate, operation, Some(&call.model))?;
         let target = ModelRef { model: &call.model, version: call.version.as_deref() };
         let id = XRequestId::of(self.state.config.dialect, &call.headers);
-        let key = RequestKey { headers: &call.headers, caller: &self.caller, id: &id };
+        let key = RequestKey { headers: &call.headers, client: self.caller.name(), id: &id };
         let model = self.state.inference.model_for(target, |sticky| key.hash(sticky))?;
         if call.content_type.is_empty() && model.api().is_none() {
             return Err(Problem::bad_request(format!(

@@ -138,21 +138,7 @@ fn failed(error: &CallError) -> ShadowOutcome {
     }
 }
 
-/// The hash of what a request is known by, as for the shares. What its model does not see counts for nothing here.
+/// The hash of what a request is known by, the same as for the shares.
 fn key(request: &InferenceRequest<'_>, sticky: &Sticky) -> u64 {
-    let header = |wanted: &str| {
-        let mut all = request.input.headers.iter();
-        all.find(|(name, _)| name.eq_ignore_ascii_case(wanted.as_bytes())).map(|(_, value)| value)
-    };
-    let cookie = |wanted: &str| {
-        let mut pairs = header("cookie")?.split(|byte| *byte == b';');
-        pairs.find_map(|it| it.trim_ascii().strip_prefix(wanted.as_bytes())?.strip_prefix(b"="))
-    };
-    let value = match sticky {
-        Sticky::Request => None,
-        Sticky::Header(name) => header(name),
-        Sticky::Cookie(name) => cookie(name),
-        Sticky::Key => request.client.map(str::as_bytes),
-    };
-    hash(value.unwrap_or(request.input.id.as_bytes()))
+    request.key.map_or_else(|| hash(request.input.id.as_bytes()), |key| key.hash(sticky))
 }

@@ -90,7 +90,7 @@ impl<'a> RequestContext<'a> {
     }
 }
 
-impl RequestContext<'_> {
+impl<'a> RequestContext<'a> {
     /// The whole body, within the size limit.
     pub(crate) async fn read(&self, body: RequestBody) -> Result<Bytes, Problem> {
         self.read_value(body).await.map(ValueBytes::into_whole)
@@ -119,14 +119,18 @@ impl RequestContext<'_> {
         }
     }
 
+    /// What the request is known by.
+    pub(crate) fn request_key(&self) -> RequestKey<'a> {
+        RequestKey { headers: &self.parts.headers, client: self.caller.name(), id: self.id }
+    }
+
     /// The version that answers the request: the one it names, or the one of its share.
     #[inline]
     pub(crate) fn model_for(&self, target: ModelRef<'_>) -> Result<Arc<Model>, Problem> {
-        let Self { caller, id, .. } = *self;
         match self.authorized {
             Some(model) => Ok(Arc::clone(model)),
             None => {
-                let key = RequestKey { headers: &self.parts.headers, caller, id };
+                let key = self.request_key();
                 self.state.inference.model_for(target, |sticky| key.hash(sticky))
             }
         }

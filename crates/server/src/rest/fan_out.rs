@@ -46,6 +46,7 @@ pub(super) async fn call_each(
             options: options.clone(),
             input: input::input(context.id, headers, route, vec![value]),
             client: context.caller.name(),
+            key: Some(context.request_key()),
             quota: None,
             origin: context.origin(),
             wait_for_queue: true,

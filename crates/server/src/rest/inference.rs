@@ -182,6 +182,7 @@ pub(super) fn request<'a>(
         input: input::input(context.id, headers, &route, parameters),
         options,
         client: context.caller.name(),
+        key: Some(context.request_key()),
         quota: context.caller.quota().cloned(),
         origin: context.origin(),
         wait_for_queue: context.job,

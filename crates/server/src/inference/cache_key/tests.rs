@@ -28,6 +28,7 @@ fn request(body: &'static str, (name, value): (&str, &str)) -> InferenceRequest<
             claim: Claim::default(),
         },
         client: None,
+        key: None,
         quota: None,
         wait_for_queue: false,
         admitted: false,
