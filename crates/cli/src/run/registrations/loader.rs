@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
+use jitney_engine::traffic_split::TrafficSplit;
 use jitney_engine::{Engine, Model, Reconfigure};
 use jitney_server::FollowedFiles;
 use jitney_settings::Values;
-use jitney_settings::model::{MAX_WORKERS, WORKERS};
+use jitney_settings::model::{MAX_WORKERS, TRAFFIC, WORKERS};
 use tokio::sync::oneshot;
 
 use super::super::application::{Prepared, RegisteredParts, prepare, prepared, register};
@@ -206,8 +207,13 @@ async fn changed(engine: &Engine, model: &Model, mut settings: Values) -> Result
     engine.check_workers(max)?;
     settings.remove(&WORKERS);
     settings.remove(&MAX_WORKERS);
+    let traffic = settings.read::<String>(&TRAFFIC);
+    let traffic = traffic.map(|text| text.parse::<TrafficSplit>()).transpose()?;
     if !settings.is_empty() {
         model.reconfigure(Reconfigure { endpoint: None, settings }).await?;
+    }
+    if let Some(traffic) = traffic {
+        engine.bring_traffic(model.name(), traffic).map_err(|error| error.to_string())?;
     }
     match asked {
         true => model.scale(min, max).await.map_err(|error| error.to_string()),

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
-use jitney_settings::model::{MAX_WORKERS, POLICY, SETTINGS, WORKERS};
+use jitney_settings::model::{MAX_WORKERS, POLICY, SETTINGS, TRAFFIC, WORKERS};
 use jitney_settings::{Setting, Values};
 use tokio::time::Instant;
 
@@ -186,8 +186,8 @@ fn live_change(applied: &Startup, entry: &Startup) -> Option<Values> {
     }
     let mut change = Values::default();
     for setting in SETTINGS.iter().filter(|it| !is_equal(applied, entry, it)) {
-        let workers = [WORKERS.name, MAX_WORKERS.name].contains(&setting.name);
-        if !(setting.live || workers) || !entry.settings.has(setting) {
+        let by_itself = [WORKERS.name, MAX_WORKERS.name, TRAFFIC.name].contains(&setting.name);
+        if !(setting.live || by_itself) || !entry.settings.has(setting) {
             return None;
         }
         change.prefer(setting, &entry.settings);

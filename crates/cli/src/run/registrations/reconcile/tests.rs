@@ -80,6 +80,20 @@ fn settings_that_a_running_model_takes_are_changed_live() {
 }
 
 #[test]
+fn shares_change_on_the_running_model() {
+    let sharing = |text: &str| {
+        let mut entry = version("a", "1");
+        let value = TRAFFIC.kind.parse(text).expect("reads");
+        entry.settings.set(&TRAFFIC, value, SettingSource::Registration);
+        entry
+    };
+    let (before, after) = (r#"{"shares":{"1":90,"2":10}}"#, r#"{"shares":{"1":50,"2":50}}"#);
+    let steps = steps(&[sharing(after)], &[sharing(before)]);
+    let [ReconcileStep::Change { settings, .. }] = steps.as_slice() else { panic!("{steps:?}") };
+    assert!(settings.show(&TRAFFIC).expect("shares").contains("50"));
+}
+
+#[test]
 fn what_failed_is_tried_again_after_a_pause_that_grows() {
     let (mut now, wanted) = (Instant::now(), [entry("a", "broken.mar")]);
     let again = [ReconcileStep::Load { wanted: 0, held: Some(0) }];
