@@ -74,6 +74,8 @@ pub struct ServerPlan {
     pub sample_every: Option<Duration>,
     /// Snapshots of the configuration, if they are kept.
     pub snapshots: Option<Snapshots>,
+    /// Where shares of versions are kept that a configuration does not say, if they are.
+    pub traffic_file: Option<PathBuf>,
     /// How often the served repositories are looked into, if at all.
     pub poll: Option<Duration>,
     /// The shared list that models come from, if there is one.

@@ -20,9 +20,11 @@ mod scratch;
 mod service_manager;
 mod signals;
 mod snapshots;
+mod state_recorder;
 mod system;
 #[cfg(test)]
 mod tests;
+mod traffic_state;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -64,7 +66,7 @@ use scratch::ScratchDirectory;
 use service_manager::ServiceManager;
 use signals::ShutdownSignals;
 pub use signals::stop_signal;
-use snapshots::SnapshotRecorder;
+use state_recorder::StateRecorder;
 use system::CpuUsage;
 #[cfg(test)]
 pub use tests::registered;
@@ -183,10 +185,11 @@ async fn serve_until_signal(
         () = signals.first() => return Ok(()),
     };
     let LoadedServer { server, cpu, definitions } = loaded;
-    let recorder = plan.snapshots.as_ref().map(|all| SnapshotRecorder::start(all, engine));
+    let recorder = StateRecorder::start(plan, engine);
     data.open(&server);
     server.serve_jobs(&data.handles());
     server.serve_webhooks();
+    server.note_returns();
     let admin = server.run_admin(data.closing());
     watch_system(plan, env, engine, &parts.meter, cpu);
     watch_models(plan, engine, &packer, definitions, &server);
@@ -227,7 +230,7 @@ async fn serve_until_signal(
 async fn run_until_end(
     signals: &mut ShutdownSignals,
     successor: &mut Successor,
-    recorder: Option<SnapshotRecorder<'_>>,
+    recorder: Option<StateRecorder<'_>>,
 ) -> bool {
     let end = async {
         tokio::select! {

@@ -18,7 +18,7 @@ use jitney_server::{RouteAliases, ServerConfig};
 use jitney_settings::Dialect;
 use jitney_settings::server::{
     ACCESS_LOG, AUDIT_LOG, CLIENT_CA, GPU_MEMORY, GRPC_MANAGEMENT_PORT, GRPC_PORT, HOST,
-    INFERENCE_PORT, IO_THREADS, KEY_FILE, KEYS, LOG_FORMAT, LOG_LEVEL, MANAGEMENT_HOST,
+    INFERENCE_PORT, IO_THREADS, JOBS_DIR, KEY_FILE, KEYS, LOG_FORMAT, LOG_LEVEL, MANAGEMENT_HOST,
     MANAGEMENT_PORT, MAX_WORKERS_PER_MODEL, MEMORY, METRICS_PORT, MODEL_STORE, POLL, PYTHON,
     REGISTRATIONS, REGISTRATIONS_EVERY, TLS_CERT, TLS_KEY, TLS_MIN_VERSION, TOKEN_AUTH,
 };
@@ -145,6 +145,9 @@ fn registrations(
     Ok(Some(RegistrationsPlan { source, every, above, below }))
 }
 
+/// Where shares of versions are kept, in the folder of the jobs.
+const TRAFFIC_FILE: &str = "traffic.json";
+
 /// How often the shared list is read at most.
 const EVERY_MIN: Duration = Duration::from_millis(100);
 
@@ -238,7 +241,6 @@ pub fn assemble(kind: ServerKind, config: ServeConfig, env: &Env) -> Result<Serv
         engine = platform::on_sagemaker(engine);
     }
     Ok(ServerPlan {
-        kind,
         server: ServerConfig { aliases, ..server(&values, tls.as_ref(), sagemaker, &mut remarks)? },
         tls,
         key_file: values.read(&KEY_FILE),
@@ -262,12 +264,15 @@ pub fn assemble(kind: ServerKind, config: ServeConfig, env: &Env) -> Result<Serv
         traces: TracePlan::read(&values, env, &mut remarks)?,
         sample_every: Some(METRIC_TIME_INTERVAL.default_value()),
         snapshots: None,
+        traffic_file: matches!(kind, ServerKind::Serve)
+            .then(|| values.value::<PathBuf>(&JOBS_DIR).join(TRAFFIC_FILE)),
         registrations,
         watch,
         until_eof,
         platform,
         remarks,
         temp_dir: env.temp_dir(),
+        kind,
     })
 }
 

@@ -26,7 +26,7 @@ impl Changes {
     }
 
     /// The number of changes so far, for whoever waits for the next.
-    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.0.made.subscribe()
     }
 

@@ -4,6 +4,7 @@
 //! What an operation changed is found by comparing the server before and after it. Nothing of a request is noted
 //! but who sent it and which model it names, so that no key can slip in.
 
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
@@ -12,7 +13,7 @@ use jitney_net::connection::Peer;
 use jitney_settings::model::{MAX_WORKERS, WORKERS};
 use jitney_settings::{SettingSource, to_record};
 use jitney_telemetry::{AuditLog, AuditOutcome, AuditRecord};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::auth::Gate;
 use crate::changes::{Changeable, ChangeableEntry};
@@ -140,6 +141,43 @@ impl FollowedFiles {
     }
 }
 
+/// The operation of a line about a version that the server itself sent back.
+const TRAFFIC_RETURN: &str = "traffic_return";
+
+/// Notes versions whose share the server itself takes away, with the sentence that says why.
+pub(crate) async fn note_returns(state: Arc<ServerState>) {
+    let mut changes = state.engine.changes().subscribe();
+    let mut known = HashMap::new();
+    loop {
+        for (model, _) in state.engine.listed_versions() {
+            let name = format!("{}/{}", model.name(), model.version());
+            let now = (model.returns(), model.share());
+            let (returns, share) = known.insert(name.clone(), now).unwrap_or((0, None));
+            if now.0 > returns
+                && let Some(log) = &state.parts.audit
+            {
+                let after = json!({ "share": share_shown(now.1), "returned": model.why_returned().map(|why| why.to_string()) });
+                let before = json!({ "share": share_shown(share) });
+                let one = |fields| Map::from_iter([(name.clone(), fields)]);
+                log.write_followed(
+                    TRAFFIC_RETURN,
+                    "",
+                    AuditOutcome::Done,
+                    (one(before), one(after)),
+                );
+            }
+        }
+        // It is told of no more changes when the engine ends.
+        if changes.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+fn share_shown(millionths: Option<u32>) -> Option<f64> {
+    millionths.map(|it| f64::from(it) / 1e6)
+}
+
 /// What operations can change, as it is now.
 fn changeable(state: &ServerState) -> Changeable {
     let versions = state.engine.listed_versions().into_iter().map(|(model, is_default)| {
@@ -166,6 +204,6 @@ fn version(model: &Model, is_default: bool) -> Map<String, Value> {
     values.set(&MAX_WORKERS, max, SettingSource::Live);
     let mut fields = to_record(&values);
     fields.insert("defaultVersion".to_owned(), is_default.into());
-    fields.extend(model.share().map(|it| ("share".to_owned(), (f64::from(it) / 1e6).into())));
+    fields.extend(share_shown(model.share()).map(|it| ("share".to_owned(), it.into())));
     fields
 }

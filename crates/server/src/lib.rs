@@ -244,6 +244,13 @@ impl Server {
         }
     }
 
+    /// Notes versions that the server itself sends back, where an audit log is kept; ends with the runtime.
+    pub fn note_returns(&self) {
+        if self.state.parts.audit.is_some() {
+            tokio::spawn(audit::note_returns(Arc::clone(&self.state)));
+        }
+    }
+
     /// The server's addresses, once it is bound.
     pub fn addresses(&self) -> &ServerAddresses {
         self.addresses.get_or_init(|| ServerAddresses::configured(&self.state.config))

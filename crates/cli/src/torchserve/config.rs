@@ -121,6 +121,7 @@ pub fn assemble(
         traces: TracePlan::read(&values, env, &mut remarks)?,
         sample_every: metrics::sample_every(&values),
         snapshots,
+        traffic_file: None,
         poll: None,
         watch: false,
         until_eof: false,
