@@ -18,6 +18,7 @@ from harness.http2 import grpc_address
 from harness.package import jitney
 from harness.server import ASK_SECONDS, Server
 from harness.wait import until
+from test_named_keys import row, write
 
 ANSWER = 'def handle(data, context):\n    return data and ["{0}"] * len(data)\n'
 SEQUENCES = (
@@ -373,3 +374,105 @@ def test_shares_of_models_that_are_not_there_are_refused(server: Server):
     assert put(server, {"shares": {"1.0": 1, "m/2.0": 1}}).status_code == 200, "its own version by its whole name"
     rules = put(server, {"shares": {"1.0": 1, "m/2.0": 1}, "return": RULE})
     assert (rules.status_code, "compare versions of one model" in rules.text) == (400, True)
+
+
+def test_a_cookie_or_a_key_keeps_a_client_at_a_version(start: Callable[..., Server], store: Store, tmp_path: Path):
+    names = [f"client-{number}" for number in range(24)]
+    keys = tmp_path / "keys.yaml"
+    rows = [
+        row("all", "all", "predict", "manage", "metrics"),
+        *(row(name, f"key-{name}", "predict") for name in names),
+    ]
+    models = [f"m={path}" for path in versions(store)]
+    server = start("serve", *models, "--keys", write(keys, *rows), wait_for_workers=False)
+    server.headers = {"Authorization": "Bearer all"}
+    both_ready(server)
+
+    def shares(sticky: str) -> None:
+        split = {"shares": {"1.0": 50, "2.0": 50}, "sticky": sticky}
+        url = server.url("/models/m/traffic", "management")
+        assert requests.put(url, json=split, headers=server.headers, timeout=ASK_SECONDS).status_code == 200
+
+    def of(headers: Callable[[str], dict[str, str]]) -> dict[str, str]:
+        url = server.url("/predictions/m")
+        sent = {name: {"Authorization": "Bearer all", **headers(name)} for name in names}
+        return {name: requests.post(url, data=b"x", headers=sent[name], timeout=ASK_SECONDS).text for name in names}
+
+    shares("header:x-user")
+    by_header = of(lambda name: {"x-user": name})
+    assert set(by_header.values()) == {"1.0", "2.0"}
+    shares("cookie:user")
+    assert of(lambda name: {"cookie": f"other=1; user={name}"}) == by_header, "the same value, the same version"
+    shares("key")
+    assert of(lambda name: {"Authorization": f"Bearer key-{name}"}) == by_header
+
+
+EMBEDDER = """
+import jitney
+
+
+@jitney.batch(openai="embeddings")
+def embed(text: list[str]) -> list[dict]:
+    return [{"embedding": [{0}, len(one)], "tokens": 1} for one in text]
+"""
+
+
+def of_code(folder: Path, source: str, name: str) -> Path:
+    """A configuration with two versions of the model `m`, whose code tells them apart by what stands for {0}."""
+    models = []
+    for version in ("1.0", "2.0"):
+        path = folder / f"code_{version[0]}.py"
+        path.write_text(source.replace("{0}", version))
+        models.append({"name": "m", "version": version, "path": f"{path}:{name}"})
+    file = folder / "jitney.yaml"
+    file.write_text(json.dumps({"models": models}))
+    return file
+
+
+def test_embeddings_are_of_the_version_of_a_user(start: Callable[..., Server], tmp_path: Path):
+    server = both_ready(start("serve", "--config", of_code(tmp_path, EMBEDDER, "embed")))
+    put(server, SPLIT)
+    answered = set()
+    for user in USERS[:40]:
+        headers = {"x-user": user}
+        own = requests.post(server.url("/m"), json={"text": "a"}, headers=headers, timeout=ASK_SECONDS).json()
+        body = {"model": "m", "input": ["a", "b"]}
+        answer = requests.post(server.url("/v1/embeddings"), json=body, headers=headers, timeout=ASK_SECONDS).json()
+        assert [one["embedding"] for one in answer["data"]] == [own["embedding"]] * 2
+        answered.add(own["embedding"][0])
+    assert answered == {1.0, 2.0}
+
+
+APPLICATION = """
+import jitney
+
+
+@jitney.model
+class Part:
+    @jitney.endpoint
+    def tell(self, x: str) -> str:
+        return "part of {0}"
+
+
+@jitney.model
+class Root:
+    def __init__(self, part: jitney.Handle = jitney.depends(Part)) -> None:
+        self.part = part
+
+    @jitney.endpoint
+    def ask(self, x: str) -> str:
+        return "root {0}, " + self.part.tell.remote(x).result()
+"""
+
+
+def test_the_parts_of_an_application_follow_the_version_of_its_root(start: Callable[..., Server], tmp_path: Path):
+    server = both_ready(start("serve", "--config", of_code(tmp_path, APPLICATION, "Root")))
+    put(server, SPLIT)
+    answers = set()
+    with jitney.connect(server.urls["inference"]) as session:
+        for user in USERS[:40]:
+            headers = {"x-user": user}
+            answer = requests.post(server.url("/m/ask"), json={"x": "x"}, headers=headers, timeout=ASK_SECONDS).text
+            assert session.model("m").options(headers=headers).ask.remote("x").result() == answer
+            answers.add(answer)
+    assert answers == {f"root {version}, part of {version}" for version in ("1.0", "2.0")}
