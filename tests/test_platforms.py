@@ -52,15 +52,13 @@ def test_platforms_are_known_by_their_variables(binary: Path) -> None:
         ({"HF_TASK": "fill-mask", "PORT": "80"}, "hugging-face\n"),
         ({"HF_TASK": "fill-mask", "AIP_MODE": "PREDICTION"}, "vertex\n"),
         ({"HF_MODEL_ID": "org/model", "SAGEMAKER_PROGRAM": "x"}, "sagemaker\n"),
+        ({"HF_TASK": "fill-mask", "SAGEMAKER_PROGRAM": "x"}, "sagemaker\n"),
         ({"ECS_CONTAINER_METADATA_URI_V4": "http://169.254.170.2/v4/x"}, "ecs\n"),
     ]:
         assert run(binary, "platform", **variables).stdout == expected
     both = run(binary, "platform", AIP_HTTP_PORT="1", AZUREML_MODEL_DIR="/m")
     assert both.returncode == 64
     assert "two platforms: vertex by AIP_HTTP_PORT, azure-ml by AZUREML_MODEL_DIR" in both.stderr
-    both = run(binary, "platform", SAGEMAKER_PROGRAM="x", HF_TASK="fill-mask")
-    assert both.returncode == 64
-    assert "two platforms: sagemaker by SAGEMAKER_PROGRAM, hugging-face by HF_TASK" in both.stderr
 
 
 def test_a_route_without_a_slash_is_said(binary: Path) -> None:

@@ -43,7 +43,8 @@ impl Mark {
     }
 }
 
-/// The platforms that say what to serve. Two of them at once are a mistake, but for Hugging Face's on Vertex AI.
+/// The platforms that say what to serve. Two of them at once are a mistake, but for Hugging Face's on SageMaker or
+/// Vertex AI.
 const MARKS: &[(Platform, &[Mark])] = &[
     (
         Platform::Sagemaker,
@@ -107,11 +108,11 @@ pub fn detect(
     match found.as_slice() {
         [] => Ok(huggingface::detect(env).or_else(|| port::detect(env))),
         [one] => Ok(Some(one.clone())),
-        [Detected { platform: Platform::Vertex, by }, model]
+        [Detected { platform: cloud @ (Platform::Sagemaker | Platform::Vertex), by }, model]
             if model.platform == Platform::HuggingFace =>
         {
             let by = format!("{by} with {}", model.by);
-            Ok(Some(Detected { platform: Platform::Vertex, by }))
+            Ok(Some(Detected { platform: *cloud, by }))
         }
         many => {
             let shown: Vec<String> =
@@ -163,10 +164,8 @@ pub fn main(env: &Env) -> Result<u8, Failure> {
 /// What the platform says.
 pub fn read(detected: &Detected, env: &Env) -> Result<PlatformPlan, Failure> {
     match detected.platform {
-        Platform::Sagemaker => sagemaker::read(env),
-        Platform::Vertex if has_hugging_face(env) => {
-            huggingface::on_vertex(vertex::read(env)?, env)
-        }
+        Platform::Sagemaker => huggingface::on_sagemaker(sagemaker::read(env)?, env, is_filled),
+        Platform::Vertex if has_hugging_face(env) => huggingface::on_cloud(vertex::read(env)?, env),
         Platform::Vertex => vertex::read(env),
         Platform::AzureMl => azure::read(env),
         Platform::Mlserver => mlserver::read(env),

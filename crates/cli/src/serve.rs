@@ -238,7 +238,7 @@ pub fn assemble(kind: ServerKind, config: ServeConfig, env: &Env) -> Result<Serv
     let tls = tls(&values)?;
     let mut engine = engine(&values, &models, repositories, registrations.as_ref(), env)?;
     if sagemaker.is_some() {
-        engine = platform::on_sagemaker(engine);
+        engine = platform::on_sagemaker(engine, env);
     }
     Ok(ServerPlan {
         server: ServerConfig { aliases, ..server(&values, tls.as_ref(), sagemaker, &mut remarks)? },

@@ -7,7 +7,7 @@ use jitney_settings::model::{TASK, TRUST};
 use jitney_settings::server::{INFERENCE_PORT, INSTALL_REQUIREMENTS};
 use jitney_settings::{SettingSource, Values};
 
-use super::plan::{Detected, PlatformPlan, in_container, take};
+use super::plan::{Detected, PlatformPlan, SagemakerRole, in_container, take};
 use crate::definition::in_folder;
 use crate::env::Env;
 use crate::failure::Failure;
@@ -36,11 +36,28 @@ pub(super) fn read(env: &Env) -> Result<PlatformPlan, Failure> {
         .with("/", "/.jitney/invocations")
         .with("/predict", "/.jitney/invocations")
         .with("/health", "/v2/health/ready");
-    on_vertex(PlatformPlan { below, aliases, ..PlatformPlan::default() }, env)
+    on_cloud(PlatformPlan { below, aliases, ..PlatformPlan::default() }, env)
+}
+
+/// The same on SageMaker, whose folder is there but empty where the hub's model is to be served. Many models are what
+/// clients name.
+pub(super) fn on_sagemaker(
+    mut plan: PlatformPlan,
+    env: &Env,
+    is_filled: fn(&Path) -> bool,
+) -> Result<PlatformPlan, Failure> {
+    let is_named = [ID, "HF_TASK", "HF_MODEL_DIR"]
+        .iter()
+        .any(|name| env.text(name).is_some_and(|text| !text.is_empty()));
+    if !is_named || plan.sagemaker != Some(SagemakerRole::OneModel) {
+        return Ok(plan);
+    }
+    plan.models.retain(|model| is_filled(Path::new(&model.url)));
+    on_cloud(plan, env)
 }
 
 /// The toolkit's model under another platform's routes and port, and its settings for what that platform fetches.
-pub(super) fn on_vertex(mut plan: PlatformPlan, env: &Env) -> Result<PlatformPlan, Failure> {
+pub(super) fn on_cloud(mut plan: PlatformPlan, env: &Env) -> Result<PlatformPlan, Failure> {
     take(env, "HF_TASK", &TASK, &mut plan.above)?;
     if env.text(TRUSTED).is_some_and(|text| ["1", "true"].contains(&&*text.to_ascii_lowercase())) {
         plan.above.set(&TRUST, true, SettingSource::Variable(TRUSTED.to_owned()));

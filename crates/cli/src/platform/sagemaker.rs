@@ -2,7 +2,7 @@
 //! variables of AWS's toolkits (docs/coming-from/sagemaker.md). What the user's functions are told by variables,
 //! the workers read themselves.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,10 +67,20 @@ const SESSION_START: (&str, &str) =
     ("X-Amzn-SageMaker-New-Session-Id", "TS_REQUEST_SEQUENCE_START");
 const SESSION_END: (&str, &str) = ("X-Amzn-SageMaker-Closed-Session-Id", "TS_REQUEST_SEQUENCE_END");
 
+/// Where a folder may have functions, unless a variable names another module.
+const FUNCTIONS: [&str; 2] = ["code/inference.py", "inference.py"];
+/// How files end that the default functions load.
+const SCRIPTS: [&str; 2] = ["pt", "pth"];
+/// The module with the functions.
+const PROGRAM: &str = "SAGEMAKER_PROGRAM";
+
 /// The engine for SageMaker's model directories: they bring functions instead of a handler, which read bodies
-/// themselves.
-pub fn on_sagemaker(mut plan: EnginePlan) -> EnginePlan {
+/// themselves. Of those without functions the loaders make models.
+pub fn on_sagemaker(mut plan: EnginePlan, env: &Env) -> EnginePlan {
     plan.defaults.handler = Some(HANDLER.to_owned());
+    if env.text(PROGRAM).is_none_or(str::is_empty) {
+        plan.defaults.handles_folder = is_for_functions;
+    }
     plan.defaults.sequence_headers = Arc::new(SequenceHeaders {
         id: SESSION_ID.0.to_owned(),
         start: SESSION_START.0.to_owned(),
@@ -80,6 +90,18 @@ pub fn on_sagemaker(mut plan: EnginePlan) -> EnginePlan {
     plan.python.env.extend(names);
     plan.python.decode_input = false;
     plan
+}
+
+/// Whether the functions of a folder run it, or the default ones: they load TorchScript, which tells no types.
+fn is_for_functions(folder: &Path) -> bool {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let names: Vec<String> =
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let has_end = |end: &str| names.iter().any(|name| name.ends_with(end));
+    let is_script = SCRIPTS.iter().any(|end| has_end(&format!(".{end}")));
+    let has_types = [".tensors.json", ".example.npy", ".example.npz", "config.json", "MLmodel"];
+    FUNCTIONS.iter().any(|file| folder.join(file).is_file())
+        || is_script && !has_types.into_iter().any(has_end)
 }
 
 /// What the variables say.

@@ -43,6 +43,11 @@ fn a_platform_is_known_by_its_variables_and_folders() {
             Some((Platform::Vertex, "AIP_MODE with HF_TASK")),
         ),
         (
+            vec![("HF_TASK", "fill-mask")],
+            "/opt/ml/model",
+            Some((Platform::Sagemaker, "/opt/ml/model with HF_TASK")),
+        ),
+        (
             vec![("SAGEMAKER_PROGRAM", "x"), ("HF_MODEL_ID", "org/model")],
             "",
             Some((Platform::Sagemaker, "SAGEMAKER_PROGRAM")),
@@ -175,4 +180,25 @@ fn a_port_that_is_not_the_platforms_is_remarked_on() {
         let remark = plan.remarks.last().map(String::as_str).unwrap_or_default();
         assert!(remark.ends_with(&format!("is not the platform's: {expected}")), "{remark}");
     }
+}
+
+#[test]
+fn hugging_faces_variables_count_beside_sagemakers() {
+    let dir = tempfile::tempdir().expect("directory");
+    let base = dir.path().canonicalize().expect("a folder");
+    let model = base.join("model");
+    std::fs::create_dir(&model).expect("made");
+    let base = base.to_string_lossy().into_owned();
+    let named =
+        [("HF_MODEL_ID", "org/net"), ("HF_TASK", "fill-mask"), ("SAGEMAKER_BASE_DIR", &*base)];
+    let env = Env::from(named);
+    let url = |plan: PlatformPlan| plan.models.first().map(|model| model.url.clone());
+    assert_eq!(url(planned(&env)).as_deref(), Some("hf:org/net"), "the folder is empty");
+    std::fs::write(model.join("config.json"), "{}").expect("written");
+    let plan = planned(&env);
+    let task = plan.above.show(&model::TASK);
+    assert_eq!(task.as_deref(), Some("fill-mask"));
+    assert_eq!(url(plan).as_deref(), Some(&*model.to_string_lossy()));
+    let many = planned(&env.with("SAGEMAKER_MULTI_MODEL", "true"));
+    assert!(many.models.is_empty() && !many.above.has(&model::TASK), "clients name them");
 }

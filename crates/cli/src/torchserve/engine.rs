@@ -112,6 +112,7 @@ fn defaults(values: &Values, gpus: u32) -> Result<ModelDefaults, Failure> {
         workers_limit: values.read(&MAX_WORKERS_PER_MODEL),
         silent_yaml_timeout: (!debug).then_some(SILENT_YAML_TIMEOUT),
         handler: values.read(&DEFAULT_SERVICE_HANDLER),
+        handles_folder: |_| true,
         models: per_model(values)?,
         models_source: values.source(&MODELS),
         unregister_timeout: values.value(&UNREGISTER_MODEL_TIMEOUT),

@@ -201,12 +201,14 @@ impl ModelOpener {
         options: &RegisterOptions,
     ) -> Result<Option<ModelDir>, RegisterError> {
         let Some(path) = found.path().map(Path::to_owned) else { return Ok(None) };
-        let handler = options.handler.is_some() || options.python.is_some();
-        if handler || (self.defaults.handler.is_some() && found.file().is_none()) {
+        if options.handler.is_some() || options.python.is_some() {
             return Ok(None);
         }
+        let by_default = self.defaults.handler.is_some() && found.file().is_none();
+        let handles = self.defaults.handles_folder;
         let looked = path.clone();
-        if !blocking(move || is_loadable(&looked)).await? {
+        let is_packed = move || is_loadable(&looked) && !(by_default && handles(&looked));
+        if !blocking(is_packed).await? {
             return Ok(None);
         }
         // It costs what an archive costs, so that only so many run at a time.

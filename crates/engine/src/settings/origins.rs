@@ -2,7 +2,7 @@
 //! the same for query parameters, flags and files; and what applies to all models.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,6 +39,8 @@ pub struct ModelDefaults {
     pub silent_yaml_timeout: Option<Duration>,
     /// The handler of archives that name none.
     pub handler: Option<String>,
+    /// Whether that handler is for a folder; any other is for who reads its format.
+    pub handles_folder: fn(&Path) -> bool,
     /// The operator's settings of single models: `models={...}` of config.properties.
     pub models: serde_json::Map<String, serde_json::Value>,
     /// Where `models` was set.
@@ -58,6 +60,7 @@ impl Default for ModelDefaults {
             workers_limit: None,
             silent_yaml_timeout: None,
             handler: None,
+            handles_folder: |_| true,
             models: serde_json::Map::new(),
             models_source: SettingSource::Default,
             unregister_timeout: UNREGISTER_MODEL_TIMEOUT.default_value(),
