@@ -6,19 +6,25 @@ It runs in the environment `formats`, where these libraries are: `make test-form
 from __future__ import annotations
 
 import json
+import struct
 import subprocess
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import requests
 
+from harness import onnx, pretrained
 from harness.format_answers import check, infer
 from harness.formats import MAKERS, MadeModel
 from harness.server import ASK_SECONDS, Server
 
 pytest.importorskip("skops", reason="the environment `formats` has what these models are made with")
+
+LOAD_SECONDS = 600
+"""Workers import torch and transformers, which takes minutes beside busy processes."""
 
 
 class Models(dict[str, MadeModel]):
@@ -95,10 +101,34 @@ def test_a_program_that_is_more_than_data_wants_trust(
     assert "say --trust" in said
 
 
-def test_a_folder_of_anything_says_why_it_cannot_be_served(binary: Path, tmp_path: Path) -> None:
-    (tmp_path / "notes.md").write_text("hello")
-    said = serve_fails(binary, tmp_path)
-    assert "no known format: the folder has notes.md" in said
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({"notes.md": b"hello"}, "no known format: the folder has notes.md; known are archives, .onnx files, Python"),
+        (
+            {"a.json": b'{"learner": {}}', "b.json": b'{"learner": {}}'},
+            "the folder holds 2 models, and none says that it is the one: a.json (XGBoost), b.json (XGBoost); name one",
+        ),
+        ({"broken.pt2": b"PK"}, "no known format: the folder has broken.pt2"),
+    ],
+)
+def test_a_folder_of_anything_says_why_it_cannot_be_served(
+    binary: Path, tmp_path: Path, files: dict[str, bytes], reason: str
+) -> None:
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    assert reason in serve_fails(binary, tmp_path)
+
+
+@pytest.mark.parametrize(("inner", "reason"), [("", "holds no model: it may hold"), ("data", "data holds no model: ")])
+def test_a_folder_that_may_get_models_later_says_that_it_has_none(
+    start: Callable[..., Server], tmp_path: Path, inner: str, reason: str
+) -> None:
+    folder = tmp_path / "served"
+    (folder / inner).mkdir(parents=True)
+    server = start("serve", folder)
+    server.logged(reason)
+    assert "Hugging Face, MLflow, scikit-learn, XGBoost" in server.log
 
 
 def test_a_script_without_types_says_how_to_declare_them(binary: Path, models: Models, tmp_path: Path) -> None:
@@ -181,8 +211,51 @@ def test_inspect_says_what_is_missing(binary: Path, models: Models, tmp_path: Pa
     assert status == 1 and found["problems"][0].startswith("no known format: the folder has notes.md")
 
 
-def test_inspect_leaves_to_the_server_what_it_reads_itself(binary: Path, tmp_path: Path) -> None:
-    (tmp_path / "net.onnx").write_bytes(b"")
-    assert inspected(binary, tmp_path / "net.onnx") == (
-        0, {"path": f"{tmp_path}/net.onnx", "format": "ONNX", "serve": f"jitney serve {tmp_path}/net.onnx"}
-    )  # fmt: skip
+def adder(path: Path) -> Path:
+    """`y = x + 1`, for rows of two numbers."""
+    row = [onnx.value(name, onnx.FLOAT, ["n", 2]) for name in "xy"]
+    weight = onnx.tensor(onnx.FLOAT, [1], struct.pack("<f", 1.0), "b")
+    return onnx.write(path, [onnx.node("Add", ["x", "b"], "y")], row[:1], row[1:], [weight])
+
+
+def test_inspect_tells_what_an_onnx_file_takes(binary: Path, start: Callable[..., Server], tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    adder(path)
+    status, found = inspected(binary, path)
+    assert (status, found["format"], found["serve"], found["problems"]) == (0, "ONNX", f"jitney serve {path}", [])
+    [endpoint] = found["endpoints"]
+    assert [one["datatype"] for one in (*endpoint["inputs"], *endpoint["outputs"])] == ["FP32", "FP32"]
+    assert endpoint["inputs"][0]["shape"] == [-1, 2] and endpoint["batching"].startswith("requests share batches")
+    check_call(found["call"], start("serve", f"net={path}"))
+    (tmp_path / "broken.onnx").write_bytes(b"PK")
+    status, found = inspected(binary, tmp_path / "broken.onnx")
+    assert status == 1 and found["problems"], found
+
+
+def check_call(line: str, server: Server) -> None:
+    """The line works when it is pasted into a shell."""
+    line = line.replace("http://127.0.0.1:8080", server.urls["inference"])
+    line = line.replace("curl ", "curl --silent --show-error --fail ")
+    ended = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=ASK_SECONDS, check=False)
+    assert ended.returncode == 0 and ended.stdout, f"{line}\n{ended.stderr}"
+
+
+def test_inspect_lists_the_models_of_a_folder(binary: Path, tmp_path: Path) -> None:
+    (tmp_path / "add" / "1").mkdir(parents=True)
+    adder(tmp_path / "add" / "1" / "model.onnx")
+    (tmp_path / "notes").mkdir()
+    status, found = inspected(binary, tmp_path)
+    assert (status, found["format"]) == (1, "a folder of models")
+    assert [line.split()[0] for line in found["models"]] == ["add"]
+    assert "notes holds no model" in found["problems"][0]
+
+
+@pytest.mark.parametrize(("head", "batching"), [("BertForMaskedLM", "8192 tokens"), ("gpt2", "token by token")])
+def test_inspect_tells_how_to_call_a_hugging_face_folder(
+    binary: Path, start: Callable[..., Server], tmp_path: Path, head: str, batching: str
+) -> None:
+    folder = tmp_path / "folder"
+    pretrained.gpt2(folder) if head == "gpt2" else pretrained.bert(folder, head)
+    status, found = inspected(binary, folder)
+    assert status == 0 and batching in found["endpoints"][0]["batching"]
+    check_call(found["call"], start("serve", folder, start_seconds=LOAD_SECONDS))

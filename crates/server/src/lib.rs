@@ -73,7 +73,7 @@ pub use crate::webhook_sender::{
     WebhookFailure, WebhookMessage, WebhookRejection, WebhookSender, WebhookSending,
 };
 pub use jitney_jobs::{JobsConfig, JobsDatabase};
-pub use rest::shell_example;
+pub use rest::{file_example, shell_example};
 
 /// Asks every plugin what it offers; callers later wait for answers no longer than `timeout`.
 ///

@@ -54,7 +54,7 @@ pub use self::package::{
 };
 pub use self::repository::{
     CompletedConfig, ControlKind, DeclaredControl, DeclaredState, DeclaredTensor, DeclaredTensors,
-    FileStamp, PythonBackend, RepositoryContent, RepositoryModel, RepositoryVersion,
+    FORMATS, FileStamp, PythonBackend, RepositoryContent, RepositoryModel, RepositoryVersion,
     config_overrides, is_loadable, is_repository, model_named, models_of,
 };
 pub use self::shown_url::ShownUrl;

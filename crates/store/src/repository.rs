@@ -39,8 +39,8 @@ pub use self::declared::{
     ControlKind, DeclaredControl, DeclaredState, DeclaredTensor, DeclaredTensors,
 };
 pub(crate) use self::loadable::ends_as_model;
-pub use self::loadable::is_loadable;
 use self::loadable::{CONFIG_FILE, is_loadable_folder, is_model_directory};
+pub use self::loadable::{FORMATS, is_loadable};
 pub use self::overrides::config_overrides;
 pub use self::python_backend::{CompletedConfig, PythonBackend};
 pub use self::stamp::FileStamp;
@@ -257,7 +257,7 @@ fn content(name: &str, folder: &Path, stamp: FileStamp) -> Result<RepositoryCont
             Ok(path) => Ok(one(path)),
             Err(_) => Err(format!(
                 "{} holds no model: neither {CONFIG_FILE}, nor a numbered folder with {MODEL_FILE} or another model, \
-                 nor one .onnx or .mar file, nor {MANIFEST_DIRECTORY}, nor the files of another format",
+                 nor one .onnx or .mar file, nor {MANIFEST_DIRECTORY}, nor a file or folder of {FORMATS}",
                 folder.display()
             )),
         };

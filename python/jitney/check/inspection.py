@@ -5,6 +5,7 @@ where it runs code."""
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -71,30 +72,42 @@ def inspect(named: str, options: LoadOptions) -> Inspection:
     except DefinitionError as error:
         found.problems.append(str(error))
         return found
-    found.endpoints = [_endpoint(one) for one in definition.endpoints]
+    words = getattr(definition.target, "batching", None)
+    found.endpoints = [_endpoint(one, words if one is definition.default else None) for one in definition.endpoints]
     found.call = _call(definition, model_name(path))
     return found
 
 
-def _endpoint(one: Endpoint) -> dict[str, Any]:
+def _endpoint(one: Endpoint, words: str | None) -> dict[str, Any]:
     tensors: Signature = one.tensors
     inputs = [{"name": each.name, "datatype": each.tensor.datatype, "shape": each.tensor.shape}
               for each in tensors.inputs if each.declared or tensors.frame is None]  # fmt: skip
     outputs = [{"name": name, "datatype": each.datatype, "shape": each.shape} for name, each in tensors.outputs.items()]
-    together = f"requests share batches of up to {one.max_batch_size} items, along dimension {one.options.dims[0]}"
-    batching = together if one.batched else "one request at a time"
-    return {"name": one.name, "inputs": inputs, "outputs": outputs, "batching": batching}
+    return {"name": one.name, "inputs": inputs, "outputs": outputs, "batching": words or _batching(one)}
+
+
+def _batching(one: Endpoint) -> str:
+    """How requests share what runs."""
+    if not one.batched:
+        several = one.options.concurrency or 1
+        return f"up to {several} requests at a time" if several > 1 else "one request at a time"
+    if one.options.cost is not None:
+        return f"requests share batches of a cost of up to {one.max_batch_size}"
+    return f"requests share batches of up to {one.max_batch_size} items, along dimension {one.options.dims[0]}"
 
 
 def _call(definition: Definition, name: str) -> str:
-    """A request with made-up values."""
-    endpoint = definition.default
+    """A request with made-up values, or one that the class of the model knows."""
+    url, target = f"http://127.0.0.1:8080/predictions/{name}", definition.target
+    if file := getattr(target, "example_file", None):
+        return f"curl -H 'Content-Type: {file[0]}' --data-binary @{file[1]} {url}"
+    body = target.example_request() if hasattr(target, "example_request") else _made_up(definition.default)
+    return f"curl -H 'Content-Type: application/json' -d {shlex.quote(json.dumps(body))} {url}" if body else ""
+
+
+def _made_up(endpoint: Endpoint | None) -> dict[str, Any]:
     declared = [one for one in endpoint.tensors.inputs if one.declared] if endpoint is not None else []
-    if not declared:
-        return ""
-    body = {one.name: _value(one.tensor.shape, "text" if one.tensor.datatype == BYTES else 0) for one in declared}
-    url = f"http://127.0.0.1:8080/predictions/{name}"
-    return f"curl -H 'Content-Type: application/json' -d '{json.dumps(body)}' {url}"
+    return {one.name: _value(one.tensor.shape, "text" if one.tensor.datatype == BYTES else 0) for one in declared}
 
 
 VALUES_MAX = 64

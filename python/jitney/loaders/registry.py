@@ -54,6 +54,13 @@ def loader_for(path: Path) -> type[Loader]:
     for one in loaders():
         if one.finds(path):
             return one
+    if several := models_among(path):
+        told = ", ".join(f"{file.name} ({kind.format})" for file, kind in several[:SHOWN_MAX])
+        more = f" and {len(several) - SHOWN_MAX} others" if len(several) > SHOWN_MAX else ""
+        raise DefinitionError(
+            f"the folder holds {len(several)} models, and none says that it is the one: {told}{more}; name one of the "
+            "files, or give each a folder of its own"
+        )
     known = ", ".join(dict.fromkeys(one.format for one in loaders()))
     raise DefinitionError(
         f"no known format: {seen(path)}; known are archives, .onnx files, Python definitions, {known}"
@@ -64,9 +71,15 @@ def model_path(path: Path) -> Path:
     """The path itself, or the only file of a folder that a loader finds where none finds the folder."""
     if not path.is_dir() or any(one.finds(path) for one in loaders()):
         return path
-    files = sorted(one for one in path.iterdir() if one.is_file())[:FILES_MAX]
-    found = [file for file in files if any(one.finds(file) for one in loaders())]
-    return found[0] if len(found) == 1 else path
+    found = models_among(path)
+    return found[0][0] if len(found) == 1 else path
+
+
+def models_among(path: Path) -> list[tuple[Path, type[Loader]]]:
+    """The files of a folder that are models, each with its loader."""
+    files = sorted(one for one in path.iterdir() if one.is_file())[:FILES_MAX] if path.is_dir() else []
+    loader = {file: next((one for one in loaders() if one.finds(file)), None) for file in files}
+    return [(file, kind) for file, kind in loader.items() if kind is not None]
 
 
 def seen(path: Path) -> str:

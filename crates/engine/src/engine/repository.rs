@@ -18,7 +18,9 @@ use super::registrar::{Registered, Registrar};
 use crate::error::{RegisterError, RepositoryError};
 use crate::model::{Model, Readiness};
 use crate::settings::RegisterOptions;
-use crate::store::{FileStamp, RepositoryModel, RepositoryVersion, model_named, models_of};
+use crate::store::{
+    FORMATS, FileStamp, RepositoryModel, RepositoryVersion, model_named, models_of,
+};
 
 /// A model as the index lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,7 +109,16 @@ impl Repository {
     /// One that cannot be served is logged and listed, and harms no other.
     pub async fn start(&self) -> Vec<Registered> {
         let mut started = Vec::new();
-        for model in self.scan(ScanScope::Served).await {
+        let found = self.scan(ScanScope::Served).await;
+        if found.is_empty() {
+            for ServedDirectory { path, .. } in &self.config.directories {
+                let path = path.display();
+                tracing::warn!(
+                    "{path} holds no model: it may hold archives, .onnx files, and files or folders of {FORMATS}"
+                );
+            }
+        }
+        for model in found {
             let name = model.name.clone();
             let (stamp, registered) = (model.stamp, self.register(model).await);
             match registered {

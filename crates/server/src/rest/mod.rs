@@ -43,7 +43,7 @@ mod webhooks;
 pub(crate) use endpoints::is_taken;
 pub(crate) use job_runner::serve_jobs;
 pub(crate) use jobs::overview as jobs_overview;
-pub use openapi::shell_example;
+pub use openapi::{file_example, shell_example};
 pub(crate) use webhooks::deliver as deliver_webhooks;
 
 #[cfg(fuzzing)]

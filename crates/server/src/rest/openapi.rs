@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use self::model_paths::{ERROR, Schemas, error_schema, protocol_tag};
 use self::operations::{Paths, plugin_paths};
-pub use self::shell_example::shell_example;
+pub use self::shell_example::{file_example, shell_example};
 use super::context::RequestContext;
 use super::endpoint::{Endpoint, EndpointApi};
 use crate::auth::Gate;

@@ -20,6 +20,10 @@ const FORMAT_MARKS: [&str; 5] =
 const MODEL_ENDINGS: [&str; 9] =
     ["pt2", "pt", "safetensors", "joblib", "skops", "pkl", "ubj", "bst", "cbm"];
 
+/// What the loaders read, for the message about a folder that holds nothing of it.
+pub const FORMATS: &str = "Hugging Face, MLflow, scikit-learn, XGBoost, LightGBM, CatBoost, OpenVINO or PyTorch \
+    (.pt2, .pt, .safetensors)";
+
 /// The most entries of a folder that are looked at.
 const ENTRIES_MAX: usize = 10_000;
 

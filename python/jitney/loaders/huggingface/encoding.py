@@ -38,6 +38,14 @@ class FillMask(TextTask):
     auto = "AutoModelForMaskedLM"
     masks_max = 8
 
+    @classmethod
+    def example_request(cls) -> dict[str, Any]:
+        """A text with the mask of the folder's tokenizer."""
+        names = ("tokenizer_config.json", "special_tokens_map.json")
+        told = next(filter(None, (cls.folder.document(name).get("mask_token") for name in names)), "[MASK]")
+        mask = told.get("content") if isinstance(told, dict) else told
+        return {"inputs": f"Paris is the {mask} of France."}
+
     def setup(self) -> None:
         """The tokenizer must have a mask."""
         super().setup()

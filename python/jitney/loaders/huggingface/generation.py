@@ -7,7 +7,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from jitney.call.errors import BadInput, Error
 from jitney.definition.decorators import endpoint
@@ -48,6 +48,9 @@ class TextPiece(NamedTuple):
 class TextGeneration(FolderTask):
     """Continues texts: `{"inputs": "Once upon", "parameters": {"max_new_tokens": 20}}` gives
     `[{"generated_text": ...}]`; OpenAI's clients use `/v1/completions` and `/v1/chat/completions`."""
+
+    example: ClassVar = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 20}}
+    batching = f"texts are written together, token by token: up to {AT_A_TIME} requests at a time"
 
     def setup(self) -> None:
         """Once per worker."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import io
-from typing import Any
+from typing import Any, ClassVar
 
 from jitney.call.errors import BadInput, Error
 from jitney.definition.decorators import batch
@@ -22,6 +22,8 @@ PICTURES_MAX = 64
 
 class ImageTask(FolderTask):
     """A model over pictures."""
+
+    example_file: ClassVar = ("image/jpeg", "picture.jpg")
 
     auto = ""
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from jitney.call.errors import BadInput, Error
 from jitney.definition.decorators import batch
@@ -38,6 +38,8 @@ class SpeechPlan(NamedTuple):
 
 class SpeechRecognition(FolderTask):
     """The text of a recording: `{"text": ...}`, with `return_timestamps` also `chunks` with a `timestamp` each."""
+
+    example_file: ClassVar = ("audio/wav", "recording.wav")
 
     def setup(self) -> None:
         """Once per worker."""

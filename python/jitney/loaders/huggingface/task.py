@@ -29,6 +29,15 @@ class FolderTask:
     """Whether code of the folder may run."""
     example: ClassVar[dict[str, Any]] = {"inputs": "A text."}
     """A request, with which graphs are captured before the first one comes."""
+    example_file: ClassVar[tuple[str, str] | None] = None
+    """The media type and the name of a file that a request brings instead, where no text is a request."""
+    batching: ClassVar[str | None] = None
+    """How requests of `predict` share what runs, in words, where its options do not tell it."""
+
+    @classmethod
+    def example_request(cls) -> dict[str, Any]:
+        """A request for people to try."""
+        return cls.example
 
     @classmethod
     def for_folder(cls, folder: PretrainedFolder, trust: bool) -> type:

@@ -31,6 +31,7 @@ class TextTask(FolderTask):
 
     auto = ""
     """The class of `transformers` that loads it."""
+    batching = f"requests share batches of up to {TOKENS_PER_BATCH} tokens, and texts of like length run together"
     token_options: ClassVar[dict[str, Any]] = {}
 
     def setup(self) -> None:

@@ -28,6 +28,8 @@ NEW_TOKENS_MAX = 4096
 class TextToText(FolderTask):
     """A text for each text: `[{"generated_text": ...}]`, or `summary_text` or `translation_text` by the task."""
 
+    batching = f"requests share batches of up to {TOKENS_PER_BATCH} tokens, and texts of like length run together"
+
     def setup(self) -> None:
         """Once per worker. The folder may have words that stand before every text of a task (T5)."""
         self.tokenizer = load_part("AutoTokenizer", self.folder, self.trust)

@@ -1,7 +1,7 @@
 //! A line for a shell that asks a model for something it can answer: printed when the server starts.
 
 use jitney_engine::Model;
-use jitney_engine::local::BodyKind;
+use jitney_engine::local::{BodyKind, LocalModel, Signature};
 use jitney_engine::store::Api;
 use serde_json::{Value, json};
 
@@ -28,9 +28,25 @@ pub fn shell_example(model: &Model, options: &str, base: &str) -> String {
             None => format!("curl {options}{base}/openapi.json"),
         };
     }
-    let url = format!("{base}/predictions/{name}");
     let signature = model.signature().filter(|_| !model.tag().python);
-    match (signature, model.body_kind()) {
+    local_example(&name, signature, model.body_kind(), options, base)
+}
+
+/// The same for a model without Python that nothing has loaded, as its file declares it.
+pub fn file_example(model: &dyn LocalModel, base: &str) -> String {
+    let name = shell_safe(model.name());
+    local_example(&name, Some(model.signature()), model.body_kind(), "", base)
+}
+
+fn local_example(
+    name: &str,
+    signature: Option<&Signature>,
+    kind: BodyKind,
+    options: &str,
+    base: &str,
+) -> String {
+    let url = format!("{base}/predictions/{name}");
+    match (signature, kind) {
         (Some(signature), BodyKind::Tensors) if elements(signature) <= PRINTED_MAX => {
             let body = example(signature).to_string().replace('\'', "'\\''");
             format!("curl {options}-H 'Content-Type: application/json' -d '{body}' {url}")
