@@ -37,7 +37,7 @@ class RegistryReader:
         for family in self._registry.collect():
             if family.name.startswith(NOT_OF_MODELS):
                 continue
-            about = {"help": " ".join(family.documentation.split())}
+            about: dict[str, Any] = {"help": " ".join(family.documentation.split())}
             if family.type == "gauge":
                 about |= {"mode": self._mode(family.name), "pid": os.getpid()}
             series = _histograms(family) if family.type == "histogram" else _numbers(family)
