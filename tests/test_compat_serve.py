@@ -120,6 +120,7 @@ def ours(moved: Path, binary: Path) -> Any:
 def test_deployments_learn_what_they_ask_for(moved: Path, binary: Path) -> None:
     said, log = run_ours(moved, binary, "run_all.py", str(free_port()), "asked")
     assert said["asked"] == {
+        "mark": "red",
         "query": {"what": "query"},
         "uuid": "00000000-0000-0000-0000-000000000007",
         "path": "/a/b",

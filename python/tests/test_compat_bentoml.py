@@ -511,6 +511,34 @@ def test_a_service_is_an_asgi_application_for_tests(application):
     assert asyncio.run(ask([], b'{"text": "hey"}')) == (403, b"no")
 
 
+def test_a_service_without_an_api_serves_what_is_mounted():
+    async def web(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": scope["path"].encode()})
+
+    @bentoml.service
+    @bentoml.asgi_app(web, path="/v1")
+    class Only:
+        pass
+
+    async def ask(path):
+        sent = []
+
+        async def send(message):
+            sent.append(message)
+
+        async def receive():
+            return {"type": "http.request", "body": b""}
+
+        scope = {"type": "http", "method": "GET", "path": path, "headers": [], "query_string": b""}
+        await Only.to_asgi()(scope, receive, send)
+        return sent[0]["status"], sent[1]["body"]
+
+    status, path = asyncio.run(ask("/v1/hello"))
+    assert status == 200 and path.endswith(b"/hello")
+    assert asyncio.run(ask("/v2"))[0] == 404
+
+
 @pytest.mark.parametrize(
     ("use", "instead"),
     [

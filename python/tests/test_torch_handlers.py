@@ -16,9 +16,11 @@ import wire
 from torch_models import EAGER, image, near, torch
 from wire import bodies
 
+from jitney.worker.loader import FAILED_NOTE
 from ts.handler_utils.micro_batching import MicroBatching
 from ts.handler_utils.timer import timed
 from ts.torch_handler import base_handler, text_steps
+from ts.torch_handler.text_classifier import TextClassifier
 from ts.torch_handler.text_steps import CONTRACTION_MAP
 from ts.torch_handler.threads import ItemPool
 from ts.utils.util import PredictionException
@@ -288,6 +290,44 @@ def test_explanations_without_captum_say_what_to_install(own):
         assert answer["cause"] == "prediction" and "pip install captum" in answer["message"]
     else:
         assert torch.tensor(json.loads(answer[0]["body"])).shape == (3, 224, 224)
+
+
+def test_an_explanation_of_a_text_has_its_words_and_their_importances_and_nothing_else():
+    class Even:
+        """As captum's: the same share for each of the numbers."""
+
+        def attribute(self, numbers, target, additional_forward_args):
+            return torch.ones(len(numbers), 4)
+
+    handler = TextClassifier()
+    handler.lig, handler.device, handler.ngrams = Even(), torch.device("cpu"), 1
+    handler._tokenize = str.split
+    (found,) = handler.get_insights((torch.tensor([3, 1, 2]), "three small words"), None)
+    assert found.keys() == {"words", "importances"} and len(found["importances"]) == 3
+
+
+def test_a_handler_that_skips_all_of_its_base_is_loaded_without_a_complaint(own):
+    worker = own("""
+from ts.torch_handler.base_handler import BaseHandler
+
+class Skips(BaseHandler):
+    def __init__(self):
+        self.initialized = False
+
+    def initialize(self, ctx):
+        self.initialized = True
+
+    def preprocess(self, requests):
+        return [row["body"].decode() for row in requests]
+
+    def inference(self, inputs):
+        return [one.upper() for one in inputs]
+
+    def postprocess(self, outputs):
+        return outputs
+""")
+    assert FAILED_NOTE not in json.dumps(worker.loaded)
+    assert [answer["body"] for answer in worker.ask(bodies(b"ab", b"c"))] == [b"AB", b"C"]
 
 
 def test_a_prediction_exception_in_an_answer_fails_its_request_alone(worker):

@@ -66,7 +66,7 @@ class Asker:
         if what == "query":
             return request.query_params
         if what == "headers":
-            return {"x-mark": request.headers["x-mark"]}
+            return request.headers
         return VALUES[what]
 
     async def ask(self) -> dict:
@@ -93,4 +93,5 @@ app = Asker.bind(Counter.bind(), Ranked.bind())
 
 def ask(url: str, handle) -> dict:
     asked = {what: requests.get(url, params={"what": what}).json() for what in ("query", *VALUES)}
-    return {**asked, **handle.ask.remote().result()}
+    headers = requests.get(url, params={"what": "headers"}, headers={"X-Mark": "red"}).json()
+    return {"mark": headers["x-mark"], **asked, **handle.ask.remote().result()}
