@@ -3,6 +3,7 @@ OpenVINO finds of Intel's."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,6 +12,8 @@ from jitney.loaders.files import lone_file
 from jitney.loaders.loader import Loader, LoadOptions, ModelTensors
 from jitney.values.tensor import BYTES, FORMATS, Tensor
 
+THREADS = "OMP_NUM_THREADS"
+"""Where a worker says how many threads are its own; OpenVINO does not look there itself."""
 DATATYPES = {"BOOLEAN": "BOOL", "STRING": BYTES} | {
     f"{short}{bits}": f"{long}{bits}"
     for short, long in (("U", "UINT"), ("I", "INT"), ("F", "FP"))
@@ -37,10 +40,14 @@ class OpenvinoLoader(Loader):
         return _file(path) is not None
 
     def load(self, path: Path, device: str) -> None:
-        """Compiles it for throughput, since batches come one after the other."""
+        """Compiles it for batches that come one after the other, each of which gets all threads of the worker. With
+        OpenVINO's hint for throughput a batch would get some of them, and the others nothing."""
         import openvino
 
-        compiled = openvino.Core().compile_model(str(_file(path)), "CPU")
+        settings: dict[str, Any] = {"PERFORMANCE_HINT": "LATENCY"}
+        if (threads := os.environ.get(THREADS, "")).isdigit():
+            settings["INFERENCE_NUM_THREADS"] = int(threads)
+        compiled = openvino.Core().compile_model(str(_file(path)), "CPU", settings)
         self._model = compiled
         self._outputs = [(_name(one, "output", at), one) for at, one in enumerate(compiled.outputs)]
 

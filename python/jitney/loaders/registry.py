@@ -42,11 +42,22 @@ FOUND = "__jitney_found__"
 
 def loaders() -> Iterator[type[Loader]]:
     """All loaders, those of other packages first."""
-    for point in entry_points(group=GROUP):
-        yield point.load()
+    yield from _brought()
     for place in OURS:
         module, _, name = place.partition(":")
         yield getattr(importlib.import_module(module), name)
+
+
+def _brought() -> list[type[Loader]]:
+    """Those of other packages. A worker finds its loader by the format, so one format has one of them."""
+    found: dict[str, type[Loader]] = {}
+    for point in sorted(entry_points(group=GROUP), key=lambda one: one.value):
+        kind = point.load()
+        other = found.setdefault(kind.format, kind)
+        if other is not kind:
+            places = " and ".join(f"{one.__module__}:{one.__name__}" for one in (other, kind))
+            raise DefinitionError(f"two loaders are called {kind.format!r}: {places}; uninstall one of their packages")
+    return list(found.values())
 
 
 def loader_for(path: Path) -> type[Loader]:
