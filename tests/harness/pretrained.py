@@ -221,3 +221,20 @@ def listening(folder: Path) -> Path:
     )  # fmt: skip
     model.save_pretrained(folder)
     return folder
+
+
+def yolos(folder: Path) -> Path:
+    """A YOLOS that finds things of three classes in pictures of 32 x 32."""
+    import torch
+    import transformers
+
+    torch.manual_seed(14)
+    labels = {at: f"thing {at}" for at in range(3)}
+    config = transformers.YolosConfig(
+        image_size=[32, 32], patch_size=8, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+        intermediate_size=64, num_detection_tokens=6, initializer_range=0.3, use_mid_position_embeddings=False,
+        id2label=labels, label2id={name: at for at, name in labels.items()},
+    )  # fmt: skip
+    transformers.YolosForObjectDetection(config).eval().save_pretrained(folder)
+    transformers.YolosImageProcessor(size={"height": 32, "width": 32}).save_pretrained(folder)
+    return folder
