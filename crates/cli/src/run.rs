@@ -34,7 +34,7 @@ use jitney_engine::Engine;
 use jitney_net::GivenSockets;
 use jitney_server::auth::{KeyStrength, TokenClock, Tokens};
 use jitney_server::keys::NamedKeys;
-use jitney_server::{FieldChanges, RoomCheck, Server, ServerParts};
+use jitney_server::{FieldChanges, ModelRoom, Server, ServerParts};
 use jitney_settings::Setting;
 use jitney_settings::server::{KEY_FILE, KEYS, POLL, TLS_CERT};
 use jitney_telemetry::metrics::MeterPlan;
@@ -146,7 +146,7 @@ fn serve(
         access_log: access_log(&plan, meter.log_time()),
         audit,
         log_book: Some(Arc::clone(&logs.book)),
-        room: plan.server.one_port.then(|| Arc::new(room::check) as RoomCheck),
+        room: plan.server.one_port.then(|| Arc::new(room::Room::default()) as Arc<dyn ModelRoom>),
         webhooks: plan.webhooks.take().map(|client| client as _),
         ..ServerParts::default()
     };

@@ -68,7 +68,7 @@ pub use crate::audit::FollowedFiles;
 pub use crate::changes::{Changeable, FieldChanges};
 pub use crate::config::{Cors, GrpcBind, ServerConfig};
 pub use crate::plugins::{PluginError, Plugins};
-pub use crate::state::{RoomCheck, RoomShortage, ServerParts};
+pub use crate::state::{ModelRoom, RoomShortage, ServerParts};
 pub use crate::webhook_sender::{
     WebhookFailure, WebhookMessage, WebhookRejection, WebhookSender, WebhookSending,
 };

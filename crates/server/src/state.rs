@@ -47,13 +47,19 @@ pub struct ServerParts {
     /// What became of the shared list of models, if there is one.
     pub registrations: Arc<Registrations>,
     /// Whether there is memory for what a path holds, asked before clients register it.
-    pub room: Option<RoomCheck>,
+    pub room: Option<Arc<dyn ModelRoom>>,
     /// What tells others of jobs that have ended, where that is allowed.
     pub webhooks: Option<Arc<dyn WebhookSender>>,
 }
 
-/// Looks whether there is memory for a model; what is missing, if there is not.
-pub type RoomCheck = Arc<dyn Fn(&str) -> Option<RoomShortage> + Send + Sync>;
+/// Whether there is memory for models that clients load and unload.
+pub trait ModelRoom: Send + Sync {
+    /// What is missing for what a path holds, if anything is. It reads files.
+    fn shortage(&self, path: &str) -> Option<RoomShortage>;
+
+    /// What the workers of this path's model held before it was unloaded, in bytes.
+    fn note(&self, path: &str, bytes: u64);
+}
 
 /// Why there is no memory for a model, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -74,6 +74,7 @@ pub(crate) fn set_default(context: &RequestContext<'_>, target: ModelRef<'_>) ->
 /// Removes a version, the default one if none is named.
 pub(crate) async fn unregister(context: &RequestContext<'_>, target: ModelRef<'_>) -> HttpResult {
     need_model_api(context)?;
+    note_memory(context.state, target);
     management::unregister(&context.state.engine, target).await.map(notice)
 }
 
@@ -122,7 +123,7 @@ async fn check_room(state: &ServerState, options: &RegisterOptions) -> Result<()
     }
     let url = options.url.clone();
     // It cannot panic; and what was not looked at is not in the way.
-    let looked = tokio::task::spawn_blocking(move || room(&url)).await.unwrap_or(None);
+    let looked = tokio::task::spawn_blocking(move || room.shortage(&url)).await.unwrap_or(None);
     let Some(RoomShortage { needed, free, kept }) = looked else { return Ok(()) };
     let [needed, free, kept] = [needed, free, kept].map(|bytes| bytes >> 20);
     let message = format!(
@@ -130,6 +131,14 @@ async fn check_room(state: &ServerState, options: &RegisterOptions) -> Result<()
          them are kept. Unload other models, or take a larger machine. [reason: memory]"
     );
     Err(Problem::new(ErrorCode::LoadOutOfMemory, message))
+}
+
+/// What the model's workers hold now is what it will need when it is loaded again.
+fn note_memory(state: &ServerState, target: ModelRef<'_>) {
+    let Some(room) = &state.parts.room else { return };
+    let Ok(model) = state.engine.model(target.model, target.version) else { return };
+    let pids = model.status().workers.into_iter().filter_map(|worker| worker.pid);
+    room.note(&model.identity().url, pids.filter_map(|pid| state.parts.meter.memory(pid)).sum());
 }
 
 /// A JSON body replaces the query; any other body is ignored.
