@@ -235,7 +235,7 @@ test-notebook: build .venv/notebook/ready ## The notebook of examples/ in a real
 test-onnx: build .venv/torch/ready .venv/onnx/ready ## ONNX files of many origins beside bare ONNX Runtime
 	$(BINARY) .venv/onnx/bin/python -m pytest -q tests/test_onnx_files.py --heavy
 
-test-examples: build .venv/examples/ready .venv/test/ready ## Other projects' own examples, from checkouts by path (RAY=… BENTOML=… TRITON_SERVER=… TRITON_CLIENT=… TORCHSERVE=…, whose Python with torch is TORCHSERVE_PYTHON, and NEWMAN the program for its Postman collections; ONNX_PACKAGES=… and FORMAT_PACKAGES=… are folders for packages with ONNX files and with other models; SAGEMAKER=… AWS's PyTorch toolkit, SAGEMAKER_INFERENCE=… its inference toolkit and SAGEMAKER_IMAGES=… its images, whose Python with torch and transformers is SAGEMAKER_PYTHON, as root, and SAGEMAKER_PACKAGES=… a folder for its packages)
+test-examples: build .venv/examples/ready .venv/test/ready ## Other projects' own examples, from checkouts by path (RAY=… BENTOML=… TRITON_SERVER=… TRITON_CLIENT=… TORCHSERVE=…, whose Python with torch is TORCHSERVE_PYTHON, and NEWMAN the program for its Postman collections; ONNX_PACKAGES=… and FORMAT_PACKAGES=… are folders for packages with ONNX files and with other models; SAGEMAKER=… AWS's PyTorch toolkit, SAGEMAKER_INFERENCE=… its inference toolkit and SAGEMAKER_IMAGES=… its images, whose Python with torch and transformers is SAGEMAKER_PYTHON, as root, and SAGEMAKER_PACKAGES=… a folder for its packages; AZURE=… Azure's inference server, whose Python with flask, psutil and inference-schema is AZURE_PYTHON, as root)
 	$(BINARY) .venv/examples/bin/python tests/examples/ray.py "$(RAY)"
 	$(BINARY) .venv/examples/bin/python tests/examples/bentoml.py "$(BENTOML)"
 	$(BINARY) $(or $(TORCHSERVE_PYTHON),.venv/examples/bin/python) tests/examples/torchserve.py "$(TORCHSERVE)"
@@ -245,6 +245,7 @@ test-examples: build .venv/examples/ready .venv/test/ready ## Other projects' ow
 	$(BINARY) $(or $(SAGEMAKER_PYTHON),.venv/examples/bin/python) tests/examples/sagemaker.py "$(SAGEMAKER)" "$(SAGEMAKER_IMAGES)"
 	$(or $(SAGEMAKER_PYTHON),.venv/examples/bin/python) tests/examples/sagemaker_units.py "$(SAGEMAKER)" "$(SAGEMAKER_INFERENCE)"
 	$(BINARY) $(or $(SAGEMAKER_PYTHON),.venv/examples/bin/python) tests/examples/sagemaker_toolkit.py "$(SAGEMAKER_PACKAGES)"
+	$(BINARY) $(or $(AZURE_PYTHON),.venv/examples/bin/python) tests/examples/azure.py "$(AZURE)"
 	$(if $(FORMAT_PACKAGES),$(MAKE) .venv/formats/ready)
 	$(BINARY) $(if $(FORMAT_PACKAGES),.venv/formats/bin/python,$(TEST)/python) tests/examples/formats.py "$(FORMAT_PACKAGES)"
 	TRITON_SERVER="$(TRITON_SERVER)" TRITON_CLIENT="$(TRITON_CLIENT)" $(BINARY) $(TEST)/python tests/examples/triton.py

@@ -22,6 +22,7 @@ JSON = "application/json"
 RUN_FAILED = "x-ms-run-function-failed"
 RUN_TIME = "x-ms-run-fn-exec-ms"
 VERSION, VERSION_VARIABLE = "x-ms-server-version", "HTTP_X_MS_SERVER_VERSION"
+VERSION_SHOWN = "SERVER_VERSION_LOG_RESPONSE_ENABLED"
 ID_CHARACTERS_MAX = 100
 FAILED = "An unexpected error occurred in scoring script. Check the logs for more info."
 Headers = list[tuple[str, str]]
@@ -44,7 +45,7 @@ class Score:
             response = self._routed(request)
         except Rejected as rejected:
             response = failure(rejected.status, str(rejected))
-        response.headers.extend([*named, (VERSION, os.environ.get(VERSION_VARIABLE) or f"jitney/{jitney.__version__}")])
+        response.headers.extend([*named, *version()])
         return response
 
     def _routed(self, request: HttpRequest) -> Response:
@@ -88,13 +89,22 @@ def answered(result: Any) -> Response:
     if hasattr(result, "get_data") and hasattr(result, "status_code"):
         headers: Headers = [(name, str(value)) for name, value in result.headers.items() if name != RUN_FAILED]
         failed = result.status_code >= 500 or result.headers.get(RUN_FAILED) == "True"
-        return Response(result.get_data(), result.status_code, [*headers, (RUN_FAILED, str(failed))])
+        # What comes from a generator leaves piece by piece.
+        body = result.iter_encoded() if getattr(result, "is_streamed", False) else result.get_data()
+        return Response(body, result.status_code, [*headers, (RUN_FAILED, str(failed))])
     try:
         body = json.dumps({} if result is None else result)
     except (TypeError, ValueError):
         logger.exception("run() returned what JSON cannot hold: return text, numbers, lists or an AMLResponse")
         return failure(500, "An unexpected internal error occurred. Check the logs for more info.")
     return Response(body, headers=[(RUN_FAILED, "False")], media_type=JSON)
+
+
+def version() -> Headers:
+    """The header with the server's version, unless a variable says anything but true."""
+    if os.environ.get(VERSION_SHOWN, "true").lower() != "true":
+        return []
+    return [(VERSION, os.environ.get(VERSION_VARIABLE) or f"jitney/{jitney.__version__}")]
 
 
 def failure(status: int, message: str, headers: Headers | None = None) -> Response:
