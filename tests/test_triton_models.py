@@ -268,6 +268,15 @@ def test_a_model_calls_others(http: Any) -> None:
         ask("nobody")
 
 
+def test_a_call_waits_no_longer_than_it_says(server: Server, http: Any) -> None:
+    """The model that is called answers after its caller has given up, and not before."""
+    named = np.array([b"held"], dtype=object)
+    with pytest.raises(InferenceServerException, match="no answer within 50000 microseconds"):
+        http.infer("caller", tensors(triton_http, model=named, x=floats(2, 3)))
+    (server.home.parent / "models/waiting/1/open").touch()
+    assert http.infer("waiting", tensors(triton_http, x=floats(2, 3))).as_numpy("x").tolist() == floats(2, 3).tolist()
+
+
 @pytest.mark.parametrize("name", ["talk", "talk_direct"])
 def test_a_model_keeps_its_sequences_apart(client: Any, name: str) -> None:
     answers: dict[int, list[int]] = {}

@@ -10,7 +10,7 @@ from harness import onnx
 
 NAMES = (
     "reshaped", "rows", "counted", "summed", "added", "add_sub", "repeat", "caller", "talk", "talk_direct",
-    "pairs_oldest", "pairs_direct", "completed", "turned", "twice_more", "ragged",
+    "pairs_oldest", "pairs_direct", "completed", "turned", "twice_more", "ragged", "waiting",
 )  # fmt: skip
 """Those that load."""
 
@@ -153,6 +153,30 @@ class TritonPythonModel:
         sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 """
 
+WAITING_CONFIG = """
+backend: "python"
+max_batch_size: 0
+input [ { name: "x" data_type: TYPE_FP32 dims: [ 2, 3 ] } ]
+output [ { name: "x" data_type: TYPE_FP32 dims: [ 2, 3 ] } ]
+"""
+WAITING = """
+import time
+from pathlib import Path
+
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.gate = Path(__file__).with_name("open")
+
+    def execute(self, requests):
+        while not self.gate.exists():
+            time.sleep(0.01)
+        return [pb_utils.InferenceResponse(request.inputs()) for request in requests]
+"""
+"""A model that answers when there is a file beside it."""
+
 CALLER_CONFIG = """
 backend: "python"
 max_batch_size: 0
@@ -180,6 +204,12 @@ class TritonPythonModel:
             found = [one async for one in await asked.async_exec(decoupled=True)]
             y = np.concatenate([one.output_tensors()[0].as_numpy() for one in found]).astype(np.float32)
             return pb_utils.InferenceResponse([pb_utils.Tensor("y", y)])
+        if name == "held":
+            asked = pb_utils.InferenceRequest("waiting", ["x"], [x])
+            answers = [await asked.async_exec(execution_timeout=50_000)]
+            answers.append(asked.exec(execution_timeout=50_000))
+            assert all(one.has_error() for one in answers), answers
+            return pb_utils.InferenceResponse(error=answers[0].error())
         asked = pb_utils.InferenceRequest(model_name=name, requested_output_names=["y"], inputs=[x])
         loop = asyncio.get_running_loop()
         waited, awaited = await asyncio.gather(loop.run_in_executor(None, asked.exec), asked.async_exec())
@@ -358,5 +388,6 @@ def write(models: Path) -> None:
     for name, strategy in PAIRS.items():
         model(models, f"pairs_{name}", PAIRS_CONFIG.replace(OLDEST, strategy), TALK)
     model(models, "ragged", RAGGED_CONFIG, RAGGED)
+    model(models, "waiting", WAITING_CONFIG, WAITING)
     model(models, "completed", None, COMPLETED)
     model(models, "broken", ADD_SUB_CONFIG, "import nothing_of_this_name")

@@ -6,6 +6,7 @@ They go the way of every handle. A call that fails is a response with an error, 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -30,35 +31,51 @@ class Calls:
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
-    def call(self, request: InferenceRequest, decoupled: bool) -> Any:
+    def call(self, request: InferenceRequest, decoupled: bool, timeout: int) -> Any:
         """Calls a model and waits, also where an event loop runs the caller."""
         background = self._connections.background()
         held: Any = (Stream if decoupled else Call)(background.cancel)
-        background.send(held, _head(request), framed.request(request))
+        background.send(held, _head(request, timeout), framed.request(request))
         if decoupled:
             return _responses(held)
         try:
-            return framed.response(held.result())
+            return framed.response(held.result(_seconds(timeout)))
+        except concurrent.futures.TimeoutError:
+            held.cancel()
+            return _late(timeout)
         except Exception as error:
             return failed(error)
 
-    async def call_async(self, request: InferenceRequest, decoupled: bool) -> Any:
+    async def call_async(self, request: InferenceRequest, decoupled: bool, timeout: int) -> Any:
         """Calls a model from a coroutine."""
         connection = self._connections.connection(asyncio.get_running_loop())
         held: Any = (AsyncStream if decoupled else AsyncCall)(connection)
-        connection.send(held, _head(request), framed.request(request))
+        connection.send(held, _head(request, timeout), framed.request(request))
         if decoupled:
             return _responses_async(held)
         try:
-            return framed.response(await held)
+            return framed.response(await asyncio.wait_for(held, _seconds(timeout)))
+        except asyncio.TimeoutError:
+            return _late(timeout)
         except Exception as error:
             return failed(error)
 
 
-def _head(request: InferenceRequest) -> bytes:
+def _head(request: InferenceRequest, timeout: int) -> bytes:
+    """What the frame of a call says; the timeout is in microseconds, and 0 for none."""
+    options = CallOptions(_seconds(timeout))
     version = request.model_version()
     named = "" if version < 0 else str(version)
-    return call_head(request.model_name(), named, "", framed.CONTENT_TYPE, CallOptions())
+    return call_head(request.model_name(), named, "", framed.CONTENT_TYPE, options)
+
+
+def _seconds(timeout: int) -> float | None:
+    return timeout / 1e6 if timeout > 0 else None
+
+
+def _late(timeout: int) -> InferenceResponse:
+    """The response of a call that was given up: a deadline that the server keeps does not stop what runs already."""
+    return InferenceResponse(error=TritonError(f"no answer within {timeout} microseconds", TritonError.UNAVAILABLE))
 
 
 def _responses(pieces: Any) -> Iterator[InferenceResponse]:

@@ -256,12 +256,13 @@ class InferenceRequest:
         return self.sender is not None and self.sender.is_cancelled()
 
     def exec(self, decoupled: bool = False, execution_timeout: int | None = None) -> Any:
-        """Calls the model that it names and waits: for its response, or for an iterator of them."""
-        return self._calls().call(self, decoupled)
+        """Calls the model that it names and waits: for its response, or for an iterator of them. A call that
+        has no answer after `execution_timeout` microseconds ends with an error; a stream has to have begun by then."""
+        return self._calls().call(self, decoupled, execution_timeout or 0)
 
     async def async_exec(self, decoupled: bool = False, execution_timeout: int | None = None) -> Any:
         """The same inside an event loop."""
-        return await self._calls().call_async(self, decoupled)
+        return await self._calls().call_async(self, decoupled, execution_timeout or 0)
 
     def _calls(self) -> Any:
         if self.caller is None:
