@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ import requests
 
 from harness.archives import Store
 from harness.clouds import Cloud, one_cloud
-from harness.server import Server
+from harness.server import ASK_SECONDS, END_SECONDS, PORTS, Server
 from harness.wait import until
 
 PREDICT = "/v1/endpoints/17/deployedModels/4:predict"
@@ -115,6 +116,27 @@ def test_vertexs_health_is_503_until_the_model_is_loaded(start: Callable[..., Se
     until(lambda: requests.get(server.url("/h"), timeout=120).status_code == 200, "the model is loaded")
     reply = requests.post(server.url("/p"), json={"instances": [1, 2]}, timeout=120)
     assert reply.json() == {"predictions": [2, 3]}
+
+
+def test_vertexs_port_is_open_while_the_folder_is_fetched(binary: Path, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as bucket, socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+        free.close()
+        address = f"http://127.0.0.1:{bucket.getsockname()[1]}"
+        env = {"PATH": os.environ["PATH"], "AIP_HTTP_PORT": str(port), "AIP_STORAGE_URI": "gs://models/run"}
+        env |= {"GOOGLE_BASE_URL": address, "HTTP_PROXY": address, "http_proxy": address}
+        others = [word for flag in PORTS[1:] for word in (flag, "0")]
+        command = [binary, "serve", "--host", "127.0.0.1", *others]
+        with (tmp_path / "log").open("w+") as log, subprocess.Popen(command, env=env, stdout=log, stderr=log) as server:
+            try:
+                bucket.settimeout(ASK_SECONDS)
+                # Whoever asks here gets no answer.
+                asked, _ = bucket.accept()
+                with asked, socket.create_connection(("127.0.0.1", port), ASK_SECONDS):
+                    server.terminate()
+                    assert server.wait(END_SECONDS) == 0, (tmp_path / "log").read_text()
+            finally:
+                server.kill()
 
 
 HANDLER = """
