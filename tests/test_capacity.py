@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
+import pytest
 import requests
 
 from harness.answers import checking_clients
-from harness.server import Server
+from harness.archives import Store
+from harness.server import FREE_ADDRESSES, Server
 from harness.wait import until
 
 APP = """
@@ -21,6 +25,17 @@ import jitney
 def slow(number: int) -> int:
     time.sleep(0.2)
     return 2 * number
+"""
+
+HANDLER = """
+import time
+
+
+def handle(data, context):
+    if not data:
+        return None
+    time.sleep(0.2)
+    return [2 * (row.get("body") or {"number": 0})["number"] for row in data]
 """
 
 
@@ -80,3 +95,58 @@ def test_a_number_that_is_pinned_stays_until_it_is_to_follow_the_load_again(
         assert "capacity" not in server.describe("slow")
         server.manage("PUT", "/models/slow", workers="auto", synchronous="true")
         until(lambda: workers(server) == 3, "three workers")
+
+
+@pytest.fixture
+def torchserve(start: Callable[..., Server], tmp_path: Path, store: Store) -> Callable[..., Server]:
+    """Starts `jitney torchserve` with the archive `slow`, or from the last snapshot of a server that has ended."""
+    config = tmp_path / "config.properties"
+    config.write_text(FREE_ADDRESSES + "default_workers_per_model=1\n")
+
+    def torchserve(settings: str | None = None, after: Server | None = None) -> Server:
+        flags = ["--foreground", "--disable-token-auth", "--model-store", store.path]
+        if after is not None:
+            return start("torchserve", "--start", *flags, "--ts-config", after.newest_snapshot())
+        store.mar("slow", source=HANDLER, config=settings)
+        return start("torchserve", "--start", *flags, "--ts-config", config, "--models", "slow=slow.mar")
+
+    return torchserve
+
+
+def capacity(server: Server) -> str | None:
+    """The reason under `jitney torchserve`: descriptions keep TorchServe's keys unless more is asked for."""
+    assert "capacity" not in server.describe("slow")
+    return server.manage("GET", "/models/slow", customized="true").json()[0].get("capacity")
+
+
+def check_that_it_follows_the_load(server: Server) -> None:
+    assert workers(server) == 1
+    described = server.describe("slow")
+    assert (described["minWorkers"], described["maxWorkers"]) == (1, 4)
+    with checking_clients(server.address, "/predictions/slow", 12) as tally:
+        until(lambda: workers(server) == 4, "four workers")
+        told = capacity(server)
+    assert not tally.lost and not tally.wrong
+    assert told.startswith("4 of 1 to 4 workers: ") and " requests/s need " in told, told
+    server.logged("slow: 4 of 1 to 4 workers: ")
+    logged = re.findall(r"slow: (\d) of 1 to 4 workers: ", server.log)
+    assert all(before != after for before, after in pairwise(["1", *logged])), f"one line for each change: {logged}"
+
+
+def test_torchserve_follows_the_load_between_two_numbers_of_an_archive(torchserve: Callable[..., Server]):
+    check_that_it_follows_the_load(torchserve("minWorkers: 1\nmaxWorkers: 4\n"))
+
+
+@pytest.mark.parametrize("settings", [None, "minWorkers: 1\nmaxWorkers: 1\n"])
+def test_torchserve_keeps_one_number_until_it_is_told_two_and_a_snapshot_has_both(
+    torchserve: Callable[..., Server], settings: str | None
+):
+    server = torchserve(settings)
+    with checking_clients(server.address, "/predictions/slow", 8) as tally:
+        until(lambda: tally.right > 20, "some are answered")
+        assert (workers(server), capacity(server)) == (1, None)
+    reply = server.manage("PUT", "/models/slow", min_worker=1, max_worker=4, synchronous="true")
+    assert reply.status_code == 200, reply.text
+    check_that_it_follows_the_load(server)
+    server.end()
+    check_that_it_follows_the_load(torchserve(after=server))

@@ -40,15 +40,10 @@ def begin(start: Callable[..., Server], tmp_path: Path, store: Store) -> Callabl
     flags = ["--foreground", "--disable-token-auth", "--enable-model-api", "--model-store", store.path]
 
     def begin(*more: str, after: Server | None = None) -> Server:
-        source = config if after is None else newest(after)
+        source = config if after is None else after.newest_snapshot()
         return start("torchserve", "--start", *flags, "--ts-config", source, *more)
 
     return begin
-
-
-def newest(server: Server) -> Path:
-    """The last snapshot of a server that has ended."""
-    return sorted((server.cwd / "logs/config").glob("*.cfg"))[-1]
 
 
 def batching(server: Server, model: str) -> dict[str, Any]:
@@ -81,7 +76,7 @@ def test_a_registration_is_in_a_snapshot_when_it_is_answered(begin, store: Store
     server = begin()
     reply = server.manage("POST", "/models", url="echo.mar", initial_workers=1)
     assert reply.status_code == 200, reply.text
-    assert "echo.mar" in newest(server).read_text()
+    assert "echo.mar" in server.newest_snapshot().read_text()
 
 
 def test_shares_of_versions_survive_a_restart(begin, store: Store) -> None:
@@ -118,7 +113,7 @@ def test_endpoints_of_a_definition_keep_what_they_were_told(begin, store: Store,
     put(server, "Kit", endpoint="slow", max_batch_size=5)
     put(server, "Kit", endpoint="slow", max_latency_ms=3000)
     put(server, "Kit", endpoint="fast", max_latency_ms=0)
-    until(lambda: "slow" in newest(server).read_text(), "a snapshot has it")
+    until(lambda: "slow" in server.newest_snapshot().read_text(), "a snapshot has it")
     server.end()
     again = begin(after=server)
     assert (batching(again, "Kit")["endpoints"], latencies(again)) == (

@@ -175,6 +175,10 @@ class Server:
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.log[-4000:]}") from None
 
+    def newest_snapshot(self) -> Path:
+        """The last snapshot of a server under `jitney torchserve`."""
+        return sorted((self.cwd / "logs/config").glob("*.cfg"))[-1]
+
     # -- requests -----------------------------------------------------------------------------
 
     @property
