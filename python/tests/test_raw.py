@@ -69,7 +69,7 @@ def pieces_of(raw, one: tuple[bytes, bytes], count: int) -> list[dict]:
         kind, number, _, payload = raw.read_answer()
         assert kind == wire.CHUNK
         pieces += wire.decode_chunk(payload, number)
-    assert raw.read()[0] == wire.REPLY
+    assert raw.read_answer()[0] == wire.REPLY
     return pieces
 
 
@@ -109,6 +109,82 @@ def test_several_may_share_a_call_and_handles_bring_what_they_like(raw):
 def test_other_ways_to_it_lead_nowhere(raw):
     (answer,) = raw.ask([wire.item([("body", "application/json", b"1")], [("url_path", "http")])])
     assert (answer["status"], b"where it is mounted" in answer["body"]) == (404, True)
+
+
+ANY_SOURCE = """
+import jitney
+
+def letters(text):
+    yield from text
+
+async def letters_async(text):
+    for letter in text:
+        yield letter
+
+class Several:
+    @jitney.endpoint
+    def plain(self, text: str, stream: bool = False):
+        return jitney.Response(letters(text), 201, media_type="text/x") if stream else text
+
+    @jitney.endpoint
+    async def coroutine(self, text: str, stream: bool = False):
+        return jitney.Response(letters_async(text), 201, media_type="text/x") if stream else text
+
+    @jitney.endpoint
+    def iterator(self, text: str):
+        return iter(text)
+
+class Lone:
+    @jitney.endpoint(concurrency=4)
+    async def coroutine(self, text: str, stream: bool = False):
+        return jitney.Response(letters_async(text), 201, media_type="text/x") if stream else text
+
+    @jitney.endpoint(concurrency=4)
+    async def other(self, text: str):
+        return text
+
+@jitney.endpoint(overlap=3)
+def overlapped(text: str, stream: bool = False):
+    return jitney.Response(letters(text), 201, media_type="text/x") if stream else text
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "endpoint", "mode"),
+    [
+        ("Several", "plain", "single"),
+        ("Several", "coroutine", "single"),
+        ("Lone", "coroutine", "concurrent"),
+        ("overlapped", "", "single"),
+    ],
+)
+def test_any_endpoint_for_one_item_may_answer_in_pieces(worker, model, tmp_path, name, endpoint, mode):
+    settings = {"jitney": {"object": f"any_app:{name}", "directory": str(tmp_path)}}
+    model(ANY_SOURCE, "any_app.py")
+    found = worker("", f"any_app:{name}", model_yaml_config=settings, mode=mode)
+    headers = [("url_path", endpoint)]
+
+    def asked(told: dict) -> tuple[bytes, bytes]:
+        return wire.item([("body", "application/json", json.dumps(told).encode())], headers)
+
+    pieces = pieces_of(found, asked({"text": "abc", "stream": True}), 4)
+    assert [piece["body"] for piece in pieces] == [b"", b"a", b"b", b"c"]
+    assert (pieces[0]["status"], pieces[0]["headers"]) == (201, [["Content-Type", "text/x"]])
+    (whole,) = found.ask([asked({"text": "abc"})])
+    assert (whole["status"], whole["body"]) == (200, b"abc")
+    call = wire.item([("jitney-call", "", bytes(encode_call(("ab", True), {})))], headers)
+    assert [decode(piece["body"]) for piece in pieces_of(found, call, 2)] == ["a", "b"], "handles get no head"
+    text, streams = ("text", "BYTES", (1,), b"\x02\0\0\0ab"), ("stream", "BOOL", (1,), b"\1")
+    (answer,) = found.ask([wire.tensors([text, streams], headers=headers)])
+    assert answer["tensors"][0]["value"] == b"\x02\0\0\0ab", "an answer in tensors is whole"
+
+
+def test_an_iterator_without_a_response_is_no_stream(worker, model, tmp_path):
+    settings = {"jitney": {"object": "any_app:Several", "directory": str(tmp_path)}}
+    model(ANY_SOURCE, "any_app.py")
+    found = worker("", "any_app:Several", model_yaml_config=settings)
+    (answer,) = found.ask([wire.item([("text", "", b"abc")], [("url_path", "iterator")])])
+    assert (answer["status"], b"has no JSON form" in answer["body"]) == (500, True)
 
 
 def test_paths_are_written_down_for_the_server():

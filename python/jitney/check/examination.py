@@ -16,6 +16,7 @@ from jitney.definition.definition import Endpoint
 from jitney.definition.samples import samples
 from jitney.execution.execution import Instance
 from jitney.execution.grouping import Item
+from jitney.execution.splitting import STREAMED
 from jitney.http import arguments
 from jitney.http.response import Response, encode
 from jitney.values.containers import container_of
@@ -126,6 +127,8 @@ class Examination:
         self._report.remarks += sorted(rejected)[:1]
 
     def _encodes(self, outcome: Any) -> None:
+        if outcome is STREAMED:
+            return
         if isinstance(outcome, Response):
             if inspect.isgenerator(outcome.body) or inspect.isasyncgen(outcome.body):
                 return

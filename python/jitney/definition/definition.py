@@ -78,8 +78,8 @@ class Endpoint:
 
     @property
     def may_stream(self) -> bool:
-        """Whether an answer may come in pieces; of a raw endpoint the answer decides."""
-        return self.streams or self.raw
+        """Whether an answer may come in pieces; where a call is for one item, the answer decides."""
+        return self.streams or not self.batched
 
     @cached_property
     def lists(self) -> frozenset[str]:

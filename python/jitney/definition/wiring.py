@@ -161,7 +161,7 @@ def _check(bound: Bound, is_first: bool) -> None:
             f"{definition.name} has several endpoints ({names}), and a chain or fan-out calls the one that is named "
             "predict; for another one write a class with jitney.depends"
         )
-    if found.may_stream:
+    if found.raw or found.streams:
         what = "takes raw requests" if found.raw else "streams"
         raise DefinitionError(f"{definition.name} {what}, which cannot be passed on: write a class with jitney.depends")
     required = [one.name for one in found.params if one.required]

@@ -88,10 +88,10 @@ class Execution:
         return CallContext(self._source, self.endpoint.name, self.endpoint.is_async, invocation.positions)
 
     def _pieces(self, result: Any) -> Function | None:
-        """What makes the pieces of an answer, of a raw endpoint that streams this one."""
-        if not self.endpoint.raw or self.endpoint.batched:
+        """What makes the pieces of an answer that comes in pieces, of an endpoint that is called for one item."""
+        if self.endpoint.batched:
             return None
-        found = stream_of(result)
+        found = stream_of(result, self.endpoint.raw)
         return None if found is None else lambda **_: found.pieces()
 
     @property

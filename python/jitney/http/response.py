@@ -28,7 +28,7 @@ class Response:
     """What an endpoint may return instead of a plain value; a generator may yield one first, for its head.
 
     The body is what endpoints return: bytes, text, or anything that becomes JSON. A generator is sent piece by piece,
-    by raw endpoints; others are generators themselves.
+    unless the endpoint takes batches.
     """
 
     __slots__ = ("body", "headers", "media_type", "status")
@@ -71,11 +71,11 @@ class Response:
         return f"Response({self.status})"
 
 
-def stream_of(result: Any) -> Response | None:
-    """What was returned, if it is to be sent in pieces."""
+def stream_of(result: Any, raw: bool = False) -> Response | None:
+    """What was returned, if it is to be sent in pieces; of a raw endpoint also without a head."""
     if isinstance(result, Response):
         return result if result.is_stream else None
-    return Response(result) if isinstance(result, (Iterator, AsyncIterator)) else None
+    return Response(result) if raw and isinstance(result, (Iterator, AsyncIterator)) else None
 
 
 def _after(head: Response, pieces: Iterator[Any]) -> Iterator[Any]:

@@ -16,6 +16,7 @@ from typing import Any
 from jitney.torchserve.failures import ClientsLeft
 from jitney.torchserve.threads import THREADS
 from jitney.worker.batch import BatchDecoder, Row, TensorRow
+from jitney.worker.context import WorkerContext
 from jitney.worker.loader import LoadedModel
 from jitney.worker.protocol import (
     BATCH,
@@ -37,7 +38,7 @@ from jitney.worker.writer import FrameWriter, TurnWriter
 
 CANCEL_SECONDS = 1.0
 
-AnswerLone = Callable[[Row, list[bytes]], Awaitable[EncodedReply]]
+AnswerLone = Callable[[Row, list[bytes], WorkerContext, int], Awaitable[EncodedReply]]
 
 
 def run_concurrently(writer: FrameWriter, reader: FrameReader, model: LoadedModel) -> None:
@@ -225,7 +226,7 @@ class _ConcurrentBatches:
         context = self._model.context
         try:
             if self._answer_lone is not None and len(rows) == 1 and not isinstance(rows[0], TensorRow):
-                outputs = await self._answer_lone(rows[0], metas)
+                outputs = await self._answer_lone(rows[0], metas, context, frame.id)
             else:
                 context = context.for_batch(metas, frame.id)
                 outputs = self._model.entry_point(rows, context)

@@ -27,7 +27,7 @@ from jitney.execution.warm_up import Progress, warm_up
 from jitney.gpu.device import choose_device, loaded_torch
 from jitney.gpu.fetching import fetched, start_fetching
 from jitney.gpu.report import WarmUpReport
-from jitney.http.response import Response
+from jitney.http.response import Response, stream_of
 from jitney.loaders.registry import open_again
 from jitney.values import array_formats
 from jitney.worker.answers import AnswerEncoder
@@ -105,9 +105,9 @@ class DefinedModel:
         self.awaits_others = resolve is not None and all(one.is_async for one in definition.endpoints)
         """Whether its batches run on a loop, also if it takes one at a time, so that the server can cancel them."""
         self._concurrent = self.awaits_others or self.definition.concurrency > 1
-        single = not any(one.batched or one.may_stream or not one.is_async for one in definition.endpoints)
+        single = not any(one.batched or one.raw or one.streams or not one.is_async for one in definition.endpoints)
         self.answer_lone = self._answer_lone if single and self._concurrent else None
-        """Where every endpoint is a coroutine that takes one item and gives one answer: what answers one."""
+        """Where every endpoint is a coroutine that takes one item and gives its answer: what answers one."""
         self._reader = ItemReader(self.definition)
         self._sizes = _Sizes()
 
@@ -182,7 +182,7 @@ class DefinedModel:
         batch.split()
         return batch.reply()
 
-    async def _answer_lone(self, row: Row, metas: list[bytes]) -> EncodedReply:
+    async def _answer_lone(self, row: Row, metas: list[bytes], context: WorkerContext, batch_id: int) -> EncodedReply:
         """Answers the only item of a batch, as a batch would be answered: there is nothing to arrange or to split."""
         call = SingleCall(self.name, self.reserves, metas[0])
         calls = {0} if wants_value(row, metas[0]) else NO_CALLS
@@ -192,11 +192,21 @@ class DefinedModel:
             call.endpoint, arguments = endpoint.name, complete(endpoint, call.items[0])
             with CallContext(call, endpoint.name, True, (0,)):
                 result = await self.instance.function(endpoint)(**arguments)
+            if stream_of(result) is not None:
+                return await self._stream_lone(row, result, context.for_batch(metas, batch_id))
             outcome = fetched(start_fetching(result))
         except Exception as error:
             outcome = error.errors.get(0, error) if isinstance(error, ItemErrors) else error
         meta, body = encoder.answer(0, outcome)
         return EncodedReply((LENGTHS.pack(len(meta), len(body)), meta, body))
+
+    async def _stream_lone(self, row: Row, found: Any, context: WorkerContext) -> EncodedReply:
+        """Sends an answer that turned out to come in pieces, as that of a batch."""
+        batch = self.begin([row], context)
+        for places, execution in batch.executions:
+            await execution.run_async(lambda **_: found, batch.emitter(places))
+        batch.split()
+        return batch.reply()
 
     async def _handle_async(self, batch: DefinedBatch) -> EncodedReply:
         for places, execution in batch.executions:
@@ -385,11 +395,11 @@ class DefinedBatch:
             at = positions[position]
             if self._context.cancelled(at):
                 return True
+            if (at in self._calls or at in self._tensors) and isinstance(piece, Response) and piece.body == b"":
+                return False  # A head, which neither handles nor tensors show.
             if at in self._tensors:
                 self._tensors[at].add_piece(position - positions.index(at), piece)
                 return False
-            if at in self._calls and isinstance(piece, Response) and piece.body == b"":
-                return False  # A head, which handles do not show.
             head, body = self._encoder.piece(at, piece)
             if at in self._encoder.streamed and not body:
                 return False  # Nothing more to tell.
