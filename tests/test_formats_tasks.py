@@ -82,3 +82,47 @@ def test_a_stop_ends_a_stream_and_nothing_of_it_is_told(start: Start, tmp_path: 
     chunks = events(server, "/v1/completions", {**asked, "stop": [stop], "stream": True})
     assert "".join(one["choices"][0]["text"] for one in chunks) == before
     assert chunks[-1]["choices"][0]["finish_reason"] == "stop"
+
+
+def test_a_stream_is_events_of_text_generation_inference(start: Start, tmp_path: Path) -> None:
+    """As Hugging Face's own client reads them; what is not streamed is one answer, as ever."""
+    import huggingface_hub
+    import transformers
+
+    folder = pretrained.gpt2(tmp_path / "gpt")
+    server = start("serve", folder, start_seconds=LOAD_SECONDS)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    client = huggingface_hub.InferenceClient(server.url("/gpt"), timeout=ASK_SECONDS)
+    prompt, size = "Once upon a time", len(tokenizer("Once upon a time")["input_ids"])
+    most = {"max_new_tokens": 24, "return_full_text": False}
+    whole = client.text_generation(prompt, **most)
+    reply = requests.post(server.url("/gpt"), json={"inputs": prompt, "parameters": most}, timeout=ASK_SECONDS)
+    assert reply.json() == [{"generated_text": whole}] and reply.headers["content-type"] == "application/json"
+
+    body = {"inputs": prompt, "parameters": most, "stream": True}
+    told = requests.post(server.url("/gpt"), json=body, timeout=ASK_SECONDS)
+    assert told.headers["content-type"] == "text/event-stream" and "content-length" not in told.headers
+    pieces = list(client.text_generation(prompt, stream=True, details=True, **most))
+    assert [one.index for one in pieces] == list(range(1, 25)) and not any(one.token.special for one in pieces)
+    assert tokenizer.decode([one.token.id for one in pieces]) == whole == "".join(one.token.text for one in pieces)
+    assert [(one.generated_text, one.details) for one in pieces[:-1]] == [(None, None)] * 23
+    details = pieces[-1].details
+    assert (pieces[-1].generated_text, details.finish_reason) == (whole, "length")
+    assert (details.generated_tokens, details.input_length, details.seed) == (24, size, None)
+
+    stop = whole[len(whole) // 2 :][:2]
+    before = whole[: whole.index(stop)]
+    assert client.text_generation(prompt, stop=[stop], **most) == before
+    pieces = list(client.text_generation(prompt, stop=[stop], stream=True, details=True, **most))
+    assert "".join(one.token.text for one in pieces) == before == pieces[-1].generated_text
+    assert pieces[-1].details.finish_reason == "stop_sequence" and len(pieces) < 24
+
+    wild = {"max_new_tokens": 200, "temperature": 100.0, "stream": True, "details": True}
+    for seed in range(1, 50):
+        *_, last = client.text_generation(prompt, seed=seed, **wild)
+        if last.details.finish_reason == "eos_token":
+            break
+    assert (last.token.id, last.details.seed) == (tokenizer.eos_token_id, seed)
+    assert last.index == last.details.generated_tokens < 200
+    several = requests.post(server.url("/gpt"), json={**body, "inputs": [prompt]}, timeout=ASK_SECONDS)
+    assert several.status_code == 400 and "a stream is for one text" in several.text

@@ -43,6 +43,8 @@ class TextPiece(NamedTuple):
     tokens: int
     """So far."""
     reason: str | None = None
+    by_stop: bool = False
+    """A text that was asked for ended it, and not the model."""
 
 
 class TextGeneration(FolderTask):
@@ -134,12 +136,14 @@ class TextGeneration(FolderTask):
                 told = await writing.next()
                 if isinstance(told, str):
                     rest = pieces.end()
-                    yield TextPiece(rest, None, count, "stop" if pieces.stopped else told)
+                    yield TextPiece(rest, writing.end, count, "stop" if pieces.stopped else told, pieces.stopped)
                     return
                 count += 1
                 text = pieces.add(told)
-                if pieces.stopped:
-                    yield TextPiece(text, told, count, "stop")
+                if count == order.most:
+                    text += pieces.end()
+                if pieces.stopped or count == order.most:
+                    yield TextPiece(text, told, count, "stop" if pieces.stopped else "length", pieces.stopped)
                     return
                 yield TextPiece(text, told, count)
         finally:
@@ -168,10 +172,7 @@ class TextGeneration(FolderTask):
         async with aclosing(self.pieces(order)) as pieces:
             async for one in pieces:
                 text += one.text
-                token = {"id": one.token, "text": one.text, "special": False}
-                ended = None if one.reason is None else text
-                details = None if one.reason is None else {"finish_reason": one.reason, "generated_tokens": one.tokens}
-                yield event({"index": one.tokens, "token": token, "generated_text": ended, "details": details})
+                yield event(tgi_event(one, text, len(order.prompt), order.terms.seed))
 
     async def _openai_events(self, form: OpenAiForm, orders: list[TextOrder]) -> AsyncGenerator[str, None]:
         for head in form.heads(len(orders)):
@@ -185,6 +186,21 @@ class TextGeneration(FolderTask):
         if form.wants_usage:
             yield event(form.usage_chunk(tokens))
         yield "data: [DONE]\n\n"
+
+
+def tgi_event(piece: TextPiece, text: str, prompt: int, seed: int | None) -> dict[str, Any]:
+    """A piece in the form of Text Generation Inference; the last one has the whole text. A token that ends the model's
+    text is one of its tokens there."""
+    by_model = piece.reason == "stop" and not piece.by_stop
+    tokens = piece.tokens + by_model
+    # Probabilities are not kept, so that there is no `logprob`.
+    token = {"id": piece.token, "text": piece.text, "logprob": None, "special": by_model and not piece.text}
+    told = {"index": tokens, "token": token, "generated_text": None, "details": None}
+    if piece.reason is None:
+        return told
+    reason = "eos_token" if by_model else "stop_sequence" if piece.by_stop else "length"
+    details = {"finish_reason": reason, "generated_tokens": tokens, "input_length": prompt, "seed": seed}
+    return {**told, "generated_text": text, "details": details}
 
 
 def event(told: Any) -> str:

@@ -40,6 +40,8 @@ class Writing:
         self.prompt = prompt
         self.written: list[int] = []
         self.choice = TokenChoice(terms, prompt, self.written, generator)
+        self.end: int | None = None
+        """The token by which the model ended it, which is not in `written`."""
         self.left = False
         """Nobody reads it any more: it ends before the next step."""
         self.loop = asyncio.get_running_loop()
@@ -145,7 +147,7 @@ class StepLoop:
         news: list[tuple[Writing, Told]] = []
         for one, token in zip(rows, choose(outputs, [one.choice for one in rows])):
             if token in self._network.ends:
-                one.left = True
+                one.left, one.end = True, token
                 news.append((one, "stop"))
                 continue
             one.written.append(token)
