@@ -438,6 +438,11 @@ def test_speech_in_chunks(start: Start, tmp_path: Path, kind: str) -> None:
     assert len(expected["chunks"]) > 1
     coded = base64.b64encode(long).decode()
     near(ask(server, "/words", {"inputs": coded, "parameters": timed}), expected)
+    words = {"return_timestamps": "word"}
+    told = {"inputs": base64.b64encode(short).decode(), "parameters": words}
+    expected = heard(library, short, **words)
+    assert expected["chunks"]
+    near(ask(server, "/words", told), expected)
     wrong = {"inputs": coded, "parameters": {"chunk_length_s": 300}}
     assert "chunk_length_s must be a number from 1 to 30" in ask(server, "/words", wrong, 400)["message"]
     assert "not known here" in ask(server, "/words", {"inputs": coded, "parameters": {"x": 1}}, 400)["message"]

@@ -217,7 +217,7 @@ def listening(folder: Path) -> Path:
     model.generation_config = transformers.GenerationConfig(
         bos_token_id=end, eos_token_id=end, pad_token_id=end, decoder_start_token_id=begin, max_length=14,
         no_timestamps_token_id=bare, is_multilingual=False, max_initial_timestamp_index=50, suppress_tokens=[],
-        begin_suppress_tokens=[end],
+        begin_suppress_tokens=[end], alignment_heads=[[0, 0], [0, 2]],
     )  # fmt: skip
     model.save_pretrained(folder)
     return folder
