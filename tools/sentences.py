@@ -86,7 +86,7 @@ SENTENCES: dict[str, dict[str, tuple[Check, ...]]] = {
         "The worker opens no port and reads no HTTP.": (
             Never("python/jitney/worker/*", r"http\.server|http\.client|urllib\.request|socketserver|\.listen\("),
         ),
-        "Nothing is unpickled or imported because a peer asked for it.": (
+        "Nothing is unpickled or imported because a peer asked for it, unless the operator allows it.": (
             Never(
                 "python/jitney/*",
                 r"pickle\.loads?\(",
@@ -127,6 +127,7 @@ SENTENCES: dict[str, dict[str, tuple[Check, ...]]] = {
             ),
             Tested("test_a_file_of_postscript_starts_no_program"),
             Tested("test_objects_in_an_array_are_not_unpickled"),
+            Tested("test_objects_are_unpickled_only_by_the_function_that_says_so"),
         ),
         "Only `cli` reads the environment.": (
             Line("clippy.toml", '"std::env::vars_os"'),
