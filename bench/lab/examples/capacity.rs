@@ -3,12 +3,15 @@
 //! `cargo run --release -p jitney-lab --example capacity -- [hours of the day that are played] [files of recorded traces]`
 #![expect(clippy::print_stdout, reason = "an example that prints")]
 
+use jitney_batcher::Nanos;
 use jitney_lab::capacity::{
     CapacityResult, CapacityRule, FixedWorkers, OurRule, RayRule, RaySettings, ScaledModel, play,
     varying,
 };
 use jitney_sim::trace::Trace;
 use jitney_sim::{Load, ServiceCurve, ms};
+
+const MINUTE: Nanos = 60_000_000_000;
 
 fn main() {
     let hours = std::env::args().nth(1).and_then(|it| it.parse().ok()).unwrap_or(24.0);
@@ -17,34 +20,57 @@ fn main() {
         ScaledModel { bounds: (1, 8), load: ms(5_000.0), objective: ms(1_500.0), processors: None };
     let full = curve.capacity(8);
     println!("curve 200+20b ms, largest batch 8, objective 1.5 s, 8 workers: {full:.0} requests/s");
+    steady(&curve, model);
+    shared(&curve, ScaledModel { processors: Some(2), ..model });
+    for file in std::env::args().skip(2) {
+        match std::fs::read_to_string(&file).map(|text| Trace::parse(&text)) {
+            Ok(Ok(trace)) => {
+                let load = |_| as_recorded(&trace, 0.3 * full, model);
+                compare(&file, (&curve, model), &GRID, 1, load);
+                let finer = format!("{file}, searched finer");
+                compare(&finer, (&curve, model), &FINER_GRID, 1, load);
+            }
+            other => println!("{file}: {other:?}"),
+        }
+    }
+    let bursts = |t: f64| if t % 300.0 < 30.0 { full * 0.7 } else { full * 0.07 };
+    let bursts = |seed| varying(bursts, hours * 900.0, 4.0, model.objective, 2 + seed);
+    compare("bursts", (&curve, model), &GRID_OF_BURSTS, 5, bursts);
+    compare("bursts, searched finer", (&curve, model), &FINER_GRID, 5, bursts);
     let day = |t: f64| {
         let hour = (t / (hours * 3600.0) * std::f64::consts::TAU).sin();
         full * (0.32 - 0.28 * hour)
     };
     let day = |_| varying(day, hours * 3600.0, 4.0, model.objective, 1);
-    compare("day", &curve, model, 1, day);
-    let bursts = |t: f64| if t % 300.0 < 30.0 { full * 0.7 } else { full * 0.07 };
-    let bursts = |seed| varying(bursts, hours * 900.0, 4.0, model.objective, 2 + seed);
-    compare("bursts", &curve, model, 5, bursts);
-    for file in std::env::args().skip(2) {
-        match std::fs::read_to_string(&file).map(|text| Trace::parse(&text)) {
-            Ok(Ok(trace)) => {
-                let load = |_| as_recorded(&trace, 0.3 * full, model);
-                compare(&file, &curve, model, 1, load);
-            }
-            other => println!("{file}: {other:?}"),
-        }
-    }
+    compare("day", (&curve, model), &GRID, 1, day);
+}
+
+/// The same rate for ten minutes: how often the number changes.
+fn steady(curve: &ServiceCurve, model: ScaledModel) {
     for run in 0..40_u32 {
         let tenth = 1 + run % 10;
-        let rate = full * f64::from(tenth) / 10.0;
+        let rate = curve.capacity(8) * f64::from(tenth) / 10.0;
         let load = varying(|_| rate, 600.0, 1.0, model.objective, 10 + u64::from(run));
-        let ran = play(&curve, model, &load, 1, &mut OurRule::new(model));
-        let late = ran.changes.iter().filter(|(at, _)| *at > 60_000_000_000).count();
+        let ran = play(curve, model, &load, 1, &mut OurRule::new(model));
+        let late = ran.changes.iter().filter(|(at, _)| *at > MINUTE).count();
         println!(
             "steady {tenth}/10: on time {:.4}, changes after a minute {late}: {:?}",
             ran.on_time,
             ran.changes.iter().map(|(at, to)| (at / 1_000_000_000, *to)).collect::<Vec<_>>()
+        );
+    }
+}
+
+/// More workers than processors, for 25 minutes: how many are kept.
+fn shared(curve: &ServiceCurve, model: ScaledModel) {
+    for tenth in [3_u32, 8, 10, 15] {
+        let rate = curve.capacity(2) * f64::from(tenth) / 10.0;
+        let load = varying(|_| rate, 1500.0, 1.0, model.objective, 200 + u64::from(tenth));
+        let ran = play(curve, model, &load, 1, &mut OurRule::new(model));
+        let late = ran.changes.iter().filter(|(at, _)| *at > MINUTE).count();
+        let (on_time, mean) = (ran.on_time, ran.worker_seconds / 1500.0);
+        println!(
+            "two processors, {tenth}/10 of what they do: on time {on_time:.4}, workers {mean:.2} in the mean, changes after a minute {late}"
         );
     }
 }
@@ -82,27 +108,62 @@ fn share(
     sum
 }
 
-/// Ray's settings that are searched.
-fn grid() -> Vec<RaySettings> {
-    let mut all = Vec::new();
-    for target in [1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0, 12.0] {
-        for look_back in [2, 10, 30] {
-            for up in [0, 3, 10] {
-                for down in [20, 60, 180, 600] {
-                    for factors in [(1.0, 1.0), (0.6, 1.0), (1.5, 1.0), (1.0, 0.3)] {
-                        all.push(RaySettings { target, look_back, up, down, factors });
+/// Ray's settings that are searched: each of these with each of the others.
+struct Grid {
+    target: &'static [f64],
+    look_back: &'static [u32],
+    up: &'static [u32],
+    down: &'static [u32],
+    factors: &'static [(f64, f64)],
+}
+
+const GRID: Grid = Grid {
+    target: &[1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0, 12.0],
+    look_back: &[2, 10, 30],
+    up: &[0, 3, 10],
+    down: &[20, 60, 180, 600],
+    factors: &[(1.0, 1.0)],
+};
+
+/// Who goes down after 180 s or more keeps the workers of one burst until the next, and a mean over 30 s comes with
+/// the end of it: so the factors are searched in place of these.
+const GRID_OF_BURSTS: Grid = Grid {
+    look_back: &[2, 10],
+    down: &[20, 60],
+    factors: &[(1.0, 1.0), (0.6, 1.0), (1.5, 1.0), (1.0, 0.3)],
+    ..GRID
+};
+
+/// Around what is best of these for bursts at our worker-seconds.
+const FINER_GRID: Grid = Grid {
+    target: &[7.0, 7.5, 8.0, 10.0],
+    look_back: &[1, 2, 4],
+    up: &[0, 1],
+    down: &[10, 15, 20, 30],
+    ..GRID
+};
+
+impl Grid {
+    fn settings(&self) -> Vec<RaySettings> {
+        let mut all = Vec::new();
+        for &target in self.target {
+            for &look_back in self.look_back {
+                for &up in self.up {
+                    for &down in self.down {
+                        let with = |&factors| RaySettings { target, look_back, up, down, factors };
+                        all.extend(self.factors.iter().map(with));
                     }
                 }
             }
         }
+        all
     }
-    all
 }
 
 fn compare(
     name: &str,
-    curve: &ServiceCurve,
-    model: ScaledModel,
+    (curve, model): (&ServiceCurve, ScaledModel),
+    grid: &Grid,
     seeds: u64,
     load: impl Fn(u64) -> Load,
 ) {
@@ -123,7 +184,7 @@ fn compare(
     show("ours", ours);
     let ray = |settings| share(world, loads, || Box::new(RayRule::new(settings, model.bounds)));
     show("Ray, defaults", ray(RaySettings::default()));
-    let settings = grid();
+    let settings = grid.settings();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut found: Vec<_> = std::thread::scope(|scope| {
         let played = |part: &[RaySettings]| part.iter().map(|it| (*it, ray(*it))).collect();
