@@ -4,7 +4,7 @@ use crate::request::Nanos;
 
 /// Fewer are wanted when they would have been enough for so many times a load, within bounds. Chosen: a
 /// worker that is started again costs a load, and the requests of that time.
-const HOLD_LOADS: u64 = 12;
+const HOLD_LOADS: u64 = 6;
 const HOLD_MIN: Nanos = 30_000_000_000;
 const HOLD_MAX: Nanos = 600_000_000_000;
 /// How much longer it is held after it was wrong to go down, at most. Bound: three doublings.
