@@ -258,6 +258,33 @@ def test_raw_requests_of_an_entry_script(azure: Callable[..., Server]) -> None:
     assert failed.headers["x-ms-run-function-failed"] == "True"
 
 
+STREAMS = """
+import os, time
+from azureml.contrib.services.aml_response import AMLResponse
+def init(): pass
+def pieces(gate):
+    yield "first,"
+    while not os.path.exists(gate):
+        time.sleep(0.02)
+    yield "second"
+def run(data):
+    return AMLResponse(pieces(data), 200)
+"""
+
+
+def test_what_an_entry_script_generates_leaves_piece_by_piece(azure: Callable[..., Server], tmp_path: Path) -> None:
+    pytest.importorskip("werkzeug", reason="AMLResponse needs werkzeug (see `make test-clouds`)")
+    server = azure(STREAMS, SERVER_VERSION_LOG_RESPONSE_ENABLED="false")
+    gate = tmp_path / "gate"
+    with requests.post(server.url("/score"), data=str(gate), stream=True, timeout=120) as reply:
+        assert reply.status_code == 200 and "x-ms-server-version" not in reply.headers
+        came = b""
+        while len(came) < len(b"first,"):
+            came += reply.raw.read1(64)
+        gate.touch()
+        assert came + reply.raw.read() == b"first,second"
+
+
 def test_azures_variables_become_settings(binary: Path, tmp_path: Path) -> None:
     (tmp_path / "score.py").write_text(SCORE)
 
