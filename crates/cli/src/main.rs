@@ -13,6 +13,7 @@ mod console;
 mod containerize;
 mod definition;
 mod doctor;
+mod durable_file;
 mod env;
 mod failure;
 mod fetch;

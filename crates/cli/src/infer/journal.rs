@@ -2,14 +2,15 @@
 //! after the rows that it counts have reached the disk. However a run ends, the next one truncates
 //! the output to the last journal and resumes there.
 
-use std::fs::{self, File};
-use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use super::identity::JobIdentity;
 use super::row::{InputRow, RowResult, StartPosition};
+use crate::durable_file;
 use crate::failure::Failure;
 
 /// The version of the file format.
@@ -88,21 +89,13 @@ impl JobJournal {
     /// Replaces the journal. The rows that it counts must have reached the disk before.
     pub fn write(&self, progress: JobProgress) -> Result<(), Failure> {
         let entry = JournalEntry { version: VERSION, job: self.job.clone(), progress };
-        let write = || {
-            let next = self.path.with_extension("progress.next");
-            let mut file = File::create(&next)?;
-            serde_json::to_writer(&mut file, &entry)?;
-            file.write_all(b"\n")?;
-            file.sync_all()?;
-            fs::rename(&next, &self.path)?;
-            sync_folder(&self.path)
-        };
-        write().map_err(|error: io::Error| Failure::file("write", &self.path, &error))
+        let written = durable_file::replace(&self.path, &entry);
+        written.map_err(|error| Failure::file("write", &self.path, &error))
     }
 
     /// Removes it, and the temporary file of a run that was killed while writing it.
     pub fn remove(&self) -> Result<(), Failure> {
-        let _ = fs::remove_file(self.path.with_extension("progress.next"));
+        let _ = fs::remove_file(durable_file::next(&self.path));
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(Failure::file("remove", &self.path, &error))
@@ -110,12 +103,6 @@ impl JobJournal {
             Ok(()) | Err(_) => Ok(()),
         }
     }
-}
-
-/// Makes a rename durable by syncing the folder of the file.
-pub fn sync_folder(file: &Path) -> io::Result<()> {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 #[cfg(test)]

@@ -14,9 +14,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 
 use super::identity::JobIdentity;
-use super::journal::{JobJournal, JobProgress, sync_folder};
+use super::journal::{JobJournal, JobProgress};
 use super::layout::{OutputLayout, failed};
 use super::row::{InputRow, RowResult};
+use crate::durable_file::sync_folder;
 use crate::failure::Failure;
 use crate::python::PythonHelper;
 

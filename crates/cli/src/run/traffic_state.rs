@@ -6,15 +6,17 @@
 //! says what it said then: who changes that wants to begin anew. `jitney torchserve` has snapshots for this.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, DirBuilder, File};
-use std::io::{self, Write as _};
+use std::fs::{self, DirBuilder};
+use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use jitney_engine::traffic_split::TrafficSplit;
 use jitney_engine::{ChangeRecorder, Engine};
 use serde::{Deserialize, Serialize};
+
+use crate::durable_file;
 
 /// The file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -218,15 +220,10 @@ fn read(file: &Path) -> io::Result<TrafficDocument> {
 
 /// Replaces the file; when this returns, it survives a crash of the machine.
 fn write(file: &Path, document: &TrafficDocument) -> io::Result<()> {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.map_or_else(|| PathBuf::from("."), Path::to_owned);
-    DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-    let mut next = tempfile::Builder::new().prefix(".traffic.").tempfile_in(&folder)?;
-    serde_json::to_writer_pretty(&mut next, document)?;
-    next.write_all(b"\n")?;
-    next.as_file().sync_all()?;
-    next.persist(file).map_err(|error| error.error)?;
-    File::open(&folder)?.sync_all()
+    if let Some(folder) = file.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    durable_file::replace(file, document)
 }
 
 #[cfg(test)]
