@@ -144,29 +144,31 @@ impl FollowedFiles {
 /// The operation of a line about a version that the server itself sent back.
 const TRAFFIC_RETURN: &str = "traffic_return";
 
+/// How often a version was sent back, and its share, by its name. One that is registered again counts anew.
+type ReturnCounts = HashMap<String, (usize, u64, Option<u32>)>;
+
 /// Notes versions whose share the server itself takes away, with the sentence that says why.
 pub(crate) async fn note_returns(state: Arc<ServerState>) {
+    let Some(log) = &state.parts.audit else { return };
     let mut changes = state.engine.changes().subscribe();
-    let mut known = HashMap::new();
+    let mut known = ReturnCounts::new();
     loop {
+        let mut now = ReturnCounts::new();
         for (model, _) in state.engine.listed_versions() {
             let name = format!("{}/{}", model.name(), model.version());
-            let now = (model.returns(), model.share());
-            let (returns, share) = known.insert(name.clone(), now).unwrap_or((0, None));
-            if now.0 > returns
-                && let Some(log) = &state.parts.audit
-            {
-                let after = json!({ "share": share_shown(now.1), "returned": model.why_returned().map(|why| why.to_string()) });
-                let before = json!({ "share": share_shown(share) });
+            let (identity, returns) = (Arc::as_ptr(&model).addr(), model.returns());
+            let before = known.get(&name).filter(|(other, ..)| *other == identity);
+            let (_, returns_before, share) = before.copied().unwrap_or_default();
+            if returns > returns_before {
+                let why = model.why_returned().map(|why| why.to_string());
                 let one = |fields| Map::from_iter([(name.clone(), fields)]);
-                log.write_followed(
-                    TRAFFIC_RETURN,
-                    "",
-                    AuditOutcome::Done,
-                    (one(before), one(after)),
-                );
+                let before = one(json!({ "share": share_shown(share) }));
+                let after = one(json!({ "share": share_shown(model.share()), "returned": why }));
+                log.write_followed(TRAFFIC_RETURN, "", AuditOutcome::Done, (before, after));
             }
+            now.insert(name, (identity, returns, model.share()));
         }
+        known = now;
         // It is told of no more changes when the engine ends.
         if changes.changed().await.is_err() {
             return;
