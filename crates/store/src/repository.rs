@@ -16,6 +16,7 @@
 
 mod config_json;
 mod declared;
+mod dynamic_batching;
 mod fields;
 mod instance_group;
 mod loadable;
@@ -26,6 +27,7 @@ mod sequence_config;
 mod stamp;
 mod text_format;
 mod triton;
+mod version_policy;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -46,7 +48,8 @@ pub use self::python_backend::{CompletedConfig, PythonBackend};
 pub use self::stamp::FileStamp;
 use self::stamp::{DEPTH_MAX, StampHasher};
 use self::text_format::ConfigError;
-use self::triton::{TritonBackend, TritonConfig, VersionPolicy};
+use self::triton::{TritonBackend, TritonConfig};
+use self::version_policy::VersionPolicy;
 use super::package::read_text;
 use super::unpack::MANIFEST_DIRECTORY;
 

@@ -3,19 +3,17 @@
 //! does not know either is an error with the nearest known one.
 
 use std::path::{Component, Path};
-use std::time::Duration;
 
-use jitney_settings::model::{CACHE, MAX_BATCH_DELAY, MAX_BATCH_SIZE};
+use jitney_settings::model::{CACHE, MAX_BATCH_SIZE};
 use jitney_settings::{SettingSource, Values};
 use serde_json::{Map, Value};
 
-use super::config_json;
 use super::declared::{DeclaredTensor, DeclaredTensors};
 use super::fields::{datatype, unknown};
 use super::instance_group::InstanceGroups;
-use super::queue_policy;
-use super::sequence_config;
 use super::text_format::{self, ConfigError, PbField};
+use super::version_policy::{self, VersionPolicy};
+use super::{config_json, dynamic_batching, sequence_config};
 
 /// What a configuration says.
 #[derive(Debug, Default, PartialEq)]
@@ -54,20 +52,6 @@ pub(super) enum TritonBackend {
     Ensemble,
 }
 
-/// Which versions are served.
-#[derive(Debug, PartialEq)]
-pub(super) enum VersionPolicy {
-    Latest(usize),
-    All,
-    Specific(Vec<u64>),
-}
-
-impl Default for VersionPolicy {
-    fn default() -> Self {
-        Self::Latest(1)
-    }
-}
-
 /// Fields that would change what the model answers.
 const UNSUPPORTED: &[(&str, &str)] = &[
     ("batch_input", "batch_input is not supported"),
@@ -83,7 +67,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "cc_model_filenames",
     "runtime",
     "model_metrics",
-    "parameters",
 ];
 
 /// Fields that are read.
@@ -103,6 +86,7 @@ const READ: &[&str] = &[
     "model_warmup",
     "model_transaction_policy",
     "response_cache",
+    "parameters",
 ];
 
 /// Reads the text of a configuration; `folder` is the model's name, `shown` the file for the sources of
@@ -121,6 +105,7 @@ pub(super) fn read_fields(
     shown.clone_into(&mut config.declared.file);
     let source = SettingSource::Archive(shown.to_owned());
     let (mut batch_size, mut instances) = (None, InstanceGroups::default());
+    let mut parameters = None;
     config.json = config_json::object(&fields);
     for field in fields {
         match field.name.as_str() {
@@ -130,12 +115,15 @@ pub(super) fn read_fields(
             "input" => config.declared.inputs.push(declared(&field, &mut config.labels)?),
             "output" => config.declared.outputs.push(declared(&field, &mut config.labels)?),
             "instance_group" => instances.read(&field)?,
-            "dynamic_batching" => dynamic_batching(&field, &mut config, &source)?,
+            "dynamic_batching" => {
+                let said = dynamic_batching::read(&field, &mut config.settings, &source)?;
+                config.remarks.extend(said);
+            }
             "sequence_batching" => {
                 let TritonConfig { declared, settings, remarks, .. } = &mut config;
                 remarks.extend(sequence_config::read(&field, declared, settings, &source)?);
             }
-            "version_policy" => config.versions = version_policy(&field)?,
+            "version_policy" => config.versions = version_policy::read(&field)?,
             "default_model_filename" => config.file = Some(file_name(&field)?.to_owned()),
             "model_transaction_policy" => {
                 for inner in field.message()? {
@@ -148,6 +136,7 @@ pub(super) fn read_fields(
             "response_cache" => response_cache(&field, &mut config.settings, &source)?,
             // Every batch size is warmed in any case, with made-up inputs.
             "model_warmup" => {}
+            "parameters" => parameters = parameters.or(Some(field.line)),
             // Its worker reads the steps.
             "ensemble_scheduling" => config.backend = TritonBackend::Ensemble,
             name => other(name, &field, &mut config.remarks)?,
@@ -155,10 +144,11 @@ pub(super) fn read_fields(
     }
     let onnx = matches!(config.backend, TritonBackend::Onnx | TritonBackend::Unsaid);
     config.remarks.extend(instances.set(onnx, &mut config.settings, &source));
-    config.remarks.dedup();
-    if config.backend == TritonBackend::Python {
-        config.remarks.retain(|remark| !remark.ends_with(": parameters has no effect here"));
+    // A `model.py` reads them itself.
+    if let Some(line) = parameters.filter(|_| config.backend != TritonBackend::Python) {
+        config.remarks.push(without_effect(line, "parameters"));
     }
+    config.remarks.dedup();
     if let Some(ragged) = config.declared.inputs.iter().find(|it| it.ragged) {
         let why = "allow_ragged_batch is for models of the Python backend".to_owned();
         config.only_python = Some(ConfigError { line: ragged.line, why });
@@ -201,11 +191,15 @@ fn other(name: &str, field: &PbField, remarks: &mut Vec<String>) -> Result<(), C
         return Err(field.wrong(*why));
     }
     if WITHOUT_EFFECT.contains(&name) {
-        remarks.push(format!("line {}: {name} has no effect here", field.line));
+        remarks.push(without_effect(field.line, name));
         return Ok(());
     }
     let known = READ.iter().chain(WITHOUT_EFFECT).chain(UNSUPPORTED.iter().map(|(name, _)| name));
     Err(unknown(field, known.copied()))
+}
+
+fn without_effect(line: usize, name: &str) -> String {
+    format!("line {line}: {name} has no effect here")
 }
 
 /// What runs the model. Models of other backends are not served.
@@ -265,78 +259,6 @@ fn declared(
     Ok(tensor)
 }
 
-/// A delay that is given is a window; without one requests meet as the policy `adaptive` finds best.
-fn dynamic_batching(
-    field: &PbField,
-    config: &mut TritonConfig,
-    source: &SettingSource,
-) -> Result<(), ConfigError> {
-    for inner in field.message()? {
-        match inner.name.as_str() {
-            "max_queue_delay_microseconds" => {
-                let delay = Duration::from_micros(inner.number()?);
-                if !delay.is_zero() {
-                    config.settings.set(&MAX_BATCH_DELAY, delay, source.clone());
-                }
-            }
-            "default_queue_policy" => {
-                let said = queue_policy::read(inner, &mut config.settings, source)?;
-                config.remarks.extend(said);
-            }
-            "preferred_batch_size" => config.remarks.push(format!(
-                "line {}: preferred_batch_size has no effect here: the server learns which sizes pay, and the setting \
-                 sizes allows no others",
-                inner.line
-            )),
-            "priority_levels" => config.remarks.push(format!(
-                "line {}: of priority_levels there are two here: 1 is interactive, every other is bulk",
-                inner.line
-            )),
-            "default_priority_level" if inner.number::<u32>()? <= 1 => {}
-            "default_priority_level" => config.remarks.push(format!(
-                "line {}: default_priority_level has no effect here: a request that names no priority is interactive; one \
-                 with the parameter priority above 1 is bulk",
-                inner.line
-            )),
-            "preserve_ordering" | "priority_queue_policy" => {
-                config
-                    .remarks
-                    .push(format!("line {}: {} has no effect here", inner.line, inner.name));
-            }
-            _ => {
-                return Err(unknown(
-                    inner,
-                    [
-                        "max_queue_delay_microseconds",
-                        "preferred_batch_size",
-                        "default_queue_policy",
-                    ],
-                ));
-            }
-        }
-    }
-    Ok(())
-}
-
-fn version_policy(field: &PbField) -> Result<VersionPolicy, ConfigError> {
-    let Some(policy) = field.message()?.first() else { return Ok(VersionPolicy::default()) };
-    let inner = policy.message()?;
-    match policy.name.as_str() {
-        "all" => Ok(VersionPolicy::All),
-        "latest" => {
-            let count = inner.iter().find(|field| field.name == "num_versions");
-            Ok(VersionPolicy::Latest(count.map_or(Ok(1), PbField::number::<usize>)?.max(1)))
-        }
-        "specific" => {
-            let versions = inner.iter().filter(|field| field.name == "versions");
-            Ok(VersionPolicy::Specific(
-                versions.map(PbField::number::<u64>).collect::<Result<_, _>>()?,
-            ))
-        }
-        _ => Err(unknown(policy, ["latest", "all", "specific"])),
-    }
-}
-
 /// A file in the model's own folder.
 fn file_name(field: &PbField) -> Result<&str, ConfigError> {
     let name = field.text()?;
@@ -349,7 +271,9 @@ fn file_name(field: &PbField) -> Result<&str, ConfigError> {
 
 #[cfg(test)]
 mod tests {
-    use jitney_settings::model::{CLIENT_TIMEOUT, MAX_WORKERS, QUEUE, WORKERS};
+    use std::time::Duration;
+
+    use jitney_settings::model::{CLIENT_TIMEOUT, MAX_BATCH_DELAY, MAX_WORKERS, QUEUE, WORKERS};
 
     use super::*;
 
