@@ -23,7 +23,8 @@ const SURE: u32 = 8;
 /// Chance must be so many standard deviations away from hiding what a worker that disturbs nobody brings. Chosen: once
 /// in a thousand.
 const SIGMAS: f64 = 3.0;
-/// The planned time of a batch is so many standard deviations above its mean: the 90th percentile.
+/// The planned time of a batch is so many standard deviations above its mean: the 90th percentile. With one worker it is
+/// the 80th, which tells of less chance; what is compared with that has several, and the larger of both counts.
 const PLANNED_SIGMAS: f64 = 1.28;
 /// For so long no more are started than were useful; then it is tried again, and where that brought nothing, after
 /// twice the time. Chosen: a start costs the others more than a minute of waiting does.
