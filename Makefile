@@ -168,7 +168,7 @@ test-clouds: build .venv/clouds/ready ## Models from buckets of moto (S3) and Az
 	if command -v npm; then npm install --silent --no-fund --no-audit --prefix .venv/clouds azurite; fi
 	$(BINARY) CLOUDS_MOTO=$(abspath .venv/clouds/bin/moto_server) \
 	  CLOUDS_AZURITE=$(abspath .venv/clouds/node_modules/.bin/azurite-blob) \
-	  .venv/clouds/bin/python -m pytest -q tests/test_clouds.py tests/test_platforms.py --heavy
+	  .venv/clouds/bin/python -m pytest -q tests/test_clouds.py tests/test_platforms.py tests/test_azure.py --heavy
 
 test-browser: build test-ui .venv/browser/ready ## The pages in a real browser (Chromium)
 	chromium=$$($(PYTHON) tools/debian.py find chromium) && JITNEY_TEST_CHROMIUM="$$chromium" $(BINARY) \

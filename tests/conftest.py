@@ -88,6 +88,17 @@ def start(binary: Path, tmp_path: Path) -> Iterator[Callable[..., Server]]:
         server.end()
 
 
+@pytest.fixture
+def sagemaker(start: Callable[..., Server], tmp_path: Path) -> Callable[..., Server]:
+    """Starts what the container's `serve` starts, with this base folder and these variables."""
+
+    def sagemaker(base: Path, *flags: str, **variables: str) -> Server:
+        env = {"SAGEMAKER_BASE_DIR": str(base), "SAGEMAKER_MODEL_SERVER_WORKERS": "1", **variables}
+        return start("serve", "--host", "127.0.0.1", *flags, env=env)
+
+    return sagemaker
+
+
 @pytest.fixture(scope="module")
 def shared(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One server for the tests of a file: it has the model `echo` and a store to register from."""

@@ -20,20 +20,10 @@ import requests
 
 from harness import processes
 from harness.client import together
+from harness.command import run
+from harness.sagemaker import ADDER, PLACE, folder, invoke
 from harness.server import BOUND, FREE_ADDRESSES, Server
 from harness.wait import until
-
-ADDER = """
-import json, os
-def model_fn(model_dir):
-    return int(open(os.path.join(model_dir, "weights.txt")).read())
-def input_fn(body, content_type):
-    assert content_type == "application/json", content_type
-    assert isinstance(body, str)
-    return json.loads(body)
-def predict_fn(data, model):
-    return [x + model for x in data]
-"""
 
 SEEN = """
 import json
@@ -68,42 +58,6 @@ def model_fn(model_dir):
 def transform_fn(model, body, content_type, accept):
     return str(answer_of_ours.ANSWER)
 """
-
-PLACE = """
-def model_fn(model_dir):
-    return model_dir
-def transform_fn(model, body, content_type, accept):
-    return model
-"""
-
-
-def folder(base: Path, source: str | None, name: str = "model", **files: str) -> Path:
-    """A model directory as SageMaker unpacks it."""
-    model = base / name
-    (model / "code").mkdir(parents=True)
-    if source is not None:
-        (model / "code" / "inference.py").write_text(source)
-    for file, text in files.items():
-        (model / file.replace("_txt", ".txt")).write_text(text)
-    return model
-
-
-@pytest.fixture
-def sagemaker(start: Callable[..., Server], tmp_path: Path) -> Callable[..., Server]:
-    """Starts what the container's `serve` starts, with this base folder and these variables."""
-
-    def sagemaker(base: Path, *flags: str, **variables: str) -> Server:
-        env = {"SAGEMAKER_BASE_DIR": str(base), "SAGEMAKER_MODEL_SERVER_WORKERS": "1", **variables}
-        return start("serve", "--host", "127.0.0.1", *flags, env=env)
-
-    return sagemaker
-
-
-def invoke(server: Server, body: object, path: str = "/invocations", **headers: str) -> requests.Response:
-    """One request; what is not bytes goes as JSON."""
-    headers = {name.replace("_", "-"): value for name, value in headers.items()}
-    content = {"data": body} if isinstance(body, bytes) else {"json": body}
-    return requests.post(server.url(path), headers=headers, timeout=120, **content)
 
 
 def test_the_folder_is_served_with_the_users_functions(sagemaker: Callable[..., Server], tmp_path: Path) -> None:
@@ -263,69 +217,6 @@ def test_ping_is_200_while_the_queue_is_full(sagemaker: Callable[..., Server], t
         assert "late" in [one.result().text for one in asked]
 
 
-TELLS = """
-import json, os, time
-from ts.handler_utils.utils import send_intermediate_predict_response
-def model_fn(model_dir):
-    pass
-def transform_fn(model, body, content_type, accept, context):
-    asked = json.loads(body)
-    context.set_response_content_type(0, "text/event-stream")
-    for piece in asked["pieces"]:
-        send_intermediate_predict_response([piece], context.request_ids, "ok", 200, context)
-        while not os.path.exists(asked["gates"] + piece):
-            time.sleep(0.002)
-    if asked.get("fails"):
-        raise ValueError("it breaks off")
-    return asked["last"]
-"""
-
-
-def told(server: Server, gates: str, pieces: list[str], last: str) -> requests.Response:
-    """Asks for a stream; each piece after the first is made only when the one before was seen."""
-    asked = {"pieces": pieces, "gates": gates, "last": last}
-    reply = requests.post(server.url("/invocations"), json=asked, stream=True, timeout=120)
-    chunks = reply.raw.read_chunked()
-    for piece in pieces:
-        assert next(chunks).decode() == piece
-        Path(gates + piece).touch()
-    assert [chunk.decode() for chunk in chunks] == [last]
-    return reply
-
-
-def test_streams_leave_piece_by_piece(sagemaker: Callable[..., Server], tmp_path: Path) -> None:
-    folder(tmp_path / "ml", TELLS)
-    server = sagemaker(tmp_path / "ml")
-    reply = told(server, f"{tmp_path}/gate-", ["one", "two", "three"], "end")
-    assert (reply.status_code, reply.headers["transfer-encoding"]) == (200, "chunked")
-    assert reply.headers["content-type"] == "text/event-stream"
-
-
-def test_requests_of_a_batch_stream_their_own_pieces(sagemaker: Callable[..., Server], tmp_path: Path) -> None:
-    folder(tmp_path / "ml", TELLS)
-    tuned = {"SAGEMAKER_TS_BATCH_SIZE": "2", "SAGEMAKER_TS_MAX_BATCH_DELAY": "60000"}
-    server = sagemaker(tmp_path / "ml", **tuned)
-
-    def ask(name: str) -> requests.Response:
-        return told(server, f"{tmp_path}/gate-", [f"{name} one", f"{name} two"], f"{name} end")
-
-    replies = together([lambda name=name: ask(name) for name in ("a", "b")])
-    assert [reply.headers["server-timing"].count(" of 2") for reply in replies] == [1, 1], "they shared a batch"
-
-
-def test_a_stream_that_fails_breaks_off(sagemaker: Callable[..., Server], tmp_path: Path) -> None:
-    folder(tmp_path / "ml", TELLS)
-    server = sagemaker(tmp_path / "ml")
-    gates = f"{tmp_path}/gate-"
-    Path(f"{gates}one").touch()
-    asked = {"pieces": ["one"], "gates": gates, "fails": True}
-    reply = requests.post(server.url("/invocations"), json=asked, stream=True, timeout=120)
-    assert reply.status_code == 200
-    with pytest.raises(requests.exceptions.ChunkedEncodingError):
-        list(reply.iter_content(None))
-    server.logged("it breaks off")
-
-
 SIZES = """
 def model_fn(model_dir):
     pass
@@ -384,110 +275,10 @@ def test_sigterm_lets_requests_end_and_the_drain_is_sagemakers(
     assert server.wait() == 0
 
 
-def run(binary: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """A command that ends by itself."""
-    env = {"PATH": os.environ["PATH"], **env}
-    return subprocess.run([str(binary), *arguments], env=env, capture_output=True, text=True, timeout=120, check=False)
-
-
 def test_a_base_without_a_model_is_said(binary: Path, tmp_path: Path) -> None:
     done = run(binary, "serve", SAGEMAKER_BASE_DIR=str(tmp_path))
     assert done.returncode == 64
     assert f"{tmp_path}/model: the folder is not there" in done.stderr.replace(")", "")
-
-
-def test_the_platform_can_be_asked_for(binary: Path) -> None:
-    for variables, expected in [
-        ({"SAGEMAKER_PROGRAM": "x"}, "sagemaker\n"),
-        ({"SAGEMAKER_PROGRAM": "x", "JITNEY_PLATFORM": "none"}, "none\n"),
-        ({"PORT": "8080", "K_SERVICE": "x"}, "cloud-run\n"),
-        ({"PORT": "8080"}, "port\n"),
-    ]:
-        assert run(binary, "platform", **variables).stdout == expected
-
-
-def test_port_and_the_drain_of_cloud_run(binary: Path) -> None:
-    def effective(*flags: str, **env: str) -> dict[str, tuple[str, str]]:
-        rows = json.loads(run(binary, "config", "--json", "serve", *flags, **env).stdout)
-        return {row["key"]: (row["value"], row["from"]) for row in rows}
-
-    values = effective(PORT="9999", K_SERVICE="x")
-    assert values["port"] == ("9999", "PORT")
-    assert (values["host"][0], values["management_host"][0], values["drain_timeout"][0]) == (
-        "0.0.0.0",
-        "127.0.0.1",
-        "8",
-    )
-    assert effective("--port", "1234", PORT="9999")["port"][0] == "1234", "a flag wins"
-    task = effective(ECS_CONTAINER_METADATA_URI_V4="http://169.254.170.2/v4/x", PORT="9999")
-    assert (task["port"], task["drain_timeout"][0]) == (("9999", "PORT"), "25")
-    assert effective(PORT="9999", JITNEY_PORT="4321")["port"][0] == "4321", "so does our own variable"
-    assert effective(PORT="tcp://10.0.0.1:80")["port"][0] == "8080"
-    assert effective("--platform", "none", PORT="9999")["port"][0] == "8080"
-
-
-@pytest.fixture
-def many(start: Callable[..., Server], tmp_path: Path) -> Server:
-    """A multi-model endpoint without models."""
-    env = {"SAGEMAKER_BASE_DIR": str(tmp_path / "ml"), "SAGEMAKER_MULTI_MODEL": "true"}
-    return start("serve", "--host", "127.0.0.1", env=env, wait_for_workers=False)
-
-
-def load(server: Server, name: str, url: Path | str) -> requests.Response:
-    """SageMaker's call that loads a model."""
-    return requests.post(server.url("/models"), json={"model_name": name, "url": str(url)}, timeout=120)
-
-
-def test_the_five_calls_of_a_multi_model_endpoint(many: Server, tmp_path: Path) -> None:
-    base = tmp_path / "ml" / "models"
-    assert requests.get(many.url("/ping"), timeout=120).status_code == 200, "it starts without a model"
-    assert requests.get(many.url("/models"), timeout=120).json() == {"models": []}
-    one = folder(base / "one", ADDER, weights_txt="10")
-    two = folder(base / "two", ADDER, weights_txt="20")
-    assert load(many, "one", one).json() == {"status": 'Model "one" Version: 1.0 registered with 1 initial workers'}
-    assert load(many, "two", two).status_code == 200
-    entries = [{"modelName": "one", "modelUrl": str(one)}, {"modelName": "two", "modelUrl": str(two)}]
-    assert requests.get(many.url("/models"), timeout=120).json() == {"models": entries}
-    assert requests.get(many.url("/models/two"), timeout=120).json() == entries[1]
-    assert requests.get(many.url("/models/three"), timeout=120).status_code == 404
-    target = {"X_Amzn_SageMaker_Target_Model": "one.tar.gz"}
-    assert invoke(many, [1], "/models/one/invoke", **target).json() == [11]
-    assert invoke(many, [1], "/models/two/invoke").json() == [21], "each has its own inference.py and weights"
-    assert load(many, "one", one).status_code == 409
-    assert load(many, "three", base / "three" / "model").status_code == 404
-    workers = processes.marked(many.mark)
-    assert requests.delete(many.url("/models/one"), timeout=120).json() == {"status": 'Model "one" unregistered'}
-    gone = set(workers) - set(processes.marked(many.mark))
-    assert len(gone) == 1, "its worker has ended when the answer comes"
-    assert invoke(many, [1], "/models/one/invoke").status_code == 404
-    assert requests.delete(many.url("/models/one"), timeout=120).status_code == 404
-    assert requests.get(many.url("/ping"), timeout=120).status_code == 200
-
-
-def test_models_come_from_the_folder_of_models_only(many: Server, tmp_path: Path) -> None:
-    outside = folder(tmp_path / "elsewhere", ADDER, weights_txt="1")
-    assert load(many, "m", outside).status_code in (400, 403, 404)
-    assert load(many, "m", f"{tmp_path}/ml/models/../../elsewhere/model").status_code in (400, 403, 404)
-    assert requests.get(many.url("/models"), timeout=120).json() == {"models": []}
-
-
-def test_a_model_that_would_not_fit_is_507_before_it_is_loaded(many: Server, tmp_path: Path) -> None:
-    model = folder(tmp_path / "ml" / "models" / "huge", "raise SystemExit('this is never imported')")
-    with (model / "weights.bin").open("wb") as weights:
-        weights.truncate(1 << 43)
-    reply = load(many, "huge", model)
-    assert reply.status_code == 507 and "MiB are free" in reply.json()["message"]
-    assert requests.get(many.url("/models"), timeout=120).json() == {"models": []}
-    (model / "weights.bin").unlink()
-    (model / "code" / "inference.py").write_text(PLACE)
-    assert load(many, "huge", model).status_code == 200
-    assert "never imported" not in many.log
-
-
-def test_a_model_without_memory_is_507(many: Server, tmp_path: Path) -> None:
-    model = folder(tmp_path / "ml" / "models" / "big", "def model_fn(model_dir):\n    raise MemoryError\n")
-    assert load(many, "big", model).status_code == 507
-    assert requests.get(many.url("/models"), timeout=120).json() == {"models": []}
 
 
 def test_awss_toolkit_finds_the_server_that_torchserve_starts(binary: Path, tmp_path: Path) -> None:
