@@ -155,26 +155,29 @@ class Nvjpeg:
     ) -> None:
         self._torch: Any = importlib.import_module("torch")
         self._device = device
-        # With its number torch finds the stream and the device at once.
-        self._there = self._torch.cuda.device(device.index or 0) if device.type == "cuda" else nullcontext()
         self._library = nvjpeg or nvjpeg_calls()
         self._handle = VOID()
         self._lock = threading.Lock()
         self._halved_from = HALVED_FROM if has_all_queues() else sys.maxsize
         self._behind = ThreadPoolExecutor(1, "decode")
         self._own_stream = self._torch.cuda.Stream(device, STREAM_PRIORITY) if device.type == "cuda" else None
-        with self._there:
+        with self._there():
             colours = colours or Colours(device)
             if self._create(HARDWARE, flags):
                 check(self._create(ANY_BACKEND, flags), "cannot be started")
             self._first, self._second = (ListDecoder(self._library, self._handle, device, colours) for _ in range(2))
+
+    def _there(self) -> Any:
+        """Makes the device the current one of a thread, and then the one that was: each thread has its own to go back
+        to. With its number torch finds the device and the stream at once."""
+        return self._torch.cuda.device(self._device.index or 0) if self._device.type == "cuda" else nullcontext()
 
     def _create(self, backend: int, flags: int) -> int:
         return int(self._library.nvjpegCreateEx(backend, None, None, flags, ctypes.byref(self._handle)))
 
     def decode(self, files: Sequence[JpegFile]) -> list[DevicePicture]:
         """Pictures in memory that is there when the current stream is so far; raises if one file cannot be read."""
-        with self._lock, self._there:
+        with self._lock, self._there():
             if len(files) < self._halved_from:
                 return self._first.decode(files)
             half = len(files) // 2
@@ -190,7 +193,7 @@ class Nvjpeg:
     def _decode_behind(self, files: Sequence[JpegFile]) -> list[DevicePicture]:
         if self._own_stream is None:
             return self._second.decode(files)
-        with self._there, self._torch.cuda.stream(self._own_stream):
+        with self._there(), self._torch.cuda.stream(self._own_stream):
             return self._second.decode(files)
 
 
