@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -23,6 +24,8 @@ from harness.client import curl, later
 from harness.gate import Gate
 from harness.server import ASK_SECONDS, END_SECONDS, PORTS, Server
 from harness.wait import until
+from test_traffic import both_ready, put, versions
+from test_traffic_restart import traffic
 
 PAUSE_SECONDS = 0.2
 LONG_PAUSE_SECONDS = 4
@@ -195,6 +198,23 @@ def test_a_request_under_way_is_answered_by_the_server_that_has_it(
     gate.open()
     assert held.result().json()["id"] == "held"
     assert old.wait() == 0 and "drained" in old.log
+
+
+def test_the_next_server_goes_on_with_shares_and_keeps_them(
+    line: Callable[..., Line], store: Store, tmp_path: Path
+) -> None:
+    made = line(*(f"m={path}" for path in versions(store)), "--jobs-dir", tmp_path / "jobs")
+    old = both_ready(made.start())
+    first, second = ({"shares": {"1.0": share, "2.0": 100 - share}} for share in (25, 60))
+    assert put(old, first).status_code == 200
+    new = made.start()
+    assert old.wait() == 0
+    assert traffic(new) == first
+    assert put(new, second).status_code == 200
+    file = tmp_path / "jobs/traffic.json"
+    until(lambda: json.loads(file.read_text())["models"]["m"]["traffic"] == second, "it has the file now")
+    new.kill()
+    assert traffic(both_ready(made.start())) == second
 
 
 def test_a_server_goes_on_when_the_next_one_fails_to_load(line: Callable[..., Line], store: Store) -> None:

@@ -119,6 +119,27 @@ def test_shares_that_somebody_set_are_there_after_a_kill(start: Start, store: St
     assert traffic(both_ready(start("serve", *models, cwd=server.cwd))) == {"shares": {"1.0": 100}}
 
 
+def test_of_two_servers_with_one_folder_the_first_keeps_its_shares(start: Start, store: Store):
+    models = [f"m={path}" for path in versions(store)]
+    first = both_ready(start("serve", *models))
+    early = both_ready(start("serve", *models, cwd=first.cwd))
+    mine, other = ({"shares": {"1.0": share, "2.0": 100 - share}, "sticky": "header:x-user"} for share in (25, 60))
+    assert put(first, mine).status_code == 200
+    text = kept(first).read_text()
+    late = both_ready(start("serve", *models, cwd=first.cwd))
+    assert traffic(late) == {"shares": {"1.0": 100}}, "those are another server's"
+    why = "another server keeps its shares there; name another folder with jobs_dir"
+    late.logged(f"not taken up: {why}")
+    assert put(early, other).status_code == 200
+    early.logged(why)
+    assert traffic(early) == other
+    assert kept(first).read_text() == text
+    first.kill()
+    assert put(late, other).status_code == 200
+    assert kept(first).read_text() == text, "they are there for the first one's restart"
+    assert traffic(both_ready(start("serve", *models, cwd=first.cwd))) == mine
+
+
 def test_torchserve_keeps_what_was_sent_back_in_its_snapshots(start: Start, store: Store, tmp_path: Path):
     names = [path.name for path in failing(store)]
     config = tmp_path / "config.properties"

@@ -24,6 +24,7 @@ mod state_recorder;
 mod system;
 #[cfg(test)]
 mod tests;
+mod traffic_file;
 mod traffic_state;
 
 use std::path::{Path, PathBuf};
@@ -185,7 +186,7 @@ async fn serve_until_signal(
         () = signals.first() => return Ok(()),
     };
     let LoadedServer { server, cpu, definitions } = loaded;
-    let recorder = StateRecorder::start(plan, engine);
+    let recorder = StateRecorder::start(plan, engine, ports.are_taken());
     data.open(&server);
     server.serve_jobs(&data.handles());
     server.serve_webhooks();

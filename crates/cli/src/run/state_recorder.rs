@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jitney_engine::Engine;
 
 use super::snapshots::SnapshotRecorder;
+use super::traffic_file::TrafficFile;
 use super::traffic_state::TrafficRecorder;
 use crate::plan::ServerPlan;
 
@@ -17,11 +18,12 @@ pub enum StateRecorder<'a> {
 }
 
 impl<'a> StateRecorder<'a> {
-    /// Takes up what the last run left, and keeps what is now.
-    pub fn start(plan: &'a ServerPlan, engine: &'a Arc<Engine>) -> Option<Self> {
+    /// Takes up what the last run left, and keeps what is now. With `replaces` the last run has not ended yet.
+    pub fn start(plan: &'a ServerPlan, engine: &'a Arc<Engine>, replaces: bool) -> Option<Self> {
         let snapshots = plan.snapshots.as_ref().map(|all| SnapshotRecorder::start(all, engine));
         let more = plan.registrations.is_some();
-        let traffic = || Some(TrafficRecorder::start(plan.traffic_file.as_ref()?, engine, more));
+        let file = plan.traffic_file.as_deref().map(|path| TrafficFile::new(path, replaces));
+        let traffic = || Some(TrafficRecorder::start(file?, engine, more));
         snapshots.map(Self::Snapshots).or_else(|| traffic().map(Self::Traffic))
     }
 

@@ -6,36 +6,16 @@
 //! says what it said then: who changes that wants to begin anew. `jitney torchserve` has snapshots for this.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, DirBuilder};
-use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
-use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jitney_engine::traffic_split::TrafficSplit;
 use jitney_engine::{ChangeRecorder, Engine};
-use serde::{Deserialize, Serialize};
 
-use crate::durable_file;
+use super::traffic_file::{KeptTraffic, TrafficDocument, TrafficFile};
 
-/// The file.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TrafficDocument {
-    models: BTreeMap<String, KeptTraffic>,
-}
-
-/// The shares of one model.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct KeptTraffic {
-    /// What its versions brought from the configuration.
-    configured: BTreeSet<String>,
-    /// What is in force; without it the default version answers.
-    traffic: Option<TrafficSplit>,
-    /// The default version.
-    default: String,
-}
+/// How often a file is tried that the server has which this one replaces.
+const HOLD_AGAIN: Duration = Duration::from_secs(1);
 
 impl KeptTraffic {
     /// Whether every version and model is there that it names.
@@ -52,7 +32,7 @@ impl KeptTraffic {
 
 /// Keeps the shares of a running server.
 pub struct TrafficRecorder<'a> {
-    file: &'a Path,
+    file: TrafficFile<'a>,
     engine: &'a Arc<Engine>,
     changes: ChangeRecorder,
     /// Those of the last run that are still to be taken up.
@@ -68,9 +48,9 @@ pub struct TrafficRecorder<'a> {
 
 impl<'a> TrafficRecorder<'a> {
     /// Takes the shares of the last run up. With `more` some of the models are still to come.
-    pub fn start(file: &'a Path, engine: &'a Arc<Engine>, more: bool) -> Self {
-        let written = read(file).unwrap_or_else(|error| {
-            let file = file.display();
+    pub fn start(mut file: TrafficFile<'a>, engine: &'a Arc<Engine>, more: bool) -> Self {
+        let written = file.read().unwrap_or_else(|error| {
+            let file = file.path().display();
             tracing::warn!(%file, "the shares of the last run are not taken up: {error}");
             TrafficDocument::default()
         });
@@ -96,9 +76,14 @@ impl<'a> TrafficRecorder<'a> {
     /// Writes every change, until it is cancelled.
     pub async fn write_changes(&mut self) {
         loop {
-            let change = self.changes.next().await;
-            self.look();
-            self.changes.done(change);
+            let awaited = self.file.is_awaited();
+            tokio::select! {
+                change = self.changes.next() => {
+                    self.look();
+                    self.changes.done(change);
+                }
+                () = tokio::time::sleep(HOLD_AGAIN), if awaited => self.look(),
+            }
         }
     }
 
@@ -119,13 +104,14 @@ impl<'a> TrafficRecorder<'a> {
     fn look(&mut self) {
         self.take_up();
         let now = self.now();
-        if now == self.written {
+        if now == self.written && !self.file.is_awaited() {
             return;
         }
-        match write(self.file, &now) {
-            Ok(()) => self.written = now,
+        match self.file.write(&now) {
+            Ok(true) => self.written = now,
+            Ok(false) => {}
             Err(error) => {
-                let file = self.file.display();
+                let file = self.file.path().display();
                 tracing::warn!(%file, %error, "shares of versions could not be written, so a restart does not know them");
             }
         }
@@ -208,47 +194,4 @@ fn configured(engine: &Engine, name: &str) -> BTreeSet<String> {
     let brought =
         versions.iter().filter_map(|model| Some(model.settings().traffic.as_ref()?.text()));
     brought.collect()
-}
-
-fn read(file: &Path) -> io::Result<TrafficDocument> {
-    match fs::read(file) {
-        Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(TrafficDocument::default()),
-        Err(error) => Err(error),
-    }
-}
-
-/// Replaces the file; when this returns, it survives a crash of the machine.
-fn write(file: &Path, document: &TrafficDocument) -> io::Result<()> {
-    if let Some(folder) = file.parent() {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    }
-    durable_file::replace(file, document)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_written_is_read_and_a_missing_file_is_empty() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let file = folder.path().join("jobs").join("traffic.json");
-        assert_eq!(read(&file).expect("reads"), TrafficDocument::default());
-        let text = r#"{"shares":{"1.0":100.0,"2.0":0.0},"return":{"errors":"+1%"},"returned":{"2.0":"it failed"}}"#;
-        let kept = KeptTraffic {
-            configured: BTreeSet::from(["{}".to_owned()]),
-            traffic: Some(text.parse().expect("shares")),
-            default: "1.0".to_owned(),
-        };
-        let document = TrafficDocument { models: BTreeMap::from([("m".to_owned(), kept)]) };
-        for _ in 0..2 {
-            write(&file, &document).expect("writes");
-            assert_eq!(read(&file).expect("reads"), document);
-        }
-        let names = fs::read_dir(file.parent().expect("a folder")).expect("lists");
-        assert_eq!(names.count(), 1, "nothing is left beside it");
-        fs::write(&file, "{").expect("writes");
-        assert!(read(&file).is_err());
-    }
 }
