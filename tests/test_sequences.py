@@ -21,7 +21,8 @@ from google.protobuf import message_factory
 
 from harness.archives import Store
 from harness.client import later, together
-from harness.server import Server
+from harness.package import jitney
+from harness.server import ASK_SECONDS, Server
 from harness.wait import until
 from test_grpc import INFERENCE, POOL, Stub, address
 from test_sources import torchserve
@@ -336,14 +337,21 @@ def test_a_definition_keeps_sequences_over_every_protocol(start: Any, tmp_path: 
         given.set_data_from_numpy(np.array([number]))
         return int(client.infer("Tally", [given], **said).as_numpy("output")[0])
 
-    ways = [plain, partial(tensor, triton_http, http), partial(tensor, triton_grpc, rpc)]
+    def handle(number: int, **said: Any) -> int:
+        named = {f"ts_request_{name}": str(value).lower() for name, value in said.items()}
+        return tally.options(headers=named).remote(number).result(ASK_SECONDS)
+
+    session = jitney.connect(server.url(""))
+    tally = session.model("Tally")
+    ways = [plain, partial(tensor, triton_http, http), partial(tensor, triton_grpc, rpc), handle]
     for number, ask in enumerate(ways, 1):
         assert ask(1, sequence_id=str(number), sequence_start=True) == 1
     # Each goes on over another protocol than it began with.
     for number, ask in enumerate([*ways[1:], ways[0]], 1):
         assert ask(number, sequence_id=str(number)) == 1 + number
-    for number, ask in enumerate([ways[2], *ways[:2]], 1):
+    for number, ask in enumerate([*ways[2:], *ways[:2]], 1):
         assert ask(10, sequence_id=str(number), sequence_end=True) == 11 + number
         assert ask(5, sequence_id=str(number)) == 5, "it has begun again"
+    session.close()
     http.close()
     rpc.close()

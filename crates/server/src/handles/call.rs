@@ -28,7 +28,7 @@ use crate::open_inference::framed;
 use crate::open_inference::request::OpenInferenceRequest;
 use crate::plugins::{CallGuard, GuardedOperation, Intent};
 use crate::request_key::RequestKey;
-use crate::request_options::{RequestOptions, push_claim};
+use crate::request_options::{RequestOptions, push_claim, sequence};
 use crate::route::ModelRef;
 use crate::state::ServerState;
 
@@ -124,7 +124,9 @@ impl PendingCall {
         if let Some((request, tensors)) = &asked {
             input.parameters.clear();
             input.tensors = Some(Arc::clone(tensors));
-            input.route.sequence = request.sequence().ok().flatten().map(Box::new);
+            if let Ok(Some(named)) = request.sequence() {
+                input.route.sequence = Some(Box::new(named));
+            }
             framed::tell(request, &self.model, &mut input.headers);
         }
         let held = self.held.take();
@@ -259,7 +261,9 @@ impl PendingCall {
             headers.push(name.as_str(), value.as_bytes());
         }
         push_claim(&claim, &mut headers);
-        let route = CallRoute::to_endpoint(&call.endpoint);
+        let names = self.model.sequence_headers();
+        let sequence = names.and_then(|names| sequence(&call.headers, &names));
+        let route = CallRoute { sequence, ..CallRoute::to_endpoint(&call.endpoint) };
         let value = std::mem::take(&mut call.body).into();
         let parameter = if call.content_type.is_empty() {
             Parameter { name: CALL_PARAMETER.into(), content_type: "".into(), value }
