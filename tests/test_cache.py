@@ -60,6 +60,19 @@ def test_equal_requests_are_answered_from_the_cache(server: Server) -> None:
     assert server.metric("jitney_cache_bytes", "m") > 3 * 256
 
 
+def test_a_hit_counts_as_an_answered_request_and_not_in_a_batch(start: Callable[..., Server], store: Store) -> None:
+    server = start("serve", store.mar("echo"), "--model-store", store.path, "--access-log")
+    server.register(store.mar("m", "orders"), cache=json.dumps(RULE))
+    answered = server.total("Requests2XX")
+    assert [asked(server, {"id": 1})[1] for _ in range(3)] == ["miss", "hit", "hit"]
+    line = '"POST /predictions/m HTTP/1.1" 200'
+    until(lambda: server.log.count(line) == 3, "each has its line in the access log")
+    assert server.total("Requests2XX") == answered + 3 + 1, "and the page itself, when it was read before"
+    assert server.metric("ts_inference_requests_total", "m") == 3
+    counted = ("jitney_requests_total", "jitney_requests_answered_total", "jitney_batches_total", "jitney_items_total")
+    assert [server.metric(name, "m") for name in counted] == [1, 1, 1, 1]
+
+
 def test_a_client_can_ask_for_a_new_answer_and_that_none_is_kept(server: Server) -> None:
     assert asked(server, {"id": 1}) == (1, "miss")
     assert asked(server, {"id": 1}, cache_control="no-cache") == (2, "miss")
