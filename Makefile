@@ -44,7 +44,7 @@ demo: ## Build the program fast, serve the embedded model and print a curl line 
 	$(CARGO) build --locked --profile demo -p jitney-cli
 	$(TARGET)/demo/jitney demo --port $(PORT)
 
-setup: ## Install what tests need of Debian, as root; it says first what (WITH="torch chromium nginx prometheus postgresql go")
+setup: ## Install what tests need of Debian, as root; it says first what (WITH="torch chromium nginx prometheus postgresql go qemu")
 	$(PYTHON) tools/debian.py install $(WITH)
 
 check: lint test-pure test-python ## Format, lints, names, arrows and the fast tests; no network, no root
@@ -130,12 +130,12 @@ models: .venv/torch/ready ## Build archives of real models into models/out (MODE
 test-ui: ui/node_modules/.package-lock.json ## The dashboard's types and unit tests, and whether ui/dist is fresh (node 20 and npm)
 	cd ui && npm run --silent test && npm run --silent check
 
-##@ Heavy tests (make setup WITH="torch chromium nginx prometheus postgresql go" brings their programs)
+##@ Heavy tests (make setup WITH="torch chromium nginx prometheus postgresql go qemu" brings their programs)
 .PHONY: test-all test-heavy test-new-torch test-ray test-compat test-bentoml test-serve test-clouds test-browser pictures test-openapi test-kserve test-formats \
-  test-deploy test-mcp test-prometheus test-postgres test-replicas test-install test-arm test-docs test-notebook test-onnx test-gpu test-examples soak fuzz fuzz-python
+  test-deploy test-mcp test-prometheus test-postgres test-replicas test-install test-arm run-arm-tests test-docs test-notebook test-onnx test-gpu test-examples soak fuzz fuzz-python
 INSTALL_TESTS := tests/test_install_static.py tests/test_install_image.py tests/test_install_systemd.py tests/test_wheel.py
 
-test-all: test test-ui test-heavy test-new-torch test-docs test-notebook test-onnx test-ray test-compat test-clouds test-browser test-openapi test-kserve test-formats test-mcp test-deploy test-prometheus test-postgres test-replicas test-install ## Everything here and above, but the GPU and the soak
+test-all: test test-ui test-heavy test-new-torch test-docs test-notebook test-onnx test-ray test-compat test-clouds test-browser test-openapi test-kserve test-formats test-mcp test-deploy test-prometheus test-postgres test-replicas test-install test-arm ## Everything here and above, but the GPU and the soak
 	$(CARGO) test --locked --release -p jitney-sim -p jitney-lab -- --ignored
 	$(MAKE) deny advisories instructions
 	$(MAKE) fuzz fuzz-python FUZZ_SECONDS=10
@@ -219,8 +219,11 @@ test-install: build .venv/test/ready ## What `make dist` builds, installed and s
 	  $(TEST)/python -m pytest -q $(INSTALL_TESTS) --heavy
 
 # Built to compile fast: what counts is that it runs. In a folder of its own, since nothing of the other builds is of use.
-test-arm: .venv/dist/ready .venv/test/ready ## The static program for aarch64, run by qemu (qemu-user-static; rustup fetches a standard library)
-	rustup target add aarch64-unknown-linux-musl
+test-arm: ## The static program for aarch64, run by qemu (rustup fetches a standard library)
+	@if $(PYTHON) tools/debian.py find qemu && rustup target add aarch64-unknown-linux-musl; then $(MAKE) run-arm-tests; else \
+	  echo "!!! NO QEMU OR NO STANDARD LIBRARY: the test of the program for aarch64 was SKIPPED (see above) !!!"; fi
+
+run-arm-tests: .venv/dist/ready .venv/test/ready
 	CARGO_TARGET_DIR=$(abspath $(TARGET))/arm $(PYTHON) tools/dist.py --profile demo --tools .venv/dist --machine aarch64 static
 	$(TEST)/python -m pytest -q tests/test_install_arm.py --heavy
 

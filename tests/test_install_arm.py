@@ -30,7 +30,7 @@ def program() -> Path:
 def qemu() -> str:
     """The program that runs others of this machine."""
     found = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
-    return found or pytest.fail("there is no qemu-aarch64: install qemu-user-static")
+    return found or pytest.fail("there is no qemu-aarch64: `make setup WITH=qemu` installs it")
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -82,7 +83,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, object
     home = tmp_path_factory.mktemp("systemd")
     root = home / "root"
     subprocess.run(["cp", "--archive", "--reflink=auto", given, root], check=True)
-    shutil.copy(artefact("jitney-*-linux-static"), root / "usr/local/bin/jitney")
+    shutil.copy(artefact(f"jitney-*-{platform.machine()}-linux-static"), root / "usr/local/bin/jitney")
     (root / "etc/jitney").mkdir()
     shutil.copy(SYSTEMD / "jitney.yaml", root / "etc/jitney")
     shutil.copy(SYSTEMD / "jitney.service", root / "etc/systemd/system")

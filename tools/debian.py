@@ -54,6 +54,11 @@ def postgresql() -> str | None:
     return max(map(str, Path("/usr/lib/postgresql").glob("*/bin/postgres")), default=None)
 
 
+def qemu() -> str | None:
+    """What runs programs for aarch64."""
+    return shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
+
+
 class Program(NamedTuple):
     """One of them: how it is found, and the packages that bring it."""
 
@@ -68,6 +73,7 @@ PROGRAMS = {
     "prometheus": Program(prometheus, ("prometheus",)),
     "go": Program(lambda: shutil.which("go"), ("golang-go",)),
     "postgresql": Program(postgresql, ("postgresql",)),
+    "qemu": Program(qemu, ("qemu-user-static",)),
 }
 
 
