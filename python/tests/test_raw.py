@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import socket
 
 import pytest
 import wire
@@ -11,6 +14,7 @@ import jitney
 from jitney.packing.pack import api
 from jitney.wire.calls import encode_call
 from jitney.wire.values import decode
+from jitney.worker.writer import FrameWriter, TurnWriter
 
 SOURCE = """
 import jitney
@@ -26,6 +30,12 @@ class Model:
                 yield ""
                 yield b"b"
             return jitney.Response(pieces(), 201, [("Set-Cookie", "a=1"), ("Set-Cookie", "b=2")], "text/x")
+        if request.path == "/kept":
+            async def kept():
+                for name in ("one", "two"):
+                    yield name
+                    open(name).close()  # Keeps the loop until somebody writes there.
+            return jitney.Response(kept())
         if request.path == "/none":
             return jitney.Response(status=204)
         if request.path == "/head":
@@ -96,6 +106,43 @@ def test_answers_may_come_in_pieces_or_whole(raw):
     pieces = pieces_of(raw, item("counts", "/"), 2)
     assert [piece["body"] for piece in pieces] == [b"0", b"1"]
     assert (pieces[0]["status"], pieces[0]["headers"]) == (202, [["Content-Type", "text/plain"]])
+
+
+def test_a_piece_leaves_before_the_next_one_is_made(raw, tmp_path):
+    for name in ("one", "two"):
+        os.mkfifo(tmp_path / name)
+    raw.send(wire.batch([item("http", "/kept")]))
+    found = []
+    for name in ("one", "two"):
+        while name.encode() not in found:
+            kind, number, _, payload = raw.read_answer()
+            assert kind == wire.CHUNK
+            found += [one["body"] for one in wire.decode_chunk(payload, number)]
+        (tmp_path / name).write_bytes(b"")
+    assert raw.read_answer()[0] == wire.REPLY and found == [b"", b"one", b"two"]
+
+
+def test_pieces_of_one_turn_of_the_loop_leave_together():
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)  # What is written at once is read at once.
+    writer = TurnWriter(FrameWriter(ours))
+
+    async def send() -> None:
+        writer.begin(asyncio.get_running_loop())
+        writer.send_piece(1, b"", b"a")
+        writer.send_piece(2, b"", b"b")
+        await asyncio.to_thread(writer.send_piece, 3, b"", b"c")
+        writer.send_piece(1, b"", b"d")
+        await asyncio.sleep(0)
+        writer.send_piece(1, b"", b"e")
+        await asyncio.sleep(0)
+
+    asyncio.run(send())
+    ours.close()
+    reads = list(iter(lambda: theirs.recv(1 << 16), b""))
+    theirs.close()
+    ends = [read[-1:] for read in reads]
+    assert sorted(ends) == [b"b", b"c", b"d", b"e"] and ends.index(b"b") < ends.index(b"d") < ends.index(b"e")
+    assert reads[ends.index(b"b")].count(b"a") == 1
 
 
 def test_several_may_share_a_call_and_handles_bring_what_they_like(raw):

@@ -22,7 +22,7 @@ from jitney.execution.grouping import Invocation, Item, Plan, plan
 from jitney.execution.splitting import AnswerStreams, Emit, split
 from jitney.gpu.fetching import Fetching, fetched, start_fetching
 from jitney.gpu.shapes import use_shapes
-from jitney.http.response import stream_of
+from jitney.http.response import Response, stream_of
 from jitney.values.containers import container_of
 
 Function = Callable[..., Any]
@@ -200,13 +200,15 @@ def _stream(function: Function, invocation: Invocation, streams: AnswerStreams) 
 async def _stream_async(function: Function, invocation: Invocation, streams: AnswerStreams) -> dict[int, Any]:
     generator = function(**invocation.arguments)
     if not hasattr(generator, "__aiter__"):
-        generator = _taking_turns(generator)
+        generator = _as_async(generator)
     try:
         try:
             async for pieces in generator:
                 streams.step(pieces)
                 if not streams.open:
                     break
+                if not (isinstance(pieces, Response) and pieces.is_head):  # It leaves with the first piece.
+                    await asyncio.sleep(0)  # What was sent leaves, others have their turn, the batch can be cancelled.
         finally:
             await generator.aclose()
     except Exception as error:
@@ -214,12 +216,11 @@ async def _stream_async(function: Function, invocation: Invocation, streams: Ans
     return streams.finish()
 
 
-async def _taking_turns(generator: Any) -> AsyncIterator[Any]:
-    """The pieces of a plain generator. Between two of them others have their turn, and the batch can be cancelled."""
+async def _as_async(generator: Any) -> AsyncIterator[Any]:
+    """The pieces of a plain generator."""
     try:
         for pieces in generator:
             yield pieces
-            await asyncio.sleep(0)
     finally:
         generator.close()
 

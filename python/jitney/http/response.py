@@ -55,6 +55,11 @@ class Response:
         """Whether the body comes in pieces."""
         return isinstance(self.body, (Iterator, AsyncIterator))
 
+    @property
+    def is_head(self) -> bool:
+        """Whether nothing but a head is told."""
+        return isinstance(self.body, bytes) and not self.body
+
     def pieces(self) -> Iterator[Any] | AsyncIterator[Any]:
         """The head without a body, then the pieces."""
         head = Response(b"", self.status, self.headers, self.media_type)

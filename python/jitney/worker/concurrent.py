@@ -80,6 +80,8 @@ class _ConcurrentBatches:
         self._clients = model.context.clients
         self._cancels = cancels
         """Whether a batch that nobody waits for is cancelled. Handlers of archives are not prepared for that."""
+        if cancels:  # Definitions let the loop turn after each piece. Handlers of archives may keep it.
+            model.context.frame_writer = self._writer
         self._cancelled: set[int] = set()
         """Batches that the server has cancelled."""
         self._errors: list[Exception] = []

@@ -395,7 +395,7 @@ class DefinedBatch:
             at = positions[position]
             if self._context.cancelled(at):
                 return True
-            if (at in self._calls or at in self._tensors) and isinstance(piece, Response) and piece.body == b"":
+            if (at in self._calls or at in self._tensors) and isinstance(piece, Response) and piece.is_head:
                 return False  # A head, which neither handles nor tensors show.
             if at in self._tensors:
                 self._tensors[at].add_piece(position - positions.index(at), piece)

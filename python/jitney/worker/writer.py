@@ -182,24 +182,28 @@ PLAIN_TENSORS = _pack(200, b"", {}, IN_TENSORS)
 
 
 class TurnWriter(FrameWriter):
-    """Sends frames of the loop's own thread, a turn's frames together.
-
-    Only for answers that the loop makes: pieces of streams, which other threads may send too, are written at once.
+    """Sends frames of the loop's own thread, a turn's frames together: a write for each piece of many streams would
+    take longer than to make them. What other threads send is written at once.
     """
 
     def __init__(self, writer: FrameWriter) -> None:
         self._writer = writer
         self._unsent: list[Bytes] = []
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """From now on the loop runs."""
+        """From now on the loop runs, in this thread."""
         self._loop = loop
+        self._thread = threading.get_ident()
 
     def send(self, kind: int, count: int, frame_id: int, parts: Sequence[Bytes], before: bytes = b"") -> None:
         """Sends a frame at the end of this turn; a large one at once, behind those that wait."""
+        if self._loop is None or threading.get_ident() != self._thread:
+            self._writer.send(kind, count, frame_id, parts, before)
+            return
         length = sum(map(len, parts))
-        if length > JOINED_BYTES_LIMIT or self._loop is None:
+        if length > JOINED_BYTES_LIMIT:
             self.flush()
             self._writer.send(kind, count, frame_id, parts, before)
             return
