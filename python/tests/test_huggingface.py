@@ -119,7 +119,7 @@ def written(text: str, *stops: str) -> tuple[list[str], bool]:
     pieces = TextPieces(Letters(), stops)
     found = []
     for token in text.encode():
-        found.append(pieces.add(token))
+        found.append(pieces.add([token]))
         if pieces.stopped:
             return found, True
     return [*found, pieces.end()], pieces.stopped

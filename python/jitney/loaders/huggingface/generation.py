@@ -4,7 +4,6 @@ token by token."""
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any, ClassVar, NamedTuple
@@ -12,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 from jitney.call.errors import BadInput, Error
 from jitney.definition.decorators import endpoint
 from jitney.http.request import HttpRequest
-from jitney.http.response import Response
+from jitney.http.response import Response, encode_json
 from jitney.loaders.huggingface.causal import CausalNetwork
 from jitney.loaders.huggingface.openai_texts import ChatForm, CompletionForm, OpenAiForm
 from jitney.loaders.huggingface.pieces import TextPieces
@@ -125,27 +124,33 @@ class TextGeneration(FolderTask):
             )
         return TextOrder(ids, min(most or room, room), terms, stops)
 
-    async def pieces(self, order: TextOrder) -> AsyncGenerator[TextPiece, None]:
-        """A text as it is written. Whoever stops reading ends it."""
+    async def pieces(self, order: TextOrder, apart: bool = False) -> AsyncGenerator[list[TextPiece], None]:
+        """A text as it is written: each time what came since, with `apart` in a piece for each token. Whoever stops
+        reading ends it."""
         writing = Writing(order.prompt, order.most, order.terms)
         pieces = TextPieces(self.network.decoder, order.stops)
         self.loop.put(writing)
         count = 0
         try:
             while True:
-                told = await writing.next()
-                if isinstance(told, str):
+                tokens, reason = await writing.news()
+                found: list[TextPiece] = []
+                # A stop is looked for behind each token, so that none behind it counts.
+                for some in ([one] for one in tokens) if apart or order.stops else (tokens,) if tokens else ():
+                    count += len(some)
+                    found.append(TextPiece(pieces.add(some), some[-1], count))
+                    if pieces.stopped:
+                        break
+                if reason == "stop" and not pieces.stopped:
+                    found.append(TextPiece("", writing.end, count))
+                if pieces.stopped or reason:
+                    last = found[-1]
                     rest = pieces.end()
-                    yield TextPiece(rest, writing.end, count, "stop" if pieces.stopped else told, pieces.stopped)
+                    reason = "stop" if pieces.stopped else reason
+                    found[-1] = TextPiece(last.text + rest, last.token, count, reason, pieces.stopped)
+                yield found
+                if reason:
                     return
-                count += 1
-                text = pieces.add(told)
-                if count == order.most:
-                    text += pieces.end()
-                if pieces.stopped or count == order.most:
-                    yield TextPiece(text, told, count, "stop" if pieces.stopped else "length", pieces.stopped)
-                    return
-                yield TextPiece(text, told, count)
         finally:
             writing.left = True
 
@@ -154,14 +159,14 @@ class TextGeneration(FolderTask):
         if not order.stops:
             return await self._at_once(order)
         async with aclosing(self.pieces(order)) as pieces:
-            found = [one async for one in pieces]
+            found = [one async for some in pieces for one in some]
         return "".join(one.text for one in found), found[-1].tokens, found[-1].reason or "stop"
 
     async def _at_once(self, order: TextOrder) -> tuple[str, int, str]:
         writing = Writing(order.prompt, order.most, order.terms, whole=True)
         self.loop.put(writing)
         try:
-            reason = await writing.next()
+            _, reason = await writing.news()
         finally:
             writing.left = True
         text: str = self.network.decoder.decode(writing.written, skip_special_tokens=True)
@@ -169,20 +174,24 @@ class TextGeneration(FolderTask):
 
     async def _events(self, order: TextOrder) -> AsyncGenerator[str, None]:
         text = ""
-        async with aclosing(self.pieces(order)) as pieces:
-            async for one in pieces:
-                text += one.text
-                yield event(tgi_event(one, text, len(order.prompt), order.terms.seed))
+        async with aclosing(self.pieces(order, apart=True)) as pieces:
+            async for some in pieces:
+                events = []
+                for one in some:
+                    text += one.text
+                    events.append(event(tgi_event(one, text, len(order.prompt), order.terms.seed)))
+                yield "".join(events)
 
     async def _openai_events(self, form: OpenAiForm, orders: list[TextOrder]) -> AsyncGenerator[str, None]:
         for head in form.heads(len(orders)):
             yield event(head)
         tokens = 0
         async with aclosing(interleaved([self.pieces(one) for one in orders])) as pieces:
-            async for at, one in pieces:
-                tokens += one.tokens if one.reason else 0
-                if one.text or one.reason:
-                    yield event(form.chunk(at, one.text, one.reason))
+            async for at, some in pieces:
+                text, last = "".join(one.text for one in some), some[-1]
+                tokens += last.tokens if last.reason else 0
+                if text or last.reason:
+                    yield event(form.chunk(at, text, last.reason))
         if form.wants_usage:
             yield event(form.usage_chunk(tokens))
         yield "data: [DONE]\n\n"
@@ -205,23 +214,26 @@ def tgi_event(piece: TextPiece, text: str, prompt: int, seed: int | None) -> dic
 
 def event(told: Any) -> str:
     """One server-sent event."""
-    return f"data: {json.dumps(told, ensure_ascii=False)}\n\n"
+    return f"data: {encode_json(told).decode()}\n\n"
 
 
-async def interleaved(streams: list[AsyncGenerator[TextPiece, None]]) -> AsyncGenerator[tuple[int, TextPiece], None]:
+Pieces = AsyncGenerator[list[TextPiece], None]
+
+
+async def interleaved(streams: list[Pieces]) -> AsyncGenerator[tuple[int, list[TextPiece]], None]:
     """The pieces of several texts as they come, each with the number of its text."""
     if len(streams) == 1:
         async with aclosing(streams[0]) as only:
-            async for piece in only:
-                yield 0, piece
+            async for some in only:
+                yield 0, some
         return
-    found: asyncio.Queue[tuple[int, TextPiece | BaseException | None]] = asyncio.Queue()
+    found: asyncio.Queue[tuple[int, list[TextPiece] | BaseException | None]] = asyncio.Queue()
 
     async def read(at: int) -> None:
         try:
             async with aclosing(streams[at]) as pieces:
-                async for piece in pieces:
-                    found.put_nowait((at, piece))
+                async for some in pieces:
+                    found.put_nowait((at, some))
             found.put_nowait((at, None))
         except Exception as error:
             found.put_nowait((at, error))

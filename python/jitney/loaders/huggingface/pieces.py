@@ -25,9 +25,9 @@ class TextPieces:
         self.stopped = False
         """A stop was found: what follows is not wanted."""
 
-    def add(self, token: int) -> str:
-        """The text that one more token makes certain."""
-        self._ids.append(token)
+    def add(self, tokens: Sequence[int]) -> str:
+        """The text that more tokens make certain."""
+        self._ids += tokens
         before = self._decode(self._ids[self._from : self._done])
         now = self._decode(self._ids[self._from :])
         if now.endswith(HALF) or len(now) <= len(before):

@@ -45,18 +45,28 @@ class Writing:
         self.left = False
         """Nobody reads it any more: it ends before the next step."""
         self.loop = asyncio.get_running_loop()
-        self._tokens: asyncio.Queue[Told] = asyncio.Queue()
+        self._tokens: list[int] = []
+        """Those that nobody has read."""
+        self._reason: str | Exception | None = None
+        self._news = asyncio.Event()
 
-    async def next(self) -> int | str:
-        """The next token, or why there is none: `stop` or `length`."""
-        told = await self._tokens.get()
-        if isinstance(told, Exception):
-            raise told
-        return told
+    async def news(self) -> tuple[list[int], str | None]:
+        """The tokens that came since the last time, and at the end why there are no more: `stop` or `length`. Waits
+        for one of them. Whoever is late gets all at once and is no longer late."""
+        await self._news.wait()
+        self._news.clear()
+        if isinstance(self._reason, Exception):
+            raise self._reason.with_traceback(None)  # Others raise it, too, and each adds its own way.
+        tokens, self._tokens = self._tokens, []
+        return tokens, self._reason
 
     def put(self, told: Told) -> None:
         """Adds what is next; on its loop."""
-        self._tokens.put_nowait(told)
+        if isinstance(told, int):
+            self._tokens.append(told)
+        else:
+            self._reason = told
+        self._news.set()
 
 
 def deliver(news: Sequence[tuple[Writing, Told]]) -> None:
