@@ -22,10 +22,12 @@ pytestmark = pytest.mark.heavy
 from jitney.loaders.huggingface.causal import CausalNetwork  # noqa: E402
 from jitney.loaders.huggingface.folder import PretrainedFolder  # noqa: E402
 from jitney.loaders.huggingface.generation import TextGeneration, TextOrder, TextPiece  # noqa: E402
+from jitney.loaders.huggingface.prompts import PromptBudget  # noqa: E402
 from jitney.loaders.huggingface.sampling import Sampling  # noqa: E402
-from jitney.loaders.huggingface.step_loop import StepLoop  # noqa: E402
+from jitney.loaders.huggingface.step_loop import StepLoop, Writing  # noqa: E402
 
 PATIENCE_SECONDS = 300
+PART = 16
 
 
 class CountedNetwork(CausalNetwork):
@@ -38,6 +40,14 @@ class CountedNetwork(CausalNetwork):
         """What is done behind so many steps."""
         super().__init__(PretrainedFolder.read(folder), False)
         self.runs.clear()
+
+    def begin(self, rows: Any, first: int) -> Any:
+        self.runs.append(("begin", len(rows) * max(map(len, rows))))
+        return super().begin(rows, first)
+
+    def read(self, row: Any, done: int) -> Any:
+        self.runs.append(("read", len(row)))
+        return super().read(row, done)
 
     def step(self, ids: Any, lengths: Any) -> Any:
         self.runs.append(("step", len(ids)))
@@ -63,6 +73,81 @@ def expected(network: CausalNetwork, ids: list[int], most: int) -> list[int]:
     rows = torch.tensor([ids])
     made = network.model.generate(rows, attention_mask=torch.ones_like(rows), max_new_tokens=most, do_sample=False)
     return list(made[0, len(ids) :].tolist())
+
+
+class EqualBudget(PromptBudget):
+    """As many tokens at any time: it learns nothing of the clock."""
+
+    tokens = PART
+
+    def __init__(self) -> None:
+        pass
+
+    def learn(self, tokens: int, seconds: float) -> None:
+        pass
+
+    def left(self, tokens: int) -> int:
+        return PART
+
+
+def writing(ids: list[int], most: int) -> Writing:
+    """A text that is wanted whole."""
+    return Writing(ids, most, Sampling(), whole=True)
+
+
+def write(network: CountedNetwork, begin: Callable[[StepLoop], list[Writing]]) -> list[list[int]]:
+    """Writes texts, some of which are put later, until all have ended."""
+
+    async def run() -> list[list[int]]:
+        loop = StepLoop(network)
+        loop._new.budget = EqualBudget()
+        try:
+            texts = begin(loop)
+            for one in texts:
+                await asyncio.wait_for(one.news(), PATIENCE_SECONDS)
+        finally:
+            loop.close()
+        return [one.written for one in texts]
+
+    return asyncio.run(run())
+
+
+def test_a_long_prompt_is_read_in_parts_while_others_are_written(network: CountedNetwork) -> None:
+    short, long = prompt(network, 5), prompt(network, 70)
+
+    def begin(loop: StepLoop) -> list[Writing]:
+        texts = [writing(short, 20), writing(long, 4)]
+        network.behind[3] = lambda: loop.put(texts[1])
+        loop.put(texts[0])
+        return texts
+
+    assert write(network, begin) == [expected(network, short, 20), expected(network, long, 4)]
+    alone, together = ("step", 1), ("step", 2)
+    between = [("read", 16), alone] * 4
+    assert network.runs == [("begin", 5), *[alone] * 3, *between, ("read", 6), *[together] * 3, *[alone] * 9]
+
+
+def test_short_prompts_pass_a_long_one_and_do_not_hold_it_up(network: CountedNetwork) -> None:
+    first, long = prompt(network, 4), prompt(network, 48)
+    others = [prompt(network, size) for size in (3, 8, 6)]
+
+    def begin(loop: StepLoop) -> list[Writing]:
+        texts = [writing(first, 12), writing(long, 2), *(writing(one, 2) for one in others)]
+
+        def come() -> None:
+            for one in texts[1:]:
+                loop.put(one)
+
+        network.behind[2] = come
+        loop.put(texts[0])
+        return texts
+
+    given = [(first, 12), (long, 2), *((one, 2) for one in others)]
+    assert write(network, begin) == [expected(network, *one) for one in given]
+    behind = [("begin", 4), ("step", 1), ("step", 1)]
+    # Two of the short ones fill a part; the third would not fit beside them, and comes in the next round.
+    rounds = [("begin", 16), ("read", 16), ("step", 3), ("begin", 6), ("read", 16), ("step", 2), ("read", 16)]
+    assert network.runs[: len(behind + rounds)] == behind + rounds
 
 
 def test_pieces_are_told_while_the_text_is_written_and_who_is_late_gets_all(network: CountedNetwork) -> None:

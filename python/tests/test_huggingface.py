@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,14 @@ from jitney.loaders.huggingface.folder import PretrainedFolder
 from jitney.loaders.huggingface.lengths import FREE_PADDING, ROWS_MAX, TOKENS_PER_BATCH, allowed_lengths, groups
 from jitney.loaders.huggingface.pieces import TextPieces, overlap
 from jitney.loaders.huggingface.pretrained import HuggingFaceLoader, class_name
-from jitney.loaders.huggingface.prompts import TOKENS_MAX, TOKENS_MIN, PromptBudget, prompt_table, split_table
+from jitney.loaders.huggingface.prompts import (
+    TOKENS_MAX,
+    TOKENS_MIN,
+    NewTexts,
+    PromptBudget,
+    prompt_table,
+    split_table,
+)
 from jitney.loaders.loader import LoadOptions
 
 
@@ -149,6 +157,47 @@ def test_more_tokens_of_new_texts_are_run_while_that_is_quick() -> None:
     for _ in range(20):
         budget.learn(100, 1.0)
     assert budget.tokens == TOKENS_MIN
+
+
+@dataclass
+class Asked:
+    """A text that is asked for."""
+
+    prompt: list[int]
+    left: bool = False
+
+
+def asked(*sizes: int) -> list[Asked]:
+    return [Asked([0] * size) for size in sizes]
+
+
+def new_texts(texts: list[Asked]) -> NewTexts[Asked]:
+    made: NewTexts[Asked] = NewTexts()
+    made.budget.tokens = 512
+    for one in texts:
+        made.put(one)
+    return made
+
+
+def test_texts_that_are_begun_together_fit_with_their_padding() -> None:
+    texts = asked(100, 4000, 50, 128, 128, 200, 1)
+    new = new_texts(texts)
+    first, second, last = new.together(64), new.together(1), new.together(64)
+    assert [len(one.prompt) for one in first] == [100, 50, 128, 128], "the long one is passed"
+    assert [len(one.prompt) for one in second] == [200] and [len(one.prompt) for one in last] == [1]
+    assert new.together(64) == [] and new and new.long() is texts[1] and not new and new.long() is None
+
+
+def test_who_left_is_not_begun() -> None:
+    texts = asked(1, 2, 3, 600, 700)
+    new = new_texts(texts)
+    texts[0].left = texts[2].left = texts[3].left = True
+    assert new.together(64) == [texts[1]] and new.long() is texts[4] and not new
+
+
+def test_a_long_text_always_has_some_tokens() -> None:
+    budget = PromptBudget()
+    assert budget.left(0) == budget.tokens and budget.left(budget.tokens) == TOKENS_MIN
 
 
 def test_new_texts_stand_at_the_end_of_their_rows_and_at_the_beginning_of_their_slots() -> None:

@@ -1,6 +1,6 @@
-"""A network that writes texts token by token. Its two runs: the tokens of new texts, and one more token of each live
-text. On a GPU both are a graph for each size and length, so that one thread can keep the GPU busy while another one
-tells the tokens."""
+"""A network that writes texts token by token. Its runs: the tokens of new texts, a part of a long one, and one more
+token of each live text. On a GPU the first and the last are a graph for each size and length, so that one thread can
+keep the GPU busy while another one tells the tokens."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ class CausalNetwork:
             folder.positions or LENGTH_MAX, LENGTH_MAX, getattr(config, "sliding_window", None) or LENGTH_MAX
         )
         self.slots = slot_count(self.model, config, self.length)
-        self._cache = SlotCache(config.num_hidden_layers, self.slots + 1, self.length)
-        """The last slot is for rows that fill up a graph's size."""
+        self._cache = SlotCache(config.num_hidden_layers, self.slots + 2, self.length)
+        """Behind the slots of texts are one for rows that fill up a graph's size, and one for a text that is read in
+        parts."""
         self._place = self._cache.place
         self._keeps = "logits_to_keep" in inspect.signature(self.model.forward).parameters
         self._lengths = allowed_lengths(self.length)
@@ -63,18 +64,22 @@ class CausalNetwork:
         return ids
 
     def _check(self) -> None:
-        """A step behind a prompt must give what the model gives for all of it: some keep another kind of state."""
+        """A step behind a prompt, whole or in parts, must give what the model gives for all of it: some keep another
+        kind of state."""
         torch = find_torch()
         row = [1 + at % 7 for at in range(9)]
         with torch.inference_mode():
             ids = torch.tensor([row], device=device())
             expected = self.model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits[0, -1].float()
         self.begin([row[:-1]], 0)
-        found = self.step(row[-1:], [len(row) - 1]).float()[0]
-        if not torch.allclose(found, expected, rtol=0.05, atol=0.05 * float(expected.abs().max()) + 1e-4):
-            raise DefinitionError(
-                f"{type(self.model).__name__} keeps another state than keys and values: use a definition"
-            )
+        self.read(row[:4], 0)
+        self.read(row[4:-1], 4)
+        self.join(1, len(row) - 1)
+        for found in self.step(2 * row[-1:], 2 * [len(row) - 1]).float():
+            if not torch.allclose(found, expected, rtol=0.05, atol=0.05 * float(expected.abs().max()) + 1e-4):
+                raise DefinitionError(
+                    f"{type(self.model).__name__} keeps another state than keys and values: use a definition"
+                )
 
     def begin(self, rows: Sequence[list[int]], first: int) -> Any:
         """Runs new texts in the slots from the first on; the outputs behind their last tokens."""
@@ -82,6 +87,18 @@ class CausalNetwork:
         padded = self._prompt_shape(*shape) if self._prompts.work else None
         table = prompt_table(rows, padded or shape, first, self.slots)
         return self._run(self._prompts, table, (padded or shape)[1], self._begin, padded is not None)[: len(rows)]
+
+    def read(self, row: list[int], done: int) -> Any:
+        """Runs a part of a text that stands in no slot yet, so many tokens of which were run before; the outputs behind
+        its last token."""
+        torch = find_torch()
+        until = done + len(row)
+        table = torch.tensor([row, list(range(done, until))])
+        return self._run(self._prompts, table, until, self._read, False)
+
+    def join(self, slot: int, length: int) -> None:
+        """Gives the text that was read so far a slot."""
+        self.move(self.slots + 1, slot, length)
 
     def _prompt_shape(self, count: int, length: int) -> tuple[int, int] | None:
         """The shape of the graph that runs so many prompts, if there is one."""
@@ -119,10 +136,19 @@ class CausalNetwork:
         seen = (at[None, :] <= at[:, None]) & (at >= empty[:, None])[:, None, :]
         return self._forward(ids, columns, seen[:, None], 1 if self._keeps else None)[:, -1]
 
+    def _read(self, table: Any, until: int) -> Any:
+        torch = find_torch()
+        ids, columns = table[:1], table[1:]
+        place = self._place
+        place.first = self.slots + 1
+        place.rows, place.until, place.columns = torch.full((1,), place.first, device=table.device), until, columns
+        seen = torch.arange(until, device=table.device)[None, :] <= columns[0][:, None]
+        return self._forward(ids, columns, seen[None, None], 1 if self._keeps else None)[:, -1]
+
     def _step(self, table: Any, until: int) -> Any:
         torch = find_torch()
         ids, columns = table[0][:, None], table[1][:, None]
-        self._place.rows = torch.arange(table.shape[1], device=table.device)
+        self._place.first, self._place.rows = 0, torch.arange(table.shape[1], device=table.device)
         self._place.until, self._place.columns = until, columns
         seen = torch.arange(until, device=table.device)[None, :] <= columns
         return self._forward(ids, columns, seen[:, None, None], None)[:, -1]

@@ -17,8 +17,9 @@ class StepColumns:
         self.columns: Any = None
         """The column of each token, by row."""
         self.until: int | None = None
-        """Attention sees the columns before this, of the first slots; None where a row's own tokens are all that
-        there is."""
+        """Attention sees the columns before this; None where a row's own tokens are all that there is."""
+        self.first = 0
+        """The slot of the first row that it sees."""
 
 
 class SlotLayer:
@@ -39,8 +40,8 @@ class SlotLayer:
         self.values[rows, :, place.columns] = values.transpose(1, 2)
         if place.until is None:
             return keys, values
-        count = keys.shape[0]
-        return self.keys[:count, :, : place.until], self.values[:count, :, : place.until]
+        seen = slice(place.first, place.first + keys.shape[0])
+        return self.keys[seen, :, : place.until], self.values[seen, :, : place.until]
 
     def _made(self, states: Any) -> Any:
         _, heads, _, width = states.shape

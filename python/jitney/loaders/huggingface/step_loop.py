@@ -1,5 +1,6 @@
 """Writes several texts at a time, one token of each per step, in a thread of its own. Texts join and leave between two
-steps. New prompts are run a few at a time, so that those who are being answered do not wait long for them."""
+steps. New prompts are run a few at a time and long ones in parts, so that those who are being answered do not wait
+long for them."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from typing import Any
 
 from jitney.gpu.device import device, enter_device, find_torch
 from jitney.loaders.huggingface.causal import CausalNetwork
-from jitney.loaders.huggingface.prompts import PROMPT_SIZES, PromptBudget
+from jitney.loaders.huggingface.prompts import NewTexts, padded
 from jitney.loaders.huggingface.sampling import Sampling, TokenChoice, choose
 
 logger = logging.getLogger(__name__)
@@ -87,9 +88,13 @@ class StepLoop:
         self._network = network
         self._waiting: queue.SimpleQueue[Writing | None] = queue.SimpleQueue()
         """At most as many as the worker has calls under way."""
+        self._new: NewTexts[Writing] = NewTexts()
         self._live: list[Writing] = []
         """In the order of their slots."""
-        self._budget = PromptBudget()
+        self._read: Writing | None = None
+        """The text whose prompt is read in parts."""
+        self._done = 0
+        """How many of its tokens were."""
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="writes texts", daemon=True)
         self._thread.start()
@@ -109,41 +114,64 @@ class StepLoop:
         while not self._closing:
             batch: list[Writing] = []
             try:
-                batch = self._joining()
+                self._drop_left()
+                self._take_in()
+                batch = self._new.together(self._free())
                 if batch:
                     self._begin(batch)
+                self._read_on(self._new.budget.left(padded(batch)))
                 if self._live:
                     self._step()
             except Exception as error:
                 logger.exception("a step failed")
-                deliver([(one, error) for one in {id(one): one for one in (*self._live, *batch)}.values()])
-                self._live = []
+                read = [] if self._read is None else [self._read]
+                deliver([(one, error) for one in {id(one): one for one in (*self._live, *read, *batch)}.values()])
+                self._live, self._read = [], None
 
-    def _joining(self) -> list[Writing]:
-        """Texts to begin with this step; waits for one if nothing else is to be done."""
-        self._drop_left()
-        found: list[Writing] = []
-        longest = 0
-        free = self._network.slots - len(self._live)
-        while len(found) < min(free, PROMPT_SIZES[-1]) and longest * (len(found) + 1) <= self._budget.tokens:
+    def _take_in(self) -> None:
+        """Takes what has come; waits for it if nothing else is to be done."""
+        waits = not (self._live or self._new or self._read)
+        while True:
             try:
-                one = self._waiting.get(block=not self._live and not found)
+                one = self._waiting.get(block=waits)
             except queue.Empty:
-                break
+                return
             if one is None:
                 self._closing = True
-                break
-            if not one.left:
-                found.append(one)
-                longest = max(longest, len(one.prompt))
-        return found
+                return
+            self._new.put(one)
+            waits = False
+
+    def _free(self) -> int:
+        """How many texts there is room for; that of the long one is kept."""
+        return self._network.slots - len(self._live) - (self._read is not None)
 
     def _begin(self, new: list[Writing]) -> None:
         started = time.perf_counter()
         outputs = self._network.begin([one.prompt for one in new], len(self._live))
         self._live += new
         self._tell(new, outputs)
-        self._budget.learn(len(new) * max(len(one.prompt) for one in new), time.perf_counter() - started)
+        self._new.budget.learn(padded(new), time.perf_counter() - started)
+
+    def _read_on(self, tokens: int) -> None:
+        """Runs the next part of a long prompt. Behind its last part the text is one like the others."""
+        if self._read is None and self._free() > 0:
+            self._read, self._done = self._new.long(), 0
+        one = self._read
+        if one is None:
+            return
+        started = time.perf_counter()
+        part = one.prompt[self._done : self._done + tokens]
+        outputs = self._network.read(part, self._done)
+        self._done += len(part)
+        if self._done == len(one.prompt):
+            self._network.join(len(self._live), self._done)
+            self._live.append(one)
+            self._read = None
+            self._tell([one], outputs)
+        else:
+            outputs[0, 0].item()  # Until here it is measured.
+        self._new.budget.learn(len(part), time.perf_counter() - started)
 
     def _step(self) -> None:
         live = list(self._live)
@@ -170,6 +198,8 @@ class StepLoop:
 
     def _drop_left(self) -> None:
         """Gives the slots of those that left to the last ones."""
+        if self._read is not None and self._read.left:
+            self._read = None
         for at in reversed(range(len(self._live))):
             if not self._live[at].left:
                 continue
