@@ -77,6 +77,35 @@ def test_two_packages_with_one_format_are_an_error(tmp_path: Path) -> None:
     assert "two loaders are called 'lines': lines_loader:Lines and other_lines:Lines" in ended.stdout
 
 
+DESCRIBED = """
+import json, sys
+from pathlib import Path
+from jitney.loaders.loader import Loader, LoadOptions
+from jitney.loaders.registry import loader_for
+
+path = Path(sys.argv[1])
+kind, options = loader_for(path), LoadOptions(trust=True)
+whole = Loader.describe(kind(options), path)
+
+
+def load(self, path, device):
+    raise AssertionError("it was loaded")
+
+
+kind.load = load
+assert kind(options).describe(path) == whole, whole
+print(kind.format)
+"""
+
+
+@pytest.mark.parametrize(("made", "format"), [("openvino_batches", "OpenVINO"), ("mlflow_python", "MLflow")])
+def test_a_folder_that_tells_its_tensors_is_loaded_by_its_worker_alone(tmp_path: Path, made: str, format: str) -> None:
+    path = MAKERS[made](tmp_path).path
+    command, env = [sys.executable, "-c", DESCRIBED, str(path)], {**os.environ, "PYTHONPATH": str(OURS)}
+    ended = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LOAD_SECONDS, check=False)
+    assert ended.stdout.split() == [format], ended.stderr
+
+
 def test_openvino_keeps_to_the_threads_of_its_worker(tmp_path: Path) -> None:
     made = MAKERS["openvino_batches"](tmp_path)
     program = (

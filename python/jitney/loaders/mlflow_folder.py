@@ -53,12 +53,21 @@ class MlflowLoader(Loader):
         self._content = MlflowContent(path)
         library, file = self._content.library
         if library is None:
-            self._model = _pyfunc(path)
+            self._model = _mlflow().load_model(str(path))
             return
         if missing := library.missing():
             raise DefinitionError(f"it is a {library.format} model: pip install {' '.join(missing)}")
         self._model = library(self.options)
         self._model.load(file, device)
+
+    def describe(self, path: Path) -> dict[str, Any]:
+        """What MLflow runs is told by its folder, and need not be loaded for it."""
+        content = MlflowContent(path)
+        if content.library[0] is not None:
+            return super().describe(path)
+        _mlflow()
+        self._content = content
+        return self.tensors().told()
 
     def tensors(self) -> ModelTensors:
         """What the signature says; without one what the library says."""
@@ -187,11 +196,11 @@ def _only(batch: Any) -> Any:
     return next(iter(batch.values())) if isinstance(batch, dict) and len(batch) == 1 else batch
 
 
-def _pyfunc(path: Path) -> Any:
+def _mlflow() -> Any:
     try:
         from mlflow import pyfunc
     except ImportError:
         raise DefinitionError(
             "it is an MLflow model, and this Python lacks what runs it: pip install mlflow-skinny"
         ) from None
-    return pyfunc.load_model(str(path))
+    return pyfunc

@@ -47,9 +47,18 @@ class OpenvinoLoader(Loader):
         settings: dict[str, Any] = {"PERFORMANCE_HINT": "LATENCY"}
         if (threads := os.environ.get(THREADS, "")).isdigit():
             settings["INFERENCE_NUM_THREADS"] = int(threads)
-        compiled = openvino.Core().compile_model(str(_file(path)), "CPU", settings)
-        self._model = compiled
-        self._outputs = [(_name(one, "output", at), one) for at, one in enumerate(compiled.outputs)]
+        self._take(openvino.Core().compile_model(str(_file(path)), "CPU", settings))
+
+    def describe(self, path: Path) -> dict[str, Any]:
+        """What its file says; compiling it is for the worker."""
+        import openvino
+
+        self._take(openvino.Core().read_model(str(_file(path))))
+        return self.tensors().told()
+
+    def _take(self, model: Any) -> None:
+        self._model = model
+        self._outputs = [(_name(one, "output", at), one) for at, one in enumerate(model.outputs)]
 
     def tensors(self) -> ModelTensors:
         """What the model says; a first dimension that is free everywhere is the batch's."""
