@@ -15,7 +15,7 @@ import wire
 import jitney
 from jitney.gpu import device as devices
 from jitney.gpu.device import limit_memory, memory_used
-from jitney.gpu.fetching import fetched, start_fetching
+from jitney.gpu.fetching import fetched, made_of, start_fetching
 from jitney.gpu.turns import GpuTurns, turns_at
 from jitney.worker.context import WorkerContext
 from jitney.worker.defined import DefinedModel
@@ -221,6 +221,13 @@ def test_a_result_on_a_gpu_is_copied_as_a_whole_and_waited_for_later(torch, tens
     assert torch.said[3:] == ["wait"]
     assert (result["a"].is_cuda, result["b"][0].is_cuda, result["b"][1]) == (False, False, 5)
     assert start_fetching([1, 2]) == [1, 2]
+
+
+def test_what_is_made_of_a_result_on_a_gpu_is_made_where_it_is_waited_for(torch, tensor):
+    made = made_of([tensor], lambda found: [torch.said.append("made"), found[0].is_cuda])
+    assert torch.said == [("cpu", True), "record"] and start_fetching(made) is made
+    assert fetched(made) == [None, False] and torch.said[2:] == ["wait", "made"]
+    assert made_of([1], lambda found: found[0] + 1) == 2
 
 
 def test_a_batch_is_done_when_its_results_have_come_from_the_gpu(torch, tensor):

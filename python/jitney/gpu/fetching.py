@@ -3,6 +3,7 @@ where the answers are written, so that the function can begin with the next batc
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from jitney.gpu.device import loaded_torch
@@ -24,6 +25,26 @@ class Fetching:
         self._done.synchronize()
         self._source = None
         return self._result
+
+
+class FetchingFirst(Fetching):
+    """What is made of a result that has to come first."""
+
+    def __init__(self, torch: Any, result: Any, make: Callable[[Any], Any]) -> None:
+        super().__init__(torch, result)
+        self._make = make
+
+    def wait(self) -> Any:
+        """What is made of it, in the thread that waits."""
+        return self._make(super().wait())
+
+
+def made_of(result: Any, make: Callable[[Any], Any]) -> Any:
+    """What is made of a result on the host: at once if it is there, else where it is waited for."""
+    torch = loaded_torch()
+    if torch is None or _first(torch, result) is None:
+        return make(result)
+    return FetchingFirst(torch, result, make)
 
 
 def start_fetching(result: Any) -> Any:

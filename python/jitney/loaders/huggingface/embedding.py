@@ -69,7 +69,8 @@ class SentenceEmbeddings(Ranking):
             told = [self.prompt + text_of(text, "text")]
             return Asked(told, lambda rows, outputs: FloatFields(embedding=outputs[0].numpy(), tokens=len(rows[0].ids)))
 
-        return self.answers(asked, text)
+        found: list[Any] = self.answers(asked, text)
+        return found
 
     def asked(self, inputs: Any, parameters: dict[str, Any]) -> Asked:
         """Vectors of texts, or similarities of sentences with one."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from jitney.call.errors import BadInput, DefinitionError
 from jitney.gpu.device import find_torch
+from jitney.gpu.fetching import fetched
 from jitney.loaders.huggingface.network import TokenRow
 from jitney.loaders.huggingface.task import several, text_of, whole
 from jitney.loaders.huggingface.text_task import Asked, TextTask
@@ -69,6 +70,10 @@ class FillMask(TextTask):
             return found if many else found[0]
 
         return Asked([text_of(one) for one in texts], answer)
+
+    def answers(self, read: Callable[..., Asked], *columns: list[Any]) -> Any:
+        """Made at once: they use the tokenizer, which tokenises the next batch else."""
+        return fetched(super().answers(read, *columns))
 
     def _targets(self, given: Any) -> list[int] | None:
         if given is None:

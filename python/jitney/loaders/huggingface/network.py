@@ -27,6 +27,23 @@ class TokenRow(NamedTuple):
     """The tokenizer's own; with offsets where options were given."""
 
 
+class GroupedOutputs(NamedTuple):
+    """The outputs of rows, which ran in groups."""
+
+    groups: list[list[int]]
+    """The places of their rows."""
+    outputs: list[Any]
+    """In single precision. They may be longer than a row where each token has one."""
+
+    def by_row(self, found: list[Any]) -> list[Any]:
+        """The outputs in the order of the rows, once they are where the processor reads them."""
+        rows: list[Any] = [None] * sum(map(len, self.groups))
+        for group, outputs in zip(self.groups, found):
+            for at, one in zip(group, outputs):
+                rows[at] = one
+        return rows
+
+
 class TextNetwork:
     """A model of one folder."""
 
@@ -52,21 +69,15 @@ class TextNetwork:
         whole = encoded.encodings or [None] * len(encoded["input_ids"])
         return [TokenRow(ids, types[at] if types else None, whole[at]) for at, ids in rows]
 
-    def run(self, rows: Sequence[TokenRow]) -> list[Any]:
-        """The outputs of each row, in single precision, where the processor reads them. They may be longer than the
-        row where each token has one."""
-        torch = find_torch()
-        outputs: list[Any] = [None] * len(rows)
+    def begin(self, rows: Sequence[TokenRow]) -> GroupedOutputs:
+        """Gives rows to the model, which may still be at work on them."""
         empty = self.tokenizer.pad_token_id or 0
-        with torch.inference_mode():
-            ran = []
-            for group in groups([len(row.ids) for row in rows]):
+        begun = GroupedOutputs(groups([len(row.ids) for row in rows]), [])
+        with find_torch().inference_mode():
+            for group in begun.groups:
                 ids, mask = pad([rows[at].ids for at in group], value=empty)
-                ran.append((group, self._run(ids, mask, *self._types([rows[at] for at in group], ids))))
-            for group, found in ran:  # Only now something waits for the GPU.
-                for at, one in zip(group, found.float().cpu()):
-                    outputs[at] = one
-        return outputs
+                begun.outputs.append(self._run(ids, mask, *self._types([rows[at] for at in group], ids)).float())
+        return begun
 
     def _types(self, rows: Sequence[TokenRow], ids: Any) -> list[Any]:
         """The third tensor of models that take one."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from jitney.definition.decorators import batch
+from jitney.gpu.fetching import fetched, made_of
 from jitney.http.request import HttpRequest
 from jitney.loaders.huggingface.lengths import CHARACTERS_PER_TOKEN, TOKENS_PER_BATCH
 from jitney.loaders.huggingface.network import TextNetwork, TokenRow
@@ -49,28 +50,20 @@ class TextTask(FolderTask):
     @batch(max_batch_size=TOKENS_PER_BATCH, cost=BY_TOKENS, padded=True)
     def predict(self, inputs: list[Any], parameters: list[Any] = NOT_GIVEN) -> list[Any]:
         """Answers as the task's pipeline gives them."""
-        return self.answers(lambda one, told: self.asked(one, checked(told)), inputs, parameters)
+        found: list[Any] = self.answers(lambda one, told: self.asked(one, checked(told)), inputs, parameters)
+        return found
 
-    def answers(self, read: Callable[..., Asked], *columns: list[Any]) -> list[Any]:
-        """The answers of several requests, whose texts are run together; `read` tells what one asks for."""
+    def answers(self, read: Callable[..., Asked], *columns: list[Any]) -> Any:
+        """The answers of several requests, whose texts are run together; `read` tells what one asks for. On a GPU they
+        are made where the outputs are waited for, so that the texts of the next batch are tokenised meanwhile."""
         asked = [or_error(read, *one) for one in zip(*columns)]
-        texts = [text for one in asked if isinstance(one, Asked) for text in one.texts]
-        rows = self.tokens(texts)
-        outputs = self.network.run(rows)
-        answers: list[Any] = []
-        at = 0
-        for one in asked:
-            if isinstance(one, Exception):
-                answers.append(one)
-                continue
-            end = at + len(one.texts)
-            answers.append(or_error(one.answer, rows[at:end], outputs[at:end]))
-            at = end
-        return answers
+        rows = self.tokens([text for one in asked if isinstance(one, Asked) for text in one.texts])
+        begun = self.network.begin(rows)
+        return made_of(begun.outputs, lambda found: made_answers(asked, rows, begun.by_row(found)))
 
     def answer_alone(self, read: Callable[[HttpRequest], Asked], request: HttpRequest) -> Any:
         """The answer of one request, which may bring many texts."""
-        found = self.answers(read, [request])[0]
+        found = fetched(self.answers(read, [request]))[0]
         if isinstance(found, Exception):
             raise found
         return found
@@ -88,3 +81,17 @@ class TextTask(FolderTask):
             for at, row in zip(chosen, self.network.tokens(*columns, **self.token_options)):
                 rows[at] = row
         return rows
+
+
+def made_answers(asked: Sequence[Asked | Exception], rows: Sequence[TokenRow], outputs: Sequence[Any]) -> list[Any]:
+    """Each request's own answer, or its error."""
+    answers: list[Any] = []
+    at = 0
+    for one in asked:
+        if isinstance(one, Exception):
+            answers.append(one)
+            continue
+        end = at + len(one.texts)
+        answers.append(or_error(one.answer, rows[at:end], outputs[at:end]))
+        at = end
+    return answers
