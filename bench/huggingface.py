@@ -8,12 +8,14 @@ The workers use the Python that runs this script; it needs torch and transformer
 sentence-transformers (PYTHONPATH may name a folder that has them). Weights are made up: only the speed means anything.
 Rows: classifier (texts a second, of a padded loop of 64 and of the pipeline), embeddings (of `encode`; one text a
 request with one worker and with two, and 32 texts a request; the same answers without a model are the ceiling of
-clients and server), generation (tokens a second, of `generate` in batches of 64; time to the first token).
+clients and server), generation (tokens a second, of `generate` in batches of 64 and of transformers' own continuous
+batching; time to the first token).
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib.util
 import itertools
 import json
@@ -274,17 +276,36 @@ def generation(work: pathlib.Path, options: argparse.Namespace) -> dict[str, Any
         model.generate(**rows, max_new_tokens=count, min_new_tokens=count, do_sample=False)
         return BATCH * count
 
+    peers = {"generate_tokens_per_s": static}
+    if GPU:  # Without one transformers finds no memory for it.
+        peers["continuous_tokens_per_s"] = continuous_batching(folder, tokens(given)["input_ids"], count)
     told = {"parameters": {"max_new_tokens": count, "return_full_text": False}}
     requests = bodies(work / "prompts", [{"inputs": one, **told} for one in given[:512]])
     with served(folder) as server:
         found = by_turns(options, {
-            "generate_tokens_per_s": lambda: rate(static, options.seconds),
+            **{name: functools.partial(rate, step, options.seconds) for name, step in peers.items()},
             "tokens_per_s": lambda: count * over(server, requests, options, CLIENTS),
         })  # fmt: skip
         first = first_token_ms(server.port(), given, count)
     attention = model.config._attn_implementation
-    return {**found, "of_generate": round(found["tokens_per_s"] / found["generate_tokens_per_s"], 2),
+    ratios = {name.replace("_tokens_per_s", ""): found["tokens_per_s"] / found[name] for name in peers}
+    return {**found, **{f"of_{name}": round(ratio, 2) for name, ratio in ratios.items()},
             "first_token_p50_ms": first, "attention": attention}  # fmt: skip
+
+
+def continuous_batching(folder: pathlib.Path, rows: list[list[int]], count: int) -> Callable[[], int]:
+    """Transformers' own continuous batching: what it writes of four times as many texts as there are clients. Its
+    manager stays from call to call, so that its graphs are captured once."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=FLOATS).eval().to(PLACE)
+    terms = transformers.GenerationConfig(max_new_tokens=count, do_sample=False, eos_token_id=-1, pad_token_id=0)
+    size = 4 * CLIENTS
+    turn = itertools.cycle([rows[at : at + size] for at in range(0, COUNT, size)])
+
+    def write() -> int:
+        made = model.generate_batch(next(turn), terms, persistent_manager=True)
+        return sum(len(one.generated_tokens) for one in made.values())
+
+    return write
 
 
 def first_token_ms(port: int, given: list[str], count: int) -> float:
