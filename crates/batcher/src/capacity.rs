@@ -106,7 +106,7 @@ impl Capacity {
         let cost = RequestCost::of(facts);
         let need = cost.map_or(0.0, |cost| cost.need(rate, self.counts.bursty, facts));
         let hold = Hold::of(facts.load, self.wrong);
-        self.needs.push(hold.part(now), need);
+        self.needs.push(now, hold, need);
         let (min, max) = facts.bounds;
         let useful = self.useful.look(now, facts).filter(|most| *most < max);
         let max = useful.map_or(max, |most| most.max(min));
@@ -117,7 +117,7 @@ impl Capacity {
             self.wanted = 0;
         }
         let enough = |workers: f64| (workers.ceil() as u32).clamp(least, max.max(least));
-        let most = |hold_of: Nanos| self.needs.most(hold.part(now.saturating_sub(hold_of)));
+        let most = |hold_of: Nanos| self.needs.most(now.saturating_sub(hold_of));
         let more = enough(need - MORE_AT);
         let near = enough(most(hold.long) * (1.0 + LESS_SHARE) + LESS_AT);
         let less = near.min(enough(most(hold.short) + FAR_LESS_AT));

@@ -28,23 +28,31 @@ impl Hold {
         let usual = load.saturating_mul(HOLD_LOADS).clamp(HOLD_MIN, HOLD_MAX);
         Self { short: usual / HOLD_LOADS, long: usual << wrong, part: usual / HOLD_PARTS }
     }
-
-    /// The number of the part of a time.
-    pub(super) fn part(self, at: Nanos) -> u64 {
-        at / self.part
-    }
 }
 
 /// The most that was needed lately, as maxima of short parts of the time.
+///
+/// A part knows its time and not its number: the length of a part follows the time of a load, and what was needed before
+/// that changed is neither kept for longer nor forgotten.
 #[derive(Clone, Debug)]
 pub(super) struct HeldNeeds {
-    /// A ring by the number of the part; each with that number.
-    parts: [(u64, f64); Self::PARTS],
+    /// A ring.
+    parts: [Part; Self::PARTS],
+    last: usize,
+}
+
+/// A part of the time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Part {
+    from: Nanos,
+    /// The last look.
+    until: Nanos,
+    need: f64,
 }
 
 impl Default for HeldNeeds {
     fn default() -> Self {
-        Self { parts: [(0, 0.0); Self::PARTS] }
+        Self { parts: [Part::default(); Self::PARTS], last: 0 }
     }
 }
 
@@ -52,17 +60,40 @@ impl HeldNeeds {
     /// Bound: the longest hold, and a part that is not over.
     const PARTS: usize = (HOLD_PARTS << HOLD_GROWTH_MAX) as usize + 2;
 
-    pub(super) fn push(&mut self, part: u64, need: f64) {
-        let place = &mut self.parts[(part % Self::PARTS as u64) as usize];
-        if place.0 != part {
-            *place = (part, 0.0);
+    pub(super) fn push(&mut self, now: Nanos, hold: Hold, need: f64) {
+        if now.saturating_sub(self.parts[self.last].from) >= hold.part {
+            self.last = (self.last + 1) % Self::PARTS;
+            self.parts[self.last] = Part { from: now, until: now, need };
         }
-        place.1 = place.1.max(need);
+        let part = &mut self.parts[self.last];
+        (part.until, part.need) = (now, part.need.max(need));
     }
 
-    /// The most since this part.
-    pub(super) fn most(&self, since: u64) -> f64 {
-        let lately = self.parts.iter().filter(|(part, _)| *part >= since);
-        lately.fold(0.0, |most, (_, need)| f64::max(most, *need))
+    /// The most since this time; the part of it counts wholly.
+    pub(super) fn most(&self, since: Nanos) -> f64 {
+        let lately = self.parts.iter().filter(|part| part.until >= since);
+        lately.fold(0.0, |most, part| f64::max(most, part.need))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Nanos = 1_000_000_000;
+
+    #[test]
+    fn what_was_needed_is_held_as_long_when_the_time_of_a_load_changes() {
+        for (before, after) in [(5, 40), (40, 5)] {
+            let mut needs = HeldNeeds::default();
+            for second in 1000..1100 {
+                needs.push(second * SECOND, Hold::of(before * SECOND, 0), 3.0);
+            }
+            for second in 1100..1300 {
+                needs.push(second * SECOND, Hold::of(after * SECOND, 0), 1.0);
+            }
+            assert_eq!(needs.most(1085 * SECOND), 3.0, "after {before} s, {after} s");
+            assert_eq!(needs.most(1120 * SECOND), 1.0, "after {before} s, {after} s");
+        }
     }
 }
