@@ -9,7 +9,9 @@ request costs: the difference between a run with twice the requests and one with
 - `batcher open`, `closed`, `overload`: the scripts of crates/batcher/examples/cost.rs;
 - `serve`: the server process of `jitney serve` per REST prediction, with a handler that does nothing, over one
   connection, one request after the other; the worker is not counted;
-- `torchserve`: the same for `jitney torchserve`, which writes its access log.
+- `hit`: the same as `serve` for a model with a cache, which has the answer;
+- `ping`: `GET /ping` with the same body to the same server: what any answer costs;
+- `torchserve`: the same as `serve` for `jitney torchserve`, which writes its access log.
 """
 
 from __future__ import annotations
@@ -42,6 +44,8 @@ EVENTS = 20_000
 REQUESTS = 2_000
 """Requests to a server: what it does beside them, once or by the clock, must not show."""
 BODY = b'{"inputs": [1.5, 2.5, 3.5, 4.5], "name": "sensor-17", "unit": "celsius", "tags": ["a", "b", "c", 4]}'
+PREDICTION = request("/predictions/bench", BODY, "Content-Type: application/json")
+PING = PREDICTION.replace(b"POST /predictions/bench ", b"GET /ping ")
 SECONDS = 300.0
 POLL_SECONDS = 0.2
 """Seldom: what is asked before the model is there counts too."""
@@ -63,11 +67,20 @@ def batcher(script: str, requests: int) -> int:
     return collected(subprocess.run(command, capture_output=True, text=True, check=True).stderr)
 
 
-def serve(requests: int) -> int:
-    """Instructions of `jitney serve` with so many predictions."""
+def serve(requests: int, message: bytes = PREDICTION) -> int:
+    """Instructions of `jitney serve` with so many requests, by itself predictions."""
     with tempfile.TemporaryDirectory(prefix="jitney-count-") as folder:
         model = Store(Path(folder, "store")).mar("bench", source=NOOP)
-        return server(Path(folder), ["serve", model], requests)
+        return server(Path(folder), ["serve", model], requests, message)
+
+
+def hit(requests: int) -> int:
+    """The same for predictions that a cache answers."""
+    with tempfile.TemporaryDirectory(prefix="jitney-count-") as folder:
+        model = Store(Path(folder, "store")).mar("bench", source=NOOP)
+        config = Path(folder, "jitney.yaml")
+        config.write_text(f"models: [{{path: {model}, cache: {{ttl: 1h}}}}]\n")
+        return server(Path(folder), ["serve", "--config", config], requests)
 
 
 def torchserve(requests: int) -> int:
@@ -81,15 +94,15 @@ def torchserve(requests: int) -> int:
         return server(Path(folder), ["torchserve", "--start", *flags, "--ts-config", config], requests)
 
 
-def server(folder: Path, arguments: list[str | Path], requests: int) -> int:
-    """Instructions of a server from its start to its end, with so many predictions in between."""
+def server(folder: Path, arguments: list[str | Path], requests: int, message: bytes = PREDICTION) -> int:
+    """Instructions of a server from its start to its end, with so many requests in between."""
     under = (*CALLGRIND, f"--log-file={folder}/callgrind.%p")
     binary = Path(os.environ["JITNEY_BIN"]).resolve()
     home = folder / "home"
     running = Server(binary, home, arguments, under=under, wait_for_workers=False, start_seconds=SECONDS)
     running.started()
     try:
-        predict(running.address, requests)
+        send(running.address, requests, message)
         running.terminate()
         running.wait(SECONDS)
     finally:
@@ -97,14 +110,13 @@ def server(folder: Path, arguments: list[str | Path], requests: int) -> int:
     return collected((folder / f"callgrind.{running.pid}").read_text())
 
 
-def predict(address: tuple[str, int], requests: int) -> None:
-    """Sends the predictions over one connection, each whole and after the answer to the one before."""
-    message = request("/predictions/bench", BODY, "Content-Type: application/json")
+def send(address: tuple[str, int], requests: int, message: bytes) -> None:
+    """Sends the requests over one connection, each whole and after the answer to the one before."""
     with socket.create_connection(address, timeout=SECONDS) as connection:
-        until(lambda: ask(connection, message) == 200, "the model answers", SECONDS, POLL_SECONDS)
+        until(lambda: ask(connection, PREDICTION) == 200, "the model answers", SECONDS, POLL_SECONDS)
         for _ in range(requests):
             if (status := ask(connection, message)) != 200:
-                raise SystemExit(f"a prediction failed with {status}")
+                raise SystemExit(f"a request failed with {status}")
 
 
 def ask(connection: socket.socket, message: bytes) -> int:
@@ -123,6 +135,8 @@ MEASURES: dict[str, tuple[Callable[[int], int], int]] = {
     "batcher closed": (lambda requests: batcher("closed", requests), EVENTS),
     "batcher overload": (lambda requests: batcher("overload", requests), EVENTS),
     "serve": (serve, REQUESTS),
+    "hit": (hit, REQUESTS),
+    "ping": (lambda requests: serve(requests, PING), REQUESTS),
     "torchserve": (torchserve, REQUESTS),
 }
 
