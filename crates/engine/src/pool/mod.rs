@@ -103,6 +103,8 @@ impl WorkerPool {
         while staying.len() < min as usize {
             staying.push(self.add_worker());
         }
+        // Those that serve stay, the oldest before others.
+        staying.sort_by_key(|id| self.workers.get(id).is_none_or(|it| !it.state.serves()));
         let mut leaving = staying.split_off(staying.len().min(max as usize));
         let with_them = |it: &PoolWorker| it.replaces.is_some_and(|id| leaving.contains(&id));
         let replacements = self.workers.iter().filter(|(_, it)| with_them(it)).map(|(id, _)| *id);

@@ -82,6 +82,13 @@ pub(super) enum PoolWorkerState {
     Stopping,
 }
 
+impl PoolWorkerState {
+    /// Whether it has loaded the model.
+    pub(super) fn serves(self) -> bool {
+        matches!(self, Self::WarmingUp | Self::Ready)
+    }
+}
+
 impl PoolWorker {
     /// As others see it.
     pub(super) fn view(&self, id: u32, launcher: &dyn Launcher) -> WorkerView {

@@ -102,6 +102,27 @@ async fn a_new_bound_pins_and_unpins() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn those_that_do_not_serve_yet_leave_first() {
+    let launched = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&launched);
+    let launch = move |_| match count.fetch_add(1, Ordering::Relaxed) {
+        1 => (Duration::from_secs(600), Ok(())),
+        _ => (Duration::from_secs(2), Ok(())),
+    };
+    let kit = Kit::with_launches(live(), echo_after(100), launch);
+    let model = Arc::clone(&kit.model);
+    tokio::spawn(async move { model.scale(3, 3).await });
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let known = kit.model.status().workers;
+    assert_eq!(known.iter().map(|it| it.ready).collect::<Vec<_>>(), [true, false, true]);
+    kit.model.scale(2, 2).await.unwrap();
+    until(&kit, 2).await;
+    let left = kit.model.status().workers;
+    let ids = left.iter().map(|it| it.id).collect::<Vec<_>>();
+    assert_eq!(ids, [known[0].id, known[2].id], "the one that loads leaves");
+}
+
+#[tokio::test(start_paused = true)]
 async fn while_a_load_fails_no_more_are_started() {
     let launched = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&launched);
