@@ -151,7 +151,8 @@ test-new-torch: build .venv/torch-new/ready ## The torch handlers with the newes
 
 test-ray: build .venv/ray/ready .venv/clouds/ready ## Offline jobs and workers on Ray clusters of several nodes on this machine (root: as hosts of their own)
 	$(BINARY) RAY_USAGE_STATS_ENABLED=0 CLOUDS_MOTO=$(abspath .venv/clouds/bin/moto_server) \
-	  .venv/ray/bin/python -m pytest -q tests/test_infer_ray.py tests/test_infer_folders.py tests/test_ray_dataset.py tests/test_ray_workers.py --heavy
+	  .venv/ray/bin/python -m pytest -q tests/test_infer_ray.py tests/test_infer_folders.py tests/test_ray_dataset.py tests/test_ray_workers.py \
+	  tests/test_ray_autoscaling.py --heavy
 
 test-compat: test-bentoml test-serve ## Applications of BentoML and Ray Serve, with the originals and with Jitney
 
