@@ -1,4 +1,4 @@
-"""Measures what the project promises: `make bench`, or `python bench/run.py [overhead|cached|large|batching|live|overload|killing|many|growth|idle|known|thousand|submissions|lost|shared|canary|sticky|generator|cores ...]`.
+"""Measures what the project promises: `make bench`, or `python bench/run.py [overhead|cached|large|batching|live|overload|killing|many|growth|idle|capacity|known|thousand|submissions|lost|shared|canary|sticky|generator|cores ...]`.
 
 Everything runs on this machine over loopback, load generator included, so rates are lower bounds and CPU per
 request is the figure to compare. Each figure is the median of three runs.
@@ -20,6 +20,7 @@ import urllib.parse
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests"))
 
+from capacity import capacity
 from cores import cores
 from footprint import growth, idle_connections, many
 from generator import generator
@@ -212,6 +213,7 @@ if __name__ == "__main__":
             "overload": overload,
             "many": many,
             "growth": growth,
+            "capacity": capacity,
             "known": known,
             "thousand": thousand,
             "submissions": submissions,
