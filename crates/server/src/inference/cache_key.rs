@@ -118,8 +118,14 @@ impl KeyHasher {
         self.pieces(value.len(), &[value]);
     }
 
-    fn count(&mut self, count: usize) {
-        self.bytes(&(count as u64).to_le_bytes());
+    /// In one byte where it is small, as most are: the key of a small request has a block less to hash. Every byte but
+    /// the last has its highest bit, so that no number begins with another.
+    fn count(&mut self, mut count: usize) {
+        while count >= 0x80 {
+            self.bytes(&[count as u8 | 0x80]);
+            count >>= 7;
+        }
+        self.bytes(&[count as u8]);
     }
 
     fn pieces(&mut self, length: usize, pieces: &[impl AsRef<[u8]>]) {

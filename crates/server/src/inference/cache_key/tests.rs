@@ -118,3 +118,17 @@ fn the_id_of_a_request_in_tensors_does_not_count_and_its_parameters_do() {
     assert_eq!(told(r#"{"id": "2", "parameters": {"a": 1}}"#), first);
     assert_ne!(told(r#"{"id": "1", "parameters": {"a": 2}}"#), first);
 }
+
+#[test]
+fn no_two_rows_of_numbers_are_hashed_alike() {
+    let numbers = [0, 1, 127, 128, 129, 255, 256, 16_383, 16_384, usize::MAX];
+    let written = |row: &[usize]| {
+        let mut key = KeyHasher { waiting: Vec::new(), hasher: None };
+        row.iter().for_each(|number| key.count(*number));
+        key.waiting
+    };
+    let pairs = numbers.iter().flat_map(|one| numbers.map(|other| written(&[*one, other])));
+    let all: Vec<_> = numbers.iter().map(|one| written(&[*one])).chain(pairs).collect();
+    let different: std::collections::HashSet<_> = all.iter().collect();
+    assert_eq!((different.len(), written(&[127]).len()), (all.len(), 1));
+}
