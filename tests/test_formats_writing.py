@@ -4,6 +4,7 @@ measured."""
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Callable
 from contextlib import aclosing
@@ -19,6 +20,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.heavy
 
+from jitney.loaders.huggingface import step_loop  # noqa: E402
 from jitney.loaders.huggingface.causal import CausalNetwork  # noqa: E402
 from jitney.loaders.huggingface.folder import PretrainedFolder  # noqa: E402
 from jitney.loaders.huggingface.generation import TextGeneration, TextOrder, TextPiece  # noqa: E402
@@ -148,6 +150,33 @@ def test_short_prompts_pass_a_long_one_and_do_not_hold_it_up(network: CountedNet
     # Two of the short ones fill a part; the third would not fit beside them, and comes in the next round.
     rounds = [("begin", 16), ("read", 16), ("step", 3), ("begin", 6), ("read", 16), ("step", 2), ("read", 16)]
     assert network.runs[: len(behind + rounds)] == behind + rounds
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(math.inf, [1, 12]), (0.0, list(range(1, 13)))])
+def test_the_first_token_is_told_at_once_and_others_when_it_is_due(
+    network: CountedNetwork, monkeypatch: pytest.MonkeyPatch, seconds: float, told: list[int]
+) -> None:
+    monkeypatch.setattr(step_loop, "TELL_SECONDS", seconds)
+    ids, read = prompt(network, 5), threading.Semaphore(0)
+    # No step before what was told is read.
+    steps = [at for at in range(1, 12) if at in told]
+    network.behind = {at: lambda: read.acquire(timeout=PATIENCE_SECONDS) for at in steps}
+
+    async def run() -> list[int]:
+        loop = StepLoop(network)
+        text, found = Writing(ids, 12, Sampling()), [0]
+        try:
+            loop.put(text)
+            while found[-1] < 12:
+                tokens, _ = await asyncio.wait_for(text.news(), PATIENCE_SECONDS)
+                found.append(found[-1] + len(tokens))
+                read.release()
+        finally:
+            loop.close()
+        assert text.written == expected(network, ids, 12)
+        return found[1:]
+
+    assert asyncio.run(run()) == told
 
 
 def test_pieces_are_told_while_the_text_is_written_and_who_is_late_gets_all(network: CountedNetwork) -> None:

@@ -23,12 +23,15 @@ logger = logging.getLogger(__name__)
 END_SECONDS = 30.0
 SWITCH_SECONDS = 0.0002
 """The thread that writes gives the interpreter up many times in a step, and gets it back from a busy one so soon."""
-Told = int | str | Exception
+TELL_SECONDS = 0.0003
+"""Live texts are told no more often than after so long for each of them. To tell one takes the event loop up to a fifth
+of it, and a loop that does nothing else lets new requests wait."""
+Reason = str | Exception | None
 
 
 class Writing:
-    """A text that is being written: its tokens come out as they are chosen, unless they are wanted `whole`; then why
-    it ended."""
+    """A text that is being written: its tokens come out a few at a time, the first one by itself, unless they are
+    wanted `whole`; then why it ended."""
 
     def __init__(self, prompt: list[int], most: int, terms: Sampling, whole: bool = False) -> None:
         self.whole = whole
@@ -40,6 +43,8 @@ class Writing:
             generator = find_torch().Generator(device()).manual_seed(terms.seed)
         self.prompt = prompt
         self.written: list[int] = []
+        self._told = 0
+        """How many of them were told."""
         self.choice = TokenChoice(terms, prompt, self.written, generator)
         self.end: int | None = None
         """The token by which the model ended it, which is not in `written`."""
@@ -48,7 +53,7 @@ class Writing:
         self.loop = asyncio.get_running_loop()
         self._tokens: list[int] = []
         """Those that nobody has read."""
-        self._reason: str | Exception | None = None
+        self._reason: Reason = None
         self._news = asyncio.Event()
 
     async def news(self) -> tuple[list[int], str | None]:
@@ -61,24 +66,31 @@ class Writing:
         tokens, self._tokens = self._tokens, []
         return tokens, self._reason
 
-    def put(self, told: Told) -> None:
+    def untold(self) -> list[int]:
+        """What was written since this was asked the last time."""
+        first, self._told = self._told, len(self.written)
+        return self.written[first:]
+
+    def put(self, tokens: list[int], reason: Reason) -> None:
         """Adds what is next; on its loop."""
-        if isinstance(told, int):
-            self._tokens.append(told)
-        else:
-            self._reason = told
+        self._tokens += tokens
+        self._reason = reason
         self._news.set()
 
 
-def deliver(news: Sequence[tuple[Writing, Told]]) -> None:
+News = Sequence[tuple[Writing, list[int], Reason]]
+"""What some texts are told: tokens, and at the end why there are no more."""
+
+
+def deliver(news: News) -> None:
     """Tells texts what is next, all with one call of the loop that they share."""
     if news:
         news[0][0].loop.call_soon_threadsafe(_put_all, news)
 
 
-def _put_all(news: Sequence[tuple[Writing, Told]]) -> None:
-    for writing, told in news:
-        writing.put(told)
+def _put_all(news: News) -> None:
+    for writing, tokens, reason in news:
+        writing.put(tokens, reason)
 
 
 class StepLoop:
@@ -95,6 +107,8 @@ class StepLoop:
         """The text whose prompt is read in parts."""
         self._done = 0
         """How many of its tokens were."""
+        self._told = 0.0
+        """When live texts were told the last time."""
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="writes texts", daemon=True)
         self._thread.start()
@@ -125,7 +139,8 @@ class StepLoop:
             except Exception as error:
                 logger.exception("a step failed")
                 read = [] if self._read is None else [self._read]
-                deliver([(one, error) for one in {id(one): one for one in (*self._live, *read, *batch)}.values()])
+                failed = {id(one): one for one in (*self._live, *read, *batch)}
+                deliver([(one, [], error) for one in failed.values()])
                 self._live, self._read = [], None
 
     def _take_in(self) -> None:
@@ -178,22 +193,26 @@ class StepLoop:
         if not all(one.written for one in live):
             return
         lengths = [len(one.prompt) + len(one.written) - 1 for one in live]
-        self._tell(live, self._network.step([one.written[-1] for one in live], lengths))
+        outputs = self._network.step([one.written[-1] for one in live], lengths)
+        due = time.perf_counter() >= self._told + TELL_SECONDS * sum(not one.whole for one in live)
+        self._tell(live, outputs, due)
+        if due:
+            self._told = time.perf_counter()
 
-    def _tell(self, rows: list[Writing], outputs: Any) -> None:
-        """Tells each its token; those that are complete leave."""
-        news: list[tuple[Writing, Told]] = []
+    def _tell(self, rows: list[Writing], outputs: Any, due: bool = False) -> None:
+        """Gives each its token. Those that are complete leave and are told so, new ones their first token, and where
+        it is due the others theirs."""
+        news: list[tuple[Writing, list[int], Reason]] = []
         for one, token in zip(rows, choose(outputs, [one.choice for one in rows])):
+            reason = None
             if token in self._network.ends:
-                one.left, one.end = True, token
-                news.append((one, "stop"))
-                continue
-            one.written.append(token)
-            if not one.whole:
-                news.append((one, token))
-            if len(one.written) >= one.most:
-                one.left = True
-                news.append((one, "length"))
+                one.end, reason = token, "stop"
+            else:
+                one.written.append(token)
+                reason = "length" if len(one.written) >= one.most else None
+            one.left = one.left or reason is not None
+            if reason or (not one.whole and (due or len(one.written) == 1)):
+                news.append((one, one.untold(), reason))
         deliver(news)
 
     def _drop_left(self) -> None:
