@@ -34,6 +34,14 @@ const LUCKY: f64 = 0.05;
 /// What one more item costs at a step, in slopes of the line. Chosen: scatter makes smaller ones
 /// appear.
 const STEP: f64 = 3.0;
+/// A cell that was not seen for so many batches takes no longer than the line says. Chosen: sizes that are
+/// used come more often, and a size that was slow once, as all are at first, must be tried again.
+const FORGOTTEN: u32 = 64;
+/// What was known of it is dropped if it takes less than this share of that. Chosen: more is the scatter of
+/// a machine.
+const FASTER: f64 = 0.9;
+/// What the line weighs where no batch was seen, in batches. Chosen: next to nothing against any.
+const UNSEEN: f64 = 0.1;
 /// The whole table is computed anew after so many batches. Chosen: it saves time, and the line moves
 /// slowly.
 const WHOLE_EVERY: u32 = 8;
@@ -42,6 +50,8 @@ const WHOLE_EVERY: u32 = 8;
 struct SizeCell {
     batches: f64,
     mean: f64,
+    /// Which of all batches the last one was.
+    last: u32,
 }
 
 /// The service model of one kind of batch.
@@ -105,10 +115,15 @@ impl Service {
         self.slope = self.fit.slope();
         // A size between two cells is moved to the nearer one along the line.
         let time = time + self.slope * (SIZES[at] as f64 - size as f64);
+        let forgotten = self.forgotten(at);
         let cell = &mut self.cells[at];
+        if forgotten && time < FASTER * cell.mean {
+            cell.batches = 0.0;
+        }
+        cell.last = self.batches;
         cell.batches = (cell.batches + 1.0).min(CELL_MEMORY);
         cell.mean += (time - cell.mean) / cell.batches;
-        self.refresh(at);
+        if forgotten { self.blend() } else { self.refresh(at) }
     }
 
     /// Only sizes that are known count: one batch of a size shows no scatter.
@@ -164,28 +179,59 @@ impl Service {
         }
         let least = if at == 0 { 1.0 } else { self.table[at - 1] };
         self.table[at] =
-            self.cell(at).max(least).min(self.table.get(at + 1).map_or(f64::MAX, |it| *it));
+            self.cell(at).0.max(least).min(self.table.get(at + 1).map_or(f64::MAX, |it| *it));
     }
 
     fn blend(&mut self) {
         // Sizes far above all that were seen need no table: the line is as good.
         let end = (floor(self.largest.saturating_mul(4).max(8)) + 2).min(CELLS);
-        let mut least = 1.0f64;
         for at in 0..end {
-            least = least.max(self.cell(at));
-            self.table[at] = least;
+            let (time, weight) = self.cell(at);
+            self.table[at] = time.max(1.0);
+            if at > 0 && self.table[at - 1] > self.table[at] {
+                self.pool(at, weight);
+            }
         }
         self.end = end;
     }
 
-    /// The time of a cell, mixed with the line while the cell has few batches.
-    fn cell(&self, at: usize) -> f64 {
-        let SizeCell { batches, mean } = self.cells[at];
-        if batches >= CELL_SURE {
-            return mean;
+    /// Lets the cells up to this one, of this weight, share a mean where times would fall as sizes grow.
+    #[cold]
+    fn pool(&mut self, at: usize, weight: f64) {
+        let (mut from, mut time, mut weight) = (at, self.table[at], weight);
+        while from > 0 && self.table[from - 1] > time {
+            let shared = self.table[from - 1];
+            while from > 0 && self.table[from - 1] == shared {
+                from -= 1;
+                let (other, more) = self.cell(from);
+                weight += more;
+                time += (other.max(1.0) - time) * more / weight;
+            }
+        }
+        self.table[from..=at].fill(time);
+    }
+
+    /// Whether a size has not run for long.
+    fn forgotten(&self, at: usize) -> bool {
+        self.batches - self.cells[at].last > FORGOTTEN
+    }
+
+    /// The time of a cell, mixed with the line while the cell has few batches, and what it weighs against
+    /// others, in batches.
+    fn cell(&self, at: usize) -> (f64, f64) {
+        let SizeCell { batches, mean, .. } = self.cells[at];
+        let forgotten = self.forgotten(at);
+        if batches >= CELL_SURE && !forgotten {
+            return (mean, batches);
         }
         let line = self.fit.at(SIZES[at] as f64, self.slope);
-        (batches * mean + LINE_WEIGHT * line) / (batches + LINE_WEIGHT)
+        if batches == 0.0 {
+            (line, UNSEEN)
+        } else if forgotten {
+            (mean.min(line), UNSEEN)
+        } else {
+            ((batches * mean + LINE_WEIGHT * line) / (batches + LINE_WEIGHT), batches)
+        }
     }
 
     // Asking

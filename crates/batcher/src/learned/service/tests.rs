@@ -54,6 +54,33 @@ fn the_table_never_falls_as_sizes_grow() {
 }
 
 #[test]
+fn a_size_that_was_slow_at_first_is_thought_fast_again_once_others_are() {
+    let mut service = Service::new(1_000_000);
+    (0..4).for_each(|_| service.learn(8, (6.0 * affine(8)) as Nanos));
+    (0..400u64).for_each(|n| service.learn(n % 6 + 1, affine(n % 6 + 1) as Nanos));
+    near(service.mean(8), affine(8), 0.35);
+    (0..16).for_each(|_| service.learn(8, affine(8) as Nanos));
+    near(service.mean(8), affine(8), 0.01);
+}
+
+#[test]
+fn a_size_that_is_well_known_and_slow_is_tried_again_only_now_and_then() {
+    let mut service = taught(800, |size| if size > 8 { 40.0 * MS } else { 10.0 * MS });
+    (0..400).for_each(|n| service.learn(n % 8 + 1, (10.0 * MS) as Nanos));
+    assert!(service.mean(9) < 30.0 * MS, "it may have become faster");
+    service.learn(9, (40.0 * MS) as Nanos);
+    near(service.mean(9), 40.0 * MS, 0.01);
+}
+
+#[test]
+fn a_small_size_that_is_hardly_known_does_not_make_a_larger_one_slow() {
+    let mut service = Service::new(1_000_000);
+    (0..3).for_each(|_| service.learn(7, (6.0 * affine(7)) as Nanos));
+    (0..40).for_each(|_| service.learn(10, affine(10) as Nanos));
+    near(service.mean(10), affine(10), 0.02);
+}
+
+#[test]
 fn a_well_known_step_is_not_smeared_by_the_line() {
     let service = taught(800, |size| if size > 8 { 20.0 * MS } else { 10.0 * MS });
     near(service.mean(8), 10.0 * MS, 0.001);
