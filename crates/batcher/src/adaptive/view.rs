@@ -258,7 +258,7 @@ impl<'a> View<'a> {
         let Some(candidate) = candidate else { return GroupChoice::Nothing };
         let all = candidate.skip + candidate.len == queue.waiting.len();
         let growable = all && candidate.size < cap.min(situation.goal()) && !rules.draining;
-        if growable && let Some(wait) = self.waits(group, &situation, candidate) {
+        if growable && let Some(wait) = self.waits(group, &situation, candidate, clients) {
             let (reason, next_free) = (DispatchReason::Idle, rules.now + wait.next_free);
             let room = 0;
             let batch =
@@ -307,13 +307,19 @@ impl<'a> View<'a> {
     }
 
     /// Until when this batch waits, if it does.
-    fn waits(&self, group: usize, situation: &Situation<'_>, candidate: Candidate) -> Option<Wait> {
+    fn waits(
+        &self,
+        group: usize,
+        situation: &Situation<'_>,
+        candidate: Candidate,
+        clients: Option<u64>,
+    ) -> Option<Wait> {
         if let Some(end) = self.window_end(group) {
             return self.window(situation, candidate, end);
         }
         let BatcherState { learned, workers, .. } = self.state;
         if learned.prepares() && (workers.full_only() || !self.forecast.idles()) {
-            return None;
+            return self.gathers(situation, candidate, clients);
         }
         let head = &situation.queue.waiting[candidate.skip];
         // With a deadline the question is who is late, and not how long requests take. How workers that prepare are best

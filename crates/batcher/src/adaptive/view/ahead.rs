@@ -6,9 +6,12 @@
 use super::View;
 use crate::adaptive::rhythm::{Rhythm, Round};
 use crate::adaptive::situation::{Candidate, Situation};
+use crate::adaptive::wait::Wait;
+use crate::forecast::WorkerForecast;
 use crate::learned::curves::{BatchPreparation, Curve};
+use crate::learned::return_times::EDGES;
 use crate::learned::returns::{OUT_MAX, Out};
-use crate::request::Nanos;
+use crate::request::{NEVER, Nanos};
 use crate::state::BatcherState;
 
 /// Being sent ahead must promise this many times what it costs those who miss the batch. Chosen:
@@ -109,5 +112,43 @@ impl<'a> View<'a> {
         let saved = prepare.min(left as f64) + learned.handoff();
         let cost = curve.cycle(candidate.size) - prepare;
         missed * cost > candidate.size as f64 * saved
+    }
+
+    /// Until when a batch that could be prepared while its worker is busy waits for clients that were just
+    /// answered, at most for its fair share of them: those who miss it wait for a whole further one, and
+    /// waiting costs only what it delays the model.
+    pub(super) fn gathers(
+        &self,
+        situation: &Situation<'_>,
+        candidate: Candidate,
+        clients: Option<u64>,
+    ) -> Option<Wait> {
+        let BatcherState { learned, rules, workers, .. } = self.state;
+        let WorkerForecast { open, head_start, .. } = *self.forecast;
+        let (count, _, used) = workers.slots();
+        let fair = clients?.div_ceil((u64::from(count) * u64::from(used)).max(1));
+        if open > 1 || workers.full_only() || candidate.hurried || candidate.size >= fair {
+            return None;
+        }
+        let mut out = [Out::default(); OUT_MAX];
+        let out = learned.returns.out(rules.now, 0, &mut out);
+        let (curve, left) = (&situation.curve, head_start as f64);
+        let cycle = curve.cycle(candidate.size);
+        let soonest = curve.preparing(candidate.size).max(left);
+        let (mut best, mut until) = (0.0, None);
+        for &edge in EDGES.iter().take_while(|&&edge| !out.is_empty() && edge < head_start) {
+            let back = learned.returns.expected(out, edge) * learned.unit;
+            let prepare = curve.preparing(candidate.size + back as u64);
+            let late = (edge as f64 + prepare).max(left) - soonest;
+            let gain = back * cycle - candidate.size as f64 * late;
+            if gain > best {
+                (best, until) = (gain, Some(rules.now + edge));
+            }
+        }
+        let head = &situation.queue.waiting[candidate.skip];
+        let longest = rules.adaptive.max_wait.unwrap_or(NEVER);
+        let until = until?.min(head.arrived.saturating_add(longest));
+        let until = until.min(situation.latest(candidate, learned.unit));
+        (until > rules.now).then_some(Wait { until, next_free: 0, goal: None, tested: false })
     }
 }
