@@ -88,12 +88,13 @@ def texts(lengths: Callable[[random.Random], int]) -> list[str]:
     return [" ".join(chance.choices(known, k=lengths(chance))) for _ in range(COUNT)]
 
 
-def tokenizer(folder: pathlib.Path, special: dict[str, str], longest: int) -> Any:
-    """One token for each word."""
+def tokenizer(folder: pathlib.Path, special: dict[str, str], longest: int, size: int = 0) -> Any:
+    """One token for each word; further words up to this number, which only a model says."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     names = list(dict.fromkeys(special.values()))
     table = {word: at for at, word in enumerate([*names, *words()])}
+    table |= {f"w{at}": at for at in range(len(table), size)}
     made = Tokenizer(models.WordLevel(table, unk_token=special["unk_token"]))
     made.pre_tokenizer = pre_tokenizers.Whitespace()
     fast = transformers.PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=longest, **special)
@@ -117,10 +118,11 @@ def encoder(folder: pathlib.Path, head: str, shape: tuple[int, int, int]) -> pat
 
 def writer(folder: pathlib.Path, tiny: bool) -> pathlib.Path:
     """A GPT-2 that never ends a text by itself."""
-    tokenizer(folder, {"unk_token": "<unk>", "pad_token": "<unk>"}, 1024)
     torch.manual_seed(0)
     shape = {"n_layer": 2, "n_embd": 64, "n_head": 2} if tiny else {}
     config = transformers.GPT2Config(eos_token_id=None, bos_token_id=None, **shape)
+    # Each token is a word: what decodes to nothing makes no event.
+    tokenizer(folder, {"unk_token": "<unk>", "pad_token": "<unk>"}, 1024, config.vocab_size)
     model = transformers.GPT2LMHeadModel(config)
     model.generation_config.eos_token_id = None
     model.save_pretrained(folder)
