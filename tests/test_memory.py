@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from threading import Event
 
+import pytest
 import requests
 
 from harness import onnx, processes
@@ -227,6 +228,7 @@ def test_when_a_model_grows_after_its_load_one_leaves(start: Start, tmp_path: Pa
     assert sum(map(int, left)) == 1, left
 
 
+@pytest.mark.heavy
 def test_a_thousand_clients_ask_for_a_thousand_models_at_once(start: Start, tmp_path: Path) -> None:
     store = Store(tmp_path / "models")
     names = [model(store, f"m{number}", 1) for number in range(1000)]
