@@ -1,6 +1,5 @@
 //! What the simulator says of workers that follow a load that was played live as well (`bench/capacity.py`): shares of
-//! answers in time, worker-seconds and changes of
-//! the number, of ours and of as many fixed workers, one line of JSON.
+//! answers in time, worker-seconds and changes of the number, of ours and of as many fixed workers, one line of JSON.
 //!
 //! `cargo run --release -p jitney-lab --example scaled -- CURVE.csv LARGEST_BATCH LOAD_MS OBJECTIVE_MS WORKERS TRACE.csv`
 #![expect(clippy::print_stdout, reason = "an example that prints")]
