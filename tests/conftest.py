@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from harness import packages
 from harness.archives import Store
 from harness.package import jitney
 from harness.server import Server
@@ -31,6 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "torch: needs torch, which `make setup` installs; runs in `make test-torch`")
     # Nothing of the user's: neither what `jitney onnx install` brought, nor settings, nor caches.
     os.environ["HOME"] = tempfile.mkdtemp(prefix="home-")
+    packages.keep()
     for name in [name for name in os.environ if name.startswith("XDG_")]:
         del os.environ[name]
     # The interpreter of the tests, and not a shim that looks for another one in the user's home.

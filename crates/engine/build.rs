@@ -2,6 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "cargo speaks to build scripts by environment")]
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
@@ -25,7 +26,7 @@ fn main() -> io::Result<()> {
     }
     files.sort();
     let out = PathBuf::from(env::var("OUT_DIR").map_err(io::Error::other)?);
-    fs::write(out.join("python_files.rs"), table(&python, &files))
+    fs::write(out.join("python_files.rs"), table(&python, &files)?)
 }
 
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
@@ -43,11 +44,13 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-fn table(python: &Path, files: &[PathBuf]) -> String {
+fn table(python: &Path, files: &[PathBuf]) -> io::Result<String> {
     let mut text = String::from("const PYTHON_FILES: &[(&str, &[u8])] = &[\n");
+    let mut hasher = DefaultHasher::new();
     for file in files {
         let name = file.strip_prefix(python).unwrap_or(file);
         text += &format!("    ({name:?}, include_bytes!({file:?})),\n");
+        (name, fs::read(file)?).hash(&mut hasher);
     }
-    text + "];\n"
+    Ok(format!("{text}];\nconst PYTHON_FILES_HASH: u64 = {};\n", hasher.finish()))
 }

@@ -16,7 +16,7 @@ from typing import Any
 
 import requests
 
-from harness import processes
+from harness import packages, processes
 from harness.archives import Store
 from harness.wait import PATIENCE_SECONDS, until
 
@@ -74,6 +74,8 @@ class Server:
     def _environment(self, more: Mapping[str, str] | None) -> dict[str, str]:
         env = {name: value for name, value in os.environ.items() if not name.startswith(("JITNEY_", "TS_"))}
         env |= {"TMPDIR": str(self.temp), processes.MARK: self.mark, "PYTHONDONTWRITEBYTECODE": "1"}
+        if folder := packages.kept():
+            env["JITNEY_PACKAGE_CACHE"] = folder
         # The interpreter itself and not pyenv's shim, which costs a tenth of a second per worker.
         env["PATH"] = f"{Path(sys.executable).parent}:{env.get('PATH', '')}"
         return env | dict(more or {})
@@ -98,6 +100,7 @@ class Server:
         except BaseException as error:
             self.kill()
             raise AssertionError(f"the server did not start: {error}\n{self.log[-4000:]}") from error
+        packages.compile_new()
         return self
 
     def _addresses(self) -> dict[str, str]:

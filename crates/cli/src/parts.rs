@@ -18,8 +18,8 @@ use jitney_settings::server::{
     JOBS_DATABASE, JOBS_DATABASE_PASSWORD, JOBS_DIR, JOBS_KEEP, JOBS_PARALLEL, JOBS_SIZE,
     KEEP_FAILED_BODIES, KEYS, MAX_CONNECTIONS, MAX_DOWNLOAD_SIZE, MAX_EXPANDED_SIZE,
     MAX_IMAGE_PIXELS, MAX_REQUEST_MEMORY, MAX_REQUEST_SHARE, MAX_REQUEST_SIZE, MAX_UNPACKED_FILES,
-    MAX_UNPACKED_SIZE, MIN_BODY_RATE, PRELOAD, TRUSTED_PROXIES, WEBHOOK_SECRET, WEBHOOK_URLS,
-    WRITE_TIMEOUT,
+    MAX_UNPACKED_SIZE, MIN_BODY_RATE, PACKAGE_CACHE, PRELOAD, TRUSTED_PROXIES, WEBHOOK_SECRET,
+    WEBHOOK_URLS, WRITE_TIMEOUT,
 };
 
 use crate::failure::Failure;
@@ -82,6 +82,7 @@ pub fn python(values: &Values, interpreter: PathBuf) -> PythonConfig {
         debug_errors: values.flag(&DEBUG_ERRORS),
         garbage_collection: values.value(&GARBAGE_COLLECTION),
         preload: names(&values.read::<String>(&PRELOAD).unwrap_or_default()),
+        package_cache: values.read(&PACKAGE_CACHE),
         ..PythonConfig::bare(interpreter)
     }
 }

@@ -163,6 +163,8 @@ settings! {
         .or("jitney").flag("garbage-collection", "WORD").property("garbage_collection");
     PRELOAD = Setting::new("preload", SettingKind::Texts, "Python modules that one process imports, such as torch,torchvision; workers are forked from it, start without that import and share what it writes into memory. A module that starts threads or touches a GPU when it is imported does not belong here")
         .flag("preload", "MODULES").property("preload");
+    PACKAGE_CACHE = Setting::new("package_cache", SettingKind::Path, "Folder in which the Python packages that Jitney brings stay between starts, with the byte code that Python makes of them, so that workers start sooner. Workers run what lies there: nobody else may write to it")
+        .or_else("none: they are unpacked at every start").flag("package-cache", "DIR").property("package_cache");
     ALLOW_CLIENT_CONFIG = Setting::new("allow_client_config", SettingKind::Flag, "Let clients that may load models set max_batch_size, dynamic_batching and instance_group of a model when they load it, as Triton's clients can")
         .or("false").flag("allow-client-config", "BOOL").property("allow_client_config");
     ALLOW_CLIENT_SHARED_MEMORY = Setting::new("allow_client_shared_memory", SettingKind::Flag, "Let clients on this machine pass tensors in shared memory (objects below /dev/shm) that they register; they can then name any object that the server may open, so every client has to be trusted")

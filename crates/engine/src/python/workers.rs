@@ -1,8 +1,5 @@
 //! What all Python workers share: how they are started, the socket that they connect to, our own Python
 //! packages, and whose turn it is to get a GPU.
-//!
-//! The packages (`jitney`, `ts`) are carried inside the binary and unpacked at start, so that the server
-//! is one file and every worker finds the runtime that fits it.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -18,14 +15,13 @@ use jitney_settings::server::{
 use tokio::process::Command;
 use tokio::runtime::Handle;
 
+use super::packages::{kept_packages, unpack_packages};
 use super::placement::{Placement, RayConfig};
 use super::preload::Preload;
 use super::side_car::SideCar;
 use crate::frames::WorkerListener;
 use crate::gpu_assignment::GpuAssignment;
 use crate::process::ProcessThread;
-
-include!(concat!(env!("OUT_DIR"), "/python_files.rs"));
 
 /// How Python workers are started.
 #[derive(Clone, Debug)]
@@ -66,6 +62,8 @@ pub struct PythonConfig {
     pub open_files: Option<u64>,
     /// Modules that one process imports, from which workers are forked.
     pub preload: Vec<String>,
+    /// A folder in which our packages stay, with their byte code.
+    pub package_cache: Option<PathBuf>,
 }
 
 impl PythonConfig {
@@ -90,7 +88,18 @@ impl PythonConfig {
             ray: None,
             open_files: None,
             preload: Vec::new(),
+            package_cache: None,
         }
+    }
+
+    /// Where our packages lie: in the folder that stays, or else unpacked under `scratch`.
+    fn packages(&self, scratch: &Path) -> io::Result<PathBuf> {
+        let Some(folder) = &self.package_cache else { return unpack_packages(scratch) };
+        kept_packages(folder).or_else(|error| {
+            let folder = folder.display();
+            tracing::warn!(%error, "package_cache {folder} is not used; the Python packages are unpacked for this start alone");
+            unpack_packages(scratch)
+        })
     }
 
     /// Where every interpreter finds modules: our packages, and the operator's path.
@@ -149,7 +158,7 @@ impl PythonWorkers {
         runtime: &Handle,
     ) -> io::Result<Arc<Self>> {
         let listener = WorkerListener::listen(scratch.join("workers.sock"), runtime)?;
-        let packages = unpack_packages(scratch)?;
+        let packages = config.packages(scratch)?;
         let placement = config.ray.clone().map(|ray| {
             let (placement, orders) = Placement::new(&listener, processes.runtime().clone());
             let side_car = SideCar {
@@ -219,17 +228,4 @@ fn side_car_command(
         command.env("PYTHONPATH", &path).env("RAY_USAGE_STATS_ENABLED", "0");
         command
     }
-}
-
-/// Writes the packages under `scratch` and returns the directory for `PYTHONPATH`.
-pub fn unpack_packages(scratch: &Path) -> io::Result<PathBuf> {
-    let root = scratch.join("python");
-    for (name, content) in PYTHON_FILES {
-        let path = root.join(name);
-        if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent)?;
-        }
-        std::fs::write(path, content)?;
-    }
-    Ok(root)
 }
