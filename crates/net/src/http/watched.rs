@@ -5,6 +5,7 @@
 //! can be such an answer, and only one without our request id is; everything else passes untouched.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -121,9 +122,9 @@ impl<S: Read + Unpin> WatchedStream<S> {
         mut buffer: ReadBufCursor<'_>,
         begins: bool,
     ) -> Poll<io::Result<()>> {
-        let mut bytes = [0; HEAD_READ_BYTES];
+        let mut bytes = [MaybeUninit::uninit(); HEAD_READ_BYTES];
         let most = buffer.remaining().min(HEAD_READ_BYTES);
-        let mut read = ReadBuf::new(&mut bytes[..most]);
+        let mut read = ReadBuf::uninit(&mut bytes[..most]);
         ready!(Pin::new(&mut self.stream).poll_read(context, read.unfilled()))?;
         if begins {
             self.scan = HeadScan::default();
