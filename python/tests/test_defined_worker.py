@@ -185,6 +185,52 @@ def test_batches_of_a_definition_overlap_and_each_is_answered_in_order_as_if_it_
     ]
 
 
+BESIDE_RAW = """
+import threading
+import jitney
+
+NEXT_IS_READ = threading.Event()
+
+class Noted:
+    @classmethod
+    def model_validate(cls, value):
+        if value == 1:
+            NEXT_IS_READ.set()
+        return value
+
+@jitney.model(overlap=3)
+class Model:
+    @jitney.batch(max_batch_size=8)
+    def call(self, x: list[Noted]) -> list:
+        assert NEXT_IS_READ.wait(60)
+        return x
+
+    @jitney.endpoint(raw=True, route="POST /spell")
+    def spell(self, request: jitney.HttpRequest):
+        return jitney.Response(iter(request.body.decode()), media_type="text/plain")
+"""
+
+
+def test_batches_overlap_beside_requests_that_are_taken_as_they_came(raw_worker, model, tmp_path):
+    one = raw_worker()
+    settings = {"jitney": {"object": "raw_app:Model", "directory": str(tmp_path)}}
+    one.load(model(BESIDE_RAW, "raw_app.py"), "raw_app:Model", model_yaml_config=settings)
+    assert one.read_control(wire.LOADED)["slots"] == 3
+    told = [("url_path", "spell"), ("jitney method", "POST"), ("jitney path", "/spell"), ("jitney mount", "")]
+    raw = wire.item([("body", "", b"ab")], [*told, ("jitney query", "")])
+    for frame_id, sent in enumerate([item("call", 0), item("call", 1), raw, item("call", 2)]):
+        one.send(wire.batch([sent], frame_id))
+    pieces, replies = [], []
+    while len(replies) < 4:  # The pieces may come while the batch before is being answered.
+        kind, count, frame_id, payload = one.read_answer()
+        if kind == wire.CHUNK:
+            pieces += [(frame_id, piece["body"]) for piece in wire.decode_chunk(payload, count)]
+        else:
+            replies += [(frame_id, reply["body"]) for reply in wire.decode_reply(payload, count)]
+    assert replies == [(0, b"0"), (1, b"1"), (2, b""), (3, b"2")]
+    assert pieces == [(2, b""), (2, b"a"), (2, b"b")]
+
+
 @pytest.mark.parametrize("source", ["async def call(x: int): return x", "def call(x: int): yield x"])
 def test_streams_and_coroutines_do_not_overlap(raw_worker, model, tmp_path, source):
     one = raw_worker()

@@ -157,8 +157,11 @@ class DefinedModel:
 
     def batches_at_a_time(self) -> int:
         """How many batches a worker may hold, so that the next one is read and the last one written while the
-        function runs. That pays where the function waits for a GPU and not for the interpreter."""
-        if self._concurrent or any(one.streams or one.is_async or one.raw for one in self.definition.endpoints):
+        function runs. That pays where the function waits for a GPU and not for the interpreter, and takes batches:
+        requests as they came have their turn between these."""
+        endpoints = self.definition.endpoints
+        kept = any(one.streams or one.is_async for one in endpoints) or all(one.raw for one in endpoints)
+        if self._concurrent or kept:
             return 1
         return self.definition.options.overlap or (OVERLAP if loaded_torch() is not None else 1)
 
