@@ -59,6 +59,19 @@ def test_every_item_is_answered_with_its_own_type_headers_and_failure(defined):
     assert b"it has: half, boom, picture, spell" in lost["body"]
 
 
+def test_the_last_header_of_that_name_chooses_whatever_the_words_of_others(defined):
+    def ask(*headers: tuple[str, str]) -> tuple[int, bytes]:
+        found = defined.ask([wire.item([("body", "application/json", b"1")], [("who", "me"), *headers])])
+        return found[0]["status"], found[0]["body"]
+
+    boom = (500, b"KeyError: 'boom'")
+    assert ask(("url_path", "half"), ("url_path", "boom")) == boom
+    assert ask(("url_path", "boom"), ("jitney path", "/url_path"), ("explain", "False")) == boom
+    assert ask(("url_path", "boom"), ("x-url_path", "half")) == boom
+    assert ask(("url_path", "boom"), ("x", "url_path")) == boom
+    assert ask(("url_path", "nöwhere"))[0] == 404
+
+
 def test_a_batch_that_raises_fails_as_a_whole_and_an_item_alone_by_itself(defined):
     assert defined.ask([item("boom", 1), item("boom", 2)])["cause"] == "raised"
     (alone,) = defined.ask([item("boom", 1)])

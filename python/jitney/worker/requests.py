@@ -25,8 +25,8 @@ from jitney.http.request import HttpRequest
 from jitney.torchserve import bodies
 from jitney.torchserve.bodies import Raw, Reader
 from jitney.wire.calls import CALL_PARAMETER
-from jitney.worker.batch import Row, TensorRow, read_headers, read_pairs, read_request_id
-from jitney.worker.protocol import CALL_FACTS, ITEM_META, NO_DEADLINE, Bytes, Malformed
+from jitney.worker.batch import Row, TensorRow, read_headers, read_pairs, read_request_id, read_text
+from jitney.worker.protocol import CALL_FACTS, FIELD, ITEM_HEAD_SIZE, ITEM_META, NO_DEADLINE, Bytes, Malformed
 from jitney.worker.writer import encode_tensors
 
 
@@ -185,11 +185,25 @@ class ItemReader:
 
 def _choose(definition: Definition, meta: bytes) -> Endpoint:
     # Headers are read only where one of them may name the endpoint.
-    name = str(read_headers(meta).get(METHOD_HEADER, "")) if METHOD_WORD in meta else ""
+    name = _named_endpoint(meta) if METHOD_WORD in meta else ""
     try:
         return definition.endpoint(name)
     except LookupError as error:
         raise BadInput(str(error), status=404) from None
+
+
+def _named_endpoint(meta: bytes) -> str:
+    """The endpoint that a meta names. Nearly always the last such word in it is the name of the header, and its value
+    is cut out; all headers are read where it is not."""
+    id_len, _, _, headers_len = ITEM_META.unpack_from(meta)
+    begin = ITEM_HEAD_SIZE + id_len
+    at = meta.rfind(METHOD_WORD, begin + FIELD.size, begin + headers_len)
+    if at > 0:
+        name_len, value_len = FIELD.unpack_from(meta, at - FIELD.size)
+        value_at = at + name_len
+        if name_len == len(METHOD_WORD) and value_at + value_len <= begin + headers_len:
+            return read_text(meta[value_at : value_at + value_len])
+    return str(read_headers(meta).get(METHOD_HEADER, ""))
 
 
 def raw_request(row: Row, meta: bytes, endpoint: str) -> HttpRequest:
