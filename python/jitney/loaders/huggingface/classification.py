@@ -10,7 +10,7 @@ from jitney.call.errors import BadInput, DefinitionError
 from jitney.definition.decorators import endpoint
 from jitney.http.request import HttpRequest
 from jitney.loaders.huggingface.network import TokenRow
-from jitney.loaders.huggingface.scores import SCORES, ranked, score_kind
+from jitney.loaders.huggingface.scores import ItemScores, ranked, score_kind, scores_of_each, usual_kind
 from jitney.loaders.huggingface.task import several, text_of, whole
 from jitney.loaders.huggingface.text_task import Asked, Text, TextTask
 from jitney.loaders.huggingface.vllm import VllmRequest
@@ -20,18 +20,25 @@ class TextClassification(TextTask):
     """A label for each text: `{"inputs": "I liked it"}` gives `[{"label": ..., "score": ...}]`."""
 
     auto = "AutoModelForSequenceClassification"
+    outputs_of_each = staticmethod(scores_of_each)
+
+    def setup(self) -> None:
+        """Notes what is the same for all requests."""
+        super().setup()
+        self.kind = usual_kind(self.network.config)
+        self.labels: dict[int, str] = self.network.config.id2label
 
     def asked(self, inputs: Any, parameters: dict[str, Any]) -> Asked:
         """The best label of each text; `top_k` labels, or all of them with null."""
         texts, many = several(inputs)
-        kind = score_kind(parameters.get("function_to_apply"), self.network.config)
-        labels = self.network.config.id2label
+        kind = score_kind(parameters.get("function_to_apply"), self.kind)
+        labels = self.labels
         best = "top_k" not in parameters
         most = len(labels)
         count = most if parameters.get("top_k", 1) is None else whole(parameters, "top_k", 1, most)
 
-        def answer(rows: Sequence[TokenRow], outputs: Sequence[Any]) -> Any:
-            found = [ranked(SCORES[kind](one).tolist(), labels, count) for one in outputs]
+        def answer(rows: Sequence[TokenRow], outputs: Sequence[ItemScores]) -> Any:
+            found = [ranked(one.of(kind), labels, count) for one in outputs]
             if best:
                 return [one[0] for one in found]
             return found if many else found[0]
@@ -45,13 +52,12 @@ class TextClassification(TextTask):
 
     def _classify(self, request: VllmRequest) -> Asked:
         texts = request.texts("input")
-        labels = self.network.config.id2label
-        kind = score_kind(None, self.network.config)
+        labels = self.labels
 
-        def answer(rows: Sequence[TokenRow], outputs: Sequence[Any]) -> Any:
-            scores = [SCORES[kind](one) for one in outputs]
+        def answer(rows: Sequence[TokenRow], outputs: Sequence[ItemScores]) -> Any:
+            scores = [one.of(self.kind) for one in outputs]
             data = [
-                {"index": at, "label": labels[int(one.argmax())], "probs": one.tolist(), "num_classes": len(labels)}
+                {"index": at, "label": labels[one.index(max(one))], "probs": one, "num_classes": len(labels)}
                 for at, one in enumerate(scores)
             ]
             return request.answer("classify", rows, object="list", data=data)

@@ -54,6 +54,11 @@ class SentenceEmbeddings(Ranking):
         super().setup()
         self.steps = [make_step(kind, path) for kind, path in kinds[1:]] or [pooled(["mean"])]
 
+    @staticmethod
+    def outputs_of_each(outputs: Any) -> Sequence[Any]:
+        """The vectors in numpy, which share their memory."""
+        return list(outputs.numpy())
+
     def read(self, outputs: Any, ids: Any, mask: Any) -> Any:
         """The vectors."""
         found = outputs.last_hidden_state.float()
@@ -67,7 +72,7 @@ class SentenceEmbeddings(Ranking):
 
         def asked(text: str) -> Asked:
             told = [self.prompt + text_of(text, "text")]
-            return Asked(told, lambda rows, outputs: FloatFields(embedding=outputs[0].numpy(), tokens=len(rows[0].ids)))
+            return Asked(told, lambda rows, outputs: FloatFields(embedding=outputs[0], tokens=len(rows[0].ids)))
 
         found: list[Any] = self.answers(asked, text)
         return found
@@ -85,8 +90,7 @@ class SentenceEmbeddings(Ranking):
         told = [self.prompt + text_of(one) for one in texts]
 
         def answer(rows: Sequence[TokenRow], outputs: Sequence[Any]) -> Any:
-            vectors = [one.numpy() for one in outputs]
-            return FloatFields(embeddings=vectors if many else vectors[0])
+            return FloatFields(embeddings=list(outputs) if many else outputs[0])
 
         return Asked(told, answer)
 
@@ -94,11 +98,13 @@ class SentenceEmbeddings(Ranking):
         """Every text is run once; the cosines of their vectors are the scores."""
         texts = list(dict.fromkeys(self.prompt + text for pair in pairs for text in pair))
         place = {text: at for at, text in enumerate(texts)}
-        cosine = find_torch().nn.functional.cosine_similarity
+        torch = find_torch()
 
         def scores(outputs: Sequence[Any]) -> list[float]:
-            vectors = [[outputs[place[self.prompt + text]] for text in pair] for pair in pairs]
-            return [float(cosine(*both, dim=0)) for both in vectors]
+            vectors = torch.stack(list(map(torch.from_numpy, outputs)))
+            both = [vectors[[place[self.prompt + pair[side]] for pair in pairs]] for side in (0, 1)]
+            found: list[float] = torch.nn.functional.cosine_similarity(*both, dim=1).tolist()
+            return found
 
         return texts, scores
 

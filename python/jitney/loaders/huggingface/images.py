@@ -14,7 +14,7 @@ from jitney.files.limits import FileRejected
 from jitney.gpu.device import device, find_torch
 from jitney.gpu.graphed import graphs
 from jitney.loaders.huggingface.network import load_network, load_part, precision
-from jitney.loaders.huggingface.scores import SCORES, ranked, score_kind
+from jitney.loaders.huggingface.scores import SCORES, ranked, score_kind, usual_kind
 from jitney.loaders.huggingface.task import NOT_GIVEN, FolderTask, checked, or_error, whole
 
 PICTURES_MAX = 64
@@ -89,7 +89,7 @@ class ImageClassification(ImageTask):
 
     def _ranked(self, outputs: Any, parameters: dict[str, Any]) -> list[dict[str, Any]]:
         labels = self.model.config.id2label
-        kind = score_kind(parameters.get("function_to_apply"), self.model.config)
+        kind = score_kind(parameters.get("function_to_apply"), usual_kind(self.model.config))
         return ranked(SCORES[kind](outputs).tolist(), labels, whole(parameters, "top_k", 5, len(labels)))
 
 

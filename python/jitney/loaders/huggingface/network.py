@@ -35,8 +35,8 @@ class GroupedOutputs(NamedTuple):
     outputs: list[Any]
     """In single precision. They may be longer than a row where each token has one."""
 
-    def by_row(self, found: list[Any]) -> list[Any]:
-        """The outputs in the order of the rows, once they are where the processor reads them."""
+    def by_row(self, found: list[Sequence[Any]]) -> list[Any]:
+        """What was made of the outputs of each group, one for each row, in the order of the rows."""
         rows: list[Any] = [None] * sum(map(len, self.groups))
         for group, outputs in zip(self.groups, found):
             for at, one in zip(group, outputs):

@@ -10,7 +10,7 @@ from jitney.call.errors import BadInput
 from jitney.definition.decorators import endpoint
 from jitney.http.request import HttpRequest
 from jitney.loaders.huggingface.network import TokenRow
-from jitney.loaders.huggingface.scores import SCORES, score_kind
+from jitney.loaders.huggingface.scores import scores_of_each, usual_kind
 from jitney.loaders.huggingface.task import several, text_of
 from jitney.loaders.huggingface.text_task import Asked, TextTask
 from jitney.loaders.huggingface.vllm import VllmRequest
@@ -76,6 +76,12 @@ class TextRanking(Ranking):
 
     auto = "AutoModelForSequenceClassification"
     example: ClassVar = {"inputs": [["a query", "a text"]]}
+    outputs_of_each = staticmethod(scores_of_each)
+
+    def setup(self) -> None:
+        """Notes what is the same for all requests."""
+        super().setup()
+        self.kind = usual_kind(self.network.config)
 
     def asked(self, inputs: Any, parameters: dict[str, Any]) -> Asked:
         """The scores of pairs."""
@@ -85,9 +91,8 @@ class TextRanking(Ranking):
 
     def compared(self, pairs: Sequence[tuple[str, str]], bare: bool) -> tuple[Sequence[Any], Scores]:
         """Every pair is run."""
-        config = self.network.config
-        score = SCORES["none" if bare else score_kind(None, config)]
-        return pairs, lambda outputs: [float(score(one)[-1]) for one in outputs]
+        kind = "none" if bare else self.kind
+        return pairs, lambda outputs: [one.of(kind)[-1] for one in outputs]
 
 
 def pair_of(value: Any) -> tuple[str, str]:

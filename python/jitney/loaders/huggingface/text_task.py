@@ -43,6 +43,11 @@ class TextTask(FolderTask):
         """The tensor of the model's outputs that is wanted; it is computed where the model runs."""
         return outputs.logits
 
+    @staticmethod
+    def outputs_of_each(outputs: Any) -> Sequence[Any]:
+        """The outputs of each row, of those of rows that ran together and are where the processor reads them."""
+        return list(outputs)
+
     def asked(self, inputs: Any, parameters: dict[str, Any]) -> Asked:
         """What a request asks for."""
         raise NotImplementedError
@@ -59,7 +64,11 @@ class TextTask(FolderTask):
         asked = [or_error(read, *one) for one in zip(*columns)]
         rows = self.tokens([text for one in asked if isinstance(one, Asked) for text in one.texts])
         begun = self.network.begin(rows)
-        return made_of(begun.outputs, lambda found: made_answers(asked, rows, begun.by_row(found)))
+
+        def make(found: list[Any]) -> list[Any]:
+            return made_answers(asked, rows, begun.by_row(list(map(self.outputs_of_each, found))))
+
+        return made_of(begun.outputs, make)
 
     def answer_alone(self, read: Callable[[HttpRequest], Asked], request: HttpRequest) -> Any:
         """The answer of one request, which may bring many texts."""
