@@ -3,7 +3,7 @@ compute them; so the worker sends them as they lie in memory, and the server wri
 
 from __future__ import annotations
 
-import json
+from json.encoder import encode_basestring_ascii as quote
 from typing import Any
 
 from jitney.http.response import encode_json
@@ -20,7 +20,7 @@ class FloatFields(dict[str, Any]):
         found: list[tuple[bytes, bytes]] = []
         text, between = "", "{"
         for name, value in self.items():
-            text = _put(value, f"{text}{between}{json.dumps(name)}:", found)
+            text = _put(value, f"{text}{between}{quote(name)}:", found)
             between = ","
         return found, (text + "}" if self else "{}").encode()
 

@@ -26,7 +26,7 @@ def groups(lengths: Sequence[int]) -> list[list[int]]:
     """Positions of rows that are run together, those of like length; the longest group first."""
     made: list[list[int]] = []
     padding = 0
-    for at in sorted(range(len(lengths)), key=lambda at: -lengths[at]):
+    for at in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
         longest = lengths[made[-1][0]] if made else 0
         padding += longest - lengths[at]
         full = not made or len(made[-1]) >= ROWS_MAX or (len(made[-1]) + 1) * longest > TOKENS_PER_BATCH

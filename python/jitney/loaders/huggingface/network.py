@@ -54,6 +54,8 @@ class TextNetwork:
         self.config = self.model.config
         self.longest = folder.longest
         self._read = read
+        self._place = device()
+        self._empty = self.tokenizer.pad_token_id or 0
         self._has_types = "token_type_ids" in self.tokenizer.model_input_names
         self._quick = quick_tokenizer(self.tokenizer, self.longest)
         self._run = graphs(self._forward, sizes=SIZES, lengths=allowed_lengths(self.longest))
@@ -71,11 +73,10 @@ class TextNetwork:
 
     def begin(self, rows: Sequence[TokenRow]) -> GroupedOutputs:
         """Gives rows to the model, which may still be at work on them."""
-        empty = self.tokenizer.pad_token_id or 0
         begun = GroupedOutputs(groups([len(row.ids) for row in rows]), [])
         with find_torch().inference_mode():
             for group in begun.groups:
-                ids, mask = pad([rows[at].ids for at in group], value=empty)
+                ids, mask = pad([rows[at].ids for at in group], value=self._empty, device=self._place)
                 begun.outputs.append(self._run(ids, mask, *self._types([rows[at] for at in group], ids)).float())
         return begun
 
@@ -83,8 +84,9 @@ class TextNetwork:
         """The third tensor of models that take one."""
         if not self._has_types:
             return []
-        plain = all(row.types is None for row in rows)
-        return [ids.new_zeros(ids.shape) if plain else pad([row.types or [] for row in rows]).values]
+        if all(row.types is None for row in rows):
+            return [ids.new_zeros(ids.shape)]
+        return [pad([row.types or [] for row in rows], device=self._place).values]
 
     def _forward(self, ids: Any, mask: Any, *types: Any) -> Any:
         given = {"token_type_ids": types[0]} if types else {}

@@ -79,6 +79,9 @@ class TextTask(FolderTask):
 
     def tokens(self, texts: Sequence[Text]) -> list[TokenRow]:
         """Texts and pairs of texts as rows."""
+        plain = [text for text in texts if type(text) is str]
+        if plain and len(plain) == len(texts):  # Nearly always.
+            return self.network.tokens(plain, **self.token_options)
         rows: list[Any] = list(texts)
         for paired in (False, True):
             left = (at for at, text in enumerate(texts) if not isinstance(text, TokenRow))
