@@ -11,9 +11,18 @@ import pytest
 
 from jitney.call.errors import DefinitionError
 from jitney.definition.definition import define
+from jitney.gpu.shapes import AllowedShapes
 from jitney.loaders.huggingface.endpoint_handler import EndpointHandlerLoader
 from jitney.loaders.huggingface.folder import PretrainedFolder
-from jitney.loaders.huggingface.lengths import FREE_PADDING, ROWS_MAX, TOKENS_PER_BATCH, allowed_lengths, groups
+from jitney.loaders.huggingface.lengths import (
+    FREE_PADDING,
+    ROWS_MAX,
+    SIZES,
+    TOKENS_PER_BATCH,
+    allowed_lengths,
+    groups,
+    run_tokens,
+)
 from jitney.loaders.huggingface.pieces import TextPieces, overlap
 from jitney.loaders.huggingface.pretrained import HuggingFaceLoader, class_name
 from jitney.loaders.huggingface.prompts import (
@@ -110,6 +119,33 @@ def test_groups_hold_every_row_once_within_their_limits(seed: int) -> None:
         assert len(group) <= ROWS_MAX and (len(group) * longest <= TOKENS_PER_BATCH or len(group) == 1)
         short = [at for at in group if 2 * lengths[at] < longest]
         assert not short or sum(longest - lengths[at] for at in group) <= FREE_PADDING
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_where_only_some_shapes_run_groups_are_joined_that_cost_no_more_together(seed: int) -> None:
+    chance = random.Random(seed)
+    lengths = [chance.choice((3, 14, 30, 100, 500)) for _ in range(chance.randrange(0, 300))]
+    shapes = AllowedShapes(SIZES, allowed_lengths(512))
+
+    def cost(made: list[list[int]]) -> int:
+        return sum(FREE_PADDING + run_tokens(one, lengths, shapes) for one in made)
+
+    alone, joined = groups(lengths), groups(lengths, shapes)
+    assert sorted(at for group in joined for at in group) == list(range(len(lengths)))
+    assert cost(joined) <= cost(alone) and len(joined) <= len(alone)
+    for group in joined:
+        longest = lengths[group[0]]
+        assert longest == max(lengths[at] for at in group)
+        assert len(group) <= ROWS_MAX and (len(group) * longest <= TOKENS_PER_BATCH or len(group) == 1)
+
+
+def test_rows_that_only_fill_up_a_run_are_taken_by_the_next_group() -> None:
+    shapes = AllowedShapes(SIZES, allowed_lengths(512))
+    lengths = [30] * 43 + [10] * 21
+    assert list(map(len, groups(lengths))) == [55, 9]
+    assert list(map(len, groups(lengths, shapes))) == [64]
+    lengths = [120] * 20 + [10] * 44
+    assert list(map(len, groups(lengths, shapes))) == [22, 42]
 
 
 def test_lengths_end_with_the_longest() -> None:

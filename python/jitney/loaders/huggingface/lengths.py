@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from jitney.gpu.shapes import ANY_SHAPE, AllowedShapes, next_size
+
 LENGTHS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 """Lengths that rows are padded to where graphs run them."""
 SIZES = (1, 2, 4, 8, 16, 32, 64)
@@ -22,8 +24,14 @@ def allowed_lengths(longest: int) -> tuple[int, ...]:
     return (*(one for one in LENGTHS if one < longest), longest)
 
 
-def groups(lengths: Sequence[int]) -> list[list[int]]:
+def groups(lengths: Sequence[int], shapes: AllowedShapes = ANY_SHAPE) -> list[list[int]]:
     """Positions of rows that are run together, those of like length; the longest group first."""
+    made = groups_by_length(lengths)
+    return joined(made, lengths, shapes) if shapes.sizes else made
+
+
+def groups_by_length(lengths: Sequence[int]) -> list[list[int]]:
+    """The same where any number of rows may run."""
     made: list[list[int]] = []
     padding = 0
     for at in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
@@ -35,3 +43,32 @@ def groups(lengths: Sequence[int]) -> list[list[int]]:
             padding = 0
         made[-1].append(at)
     return made
+
+
+def joined(made: Sequence[list[int]], lengths: Sequence[int], shapes: AllowedShapes) -> list[list[int]]:
+    """Groups put together where one run costs no more than two: a group runs at the next allowed number of rows, which
+    may have room for those of the next group."""
+    found: list[list[int]] = []
+    for group in made:
+        both = [*found[-1], *group] if found else []
+        if (
+            both
+            and fits(both, lengths)
+            and run_tokens(both, lengths, shapes)
+            <= FREE_PADDING + sum(run_tokens(one, lengths, shapes) for one in (found[-1], group))
+        ):
+            found[-1] = both
+        else:
+            found.append(group)
+    return found
+
+
+def fits(group: Sequence[int], lengths: Sequence[int]) -> bool:
+    """Whether so many rows may run together; the first is the longest."""
+    return len(group) <= ROWS_MAX and len(group) * lengths[group[0]] <= TOKENS_PER_BATCH
+
+
+def run_tokens(group: Sequence[int], lengths: Sequence[int], shapes: AllowedShapes) -> int:
+    """The tokens of a run, with those that only fill it up."""
+    rows = next_size(shapes.sizes, len(group)) or len(group)
+    return rows * shapes.length_for(lengths[group[0]])

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from jitney.gpu.device import device, find_torch
 from jitney.gpu.graphed import graphs
 from jitney.gpu.padding import pad
+from jitney.gpu.shapes import ANY_SHAPE, AllowedShapes
 from jitney.loaders.huggingface.folder import PretrainedFolder
 from jitney.loaders.huggingface.lengths import SIZES, allowed_lengths, groups
 
@@ -58,6 +59,7 @@ class TextNetwork:
         self._empty = self.tokenizer.pad_token_id or 0
         self._has_types = "token_type_ids" in self.tokenizer.model_input_names
         self._quick = quick_tokenizer(self.tokenizer, self.longest)
+        self._shapes = AllowedShapes(SIZES, allowed_lengths(self.longest)) if self._place.is_gpu else ANY_SHAPE
         self._run = graphs(self._forward, sizes=SIZES, lengths=allowed_lengths(self.longest))
 
     def tokens(self, texts: Sequence[str], pairs: Sequence[str] | None = None, **options: Any) -> list[TokenRow]:
@@ -73,7 +75,7 @@ class TextNetwork:
 
     def begin(self, rows: Sequence[TokenRow]) -> GroupedOutputs:
         """Gives rows to the model, which may still be at work on them."""
-        begun = GroupedOutputs(groups([len(row.ids) for row in rows]), [])
+        begun = GroupedOutputs(groups([len(row.ids) for row in rows], self._shapes), [])
         with find_torch().inference_mode():
             for group in begun.groups:
                 ids, mask = pad([rows[at].ids for at in group], value=self._empty, device=self._place)
