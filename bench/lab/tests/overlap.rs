@@ -2,11 +2,12 @@
 //!
 //! Forty of them here; `--example overlap` plays any number.
 
-use jitney_lab::overlap::{OverlapRule, OverlapWorld};
+use jitney_lab::overlap::{OverlapKind, OverlapRule, OverlapWorld};
 
 #[test]
 fn the_best_number_of_batches_at_a_time_is_found_and_a_worse_one_left() {
-    let shares: Vec<f64> = (2_001..2_041).map(|seed| OverlapWorld::draw(seed).share().0).collect();
+    let share = |seed| OverlapWorld::draw(OverlapKind::Own, seed).share().0;
+    let shares: Vec<f64> = (2_001..2_041).map(share).collect();
     let near = shares.iter().filter(|share| **share >= 0.97).count();
     let far: Vec<_> = shares.iter().filter(|share| **share < 0.93).collect();
     assert!(near >= 39, "{near} of 40 reach 0.97 of the best");
@@ -17,6 +18,6 @@ fn the_best_number_of_batches_at_a_time_is_found_and_a_worse_one_left() {
 /// leave one client out of every batch.
 #[test]
 fn a_batch_is_not_prepared_before_clients_are_back_that_were_just_answered() {
-    let rate = OverlapWorld::draw(68).rate(OverlapRule::Fixed(2));
+    let rate = OverlapWorld::draw(OverlapKind::Own, 68).rate(OverlapRule::Fixed(2));
     assert!(rate > 760.0, "{rate} answers per second");
 }

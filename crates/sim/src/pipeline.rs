@@ -57,12 +57,15 @@ pub(crate) struct Pipeline {
     at: Nanos,
     contention: f64,
     staged: bool,
+    /// How fast its model runs; 1 where it has a device to itself, 0 where another one has its turn.
+    pub(crate) speed: f64,
 }
 
 impl Pipeline {
     pub(crate) fn new(stages: Option<&Stages>) -> Self {
         let contention = stages.map_or(1.0, |it| it.contention.max(1.0));
-        Self { batches: VecDeque::new(), at: 0, contention, staged: stages.is_some() }
+        let staged = stages.is_some();
+        Self { batches: VecDeque::new(), at: 0, contention, staged, speed: 1.0 }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -88,7 +91,7 @@ impl Pipeline {
         let slow = self.slow();
         let after = |left: f64| self.at + ((left * slow).ceil() as Nanos).max(1);
         let prepared = self.preparing().map(|at| (after(self.batches[at].prepare), false));
-        let done = self.running().map(|batch| (after(batch.run), true));
+        let done = self.running().map(|batch| (after(batch.run / self.speed), true));
         // A batch that ends at the same moment ends first.
         done.into_iter().chain(prepared).min_by_key(|&(at, last)| (at, !last))
     }
@@ -99,7 +102,7 @@ impl Pipeline {
         let (preparing, runs) = (self.preparing(), self.running().is_some());
         self.at = now;
         if runs && let Some(first) = self.batches.front_mut() {
-            first.run = rest(first.run, worked);
+            first.run = rest(first.run, worked * self.speed);
         }
         if let Some(at) = preparing {
             let batch = &mut self.batches[at];
@@ -128,8 +131,17 @@ impl Pipeline {
         self.batches.iter().position(|batch| batch.prepare > 0.0)
     }
 
-    fn running(&self) -> Option<&StagedBatch> {
+    /// Since when its oldest batch could be in the model, if it is prepared.
+    pub(crate) fn asks_since(&self) -> Option<Nanos> {
+        self.prepared().map(|batch| batch.since)
+    }
+
+    fn prepared(&self) -> Option<&StagedBatch> {
         self.batches.front().filter(|batch| batch.prepare == 0.0)
+    }
+
+    fn running(&self) -> Option<&StagedBatch> {
+        self.prepared().filter(|_| self.speed > 0.0)
     }
 
     fn slow(&self) -> f64 {

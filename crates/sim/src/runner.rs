@@ -11,6 +11,7 @@ use jitney_batcher::Nanos;
 
 use crate::connections::{ConnectionUse, PoolState};
 use crate::dice::Dice;
+use crate::gpu::GpuSharing;
 use crate::job::{Job, SimulatedEnd};
 use crate::outcome::Outcome;
 use crate::pipeline::Pipeline;
@@ -24,11 +25,38 @@ use crate::world::{Clients, Load, World};
 pub fn run(world: &World, load: &Load, scheduler: &mut dyn Scheduler) -> Outcome {
     let mut runner = Runner::new(world, load);
     while let Some((now, happening)) = runner.next() {
-        runner.now = now;
-        runner.happen(happening, scheduler);
-        runner.obey();
+        runner.step(now, happening, scheduler);
     }
     runner.outcome()
+}
+
+/// A model with its workers and clients, and what decides for it.
+#[expect(missing_debug_implementations, reason = "a scheduler need not have one")]
+pub struct SimulatedModel<'a> {
+    /// Its workers and their speed where they have the GPU to themselves.
+    pub world: &'a World,
+    /// The requests to it.
+    pub load: &'a Load,
+    /// What decides for it, and knows nothing of the others.
+    pub scheduler: &'a mut dyn Scheduler,
+}
+
+/// The same for one model, or several, whose workers all run on one GPU; by model how its requests ended.
+///
+/// # Panics
+/// If a scheduler breaks a rule of the world or leaves a request waiting for ever.
+pub fn run_on_one_gpu(sharing: GpuSharing, models: &mut [SimulatedModel<'_>]) -> Vec<Outcome> {
+    let mut runners: Vec<_> = models.iter().map(|it| Runner::new(it.world, it.load)).collect();
+    let first = |runners: &[Runner<'_>]| {
+        let next = runners.iter().enumerate().filter_map(|(at, it)| Some((it.next()?, at)));
+        next.min()
+    };
+    while let Some(((now, happening), at)) = first(&runners) {
+        runners[at].step(now, happening, models[at].scheduler);
+        let mut workers: Vec<_> = runners.iter_mut().flat_map(|it| &mut it.running).collect();
+        sharing.share(now, &mut workers);
+    }
+    runners.into_iter().map(Runner::outcome).collect()
 }
 
 /// Time between an answer and the next request over its connection, if one waits for it.
@@ -126,17 +154,17 @@ impl<'a> Runner<'a> {
         });
         let arrive = self.next_arrival().map(|at| (at, Happening::Arrive));
         let sent = self.freed.front().map(|&(at, _)| (at, Happening::Sent));
-        let alive = arrive.is_some()
-            || sent.is_some()
-            || self.waiting > 0
-            || self.running.iter().any(|run| run.len() > 0);
+        let runs = self.running.iter().any(|run| run.len() > 0);
+        let alive = arrive.is_some() || sent.is_some() || self.waiting > 0 || runs;
         if !alive {
             return None;
         }
         let timer = self.orders.timer.map(|at| (at.max(self.now), Happening::Timer));
         let misfortune = self.misfortunes.last().copied();
         let next = done.chain(sent).chain(arrive).chain(timer).chain(misfortune).min();
-        assert!(next.is_some(), "{} requests wait and nothing will ever happen", self.waiting);
+        // What runs may wait for its turn on a GPU that others have.
+        let goes_on = next.is_some() || runs;
+        assert!(goes_on, "{} requests wait and nothing will ever happen", self.waiting);
         next
     }
 
@@ -147,6 +175,12 @@ impl<'a> Runner<'a> {
 
     fn next_open(&self) -> Option<Nanos> {
         self.open.as_slice().first().map(|job| job.at)
+    }
+
+    fn step(&mut self, now: Nanos, happening: Happening, scheduler: &mut dyn Scheduler) {
+        self.now = now;
+        self.happen(happening, scheduler);
+        self.obey();
     }
 
     fn happen(&mut self, happening: Happening, scheduler: &mut dyn Scheduler) {
