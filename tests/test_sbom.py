@@ -18,6 +18,7 @@ from harness.package import ROOT
 
 sys.path.insert(0, str(ROOT / "tools"))
 
+import dist
 import sbom
 
 pytestmark = pytest.mark.skipif(shutil.which("cargo") is None, reason="NO CARGO HERE: it says what is linked")
@@ -83,19 +84,35 @@ def test_an_image_is_read_layer_by_layer(tmp_path: Path) -> None:
     old = "Package: libc6\nStatus: install ok installed\nVersion: 2.36-9+deb12u1\n\nPackage: gone\nStatus: deinstall ok config-files\nVersion: 1\n"  # noqa: E501
     new = old.replace("deb12u1", "deb12u9")
     pip = "Metadata-Version: 2.1\nName: Some_Package\nVersion: 3.1\nLicense-Expression: MIT\n\nText\n"
-    layers = [{"var/lib/dpkg/status": old}, {"var/lib/dpkg/status": new, "home/venv/x/a.dist-info/METADATA": pip}]
-    image = tmp_path / "jitney-image.tar"
+    first = {"var/lib/dpkg/status": old.encode()}
+    second = {"var/lib/dpkg/status": new.encode(), "home/venv/x/a.dist-info/METADATA": pip.encode()}
+    found = sbom.image_packages(written_image(tmp_path, first, second))
+    assert [one["purl"] for one in found] == ["pkg:deb/debian/libc6@2.36-9%2Bdeb12u9", "pkg:pypi/some-package@3.1"]
+    assert found[1]["licenses"] == [{"expression": "MIT"}]
+
+
+def test_what_an_image_takes_in_a_registry_counts_each_layer_once(tmp_path: Path) -> None:
+    layers = [{"noise": os.urandom(10_000)}, {"zeros": bytes(1_000_000)}]
+    alone = [dist.registry_size(written_image(tmp_path, layer)) for layer in layers]
+    assert 10_000 < alone[0] < 11_000 and alone[1] < 2_000
+    assert dist.registry_size(written_image(tmp_path, *layers)) == sum(alone)
+
+
+def written_image(folder: Path, *layers: dict[str, bytes]) -> Path:
+    """A file as `docker save` and buildah write it: every layer, and links to it by its older name."""
+    image = folder / "jitney-image.tar"
     with tarfile.open(image, "w") as whole:
         for at, layer in enumerate(layers):
             inner = io.BytesIO()
             with tarfile.open(fileobj=inner, mode="w") as files:
-                for name, text in layer.items():
-                    add(files, name, text.encode())
+                for name, content in layer.items():
+                    add(files, name, content)
             add(whole, f"{at}.tar", inner.getvalue())
-        add(whole, "manifest.json", json.dumps([{"Layers": ["0.tar", "1.tar"]}]).encode())
-    found = sbom.image_packages(image)
-    assert [one["purl"] for one in found] == ["pkg:deb/debian/libc6@2.36-9%2Bdeb12u9", "pkg:pypi/some-package@3.1"]
-    assert found[1]["licenses"] == [{"expression": "MIT"}]
+            link = tarfile.TarInfo(f"older-{at}/layer.tar")
+            link.type, link.linkname = tarfile.SYMTYPE, f"../{at}.tar"
+            whole.addfile(link)
+        add(whole, "manifest.json", json.dumps([{"Layers": [f"{at}.tar" for at in range(len(layers))]}]).encode())
+    return image
 
 
 def add(files: tarfile.TarFile, name: str, content: bytes) -> None:

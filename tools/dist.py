@@ -179,8 +179,14 @@ def write_sums() -> None:
     (DIST / "SHA256SUMS").write_text("".join(sums))
 
 
+def registry_size(image: Path) -> int:
+    """The bytes that an image takes in a registry, where its layers are kept as gzip."""
+    with tarfile.open(image) as whole:
+        return sum(map(compressed_size, sbom.layers(whole)))
+
+
 def compressed_size(layer: IO[bytes]) -> int:
-    """The bytes that a layer takes in a registry, where it is kept as gzip."""
+    """The bytes of a layer as gzip."""
     packer = zlib.compressobj(level=6, wbits=31)
     size = sum(len(packer.compress(piece)) for piece in iter(lambda: layer.read(1 << 20), b""))
     return size + len(packer.flush())
@@ -192,10 +198,7 @@ def print_sizes() -> None:
     for path in artefacts():
         print(f"{path.stat().st_size / 1e6:9.1f} MB  {path.relative_to(ROOT)}")
         if path.name.endswith("-image.tar"):
-            with tarfile.open(path) as image:
-                layers = [image.extractfile(member) for member in image if member.name.endswith(".tar")]
-                packed = sum(compressed_size(layer) for layer in layers if layer)
-            print(f"{packed / 1e6:9.1f} MB  of it in a registry, compressed")
+            print(f"{registry_size(path) / 1e6:9.1f} MB  of it in a registry, compressed")
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ import tarfile
 from collections.abc import Iterator
 from email.parser import HeaderParser
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = "jitney-cli"
@@ -105,15 +105,22 @@ def image_packages(image: Path) -> list[Component]:
     """What package managers list in the layers of an image; of a file that several layers have the last counts."""
     texts: dict[str, str] = {}
     with tarfile.open(image) as whole:
-        (manifest,) = json.loads(read(whole, "manifest.json"))
-        for layer in manifest["Layers"]:
-            with tarfile.open(fileobj=whole.extractfile(layer)) as files:
+        for layer in layers(whole):
+            with tarfile.open(fileobj=layer) as files:
                 for member in files:
                     name = member.name.removeprefix("./")
                     if member.isfile() and LAYER_FILES.search(name) and member.size <= METADATA_BYTES_MAX:
                         texts[name] = read(files, member)
     found = {str(one["bom-ref"]): one for name, text in texts.items() for one in listed(name, text)}
     return [found[ref] for ref in sorted(found)]
+
+
+def layers(image: tarfile.TarFile) -> Iterator[IO[bytes]]:
+    """The layers of an image, each once: its file has them under older names, too, as links."""
+    (manifest,) = json.loads(read(image, "manifest.json"))
+    for name in manifest["Layers"]:
+        if layer := image.extractfile(name):
+            yield layer
 
 
 def listed(name: str, text: str) -> Iterator[Component]:
