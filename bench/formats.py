@@ -1,14 +1,16 @@
 """Files of other libraries served, beside MLServer, TorchScript, and other ways to run trees, in the same run.
 
-    python3 -m venv /tmp/mlserver && /tmp/mlserver/bin/pip install mlserver mlserver-sklearn mlserver-xgboost
-    JITNEY_BIN=target/release/jitney python3 bench/formats.py --mlserver /tmp/mlserver --out formats.json
+    python3 -m venv /tmp/mlserver && /tmp/mlserver/bin/pip install mlserver mlserver-sklearn mlserver-xgboost "uvloop<0.22"
+    JITNEY_BIN=target/release/jitney .venv/formats/bin/python bench/formats.py --mlserver /tmp/mlserver --out formats.json
     ... bench/formats.py --rows trees                        # no server: the libraries' calls beside each other
 
-The workers use the Python that runs this script; it needs scikit-learn, joblib and xgboost, for the row `resnet` torch
-and torchvision, and measures treelite and onnxruntime (with skl2onnx and onnxmltools) in the row `trees` where they
-are installed. Rows: forest and booster (CPU microseconds per request of one row of 30 numbers, 64 connections, batches
-of up to 32, as JSON of the Open Inference Protocol), trees (CPU microseconds of a batch of 32 by each way to run it),
-resnet (answers a second of the same ResNet-50 as `.pt2` and as TorchScript, by turns).
+MLServer 1.7 needs a Python below 3.13, the scikit-learn that wrote the pickle, and an older uvloop than it asks for. The
+workers use the Python that runs this script; it needs scikit-learn, joblib and xgboost, for the row `resnet` torch and
+torchvision (`make .venv/formats/ready` brings all of them), and measures treelite and onnxruntime (with skl2onnx and
+onnxmltools) in the row `trees` where they are installed. Rows: forest and booster (CPU microseconds per request of one
+row of 30 numbers, 64 connections, batches of up to 32, as JSON of the Open Inference Protocol), trees (CPU microseconds
+of a batch of 32 by each way to run it), resnet (answers a second of the same ResNet-50 as `.pt2` and as TorchScript, by
+turns).
 """
 
 from __future__ import annotations
