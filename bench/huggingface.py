@@ -6,10 +6,10 @@
 
 The workers use the Python that runs this script; it needs torch and transformers, and for the embeddings' peer
 sentence-transformers (PYTHONPATH may name a folder that has them). Weights are made up: only the speed means anything.
-Rows: classifier (texts a second, of a padded loop of 64 and of the pipeline), embeddings (of `encode`; one text a
-request with one worker and with two, and 32 texts a request; the same answers without a model are the ceiling of
-clients and server), generation (tokens a second, of `generate` in batches of 64 and of transformers' own continuous
-batching; time to the first token).
+Rows: classifier (texts a second, with one worker and with two, of a padded loop of 64 and of the pipeline), embeddings
+(of `encode`; one text a request with one worker and with two, and 32 texts a request; the same answers without a model
+are the ceiling of clients and server), generation (tokens a second, of `generate` in batches of 64 and of transformers'
+own continuous batching; time to the first token).
 """
 
 from __future__ import annotations
@@ -202,14 +202,18 @@ def classifier(work: pathlib.Path, options: argparse.Namespace) -> dict[str, Any
         return rate(lambda: len(library(next(chunks), batch_size=batch, truncation=True)), options.seconds / 3)
 
     requests = bodies(work / "texts", [{"inputs": one} for one in given])
-    with served(folder) as server:
+    clients = 64 if options.tiny else 512
+    with served(folder) as server, served(folder, "--workers", "2") as two:
         found = by_turns(options, {
             "padded_loop_per_s": lambda: rate(padded, options.seconds),
             "pipeline_per_s": lambda: max(piped(batch) for batch in PEER_BATCHES),
-            "per_s": lambda: over(server, requests, options, 64 if options.tiny else 512),
+            "per_s": lambda: over(server, requests, options, clients),
+            "two_workers_per_s": lambda: over(two, requests, options, clients),
         })  # fmt: skip
-    return {**found, "of_the_loop": round(found["per_s"] / found["padded_loop_per_s"], 2),
-            "of_the_pipeline": round(found["per_s"] / found["pipeline_per_s"], 2)}  # fmt: skip
+    rates = (("per_s", "of"), ("two_workers_per_s", "two_workers_of"))
+    peers = ("padded_loop", "the_loop"), ("pipeline", "the_pipeline")
+    return {**found, **{f"{said}_{short}": round(found[name] / found[f"{peer}_per_s"], 2)
+                        for name, said in rates for peer, short in peers}}  # fmt: skip
 
 
 def embeddings(work: pathlib.Path, options: argparse.Namespace) -> dict[str, Any]:
