@@ -37,7 +37,7 @@ def groups_by_length(lengths: Sequence[int]) -> list[list[int]]:
     for at in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
         longest = lengths[made[-1][0]] if made else 0
         padding += longest - lengths[at]
-        full = not made or len(made[-1]) >= ROWS_MAX or (len(made[-1]) + 1) * longest > TOKENS_PER_BATCH
+        full = not made or not fits(len(made[-1]) + 1, longest)
         if full or (2 * lengths[at] < longest and padding > FREE_PADDING):
             made.append([])
             padding = 0
@@ -51,21 +51,18 @@ def joined(made: Sequence[list[int]], lengths: Sequence[int], shapes: AllowedSha
     found: list[list[int]] = []
     for group in made:
         both = [*found[-1], *group] if found else []
-        if (
-            both
-            and fits(both, lengths)
-            and run_tokens(both, lengths, shapes)
-            <= FREE_PADDING + sum(run_tokens(one, lengths, shapes) for one in (found[-1], group))
-        ):
-            found[-1] = both
-        else:
-            found.append(group)
+        if both and fits(len(both), lengths[both[0]]):
+            together, *apart = (run_tokens(one, lengths, shapes) for one in (both, found[-1], group))
+            if together <= FREE_PADDING + sum(apart):
+                found[-1] = both
+                continue
+        found.append(group)
     return found
 
 
-def fits(group: Sequence[int], lengths: Sequence[int]) -> bool:
-    """Whether so many rows may run together; the first is the longest."""
-    return len(group) <= ROWS_MAX and len(group) * lengths[group[0]] <= TOKENS_PER_BATCH
+def fits(rows: int, longest: int) -> bool:
+    """Whether so many rows may run together."""
+    return rows <= ROWS_MAX and rows * longest <= TOKENS_PER_BATCH
 
 
 def run_tokens(group: Sequence[int], lengths: Sequence[int], shapes: AllowedShapes) -> int:

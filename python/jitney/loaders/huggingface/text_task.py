@@ -79,17 +79,13 @@ class TextTask(FolderTask):
 
     def tokens(self, texts: Sequence[Text]) -> list[TokenRow]:
         """Texts and pairs of texts as rows."""
-        plain = [text for text in texts if type(text) is str]
-        if plain and len(plain) == len(texts):  # Nearly always.
-            return self.network.tokens(plain, **self.token_options)
         rows: list[Any] = list(texts)
-        for paired in (False, True):
-            left = (at for at, text in enumerate(texts) if not isinstance(text, TokenRow))
-            chosen = [at for at in left if isinstance(texts[at], tuple) == paired]
+        for kind in (str, tuple):
+            chosen = [at for at, text in enumerate(texts) if type(text) is kind]
             if not chosen:
                 continue
             told: Any = [texts[at] for at in chosen]
-            columns = list(zip(*told)) if paired else [told]
+            columns = [told] if kind is str else list(zip(*told))
             for at, row in zip(chosen, self.network.tokens(*columns, **self.token_options)):
                 rows[at] = row
         return rows
