@@ -143,7 +143,7 @@ def test_teardown_is_called_when_the_worker_ends(defined, tmp_path):
     assert (tmp_path / "torn-down").exists()
 
 
-OVERLAPPED = """
+NOTED = """
 import threading
 import jitney
 
@@ -157,13 +157,16 @@ class Noted:
         if value == 8:
             raise ValueError("eight")
         return value
+"""
+"""A parameter's type that tells when the second item is read."""
 
+OVERLAPPED = f"""{NOTED}
 @jitney.batch(max_batch_size=8, overlap=3)
 def call(x: list[Noted]) -> list:
     if x == [0]:
         assert NEXT_IS_READ.wait(60)
     if 5 in x:
-        raise jitney.ItemErrors({x.index(5): jitney.BadInput("five")})
+        raise jitney.ItemErrors({{x.index(5): jitney.BadInput("five")}})
     if 7 in x:
         raise KeyError("seven")
     return x[1:] if 6 in x else x
@@ -198,19 +201,7 @@ def test_batches_of_a_definition_overlap_and_each_is_answered_in_order_as_if_it_
     ]
 
 
-BESIDE_RAW = """
-import threading
-import jitney
-
-NEXT_IS_READ = threading.Event()
-
-class Noted:
-    @classmethod
-    def model_validate(cls, value):
-        if value == 1:
-            NEXT_IS_READ.set()
-        return value
-
+BESIDE_RAW = f"""{NOTED}
 @jitney.model(overlap=3)
 class Model:
     @jitney.batch(max_batch_size=8)
