@@ -348,6 +348,25 @@ def torch_export_half(home: Path) -> MadeModel:
 
 
 @maker
+def torch_export_of_pictures(home: Path) -> MadeModel:
+    """Convolutions with batch norms, and an answer of four dimensions."""
+    import torch
+
+    class Places(torch.nn.Sequential):
+        def forward(self, pictures: torch.Tensor) -> dict[str, torch.Tensor]:
+            places = super().forward(pictures)
+            return {"places": places, "scores": places.mean((2, 3))}
+
+    torch.manual_seed(0)
+    norm = torch.nn.BatchNorm2d(4)
+    torch.nn.init.uniform_(norm.running_var, 0.5, 2)
+    torch.nn.init.normal_(norm.running_mean)
+    layers = [torch.nn.Conv2d(3, 4, 3, bias=False), norm, torch.nn.ReLU(inplace=True), torch.nn.Conv2d(4, 2, 3)]
+    pictures, batch = numbers(ROWS, 3, 9, 8), torch.export.Dim("batch")
+    return exported(home, Places(*layers).eval(), {"pictures": pictures}, {"pictures": {0: batch}})
+
+
+@maker
 def torch_compiled(home: Path) -> MadeModel:
     import torch
 

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from jitney.call.errors import DefinitionError
 from jitney.gpu.device import device
+from jitney.loaders.convolutions import fold_batch_norms, lay_out_by_channel
 from jitney.loaders.declared import declared_tensors
 from jitney.loaders.loader import TORCH, LoadOptions, ModelTensors
 from jitney.loaders.program_check import more_than_data, program_files
@@ -33,7 +34,7 @@ class ExportedLoader(TorchLoader):
 
     def __init__(self, options: LoadOptions) -> None:
         super().__init__(options)
-        self._program: Any = None
+        self._tensors = ModelTensors({}, {})
 
     @classmethod
     def finds(cls, path: Path) -> bool:
@@ -55,15 +56,19 @@ class ExportedLoader(TorchLoader):
             forbid_pickles()
         if _uses_tensorrt(path):
             import_tensorrt()
-        self._program = program = torch.export.load(path)
+        program = torch.export.load(path)
         if device != "cpu":
             from torch.export.passes import move_to_device_pass
 
-            self._program = program = move_to_device_pass(program, device)
+            program = move_to_device_pass(program, device)
         # Its guards are code of the file; the server has checked the same shapes.
         module = program.module(check_guards=False)
+        fold_batch_norms(module)
+        if device == "cpu":
+            lay_out_by_channel(module)
         calls = _Calls(program)
         self.device, self.outputs = device, tuple(name for name, _ in calls.outputs)
+        self._tensors = _told(program, calls)
 
         def call(batch: dict[str, Any]) -> Any:
             positional, keywords = calls.arguments(batch)
@@ -73,16 +78,7 @@ class ExportedLoader(TorchLoader):
 
     def tensors(self) -> ModelTensors:
         """What the program says."""
-        calls = _Calls(self._program)
-        inputs = {name: value for name, value in calls.inputs if hasattr(value, "dtype")}
-        everything = [*inputs.values(), *(value for _, value in calls.outputs)]
-        batch_dim = _shared(everything)
-        told = [
-            {name: Tensor(datatype(one.dtype), _shape(one)) for name, one in side}
-            for side in (inputs.items(), calls.outputs)
-        ]
-        least, most = _range(self._program, everything[0], batch_dim)
-        return ModelTensors(told[0], told[1], batch_dim, TORCH, least_items=least, most_items=most)
+        return self._tensors
 
 
 class CompiledLoader(TorchLoader):
@@ -156,6 +152,19 @@ class _Calls:
     def arguments(self, batch: Mapping[str, Any]) -> Any:
         """The arguments and keyword arguments of a call; what is no tensor is as it was exported."""
         return self._tree.tree_unflatten([batch.get(name, value) for name, value in self.inputs], self._spec)
+
+
+def _told(program: Any, calls: _Calls) -> ModelTensors:
+    """What a program says of its tensors."""
+    inputs = {name: value for name, value in calls.inputs if hasattr(value, "dtype")}
+    everything = [*inputs.values(), *(value for _, value in calls.outputs)]
+    batch_dim = _shared(everything)
+    told = [
+        {name: Tensor(datatype(one.dtype), _shape(one)) for name, one in side}
+        for side in (inputs.items(), calls.outputs)
+    ]
+    least, most = _range(program, everything[0], batch_dim)
+    return ModelTensors(told[0], told[1], batch_dim, TORCH, least_items=least, most_items=most)
 
 
 def _shared(tensors: Sequence[Any]) -> int | None:
