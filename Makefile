@@ -133,6 +133,8 @@ test-ui: ui/node_modules/.package-lock.json ## The dashboard's types and unit te
 ##@ Heavy tests (make setup WITH="torch chromium nginx prometheus postgresql go qemu" brings their programs)
 .PHONY: test-all test-heavy test-new-torch test-ray test-compat test-bentoml test-serve test-clouds test-browser pictures test-openapi test-kserve test-formats \
   test-deploy test-mcp test-prometheus test-postgres test-replicas test-install test-arm run-arm-tests test-docs test-notebook test-onnx test-gpu test-examples soak fuzz fuzz-python
+ARM_TARGETS := aarch64-unknown-linux-musl aarch64-unknown-linux-gnu
+ARM_DIST = CARGO_TARGET_DIR=$(abspath $(TARGET))/arm $(PYTHON) tools/dist.py --profile demo --tools .venv/dist --machine aarch64
 INSTALL_TESTS := tests/test_install_static.py tests/test_install_image.py tests/test_install_systemd.py tests/test_wheel.py
 
 test-all: test test-ui test-heavy test-new-torch test-docs test-notebook test-onnx test-ray test-compat test-clouds test-browser test-openapi test-kserve test-formats test-mcp test-deploy test-prometheus test-postgres test-replicas test-install test-arm ## Everything here and above, but the GPU and the soak
@@ -220,13 +222,14 @@ test-install: build .venv/test/ready ## What `make dist` builds, installed and s
 	  $(TEST)/python -m pytest -q $(INSTALL_TESTS) --heavy
 
 # Built to compile fast: what counts is that it runs. In a folder of its own, since nothing of the other builds is of use.
-test-arm: ## The static program for aarch64, run by qemu (rustup fetches a standard library)
-	@if $(PYTHON) tools/debian.py find qemu && rustup target add aarch64-unknown-linux-musl; then $(MAKE) run-arm-tests; else \
+test-arm: ## The static program and the image for aarch64, run by qemu (needs root and Debian; rustup fetches standard libraries)
+	@if $(PYTHON) tools/debian.py find qemu && rustup target add $(ARM_TARGETS); then $(MAKE) run-arm-tests; else \
 	  echo "!!! NO QEMU OR NO STANDARD LIBRARY: the test of the program for aarch64 was SKIPPED (see above) !!!"; fi
 
 run-arm-tests: .venv/dist/ready .venv/test/ready
-	CARGO_TARGET_DIR=$(abspath $(TARGET))/arm $(PYTHON) tools/dist.py --profile demo --tools .venv/dist --machine aarch64 static
-	$(TEST)/python -m pytest -q tests/test_install_arm.py --heavy
+	$(ARM_DIST) static wheel
+	flags=$$(bash tests/image-base .tools/image aarch64) && eval "$$flags" && $(ARM_DIST) image && \
+	  $(TEST)/python -m pytest -q tests/test_install_arm.py --heavy
 
 test-docs: build docs .venv/test/ready .venv/browser/ready ## Run every snippet of the documentation, and try the site in a real browser
 	$(BINARY) $(TEST)/python -m pytest -q tests/test_docs_snippets.py --heavy

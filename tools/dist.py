@@ -8,7 +8,8 @@ and prints the sizes: `make dist`.
   other file, and runs ONNX files with the built-in engine only.
 - wheel: the program, the workers and the Python package, for every Linux with glibc 2.17 or newer. Linked by zig, whose
   stubs of glibc are that old.
-- image: an OCI archive from the Dockerfile, without torch, with the wheel's program. Needs buildah and base images.
+- image: an OCI archive from the Dockerfile, without torch, with the wheel's program. Needs buildah and base images; for
+  another machine also a kernel that runs its programs by qemu (tests/image-base sees to both).
 
 The crates are compiled once for all of them; only the last step, which links, is done twice. For another machine zig
 is compiler and linker, so that nothing of that machine's has to be installed; rustup has its standard library.
@@ -39,7 +40,9 @@ ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
 GLIBC = "2.17"
 KINDS = ("static", "wheel", "image")
-MACHINES = ("x86_64", "aarch64")
+RUN_BY_QEMU = "/proc/sys/fs/binfmt_misc/qemu-"
+MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+"""Each with its name among images."""
 
 
 def run(*command: str | Path, **variables: str) -> None:
@@ -137,26 +140,27 @@ def build_wheel(profile: str, tools: Path, machine: str) -> Path:
     return wheel
 
 
-def build_image(wheel: Path) -> Path:
+def build_image(wheel: Path, machine: str) -> Path:
     """The image, in a file that docker and podman load. BUILDAH_FLAGS and IMAGE_ARGS change how it is built."""
     if not shutil.which("buildah"):
         sys.exit("buildah is not installed; `docker build .` builds the same image")
     buildah = ["buildah", *os.environ.get("BUILDAH_FLAGS", "").split()]
-    program = f"localhost/jitney-program:{version()}"
-    image = f"localhost/jitney:{version()}"
+    name = version() if machine == platform.machine() else f"{version()}-{MACHINES[machine]}"
+    program, image = f"localhost/jitney-program:{name}", f"localhost/jitney:{name}"
+    bud = [*buildah, "bud", "--arch", MACHINES[machine]]
     with tempfile.TemporaryDirectory() as scratch:
         with zipfile.ZipFile(wheel) as archive:
-            (name,) = [name for name in archive.namelist() if name.endswith(".data/scripts/jitney")]
-            Path(scratch, "jitney").write_bytes(archive.read(name))
+            (packed,) = [one for one in archive.namelist() if one.endswith(".data/scripts/jitney")]
+            Path(scratch, "jitney").write_bytes(archive.read(packed))
         Path(scratch, "jitney").chmod(0o755)
         Path(scratch, "Dockerfile").write_text("FROM scratch\nCOPY jitney /jitney\n")
-        run(*buildah, "bud", "--quiet", "--tag", program, scratch)
+        run(*bud, "--quiet", "--tag", program, scratch)
     arguments = [f"PROGRAM={program}", f"VERSION={version()}", "PYTHON_PACKAGES="]
     arguments += os.environ.get("IMAGE_ARGS", "").split()
     flags = [word for argument in arguments for word in ("--build-arg", argument)]
     # Docker's format, since OCI's has no health check.
-    run(*buildah, "bud", "--isolation", "chroot", "--format", "docker", *flags, "--tag", image, ".")
-    built = DIST / f"jitney-{version()}-{platform.machine()}-image.tar"
+    run(*bud, "--isolation", "chroot", "--format", "docker", *flags, "--tag", image, ".")
+    built = DIST / f"jitney-{version()}-{machine}-image.tar"
     built.unlink(missing_ok=True)
     run(*buildah, "push", "--quiet", image, f"docker-archive:{built}:{image}")
     return built
@@ -219,8 +223,8 @@ def main() -> None:
     kinds = given.kinds or list(KINDS)
     if unknown := set(kinds) - set(KINDS):
         parser.error(f"not known: {', '.join(sorted(unknown))}")
-    if "image" in kinds and machine != platform.machine():
-        parser.error("an image is made on a machine of its kind: without --machine")
+    if "image" in kinds and machine != platform.machine() and not Path(RUN_BY_QEMU + machine).exists():
+        parser.error(f"this kernel runs no programs for {machine}, as building its image does: see tests/image-base")
     DIST.mkdir(exist_ok=True)
     if "static" in kinds:
         write_parts(build_static(given.profile, tools, machine), machine)
@@ -230,7 +234,7 @@ def main() -> None:
         wheels = sorted(DIST.glob(f"jitney-*_{machine}.whl"))
         if not wheels:
             parser.error("the image has the wheel's program: build the wheel first")
-        write_parts(build_image(wheels[-1]), machine)
+        write_parts(build_image(wheels[-1], machine), machine)
     write_sums()
     print_sizes()
 
