@@ -11,8 +11,8 @@ and prints the sizes: `make dist`.
 - image: an OCI archive from the Dockerfile, without torch, with the wheel's program. Needs buildah and base images; for
   another machine also a kernel that runs its programs by qemu (tests/image-base sees to both).
 
-The crates are compiled once for all of them; only the last step, which links, is done twice. For another machine zig
-is compiler and linker, so that nothing of that machine's has to be installed; rustup has its standard library.
+The crates are compiled for the static program, and once more for the wheel and the image. For another machine zig is
+compiler and linker, so that nothing of that machine's has to be installed; rustup has its standard library.
 """
 
 from __future__ import annotations
@@ -40,6 +40,9 @@ ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
 GLIBC = "2.17"
 KINDS = ("static", "wheel", "image")
+STATIC_FLAGS = '--cfg getrandom_backend="linux_raw"'
+"""Random numbers by the system call itself: a static program cannot look up libc's function, and would open
+/dev/random, which a root file system that has nothing else lacks."""
 RUN_BY_QEMU = "/proc/sys/fs/binfmt_misc/qemu-"
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 """Each with its name among images."""
@@ -103,14 +106,14 @@ def cross_compilers(tools: Path, rust_triple: str, zig_triple: str) -> Iterator[
 
 
 def build_static(profile: str, tools: Path, machine: str) -> Path:
-    """Here only the last crate is compiled for it: the others do not ask, and libc is chosen when all are linked. For
-    another machine all of them are, with musl.
+    """Here only the last crate is told: the others do not ask, and libc is chosen when all are linked. For another
+    machine it is musl.
     """
     cargo = os.environ.get("CARGO", "cargo")
     flags = ["--locked", "--profile", profile, "-p", "jitney-cli", "--bin", "jitney"]
     built = DIST / f"jitney-{version()}-{machine}-linux-static"
     if machine == platform.machine():
-        run(cargo, "rustc", *flags, "--", "-C", "target-feature=+crt-static")
+        run(cargo, "rustc", *flags, "--", "-C", "target-feature=+crt-static", RUSTFLAGS=STATIC_FLAGS)
         shutil.copy(target() / profile / "jitney", built)
     else:
         triple = f"{machine}-unknown-linux-musl"
