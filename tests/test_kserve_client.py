@@ -138,7 +138,7 @@ def test_version_1_explains_and_says_what_is_wrong(served: Server) -> None:
     assert rest(served, "v1", "explain", "Words", {"instances": ["a"]}) == {"explanations": ["because of a"]}
     with pytest.raises(httpx.HTTPStatusError, match=r'"add".*expected an object with "a" and "b", got a list'):
         rest(served, "v1", "infer", {"instances": [[1, 2]]}, model_name="add")
-    with pytest.raises(httpx.HTTPStatusError, match="Model not found: nobody"):
+    with pytest.raises(httpx.HTTPStatusError, match="'nobody' is not found"):
         rest(served, "v1", "is_model_ready", "nobody")
 
 
