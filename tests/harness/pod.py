@@ -27,7 +27,7 @@ set -e
 mount -t tmpfs tmpfs /mnt && mkdir /mnt/models && mount --bind -o ro "$POD_MODELS" /mnt/models
 mount -t tmpfs tmpfs /home && mkdir -p {HOME}/tmp && chown -R {USER}:{USER} {HOME}
 mount -t tmpfs tmpfs /opt && cp "$POD_BINARY" /opt/jitney
-mkdir /opt/etc && cp -r "$POD_CONFIG"/. /opt/etc
+mkdir /opt/etc && mount --bind -o ro "$POD_CONFIG" /opt/etc
 mount -o remount,ro /opt
 mount -o remount,bind,ro /
 ip link set lo up
