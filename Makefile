@@ -7,6 +7,9 @@ PYTHON ?= python3
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Byte code that appears among the packages would make cargo build the engine, which carries them, once more.
 export PYTHONPYCACHEPREFIX := $(abspath $(TARGET))/pycache
+# Tests have a home of their own. The compiler, which those of artefacts run, stays where it is.
+export CARGO_HOME ?= $(HOME)/.cargo
+export RUSTUP_HOME ?= $(HOME)/.rustup
 
 PORT ?= 8080
 SOAK_SECONDS ?= 1800

@@ -30,10 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Registers the marker of the long runs."""
     config.addinivalue_line("markers", "heavy: takes minutes; runs with --heavy only")
     config.addinivalue_line("markers", "torch: needs torch, which `make setup` installs; runs in `make test-torch`")
-    # The compiler, which tests of artefacts run, stays where it is.
-    for name, folder in (("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")):
-        os.environ.setdefault(name, str(Path.home() / folder))
-    # Nothing else of the user's: neither what `jitney onnx install` brought, nor settings, nor caches.
+    # Nothing of the user's: neither what `jitney onnx install` brought, nor settings, nor caches.
     os.environ["HOME"] = tempfile.mkdtemp(prefix="home-")
     packages.keep()
     for name in [name for name in os.environ if name.startswith("XDG_")]:
