@@ -113,7 +113,8 @@ def build_static(profile: str, tools: Path, machine: str) -> Path:
     flags = ["--locked", "--profile", profile, "-p", "jitney-cli", "--bin", "jitney"]
     built = DIST / f"jitney-{version()}-{machine}-linux-static"
     if machine == platform.machine():
-        run(cargo, "rustc", *flags, "--", "-C", "target-feature=+crt-static", RUSTFLAGS=STATIC_FLAGS)
+        rustflags = f"{os.environ.get('RUSTFLAGS', '')} {STATIC_FLAGS}".strip()
+        run(cargo, "rustc", *flags, "--", "-C", "target-feature=+crt-static", RUSTFLAGS=rustflags)
         shutil.copy(target() / profile / "jitney", built)
     else:
         triple = f"{machine}-unknown-linux-musl"
