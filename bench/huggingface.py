@@ -6,8 +6,8 @@
 
 The workers use the Python that runs this script; it needs torch and transformers, and for the embeddings' peer
 sentence-transformers (PYTHONPATH may name a folder that has them). Weights are made up: only the speed means anything.
-Rows: classifier (texts a second, with one worker and with two, of a padded loop of 64 and of the pipeline), embeddings
-(of `encode`; one text a request with one worker and with two, and 32 texts a request; the same answers without a model
+Rows: classifier (texts a second, as it is served by itself and with one worker, of a padded loop of 64 and of the
+pipeline), embeddings (of `encode`; one text a request, by itself and with one worker, and 32 texts a request; the same answers without a model
 are the ceiling of clients and server), generation (tokens a second, of `generate` in batches of 64 and of transformers'
 own continuous batching; time to the first token).
 """
@@ -203,14 +203,14 @@ def classifier(work: pathlib.Path, options: argparse.Namespace) -> dict[str, Any
 
     requests = bodies(work / "texts", [{"inputs": one} for one in given])
     clients = 64 if options.tiny else 512
-    with served(folder) as server, served(folder, "--workers", "2") as two:
+    with served(folder) as server, served(folder, "--workers", "1") as one:
         found = by_turns(options, {
             "padded_loop_per_s": lambda: rate(padded, options.seconds),
             "pipeline_per_s": lambda: max(piped(batch) for batch in PEER_BATCHES),
             "per_s": lambda: over(server, requests, options, clients),
-            "two_workers_per_s": lambda: over(two, requests, options, clients),
+            "one_worker_per_s": lambda: over(one, requests, options, clients),
         })  # fmt: skip
-    rates = (("per_s", "of"), ("two_workers_per_s", "two_workers_of"))
+    rates = (("per_s", "of"), ("one_worker_per_s", "one_worker_of"))
     peers = ("padded_loop", "the_loop"), ("pipeline", "the_pipeline")
     return {**found, **{f"{said}_{short}": round(found[name] / found[f"{peer}_per_s"], 2)
                         for name, said in rates for peer, short in peers}}  # fmt: skip
@@ -237,18 +237,18 @@ def embeddings(work: pathlib.Path, options: argparse.Namespace) -> dict[str, Any
     lists = [given[at : at + TEXTS_PER_REQUEST] for at in range(0, COUNT, TEXTS_PER_REQUEST)]
     listed = bodies(work / "lists", [{"inputs": one} for one in lists])
     clients, task = 64 if options.tiny else 512, ("--task", "sentence-embeddings")
-    with served(folder, *task) as server, served(folder, *task, "--workers", "2") as two:
+    with served(folder, *task) as server, served(folder, *task, "--workers", "1") as one:
         found = by_turns(options, {
             **loops,
             "per_s": lambda: over(server, requests, options, clients),
-            "two_workers_per_s": lambda: over(two, requests, options, clients),
+            "one_worker_per_s": lambda: over(one, requests, options, clients),
             "listed_per_s": lambda: TEXTS_PER_REQUEST * over(server, listed, options, 32),
         })  # fmt: skip
     file = work / "constant.py"
     file.write_text(CONSTANT)
     with served(pathlib.Path(f"{file}:constant")) as server:
         found["without_a_model_per_s"] = round(over(server, requests, options, clients), 1)
-    rates = ("per_s", "two_workers_per_s", "listed_per_s") if loops else ()
+    rates = ("per_s", "one_worker_per_s", "listed_per_s") if loops else ()
     return {**found, **{f"{name}_of_encode": round(found[name] / found["encode_per_s"], 2) for name in rates}}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,6 +81,26 @@ def test_the_server_is_told_the_lengths_that_a_gpu_runs(tmp_path: Path, monkeypa
     assert definition.lengths == (16, 32, 64, 100) and definition.sizes[-1] == 64
     assert [one.name for one in definition.endpoints] == ["predict", "classify"]
     assert [param.name for param in definition.endpoint("predict").params] == ["inputs", "parameters"]
+
+
+def test_a_gpu_has_two_workers_for_a_small_model_of_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = folder(tmp_path, architectures=["BertForSequenceClassification"])
+
+    def workers(task: str | None = None) -> int | None:
+        loader = HuggingFaceLoader(LoadOptions(task=task))
+        return define(loader.definition(path, loader.describe(path))).options.workers
+
+    assert workers() is None
+    for module in ("task", "text_task"):
+        monkeypatch.setattr(f"jitney.loaders.huggingface.{module}.gpu_in_sight", lambda: True)
+    assert workers() == 2 and workers("image-classification") is None
+    weights = path / "model.safetensors"
+    with weights.open("wb") as file:
+        file.truncate(2**30)
+    (path / "pytorch_model.bin").write_bytes(b"the same once more")
+    assert workers() == 2
+    os.truncate(weights, 2**30 + 1)
+    assert workers() is None
 
 
 def test_one_label_is_a_rank(tmp_path: Path) -> None:

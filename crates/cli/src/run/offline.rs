@@ -40,7 +40,8 @@ impl OfflineEngine {
         queue: u32,
     ) -> Result<Self, Failure> {
         let startup = plan.models.pop().ok_or_else(|| Failure::usage("no model to run"))?;
-        plan.engine.defaults.startup_workers = default_workers(&plan);
+        let gpus = plan.engine.python.gpus;
+        plan.engine.defaults.startup_workers = default_workers(gpus);
         let engine = EngineWithoutPorts::start(&plan, env, plan.io_threads, "start the engine")?;
         let mut prepared = prepare(&startup, &engine.packer).await?;
         prepared.root = for_throughput(prepared.root, queue);
@@ -50,6 +51,8 @@ impl OfflineEngine {
         for part in registered.parts {
             start_workers(part, None, &startup).await?;
         }
+        // What a model says is for a server, where others share the GPUs.
+        let workers = workers.or(Some(registered.root.workers_min.max(gpus)));
         let (model, workers) = start_workers(registered.root, workers, &startup).await?;
         Ok(Self { engine, model, workers })
     }
@@ -73,8 +76,8 @@ fn for_throughput(options: RegisterOptions, queue: u32) -> RegisterOptions {
     RegisterOptions { settings, ..options }
 }
 
-fn default_workers(plan: &ServerPlan) -> u32 {
-    match plan.engine.python.gpus {
+fn default_workers(gpus: u32) -> u32 {
+    match gpus {
         0 => crate::machine::cpus().clamp(1, 8),
         gpus => gpus,
     }

@@ -80,6 +80,12 @@ class PretrainedFolder:
         return min(lengths, default=512)
 
     @property
+    def weight_bytes(self) -> int:
+        """The size of its weights; where there are safetensors and pickles, of the former."""
+        kinds = (list(self.path.rglob(pattern)) for pattern in ("*.safetensors", "pytorch_model*.bin"))
+        return sum(one.stat().st_size for one in next(filter(None, kinds), ()))
+
+    @property
     def positions(self) -> int | None:
         """The model's own positions. Those of RoBERTa's kind begin behind the padding's number."""
         known = ("max_position_embeddings", "n_positions", "seq_length")

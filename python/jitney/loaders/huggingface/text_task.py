@@ -6,9 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from jitney.definition.decorators import batch
+from jitney.definition.decorators import batch, model
+from jitney.gpu.device import gpu_in_sight
 from jitney.gpu.fetching import fetched, made_of
 from jitney.http.request import HttpRequest
+from jitney.loaders.huggingface.folder import PretrainedFolder
 from jitney.loaders.huggingface.lengths import CHARACTERS_PER_TOKEN, TOKENS_PER_BATCH
 from jitney.loaders.huggingface.network import TextNetwork, TokenRow
 from jitney.loaders.huggingface.task import NOT_GIVEN, FolderTask, checked, or_error
@@ -17,6 +19,11 @@ Text = str | tuple[str, str] | TokenRow
 """A text, a pair of them, or one that is in tokens already."""
 BY_TOKENS = f"len // {CHARACTERS_PER_TOKEN}"
 """The server batches texts by a guess of their tokens."""
+GPU_WORKERS = 2
+"""Reading, tokenising and answering take Python's one thread longer than a GPU takes for a small model, so that one
+worker leaves it idle half of the time."""
+SMALL_BYTES = 2**30
+"""The weights of which a GPU has a second copy without being asked."""
 
 
 class Asked(NamedTuple):
@@ -34,6 +41,13 @@ class TextTask(FolderTask):
     """The class of `transformers` that loads it."""
     batching = f"requests share batches of up to {TOKENS_PER_BATCH} tokens, and texts of like length run together"
     token_options: ClassVar[dict[str, Any]] = {}
+
+    @classmethod
+    def for_folder(cls, folder: PretrainedFolder, trust: bool) -> type:
+        """The same; a small model on a GPU has two workers where nobody says how many."""
+        made = super().for_folder(folder, trust)
+        is_small = folder.weight_bytes <= SMALL_BYTES
+        return model(workers=GPU_WORKERS)(made) if gpu_in_sight() and is_small else made
 
     def setup(self) -> None:
         """Once per worker."""
