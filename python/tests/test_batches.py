@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 import jitney
 from jitney.call.errors import NotAnAnswer
 from jitney.execution.splitting import split
+from jitney.http.float_fields import FloatFields
 from jitney.http.response import encode
 from jitney.testing import load
 
@@ -305,6 +308,13 @@ def test_rows_that_are_made_plain_together_are_answered_as_when_each_is_by_itsel
     each, together = (split(result, count, sizes, 0, plain) for plain in (False, True))
     assert [encode(one) for one in each] == [encode(one) for one in together]
     assert not any(isinstance(one, np.ndarray) for one in together)
+
+
+def test_arrays_whose_numbers_the_server_writes_stay_as_they_are():
+    for sizes, first in ((None, [0.5, None]), ([2, 1], [[0.5, None], [1.5, 2.5]])):
+        items = split(FloatFields(a=ROWS, b=[1, 2, 3]), len(sizes or ROWS), sizes, 0, plain=True)
+        assert all(type(one) is FloatFields and isinstance(one["a"], np.ndarray) for one in items)
+        assert json.loads(encode(items[0])[1])["a"] == first
 
 
 def test_an_array_of_the_wrong_length_is_told_the_same_way():

@@ -171,6 +171,8 @@ def test_numbers_are_taken_out_of_json_as_the_vectors_say():
         assert b"".join(one for part in parts for one in part) + last == bytes.fromhex(item["body_hex"])
     grid = FloatFields(grid=numpy.ones((2, 1), dtype="float16")).parts()
     assert grid == ([(b'{"grid":[[', b"\0\0\x80?"), (b"],[", b"\0\0\x80?")], b"]]}")
+    precise = FloatFields(one=numpy.ones((), dtype="float32"), two=numpy.full((1, 2), 0.1), labels=numpy.array([3]))
+    assert precise.parts() == ([], b'{"one":1.0,"two":[[0.1,0.1]],"labels":[3]}')
 
 
 def told(row: dict) -> list[dict]:

@@ -17,6 +17,7 @@ from typing import Any
 
 from jitney.call.errors import NotAnAnswer, WrongLength
 from jitney.execution.grouping import Invocation
+from jitney.http.float_fields import FloatFields
 from jitney.values.containers import Container, container_of
 
 PLAIN_MAX = 1 << 20
@@ -79,8 +80,10 @@ def _split_container(
 def _split_dict(result: dict[Any, Any], count: int, sizes: Sequence[int] | None, dim: int, plain: bool) -> list[Any]:
     if not result:
         raise NotAnAnswer("the function returned an empty dictionary")
-    columns = {key: split(value, count, sizes, dim, plain) for key, value in result.items()}
-    return [{key: column[item] for key, column in columns.items()} for item in range(count)]
+    fields = type(result) is FloatFields  # Whose arrays stay as they are.
+    columns = {key: split(value, count, sizes, dim, plain and not fields) for key, value in result.items()}
+    rows = ({key: column[item] for key, column in columns.items()} for item in range(count))
+    return list(map(FloatFields, rows) if fields else rows)
 
 
 def _bounds(sizes: Sequence[int]) -> list[tuple[int, int]]:

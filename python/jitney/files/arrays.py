@@ -3,6 +3,7 @@ array is made."""
 
 from __future__ import annotations
 
+import functools
 import io
 import math
 import zipfile
@@ -13,6 +14,8 @@ from jitney.files.limits import FileRejected, limits
 NPY, ZIP = b"\x93NUMPY", b"PK\x03\x04"
 HEAD_MAX = 12_000
 """Bytes of a file in which its header ends; numpy reads headers of at most 10,000."""
+HEADS_KEPT = 64
+"""Headers that are known, since files of one client have the same."""
 COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """What numpy and torch write. Others take memory by what their headers claim."""
 
@@ -25,23 +28,33 @@ def read_npy(content: Any) -> Any:
     """The array of an npy file."""
     import numpy  # Only reached when arrays are on the wire.
 
-    head = io.BytesIO(content[:HEAD_MAX])
-    try:
-        old = numpy.lib.format.read_magic(head) == (1, 0)
-        # The third version differs from the second in the names of fields only, which may not be those of Latin 1.
-        read = numpy.lib.format.read_array_header_1_0 if old else numpy.lib.format.read_array_header_2_0
-        shape, fortran, dtype = read(head)
-    except Exception as error:  # Python's own parser reads it, and has errors of its own.
-        raise FileRejected(f"its header cannot be read: {error}") from None
+    start = 10 if content[6:8] == b"\1\0" else 12  # The length of the header stands before it, in what is left of that.
+    end = start + int.from_bytes(content[8:start], "little")
+    shape, fortran, dtype, begin = _header(bytes(content[: min(end, HEAD_MAX)]))
     if dtype.hasobject:
         raise ObjectsRejected("it holds Python objects, and nothing that a client sent is unpickled: send numbers")
     # Elements without a byte are none that came, and numpy copies them one by one.
     size = math.prod(shape) * max(1, dtype.itemsize)
     sizes = all(type(one) is int and one >= 0 for one in shape)
-    if not sizes or size > len(content) - head.tell() or (shape and shape[0] > len(content)):
+    if not sizes or size > len(content) - begin or (shape and shape[0] > len(content)):
         raise FileRejected(f"its header claims shape {shape}, and fewer bytes came")
     order: Any = "F" if fortran else "C"
-    return numpy.ndarray(shape, dtype, content, head.tell(), order=order).copy(order="K")
+    return numpy.ndarray(shape, dtype, content, begin, order=order).copy(order="K")
+
+
+@functools.lru_cache(HEADS_KEPT)
+def _header(head: bytes) -> tuple[tuple[int, ...], bool, Any, int]:
+    """What the beginning of a file says: shape, whether it is in Fortran's order, datatype, where the numbers begin."""
+    import numpy
+
+    file = io.BytesIO(head)
+    try:
+        old = numpy.lib.format.read_magic(file) == (1, 0)
+        # The third version differs from the second in the names of fields only, which may not be those of Latin 1.
+        read = numpy.lib.format.read_array_header_1_0 if old else numpy.lib.format.read_array_header_2_0
+        return (*read(file), file.tell())
+    except Exception as error:  # Python's own parser reads it, and has errors of its own.
+        raise FileRejected(f"its header cannot be read: {error}") from None
 
 
 def read_npy_with_objects(content: Any) -> Any:

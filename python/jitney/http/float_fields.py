@@ -9,11 +9,13 @@ from typing import Any
 from jitney.http.response import encode_json
 
 FLOATS = "<f4"
+FITTING = frozenset(("float32", "float16", "bfloat16"))
+"""Numbers that are `float32`, or become that without a loss."""
 
 
 class FloatFields(dict[str, Any]):
-    """A JSON object whose values may be numpy arrays of `float32`, alone or in lists. Each number is written with as
-    few digits as tell it from the next one. Callers of handles get the arrays."""
+    """A JSON object whose values may be arrays of numpy or tensors of torch, alone or in lists. Each number of at most
+    single precision is written with as few digits as tell it from the next one. Callers of handles get the arrays."""
 
     def parts(self) -> tuple[list[tuple[bytes, bytes]], bytes]:
         """The object as JSON with its numbers taken out: a text, the numbers behind it, and so on; the last text."""
@@ -27,7 +29,9 @@ class FloatFields(dict[str, Any]):
 
 def _put(value: Any, text: str, found: list[tuple[bytes, bytes]]) -> str:
     """Puts a value behind a text; returns the text that nothing was taken out of yet."""
-    if hasattr(value, "shape"):
+    fits = hasattr(value, "shape") and str(value.dtype).removeprefix("torch.") in FITTING
+    if fits and value.ndim:
+        value = value.detach().float().cpu().numpy() if hasattr(value, "detach") else value
         if value.ndim == 1:
             found.append(((text + "[").encode(), value.astype(FLOATS, copy=False).tobytes()))
             return "]"
