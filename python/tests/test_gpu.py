@@ -40,6 +40,10 @@ except ImportError:
 import wire
 from PIL import Image
 
+from jitney.gpu.graphed import graphed_models
+from jitney.loaders.loader import LoadOptions
+from jitney.loaders.torch_export import ExportedLoader
+from jitney.loaders.torch_script import ScriptLoader
 from jitney.worker.loop import serve
 
 GPU = 0
@@ -337,6 +341,27 @@ def test_batches_that_overlap_are_not_mixed_up():
     for numbers, batch in zip(chosen, answers):
         for number, answer in zip(numbers, batch):
             assert apart(answer, alone[number]) <= 0.02, (number, answer, alone[number])
+
+
+def test_files_of_programs_and_scripts_are_captured_and_answer_as_before():
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Flatten())
+    net, picture = net.eval(), torch.randn(5, 3, 8, 8)
+    named = {"inputs": [{"name": "input", "datatype": "FP32", "shape": [-1, 3, 8, 8]}]}
+    with tempfile.TemporaryDirectory() as folder, torch.inference_mode():
+        program, script = pathlib.Path(folder, "net.pt2"), pathlib.Path(folder, "net.pt")
+        batch = torch.export.Dim("batch", min=1, max=64)
+        torch.export.save(torch.export.export(net, (picture,), dynamic_shapes=({0: batch},)), program)
+        torch.jit.trace(net, picture).save(str(script))
+        script.with_name("net.tensors.json").write_text(json.dumps(named))
+        for loader, path in ((ExportedLoader(LoadOptions()), program), (ScriptLoader(LoadOptions()), script)):
+            loader.load(path, f"cuda:{GPU}")
+            tensors = loader.tensors()
+            loader.prepare(tensors)
+            [name], made = tensors.inputs, graphed_models()[-1]
+            for count in (5, 1):
+                [found] = loader.run({name: picture[:count]}).values()
+                torch.testing.assert_close(found.cpu(), net(picture[:count]), rtol=2e-3, atol=2e-3)
+            assert made.sized is not None and len(made.sized) >= 5 and not made.notes, made.notes
 
 
 def main(words: list[str]) -> int:

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from jitney.files.arrays import read_npy
 from jitney.gpu import device as gpu
-from jitney.loaders.loader import LoadOptions, ModelTensors
+from jitney.loaders.loader import ARRAYS, TORCH, LoadOptions, ModelTensors, graph_options
 from jitney.loaders.torch_export import CompiledLoader
+from jitney.values.tensor import Tensor
 
 
 def test_a_compiled_package_is_described_on_the_device_of_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,3 +30,30 @@ def test_a_compiled_package_is_described_on_the_device_of_its_code(monkeypatch: 
         monkeypatch.setattr(gpu._Assigned, "gpu", number)
         Compiled(LoadOptions()).describe(Path("net.pt2"))
         assert seen.pop() == expected
+
+
+PICTURE = Tensor("FP32", [-1, 3, 8, 8])
+
+
+def tensors(*inputs: Tensor, takes: str = TORCH, **more: int | None) -> ModelTensors:
+    """What a model with these inputs takes."""
+    return ModelTensors({f"in{at}": one for at, one in enumerate(inputs)}, {"out": PICTURE}, takes=takes, **more)  # type: ignore[arg-type]
+
+
+def test_graphs_run_models_whose_items_have_one_shape() -> None:
+    assert tensors(PICTURE).is_even and tensors(PICTURE, Tensor("INT64", [-1])).is_even
+    assert not tensors(Tensor("FP32", [-1, 3, -1])).is_even, "each length would have graphs of its own"
+    assert not tensors(PICTURE, takes=ARRAYS).is_even
+    assert not tensors(PICTURE, batch_dim=None).is_even and not tensors(PICTURE, batch_dim=1).is_even
+
+
+def test_a_gpu_runs_a_model_at_the_sizes_that_it_takes() -> None:
+    pytest.importorskip("numpy")
+    told = graph_options(tensors(PICTURE, Tensor("INT64", [-1, 2]), least_items=2, most_items=12))
+    assert told["sizes"] == [2, 4, 8, 12]
+    [item] = told["warm_up"]
+    picture, numbers = (read_npy(one) for one in item.values())
+    assert (picture.shape, str(picture.dtype)) == ((1, 3, 8, 8), "float32") and picture.any()
+    assert (numbers.shape, str(numbers.dtype)) == ((1, 2), "int64") and set(numbers.flat) <= {0, 1}
+    assert graph_options(tensors(PICTURE))["sizes"] == [1, 2, 4, 8, 16, 32]
+    assert graph_options(tensors(Tensor("BF16", [-1, 2]))) == {}

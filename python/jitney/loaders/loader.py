@@ -13,11 +13,16 @@ from typing import Any, ClassVar
 from jitney.call.errors import DefinitionError
 from jitney.definition.decorators import batch, endpoint
 from jitney.definition.options import BATCH_SIZE_DEFAULT
-from jitney.gpu.device import device
-from jitney.values.tensor import Tensor
+from jitney.gpu.device import device, gpu_in_sight
+from jitney.gpu.shapes import allowed_sizes
+from jitney.http.float_fields import FloatFields
+from jitney.values.array_formats import write_npy
+from jitney.values.tensor import BF16, BYTES, FORMATS, Tensor
 
 ARRAYS, TORCH, FRAME = "arrays", "torch", "frame"
 """What `run` gets: a dictionary of numpy arrays or of torch tensors, or one pandas frame."""
+NO_ARRAYS = frozenset((BF16, BYTES))
+"""Datatypes that files of numpy do not have, or not as numbers."""
 
 
 class NotTrusted(DefinitionError):
@@ -61,6 +66,12 @@ class ModelTensors:
         limits = {"least_items": self.least_items, "most_items": self.most_items}
         return {**spelt, "batch_dim": self.batch_dim, "takes": self.takes, **limits}
 
+    @property
+    def is_even(self) -> bool:
+        """Whether all items have the same shape and come one after the other, as graphs want them."""
+        free = [size for one in self.inputs.values() for size in one.shape[1:] if size == -1]
+        return self.takes == TORCH and self.batch_dim == 0 and bool(self.inputs) and not free
+
     @classmethod
     def read(cls, told: Mapping[str, Any]) -> ModelTensors:
         """What was written down."""
@@ -100,6 +111,10 @@ class Loader(ABC):
         """What the loaded model takes and gives."""
         raise NotImplementedError
 
+    def prepare(self, tensors: ModelTensors) -> None:
+        """Called in a worker when the model is loaded, for what makes its runs faster."""
+        return
+
     def run(self, batch: Any) -> Any:
         """Runs the loaded model on a batch: all inputs in, a dictionary of all outputs out, with as many items."""
         raise NotImplementedError
@@ -128,23 +143,43 @@ def tensor_model(loader: Loader, path: Path, tensors: ModelTensors) -> type:
         options["max_batch_size"] = tensors.most_items
     if tensors.batch_dim:
         options["batch_dim"] = tensors.batch_dim
+    if gpu_in_sight() and tensors.is_even:
+        options |= graph_options(tensors)
     mark = endpoint(**options) if tensors.batch_dim is None else batch(**options)
 
     class FileModel:
         def setup(self) -> None:
             loader.load(path, device())
+            loader.prepare(tensors)
 
     def on_frame(self: Any, frame: Any) -> Any:
-        return loader.run(frame)
+        return FloatFields(loader.run(frame))
 
     def on_arrays(self: Any, **batch: Any) -> Any:
-        return loader.run(batch) if tensors.least_items == 1 else _run_filled(loader, batch, tensors)
+        return FloatFields(loader.run(batch) if tensors.least_items == 1 else _run_filled(loader, batch, tensors))
 
     function: Callable[..., Any] = on_frame if tensors.takes == FRAME else on_arrays
     given = "frame" if tensors.takes == FRAME else "batch"
     function.__annotations__ = {given: _array_type(tensors.takes), "return": dict[str, Any]}
     FileModel.predict = mark(function)  # type: ignore[attr-defined]
     return FileModel
+
+
+def graph_options(tensors: ModelTensors) -> dict[str, Any]:
+    """The sizes that a GPU runs a model at, and an item to warm it up with: a file of numpy for each input."""
+    import numpy
+
+    if any(one.datatype in NO_ARRAYS for one in tensors.inputs.values()):
+        return {}
+    chance = numpy.random.default_rng(0)
+    item = {}
+    for name, one in tensors.inputs.items():
+        dtype, shape = numpy.dtype(FORMATS[one.datatype][1]), (1, *one.shape[1:])
+        # Whole numbers may be those of rows in a table, so they are small ones.
+        made = chance.standard_normal(shape) if dtype.kind == "f" else chance.integers(0, 2, shape)
+        item[name] = write_npy(made.astype(dtype))
+    most = min(tensors.most_items or BATCH_SIZE_DEFAULT, BATCH_SIZE_DEFAULT)
+    return {"sizes": [one for one in allowed_sizes(most) if one >= tensors.least_items], "warm_up": [item]}
 
 
 def _run_filled(loader: Loader, batch: dict[str, Any], tensors: ModelTensors) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jitney.call.errors import DefinitionError
-from jitney.loaders.loader import Loader, LoadOptions
+from jitney.gpu.graphed import graphs
+from jitney.loaders.loader import Loader, LoadOptions, ModelTensors
 from jitney.values.tensor import BF16, FORMATS
 
 OUTPUT = "output"
@@ -23,6 +24,11 @@ class TorchLoader(Loader):
         self.device = "cpu"
         self.outputs: tuple[str, ...] = ()
         """The names of its outputs in their order, if it tells them."""
+
+    def prepare(self, tensors: ModelTensors) -> None:
+        """From here on graphs run it, on a GPU."""
+        if self.device != "cpu" and tensors.is_even:
+            self.function = graphs(self.function)
 
     def run(self, batch: Any) -> Any:
         """Runs it."""

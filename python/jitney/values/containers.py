@@ -73,7 +73,15 @@ class Tensors(Arrays):
         return self.name, str(value.dtype), _other_dims(value.shape, dim), str(value.device)
 
     def join(self, values: Sequence[Any], dim: int) -> Any:
-        return values[0] if len(values) == 1 else sys.modules["torch"].cat(tuple(values), dim=dim)
+        torch = sys.modules["torch"]
+        if len(values) == 1:
+            return values[0]
+        if not torch.cuda.is_initialized() or values[0].device.type != "cpu":
+            return torch.cat(tuple(values), dim=dim)
+        shape = list(values[0].shape)
+        shape[dim] = sum(one.shape[dim] for one in values)
+        # What goes to a GPU goes faster from memory that is kept for that, and nobody waits for it.
+        return torch.cat(tuple(values), dim=dim, out=torch.empty(shape, dtype=values[0].dtype, pin_memory=True))
 
 
 class Frames(Container):
