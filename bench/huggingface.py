@@ -7,9 +7,9 @@
 The workers use the Python that runs this script; it needs torch and transformers, and for the embeddings' peer
 sentence-transformers (PYTHONPATH may name a folder that has them). Weights are made up: only the speed means anything.
 Rows: classifier (texts a second, as it is served by itself and with one worker, of a padded loop of 64 and of the
-pipeline), embeddings (of `encode`; one text a request, by itself and with one worker, and 32 texts a request; the same answers without a model
-are the ceiling of clients and server), generation (tokens a second, of `generate` in batches of 64 and of transformers'
-own continuous batching; time to the first token).
+pipeline), embeddings (of `encode`; one text a request, by itself and with one worker, and 32 texts a request; the same
+answers without a model are the ceiling of clients and server), generation (tokens a second, of `generate` in batches of
+64 and of transformers' own continuous batching; time to the first token).
 """
 
 from __future__ import annotations
@@ -138,6 +138,7 @@ def served(folder: pathlib.Path, *flags: str) -> Iterator[Server]:
     told = ["--python", sys.executable, "--queue", "4096", "--startup-timeout", "600", *flags]
     with Server(folder, *told) as server:
         server.wait_until_ready(600)
+        server.wait_for_workers(server.ask("/models/bench")[0]["minWorkers"])
         yield server
 
 
