@@ -1,6 +1,8 @@
 """The packages import each other one way, and no modules form a circle, also not inside functions."""
 
 import ast
+import subprocess
+import sys
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -95,3 +97,11 @@ def test_the_top_folder_holds_little_and_no_room_imports_it(graph):
     assert "jitney.testing" in top and len(top) <= TOP_MAX
     inside = {name: targets & top for name, targets in graph.items() if name.startswith("jitney.") and name not in top}
     assert [name for name, targets in inside.items() if targets] == []
+
+
+def test_a_worker_imports_no_library_that_few_models_need() -> None:
+    """It starts with every model, and again after every failure."""
+    rare = {"asyncio", "concurrent.futures", "ssl", "zipfile", "uuid", "numpy"}
+    told = f"import sys, jitney.worker.__main__, jitney.packing.pack; print(*sorted({rare!r} & sys.modules.keys()))"
+    found = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert found.stdout.split() == []

@@ -6,16 +6,18 @@ to the worker that has its model, and the requests of a batch ask for the same o
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from jitney.call.context import multiplexed_model_id
 from jitney.call.errors import BadInput, DefinitionError
 from jitney.call.request import MODEL_ID_HEADER
+
+if TYPE_CHECKING:
+    import asyncio
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -101,6 +103,8 @@ class ModelCache:
 
     async def get_async(self, model_id: Any, load: Callable[[str], Any]) -> Any:
         """The same for functions that are `async`."""
+        import asyncio
+
         if self._has(model_id):
             return self._models[model_id]
         task = self._loading.get(model_id)
@@ -111,6 +115,8 @@ class ModelCache:
 
     async def _load(self, model_id: str, load: Callable[[str], Any]) -> Any:
         """Makes room, then loads, one model at a time."""
+        import asyncio
+
         self._room = self._room or asyncio.Lock()
         async with self._room:
             for oldest in self._surplus():

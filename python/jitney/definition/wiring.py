@@ -6,7 +6,6 @@ parts. The class that is made here is what a unit test runs, and says what such 
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from typing import Any
 
@@ -61,6 +60,8 @@ class Wired:
             for stage in inner[1:]:
                 value = await self._run(stage, value)
             return value
+        import asyncio
+
         branches = [one for _, one in inner] if word == NAMED else inner
         values = await asyncio.gather(*(self._run(one, *given, **named) for one in branches))
         return dict(zip((name for name, _ in inner), values)) if word == NAMED else list(values)

@@ -8,10 +8,9 @@ retried. Sync and async differ in nothing but the `await`.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jitney.call.context import CallContext, ContextSource
 from jitney.call.errors import ItemErrors
@@ -24,6 +23,9 @@ from jitney.gpu.fetching import Fetching, fetched, start_fetching
 from jitney.gpu.shapes import use_shapes
 from jitney.http.response import Response, stream_of
 from jitney.values.containers import container_of
+
+if TYPE_CHECKING:
+    import asyncio
 
 Function = Callable[..., Any]
 
@@ -198,6 +200,8 @@ def _stream(function: Function, invocation: Invocation, streams: AnswerStreams) 
 
 
 async def _stream_async(function: Function, invocation: Invocation, streams: AnswerStreams) -> dict[int, Any]:
+    import asyncio
+
     generator = function(**invocation.arguments)
     if not hasattr(generator, "__aiter__"):
         generator = _as_async(generator)
@@ -306,6 +310,8 @@ class Instance:
     def loop(self) -> asyncio.AbstractEventLoop:
         """The loop in which `setup`, `async` endpoints and `teardown` run."""
         if self._loop is None:
+            import asyncio
+
             self._loop = asyncio.new_event_loop()
         return self._loop
 

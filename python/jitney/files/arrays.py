@@ -6,18 +6,18 @@ from __future__ import annotations
 import functools
 import io
 import math
-import zipfile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jitney.files.limits import FileRejected, limits
+
+if TYPE_CHECKING:
+    from zipfile import ZipFile
 
 NPY, ZIP = b"\x93NUMPY", b"PK\x03\x04"
 HEAD_MAX = 12_000
 """Bytes of a file in which its header ends; numpy reads headers of at most 10,000."""
 HEADS_KEPT = 64
 """Headers that are known, since files of one client have the same."""
-COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""What numpy and torch write. Others take memory by what their headers claim."""
 
 
 class ObjectsRejected(FileRejected):
@@ -84,14 +84,17 @@ def read_npz(content: Any) -> dict[str, Any]:
             raise FileRejected(f"the npz file cannot be read: {error}") from None
 
 
-def open_zip(content: Any) -> zipfile.ZipFile:
+def open_zip(content: Any) -> ZipFile:
     """A zip archive that expands to no more than is allowed: nothing reads more of a member than the directory says."""
+    from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
+
     try:
-        archive = zipfile.ZipFile(io.BytesIO(content))
+        archive = ZipFile(io.BytesIO(content))
     except Exception as error:
         raise FileRejected(f"the archive cannot be read: {error}") from None
     members = archive.infolist()
-    if any(member.compress_type not in COMPRESSIONS for member in members):
+    # Numpy and torch write no others, which take memory by what their headers claim.
+    if any(member.compress_type not in (ZIP_STORED, ZIP_DEFLATED) for member in members):
         raise FileRejected("its members are compressed in a way that is not read: use numpy.savez_compressed")
     limits.check_expansion(sum(member.file_size for member in members), len(content))
     return archive

@@ -13,7 +13,7 @@ import datetime
 import decimal
 import enum
 import json
-import uuid
+import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
@@ -138,9 +138,6 @@ def _encode_json_finite(output: Any) -> bytes:
     return "".join(_encode_json(finite, 0)).encode()
 
 
-AS_TEXT = (uuid.UUID, PurePath)
-
-
 def _plain(value: Any) -> Any:
     """Values that JSON does not know by itself."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -156,13 +153,19 @@ def _plain(value: Any) -> Any:
     if isinstance(value, decimal.Decimal):
         exponent = value.as_tuple().exponent
         return int(value) if isinstance(exponent, int) and exponent >= 0 else float(value)
-    if isinstance(value, AS_TEXT):
+    if isinstance(value, PurePath) or is_uuid(value):
         return str(value)
     if isinstance(value, Mapping):
         return dict(value)
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
     return array_formats.to_plain(value)
+
+
+def is_uuid(value: Any) -> bool:
+    """Whether it is one. There is none in a process that has not imported them."""
+    uuid = sys.modules.get("uuid")
+    return uuid is not None and isinstance(value, uuid.UUID)
 
 
 def _json_encoder() -> Callable[[Any, int], Iterable[str]]:

@@ -7,7 +7,6 @@ handlers in `ts.torch_handler`.
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import inspect
 from collections.abc import Awaitable, Callable
@@ -27,7 +26,14 @@ def module_name(handler: str) -> str:
     return base[:-3] if base.endswith(".py") else base
 
 
-def load_entry_point(handler: str, context: Any, run: Callable[[Any], Any] = asyncio.run) -> EntryPoint:
+def run_alone(coroutine: Any) -> Any:
+    """Runs a coroutine in a loop of its own."""
+    import asyncio
+
+    return asyncio.run(coroutine)
+
+
+def load_entry_point(handler: str, context: Any, run: Callable[[Any], Any] = run_alone) -> EntryPoint:
     """Imports the handler and initialises it once; `run` runs a coroutine."""
     module = import_handler(module_name(handler))
     function: EntryPoint | None = getattr(module, handler.partition(":")[2] or "handle", None)

@@ -7,12 +7,11 @@ items of a batch and `answers` writes what became of them; here they are arrange
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jitney.call.context import CallContext, Reserves
 from jitney.call.errors import ItemErrors
@@ -46,6 +45,9 @@ from jitney.worker.requests import (
 )
 from jitney.worker.turns import Turns
 from jitney.worker.writer import LENGTHS, assemble, assemble_all, assemble_parts
+
+if TYPE_CHECKING:
+    import asyncio
 
 OVERLAP = 3
 """Batches that a worker holds where they overlap: one is read, one runs, one is written."""

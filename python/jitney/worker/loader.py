@@ -6,7 +6,6 @@ A handler or definition warms up in its method `warm_up(progress)`. A method of 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import inspect
 import logging
@@ -14,18 +13,21 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jitney.files.limits import limits
 from jitney.gpu.device import assign, limit_memory
 from jitney.gpu.turns import GpuTurns, turns_at
 from jitney.torchserve.bodies import Reader, read_bytes, reader_for, use_strict_json
-from jitney.torchserve.loading import EntryPoint, in_envelope, load_entry_point, module_name
+from jitney.torchserve.loading import EntryPoint, in_envelope, load_entry_point, module_name, run_alone
 from jitney.torchserve.metrics_cache import MetricsCacheYamlImpl
 from jitney.worker import prometheus
 from jitney.worker.context import WorkerContext
 from jitney.worker.garbage import Collector
 from jitney.worker.gpus import GpuUse, in_turn
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 class LoadedModel(NamedTuple):
@@ -112,12 +114,19 @@ def load_handler(spec: dict[str, Any], context: WorkerContext) -> LoadedModel:
     """Loads a TorchServe handler from its model directory."""
     enter_model_dir(spec["model_dir"], spec["handler"])
     mode = spec.get("mode", "single")
-    loop = asyncio.new_event_loop() if mode == "concurrent" else None
-    if loop is not None:
-        asyncio.set_event_loop(loop)  # `initialize` may ask for it, to begin what batches go on with.
-    entry_point = load_entry_point(spec["handler"], context, loop.run_until_complete if loop else asyncio.run)
+    loop = new_loop() if mode == "concurrent" else None
+    entry_point = load_entry_point(spec["handler"], context, loop.run_until_complete if loop else run_alone)
     readers = reader_for if spec.get("decode_input", True) else read_bytes
     return LoadedModel(entry_point, context, readers, mode, loop=loop)
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """The loop of a handler of coroutines, whose `initialize` may ask for it, to begin what batches go on with."""
+    import asyncio
+
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    return loop
 
 
 def with_gpu(model: LoadedModel, spec: dict[str, Any]) -> LoadedModel:

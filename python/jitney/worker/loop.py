@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import platform
 import socket
+import sys
 import time
 import traceback
 from typing import Any, NamedTuple
@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 from jitney.torchserve.failures import mentions_cuda
 from jitney.torchserve.threads import THREADS
 from jitney.worker.batch import BatchDecoder
-from jitney.worker.concurrent import run_concurrently
 from jitney.worker.continuous import run_continuously
 from jitney.worker.garbage import Collector
 from jitney.worker.gpus import select_gpus
@@ -57,7 +56,7 @@ def serve(sock: socket.socket, token: str = "") -> int:
 def run_worker(sock: socket.socket, token: str) -> int:
     """Introduces the worker, loads its model and answers batches; returns the exit status."""
     reader, writer = FrameReader(sock), FrameWriter(sock)
-    hello = {"protocol": PROTOCOL_VERSION, "token": token, "pid": os.getpid(), "python": platform.python_version()}
+    hello = {"protocol": PROTOCOL_VERSION, "token": token, "pid": os.getpid(), "python": sys.version.split()[0]}
     writer.send_control(HELLO, hello)
     frame = reader.read()
     if frame is None or frame.kind == STOP:
@@ -196,5 +195,12 @@ def run_batches(writer: FrameWriter, reader: FrameReader, model: LoadedModel) ->
         model.after_batch(frames.has_more)
 
 
-MODES = {"single": run_batches, "concurrent": run_concurrently, "continuous": run_continuously}
+def run_coroutines(writer: FrameWriter, reader: FrameReader, model: LoadedModel) -> None:
+    """Answers batches of coroutines, whose library most workers never need."""
+    from jitney.worker.concurrent import run_concurrently
+
+    run_concurrently(writer, reader, model)
+
+
+MODES = {"single": run_batches, "concurrent": run_coroutines, "continuous": run_continuously}
 """How a worker takes its batches: one after another, many at a time, or many together step by step."""

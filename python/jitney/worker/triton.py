@@ -5,7 +5,6 @@ A batch of a decoupled model is over when each of its requests has had its last 
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import threading
@@ -108,6 +107,8 @@ class TritonWorkerModel:
         return EncodedReply(assemble_parts([item for item in items if item is not None]))
 
     async def _run_ensemble(self, ensemble: Ensemble, read: Any, items: list[Any]) -> EncodedReply:
+        import asyncio
+
         responses = await asyncio.gather(*(ensemble.respond(request) for _, request in read))
         for (at, request), response in zip(read, responses):
             items[at] = self._answer(response, request)

@@ -7,12 +7,15 @@ such endpoint no more run than its `concurrency` says; a further one keeps the w
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING
 
 from jitney.definition.definition import Definition
 from jitney.worker.batch import read_headers
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 class Turns:
@@ -21,6 +24,8 @@ class Turns:
     def __init__(self, definition: Definition, header: str) -> None:
         self._definition = definition
         self._header = header
+        import asyncio
+
         self._planned = asyncio.Lock()
         self._beside = {one.name: asyncio.Semaphore(one.concurrency) for one in definition.endpoints if one.runs_beside}
 

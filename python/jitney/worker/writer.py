@@ -6,14 +6,13 @@ What a frame contains is decided elsewhere: items are a table of lengths, then m
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 import socket
 import struct
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jitney.torchserve.context import RequestProcessor
 from jitney.values.tensor import RawTensor
@@ -29,6 +28,9 @@ from jitney.worker.protocol import (
     encode_control,
     send_frame,
 )
+
+if TYPE_CHECKING:
+    import asyncio
 
 LENGTHS = struct.Struct("<2I")
 """The table of a lone item."""
