@@ -18,6 +18,7 @@ DIST ?= static wheel image
 DIST_PROFILE ?= release
 WITH ?= torch
 TESTERS ?= 3
+PROCESSORS ?= $(shell nproc)
 PYTHON_38 ?= $(firstword $(shell python3.8 -c 'import sys; print(sys.executable)' 2>/dev/null) $(wildcard $(HOME)/.pyenv/versions/3.8*/bin/python3.8))
 
 MODELS := models/out
@@ -107,7 +108,7 @@ test-pure: # Rust tests of the crates that open no file and no socket.
 	$(CARGO) test --locked --quiet $(PURE)
 
 test-python: .venv/test/ready ## Tests of the Python packages
-	cd python && ../$(TEST)/python -m pytest
+	cd python && ../$(TEST)/python -m pytest -n $(PROCESSORS)
 
 test-blackbox: build .venv/test/ready ## Real clients against the real binary
 	$(BINARY) $(TEST)/python -m pytest -q -n $(TESTERS) --dist loadfile tests
@@ -208,7 +209,7 @@ test-prometheus: build .venv/prometheus/ready ## Rules, dashboard and metrics wi
 	  .venv/prometheus/bin/python -m pytest -q tests/test_prometheus.py --heavy
 
 test-postgres: build .venv/test/ready ## Jobs of several servers in a real PostgreSQL
-	@if $(PYTHON) tools/debian.py find postgresql; then $(BINARY) $(TEST)/python -m pytest -q tests/test_jobs_postgres.py; else \
+	@if $(PYTHON) tools/debian.py find postgresql; then $(BINARY) $(TEST)/python -m pytest -q tests/test_jobs_postgres.py tests/test_webhooks.py --heavy; else \
 	  echo "!!! NO POSTGRESQL: the tests of jobs in a database were SKIPPED (see above) !!!"; fi
 
 test-replicas: build .venv/test/ready .venv/envoy/ready ## Replicas behind a real nginx and a real Envoy (JITNEY_TEST_MANY_MODELS=1000 for more than 100)

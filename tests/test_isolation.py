@@ -209,11 +209,11 @@ def test_a_handler_that_prints_megabytes_disturbs_no_other_request(shared: Serve
     model = shared.need(f"prints_{stream}", "orders")
     shared.predict(model, {})
     before = resident_bytes(shared.pid)
-    noisy = later(lambda: shared.predict(model, {"chatter": [stream, 64, 200]}))
+    noisy = later(lambda: shared.predict(model, {"chatter": [stream, 16, 200]}))
     while not noisy.done():
         assert shared.predict("echo", b"x").status_code == 200
     assert noisy.result().status_code == 200
-    assert resident_bytes(shared.pid) - before < 100 << 20
+    assert resident_bytes(shared.pid) - before < 12 << 20
 
 
 def test_a_line_without_an_end_is_cut(shared: Server) -> None:
@@ -237,6 +237,7 @@ def test_failures_leak_no_descriptors(shared: Server) -> None:
 # -- no request gets another's row -----------------------------------------------------------------
 
 
+TURNS = 40
 FAULTS = [{}, {"raise": "x"}, {"return": "few"}, {"return": "many"}, {"os_exit": 1}]
 
 
@@ -250,7 +251,7 @@ def test_under_random_failures_every_answer_is_ones_own(shared: Server) -> None:
     def client(number: int) -> None:
         dice = random.Random(number)
         connection = HTTPConnection(*shared.address, timeout=120)
-        for turn in range(80):
+        for turn in range(TURNS):
             key = f"{number}-{turn}"
             fault = dice.choices(FAULTS, [940, 33, 12, 12, 3])[0]
             order = json.dumps({"id": key} | fault)
@@ -272,7 +273,7 @@ def test_under_random_failures_every_answer_is_ones_own(shared: Server) -> None:
     for thread in threads:
         thread.join()
     assert not wrong, (outcomes, wrong[:10])
-    assert sum(outcomes.values()) == 32 * 80
+    assert sum(outcomes.values()) == 32 * TURNS
 
 
 def test_one_models_trouble_is_not_anothers(shared: Server, tmp_path: Path) -> None:

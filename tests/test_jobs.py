@@ -393,6 +393,24 @@ def test_a_folder_that_cannot_be_used_is_named(start, tmp_path: Path, store: Sto
     assert server.predict("echo", b"as ever").text == "as ever"
 
 
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("postgres://a:secret@localhost/b", "must not hold a password"),
+        ("postgres://localhost/b", "must name a user"),
+        ("mysql://a@localhost/b", "must be a URL such as postgres://"),
+        ("postgres://a@localhost/b?sslrootcert=x", "is no URL of PostgreSQL"),
+    ],
+)
+def test_the_url_of_a_database_that_cannot_be_used_is_refused_at_the_start(
+    binary: Path, store: Store, url: str, said: str
+) -> None:
+    command = [binary, "serve", store.mar("echo"), "--jobs-database", url]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode != 0 and said in done.stderr, done.stderr
+    assert "secret" not in done.stderr
+
+
 def test_torchserve_keeps_jobs_as_well(start, tmp_path: Path, store: Store) -> None:
     config = tmp_path / "config.properties"
     config.write_text(f"{FREE_ADDRESSES}jobs_dir={tmp_path / 'jobs'}\nload_models={store.mar('echo').name}\n")

@@ -109,7 +109,7 @@ def watched(server: Server) -> AbstractContextManager[list[int]]:
 
 def test_many_clients_ask_for_many_models_and_memory_is_for_five(start: Start, tmp_path: Path) -> None:
     store = Store(tmp_path / "models")
-    names = [model(store, f"m{number}") for number in range(50)]
+    names = [model(store, f"m{number}") for number in range(25)]
     server = serve(start, store, "320MiB")
     assert set(states(server).values()) == {"known"}
     assert requests.get(server.url("/ping")).json()["status"] == "Healthy"

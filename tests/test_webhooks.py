@@ -36,7 +36,7 @@ def secret(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.fixture(params=["folder", "postgres"])
+@pytest.fixture(params=["folder", pytest.param("postgres", marks=pytest.mark.heavy)])
 def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[Any]]:
     """The flags of either store."""
     if request.param == "folder":
@@ -181,6 +181,7 @@ def test_a_server_that_is_killed_between_answer_and_delivery_tells_it_when_it_is
     assert ids == [job.removeprefix("/jobs/")] * 2
 
 
+@pytest.mark.heavy
 def test_tables_of_an_older_server_get_what_webhooks_need(
     start, store: Store, secret: Path, receiver: Receiver
 ) -> None:
