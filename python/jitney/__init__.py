@@ -24,41 +24,40 @@ from typing import TYPE_CHECKING, Any
 if sys.version_info < (3, 10):  # noqa: UP036 - pip checks it, but workers may run in any Python that is named to them.
     raise ImportError(f"jitney needs Python 3.10 or newer; this is {sys.version.split()[0]} ({sys.executable})")
 
-from jitney.call.context import CallContext, context, multiplexed_model_id
-from jitney.call.errors import (
-    BadInput,
-    DefinitionError,
-    Disconnected,
-    Error,
-    Expired,
-    ItemErrors,
-    NotFound,
-    Overloaded,
-    RemoteError,
-    WrongLength,
-)
-from jitney.call.request import Request
-from jitney.definition.application import Bound, bind, depends
-from jitney.definition.decorators import batch, default, endpoint, model
-from jitney.definition.definition import Definition, Endpoint, define
-from jitney.definition.multiplexed import multiplexed
-from jitney.definition.wiring import chain, fan_out
-from jitney.execution.splitting import END
-from jitney.gpu.device import Device, device
-from jitney.gpu.graphed import graphs
-from jitney.gpu.padding import Padded, pad
-from jitney.http.request import HttpRequest
-from jitney.http.response import Response
-from jitney.values.tensor import Tensor
-
 if TYPE_CHECKING:
+    from jitney.call.context import CallContext, context, multiplexed_model_id
+    from jitney.call.errors import (
+        BadInput,
+        DefinitionError,
+        Disconnected,
+        Error,
+        Expired,
+        ItemErrors,
+        NotFound,
+        Overloaded,
+        RemoteError,
+        WrongLength,
+    )
+    from jitney.call.request import Request
     from jitney.client import AsyncClient, Client, Retry
+    from jitney.definition.application import Bound, bind, depends
+    from jitney.definition.decorators import batch, default, endpoint, model
+    from jitney.definition.definition import Definition, Endpoint, define
     from jitney.definition.metrics import Counter, Gauge, Histogram
+    from jitney.definition.multiplexed import multiplexed
+    from jitney.definition.wiring import chain, fan_out
+    from jitney.execution.splitting import END
+    from jitney.gpu.device import Device, device
+    from jitney.gpu.graphed import graphs
+    from jitney.gpu.padding import Padded, pad
     from jitney.handle import Handle, Job, Session, connect, run
     from jitney.http.asgi import asgi
     from jitney.http.mcp import mcp
+    from jitney.http.request import HttpRequest
+    from jitney.http.response import Response
     from jitney.offline.infer import InferError, infer
     from jitney.offline.ray_dataset import map_batches
+    from jitney.values.tensor import Tensor
 
 __version__ = "0.2.0"
 
@@ -71,26 +70,54 @@ __all__ = [
     "multiplexed", "multiplexed_model_id", "pad", "run",
 ]  # fmt: skip
 
-_LATER = {
-    **dict.fromkeys(("AsyncClient", "Client", "Retry"), "jitney.client"),
-    **dict.fromkeys(("Handle", "Job", "Session", "connect", "run"), "jitney.handle"),
-    "asgi": "jitney.http.asgi",
-    "mcp": "jitney.http.mcp",
-    **dict.fromkeys(("Counter", "Gauge", "Histogram"), "jitney.definition.metrics"),
-    **dict.fromkeys(("InferError", "infer"), "jitney.offline.infer"),
-    "map_batches": "jitney.offline.ray_dataset",
+_MODULES = {
+    "jitney.call.context": ("CallContext", "context", "multiplexed_model_id"),
+    "jitney.call.errors": (
+        "BadInput",
+        "DefinitionError",
+        "Disconnected",
+        "Error",
+        "Expired",
+        "ItemErrors",
+        "NotFound",
+        "Overloaded",
+        "RemoteError",
+        "WrongLength",
+    ),
+    "jitney.call.request": ("Request",),
+    "jitney.client": ("AsyncClient", "Client", "Retry"),
+    "jitney.definition.application": ("Bound", "bind", "depends"),
+    "jitney.definition.decorators": ("batch", "default", "endpoint", "model"),
+    "jitney.definition.definition": ("Definition", "Endpoint", "define"),
+    "jitney.definition.metrics": ("Counter", "Gauge", "Histogram"),
+    "jitney.definition.multiplexed": ("multiplexed",),
+    "jitney.definition.wiring": ("chain", "fan_out"),
+    "jitney.execution.splitting": ("END",),
+    "jitney.gpu.device": ("Device", "device"),
+    "jitney.gpu.graphed": ("graphs",),
+    "jitney.gpu.padding": ("Padded", "pad"),
+    "jitney.handle": ("Handle", "Job", "Session", "connect", "run"),
+    "jitney.http.asgi": ("asgi",),
+    "jitney.http.mcp": ("mcp",),
+    "jitney.http.request": ("HttpRequest",),
+    "jitney.http.response": ("Response",),
+    "jitney.offline.infer": ("InferError", "infer"),
+    "jitney.offline.ray_dataset": ("map_batches",),
+    "jitney.values.tensor": ("Tensor",),
 }
-"""What asks a server or runs a job, which a worker never does."""
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+"""Where each name is. It is imported when it is first used: a worker needs few of them."""
 
 
 def __dir__() -> list[str]:
-    """The public names and nothing else, those that are imported later too."""
+    """The public names and nothing else."""
     return __all__
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'jitney' has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(_LATER[name]), name)
+    found = globals()[name] = getattr(importlib.import_module(_MODULE_OF[name]), name)
+    return found
