@@ -34,6 +34,11 @@ SERVED = re.compile(r"^(Inference|Management|Metrics) +(https?://127\.0\.0\.1:\d
 BOUND = re.compile(r"(Inference|Management|Metrics) API bind to: (https?://127\.0\.0\.1:\d+)")
 
 
+def ready_workers(about: Mapping[str, Any]) -> dict[str, int | None]:
+    """The pids by worker id of those workers of a description that are loaded."""
+    return {worker["id"]: worker.get("pid") for worker in about["workers"] if worker["status"] == "READY"}
+
+
 class Server:
     """A `jitney` process and what it said."""
 
@@ -113,7 +118,7 @@ class Server:
 
     def _all_ready(self) -> bool:
         names = [model["modelName"] for model in self.manage("GET", "/models").json()["models"]]
-        return all(len(self.ready(name)) >= self.describe(name)["minWorkers"] for name in names)
+        return all(len(ready_workers(one)) >= one["minWorkers"] for one in map(self.describe, names))
 
     def end(self) -> None:
         """Ends the server politely and checks that it took everybody with it."""
@@ -241,7 +246,7 @@ class Server:
 
     def ready(self, model: str, version: str | None = None) -> dict[str, int | None]:
         """Those of them that are loaded; workers inside the server have no process of their own."""
-        return {w["id"]: w.get("pid") for w in self.describe(model, version)["workers"] if w["status"] == "READY"}
+        return ready_workers(self.describe(model, version))
 
     def connections(self) -> float:
         """Connections of clients that are open."""
