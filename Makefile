@@ -93,7 +93,7 @@ $(DENY):
 	$(CARGO) install cargo-deny --version 0.20.2 --locked --debug --root .tools
 
 ##@ Tests of one kind
-.PHONY: build test-rust test-pure test-python test-blackbox test-torch run-torch-tests models test-ui
+.PHONY: build test-rust test-pure test-python test-blackbox test-torch run-torch-tests test-torch-handlers test-torch-demos models test-ui
 
 # With the tests' features, so that nothing is compiled twice.
 build: ## Build the binary and the tests, as the tests use them
@@ -118,9 +118,15 @@ test-torch: build ## Handlers with a real torch: against bare scripts, and the d
 	  echo "!!! NO TORCH: the tests of the torch handlers were SKIPPED (see above) !!!"; \
 	  exit $(if $(TORCH_REQUIRED),1,0); fi
 
+# Beside each other, since each of them uses one processor most of the time.
 run-torch-tests: .venv/torch/ready
 	$(MAKE) models MODEL_NAMES="imagenet faces sentiment"
+	$(MAKE) --jobs=2 --output-sync test-torch-handlers test-torch-demos
+
+test-torch-handlers: # Handlers against bare scripts.
 	$(call torch-handlers,$(TORCH))
+
+test-torch-demos: # Models of ours behind the real binary.
 	$(call torch-demos,$(TORCH))
 
 # The files that ask for it.

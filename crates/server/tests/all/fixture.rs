@@ -3,7 +3,7 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use jitney_engine::store::StoreConfig;
 use jitney_engine::{Engine, EngineConfig, python};
 use jitney_net::Bind;
 use jitney_server::{ServerAddresses, ServerConfig, ServerParts};
-use jitney_settings::LogFormat;
+use jitney_settings::model::MAX_BATCH_SIZE;
+use jitney_settings::{LogFormat, SettingSource, Values};
 use jitney_telemetry::{AccessLog, WriteTime};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -106,6 +107,8 @@ impl Server {
         let options = RegisterOptions {
             url: "magika".to_owned(),
             at_startup: true,
+            // Before it is ready it runs at every size.
+            settings: Values::default().with(&MAX_BATCH_SIZE, 8_u32, SettingSource::Default),
             ..RegisterOptions::default()
         };
         let registered = self.engine.register_local(model, options).await.unwrap();
@@ -173,7 +176,12 @@ fn engine(scratch: PathBuf) -> Arc<Engine> {
         url_allowed: Box::new(|_| false),
         remote: None,
     };
-    let python = python::PythonConfig::bare("python3".into());
+    // Kept between tests: hundreds of files for each would cost more than most of the tests.
+    let packages = Some(Path::new(env!("CARGO_TARGET_TMPDIR")).join("packages"));
+    let python = python::PythonConfig {
+        package_cache: packages,
+        ..python::PythonConfig::bare("python3".into())
+    };
     let config = EngineConfig {
         defaults: ModelDefaults::default(),
         limits: Default::default(),
