@@ -355,9 +355,9 @@ def test_files_of_programs_and_scripts_are_captured_and_answer_as_before():
         script.with_name("net.tensors.json").write_text(json.dumps(named))
         for loader, path in ((ExportedLoader(LoadOptions()), program), (ScriptLoader(LoadOptions()), script)):
             loader.load(path, f"cuda:{GPU}")
-            tensors = loader.tensors()
-            loader.prepare(tensors)
-            [name], made = tensors.inputs, graphed_models()[-1]
+            [name] = loader.tensors().inputs
+            loader.capture()
+            made = graphed_models()[-1]
             for count in (5, 1):
                 [found] = loader.run({name: picture[:count]}).values()
                 torch.testing.assert_close(found.cpu(), net(picture[:count]), rtol=2e-3, atol=2e-3)

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from jitney.definition.definition import define
 from jitney.files.arrays import read_npy
 from jitney.gpu import device as gpu
-from jitney.loaders.loader import ARRAYS, TORCH, LoadOptions, ModelTensors, graph_options
-from jitney.loaders.torch_export import CompiledLoader
+from jitney.loaders.loader import ARRAYS, TORCH, Loader, LoadOptions, ModelTensors, graph_options, tensor_model
+from jitney.loaders.torch_export import CompiledLoader, ExportedLoader
 from jitney.values.tensor import Tensor
 
 
@@ -45,6 +46,18 @@ def test_graphs_run_models_whose_items_have_one_shape() -> None:
     assert not tensors(Tensor("FP32", [-1, 3, -1])).is_even, "each length would have graphs of its own"
     assert not tensors(PICTURE, takes=ARRAYS).is_even
     assert not tensors(PICTURE, batch_dim=None).is_even and not tensors(PICTURE, batch_dim=1).is_even
+
+
+def test_only_models_that_can_be_captured_have_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numpy")
+    monkeypatch.setattr("jitney.loaders.loader.gpu_in_sight", lambda: True)
+    monkeypatch.setattr("jitney.loaders.loader._array_type", lambda takes: dict)
+
+    def sizes(loader: Loader) -> tuple[int, ...]:
+        return define(tensor_model(loader, Path("net.pt2"), tensors(PICTURE))).sizes
+
+    assert sizes(ExportedLoader(LoadOptions())) == (1, 2, 4, 8, 16, 32)
+    assert sizes(CompiledLoader(LoadOptions())) == ()
 
 
 def test_a_gpu_runs_a_model_at_the_sizes_that_it_takes() -> None:

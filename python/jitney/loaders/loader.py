@@ -89,6 +89,8 @@ class Loader(ABC):
     """Its name, as in `scikit-learn`."""
     needs: ClassVar[Mapping[str, str]] = {}
     """Modules that it imports, and what pip calls them."""
+    captures: ClassVar[bool] = False
+    """Whether CUDA graphs run its models, where all items have one shape."""
 
     def __init__(self, options: LoadOptions) -> None:
         self.options = options
@@ -111,9 +113,9 @@ class Loader(ABC):
         """What the loaded model takes and gives."""
         raise NotImplementedError
 
-    def prepare(self, tensors: ModelTensors) -> None:
-        """Called in a worker when the model is loaded, for what makes its runs faster."""
-        return
+    def capture(self) -> None:
+        """From here on graphs run the loaded model, where it lies on a GPU; for those with `captures`."""
+        raise NotImplementedError
 
     def run(self, batch: Any) -> Any:
         """Runs the loaded model on a batch: all inputs in, a dictionary of all outputs out, with as many items."""
@@ -143,14 +145,15 @@ def tensor_model(loader: Loader, path: Path, tensors: ModelTensors) -> type:
         options["max_batch_size"] = tensors.most_items
     if tensors.batch_dim:
         options["batch_dim"] = tensors.batch_dim
-    if gpu_in_sight() and tensors.is_even:
+    if loader.captures and gpu_in_sight() and tensors.is_even:
         options |= graph_options(tensors)
     mark = endpoint(**options) if tensors.batch_dim is None else batch(**options)
 
     class FileModel:
         def setup(self) -> None:
             loader.load(path, device())
-            loader.prepare(tensors)
+            if loader.captures and tensors.is_even:
+                loader.capture()
 
     def on_frame(self: Any, frame: Any) -> Any:
         return FloatFields(loader.run(frame))

@@ -86,6 +86,8 @@ class CompiledLoader(TorchLoader):
 
     format = "PyTorch package (AOTInductor)"
     needs: ClassVar[Mapping[str, str]] = {"torch": "torch", "numpy": "numpy"}
+    captures = False
+    """Its code starts few kernels by itself, and the process ended when they were captured (torch 2.11, H200)."""
 
     def __init__(self, options: LoadOptions) -> None:
         super().__init__(options)

@@ -8,7 +8,7 @@ from typing import Any
 
 from jitney.call.errors import DefinitionError
 from jitney.gpu.graphed import graphs
-from jitney.loaders.loader import Loader, LoadOptions, ModelTensors
+from jitney.loaders.loader import Loader, LoadOptions
 from jitney.values.tensor import BF16, FORMATS
 
 OUTPUT = "output"
@@ -16,6 +16,8 @@ OUTPUT = "output"
 
 class TorchLoader(Loader):
     """Runs a callable of torch on tensors."""
+
+    captures = True
 
     def __init__(self, options: LoadOptions) -> None:
         super().__init__(options)
@@ -25,9 +27,9 @@ class TorchLoader(Loader):
         self.outputs: tuple[str, ...] = ()
         """The names of its outputs in their order, if it tells them."""
 
-    def prepare(self, tensors: ModelTensors) -> None:
+    def capture(self) -> None:
         """From here on graphs run it, on a GPU."""
-        if self.device != "cpu" and tensors.is_even:
+        if self.device != "cpu":
             self.function = graphs(self.function)
 
     def run(self, batch: Any) -> Any:
