@@ -29,7 +29,7 @@ HELD = b"x" * ({mebibytes} << 20)
 def handle(data, context):
     return ["{name} " + bytes(row["body"]).decode() for row in data or []]
 """
-"""A worker of it holds so much and about 15 MiB."""
+"""A worker of it holds so much and about 10 MiB."""
 
 GROWS = """
 HELD = []
@@ -187,7 +187,7 @@ def test_one_that_is_to_be_kept_stays_and_the_other_is_told_so(start: Start, tmp
     store = Store(tmp_path / "models")
     for name in ("kept", "other"):
         model(store, name)
-    settings = ["--model-store", store.path, "--memory", "110MiB", "--startup-wait", "1200s"]
+    settings = ["--model-store", store.path, "--memory", "100MiB", "--startup-wait", "1200s"]
     server = start("serve", store.mar("echo"), *settings)
     for name, keep in (("kept", "true"), ("other", "false")):
         url = f"{name}.mar"
