@@ -28,6 +28,8 @@ LENGTH = struct.Struct("<I")
 ORDER_MAX = 1 << 24
 FORK, REAP = b"F", b"R"
 PATH_VARIABLE = "PYTHONPATH"
+DEFINED = "jitney.worker.defined"
+"""What workers of definitions import of ours; the rest comes with this module."""
 
 
 class ForkOrder(NamedTuple):
@@ -144,6 +146,7 @@ def main() -> int:
     channel = socket.socket(fileno=os.dup(0))
     close_input()
     os.environ.setdefault(WAITING_VARIABLE, "PASSIVE")
+    importlib.import_module(DEFINED)
     modules, why = imported(sys.argv[1:]), unfit()
     if why is None:
         print(f"imported once for all workers: {', '.join(modules) or 'nothing'}")
