@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import socket
+import struct
 import threading
 
 import pytest
@@ -171,6 +173,12 @@ def test_numbers_are_taken_out_of_json_as_the_vectors_say():
         assert b"".join(one for part in parts for one in part) + last == bytes.fromhex(item["body_hex"])
     grid = FloatFields(grid=numpy.ones((2, 1), dtype="float16")).parts()
     assert grid == ([(b'{"grid":[[', b"\0\0\x80?"), (b"],[", b"\0\0\x80?")], b"]]}")
+    shapes = [(3,), (1, 1), (2, 3), (2, 3, 4), (3, 1, 2), (1, 2, 3, 2, 2), (2, 0), (0, 3), (1, 0, 2)]
+    for array in (numpy.arange(math.prod(shape), dtype="float32").reshape(shape) for shape in shapes):
+        parts, last = FloatFields(x=array).parts()
+        written = (text + json.dumps(struct.unpack(f"<{len(some) // 4}f", some))[1:-1].encode() for text, some in parts)
+        whole = b"".join(written)
+        assert json.loads(whole + last) == {"x": array.tolist()}
     precise = FloatFields(one=numpy.ones((), dtype="float32"), two=numpy.full((1, 2), 0.1), labels=numpy.array([3]))
     assert precise.parts() == ([], b'{"one":1.0,"two":[[0.1,0.1]],"labels":[3]}')
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from jitney.http.response import encode_json
 
-FLOATS = "<f4"
+FLOATS, FLOAT_BYTES = "<f4", 4
 FITTING = frozenset(("float32", "float16", "bfloat16"))
 """Numbers that are `float32`, or become that without a loss."""
 
@@ -29,16 +29,33 @@ class FloatFields(dict[str, Any]):
 
 def _put(value: Any, text: str, found: list[tuple[bytes, bytes]]) -> str:
     """Puts a value behind a text; returns the text that nothing was taken out of yet."""
-    fits = hasattr(value, "shape") and str(value.dtype).removeprefix("torch.") in FITTING
-    if fits and value.ndim:
-        value = value.detach().float().cpu().numpy() if hasattr(value, "detach") else value
-        if value.ndim == 1:
-            found.append(((text + "[").encode(), value.astype(FLOATS, copy=False).tobytes()))
-            return "]"
-        value = list(value)
+    if hasattr(value, "shape"):
+        fits = str(value.dtype).removeprefix("torch.") in FITTING and value.ndim and 0 not in value.shape
+        return _put_rows(value, text, found) if fits else text + encode_json(value).decode()
     if type(value) is not list:
         return text + encode_json(value).decode()
     between = "["
     for one in value:
         text, between = _put(one, text + between, found), ","
     return text + ("]" if value else "[]")
+
+
+def _put_rows(array: Any, text: str, found: list[tuple[bytes, bytes]]) -> str:
+    """The same for an array, of which each innermost row is taken out."""
+    if hasattr(array, "detach"):
+        array = array.detach().float().cpu().numpy()
+    depths: int = array.ndim
+    numbers = array.astype(FLOATS, copy=False).tobytes()
+    if depths == 1:
+        found.append(((text + "[").encode(), numbers))
+        return "]"
+    step = array.shape[-1] * FLOAT_BYTES
+    rows = len(numbers) // step
+    between = [b"],["] * rows
+    together = 1
+    for depth, size in enumerate(reversed(array.shape[1:-1]), 2):
+        together *= size
+        between[::together] = [b"]" * depth + b"," + b"[" * depth] * len(between[::together])
+    between[0] = (text + "[" * depths).encode()
+    found += zip(between, (numbers[at : at + step] for at in range(0, len(numbers), step)))
+    return "]" * depths
