@@ -18,7 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-INSTALL = ("apt-get", "install", "-y", "-qq", "--no-install-recommends")
+# Waits for another installation that runs, as machines do by themselves after a start.
+INSTALL = ("apt-get", "install", "-y", "-qq", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300")
 SYSTEM_PYTHON = "/usr/bin/python3"
 TORCH = "import torch, torchvision, PIL.Image, numpy, ensurepip"
 
@@ -102,7 +103,8 @@ def install(names: list[str]) -> None:
     ]
     print(f"missing: {', '.join(missing)}. This runs as root:", *map(shlex.join, commands), sep="\n  ", flush=True)
     for command in commands:
-        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+        if status := subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode:
+            sys.exit(f"`{shlex.join(command)}` ended with exit code {status}; see above and /var/log/apt/term.log")
     for name in missing:
         find(name)
 
