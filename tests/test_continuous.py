@@ -31,7 +31,11 @@ def spell(server: Server, word: str) -> Listener:
 
 def rest(listener: Listener) -> list[bytes]:
     """All further chunks."""
-    return list(iter(listener.chunk, b""))
+    chunks = []
+    while (chunk := listener.chunk()) != b"":
+        assert chunk is not None, f"the answer broke off after {len(chunks)} chunks"
+        chunks.append(chunk)
+    return chunks
 
 
 def test_every_step_is_a_chunk(server: Server) -> None:

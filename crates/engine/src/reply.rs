@@ -17,11 +17,15 @@ use crate::admission::{Admission, Permit};
 use crate::error::CallError;
 use crate::outcome::Output;
 
-/// Pieces that may wait for a client.
-const PIECES_MAX: usize = 1024;
-
 /// Bytes that may wait for a client; one piece may always wait, whatever its size.
 const BYTES_MAX: usize = 16 << 20;
+
+/// What a piece takes beside its bytes. It counts like these, so that small pieces need no bound of their own: thousands
+/// may come from a worker before whoever writes to the client has its turn.
+const PIECE_BYTES: usize = 64;
+
+/// So many fit in any case.
+const PIECES_MAX: usize = BYTES_MAX / PIECE_BYTES;
 
 /// What an answer says about its way through the server.
 #[derive(Clone, Debug)]
@@ -253,8 +257,9 @@ impl PieceSender {
         if piece.is_empty() {
             return true;
         }
-        let waiting = self.buffer.add(piece.len());
-        let room = waiting == 0 || waiting + piece.len() <= BYTES_MAX;
+        let bytes = piece.len() + PIECE_BYTES;
+        let waiting = self.buffer.add(bytes);
+        let room = waiting == 0 || waiting + bytes <= BYTES_MAX;
         room && self.sender.try_send(piece).is_ok()
     }
 
@@ -295,7 +300,7 @@ impl AnswerStream {
     ) -> std::task::Poll<Option<Result<Bytes, CallError>>> {
         self.pieces.poll_recv(context).map(|received| match received {
             Some(piece) => {
-                self.buffer.remove(piece.len());
+                self.buffer.remove(piece.len() + PIECE_BYTES);
                 Some(Ok(piece))
             }
             None => self.end().map(Err),
