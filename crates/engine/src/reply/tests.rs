@@ -66,9 +66,7 @@ async fn pieces_follow_the_first_one_and_empty_ones_are_left_out() {
 #[tokio::test]
 async fn a_client_that_does_not_read_loses_its_stream_and_keeps_what_was_buffered() {
     let quarter = Bytes::from(vec![0; BYTES_MAX / 4 - PIECE_BYTES]);
-    for (piece, kept) in
-        [(Bytes::from_static(b"x"), BYTES_MAX / (1 + PIECE_BYTES)), (quarter, 4)]
-    {
+    for (piece, kept) in [(Bytes::from_static(b"x"), BYTES_MAX / (1 + PIECE_BYTES)), (quarter, 4)] {
         let (mut reply, caller) = Reply::new();
         reply.piece(answer("head"), None, &Arc::default());
         for _ in 0..=PIECES_MAX {
