@@ -6,6 +6,7 @@ The binary comes in JITNEY_BIN. Nothing here skips when it is missing: the run f
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -19,6 +20,8 @@ from harness import packages
 from harness.archives import Store
 from harness.package import jitney
 from harness.server import Server
+
+HEAVY_FILE = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.heavy\b", re.MULTILINE)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,6 +49,14 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure() -> None:
     """Removes the home again."""
     shutil.rmtree(os.environ["HOME"], ignore_errors=True)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Does not even read files of which every test is a long run, unless these were asked for or the file was named."""
+    if config.getoption("--heavy") or collection_path.suffix != ".py":
+        return None
+    named = any(Path(one.partition("::")[0]).name == collection_path.name for one in config.args)
+    return None if named or not HEAVY_FILE.search(collection_path.read_text()) else True
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

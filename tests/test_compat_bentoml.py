@@ -377,6 +377,7 @@ def test_no_path_leads_around_middleware(serve: Callable[..., Server]) -> None:
     assert [Ask(path, {"text": "hey"}).send(url).status_code in (400, 404) for path in around] == [True] * 3
 
 
+@pytest.mark.heavy
 def test_a_task_is_kept_and_answered_later(serve: Callable[..., Server], tmp_path: Path) -> None:
     status, gate = ResultStatus, tmp_path / "gate"
     server = serve("tasks.py:Renderer", flags=["--jobs-dir", str(tmp_path / "jobs")])

@@ -116,6 +116,7 @@ def ours(moved: Path, binary: Path) -> Any:
     return run_ours(moved, binary, "run_all.py", str(free_port()), *APPLICATIONS)[0]
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(find_spec("cloudpickle") is None, reason="needs cloudpickle")
 def test_deployments_learn_what_they_ask_for(moved: Path, binary: Path) -> None:
     said, log = run_ours(moved, binary, "run_all.py", str(free_port()), "asked")
@@ -198,6 +199,7 @@ print(json.dumps(said))
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(find_spec("cloudpickle") is None, reason="needs cloudpickle")
 def test_backends_of_the_older_api_share_an_endpoint(tmp_path: Path, binary: Path) -> None:
     said, _ = run_ours(tmp_path, binary, "-c", SHARED, PORT=str(free_port()))

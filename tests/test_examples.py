@@ -43,6 +43,7 @@ def batches(server: Server) -> list[int]:
     return [int(size) for size in re.findall(r"a batch of (\d+)", server.log)]
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(find_spec("sklearn") is None, reason="needs scikit-learn")
 def test_the_digits_of_many_callers_are_read_together(example):
     from sklearn.datasets import load_digits
@@ -103,6 +104,7 @@ def test_stories_are_told_word_by_word_to_everybody(example):
     ]
 
 
+@pytest.mark.heavy
 def test_the_moods_of_a_file_are_told_without_a_server(binary: Path, tmp_path: Path):
     (tmp_path / "sentences.csv").write_text('text\n"A lovely, sunny day"\nThe bus is late\n" "\nOn we go\n')
     environment = {**os.environ, "PYTHONPATH": str(EXAMPLES.parent / "python"), "JITNEY_BIN": str(binary)}

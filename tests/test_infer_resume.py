@@ -28,6 +28,7 @@ def check(desk: Desk, output: str) -> None:
     assert not (desk.path / f"{output}.part").exists()
 
 
+@pytest.mark.heavy
 def test_a_job_that_is_killed_again_and_again_ends_with_every_row_once(desk: Desk) -> None:
     desk.write("in.jsonl", [{"number": n} for n in range(ROWS)])
     job = ["models.py:double", "in.jsonl", "--workers", "1"]

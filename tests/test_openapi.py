@@ -112,6 +112,7 @@ def operations(server: Server) -> dict[str, dict]:
     return {one["operationId"]: one for item in items for one in item.values()}
 
 
+@pytest.mark.heavy
 def test_the_document_of_ten_definitions_is_valid(ten: Server) -> None:
     validator = pytest.importorskip("openapi_spec_validator")
     validator.validate(document(ten), cls=validator.OpenAPIV31SpecValidator)

@@ -4,6 +4,7 @@ worker of every server would compile them anew, which is a third of what the tes
 from __future__ import annotations
 
 import compileall
+import fcntl
 import os
 import tempfile
 from pathlib import Path
@@ -13,8 +14,10 @@ FOLDER = "TEST_PACKAGE_CACHE"
 
 
 def keep() -> None:
-    """From now on they are kept below the home of the tests, which leaves with them."""
-    os.environ[FOLDER] = tempfile.mkdtemp(prefix="packages-", dir=os.environ["HOME"])
+    """From now on they are kept below the home of the tests, which leaves with them. Processes that run tests beside each
+    other share those of the one that started them."""
+    if FOLDER not in os.environ:
+        os.environ[FOLDER] = tempfile.mkdtemp(prefix="packages-", dir=os.environ["HOME"])
 
 
 def kept() -> str | None:
@@ -24,6 +27,13 @@ def kept() -> str | None:
 
 def compile_new() -> None:
     """Compiles what a server has unpacked, since what tests start writes no byte code."""
-    for unpacked in Path(kept() or os.devnull).glob("packages-*"):
-        if not (unpacked / "jitney" / "__pycache__").is_dir():
-            compileall.compile_dir(unpacked, quiet=1)
+    folder = Path(kept() or os.devnull)
+    for unpacked in folder.glob("packages-*"):
+        done = folder / f"compiled-{unpacked.name}"
+        if done.exists():
+            continue
+        with open(folder / "lock", "w") as lock:  # One process does it, the others wait for it.
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not done.exists():
+                compileall.compile_dir(unpacked, quiet=1)
+                done.touch()
