@@ -58,7 +58,7 @@ def test_the_notebook_of_the_examples_runs(tmp_path: Path) -> None:
     assert "output" in shown(frame) and "100% |" in printed(frame) and "1,000 of 1,000 rows" in printed(frame)
     assert shown(parquet).startswith("(1000, ")
     assert any("image/png" in output.get("data", {}) for output in plot.outputs)
-    names = ["call", "close", "configure", "management_url", "options", "remote", "stream", "url"]
+    names = ["call", "close", "configure", "management_url", "options", "remote", "stream", "submit", "url"]
     assert ast.literal_eval(shown(completion)) == names
     assert stop.outputs == []
     assert [printed(cell) for cell in cells if cell not in (frame,)] == [""] * 11  # No log line in any cell.
