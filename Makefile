@@ -32,6 +32,8 @@ TEST := .venv/test/bin
 TORCH := .venv/torch/bin/python
 NEW_TORCH := .venv/torch-new/bin/python
 RUST_TESTS := --lib --bins --tests
+# Where the compiler is clippy itself, as in .ci/run, all that is built is linted: only the examples are left.
+LINT_RUST = $(if $(filter clippy-driver,$(RUSTC_WORKSPACE_WRAPPER)),build --locked --workspace --examples,clippy --locked --workspace --all-targets -- -D warnings)
 # Documents are read for examples only where there are some: for the rest it takes as long as a check.
 DOC_TESTED := -p jitney-batcher
 # Crates that open no file and no socket.
@@ -68,7 +70,7 @@ release: ## Build the binary as users get it
 
 lint: .venv/test/ready ## Formatting, lints, names, modules, crates and the Dockerfile
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO) $(LINT_RUST)
 	$(TEST)/hadolint Dockerfile
 	$(TEST)/ruff check $(PYTHON_CODE)
 	$(TEST)/ruff format --check $(PYTHON_CODE)
