@@ -1,8 +1,8 @@
 //! Workers that follow the load, between the bounds that the operator set.
 //!
 //! How many are wanted is decided by [`Capacity`], a pure function beside the batcher; here is when it is asked, and what
-//! it is told. Where both bounds are the same nothing is asked. A model without requests that has its fewest workers is
-//! not looked at either: the next request ends that.
+//! it is told. A model whose bounds were always the same has nothing of this. One without requests that has its fewest
+//! workers is not looked at either: the next request ends that.
 
 use std::fmt;
 use std::time::Duration;
@@ -77,6 +77,8 @@ pub(super) struct CapacityLook<'a> {
     pub(super) waiting: u32,
     /// What a worker can hold.
     pub(super) worker: WorkerCapacity,
+    /// How long the last load took.
+    pub(super) load: Option<Duration>,
     /// Whether the last load failed.
     pub(super) failing: bool,
 }
@@ -87,15 +89,13 @@ pub(super) struct LiveCapacity {
     bounds: (u32, u32),
     capacity: Capacity,
     look_at: Option<Instant>,
-    /// How long the last load took.
-    load: Option<Duration>,
     /// After so long without a request the last worker goes, where there may be none.
     idle: Duration,
 }
 
 impl LiveCapacity {
     pub(super) fn new(idle: Duration) -> Self {
-        Self { bounds: (0, 0), capacity: Capacity::new(0, 0), look_at: None, load: None, idle }
+        Self { bounds: (0, 0), capacity: Capacity::new(0, 0), look_at: None, idle }
     }
 
     /// The operator wants at least and at most so many; so many are there.
@@ -120,16 +120,6 @@ impl LiveCapacity {
     pub(super) fn emptied(&mut self, now: u64) {
         self.capacity.set(now, 0);
         self.look_at = None;
-    }
-
-    /// A worker has loaded the model in this time.
-    pub(super) fn loaded(&mut self, took: Duration) {
-        self.load = Some(took);
-    }
-
-    /// How long a load takes, where one was measured.
-    pub(super) fn load(&self) -> Option<Duration> {
-        self.load
     }
 
     /// A request came: where nothing was looked at, that begins now.
@@ -168,7 +158,7 @@ impl LiveCapacity {
                 Policy::Adaptive(adaptive) => adaptive.objective,
                 Policy::Window { .. } | Policy::Opportunistic => None,
             },
-            load: self.load.unwrap_or(LOAD_GUESS).as_nanos() as u64,
+            load: look.load.unwrap_or(LOAD_GUESS).as_nanos() as u64,
             failing: look.failing,
             bounds: self.bounds,
             idle: self.idle.as_nanos() as u64,

@@ -16,7 +16,6 @@ use tokio::sync::{mpsc, oneshot};
 use super::budget::MemoryBudget;
 use super::budget_model::BudgetTerms;
 use super::budgeted_launcher::BudgetedLauncher;
-use super::capacity::LiveCapacity;
 use super::lifetime::StartupWait;
 use super::messages::{ControlMessage, RequestMessage};
 use super::reporter::Reporter;
@@ -88,7 +87,9 @@ impl TaskSeed {
             sequences: SequenceRequests::new(&settings, &self.kept, clock),
             beside: 0,
             startup: StartupWait::new(settings.startup_wait),
-            capacity: LiveCapacity::new(idle(&settings)),
+            capacity: None,
+            idle: idle(&settings),
+            last_load: None,
             pool: WorkerPool::new(launcher, plan(&settings), self.worker_ids, events, self.threads),
             warm_up: self.warm_up,
             closing: None,

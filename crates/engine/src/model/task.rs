@@ -53,7 +53,12 @@ pub(crate) struct Task {
     /// Batches that run beside others, of which the batcher knows nothing any more.
     pub(super) beside: u32,
     pub(super) startup: StartupWait,
-    pub(super) capacity: LiveCapacity,
+    /// For models whose number of workers follows the load, or did.
+    pub(super) capacity: Option<LiveCapacity>,
+    /// After so long without a request the last worker of such a model goes, where there may be none.
+    pub(super) idle: Duration,
+    /// How long the last load took.
+    pub(super) last_load: Option<Duration>,
     /// For models that have a sample.
     pub(super) warm_up: Option<WarmUp>,
     pub(super) closing: Option<Closing>,
@@ -83,7 +88,8 @@ impl Task {
     async fn wait(&mut self, alarm: &mut Alarm, messages: &mut Vec<RequestMessage>) {
         let closing = self.closing.as_ref().map(|closing| closing.deadline);
         let next = self.scheduler.timer.into_iter().chain(closing).chain(self.sequences.alarm());
-        let next = next.chain(self.startup.alarm()).chain(self.capacity.alarm());
+        let next = next.chain(self.startup.alarm());
+        let next = next.chain(self.capacity.as_ref().and_then(LiveCapacity::alarm));
         let next = next.chain(self.pool.replace_alarm()).min();
         alarm.set(next, self.scheduler.is_adaptive());
         tokio::select! {
@@ -114,7 +120,9 @@ impl Task {
             rung = alarm.rings() => {
                 self.expire_in_sequences();
                 self.end_long_waits();
-                self.follow_load();
+                if self.capacity.is_some() {
+                    self.follow_load();
+                }
                 self.replace_worn();
                 self.scheduler.rung = Some(rung);
                 self.step(Event::Timer);
@@ -145,7 +153,9 @@ impl Task {
     }
 
     fn on_request(&mut self, request: PendingRequest) {
-        self.capacity.wake();
+        if let Some(capacity) = &mut self.capacity {
+            capacity.wake();
+        }
         if request.reply.is_closed() {
             add(&self.published.abandoned, 1);
             return;
@@ -174,7 +184,9 @@ impl Task {
 
     /// The first part that is rejected takes the others with it, before any of them is dispatched.
     fn on_parts(&mut self, parts: Vec<PendingRequest>) {
-        self.capacity.wake();
+        if let Some(capacity) = &mut self.capacity {
+            capacity.wake();
+        }
         // A caller that has left counts its request itself.
         if parts.first().is_none_or(|first| first.reply.is_closed()) {
             return;

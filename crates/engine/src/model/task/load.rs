@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::Task;
 use crate::error::{LoadingWait, WaitLimit};
-use crate::model::capacity::CapacityLook;
+use crate::model::capacity::{CapacityLook, LiveCapacity};
 use crate::model::scheduler::SlotChange;
 use crate::pending::PendingRequest;
 
@@ -21,15 +21,23 @@ impl Task {
     /// of a model that keeps sequences stay.
     pub(super) fn bound_workers(&mut self, min: u32, max: u32) {
         let bounds = if self.sequences.enabled() { (min, min) } else { (min, max) };
-        let count = self.pool.count();
-        self.capacity.set_bounds(self.scheduler.clock.now(), bounds, count);
+        if bounds.0 < bounds.1 || self.capacity.is_some() {
+            let (now, count) = (self.scheduler.clock.now(), self.pool.count());
+            let capacity = self.capacity.get_or_insert_with(|| LiveCapacity::new(self.idle));
+            capacity.set_bounds(now, bounds, count);
+        }
         self.published.capacity.store(None);
+    }
+
+    /// Whether the first request starts a worker.
+    pub(super) fn starts_from_zero(&self) -> bool {
+        self.capacity.as_ref().is_some_and(LiveCapacity::starts_from_zero)
     }
 
     /// Whether nobody waits for an answer of a model that the next request would load again.
     pub(super) fn is_idle(&self) -> bool {
         let nobody = self.table.is_empty() && self.inbox.is_empty() && self.beside == 0;
-        nobody && self.capacity.starts_from_zero() && self.closing.is_none()
+        nobody && self.starts_from_zero() && self.closing.is_none()
     }
 
     /// Ends all workers until the next request.
@@ -37,21 +45,25 @@ impl Task {
         for worker in self.pool.resize(0, 0) {
             self.tell_slots(worker, SlotChange::Retired);
         }
-        self.capacity.emptied(self.scheduler.clock.now());
+        if let Some(capacity) = &mut self.capacity {
+            capacity.emptied(self.scheduler.clock.now());
+        }
         self.pool_changed();
     }
 
     /// Starts and ends workers as the load asks for.
     pub(super) fn follow_load(&mut self) {
+        let Some(capacity) = &mut self.capacity else { return };
         let first = self.pool.ready().first().copied().unwrap_or_default();
         let look = CapacityLook {
             batcher: &self.scheduler.batcher,
             arrived: self.published.requests.load(Ordering::Relaxed),
             waiting: self.scheduler.batcher.waiting(),
             worker: self.pool.capacity(first),
+            load: self.last_load,
             failing: self.pool.failure().is_some(),
         };
-        let report = self.capacity.look(self.scheduler.clock.now(), &look);
+        let report = capacity.look(self.scheduler.clock.now(), &look);
         let Some(report) = report.filter(|_| self.closing.is_none()) else { return };
         let before = self.pool.count();
         let report = report.within(before, || self.pool.room());
@@ -75,8 +87,7 @@ impl Task {
 
     /// When the first worker is expected, where a load was measured.
     fn ready_at(&self, now: Instant) -> Option<Instant> {
-        let load = self.capacity.load()?;
-        Some(self.pool.loads_from().unwrap_or(now) + load)
+        Some(self.pool.loads_from().unwrap_or(now) + self.last_load?)
     }
 
     /// What a request is told that waited for a worker until its limit.

@@ -33,7 +33,7 @@ impl Task {
             WorkerEvent::Progress { worker, step } => self.on_progress(worker, step),
             WorkerEvent::Up { worker, pid, capacity, batches, took, report } => {
                 self.reporter.ready(worker, took);
-                self.capacity.loaded(took);
+                self.last_load = Some(took);
                 self.published.meters.loaded(took);
                 self.pool.up(worker, pid, capacity, batches, &report);
                 self.learn(worker, capacity, &report);
@@ -65,7 +65,7 @@ impl Task {
             WorkerEvent::LaunchFailed { worker, error, retry } => {
                 // It does not fit: whoever waits is told, and the next one who asks is the next try.
                 let ends = matches!(error, LaunchError::NoRoom { .. })
-                    && self.capacity.starts_from_zero()
+                    && self.starts_from_zero()
                     && self.pool.ready_count() == 0;
                 if !ends {
                     self.reporter.load_failed(worker, &error, retry);
@@ -302,13 +302,13 @@ impl Task {
         {
             self.tell_slots(worker, SlotChange::Retired);
         }
-        let from_zero = self.capacity.starts_from_zero() && self.pool.failure().is_none();
+        let from_zero = self.starts_from_zero() && self.pool.failure().is_none();
         let admits = self.pool.admits() || (from_zero && self.closing.is_none());
         let ready = self.pool.ready_count();
         self.published.failure.store(self.pool.failure().filter(|_| !admits).cloned());
         self.published.ready.store(ready, Ordering::Relaxed);
         self.published.admits.store(admits, Ordering::Relaxed);
-        self.published.from_zero.store(self.capacity.starts_from_zero(), Ordering::Relaxed);
+        self.published.from_zero.store(self.starts_from_zero(), Ordering::Relaxed);
         let leaving = self.pool.count() == 0 && !self.pool.is_empty();
         self.published.leaving.store(leaving, Ordering::Relaxed);
         if ready > 0 {
