@@ -13,42 +13,34 @@ use tokio::time::Instant;
 /// The shortest pause between two looks, also where requests may not wait at all.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
-/// When the task looks again at the requests that wait for a worker.
+/// While requests wait for a worker to come up: when the task looks at them again.
 #[derive(Debug)]
 pub(super) struct StartupWait {
     /// How long a request waits.
     pub(super) limit: Duration,
-    look_at: Option<Instant>,
+    look_at: Instant,
 }
 
 impl StartupWait {
+    /// From now on they wait.
     pub(super) fn new(limit: Duration) -> Self {
-        Self { limit, look_at: None }
-    }
-
-    /// Says whether requests wait for a worker to come up.
-    pub(super) fn set(&mut self, waits: bool) {
-        if !waits {
-            self.look_at = None;
-        } else if self.look_at.is_none() {
-            self.look_again(None);
-        }
+        Self { limit, look_at: Instant::now() + limit.max(LOOK_PAUSE) }
     }
 
     /// When to look.
-    pub(super) fn alarm(&self) -> Option<Instant> {
+    pub(super) fn alarm(&self) -> Instant {
         self.look_at
     }
 
     /// Requests that were admitted until then have waited long enough; none if it is not time to look.
     pub(super) fn overdue(&self) -> Option<Instant> {
         let now = Instant::now();
-        self.look_at.filter(|look_at| *look_at <= now).and_then(|_| now.checked_sub(self.limit))
+        if self.look_at <= now { now.checked_sub(self.limit) } else { None }
     }
 
     /// The oldest request that still waits was admitted then.
     pub(super) fn look_again(&mut self, oldest: Option<Instant>) {
-        self.look_at = Some(oldest.unwrap_or_else(Instant::now) + self.limit.max(LOOK_PAUSE));
+        self.look_at = oldest.unwrap_or_else(Instant::now) + self.limit.max(LOOK_PAUSE);
     }
 }
 
@@ -134,10 +126,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn requests_that_may_not_wait_are_looked_at_now_and_then_and_not_without_end() {
         let mut startup = StartupWait::new(Duration::ZERO);
-        startup.set(true);
         for _ in 0..3 {
             assert_eq!(startup.overdue(), None);
-            assert_eq!(startup.alarm(), Some(Instant::now() + LOOK_PAUSE));
+            assert_eq!(startup.alarm(), Instant::now() + LOOK_PAUSE);
             tokio::time::advance(LOOK_PAUSE).await;
             assert_eq!(startup.overdue(), Some(Instant::now()));
             startup.look_again(None);

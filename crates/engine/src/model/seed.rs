@@ -16,7 +16,6 @@ use tokio::sync::{mpsc, oneshot};
 use super::budget::MemoryBudget;
 use super::budget_model::BudgetTerms;
 use super::budgeted_launcher::BudgetedLauncher;
-use super::lifetime::StartupWait;
 use super::messages::{ControlMessage, RequestMessage};
 use super::reporter::Reporter;
 use super::requests::{RequestTable, SequenceRequests};
@@ -86,7 +85,8 @@ impl TaskSeed {
             table: RequestTable::default(),
             sequences: SequenceRequests::new(&settings, &self.kept, clock),
             beside: 0,
-            startup: StartupWait::new(settings.startup_wait),
+            startup_wait: settings.startup_wait,
+            startup: None,
             capacity: None,
             idle: idle(&settings),
             last_load: None,

@@ -28,7 +28,7 @@ use super::scatter;
 use super::scheduler::{Alarm, ModelScheduler, SlotChange};
 use super::state::{ModelState, add};
 use super::warm_up::WarmUp;
-use crate::error::{CallError, WaitLimit};
+use crate::error::CallError;
 use crate::outcome::WorkerExit;
 use crate::pending::{PendingRequest, SharedId};
 use crate::pool::{ReplaceReason, WorkerBatch, WorkerEvent, WorkerPool};
@@ -52,7 +52,9 @@ pub(crate) struct Task {
     pub(super) pool: WorkerPool,
     /// Batches that run beside others, of which the batcher knows nothing any more.
     pub(super) beside: u32,
-    pub(super) startup: StartupWait,
+    /// How long a request waits for the first worker, and while none is ready what waits for that.
+    pub(super) startup_wait: Duration,
+    pub(super) startup: Option<StartupWait>,
     /// For models whose number of workers follows the load, or did.
     pub(super) capacity: Option<LiveCapacity>,
     /// After so long without a request the last worker of such a model goes, where there may be none.
@@ -88,7 +90,7 @@ impl Task {
     async fn wait(&mut self, alarm: &mut Alarm, messages: &mut Vec<RequestMessage>) {
         let closing = self.closing.as_ref().map(|closing| closing.deadline);
         let next = self.scheduler.timer.into_iter().chain(closing).chain(self.sequences.alarm());
-        let next = next.chain(self.startup.alarm());
+        let next = next.chain(self.startup.as_ref().map(StartupWait::alarm));
         let next = next.chain(self.capacity.as_ref().and_then(LiveCapacity::alarm));
         let next = next.chain(self.pool.replace_alarm()).min();
         alarm.set(next, self.scheduler.is_adaptive());
@@ -119,11 +121,16 @@ impl Task {
             Some(message) = self.control.recv() => self.on_control(message),
             rung = alarm.rings() => {
                 self.expire_in_sequences();
-                self.end_long_waits();
+                if self.startup.is_some() {
+                    self.end_long_waits();
+                }
                 if self.capacity.is_some() {
                     self.follow_load();
                 }
-                self.replace_worn();
+                if self.pool.replace_alarm().is_some_and(|at| at <= Instant::now()) {
+                    // There may be memory by now for a worker in place of one that is worn.
+                    self.pool_changed();
+                }
                 self.scheduler.rung = Some(rung);
                 self.step(Event::Timer);
                 self.scheduler.rung = None;
@@ -164,7 +171,9 @@ impl Task {
         if !self.published.admits.load(Ordering::Relaxed) && self.closing.is_none() {
             return scatter::reject([request], &self.published.no_worker(), &self.published);
         }
-        if let Some(wait) = self.too_long_wait(&request) {
+        if self.startup.is_some()
+            && let Some(wait) = self.too_long_wait(&request)
+        {
             return scatter::reject([request], &CallError::Loading(wait), &self.published);
         }
         if !self.sequences.enabled() || request.facts.group == ALONE {
@@ -194,7 +203,9 @@ impl Task {
         if !self.published.admits.load(Ordering::Relaxed) && self.closing.is_none() {
             return scatter::reject(parts, &self.published.no_worker(), &self.published);
         }
-        if let Some(wait) = parts.first().and_then(|part| self.too_long_wait(part)) {
+        if self.startup.is_some()
+            && let Some(wait) = parts.first().and_then(|part| self.too_long_wait(part))
+        {
             return scatter::reject(parts, &CallError::Loading(wait), &self.published);
         }
         let mut admitted = Vec::with_capacity(parts.len());
@@ -247,17 +258,6 @@ impl Task {
             let error = self.rejection(&request, Rejection::Expired, None);
             scatter::end(request, Err(error), &self.published);
         }
-    }
-
-    /// Rejects those that have waited long enough for the first worker.
-    fn end_long_waits(&mut self) {
-        let Some(until) = self.startup.overdue() else { return };
-        let limit = WaitLimit::StartupWait(self.startup.limit);
-        let error = CallError::Loading(self.loading_wait(limit));
-        self.reject_waiting(&error, until);
-        let oldest =
-            self.table.waiting().map(|request| request.admitted).chain(self.sequences.oldest());
-        self.startup.look_again(oldest.min());
     }
 
     /// What a rejected request is told: while no worker is ready, that its deadline passed is not the

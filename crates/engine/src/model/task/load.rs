@@ -8,8 +8,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Task;
-use crate::error::{LoadingWait, WaitLimit};
+use crate::error::{CallError, LoadingWait, WaitLimit};
 use crate::model::capacity::{CapacityLook, LiveCapacity};
+use crate::model::lifetime::StartupWait;
 use crate::model::scheduler::SlotChange;
 use crate::pending::PendingRequest;
 
@@ -78,13 +79,6 @@ impl Task {
         self.published.capacity.store(Some(Arc::new(report)));
     }
 
-    /// There may be memory by now for a worker in place of one that is worn.
-    pub(super) fn replace_worn(&mut self) {
-        if self.pool.replace_alarm().is_some_and(|at| at <= Instant::now()) {
-            self.pool_changed();
-        }
-    }
-
     /// When the first worker is expected, where a load was measured.
     fn ready_at(&self, now: Instant) -> Option<Instant> {
         Some(self.pool.loads_from().unwrap_or(now) + self.last_load?)
@@ -97,6 +91,19 @@ impl Task {
         LoadingWait { wanted: self.pool.wanted(), limit, ready_in, at_once: false }
     }
 
+    /// Rejects those that have waited long enough for the first worker.
+    pub(super) fn end_long_waits(&mut self) {
+        let Some(until) = self.startup.as_ref().and_then(StartupWait::overdue) else { return };
+        let limit = WaitLimit::StartupWait(self.startup_wait);
+        let error = CallError::Loading(self.loading_wait(limit));
+        self.reject_waiting(&error, until);
+        let oldest =
+            self.table.waiting().map(|request| request.admitted).chain(self.sequences.oldest());
+        if let Some(startup) = &mut self.startup {
+            startup.look_again(oldest.min());
+        }
+    }
+
     /// The limit that its deadline is.
     pub(super) fn deadline_of(&self, request: &PendingRequest) -> WaitLimit {
         let deadline = self.scheduler.clock.instant(request.facts.deadline);
@@ -107,7 +114,7 @@ impl Task {
     /// and what a batch takes, where that is known. The load goes on for those who come back.
     pub(super) fn too_long_wait(&self, request: &PendingRequest) -> Option<LoadingWait> {
         let deadline = request.facts.deadline;
-        if deadline == u64::MAX || self.published.ready.load(Ordering::Relaxed) > 0 {
+        if deadline == u64::MAX {
             return None;
         }
         let now = Instant::now();

@@ -11,6 +11,8 @@ use tokio::time::Instant;
 use super::Task;
 use crate::error::CallError;
 use crate::model::exits::ExitPlan;
+use crate::model::incidents::PoisonList;
+use crate::model::lifetime::StartupWait;
 use crate::model::scatter;
 use crate::model::scheduler::SlotChange;
 use crate::model::state::add;
@@ -314,7 +316,10 @@ impl Task {
         if ready > 0 {
             self.published.was_ready.store(true, Ordering::Relaxed);
         }
-        self.startup.set(admits && ready == 0);
+        match admits && ready == 0 {
+            true => drop(self.startup.get_or_insert_with(|| StartupWait::new(self.startup_wait))),
+            false => self.startup = None,
+        }
         if !admits {
             let closing = self.closing.is_some();
             let draining = || CallError::rejected(Rejection::Draining);
