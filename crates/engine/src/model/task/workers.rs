@@ -158,7 +158,8 @@ impl Task {
     /// thread many are given out there, so that this one goes on.
     fn give_out(&self, batch: WorkerBatch, items: Vec<ItemOutcome>, compute: Duration) {
         let clock = self.scheduler.clock;
-        match self.pool.elsewhere(batch.worker).filter(|_| items.len() >= MANY_ANSWERS) {
+        let many = items.len() >= MANY_ANSWERS;
+        match many.then(|| self.pool.elsewhere(batch.worker)).flatten() {
             None => scatter::answer(batch, items, compute, clock, &self.published),
             Some(thread) => {
                 let published = Arc::clone(&self.published);
