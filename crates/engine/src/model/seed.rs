@@ -123,10 +123,14 @@ fn plan(settings: &ModelSettings) -> WorkerPlan {
         response_timeout: settings.response_timeout,
         retry_window: settings.retry_window,
         slots: settings.slots,
-        wear: WearLimits {
-            requests: settings.values.read(&MAX_REQUESTS_PER_WORKER),
-            // A fifth is left for the batches that it runs until the new one is ready.
-            memory: settings.values.read(&MEMORY_LIMIT).map(|limit: u64| limit / 5 * 4),
-        },
+        wear: wear(settings),
     }
+}
+
+/// When they are replaced, if ever.
+fn wear(settings: &ModelSettings) -> Option<WearLimits> {
+    let requests = settings.values.read(&MAX_REQUESTS_PER_WORKER);
+    // A fifth is left for the batches that it runs until the new one is ready.
+    let memory = settings.values.read(&MEMORY_LIMIT).map(|limit: u64| limit / 5 * 4);
+    (requests.is_some() || memory.is_some()).then_some(WearLimits { requests, memory })
 }

@@ -45,7 +45,8 @@ pub(crate) struct WorkerPool {
     events: mpsc::Sender<WorkerEvent>,
     threads: ModelThreads,
     workers: BTreeMap<u32, PoolWorker>,
-    worn: WornWorkers,
+    /// From the first one on that is worn.
+    worn: Option<WornWorkers>,
     /// How many serve, as their supervisors see it; 0 before the first one does.
     serving: Arc<AtomicU32>,
     min: u32,
@@ -70,7 +71,7 @@ impl WorkerPool {
             events,
             threads,
             workers: BTreeMap::new(),
-            worn: WornWorkers::default(),
+            worn: None,
             serving: Arc::default(),
             min: 0,
             failure: None,
@@ -134,20 +135,20 @@ impl WorkerPool {
 
     /// A worker is to be replaced when its turn has come; it serves on until then.
     pub(crate) fn replace_in_turn(&mut self, worker: u32) {
-        self.worn.add(worker);
+        self.worn.get_or_insert_default().add(worker);
     }
 
     /// When to look again whether a worker that is worn can be replaced.
     pub(crate) fn replace_alarm(&self) -> Option<Instant> {
-        self.worn.alarm()
+        self.worn.as_ref().and_then(WornWorkers::alarm)
     }
 
     /// Replaces the first worker that is worn, unless another one is being started. Returns it where it was asked to
     /// stop for that.
     pub(crate) fn replace_next(&mut self) -> Option<u32> {
         let serving = if self.loads_from().is_some() { None } else { Some(self.ready()) };
-        let launcher = &self.launcher;
-        match self.worn.next(serving, || launcher.room() > 0)? {
+        let (worn, launcher) = (self.worn.as_mut()?, &self.launcher);
+        match worn.next(serving, || launcher.room() > 0)? {
             WornReplacement::Beside(worker) => {
                 self.replace(worker);
                 None
@@ -248,7 +249,9 @@ impl WorkerPool {
 
     /// It is started again after this time.
     pub(crate) fn exited(&mut self, worker: u32, restart: Duration) {
-        self.worn.forget(worker);
+        if let Some(worn) = &mut self.worn {
+            worn.forget(worker);
+        }
         if let Some(worker) = self.workers.get_mut(&worker)
             && matches!(worker.state, PoolWorkerState::WarmingUp | PoolWorkerState::Ready)
         {
@@ -302,7 +305,7 @@ impl WorkerPool {
     pub(crate) fn stopped(&mut self, worker: u32) {
         self.workers.remove(&worker);
         self.launcher.forget(worker);
-        if self.worn.ended(worker) && self.count() < self.min {
+        if self.worn.as_mut().is_some_and(|worn| worn.ended(worker)) && self.count() < self.min {
             self.add_worker();
         }
     }

@@ -40,8 +40,8 @@ pub(crate) struct WorkerPlan {
     pub(crate) retry_window: Duration,
     /// Batches a worker may hold at a time.
     pub(crate) slots: u8,
-    /// When it is replaced.
-    pub(crate) wear: WearLimits,
+    /// When it is replaced, if ever.
+    pub(crate) wear: Option<WearLimits>,
 }
 
 /// What a supervisor tells the model's task. Events of one worker come in the order in which things
@@ -140,8 +140,8 @@ pub(crate) struct WorkerSupervisor {
     told: u32,
     events: mpsc::Sender<WorkerEvent>,
     recovery: Recovery,
-    /// Since it was last started.
-    wear: Wear,
+    /// Since it was last started, where it is replaced some time.
+    wear: Option<Wear>,
 }
 
 /// Made only where it is awaited.
@@ -171,7 +171,7 @@ impl WorkerSupervisor {
             told: 0,
             events,
             recovery,
-            wear: Wear::default(),
+            wear: None,
         }
     }
 
@@ -194,7 +194,7 @@ impl WorkerSupervisor {
             }
         };
         self.recovery.up();
-        (self.wear, self.told) = (Wear::default(), 0);
+        (self.wear, self.told) = (self.plan.wear.map(Wear::new), 0);
         let capacity = WorkerCapacity::of(&*worker, self.plan.slots);
         let room = usize::from(capacity.slots) + usize::from(capacity.ahead());
         let (batches, mut inbox) = mpsc::channel(room);
@@ -294,10 +294,10 @@ impl WorkerSupervisor {
                     None => false,
                     Some((batch, run)) => {
                         self.recovery.served();
-                        let requests = batch.requests.len() as u32;
+                        let count = batch.requests.len() as u32;
                         self.tell(WorkerEvent::Finished { batch, outcome, run }).await;
-                        let reason = self.wear.add(requests, worker.memory(), &self.plan.wear);
-                        if let Some(reason) = reason {
+                        let worn = self.wear.as_mut().and_then(|it| it.add(count, worker.memory()));
+                        if let Some(reason) = worn {
                             self.tell(WorkerEvent::Worn { worker: self.worker, reason }).await;
                         }
                         true

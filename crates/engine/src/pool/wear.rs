@@ -3,7 +3,7 @@
 //! Apart from `supervisor`, which tells it of batches; it starts and ends nothing.
 
 /// What a worker may do until it is replaced.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct WearLimits {
     /// Requests that it may run.
     pub(crate) requests: Option<u32>,
@@ -23,21 +23,22 @@ pub(crate) enum ReplaceReason {
 }
 
 /// What a worker has done since it was started.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Wear {
+    limits: WearLimits,
     requests: u32,
     /// Its end was asked for; that is done once.
     told: bool,
 }
 
 impl Wear {
+    pub(super) fn new(limits: WearLimits) -> Self {
+        Self { limits, requests: 0, told: false }
+    }
+
     /// A batch is over. Says why the worker is to be replaced, once.
-    pub(super) fn add(
-        &mut self,
-        requests: u32,
-        memory: u64,
-        limits: &WearLimits,
-    ) -> Option<ReplaceReason> {
+    pub(super) fn add(&mut self, requests: u32, memory: u64) -> Option<ReplaceReason> {
+        let limits = self.limits;
         self.requests = self.requests.saturating_add(requests);
         let reason = if limits.requests.is_some_and(|most| self.requests >= most) {
             ReplaceReason::Requests(self.requests)
