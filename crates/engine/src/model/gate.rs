@@ -178,7 +178,7 @@ impl RequestGate {
         request.tenant = claim.tenant;
         let inbox = &self.task.inbox;
         let cancel_on_drop = CancelOnDrop { inbox, id: Some(request.id.clone()) };
-        parts::send(inbox, RequestMessage::Submit(request))?;
+        inbox.try_send(RequestMessage::Submit(request))?;
         Ok(Admitted::Whole(answer, cancel_on_drop))
     }
 

@@ -9,7 +9,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jitney_batcher::Rejection;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -46,18 +45,6 @@ pub(super) fn wave(items: u32, waiting_max: u64, size: u32) -> usize {
         return usize::MAX;
     }
     usize::try_from(waiting_max / 2 / u64::from(size.max(1))).unwrap_or(usize::MAX).max(1)
-}
-
-/// Puts a message before a model's task without waiting for room.
-pub(super) fn send(
-    inbox: &mpsc::Sender<RequestMessage>,
-    message: RequestMessage,
-) -> Result<(), CallError> {
-    use mpsc::error::TrySendError;
-    inbox.try_send(message).map_err(|error| match error {
-        TrySendError::Full(_) => CallError::rejected(Rejection::QueueFull),
-        TrySendError::Closed(_) => CallError::Gone,
-    })
 }
 
 /// The caller's end of a request in parts. Dropping it is a client that went away.
@@ -100,7 +87,7 @@ impl<'a> SplitReply<'a> {
         let kept = self.unsent.len().saturating_sub(self.wave);
         let mut parts = self.unsent.split_off(kept);
         parts.reverse();
-        send(self.inbox, RequestMessage::SubmitParts(parts))
+        Ok(self.inbox.try_send(RequestMessage::SubmitParts(parts))?)
     }
 
     /// The answer to the whole request, or the first thing that went wrong.
