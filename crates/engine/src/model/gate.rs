@@ -128,7 +128,7 @@ impl RequestGate {
         if let Some(endpoint) = accepted.endpoint {
             self.published.endpoints.requested(endpoint);
         }
-        if self.published.poison.rejects(&accepted.payload) {
+        if self.published.poison.get().is_some_and(|poison| poison.rejects(&accepted.payload)) {
             return Err(CallError::Poisonous);
         }
         let items = accepted.items;

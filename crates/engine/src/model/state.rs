@@ -5,9 +5,9 @@
 //! the protocols count about calls. Every record is a few relaxed atomic adds; a writer never waits for
 //! a reader.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -106,7 +106,8 @@ pub(crate) struct ModelState {
     pub(crate) left: AtomicU64,
     pub(crate) meters: Meters,
     pub(crate) endpoints: EndpointMeters,
-    pub(crate) poison: PoisonList,
+    /// From the first worker on that a request may have made exit.
+    pub(crate) poison: OnceLock<PoisonList>,
     pub(crate) noted: NotedRequests,
     /// The learned service times, as of the last time the task had a moment.
     pub(crate) curve: ArcSwap<Vec<CurvePoint>>,

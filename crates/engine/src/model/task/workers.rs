@@ -123,8 +123,10 @@ impl Task {
         };
         for (request, item) in batch.requests.iter().zip(&items) {
             self.end(request.facts.id);
-            if item.is_ok() {
-                self.published.poison.acquit(&request.payload);
+            if item.is_ok()
+                && let Some(poison) = self.published.poison.get()
+            {
+                poison.acquit(&request.payload);
             }
         }
         self.sequences.end_named(&items);
@@ -266,7 +268,11 @@ impl Task {
         let [WorkerBatch { requests, attempt, .. }] = failed else { return };
         let [request] = &requests[..] else { return };
         if !matches!(exit, WorkerExit::TimedOut { .. })
-            && self.published.poison.blame(&request.payload, *attempt, exit)
+            && self.published.poison.get_or_init(PoisonList::default).blame(
+                &request.payload,
+                *attempt,
+                exit,
+            )
         {
             self.reporter.poisonous(request.payload.id());
         }
