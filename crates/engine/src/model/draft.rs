@@ -84,6 +84,7 @@ impl Draft {
             worker_ids: Arc::clone(worker_ids),
             threads,
         };
+        let models = (settings.declared.multiplexed > 0).then(ModelIds::default);
         let cache = settings.cache().map(|rule| &**rule);
         Arc::new(Model {
             cache: Arc::new(AnswerCache::new(cache, Arc::clone(admission))),
@@ -95,7 +96,7 @@ impl Draft {
                 task: LazyLock::new(Box::new(|| seed.begin())),
                 published,
                 clock,
-                models: ModelIds::default(),
+                models,
             },
             draining: Arc::clone(draining),
             tag,

@@ -36,7 +36,8 @@ pub(crate) struct RequestGate {
     pub(crate) task: LazyTask,
     pub(crate) published: Arc<ModelState>,
     pub(crate) clock: ModelClock,
-    pub(crate) models: ModelIds,
+    /// For models that workers load when requests name them.
+    pub(crate) models: Option<ModelIds>,
 }
 
 /// What all parts of a request are made from.
@@ -120,10 +121,7 @@ impl RequestGate {
         let admitted = Instant::now();
         let Call { input, mut claim, .. } = call;
         let (bytes, value_bytes) = (input.weight(), input.value_bytes());
-        let model = match settings.declared.multiplexed {
-            0 => 0,
-            _ => self.models.number_of(&input.headers),
-        };
+        let model = self.models.as_ref().map_or(0, |models| models.number_of(&input.headers));
         let accepted = self.intake.accept(input, value_bytes, claim.items, settings.items_max())?;
         if let Some(endpoint) = accepted.endpoint {
             self.published.endpoints.requested(endpoint);
