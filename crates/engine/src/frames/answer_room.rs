@@ -8,21 +8,20 @@ use std::time::Duration;
 
 use tokio::time::{Sleep, sleep};
 
-use crate::admission::{Admission, HeldBytes, Permit};
+use crate::admission::{Admission, HeldBytes};
 
 /// Frames of which less is missing are not counted: they are read before anything else happens.
-const COUNTED_MIN: usize = 64 * 1024;
+pub(super) const COUNTED_MIN: usize = 64 * 1024;
 
 /// How often room is looked for while an answer waits, and how many times: clients that read nothing are cut before.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const LOOKS_MAX: u32 = 40;
 
-/// What one connection knows of it.
-#[derive(Default)]
-pub(crate) struct AnswerRoom {
-    /// Where answers are counted.
-    account: Option<Arc<Admission>>,
-    /// What is counted of the one that is coming.
+/// What one connection knows of the large answer that is coming.
+pub(super) struct AnswerRoom {
+    /// Where it is counted.
+    account: Arc<Admission>,
+    /// What is counted of it, given back when it is here.
     coming: Option<HeldBytes>,
     /// When room is looked for again, and how often it was.
     look: Option<Pin<Box<Sleep>>>,
@@ -30,37 +29,26 @@ pub(crate) struct AnswerRoom {
 }
 
 impl AnswerRoom {
-    /// Counts what the worker answers in the account of this request, if it has one.
-    pub(crate) fn count_in(&mut self, permit: Option<&Permit>) {
-        if self.account.is_none() {
-            self.account = permit.map(|permit| Arc::clone(permit.account()));
-        }
+    pub(super) fn new(account: &Arc<Admission>) -> Self {
+        Self { account: Arc::clone(account), coming: None, look: None, looks: 0 }
     }
 
     /// Ready when there is memory for what is missing of a frame, or when that was waited for long enough.
     pub(super) fn poll_take(&mut self, missing: usize, context: &mut Context<'_>) -> Poll<()> {
-        let Some(account) = self.account.as_ref().filter(|_| missing > COUNTED_MIN) else {
-            return Poll::Ready(());
-        };
         while self.coming.is_none() {
             if let Some(look) = &mut self.look {
                 ready!(look.as_mut().poll(context));
                 (self.look, self.looks) = (None, self.looks + 1);
             }
             let bytes = missing as u64;
-            let enough = || (self.looks >= LOOKS_MAX).then(|| account.keep(bytes));
-            self.coming = account.hold_reply(bytes).or_else(enough);
+            let enough = || (self.looks >= LOOKS_MAX).then(|| self.account.keep(bytes));
+            self.coming = self.account.hold_reply(bytes).or_else(enough);
             if self.coming.is_none() {
                 self.look = Some(Box::pin(sleep(LOOK_EVERY)));
             }
         }
         self.looks = 0;
         Poll::Ready(())
-    }
-
-    /// The frame is here: what becomes of its answers is counted elsewhere.
-    pub(super) fn give_back(&mut self) {
-        self.coming = None;
     }
 }
 
@@ -82,7 +70,7 @@ mod tests {
         let account = Admission::new(limits);
         let (here, mut there) = UnixStream::pair().expect("a pair");
         let mut connection = WorkerConnection::new(here).expect("a socket");
-        connection.room.account = Some(Arc::clone(&account));
+        connection.account = Some(Arc::clone(&account));
         let mut head = BytesMut::new();
         let header = FrameHeader { length: 130_000, kind: FrameKind::Reply, count: 1, id: 1 };
         header.encode(&mut head);

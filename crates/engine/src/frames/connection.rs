@@ -4,20 +4,22 @@
 //! piece without copying their values. Replies are cut out of the read buffer, so a body is copied
 //! once, by the kernel.
 
+use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::task::{Poll, ready};
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use super::answer_room::AnswerRoom;
+use super::answer_room::{AnswerRoom, COUNTED_MIN};
 use super::batch_frame::BatchFrame;
 use super::frame::{
     FrameError, FrameHeader, FrameKind, HEADER_LEN, PAYLOAD_MAX, encode_cancel, encode_control,
 };
-use super::segments::Segments;
 use super::worker_socket::WorkerSocket;
+use crate::admission::{Admission, Permit};
 use crate::process::WorkerProcess;
 
 /// From this size on, values are written in place. Below it one copy is cheaper than many pieces.
@@ -55,8 +57,43 @@ pub(crate) struct WorkerConnection {
     pub(crate) write: BytesMut,
     /// What is still to be written, while frames are received.
     outgoing: Segments,
-    /// The memory of large answers.
-    pub(crate) room: AnswerRoom,
+    /// Where answers are counted.
+    pub(super) account: Option<Arc<Admission>>,
+    /// The memory of the large answer that is coming.
+    room: Option<AnswerRoom>,
+}
+
+/// Pieces of a frame, written with as few system calls as the kernel allows.
+#[derive(Default)]
+struct Segments(VecDeque<Bytes>);
+
+impl Buf for Segments {
+    fn remaining(&self) -> usize {
+        self.0.iter().map(Bytes::len).sum()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.0.front().map_or(&[], |first| first)
+    }
+
+    fn chunks_vectored<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        let count = slices.len().min(self.0.len());
+        for (slice, piece) in slices.iter_mut().zip(&self.0) {
+            *slice = IoSlice::new(piece);
+        }
+        count
+    }
+
+    fn advance(&mut self, mut written: usize) {
+        while let Some(first) = self.0.front_mut() {
+            if written < first.len() {
+                first.advance(written);
+                return;
+            }
+            written -= first.len();
+            self.0.pop_front();
+        }
+    }
 }
 
 impl WorkerConnection {
@@ -64,13 +101,20 @@ impl WorkerConnection {
         let socket = WorkerSocket::new(stream)?;
         let (read, frames, write) = (Vec::new(), Bytes::new(), BytesMut::new());
         let (payload_max, outgoing) = (PAYLOAD_MAX, Segments::default());
-        let room = AnswerRoom::default();
-        Ok(Self { socket, payload_max, read, frames, write, outgoing, room })
+        let (account, room) = (None, None);
+        Ok(Self { socket, payload_max, read, frames, write, outgoing, account, room })
     }
 
     /// With somebody who has not said who it is, and for whom no memory is taken.
     pub(crate) fn with_stranger(stream: UnixStream) -> io::Result<Self> {
         Ok(Self { payload_max: HELLO_BYTES_MAX, ..Self::new(stream)? })
+    }
+
+    /// Counts what the worker answers in the account of this request, if it has one.
+    pub(crate) fn count_in(&mut self, permit: Option<&Permit>) {
+        if self.account.is_none() {
+            self.account = permit.map(|permit| Arc::clone(permit.account()));
+        }
     }
 
     /// The bare connection, and what was read of it and is no frame that was received.
@@ -163,7 +207,8 @@ impl WorkerConnection {
     pub(crate) async fn receive(&mut self) -> Result<(FrameHeader, Bytes), ConnectionError> {
         loop {
             if let Some(frame) = self.buffered()? {
-                self.room.give_back();
+                // What becomes of its answers is counted elsewhere.
+                self.room = None;
                 return Ok(frame);
             }
             let received = poll_fn(|context| {
@@ -174,7 +219,10 @@ impl WorkerConnection {
                     return Poll::Ready(Err(error));
                 }
                 let missing = self.read.capacity() - self.read.len();
-                ready!(self.room.poll_take(missing, context));
+                if let Some(account) = self.account.as_ref().filter(|_| missing > COUNTED_MIN) {
+                    let room = self.room.get_or_insert_with(|| AnswerRoom::new(account));
+                    ready!(room.poll_take(missing, context));
+                }
                 self.socket.poll_read(context, &mut self.read)
             });
             if received.await? == 0 {

@@ -11,7 +11,6 @@ mod frame;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod listener;
-mod segments;
 mod taken_numbers;
 mod tensor_entries;
 mod worker_socket;

@@ -159,7 +159,7 @@ pub(crate) struct LocalWorker {
 
 impl LocalWorker {
     async fn send(&mut self, id: u64, requests: &[PendingRequest]) -> Result<(), WorkerGone> {
-        self.connection.room.count_in(requests.iter().find_map(|it| it.permit.as_ref()));
+        self.connection.count_in(requests.iter().find_map(|it| it.permit.as_ref()));
         let inputs: Option<Vec<_>> = requests.iter().map(decoded).collect();
         let mut frame = std::mem::take(&mut self.connection.write);
         let sent = match inputs.filter(|inputs| put_batch(id, inputs, &mut frame)) {

@@ -72,7 +72,7 @@ impl PythonWorker {
             self.too_long.push(batch);
             return Ok(());
         }
-        self.connection.room.count_in(requests.iter().find_map(|it| it.permit.as_ref()));
+        self.connection.count_in(requests.iter().find_map(|it| it.permit.as_ref()));
         // One that overlaps its batches answers one while another is written to it.
         if self.slots > 1 {
             self.connection.queue_batch(frame)
