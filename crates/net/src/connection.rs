@@ -75,8 +75,8 @@ pub struct Peer {
     calls: AtomicU32,
     bare_lf: AtomicBool,
     admission: Arc<Admission>,
-    /// Ends the connection from outside, when the client does not read.
-    switch: Arc<CutSwitch>,
+    /// Ends the connection from outside, when the client does not read; from the first answer on that counts.
+    switch: OnceLock<Arc<CutSwitch>>,
     /// Whether answers that count are on their way.
     answers: AtomicBool,
     /// Set while the client takes nothing of what is written.
@@ -94,7 +94,7 @@ impl Peer {
     ) -> Self {
         Self {
             admission,
-            switch: Arc::default(),
+            switch: OnceLock::new(),
             answers: AtomicBool::new(false),
             blocked: Mutex::default(),
             is_blocked: AtomicBool::new(false),
@@ -118,15 +118,19 @@ impl Peer {
         Ok(Some(HeadShare { share, bytes }))
     }
 
+    fn switch(&self) -> &Arc<CutSwitch> {
+        self.switch.get_or_init(Arc::default)
+    }
+
     /// Takes memory for an answer until it is written.
     pub fn hold_answer(&self, bytes: usize) -> TransferShare {
         self.answers.store(true, Relaxed);
-        self.admission.answer(bytes as u64, &self.switch)
+        self.admission.answer(bytes as u64, self.switch())
     }
 
     /// An error once the connection was cut.
     pub fn check_cut(&self) -> io::Result<()> {
-        match self.switch.reason() {
+        match self.switch.get().and_then(|switch| switch.reason()) {
             None => Ok(()),
             Some(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read")),
         }
@@ -135,15 +139,15 @@ impl Peer {
     /// The client has nothing to say. It is only watched while it has something to read.
     pub(crate) fn wait_for_read(&self, context: &Context<'_>) {
         if self.answers.load(Relaxed) {
-            self.switch.watch(context.waker());
+            self.switch().watch(context.waker());
         }
     }
 
     /// The client takes nothing more for now.
     pub fn wait_for_write(&self, context: &Context<'_>) {
-        self.switch.watch(context.waker());
+        self.switch().watch(context.waker());
         if !self.is_blocked.swap(true, Relaxed) {
-            let share = self.admission.answer(0, &self.switch);
+            let share = self.admission.answer(0, self.switch());
             *self.blocked.lock().unwrap_or_else(PoisonError::into_inner) = Some(share);
         }
     }
