@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// The library's default bounds of a histogram.
 pub(super) const BOUNDS: [f64; 14] =
@@ -15,6 +16,16 @@ pub(super) const BOUNDS: [f64; 14] =
 
 /// MetricSeries of one metric at most.
 const SERIES_MAX: usize = 4096;
+
+/// A time as the values of metrics in microseconds.
+pub(super) fn micros(time: Duration) -> f64 {
+    time.as_micros() as f64
+}
+
+/// The same in milliseconds.
+pub(super) fn millis(time: Duration) -> f64 {
+    micros(time) / 1000.0
+}
 
 /// One series: a total, a level or a histogram.
 #[derive(Debug, Default)]

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use jitney_engine::ModelTag;
 use jitney_net::LogLimit;
 
-use super::family::MetricDeclaration;
+use super::family::{MetricDeclaration, micros, millis};
 use super::page::JavaDouble;
 use crate::log_text::{LogClock, escape};
 use crate::spool::{Spool, WriteTime};
@@ -332,14 +332,6 @@ fn labels_text(
         let _ = write!(text, "{comma}{dimension}:{}", label.as_ref());
     }
     Some(text)
-}
-
-pub(super) fn micros(time: Duration) -> f64 {
-    time.as_micros() as f64
-}
-
-pub(super) fn millis(time: Duration) -> f64 {
-    micros(time) / 1000.0
 }
 
 #[cfg(test)]

@@ -34,13 +34,14 @@ use jitney_engine::{Engine, Model};
 use jitney_net::open_connections::OpenConnections;
 
 use self::custom::CustomMetrics;
+use self::family::millis;
 pub use self::family::{MetricDeclaration, MetricDeclarations, MetricKind};
 pub use self::format::PageFormat;
 use self::handlers::{HandlerMetrics, is_timed};
 use self::load_report::LoadReporter;
 pub use self::load_report::{LOAD_METRICS, LoadFormat};
 pub use self::log::MetricSinks;
-use self::log::{MetricLog, MetricLogEntry, MetricNames, MetricSubject, ModelSubject, millis};
+use self::log::{MetricLog, MetricLogEntry, MetricNames, MetricSubject, ModelSubject};
 use self::process::NoProcesses;
 pub use self::process::{OwnProcess, ProcessReader, ProcessUsage};
 use self::render::PageRenderer;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use jitney_engine::observer::{BatchEnded, BatchFinished, PrintedBy};
 use jitney_engine::{ModelTag, Observer};
 
-use super::family::MetricFamily;
-use super::log::{MetricLogEntry, MetricSubject, metric_text, millis};
+use super::family::{MetricFamily, millis};
+use super::log::{MetricLogEntry, MetricSubject, metric_text};
 use super::printed::PrintedMetric;
 use super::{Meter, MetricKind, MetricsMode};
 use crate::trace::{self, Tracer};
