@@ -17,7 +17,7 @@ use jitney_net::http::{Answered, HeadError, HttpClient, HttpRules};
 use jitney_net::request_id::XRequestId;
 use jitney_net::{HttpService, RequestBody};
 use jitney_settings::Dialect;
-use jitney_telemetry::metrics::{LOAD_METRICS, LoadFormat};
+use jitney_telemetry::metrics::{LOAD_FORMAT, LOAD_METRICS, LoadFormat};
 use jitney_telemetry::trace::{RequestFacts, RequestTrace};
 use jitney_telemetry::{AccessRecord, AuditOutcome, RecordNames};
 use tokio::time::Instant;
@@ -26,6 +26,7 @@ use super::context::RequestContext;
 use super::destination::{self, ClaimedPath, Destination};
 use super::endpoint::{Endpoint, EndpointCall, Handler, PredictBody};
 use super::endpoints::{self, ENDPOINTS};
+use super::jobs::PREFER;
 use super::{
     authorize, compress, cors, generate, inference, jobs, open_inference, plugins, unknown, v1,
 };
@@ -64,8 +65,11 @@ impl HttpService for ServerListener {
             Err(error) => Err(error.into()),
         };
         let mut reply = answered.unwrap_or_else(|problem| failure(&context, &problem));
-        cors::stamp(&context, &mut reply);
-        if compress::is_candidate(state, &reply) {
+        if state.config.cors.origin.is_some() {
+            cors::stamp(&context, &mut reply);
+        }
+        let long = reply.body().all().is_some_and(|body| body.len() >= compress::COMPRESSED_MIN);
+        if long && state.config.compress_answers {
             Box::pin(compress::compress(&mut reply, &parts.headers)).await;
         }
         let at = Instant::now();
@@ -158,7 +162,9 @@ fn log(context: &RequestContext<'_>, status: StatusCode, took: Duration) {
 /// Finds where the request goes and whether it may, before its body is read.
 async fn dispatch(context: &RequestContext<'_>, body: RequestBody) -> HttpResult {
     check_host(context.parts)?;
-    if let Some(reply) = cors::preflight(context) {
+    if context.parts.method == Method::OPTIONS
+        && let Some(reply) = cors::preflight(context)
+    {
         return Ok(reply);
     }
     let path: Cow<'_, str> = context.path();
@@ -176,7 +182,8 @@ async fn dispatch(context: &RequestContext<'_>, body: RequestBody) -> HttpResult
         }
         None => {}
     }
-    match LoadFormat::asked(&context.parts.headers).filter(|_| gate == Gate::Inference) {
+    let asked = context.parts.headers.get(LOAD_FORMAT).filter(|_| gate == Gate::Inference);
+    match asked.and_then(LoadFormat::asked) {
         None => answered,
         Some(format) => Ok(with_load(context, answered, format)),
     }
@@ -281,7 +288,9 @@ async fn call(
     if let Some(plugin) = plugin {
         return Box::pin(plugins::answer(context, plugin, body)).await;
     }
-    if endpoint.is_traced() && jobs::is_asked(&context.parts.headers) {
+    let headers = &context.parts.headers;
+    let prefers = || headers.keys().any(|name| name.as_str() == PREFER);
+    if endpoint.is_traced() && prefers() && jobs::is_asked(headers) {
         return Box::pin(jobs::submit(context, names, body)).await;
     }
     match &endpoint.handler {

@@ -8,7 +8,7 @@ use http::header::{
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
     ACCESS_CONTROL_REQUEST_METHOD, HeaderName, ORIGIN, VARY,
 };
-use http::{HeaderValue, Method, StatusCode};
+use http::{HeaderValue, StatusCode};
 use jitney_settings::Dialect;
 
 use super::context::RequestContext;
@@ -20,11 +20,8 @@ const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 /// What a page may read of an answer beside its body.
 const EXPOSED: HeaderValue = HeaderValue::from_static("retry-after, server-timing, x-request-id");
 
-/// The answer to a preflight of a page whose origin is allowed.
+/// The answer to a request for `OPTIONS` that is a preflight of a page whose origin is allowed.
 pub(super) fn preflight(context: &RequestContext<'_>) -> Option<HttpResponse> {
-    if context.parts.method != Method::OPTIONS {
-        return None;
-    }
     allowed_origin(context)?;
     let headers = &context.parts.headers;
     let asked = headers.get(ACCESS_CONTROL_REQUEST_METHOD)?;
@@ -45,9 +42,7 @@ pub(super) fn preflight(context: &RequestContext<'_>) -> Option<HttpResponse> {
 
 /// Lets a page read an answer whose origin is allowed. An application that answers by itself may have said so.
 pub(super) fn stamp(context: &RequestContext<'_>, reply: &mut HttpResponse) {
-    if context.state.config.cors.origin.is_none()
-        || reply.headers().contains_key(ACCESS_CONTROL_ALLOW_ORIGIN)
-    {
+    if reply.headers().contains_key(ACCESS_CONTROL_ALLOW_ORIGIN) {
         return;
     }
     if let Some(origin) = allowed_origin(context) {
