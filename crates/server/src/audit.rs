@@ -15,10 +15,9 @@ use jitney_settings::{SettingSource, to_record};
 use jitney_telemetry::{AuditLog, AuditOutcome, AuditRecord};
 use serde_json::{Map, Value, json};
 
-use crate::auth::Gate;
+use crate::auth::{Gate, GuardedOperation};
 use crate::changes::{Changeable, ChangeableEntry};
 use crate::keys::Caller;
-use crate::plugins::GuardedOperation;
 use crate::route::PathNames;
 use crate::state::ServerState;
 

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
+use serde::Serialize;
 
 pub(crate) use self::browser::BrowserRule;
 pub use self::key::KeyStrength;
@@ -69,6 +70,91 @@ impl Gate {
         let what = if self == Self::Renewal { "Authentication" } else { "Authorization" };
         let why = "Token either incorrect, expired, or not provided correctly";
         Problem::new(ErrorCode::InvalidKey, format!("Token {what} failed. {why}"))
+    }
+}
+
+/// What can be done with the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum GuardedOperation {
+    /// A prediction.
+    Predict,
+    /// An explanation.
+    Explain,
+    /// A request through a workflow.
+    RunWorkflow,
+    /// A connection of Python calls; each of them is a prediction then.
+    Connect,
+    /// The server's health and readiness.
+    Health,
+    /// A model's readiness.
+    Ready,
+    /// What the server or a model is.
+    Metadata,
+    /// All models.
+    List,
+    /// A new model.
+    Register,
+    /// A model's settings, workers, batching and statistics.
+    Describe,
+    /// Other workers or settings of a model.
+    Scale,
+    /// Another default version.
+    SetDefault,
+    /// The end of a model or version.
+    Unregister,
+    /// All workflows.
+    ListWorkflows,
+    /// A new workflow.
+    RegisterWorkflow,
+    /// What a workflow is made of.
+    DescribeWorkflow,
+    /// The end of a workflow.
+    UnregisterWorkflow,
+    /// A new key in place of an old one.
+    RenewToken,
+    /// Memory that clients share with the server: what is registered, more of it, less of it.
+    ShareMemory,
+    /// Jobs of one's own: which there are, how far they are, their results, their ends.
+    Job,
+    /// The lines of the log, and what is logged.
+    ReadLog,
+    /// Something else is to be logged.
+    SetLogLevel,
+    /// A path that a plugin answers.
+    Endpoint,
+    /// The descriptions of gRPC's services.
+    Reflect,
+    /// Nothing that the server knows.
+    Unknown,
+    /// Reading what everybody may read: plugins are not asked.
+    Public,
+}
+
+impl GuardedOperation {
+    /// Whether it changes the server.
+    pub(crate) fn changes(self) -> bool {
+        matches!(
+            self,
+            Self::Register
+                | Self::Scale
+                | Self::SetDefault
+                | Self::Unregister
+                | Self::RegisterWorkflow
+                | Self::UnregisterWorkflow
+                | Self::RenewToken
+                | Self::SetLogLevel
+        )
+    }
+
+    /// Whether it runs a model, for which shares may choose the version.
+    pub(crate) fn predicts(self) -> bool {
+        matches!(self, Self::Predict | Self::Explain)
+    }
+
+    /// Whether it asks for health or readiness, which may need no key.
+    pub(crate) fn tells_health(self) -> bool {
+        matches!(self, Self::Health | Self::Ready)
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) use self::call::{ApiKind, PluginRequest};
 use self::call::{PluginCall, call_plugin};
 use self::description::{DeclaredEndpoint, PluginDescription};
 pub(crate) use self::guard::CallGuard;
-pub(crate) use self::intent::{GuardedOperation, Intent};
+pub(crate) use self::intent::Intent;
 use crate::auth::Gate;
 use crate::errors::{ErrorCode, Problem};
 use crate::route::Apis;

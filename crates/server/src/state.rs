@@ -15,12 +15,12 @@ use jitney_telemetry::trace::Tracer;
 use jitney_telemetry::{AccessLog, AuditLog, LogBook, Meter, Overview, Registrations};
 use tokio::time::Instant;
 
-use crate::auth::{Gate, Tokens};
+use crate::auth::{Gate, GuardedOperation, Tokens};
 use crate::config::{Cors, ServerConfig};
 use crate::errors::Problem;
 use crate::inference::InferenceService;
 use crate::keys::{Caller, NamedKeys};
-use crate::plugins::{GuardedOperation, Plugins};
+use crate::plugins::Plugins;
 use crate::respond;
 use crate::shared_memory::{SharedMemory, SharedReader};
 use crate::webhook_sender::WebhookSender;

@@ -3,8 +3,7 @@
 //!
 //! Which services a listener has, and who answers their calls, is in `services`.
 
-use crate::auth::Gate;
-use crate::plugins::GuardedOperation as Op;
+use crate::auth::{Gate, GuardedOperation as Op};
 use crate::route::Apis;
 
 /// A method of a service.

@@ -19,11 +19,11 @@ use tonic::{Request, Response};
 
 use super::call_log::TimingTrailer;
 use crate::audit::NamedModel;
-use crate::auth::Gate;
+use crate::auth::{Gate, GuardedOperation};
 use crate::errors::{ErrorCode, Problem};
 use crate::inference::{InferenceRequest, InferenceService};
 use crate::keys::Caller;
-use crate::plugins::{CallGuard, GuardedOperation, Intent};
+use crate::plugins::{CallGuard, Intent};
 use crate::request_key::RequestKey;
 use crate::request_options::{self, RequestOptions, push_tenant};
 use crate::route::ModelRef;

@@ -33,10 +33,10 @@ use super::methods::GrpcMethod;
 use super::request::GrpcCaller;
 use super::{health, inference, management, oip, status, traced, unary};
 use crate::audit::{AuditedAttempt, AuditedCaller};
-use crate::auth::{BrowserRule, Gate};
+use crate::auth::{BrowserRule, Gate, GuardedOperation as Op};
 use crate::errors::Problem;
 use crate::keys::Caller;
-use crate::plugins::{ApiKind, CallGuard, GuardedOperation as Op, Intent, Plugins};
+use crate::plugins::{ApiKind, CallGuard, Intent, Plugins};
 use crate::route::{Apis, PathNames};
 use crate::state::ServerState;
 

@@ -8,7 +8,7 @@ use jitney_telemetry::trace::{RequestFacts, RequestTrace};
 use tonic::Code;
 
 use super::request::GrpcCaller;
-use crate::plugins::GuardedOperation;
+use crate::auth::GuardedOperation;
 use crate::state::ServerState;
 
 /// Begins the trace of a call, if it is traced.

@@ -21,12 +21,13 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::frame::{HandleCall, ServerFrame};
+use crate::auth::GuardedOperation;
 use crate::errors::{ErrorCode, Problem};
 use crate::inference::{self, InferenceRequest};
 use crate::keys::Caller;
 use crate::open_inference::framed;
 use crate::open_inference::request::OpenInferenceRequest;
-use crate::plugins::{CallGuard, GuardedOperation, Intent};
+use crate::plugins::{CallGuard, Intent};
 use crate::request_key::RequestKey;
 use crate::request_options::{RequestOptions, push_claim, sequence};
 use crate::route::ModelRef;

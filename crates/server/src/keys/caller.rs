@@ -9,9 +9,8 @@ use jitney_jobs::JobOwner;
 use tokio::time::Instant;
 
 use super::named_key::{KeyTerms, NamedKey};
-use crate::auth::Gate;
+use crate::auth::{Gate, GuardedOperation};
 use crate::errors::Problem;
-use crate::plugins::GuardedOperation;
 use crate::request_options::TENANT_NAME;
 
 /// Who sent a request.

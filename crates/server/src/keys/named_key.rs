@@ -11,11 +11,9 @@ use tokio::time::Instant;
 
 use super::list::KeyRow;
 use super::scope::Scope;
-use crate::auth::Gate;
+use crate::auth::{Gate, GuardedOperation};
 use crate::changes::ChangeableEntry;
 use crate::errors::{ErrorCode, Problem};
-use crate::plugins::GuardedOperation;
-
 /// Digits of a key's sum in the audit log.
 const SUM_DIGITS: usize = 12;
 

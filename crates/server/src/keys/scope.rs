@@ -3,9 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::auth::Gate;
-use crate::plugins::GuardedOperation;
-
+use crate::auth::{Gate, GuardedOperation};
 /// What a key can be good for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Right {

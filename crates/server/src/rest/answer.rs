@@ -31,11 +31,11 @@ use super::{
     authorize, compress, cors, generate, inference, jobs, open_inference, plugins, unknown, v1,
 };
 use crate::audit::{AuditedAttempt, AuditedCaller};
-use crate::auth::Gate;
+use crate::auth::{Gate, GuardedOperation};
 use crate::errors::{ErrorCode, Problem};
 use crate::handles::HandleUpgrade;
 use crate::listener::ServerListener;
-use crate::plugins::{ApiKind, GuardedOperation, Intent, Plugins};
+use crate::plugins::{ApiKind, Intent, Plugins};
 use crate::respond::{self, HttpResponse, HttpResult};
 use crate::route::Apis;
 use crate::shown_uri::ShownUri;

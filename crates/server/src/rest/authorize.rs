@@ -7,9 +7,10 @@ use http::request::Parts;
 use jitney_engine::Model;
 
 use super::context::RequestContext;
+use crate::auth::GuardedOperation;
 use crate::errors::Problem;
 use crate::keys::Caller;
-use crate::plugins::{ApiKind, CallGuard, GuardedOperation, Intent, PluginRequest, Plugins};
+use crate::plugins::{ApiKind, CallGuard, Intent, PluginRequest, Plugins};
 use crate::query::RequestFields;
 use crate::route::{self, PathNames};
 

@@ -14,12 +14,11 @@ use jitney_net::request_id::XRequestId;
 use jitney_telemetry::trace::RequestTrace;
 use tokio::time::Instant;
 
-use crate::auth::{BrowserRule, Gate};
+use crate::auth::{BrowserRule, Gate, GuardedOperation};
 use crate::errors::Problem;
 use crate::handles::HandleUpgrade;
 use crate::keys::Caller;
 use crate::listener::ServerListener;
-use crate::plugins::GuardedOperation;
 use crate::query::RequestFields;
 use crate::request_key::RequestKey;
 use crate::request_options::RequestOptions;

@@ -8,8 +8,8 @@ use super::context::RequestContext;
 use super::endpoint::Endpoint;
 use super::endpoints::{self, Found};
 use super::mounted;
-use crate::auth::Gate;
-use crate::plugins::{GuardedOperation, PluginEndpoint};
+use crate::auth::{Gate, GuardedOperation};
+use crate::plugins::PluginEndpoint;
 use crate::route::{Apis, PathNames};
 
 /// Who answers a request.

@@ -15,10 +15,10 @@ use serde_json::value::RawValue;
 
 use super::context::RequestContext;
 use super::{fan_out, inference, v1};
-use crate::auth::Gate;
+use crate::auth::{Gate, GuardedOperation};
 use crate::errors::{ErrorCode, Problem};
 use crate::inference::body_parameter;
-use crate::plugins::{GuardedOperation, Plugins};
+use crate::plugins::Plugins;
 use crate::respond::{self, HttpResponse, HttpResult};
 use crate::route::{ModelRef, PredictRoute};
 

@@ -11,8 +11,8 @@ use http::Method;
 use jitney_net::RequestBody;
 
 use super::context::RequestContext;
-use crate::auth::Gate;
-use crate::plugins::{GuardedOperation, Plugins};
+use crate::auth::{Gate, GuardedOperation};
+use crate::plugins::Plugins;
 use crate::respond::HttpResult;
 use crate::route::{self, Apis, PathNames, PredictRoute};
 

@@ -13,10 +13,9 @@ use super::{
     admin, authorize, dashboard, embeddings, health, inference, invocation, jobs, logs, management,
     mounted, open_inference, openapi, overview, repository, shared_memory, shared_route, tasks, v1,
 };
-use crate::auth::Gate;
+use crate::auth::{Gate, GuardedOperation as Op};
 use crate::errors::Problem;
 use crate::handles;
-use crate::plugins::GuardedOperation as Op;
 use crate::route::{self, Apis, PathNames};
 use crate::shared_memory::no_cuda_sharing;
 

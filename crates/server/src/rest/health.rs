@@ -7,10 +7,9 @@ use jitney_telemetry::RegistrationsView;
 use serde_json::{Value, json};
 
 use super::context::RequestContext;
-use crate::auth::Gate;
+use crate::auth::{Gate, GuardedOperation};
 use crate::errors::{ErrorCode, Problem};
 use crate::health::{self, is_healthy, is_model_ready, status};
-use crate::plugins::GuardedOperation;
 use crate::respond::{self, HttpResponse, HttpResult};
 use crate::route::ModelRef;
 use crate::state::ServerState;

@@ -5,9 +5,9 @@ use jitney_net::RequestBody;
 
 use super::context::RequestContext;
 use super::{inference, input, mounted, v1};
-use crate::auth::Gate;
+use crate::auth::{Gate, GuardedOperation};
 use crate::errors::Problem;
-use crate::plugins::{GuardedOperation, Plugins};
+use crate::plugins::Plugins;
 use crate::respond::HttpResult;
 use crate::route::{ModelRef, PathNames, PredictRoute};
 

@@ -17,8 +17,7 @@ use tokio::time::Instant;
 use super::context::RequestContext;
 use super::job_document::JobDocument;
 use super::overview;
-use crate::auth::Gate;
-use crate::plugins::GuardedOperation;
+use crate::auth::{Gate, GuardedOperation};
 use crate::respond::HttpResult;
 
 /// The longest time that one stream goes on.

@@ -18,8 +18,7 @@ use self::operations::{Paths, plugin_paths};
 pub use self::shell_example::{file_example, shell_example};
 use super::context::RequestContext;
 use super::endpoint::{Endpoint, EndpointApi};
-use crate::auth::Gate;
-use crate::plugins::GuardedOperation;
+use crate::auth::{Gate, GuardedOperation};
 use crate::respond::{self, HttpResponse, HttpResult};
 use crate::route::{Apis, PathNames};
 

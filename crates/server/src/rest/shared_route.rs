@@ -8,9 +8,9 @@ use serde::Deserialize;
 
 use super::context::RequestContext;
 use super::{embeddings, inference, mounted};
-use crate::auth::Gate;
+use crate::auth::{Gate, GuardedOperation};
 use crate::errors::{ErrorCode, Problem};
-use crate::plugins::{GuardedOperation, Plugins};
+use crate::plugins::Plugins;
 use crate::respond::HttpResult;
 use crate::route::PathNames;
 

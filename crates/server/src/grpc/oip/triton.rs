@@ -10,10 +10,11 @@ use jitney_proto::kserve::system_shared_memory_status_response::RegionStatus;
 use tonic::Request;
 
 use super::OpenInferenceService;
+use crate::auth::GuardedOperation;
 use crate::errors::Problem;
 use crate::grpc::request::{GrpcRequest, target};
 use crate::open_inference::{metadata, statistics};
-use crate::plugins::{GuardedOperation, Intent};
+use crate::plugins::Intent;
 use crate::repository;
 use crate::shared_memory::{SharedMemory, SharedRegion, allowed};
 
