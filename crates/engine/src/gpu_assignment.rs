@@ -12,7 +12,7 @@ use jitney_settings::model::{DEVICE_IDS, DEVICE_TYPE, PARALLEL_LEVEL, PARALLEL_T
 
 /// The GPUs of one model's workers.
 pub(crate) struct GpuAssignment {
-    /// How many there are for this model; with none, workers run on the processor.
+    /// How many there are for this model.
     count: u32,
     /// The ids that the model names.
     ids: Option<Vec<u32>>,
@@ -24,25 +24,25 @@ pub(crate) struct GpuAssignment {
 }
 
 impl GpuAssignment {
-    /// `turn` is shared by all models.
-    pub(crate) fn new(gpus: u32, settings: &Values, turn: &Arc<AtomicU32>) -> Self {
-        let on_cpu = settings.show(&DEVICE_TYPE).as_deref() == Some("cpu");
-        let count = if on_cpu { 0 } else { gpus };
+    /// Out of so many; none where the model's workers run on the processor. `turn` is shared by all models.
+    pub(crate) fn of(count: u32, settings: &Values, turn: &Arc<AtomicU32>) -> Option<Self> {
+        if count == 0 || settings.show(&DEVICE_TYPE).as_deref() == Some("cpu") {
+            return None;
+        }
         let ids = settings.read(&DEVICE_IDS).filter(|ids: &Vec<u32>| is_usable(ids, count));
         let span = settings.read(&PARALLEL_LEVEL);
         let span = span.filter(|level| settings.has(&PARALLEL_TYPE) && *level > 1);
         let own = ids.is_some() || span.is_some();
         let turn = if own { Arc::default() } else { Arc::clone(turn) };
-        Self { count, ids, span, turn, assigned: Mutex::default() }
+        Some(Self { count, ids, span, turn, assigned: Mutex::default() })
     }
 
-    /// What a description shows: whether there are GPUs for the model, and which it named.
-    pub(crate) fn declared(&self) -> (bool, Option<Vec<i64>>) {
-        let ids = self.ids.as_ref().map(|ids| ids.iter().map(|id| i64::from(*id)).collect());
-        (self.count > 0, ids)
+    /// What a description shows: which GPUs the model named.
+    pub(crate) fn named(&self) -> Option<Vec<i64>> {
+        self.ids.as_ref().map(|ids| ids.iter().map(|id| i64::from(*id)).collect())
     }
 
-    /// The GPUs of which a worker gets one; none where it gets several, or runs on the processor.
+    /// The GPUs of which a worker gets one; none where it gets several.
     pub(crate) fn each(&self) -> Vec<u32> {
         match (&self.ids, self.span) {
             (_, Some(_)) => Vec::new(),
@@ -56,11 +56,8 @@ impl GpuAssignment {
         self.assigned().insert(worker, vec![gpu]);
     }
 
-    /// The worker's GPUs, chosen when it is asked for the first time; none means the processor.
+    /// The worker's GPUs, chosen when it is asked for the first time.
     pub(crate) fn assign(&self, worker: u32) -> Vec<u32> {
-        if self.count == 0 {
-            return Vec::new();
-        }
         self.assigned().entry(worker).or_insert_with(|| self.next()).clone()
     }
 
@@ -112,13 +109,15 @@ mod tests {
         from_archive(yaml.as_object().unwrap(), &SettingSource::Default).0
     }
 
+    fn assignment(count: u32, settings: &Values, turn: &Arc<AtomicU32>) -> GpuAssignment {
+        GpuAssignment::of(count, settings, turn).expect("it has GPUs")
+    }
+
     #[test]
     fn models_take_turns_and_a_worker_keeps_its_gpu() {
         let turn = Arc::default();
-        let (one, other) = (
-            GpuAssignment::new(3, &Values::default(), &turn),
-            GpuAssignment::new(3, &Values::default(), &turn),
-        );
+        let (one, other) =
+            (assignment(3, &Values::default(), &turn), assignment(3, &Values::default(), &turn));
         assert_eq!([one.assign(9000), other.assign(9001), one.assign(9002)], [[1], [2], [0]]);
         assert_eq!([one.assign(9000), other.assign(9003)], [[1], [1]]);
         one.release(9000);
@@ -128,12 +127,12 @@ mod tests {
     #[test]
     fn a_model_may_name_its_gpus() {
         let turn = Arc::default();
-        let named = GpuAssignment::new(4, &settings(json!({"deviceIds": [3, 1]})), &turn);
+        let named = assignment(4, &settings(json!({"deviceIds": [3, 1]})), &turn);
         assert_eq!([1, 2, 3].map(|worker| named.assign(worker)), [[3], [1], [3]]);
         assert_eq!(named.each(), [3, 1]);
         named.give(1, 1);
         assert_eq!((named.assign(1), named.first(1)), (vec![1], Some(1)), "it was chosen for it");
-        let wrong = GpuAssignment::new(2, &settings(json!({"deviceIds": [0, 2]})), &turn);
+        let wrong = assignment(2, &settings(json!({"deviceIds": [0, 2]})), &turn);
         assert_eq!(wrong.assign(1), [1], "a list with an unknown id counts as none");
     }
 
@@ -141,7 +140,7 @@ mod tests {
     fn a_worker_of_several_processes_gets_a_row_of_gpus() {
         let four = settings(json!({"parallelType": "tp", "parallelLevel": 4}));
         let turn = Arc::default();
-        let all = GpuAssignment::new(8, &four, &turn);
+        let all = assignment(8, &four, &turn);
         assert_eq!(
             [1, 2, 3].map(|worker| all.assign(worker)),
             [[0, 1, 2, 3], [4, 5, 6, 7], [0, 1, 2, 3]]
@@ -149,22 +148,18 @@ mod tests {
         assert_eq!((all.first(2), all.assign(2).len(), all.each().len()), (Some(4), 4, 0));
         let two = json!({"parallelType": "tp", "parallelLevel": 2, "deviceIds": [2, 3, 4, 5]});
         let two = settings(two);
-        let named = GpuAssignment::new(8, &two, &turn);
+        let named = assignment(8, &two, &turn);
         assert_eq!([1, 2].map(|worker| named.assign(worker)), [[2, 3], [4, 5]]);
-        assert_eq!(GpuAssignment::new(3, &four, &turn).assign(1), [0, 1, 2], "there are no more");
+        assert_eq!(assignment(3, &four, &turn).assign(1), [0, 1, 2], "there are no more");
         assert_eq!(turn.load(Ordering::Relaxed), 0, "no turn of others passed");
     }
 
     #[test]
     fn without_gpus_or_if_asked_workers_run_on_the_processor() {
         let turn = Arc::default();
-        assert_eq!(
-            GpuAssignment::new(0, &settings(json!({"deviceType": "gpu"})), &turn).assign(1),
-            Vec::<u32>::new()
-        );
-        assert_eq!(
-            GpuAssignment::new(2, &settings(json!({"deviceType": "CPU"})), &turn).assign(1),
-            Vec::<u32>::new()
-        );
+        let none = |count, kind| {
+            GpuAssignment::of(count, &settings(json!({"deviceType": kind})), &turn).is_none()
+        };
+        assert!(none(0, "gpu") && none(2, "CPU") && !none(2, "gpu"));
     }
 }

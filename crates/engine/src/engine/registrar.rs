@@ -20,6 +20,7 @@ use crate::admission::Admission;
 use crate::cpus::CpuAssignment;
 use crate::data_threads::DataThreads;
 use crate::error::{RegisterError, ReplaceError, UnregisterError};
+use crate::gpu_assignment::GpuAssignment;
 use crate::local::LocalModel;
 use crate::local::gpus::{GpuBytes, LocalGpus};
 use crate::local::process::{LocalLoad, LocalProcesses};
@@ -215,9 +216,9 @@ impl Registrar {
 
     /// The GPUs of a model without Python, if it runs on some.
     fn local_gpus(&self, settings: &mut ModelSettings) -> Option<LocalGpus> {
-        let assignment = self.python.gpus(self.python.config.gpus, &settings.values);
+        let assignment = self.python.gpus(self.python.config.gpus, &settings.values)?;
         let gpus = LocalGpus::of(assignment, &settings.values, Arc::clone(&self.gpu_bytes))?;
-        (settings.declared.gpu, settings.declared.device_ids) = gpus.assignment.declared();
+        (settings.declared.gpu, settings.declared.device_ids) = (true, gpus.assignment.named());
         Some(gpus)
     }
 
@@ -239,7 +240,8 @@ impl Registrar {
         let environment = environment.await?;
         let local_gpus = if python.placement.is_some() { 0 } else { python.config.gpus };
         let gpus = python.gpus(local_gpus, &settings.values);
-        (settings.declared.gpu, settings.declared.device_ids) = gpus.declared();
+        settings.declared.gpu = gpus.is_some();
+        settings.declared.device_ids = gpus.as_ref().and_then(GpuAssignment::named);
         settings.declared.envelope =
             package.manifest.envelope.as_ref().or(python.config.envelope.as_ref()).cloned();
         let metrics = self.observer.model_metrics();

@@ -41,7 +41,7 @@ pub(crate) struct PythonLauncher {
     python: Arc<PythonWorkers>,
     load: LoadCommand,
     environment: Environment,
-    gpus: GpuAssignment,
+    gpus: Option<GpuAssignment>,
     /// The processors that its workers are kept to.
     cpus: Option<Arc<CpuAssignment>>,
     /// Where its workers are placed, if not on this machine.
@@ -76,7 +76,7 @@ impl Launcher for PythonLauncher {
         if let Some(workers) = message.get_mut("workers").filter(|_| count > 0) {
             *workers = count.into();
         }
-        let gpus = self.remote.as_ref().map_or_else(|| self.gpus.assign(worker), |it| it.gpus());
+        let gpus = self.remote.as_ref().map_or_else(|| self.gpus_of(worker), |it| it.gpus());
         message["gpu_id"] = gpus.first().copied().into();
         if self.cpus.is_some() {
             message["pinned"] = true.into();
@@ -131,15 +131,15 @@ impl Launcher for PythonLauncher {
     }
 
     fn gpu_ids(&self) -> Vec<u32> {
-        self.gpus.each()
+        self.gpus.as_ref().map(GpuAssignment::each).unwrap_or_default()
     }
 
     fn give_gpu(&self, worker: u32, gpu: u32) {
-        self.gpus.give(worker, gpu);
+        self.gpus.iter().for_each(|gpus| gpus.give(worker, gpu));
     }
 
     fn gpu(&self, worker: u32) -> Option<u32> {
-        self.gpus.first(worker)
+        self.gpus.as_ref()?.first(worker)
     }
 
     fn cpus(&self, worker: u32) -> Option<CpuList> {
@@ -147,18 +147,23 @@ impl Launcher for PythonLauncher {
     }
 
     fn forget(&self, worker: u32) {
-        self.gpus.release(worker);
+        self.gpus.iter().for_each(|gpus| gpus.release(worker));
         self.cpus.iter().for_each(|cpus| cpus.release(worker));
     }
 }
 
 impl PythonLauncher {
+    /// The GPUs that a worker gets; none means the processor.
+    fn gpus_of(&self, worker: u32) -> Vec<u32> {
+        self.gpus.as_ref().map(|gpus| gpus.assign(worker)).unwrap_or_default()
+    }
+
     /// Workers of one model.
     pub(crate) fn new(
         python: &Arc<PythonWorkers>,
         load: LoadCommand,
         environment: Environment,
-        gpus: GpuAssignment,
+        gpus: Option<GpuAssignment>,
         observer: Arc<dyn Observer>,
     ) -> Self {
         let (workers, starts) = (AtomicU32::default(), AtomicU32::default());
@@ -230,7 +235,7 @@ impl PythonLauncher {
         let (python, is_shared) =
             (Arc::clone(&self.python), *environment == Environment::shared(config));
         let interpreter = environment.interpreter.clone();
-        let (cpus, gpu) = (self.cpus.clone(), self.gpus.assign(worker).first().copied());
+        let (cpus, gpu) = (self.cpus.clone(), self.gpus_of(worker).first().copied());
         Box::pin(async move {
             let started = match python.preload.as_ref().filter(|_| is_shared) {
                 Some(preload) => preload.start_worker(command, output).await,

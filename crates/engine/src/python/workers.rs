@@ -192,9 +192,9 @@ impl PythonWorkers {
         self.scratch.join(format!("gpu-{gpu}.lock"))
     }
 
-    /// The GPUs of a model's workers, out of so many.
-    pub(crate) fn gpus(&self, gpus: u32, settings: &Values) -> GpuAssignment {
-        GpuAssignment::new(gpus, settings, &self.gpu_turn)
+    /// The GPUs of a model's workers, out of so many; none where they run on the processor.
+    pub(crate) fn gpus(&self, gpus: u32, settings: &Values) -> Option<GpuAssignment> {
+        GpuAssignment::of(gpus, settings, &self.gpu_turn)
     }
 }
 
