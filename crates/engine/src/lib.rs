@@ -19,7 +19,6 @@ pub mod error;
 pub mod frames;
 mod gpu_assignment;
 mod histogram;
-mod left_sequences;
 pub mod local;
 pub mod model;
 mod model_versions;

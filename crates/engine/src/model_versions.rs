@@ -1,10 +1,9 @@
 //! The versions of one model: which answers by default, how they share its requests, and which keeps a sequence.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Weak};
 
 use crate::error::LookupError;
-use crate::left_sequences::LeftSequences;
 use crate::model::{Model, Traffic};
 use crate::traffic_split::{TrafficSplit, hash};
 
@@ -21,7 +20,7 @@ pub(crate) struct ModelVersions {
     /// How its versions share the calls that name none; else the default answers them.
     pub(crate) split: Option<Arc<TrafficSplit>>,
     /// Sequences that began in other models, which have no share any more.
-    pub(crate) left: LeftSequences,
+    pub(crate) left: Option<LeftSequences>,
 }
 
 impl ModelVersions {
@@ -51,7 +50,9 @@ impl ModelVersions {
         let before = self.split.as_ref();
         let others = before.iter().flat_map(|split| split.shares.keys());
         let others = others.filter(|key| !self.versions.contains_key(*key));
-        self.left = self.left.with(others.filter_map(|key| self.sharing(table, key)));
+        let others = others.filter_map(|key| self.sharing(table, key));
+        let left = self.left.clone().unwrap_or_default().with(others);
+        self.left = Some(left).filter(|left| !left.is_empty());
         self.split = split;
     }
 
@@ -84,14 +85,14 @@ impl ModelVersions {
     /// now, it stays where it began.
     pub(crate) fn of_sequence(&self, table: &ModelTable, id: &str) -> Option<Arc<Model>> {
         let split = self.split.as_ref();
-        if split.is_none() && self.versions.len() < 2 && self.left.is_empty() {
+        if split.is_none() && self.versions.len() < 2 && self.left.is_none() {
             return None;
         }
         let shares = split.iter().flat_map(|split| split.shares.keys());
         let others = shares.filter_map(|key| self.sharing(table, key));
         let mut all = self.versions.values().chain(others);
         let keeps = all.find(|model| model.keeps_sequence(id)).cloned();
-        let keeps = keeps.or_else(|| self.left.keeper(id));
+        let keeps = keeps.or_else(|| self.left.as_ref()?.keeper(id));
         keeps.or_else(|| self.chosen(table, split?, hash(id.as_bytes())))
     }
 
@@ -123,5 +124,46 @@ impl ModelVersions {
     ) -> Option<&'a str> {
         let mut keys = split.shares.keys().map(String::as_str);
         keys.find(|key| !self.versions.contains_key(*key) && self.sharing(table, key).is_some())
+    }
+}
+
+/// Sequences of one model that began in another one, which had a share of its requests and has it no more: they stay
+/// there until they end. Clients of the other model may use the same ids later, so that only those count that were
+/// kept when the share went.
+#[derive(Clone, Default)]
+pub(crate) struct LeftSequences(Arc<Vec<LeftBehind>>);
+
+/// What one model kept when its share went.
+#[derive(Clone)]
+struct LeftBehind {
+    model: Weak<Model>,
+    ids: HashSet<Arc<str>>,
+}
+
+impl LeftBehind {
+    fn goes_on(&self) -> bool {
+        let keeps = |model: Arc<Model>| self.ids.iter().any(|id| model.keeps_sequence(id));
+        self.model.upgrade().is_some_and(keeps)
+    }
+}
+
+impl LeftSequences {
+    /// The model that keeps this sequence still.
+    fn keeper(&self, id: &str) -> Option<Arc<Model>> {
+        let mut found = self.0.iter().filter(|left| left.ids.contains(id));
+        found.find_map(|left| left.model.upgrade().filter(|model| model.keeps_sequence(id)))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The same and what these models keep now; what has ended goes.
+    fn with<'a>(&self, models: impl Iterator<Item = &'a Arc<Model>>) -> Self {
+        let now = models
+            .filter_map(|model| Some((model, model.kept.as_ref()?.all())))
+            .map(|(model, ids)| LeftBehind { model: Arc::downgrade(model), ids })
+            .filter(|left| !left.ids.is_empty());
+        Self(Arc::new(self.0.iter().filter(|left| left.goes_on()).cloned().chain(now).collect()))
     }
 }
