@@ -145,9 +145,11 @@ impl AnswerCache {
         self.counts[outcome as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Requests by how they were answered.
-    pub fn counts(&self) -> [(&'static str, u64); 3] {
-        let count = |it: CacheOutcome| self.counts[it as usize].load(Ordering::Relaxed);
+    /// Requests by how they were answered; none where there is no cache.
+    pub fn counts(cache: Option<&Arc<Self>>) -> [(&'static str, u64); 3] {
+        let count = |it: CacheOutcome| {
+            cache.map_or(0, |cache| cache.counts[it as usize].load(Ordering::Relaxed))
+        };
         CacheOutcome::ALL.map(|it| (it.as_str(), count(it)))
     }
 

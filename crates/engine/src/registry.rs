@@ -103,7 +103,7 @@ impl Registry {
         if let Some(split) = split.as_deref() {
             entry.check_rules(&table, split).map_err(TrafficError::BadRules)?;
             let shadow = split.shadow.as_ref().and_then(|it| entry.versions.get(&it.version));
-            shadow.iter().for_each(|version| version.shadow.forget());
+            shadow.iter().for_each(|version| version.shadow().forget());
         }
         entry.set_split(&table, split);
         self.change(|table| drop(table.insert(name.to_owned(), entry)));
@@ -381,10 +381,7 @@ impl Registry {
             let new = entry.versions.values().filter(|model| model.unnamed.get().is_none());
             new.for_each(|model| drop(model.unnamed.set(Arc::clone(&entry.unnamed))));
             for (version, model) in &entry.versions {
-                model.shadow.set(version, entry.split.as_ref());
-                let split = entry.split.as_deref();
-                model.share.set(split.and_then(|split| split.share(version)));
-                model.share.note(split.and_then(|split| split.returned.get(version)).cloned());
+                model.set_split(version, entry.split.as_ref());
             }
         }
         let defaults = table.values().filter_map(|entry| entry.versions.get(&entry.default));

@@ -43,6 +43,13 @@ pub enum ShadowOutcome {
 /// The outcomes by their names, in the order in which they are counted.
 const OUTCOMES: [&str; 5] = ["same", "different", "failed", "dropped", "uncompared"];
 
+/// How many copies ended how.
+pub type ShadowCounts = [(&'static str, u64); OUTCOMES.len()];
+
+/// The counts of a version that never got a copy.
+pub(crate) const NO_COPIES: ShadowCounts =
+    [(OUTCOMES[0], 0), (OUTCOMES[1], 0), (OUTCOMES[2], 0), (OUTCOMES[3], 0), (OUTCOMES[4], 0)];
+
 /// Two answers that differ.
 #[derive(Debug)]
 pub struct ShadowSample {
@@ -58,8 +65,7 @@ pub struct ShadowSample {
     _held: HeldBytes,
 }
 
-/// Both ends of a shadow, which every version has: whether its own requests are copied, and what came of the copies
-/// that it got.
+/// Both ends of a shadow: whether a version's own requests are copied, and what came of the copies that it got.
 #[derive(Debug, Default)]
 pub struct ShadowBook {
     /// Whether a shadow gets copies of the requests of this version, so that others do not look.
@@ -123,7 +129,7 @@ impl ShadowBook {
     }
 
     /// How many copies ended how.
-    pub fn counts(&self) -> [(&'static str, u64); OUTCOMES.len()] {
+    pub fn counts(&self) -> ShadowCounts {
         std::array::from_fn(|at| (OUTCOMES[at], self.counts[at].load(Relaxed)))
     }
 

@@ -162,16 +162,17 @@ impl InferenceService {
     ) -> impl Future<Output = Result<Answer, Problem>> + Send + 'a {
         // A sequence stays with the version that it began with, whatever the shares are by now.
         let kept_by = self.keeper(request.target, request.input.route.sequence.as_deref());
-        let copied = model.shadow().is_copied();
-        if kept_by.is_none() && !model.cache().is_on() && !copied {
+        let copied = model.is_copied();
+        let cache = model.cache().filter(|cache| cache.is_on());
+        if kept_by.is_none() && cache.is_none() && !copied {
             return Either::Left(self.predict_on(model, request));
         }
         let copy = copied.then(|| self.copy_of(model, &request)).flatten();
         Either::Right(Box::pin(async move {
-            let answered = match kept_by {
-                Some(model) => self.predict_on(&model, request).await,
-                None if model.cache().is_on() => self.predict_cached(model, request).await,
-                None => self.predict_on(model, request).await,
+            let answered = match (kept_by, cache) {
+                (Some(model), _) => self.predict_on(&model, request).await,
+                (None, Some(cache)) => self.predict_cached(model, cache, request).await,
+                (None, None) => self.predict_on(model, request).await,
             };
             if let (Some(copy), Ok(answer)) = (copy, &answered) {
                 self.send_copy(copy, model, answer);

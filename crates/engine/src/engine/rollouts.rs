@@ -103,7 +103,7 @@ impl WatchedModel {
         old: &Arc<Model>,
         new: &Arc<Model>,
     ) -> Option<String> {
-        let [same, different, failed, ..] = new.shadow().counts().map(|(_, count)| count);
+        let [same, different, failed, ..] = new.shadow_counts().map(|(_, count)| count);
         let (was, is) = (outcomes(old), Outcomes::of_shadow(same, different, failed));
         self.comparison(old, new, &was, &is).look(&rule, &was, &is)
     }
@@ -168,7 +168,7 @@ impl NextStep {
                     "version returned: {why}; it gets no more requests and stays loaded"
                 );
                 split.returned.insert(version.to_owned(), why);
-                new.share.count_return();
+                new.count_return();
                 Some(split)
             }
             Self::EndShadow(why) => {
@@ -177,7 +177,7 @@ impl NextStep {
                     version,
                     "shadow ended: {why}; it gets no more copies and stays loaded"
                 );
-                new.share.count_return();
+                new.count_return();
                 Some(before.without_shadow(why))
             }
             Self::Forward(percent) if percent < 100.0 => {

@@ -24,7 +24,6 @@ use super::state::{ModelState, Traffic};
 use super::statistics::EndpointMeters;
 use super::warm_up::{Sample, WarmUp};
 use crate::admission::Admission;
-use crate::answer_cache::AnswerCache;
 use crate::changes::Changes;
 use crate::data_threads::ModelThreads;
 use crate::error::RegisterError;
@@ -33,7 +32,6 @@ use crate::observer::{ModelTag, Observer};
 use crate::pool::Launcher;
 use crate::settings::{ModelSettings, RegisterOptions};
 use crate::store::{FetchedFile, ModelDir, Sha256, ShownUrl};
-use crate::traffic_split::VersionShare;
 
 /// A model about to be built.
 pub(crate) struct Draft {
@@ -65,7 +63,8 @@ impl Draft {
         let endpoints = EndpointMeters::new(names);
         let worker_target = [self.settings.workers_min.into(), self.settings.workers_max.into()];
         let published = Arc::new(ModelState { endpoints, worker_target, ..ModelState::default() });
-        let (clock, kept) = (ModelClock::start(), KeptSequences::default());
+        let clock = ModelClock::start();
+        let kept = self.settings.sequences().map(|_| KeptSequences::default());
         published.sizes.store(Arc::new(self.settings.sizes.clone()));
         let (tag, warm_up) = (self.tag(), self.warm_up(admission));
         let settings = Arc::new(self.settings);
@@ -85,12 +84,11 @@ impl Draft {
             threads,
         };
         let models = (settings.declared.multiplexed > 0).then(ModelIds::default);
-        let cache = settings.cache().map(|rule| &**rule);
-        Arc::new(Model {
-            cache: Arc::new(AnswerCache::new(cache, Arc::clone(admission))),
+        let model = Model {
+            cache: OnceLock::new(),
             identity: self.identity,
             gate: RequestGate {
-                settings: ArcSwap::from(settings),
+                settings: ArcSwap::from(Arc::clone(&settings)),
                 intake: self.intake,
                 admission: Arc::clone(admission),
                 task: LazyLock::new(Box::new(|| seed.begin())),
@@ -103,13 +101,15 @@ impl Draft {
             traffic: Traffic::default(),
             unnamed: OnceLock::new(),
             kept,
-            share: VersionShare::default(),
-            shadow: Arc::default(),
+            share: OnceLock::new(),
+            shadow: OnceLock::new(),
             changes: changes.clone(),
             _dir: self.dir,
             fetched: self.fetched,
             declared: self.declared,
-        })
+        };
+        model.set_cache(&settings);
+        Arc::new(model)
     }
 
     /// Its name in metrics.

@@ -35,6 +35,7 @@ mod scheduler;
 mod seed;
 mod sequence;
 mod shared_pages;
+mod shared_traffic;
 mod state;
 mod statistics;
 pub(crate) mod task;
@@ -84,7 +85,7 @@ use crate::reply::Answer;
 use crate::settings::ModelSettings;
 use crate::shadow::{Occupancy, ShadowBook};
 use crate::store::{Api, Dependency, FetchedFile, ModelDir};
-use crate::traffic_split::VersionShare;
+use crate::traffic_split::{TrafficSplit, VersionShare};
 
 /// One version of a model.
 pub struct Model {
@@ -97,14 +98,14 @@ pub struct Model {
     pub(crate) traffic: Traffic,
     /// Calls that named none: those of all versions of the name, from when it is registered.
     pub(crate) unnamed: OnceLock<Arc<Traffic>>,
-    /// The sequences that it keeps.
-    pub(crate) kept: KeptSequences,
-    /// Its part of the calls that named none.
-    pub(crate) share: VersionShare,
-    /// What came of copies of requests that it got.
-    pub(crate) shadow: Arc<ShadowBook>,
-    /// Answers that it gave before.
-    pub(crate) cache: Arc<AnswerCache>,
+    /// The sequences that it keeps, for models that keep sequences.
+    pub(crate) kept: Option<KeptSequences>,
+    /// Its part of the calls that named none; from the first time on that versions share them.
+    share: OnceLock<VersionShare>,
+    /// What came of copies of requests that it got; from the first time on that some are copied.
+    shadow: OnceLock<Arc<ShadowBook>>,
+    /// Answers that it gave before; from the first time on that it has a cache.
+    cache: OnceLock<Arc<AnswerCache>>,
     pub(crate) changes: Changes,
     /// What an archive declares of its tensors.
     pub(crate) declared: Option<Signature>,
@@ -182,10 +183,10 @@ impl Model {
         self.gate.settings.load_full()
     }
 
-    /// Answers that it gave before, for equal requests.
+    /// Answers that it gave before, for equal requests; none if it never had a cache.
     #[inline]
-    pub fn cache(&self) -> &Arc<AnswerCache> {
-        &self.cache
+    pub fn cache(&self) -> Option<&Arc<AnswerCache>> {
+        self.cache.get()
     }
 
     /// The headers in which requests name their sequences, for a model that keeps sequences.
@@ -248,26 +249,18 @@ impl Model {
             false => self.unnamed.get_or_init(Arc::default),
         }
     }
-
-    /// Its share of the calls that name no version, in millionths, where versions share them.
-    pub fn share(&self) -> Option<u32> {
-        self.share.read()
+    /// Written with the table of models: how the versions of its name share its requests.
+    pub(crate) fn set_split(&self, version: &str, split: Option<&Arc<TrafficSplit>>) {
+        if split.is_some() || self.shadow.get().is_some() {
+            self.note_split(version, split);
+        }
     }
 
-    /// How often its share was taken away because it was worse than the default version.
-    pub fn returns(&self) -> u64 {
-        self.share.returns()
-    }
 
-    /// Why it has no share any more, where that was taken away.
-    pub fn why_returned(&self) -> Option<Arc<String>> {
-        self.share.why_returned()
-    }
-
-    /// Whether its requests are copied for another version, and what came of copies that it got.
+    /// Whether its requests are copied for another version.
     #[inline]
-    pub fn shadow(&self) -> &Arc<ShadowBook> {
-        &self.shadow
+    pub fn is_copied(&self) -> bool {
+        self.shadow.get().is_some_and(|book| book.is_copied())
     }
 
     /// How busy it is.
@@ -277,7 +270,7 @@ impl Model {
 
     /// Whether it keeps this sequence.
     pub(crate) fn keeps_sequence(&self, id: &str) -> bool {
-        self.kept.contains(id)
+        self.kept.as_ref().is_some_and(|kept| kept.contains(id))
     }
 
     /// Whether it can serve, and why not.
@@ -405,13 +398,26 @@ impl Model {
         let settings = Arc::new(settings);
         self.gate.settings.store(Arc::clone(&settings));
         if settings.cache() != now.cache() {
-            self.cache.change(settings.cache().map(|rule| &**rule));
+            self.set_cache(&settings);
         }
         self.ask(|reply| ControlMessage::Reconfigure { settings, reply })
             .await
             .ok_or_else(|| "the model was removed".to_owned())?;
         self.changes.note();
         Ok(())
+    }
+
+    /// Begins its cache anew, or ends it.
+    fn set_cache(&self, settings: &ModelSettings) {
+        let rule = settings.cache().map(|rule| &**rule);
+        match self.cache.get() {
+            None if rule.is_none() => {}
+            None => {
+                let cache = AnswerCache::new(rule, Arc::clone(&self.gate.admission));
+                drop(self.cache.set(Arc::new(cache)));
+            }
+            Some(cache) => cache.change(rule),
+        }
     }
 
     /// What its batcher has learned and decided; none if it has just gone.

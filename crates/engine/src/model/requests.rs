@@ -36,9 +36,14 @@ pub(super) struct SequenceRequests {
 }
 
 impl SequenceRequests {
-    pub(super) fn new(settings: &ModelSettings, kept: &KeptSequences, clock: ModelClock) -> Self {
-        let limits = settings.sequences();
-        let sequences = limits.map(|limits| Sequences::new(limits, kept.clone()));
+    /// Those of a model with these settings; `kept` tells others of them, where it keeps any.
+    pub(super) fn new(
+        settings: &ModelSettings,
+        kept: Option<KeptSequences>,
+        clock: ModelClock,
+    ) -> Self {
+        let sequences = settings.sequences().zip(kept);
+        let sequences = sequences.map(|(limits, kept)| Sequences::new(limits, kept));
         Self { sequences, headers: Arc::clone(&settings.sequence_headers), clock }
     }
 
@@ -283,7 +288,7 @@ mod tests {
         let declared =
             Declared { stateful: true, sequence_max_idle_ms: 20_000, ..Declared::default() };
         let settings = ModelSettings { declared, ..settings() };
-        SequenceRequests::new(&settings, &KeptSequences::default(), ModelClock::start())
+        SequenceRequests::new(&settings, Some(KeptSequences::default()), ModelClock::start())
     }
 
     fn request(sequence: Option<&str>) -> PendingRequest {

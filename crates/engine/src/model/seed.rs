@@ -53,7 +53,7 @@ pub(super) struct TaskSeed {
     pub(super) tag: Arc<ModelTag>,
     pub(super) published: Arc<ModelState>,
     pub(super) clock: ModelClock,
-    pub(super) kept: KeptSequences,
+    pub(super) kept: Option<KeptSequences>,
     pub(super) warm_up: Option<WarmUp>,
     pub(super) worker_ids: Arc<AtomicU32>,
     /// Where it runs.
@@ -83,7 +83,7 @@ impl TaskSeed {
             scheduler: ModelScheduler::new(settings.batcher(), clock),
             actions: Actions::new(),
             table: RequestTable::default(),
-            sequences: SequenceRequests::new(&settings, &self.kept, clock),
+            sequences: SequenceRequests::new(&settings, self.kept, clock),
             beside: 0,
             startup_wait: settings.startup_wait,
             startup: None,

@@ -5,7 +5,9 @@
 
 use std::sync::{Arc, PoisonError};
 
-use jitney_engine::answer_cache::{CacheFind, CacheOutcome, CommonRun, OwnAnswer, RunEnd};
+use jitney_engine::answer_cache::{
+    AnswerCache, CacheFind, CacheOutcome, CommonRun, OwnAnswer, RunEnd,
+};
 use jitney_engine::call::{Answer, Call, RequestMark};
 use jitney_engine::error::CallError;
 use jitney_engine::quota::QuotaUse;
@@ -23,18 +25,19 @@ impl InferenceService {
     pub(super) async fn predict_cached(
         &self,
         model: &Arc<Model>,
+        cache: &Arc<AnswerCache>,
         request: InferenceRequest<'_>,
     ) -> Result<Answer, Problem> {
         let settings = model.settings();
         let used = settings.cache().and_then(|rule| CacheUse::of(&request, rule));
         let Some(CacheUse { key, fresh }) = used else {
-            return self.predict_alone(model, request).await;
+            return self.predict_alone(model, cache, request).await;
         };
         let (target, kind) = (request.target, request.origin.kind);
         let version_named = target.version.is_some();
         let (key, now) = ((key, request.options.priority), Instant::now());
         let begin = |request| self.begin_run(Arc::clone(model), request);
-        let (answered, outcome) = match model.cache().find(key, fresh, now, request, begin) {
+        let (answered, outcome) = match cache.find(key, fresh, now, request, begin) {
             CacheFind::Miss(run) => {
                 self.meter.requested(model, version_named);
                 (own_answer(run.await), CacheOutcome::Miss)
@@ -44,12 +47,12 @@ impl InferenceService {
                 (charge_one(&request).map(|_| answer.of_shelf()), CacheOutcome::Hit)
             }
             CacheFind::Shared(run, request) => {
-                let answered = match self.wait_for(model, run, &request).await {
+                let answered = match self.wait_for(cache, run, &request).await {
                     Ok(RunEnd::Common(answer)) => Ok(answer.of_run()),
                     // It was charged for before it waited.
                     Ok(RunEnd::Own(_)) => {
                         let request = InferenceRequest { quota: None, ..request };
-                        return self.predict_alone(model, request).await;
+                        return self.predict_alone(model, cache, request).await;
                     }
                     Err(error) => Err(error),
                 };
@@ -59,17 +62,18 @@ impl InferenceService {
         };
         let answer = answered.map_err(|error| self.problem(model, target, &error))?;
         self.meter.answered(model, version_named, kind, &answer.timing);
-        Ok(marked(model, answer, outcome))
+        Ok(marked(cache, answer, outcome))
     }
 
     /// Without the cache.
     async fn predict_alone(
         &self,
         model: &Arc<Model>,
+        cache: &AnswerCache,
         request: InferenceRequest<'_>,
     ) -> Result<Answer, Problem> {
         let answer = self.predict_on(model, request).await?;
-        Ok(marked(model, answer, CacheOutcome::Miss))
+        Ok(marked(cache, answer, CacheOutcome::Miss))
     }
 
     /// A run that lives as long as anybody waits for it, whoever that is.
@@ -106,13 +110,13 @@ impl InferenceService {
     /// Waits for the run of another request, within the limits that a request has that waits by itself.
     async fn wait_for(
         &self,
-        model: &Model,
+        cache: &AnswerCache,
         run: CommonRun,
         request: &InferenceRequest<'_>,
     ) -> Result<RunEnd, CallError> {
         let _permit = self.engine.admission().admit(1, request.input.weight())?;
         let _charged = charge_one(request)?;
-        let _waiting = model.cache().wait();
+        let _waiting = cache.wait();
         match request.options.deadline {
             None => Ok(run.await),
             Some(deadline) => {
@@ -154,8 +158,8 @@ fn is_common(Answer { output, stream, .. }: &Answer) -> bool {
 }
 
 /// The answer with a header that says where it came from; it is counted.
-fn marked(model: &Model, mut answer: Answer, outcome: CacheOutcome) -> Answer {
-    model.cache().count(outcome);
+fn marked(cache: &AnswerCache, mut answer: Answer, outcome: CacheOutcome) -> Answer {
+    cache.count(outcome);
     answer.output.headers.push((CACHE_HEADER.to_owned(), outcome.as_str().to_owned()));
     answer
 }

@@ -123,7 +123,7 @@ impl RequestTotals {
             retried: counters.retried,
             latency_seconds_sum: measures.latency_us.sum as f64 / 1e6,
             rejections: counted(measures.rejections),
-            shadow_copies: counted(model.shadow().counts()),
+            shadow_copies: counted(model.shadow_counts()),
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use jitney_engine::answer_cache::AnswerCache;
 use jitney_engine::model::main_group;
 use jitney_engine::{Distribution, EndpointMeasures, Measures, Model, Status, WorkerView};
 
@@ -80,13 +81,13 @@ const OWN: &[(&str, MetricKind, &str, Reading)] = &[
     ("jitney_traffic_returns_total", Counter, "Times that the version's share was taken away because it was worse than the default version",
         Number(|it| it.model.returns())),
     ("jitney_shadow_copies_total", Counter, "Copies of requests that the version got as a shadow, by whether its answer was the same, different, failed, could not be compared, or the copy was dropped",
-        Each("outcome", |it| it.model.shadow().counts().to_vec())),
+        Each("outcome", |it| it.model.shadow_counts().to_vec())),
     ("jitney_cache_total", Counter, "Answers of a model with a cache, by whether they were there (hit), came by the run of an equal request (shared) or by one of their own (miss)",
-        Each("outcome", |it| it.model.cache().counts().to_vec())),
+        Each("outcome", |it| AnswerCache::counts(it.model.cache()).to_vec())),
     ("jitney_cache_bytes", Gauge, "Bytes of the answers that the model's cache keeps",
-        Number(|it| it.model.cache().bytes())),
+        Number(|it| it.model.cache().map_or(0, |cache| cache.bytes()))),
     ("jitney_cache_waiting", Gauge, "Requests that wait for the run of an equal one now",
-        Number(|it| it.model.cache().waiting())),
+        Number(|it| it.model.cache().map_or(0, |cache| cache.waiting()))),
     ("jitney_rejections_total", Counter, "Rejected requests by reason",
         Each("reason", |it| it.measures.rejections.to_vec())),
     ("jitney_batches_total", Counter, "Batches sent to a worker",
