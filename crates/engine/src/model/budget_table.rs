@@ -12,10 +12,9 @@ use jitney_batcher::{AskedRate, FirstLoad, LoadStep, MemoryPlan, MemoryState, Mo
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::budget_model::{BudgetModel, BudgetTerms, HeldWorker};
+use super::budget_model::{BudgetModel, BudgetTerms, HeldWorker, SharedPages};
 use super::gpu_table::GpuTable;
 use super::messages::ControlMessage;
-use super::shared_pages::SharedPages;
 use super::state::ModelState;
 use crate::outcome::LaunchError;
 use crate::process::MeasuredMemory;

@@ -34,7 +34,6 @@ mod scatter;
 mod scheduler;
 mod seed;
 mod sequence;
-mod shared_pages;
 mod shared_traffic;
 mod state;
 mod statistics;
@@ -249,13 +248,13 @@ impl Model {
             false => self.unnamed.get_or_init(Arc::default),
         }
     }
+
     /// Written with the table of models: how the versions of its name share its requests.
     pub(crate) fn set_split(&self, version: &str, split: Option<&Arc<TrafficSplit>>) {
         if split.is_some() || self.shadow.get().is_some() {
             self.note_split(version, split);
         }
     }
-
 
     /// Whether its requests are copied for another version.
     #[inline]
