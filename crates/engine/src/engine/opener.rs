@@ -140,8 +140,11 @@ impl ModelOpener {
             if let Some(path) = found.file().filter(|file| is_local(file)).map(Path::to_owned) {
                 let (model, home) = self.open_local(local, path, options).await?;
                 let threads = matches!(home, LocalHome::Threads(_));
-                let model = DeclaredModel::around(model, &options.declared, threads)
-                    .map_err(RegisterError::NotLoadable)?;
+                let model = match &options.declared {
+                    None => model,
+                    Some(declared) => DeclaredModel::around(model, declared, threads)
+                        .map_err(RegisterError::NotLoadable)?,
+                };
                 return OpenedModel::of_local(model, home, found.fetched(), options);
             }
             if is_local(Path::new(&options.url)) {
@@ -172,7 +175,9 @@ impl ModelOpener {
         if let Some(dir) = packed {
             package.dir.attach(dir);
             package.downloaded = fetched;
-            check_declared(&package, &options.declared)?;
+            if let Some(declared) = &options.declared {
+                check_declared(&package, declared)?;
+            }
         }
         if let Some(python) = &options.python {
             package.api = Some(self.python_api(&mut package, python, options).await?);

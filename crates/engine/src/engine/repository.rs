@@ -359,7 +359,7 @@ impl Repository {
                 settings: settings.clone(),
                 at_startup: true,
                 whole: content.whole,
-                declared: Arc::clone(&declared),
+                declared: Some(Arc::clone(&declared)),
                 handler: content.python.as_ref().map(|python| python.file.clone()),
                 python: content.python.clone(),
                 labels: Arc::clone(&labels),

@@ -108,8 +108,8 @@ pub struct RegisterOptions {
     pub whole: bool,
     /// How it is run, if it is a model of Triton's Python backend.
     pub python: Option<Arc<PythonBackend>>,
-    /// What a configuration beside it says of its inputs and outputs.
-    pub declared: Arc<DeclaredTensors>,
+    /// What a configuration beside it says of its inputs and outputs, where it is one of a repository.
+    pub declared: Option<Arc<DeclaredTensors>>,
     /// The names of classes, by output.
     pub labels: Arc<BTreeMap<String, Vec<String>>>,
 }
