@@ -91,6 +91,61 @@ impl Config {
         if items { &self.sizes } else { &[] }
     }
 
+    /// The class of lengths whose group a request belongs to; one for all where nothing is padded.
+    pub(crate) fn class(&self, request: &Request) -> u8 {
+        self.class_of_items(request.items, request.cost)
+    }
+
+    /// The same for so many items of this cost.
+    pub(crate) fn class_of_items(&self, items: u32, cost: u64) -> u8 {
+        match self.measure {
+            Measure::Items | Measure::Packed => 0,
+            Measure::Padded => self.padded_class(items, cost),
+        }
+    }
+
+    /// What a batch of this class weighs against [`Config::max_cost`].
+    pub(crate) fn weight(&self, class: u8, items: u64, cost: u128) -> u128 {
+        match self.measure {
+            Measure::Items | Measure::Packed => cost,
+            Measure::Padded => u128::from(items) * u128::from(self.ceiling(class)),
+        }
+    }
+
+    /// What a request adds to the size of a batch.
+    pub(crate) fn size_of(&self, items: u32, cost: u64) -> u32 {
+        let size = match self.measure {
+            Measure::Items => return items.max(1),
+            Measure::Packed => cost,
+            Measure::Padded => {
+                let longest = self.ceiling(self.padded_class(items, cost));
+                u64::from(items).saturating_mul(longest)
+            }
+        };
+        u32::try_from(size.max(1)).unwrap_or(u32::MAX)
+    }
+
+    /// The size at which a batch runs that has this size without padded rows, of this class.
+    pub(crate) fn ran(&self, class: u8, size: u64) -> u64 {
+        match self.measure {
+            Measure::Items => self.run_rows(size),
+            Measure::Packed => size,
+            Measure::Padded if self.lengths.is_empty() => size,
+            Measure::Padded => {
+                let item = self.ceiling(class);
+                self.run_rows(size.div_ceil(item)).saturating_mul(item)
+            }
+        }
+    }
+
+    /// The size of an item where [`Config::run_sizes`] count items of a padded model.
+    pub(crate) fn item(&self, class: u8) -> u64 {
+        match self.measure {
+            Measure::Items | Measure::Packed => 1,
+            Measure::Padded => self.ceiling(class),
+        }
+    }
+
     /// The size at which a batch of this many items runs.
     pub(crate) fn run_size(&self, items: u32) -> u32 {
         self.run_sizes().iter().copied().find(|&size| size >= items).unwrap_or(items)

@@ -5,7 +5,7 @@
 //! fifth of it is padding, and fill rows that are run in any case. Pure arithmetic, used only where
 //! items are padded.
 
-use crate::config::{Config, Measure};
+use crate::config::Config;
 use crate::request::Request;
 
 /// The most that a batch may grow by padding for the sake of borrowed items: 5/4 of what is real.
@@ -97,63 +97,13 @@ impl Mix {
 }
 
 impl Config {
-    /// The class of lengths whose group a request belongs to; one for all where nothing is padded.
-    pub(crate) fn class(&self, request: &Request) -> u8 {
-        self.class_of_items(request.items, request.cost)
-    }
-
-    /// The same for so many items of this cost.
-    pub(crate) fn class_of_items(&self, items: u32, cost: u64) -> u8 {
-        match self.measure {
-            Measure::Items | Measure::Packed => 0,
-            Measure::Padded => self.class_of(length(items, cost)),
-        }
-    }
-
-    /// What a batch of this class weighs against [`Config::max_cost`].
-    pub(crate) fn weight(&self, class: u8, items: u64, cost: u128) -> u128 {
-        match self.measure {
-            Measure::Items | Measure::Packed => cost,
-            Measure::Padded => u128::from(items) * u128::from(self.ceiling(class)),
-        }
-    }
-
-    /// What a request adds to the size of a batch.
-    pub(crate) fn size_of(&self, items: u32, cost: u64) -> u32 {
-        let size = match self.measure {
-            Measure::Items => return items.max(1),
-            Measure::Packed => cost,
-            Measure::Padded => {
-                let longest = self.ceiling(self.class_of(length(items, cost)));
-                u64::from(items).saturating_mul(longest)
-            }
-        };
-        u32::try_from(size.max(1)).unwrap_or(u32::MAX)
-    }
-
-    /// The size at which a batch runs that has this size without padded rows, of this class.
-    pub(crate) fn ran(&self, class: u8, size: u64) -> u64 {
-        match self.measure {
-            Measure::Items => self.run_rows(size),
-            Measure::Packed => size,
-            Measure::Padded if self.lengths.is_empty() => size,
-            Measure::Padded => {
-                let item = self.ceiling(class);
-                self.run_rows(size.div_ceil(item)).saturating_mul(item)
-            }
-        }
-    }
-
-    /// The size of an item where [`Config::run_sizes`] count items of a padded model.
-    pub(crate) fn item(&self, class: u8) -> u64 {
-        match self.measure {
-            Measure::Items | Measure::Packed => 1,
-            Measure::Padded => self.ceiling(class),
-        }
+    /// The class of lengths to which so many items of this cost belong.
+    pub(crate) fn padded_class(&self, items: u32, cost: u64) -> u8 {
+        self.class_of(length(items, cost))
     }
 
     /// How many items are run for so many; this many where any number is.
-    fn run_rows(&self, items: u64) -> u64 {
+    pub(crate) fn run_rows(&self, items: u64) -> u64 {
         u32::try_from(items).map_or(items, |items| self.run_size(items).into())
     }
 
@@ -167,7 +117,7 @@ impl Config {
     }
 
     /// The longest length of a class.
-    fn ceiling(&self, number: u8) -> u64 {
+    pub(crate) fn ceiling(&self, number: u8) -> u64 {
         let Some(&last) = self.lengths.last() else { return ceiling(number) };
         match self.lengths.get(usize::from(number)) {
             Some(&length) => length.into(),
@@ -218,6 +168,7 @@ fn shorter(class: u8) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Measure;
     use crate::request::RequestId;
 
     fn of(items: u32, cost: u64) -> Request {
