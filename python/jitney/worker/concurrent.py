@@ -33,7 +33,6 @@ from jitney.worker.protocol import (
 )
 from jitney.worker.reply import EncodedReply
 from jitney.worker.run import BatchAnswer, Incoming, answer_from, failure_from, read_frames, send_answer, unread_answer
-from jitney.worker.step_times import times_frame
 from jitney.worker.writer import FrameWriter, TurnWriter
 
 CANCEL_SECONDS = 1.0
@@ -245,5 +244,4 @@ class _ConcurrentBatches:
             answer = failure_from(error, metas)
         else:
             answer = answer_from(outputs, frame.count, context)
-        before = times_frame(frame.id, self._model.facts_to_tell())
-        send_answer(self._writer, frame.id, frame.count, answer, before)
+        send_answer(self._writer, frame.id, frame.count, answer, self._model.facts_to_tell())

@@ -196,7 +196,8 @@ class _LiveJobs:
             # Half an answer cannot become another one: its stream breaks off.
             self._writer.send_control(FAILED, failure_of_step(body)._asdict(), job.batch_id)
         else:
-            told = times_frame(job.batch_id, self._model.facts_to_tell())
+            times = self._model.facts_to_tell()
+            told = times_frame(job.batch_id, times) if times else b""
             self._writer.send(REPLY, 1, job.batch_id, assemble({0: meta} if meta else {}, [body]), told)
 
     def _goes_on(self, idx: int, output: Any) -> bool | None:

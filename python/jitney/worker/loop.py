@@ -40,7 +40,6 @@ from jitney.worker.protocol import (
     decode_control,
 )  # fmt: skip
 from jitney.worker.run import print_traceback, run_batch, send_answer
-from jitney.worker.step_times import times_frame
 from jitney.worker.whole_way import go_the_whole_way, run_one_by_one
 from jitney.worker.writer import FrameWriter
 
@@ -189,7 +188,7 @@ def run_batches(writer: FrameWriter, reader: FrameReader, model: LoadedModel) ->
         if frame.kind != BATCH:
             raise ProtocolError(f"expected BATCH or STOP, got a frame of kind {frame.kind}")
         answer = run_batch(frame, decoder, model)
-        send_answer(writer, frame.id, frame.count, answer, times_frame(frame.id, model.facts_to_tell()))
+        send_answer(writer, frame.id, frame.count, answer, model.facts_to_tell())
         clients.forget_until(frame.id)
         del frame, answer  # They may be large, and the wait for the next batch long.
         model.after_batch(frames.has_more)

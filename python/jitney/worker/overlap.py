@@ -26,7 +26,7 @@ from jitney.worker.intake import HeldBatch, Incoming, Intake
 from jitney.worker.loader import LoadedModel
 from jitney.worker.protocol import Bytes, FrameReader
 from jitney.worker.run import answer_from, failure_from, send_answer
-from jitney.worker.step_times import StepTimes, now, times_frame
+from jitney.worker.step_times import StepTimes, now
 from jitney.worker.writer import FrameWriter
 
 SWITCH_SECONDS = 0.0005
@@ -306,7 +306,7 @@ class OverlappedBatches:
         times.update(self._model.facts_to_tell())
         answer = held.failure or answer_from(held.work, held.count, self._context)
         self._answered_alone += alone  # Before it is sent: the next batch may come as soon as the server has it.
-        send_answer(self._writer, held.bound.id, held.count, answer, times_frame(held.bound.id, times))
+        send_answer(self._writer, held.bound.id, held.count, answer, times)
         self._answered_behind += not alone  # After it is sent, so that answers cannot overtake each other.
         self._context.clients.forget_until(held.bound.id)
         self._intake.answered()

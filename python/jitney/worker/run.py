@@ -28,6 +28,7 @@ from jitney.worker.protocol import (
     encode_control,
 )  # fmt: skip
 from jitney.worker.reply import EncodedReply, encode_reply
+from jitney.worker.step_times import times_frame
 from jitney.worker.writer import FrameWriter, assemble
 
 logger = logging.getLogger(__name__)
@@ -103,8 +104,11 @@ def answer_from(outputs: Any, count: int, context: WorkerContext) -> BatchAnswer
     return parts
 
 
-def send_answer(writer: FrameWriter, batch_id: int, count: int, answer: BatchAnswer, before: bytes = b"") -> None:
-    """Sends a batch's REPLY or FAILED, in one write with the frame that comes before it."""
+def send_answer(
+    writer: FrameWriter, batch_id: int, count: int, answer: BatchAnswer, times: dict[str, int] | None = None
+) -> None:
+    """Sends a batch's REPLY or FAILED, in one write with the TIMES that come before it, if there are any to tell."""
+    before = times_frame(batch_id, times) if times else b""
     if isinstance(answer, BatchFailure):
         writer.send(FAILED, 0, batch_id, (encode_control(answer._asdict()),), before)
     else:
