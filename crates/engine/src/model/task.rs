@@ -409,6 +409,7 @@ impl Task {
             padding: dispatch.padding,
             worker: dispatch.worker.0,
             beside: false,
+            warms_up: false,
         };
         if let Err(batch) = self.pool.hand(dispatch.worker.0, batch) {
             // The worker has just exited and its supervisor's event is on the way; the batcher is

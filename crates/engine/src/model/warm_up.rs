@@ -25,7 +25,7 @@ use crate::pending::{Payload, PendingRequest, SharedId};
 use crate::pool::{BatchRun, LoadProgress, WorkerBatch};
 use crate::reply::Reply;
 
-/// Marks the batches of warm-ups; the batcher counts up from 1 and never gets here.
+/// Where the ids of warm-ups' batches begin; the batcher counts up from 1 and never gets here.
 const WARM_UP: u64 = 1 << 63;
 
 /// No batch is begun that would probably end later than this after the worker's first, unless it is of a
@@ -58,12 +58,6 @@ struct WarmUpRun {
 impl WarmUp {
     pub(crate) fn new(sample: Sample, cost: Option<u64>, admission: Arc<Admission>) -> Self {
         Self { sample, cost, admission, runs: Vec::new() }
-    }
-
-    /// The worker to which a batch was given to warm it up; none for any other batch.
-    pub(super) fn worker_of(batch: &WorkerBatch) -> Option<u32> {
-        let id = batch.id.0;
-        (id & WARM_UP != 0).then_some((id & u64::from(u32::MAX)) as u32)
     }
 
     /// The first batch for a worker that has just loaded; none if it should serve at once.
@@ -147,7 +141,8 @@ impl WarmUp {
             Some(PendingRequest::new(facts, self.sample.payload.clone(), now, reply, Some(permit)))
         };
         let requests = (0..size).map(request).collect::<Option<_>>()?;
-        Some(WorkerBatch::full(BatchId(WARM_UP | u64::from(worker)), requests, size))
+        let id = BatchId(WARM_UP | u64::from(worker));
+        Some(WorkerBatch { worker, warms_up: true, ..WorkerBatch::full(id, requests, size) })
     }
 }
 
@@ -245,7 +240,7 @@ mod tests {
         let mut batch = warm_up.begin(9, &config);
         let (mut sizes, mut learned) = (Vec::new(), 0);
         while let Some(running) = batch.take() {
-            assert_eq!(WarmUp::worker_of(&running), Some(9));
+            assert!(running.warms_up && running.worker == 9);
             sizes.push(running.requests.len());
             let (event, next) = warm_up.next(9, run(1), &config);
             assert_eq!(warm_up.progress(9), None, "any size may come");

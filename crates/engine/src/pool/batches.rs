@@ -39,6 +39,8 @@ pub(crate) struct WorkerBatch {
     pub(crate) worker: u32,
     /// Whether it runs beside others: the batcher takes it for done.
     pub(crate) beside: bool,
+    /// Whether it warms its worker up: nobody waits for it, and the batcher does not know it.
+    pub(crate) warms_up: bool,
 }
 
 impl WorkerBatch {
@@ -57,6 +59,7 @@ impl WorkerBatch {
             padding: None,
             worker: 0,
             beside: false,
+            warms_up: false,
         }
     }
 

@@ -16,7 +16,6 @@ use crate::model::lifetime::StartupWait;
 use crate::model::scatter;
 use crate::model::scheduler::SlotChange;
 use crate::model::state::add;
-use crate::model::warm_up::WarmUp;
 use crate::outcome::{BatchOutcome, Cause, ItemOutcome, LaunchError, ModelFailure, WorkerExit};
 use crate::pool::{
     BatchOrder, BatchRun, LoadProgress, LoadedReport, MeasuredRun, ReplaceReason, WorkerBatch,
@@ -49,11 +48,13 @@ impl Task {
                 let exec = exec.as_nanos() as u64;
                 self.step(Event::Done { batch, exec, prepare: None });
             }
-            WorkerEvent::Finished { batch, outcome, run } => match WarmUp::worker_of(&batch) {
-                _ if batch.beside => self.on_beside_finished(batch, outcome, run),
-                Some(worker) => self.on_warm_up_finished(worker, &batch, outcome, run),
-                None => self.on_finished(batch, outcome, run),
-            },
+            WorkerEvent::Finished { batch, outcome, run } if batch.beside => {
+                self.on_beside_finished(batch, outcome, run);
+            }
+            WorkerEvent::Finished { batch, outcome, run } if batch.warms_up => {
+                self.on_warm_up_finished(batch.worker, &batch, outcome, run);
+            }
+            WorkerEvent::Finished { batch, outcome, run } => self.on_finished(batch, outcome, run),
             WorkerEvent::Worn { worker, reason } => self.on_worn(worker, reason),
             WorkerEvent::Told { worker, times } => {
                 self.pool.told(worker, &times);
