@@ -3,16 +3,16 @@
 //! An event only changes the state. Then everything that is due is dispatched and the timer is set
 //! anew, so that no event needs to know what it has made due, and a late timer does no harm.
 
+mod findings;
 mod retries;
 #[cfg(test)]
 mod tests;
 
 use crate::action::{Action, Actions, Dispatch, DispatchReason, Rejection};
-use crate::adaptive::{Decision, Planner};
+use crate::adaptive::Planner;
 use crate::config::Config;
 use crate::event::{BatchFailure, DownReason, Event};
 use crate::fifo::Fifo;
-use crate::learned::{CurvePoint, WaitScore};
 use crate::policy::Order;
 use crate::records::RequestList;
 use crate::recovery::BatchRecovery;
@@ -85,6 +85,14 @@ impl Batcher {
         }
     }
 
+    /// Other models that run on the same GPUs have answered so many items since this was said last.
+    ///
+    /// It decides nothing. How the slots of workers are best used is found by what they bring; where a GPU
+    /// is shared, what one model gains there may be what another loses.
+    pub fn neighbours_answered(&mut self, items: u64) {
+        self.state.learned.trials.neighbours_answered(items);
+    }
+
     /// Requests that wait, those to be tried again included. Of a request in parts the last counts.
     #[must_use]
     pub fn waiting(&self) -> u32 {
@@ -113,40 +121,6 @@ impl Batcher {
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.state.rules.config
-    }
-
-    /// What was learned about the service time: one curve per group, one point for every batch size
-    /// seen, ascending.
-    pub fn curve(&self) -> impl Iterator<Item = CurvePoint> + '_ {
-        self.state.learned.curves.points()
-    }
-
-    /// How many workers there are: with so many the curve was learned.
-    #[must_use]
-    pub fn worker_count(&self) -> u32 {
-        self.state.learned.worker_count()
-    }
-
-    /// How many there were before that changed last, and the curve that was learned with them.
-    pub fn curve_before(&self) -> Option<(u32, impl Iterator<Item = CurvePoint> + '_)> {
-        self.state.learned.before().map(|(workers, curves)| (workers, curves.points()))
-    }
-
-    /// What a request adds to the size of a batch on average.
-    #[must_use]
-    pub fn request_size(&self) -> f64 {
-        self.state.learned.unit
-    }
-
-    /// The last decisions of the adaptive policy, oldest first; at most 64.
-    pub fn decisions(&self) -> impl Iterator<Item = &Decision> + '_ {
-        self.planner.log.iter()
-    }
-
-    /// What waiting for larger batches has brought, where no deadline and no window decide about it.
-    #[must_use]
-    pub fn wait_score(&self) -> WaitScore {
-        self.state.learned.wait_trials.score
     }
 
     fn apply(&mut self, event: Event, out: &mut Actions) {
@@ -379,7 +353,8 @@ impl Batcher {
             let members = self.planner.take(&mut self.state, &batch);
             let worker = self.take_slot(None);
             if self.state.learned.prepares() && self.state.rules.config.seek_slots {
-                self.state.try_slots(batch.clients, batch.candidate.size);
+                let size = (batch.candidate.size, members.items);
+                self.state.try_slots(batch.clients, size);
             }
             self.dispatch(worker, members, RetryAttempt::FIRST, batch.reason, out);
             self.planner.reject_passed_over(&mut self.state, &batch, out);

@@ -49,10 +49,10 @@ impl BatcherState {
         self.learned.workers(self.workers.slots().0);
     }
 
-    /// A batch of this size is dispatched to workers that prepare; tries how their slots are best
-    /// filled for clients that come back, if these do.
+    /// A batch of this size and with so many items is dispatched to workers that prepare; tries how their slots
+    /// are best filled for clients that come back, if these do.
     #[cold]
-    pub(crate) fn try_slots(&mut self, clients: Option<u64>, size: u64) {
+    pub(crate) fn try_slots(&mut self, clients: Option<u64>, size: (u64, u64)) {
         let (workers, slots, _) = self.workers.slots();
         let Learned { trials, .. } = &mut self.learned;
         if trials.dispatched(self.rules.now, clients, size, (workers.max(1), slots)) {

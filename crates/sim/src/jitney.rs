@@ -151,4 +151,8 @@ impl Scheduler for JitneyScheduler {
     fn back(&mut self, now: Nanos, worker: usize, out: &mut Orders) {
         self.start_worker(now, worker, out);
     }
+
+    fn neighbours_answered(&mut self, items: u64) {
+        self.batcher.neighbours_answered(items);
+    }
 }

@@ -37,7 +37,7 @@ pub struct SimulatedModel<'a> {
     pub world: &'a World,
     /// The requests to it.
     pub load: &'a Load,
-    /// What decides for it, and knows nothing of the others.
+    /// What decides for it, and knows of the others how much they answer.
     pub scheduler: &'a mut dyn Scheduler,
 }
 
@@ -52,7 +52,12 @@ pub fn run_on_one_gpu(sharing: GpuSharing, models: &mut [SimulatedModel<'_>]) ->
         next.min()
     };
     while let Some(((now, happening), at)) = first(&runners) {
+        let answered = runners[at].answered;
         runners[at].step(now, happening, models[at].scheduler);
+        let answered = runners[at].answered - answered;
+        let others =
+            models.iter_mut().enumerate().filter(|(other, _)| answered > 0 && *other != at);
+        others.for_each(|(_, other)| other.scheduler.neighbours_answered(answered));
         let mut workers: Vec<_> = runners.iter_mut().flat_map(|it| &mut it.running).collect();
         sharing.share(now, &mut workers);
     }
@@ -106,6 +111,7 @@ struct Runner<'a> {
     orders: Orders,
     waiting: usize,
     batches: u64,
+    answered: u64,
     busy: Nanos,
 }
 
@@ -143,6 +149,7 @@ impl<'a> Runner<'a> {
             orders: Orders::default(),
             waiting: 0,
             batches: 0,
+            answered: 0,
             busy: 0,
         }
     }
@@ -205,6 +212,7 @@ impl<'a> Runner<'a> {
     fn done(&mut self, worker: usize, scheduler: &mut dyn Scheduler) {
         let (members, took) = self.running[worker].finish(self.now).expect("it runs");
         self.batches += 1;
+        self.answered += members.len() as u64;
         self.busy += took.exec;
         let batch = members.len() as u32;
         for &id in &members {

@@ -22,6 +22,8 @@ pub trait Scheduler {
     fn lost(&mut self, now: Nanos, worker: usize, members: &[u32], out: &mut Orders);
     /// A dead worker is back.
     fn back(&mut self, now: Nanos, worker: usize, out: &mut Orders);
+    /// Models that share the GPU have answered so many items since the last call.
+    fn neighbours_answered(&mut self, _items: u64) {}
 }
 
 /// What a scheduler wants done; reused from step to step.

@@ -5,6 +5,9 @@
 //! tried for a moment, the best one kept, and the others tried again after longer and longer times, also
 //! those of which nothing good is expected: what is expected of a way may be wrong until it is tried.
 //! Only clients that come back have a rate that can be compared: it is how fast they are answered.
+//!
+//! Of models that share a GPU one may gain what another loses. There the rate is what all of them are answered,
+//! so that each seeks what is best for all.
 
 use crate::request::Nanos;
 use crate::workers::SlotUse;
@@ -16,6 +19,9 @@ const SETTLE: u32 = 4;
 /// Batches of a block, for each worker: its rate is one reading. Derived: of one, two and three at a
 /// time a whole number of rounds.
 const BLOCK: u32 = 6;
+/// The same where the rate is also that of other models. Chosen: they try, too, and what is lost meanwhile is lost
+/// by all.
+const BLOCK_SHARED: u32 = 4;
 /// Blocks of a round, whose rates are kept. Bound: the slowest is left out, so that one pause spoils
 /// nothing.
 const BLOCKS: usize = 3;
@@ -64,7 +70,11 @@ pub(crate) struct Trials {
     began: Nanos,
     last: Nanos,
     size: u64,
+    items: u64,
     len: u32,
+    /// Items that models on the same GPUs have answered since the block began; whether they do so.
+    neighbours: u64,
+    shared: bool,
     /// The rates of the blocks of this round.
     rates: [f64; BLOCKS],
     blocks: usize,
@@ -93,14 +103,14 @@ impl Trials {
         }
     }
 
-    /// A batch of this size was dispatched to one of so many workers with so many slots, for so many
-    /// clients that come back; none where it is unknown whether they do. Returns whether the way to
-    /// go on with is another one now.
+    /// A batch of this size, with so many items, was dispatched to one of so many workers with so many
+    /// slots, for so many clients that come back; none where it is unknown whether they do. Returns
+    /// whether the way to go on with is another one now.
     pub(crate) fn dispatched(
         &mut self,
         now: Nanos,
         clients: Option<u64>,
-        size: u64,
+        (size, items): (u64, u64),
         (workers, slots): (u32, u8),
     ) -> bool {
         let slots = slots.clamp(1, AT_A_TIME_MAX as u8);
@@ -122,23 +132,35 @@ impl Trials {
                 let step = if self.clients == 0.0 { 1.0 } else { 1.0 / 16.0 };
                 self.clients += step * (clients - self.clients);
                 self.size += size;
+                self.items += items;
                 self.len += 1;
             }
             _ => self.begin(now),
         }
         self.last = now;
-        if self.len >= BLOCK * workers {
+        let block = if self.shared { BLOCK_SHARED } else { BLOCK };
+        if self.len >= block * workers {
             self.block_over(now, workers.into());
         }
         before != (self.slots, self.current)
     }
 
+    /// Models on the same GPUs have answered so many items.
+    pub(crate) fn neighbours_answered(&mut self, items: u64) {
+        self.neighbours = self.neighbours.saturating_add(items);
+        self.shared |= items > 0;
+    }
+
     fn begin(&mut self, now: Nanos) {
-        (self.began, self.size, self.len) = (now, 0, 0);
+        (self.began, self.size, self.items, self.len, self.neighbours) = (now, 0, 0, 0, 0);
     }
 
     fn block_over(&mut self, now: Nanos, workers: u64) {
-        self.rates[self.blocks] = self.size as f64 / (now - self.began).max(1) as f64;
+        // An item of others is worth as much as one of its own.
+        self.shared = self.neighbours > 0;
+        let others = self.neighbours as f64 / self.items.max(1) as f64;
+        let took = (now - self.began).max(1) as f64;
+        self.rates[self.blocks] = self.size as f64 * (1.0 + others) / took;
         self.blocks += 1;
         self.begin(now);
         self.rates[..self.blocks].sort_by(|one, other| other.total_cmp(one));
@@ -214,11 +236,13 @@ mod tests {
         trials: Trials,
         now: Nanos,
         took: [u64; 4],
+        /// What other models on the GPU answer meanwhile.
+        neighbours: [u64; 4],
     }
 
     impl Play {
         fn new(took: [u64; 4]) -> Self {
-            Self { trials: Trials::default(), now: 0, took }
+            Self { trials: Trials::default(), now: 0, took, neighbours: [0; 4] }
         }
 
         /// Plays so many batches of so many clients; returns the ways in which they ran.
@@ -226,7 +250,8 @@ mod tests {
             let mut one = |_| {
                 let way = self.trials.current;
                 self.now += self.took[way] * MS;
-                self.trials.dispatched(self.now, Some(clients), 16, (1, 3));
+                self.trials.neighbours_answered(self.neighbours[way]);
+                self.trials.dispatched(self.now, Some(clients), (16, 16), (1, 3));
                 way
             };
             (0..count).map(&mut one).collect()
@@ -248,6 +273,17 @@ mod tests {
             let kept = play.batches(1000, 16);
             assert!(share(&kept, best) >= 0.9, "{best}: {kept:?}");
         }
+    }
+
+    #[test]
+    fn the_way_is_kept_in_which_all_models_of_a_gpu_are_answered_most() {
+        let mut play = Play::new([9, 6, 9, 9]);
+        play.neighbours = [32, 0, 8, 8];
+        play.batches(160, 16);
+        assert!(share(&play.batches(1000, 16), 0) >= 0.9);
+        play.neighbours = [32, 32, 8, 8];
+        play.batches(5000, 16);
+        assert!(share(&play.batches(1000, 16), 1) >= 0.9, "its own gain costs the others nothing");
     }
 
     #[test]
@@ -286,7 +322,7 @@ mod tests {
         assert_eq!(play.trials.slot_use(), SlotUse::AtATime(1));
         for _ in 0..100 {
             play.now += 6 * MS;
-            play.trials.dispatched(play.now, None, 16, (1, 3));
+            play.trials.dispatched(play.now, None, (16, 16), (1, 3));
         }
         assert_eq!(play.trials.slot_use(), SlotUse::AtATime(3));
     }
@@ -295,7 +331,7 @@ mod tests {
     fn a_worker_with_one_slot_has_nothing_to_choose() {
         let mut trials = Trials::default();
         for batch in 0..200 {
-            trials.dispatched(batch * MS, Some(16), 16, (1, 1));
+            trials.dispatched(batch * MS, Some(16), (16, 16), (1, 1));
             assert_eq!(trials.slot_use(), SlotUse::AtATime(1));
         }
     }

@@ -26,6 +26,7 @@ use crate::frames::{
     ConnectionError, FrameError, FrameHeader, FrameKind, HEADER_LEN, PAYLOAD_MAX, WorkerConnection,
     decode_failed, decode_reply, next_frame,
 };
+use crate::gpu_assignment::GpuAnswers;
 use crate::outcome::{BatchOutcome, ItemOutcome, LaunchError, ModelFailure, WorkerExit};
 use crate::pending::{Payload, PendingRequest};
 use crate::pool::{
@@ -126,6 +127,10 @@ impl Launcher for LocalLauncher {
 
     fn gpu(&self, worker: u32) -> Option<u32> {
         self.gpus.as_ref()?.assignment.first(worker)
+    }
+
+    fn gpu_answers(&self, worker: u32) -> Option<GpuAnswers> {
+        self.gpus.as_ref()?.assignment.answers(worker)
     }
 
     fn cpus(&self, worker: u32) -> Option<CpuList> {

@@ -12,6 +12,7 @@ use super::budget_model::BudgetTerms;
 use super::budget_table::LoadedWorker;
 use super::messages::ControlMessage;
 use super::state::ModelState;
+use crate::gpu_assignment::GpuAnswers;
 use crate::outcome::LaunchError;
 use crate::pool::{BoxFuture, Launcher, LoadProgress, ProgressSender, Worker};
 
@@ -103,6 +104,10 @@ impl Launcher for BudgetedLauncher {
 
     fn gpu(&self, worker: u32) -> Option<u32> {
         self.launcher.gpu(worker)
+    }
+
+    fn gpu_answers(&self, worker: u32) -> Option<GpuAnswers> {
+        self.launcher.gpu_answers(worker)
     }
 
     fn cpus(&self, worker: u32) -> Option<CpuList> {

@@ -17,6 +17,7 @@ pub(crate) mod endpoint_tensors;
 mod endpoints;
 mod exits;
 mod gate;
+mod gpu_neighbours;
 mod gpu_record;
 mod gpu_table;
 mod incidents;

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::time::Duration;
 
-use jitney_batcher::{Batcher, Config, DownReason, Event, Policy, WorkerId};
+use jitney_batcher::{Actions, Batcher, Config, DownReason, Event, Policy, WorkerId};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
@@ -18,6 +18,8 @@ use rustix::time::{
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::gpu_neighbours::GpuNeighbours;
+use crate::gpu_assignment::GpuAnswers;
 use crate::pool::WorkerCapacity;
 
 /// The batcher, and what the task remembers for it.
@@ -25,6 +27,8 @@ pub(super) struct ModelScheduler {
     pub(super) batcher: Batcher,
     pub(super) clock: ModelClock,
     pub(super) sizes: AllowedSizes,
+    /// Those who share the GPUs of its workers, once one of them is on a GPU.
+    neighbours: Option<GpuNeighbours>,
     /// Whether the batcher still waits for a request that comes together with its last one.
     pub(super) undecided: bool,
     /// When the batcher wants to look again.
@@ -39,9 +43,40 @@ impl ModelScheduler {
             batcher: Batcher::new(config.clone()),
             clock,
             sizes: AllowedSizes::new(config),
+            neighbours: None,
             undecided: false,
             timer: None,
             rung: None,
+        }
+    }
+
+    /// Tells the batcher what happens, and what those have answered meanwhile who share a GPU with its workers.
+    pub(super) fn step(&mut self, event: Event, out: &mut Actions) {
+        let answered = self.neighbours.as_mut().map(GpuNeighbours::take);
+        if let Some(items) = answered.filter(|items| *items > 0) {
+            self.batcher.neighbours_answered(items);
+        }
+        self.batcher.step(self.clock.now(), event, out);
+    }
+
+    /// A worker serves, on a GPU where this was answered, or on none.
+    pub(super) fn worker_serves(&mut self, worker: u32, answers: Option<GpuAnswers>) {
+        if let Some(answers) = answers {
+            self.neighbours.get_or_insert_default().join(worker, answers);
+        }
+    }
+
+    /// A worker has answered so many items.
+    pub(super) fn worker_answered(&mut self, worker: u32, items: u32) {
+        if let Some(neighbours) = &mut self.neighbours {
+            neighbours.answered(worker, items);
+        }
+    }
+
+    /// A worker gets nothing more.
+    pub(super) fn worker_gone(&mut self, worker: u32) {
+        if let Some(neighbours) = &mut self.neighbours {
+            neighbours.leave(worker);
         }
     }
 

@@ -353,7 +353,7 @@ impl Task {
     fn feed(&mut self, event: Event) {
         let mut actions = std::mem::take(&mut self.actions);
         actions.clear();
-        self.scheduler.batcher.step(self.scheduler.clock.now(), event, &mut actions);
+        self.scheduler.step(event, &mut actions);
         for action in actions.iter() {
             match action {
                 Action::Dispatch(dispatch) => self.dispatch(dispatch, &actions),

@@ -35,6 +35,7 @@ pub use self::worker::{
 };
 use crate::data_threads::ModelThreads;
 use crate::error::ScaleError;
+use crate::gpu_assignment::GpuAnswers;
 use crate::outcome::{LaunchError, LoadFailure};
 
 /// All workers of one model version.
@@ -295,6 +296,11 @@ impl WorkerPool {
     /// The last load, if it failed and no other worker gives hope.
     pub(crate) fn failure(&self) -> Option<&Arc<LoadFailure>> {
         self.failure.as_ref()
+    }
+
+    /// What all models have answered on the GPU of a worker, if it has one.
+    pub(crate) fn gpu_answers(&self, worker: u32) -> Option<GpuAnswers> {
+        self.launcher.gpu_answers(worker)
     }
 
     /// How many more workers there is memory for.

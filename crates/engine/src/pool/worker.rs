@@ -13,6 +13,7 @@ use serde::Deserialize;
 use tokio::sync::mpsc;
 
 use crate::error::CallError;
+use crate::gpu_assignment::GpuAnswers;
 use crate::outcome::{BatchOutcome, LaunchError, Output, WorkerExit};
 use crate::pending::PendingRequest;
 
@@ -53,6 +54,11 @@ pub trait Launcher: Send + Sync + 'static {
 
     /// The GPU that a worker was given, if any.
     fn gpu(&self, _worker: u32) -> Option<u32> {
+        None
+    }
+
+    /// What all models have answered on that GPU.
+    fn gpu_answers(&self, _worker: u32) -> Option<GpuAnswers> {
         None
     }
 

@@ -22,7 +22,7 @@ use crate::frames::{
     CallingWorker, CallsToken, ExpectedWorker, FrameError, FrameKind, WorkerConnection,
     decode_control, next_frame,
 };
-use crate::gpu_assignment::GpuAssignment;
+use crate::gpu_assignment::{GpuAnswers, GpuAssignment};
 use crate::observer::Observer;
 use crate::outcome::{LaunchError, LoadFault};
 use crate::pool::{
@@ -140,6 +140,10 @@ impl Launcher for PythonLauncher {
 
     fn gpu(&self, worker: u32) -> Option<u32> {
         self.gpus.as_ref()?.first(worker)
+    }
+
+    fn gpu_answers(&self, worker: u32) -> Option<GpuAnswers> {
+        self.gpus.as_ref()?.answers(worker)
     }
 
     fn cpus(&self, worker: u32) -> Option<CpuList> {

@@ -6,7 +6,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 
 use jitney_settings::Values;
 use jitney_settings::server::{
@@ -20,7 +19,7 @@ use super::placement::{Placement, RayConfig};
 use super::preload::Preload;
 use super::side_car::SideCar;
 use crate::frames::WorkerListener;
-use crate::gpu_assignment::GpuAssignment;
+use crate::gpu_assignment::{GpuAssignment, SharedGpus};
 use crate::process::ProcessThread;
 
 /// How Python workers are started.
@@ -145,8 +144,7 @@ pub(crate) struct PythonWorkers {
     pub(crate) placement: Option<Arc<Placement>>,
     /// The server's directory, which leaves with it.
     scratch: PathBuf,
-    /// Whose turn it is to get a GPU, over all models.
-    gpu_turn: Arc<AtomicU32>,
+    shared_gpus: Arc<SharedGpus>,
 }
 
 impl PythonWorkers {
@@ -183,7 +181,7 @@ impl PythonWorkers {
             packages,
             placement,
             scratch: std::path::absolute(scratch)?,
-            gpu_turn: Arc::default(),
+            shared_gpus: Arc::default(),
         }))
     }
 
@@ -194,7 +192,7 @@ impl PythonWorkers {
 
     /// The GPUs of a model's workers, out of so many; none where they run on the processor.
     pub(crate) fn gpus(&self, gpus: u32, settings: &Values) -> Option<GpuAssignment> {
-        GpuAssignment::of(gpus, settings, &self.gpu_turn)
+        GpuAssignment::of(gpus, settings, &self.shared_gpus)
     }
 }
 

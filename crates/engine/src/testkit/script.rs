@@ -4,6 +4,7 @@
 //! knows nothing of pools: it gets bodies and sends messages.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -65,6 +66,8 @@ pub struct ScriptedLoading {
     pub steps: Vec<(Duration, LoadProgress)>,
     /// The report.
     pub report: LoadedReport,
+    /// What is answered on GPU 0, which all of them are on.
+    pub gpu_answers: Option<Arc<AtomicU64>>,
 }
 
 /// Where the act for one batch is performed.

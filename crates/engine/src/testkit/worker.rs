@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::script::{Act, LaunchScript, Script, ScriptedBatch, ScriptedLoading, Stage};
+use crate::gpu_assignment::GpuAnswers;
 use crate::outcome::{BatchOutcome, LaunchError, Output, WorkerExit};
 use crate::pending::{Payload, PendingRequest};
 use crate::pool::{
@@ -57,7 +58,7 @@ impl Launcher for ScriptedLauncher {
         let (pause, outcome) = (self.launch)(life);
         let (script, batches, kind) =
             (Arc::clone(&self.script), Arc::clone(&self.batches), self.kind);
-        let ScriptedLoading { steps, report } = self.loading.clone();
+        let ScriptedLoading { steps, report, .. } = self.loading.clone();
         Box::pin(async move {
             tokio::time::sleep(pause).await;
             outcome?;
@@ -82,6 +83,11 @@ impl Launcher for ScriptedLauncher {
                 exit: None,
             }) as Box<dyn Worker>)
         })
+    }
+
+    fn gpu_answers(&self, _worker: u32) -> Option<GpuAnswers> {
+        let items = Arc::clone(self.loading.gpu_answers.as_ref()?);
+        Some(GpuAnswers { gpu: 0, items })
     }
 }
 

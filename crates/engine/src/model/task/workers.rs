@@ -131,6 +131,7 @@ impl Task {
             }
         }
         self.sequences.end_named(&items);
+        self.scheduler.worker_answered(batch.worker, batch.items);
         // The worker gets its next batch before the answers are given out: everything that an answer
         // wakes would otherwise run first, and the worker would stand idle.
         let prepare = run.prepare.map(|time| time + batch.handoff.unwrap_or_default());
@@ -298,6 +299,7 @@ impl Task {
     pub(super) fn tell_slots(&mut self, worker: u32, change: SlotChange) {
         if matches!(change, SlotChange::Retired | SlotChange::Down(_)) {
             self.sequences.worker_gone(worker);
+            self.scheduler.worker_gone(worker);
         }
         // Requests for a model are not planned, and would fill a second slot at once.
         let multiplexed = self.scheduler.batcher.config().models > 0;
@@ -392,6 +394,7 @@ impl Task {
         }
         self.warm_up.as_mut().map(|warm_up| warm_up.forget(worker));
         self.pool.serves(worker);
+        self.scheduler.worker_serves(worker, self.pool.gpu_answers(worker));
         self.sequences.worker_up(worker);
         self.tell_slots(worker, SlotChange::Up);
         for replaced in self.pool.retire_replaced(worker) {

@@ -1,5 +1,7 @@
 //! What workers say while they load and when they have: progress, sizes, what they measured.
 
+use std::sync::atomic::AtomicU64;
+
 use super::*;
 use crate::pool::{GraphMemory, LoadProgress, LoadedReport, MeasuredRun};
 use crate::testkit::{Kind, ScriptedLoading};
@@ -88,6 +90,19 @@ async fn what_a_worker_measured_itself_is_learned_and_not_measured_again() {
         let worker = &kit.model.status().workers[0];
         assert_eq!((worker.graphs, worker.gpu_memory), (graphs, Some(99)));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_model_answers_on_a_gpu_is_counted_for_those_who_share_it() {
+    let all = Arc::new(AtomicU64::new(7));
+    let gpu_answers = Some(Arc::clone(&all));
+    let loading = ScriptedLoading { gpu_answers, ..ScriptedLoading::default() };
+    let kit = Kit::loading(None, Kind::Overlapping(2), loading, adaptive(), echo_after(5));
+    drop(kit.model.scale(1, 1).await);
+    for _ in 0..3 {
+        assert!(kit.call("a").await.is_ok());
+    }
+    assert_eq!(all.load(Ordering::Relaxed), 10);
 }
 
 #[tokio::test(start_paused = true)]
