@@ -14,8 +14,8 @@ FOLDER = "TEST_PACKAGE_CACHE"
 
 
 def keep() -> None:
-    """From now on they are kept below the home of the tests, which leaves with them. Processes that run tests beside each
-    other share those of the one that started them."""
+    """From now on they are kept below the home of the tests, which leaves with them. Processes that run tests beside
+    each other share those of the one that started them."""
     if FOLDER not in os.environ:
         os.environ[FOLDER] = tempfile.mkdtemp(prefix="packages-", dir=os.environ["HOME"])
 
