@@ -254,7 +254,8 @@ impl ImagePreparation {
         let tables: Vec<_> = self.numbers.iter().map(table).collect();
         let elements: usize = self.shape().iter().product();
         let mut out = vec![0; elements * WIDTH];
-        Prepare { preparation: self, body, buffers, tables: &tables, out: &mut out }.dispatch()?;
+        let rows = &mut TensorRows { preparation: self, tables: &tables, out: &mut out };
+        Prepare { preparation: self, body, buffers, rows }.dispatch()?;
         Ok(out)
     }
 
@@ -275,54 +276,117 @@ impl ImagePreparation {
     }
 }
 
-/// The work on one image, in the widest instructions that the processor has.
-struct Prepare<'a, const WIDTH: usize> {
+/// Takes the rows of the resized image. Behind `dyn`, as the work before it is compiled for each set of instructions: it
+/// need not be compiled for each width of an element, too.
+trait ImageRows {
+    /// Makes everything black.
+    fn blacken(&mut self);
+
+    /// Writes one row of a channel of the image, or of its only one, from an element on.
+    fn write(&mut self, single: bool, channel: usize, at: (usize, usize), line: &[u8]);
+}
+
+/// The tensor, whose elements are looked up.
+struct TensorRows<'a, const WIDTH: usize> {
     preparation: &'a ImagePreparation,
-    body: &'a [u8],
-    buffers: &'a mut ImageBuffers,
     tables: &'a [[[u8; WIDTH]; 256]],
     out: &'a mut [u8],
 }
 
-impl<const WIDTH: usize> SimdOp for Prepare<'_, WIDTH> {
+impl<const WIDTH: usize> TensorRows<'_, WIDTH> {
+    /// Where a channel begins, and how far its rows and the elements of a row are from each other.
+    fn strides(&self, channel: usize) -> (usize, usize, usize) {
+        let ImagePreparation { layout, size: (height, width), .. } = self.preparation;
+        match layout {
+            Layout::Nchw => (channel * height * width, *width, 1),
+            Layout::Nhwc => (channel, width * self.tables.len(), self.tables.len()),
+        }
+    }
+}
+
+impl<const WIDTH: usize> ImageRows for TensorRows<'_, WIDTH> {
+    fn blacken(&mut self) {
+        let (height, width) = self.preparation.size;
+        for (channel, table) in self.tables.iter().enumerate() {
+            let (start, row, step) = self.strides(channel);
+            let (out, _) = self.out.as_chunks_mut::<WIDTH>();
+            for y in 0..height {
+                let line = out[start + y * row..].iter_mut().step_by(step).take(width);
+                line.for_each(|element| *element = table[0]);
+            }
+        }
+    }
+
+    fn write(&mut self, single: bool, channel: usize, (x, y): (usize, usize), line: &[u8]) {
+        let (channels, last) = (self.tables.len(), self.tables.len() - 1);
+        let reversed = self.preparation.rule.color == ColorOrder::Bgr;
+        let of = match (single, reversed) {
+            (true, _) => 0..channels,
+            (false, true) => last - channel..channels - channel,
+            (false, false) => channel..channel + 1,
+        };
+        for channel in of {
+            let (start, row, step) = self.strides(channel);
+            let (out, _) = self.out.as_chunks_mut::<WIDTH>();
+            let out = &mut out[start + y * row + x * step..];
+            let table = &self.tables[channel];
+            if step == 1 {
+                for (element, byte) in out[..line.len()].iter_mut().zip(line) {
+                    *element = table[usize::from(*byte)];
+                }
+            } else {
+                let elements = out.iter_mut().step_by(step);
+                elements.zip(line).for_each(|(element, byte)| *element = table[usize::from(*byte)]);
+            }
+        }
+    }
+}
+
+/// The work on one image, in the widest instructions that the processor has.
+struct Prepare<'a> {
+    preparation: &'a ImagePreparation,
+    body: &'a [u8],
+    buffers: &'a mut ImageBuffers,
+    rows: &'a mut dyn ImageRows,
+}
+
+impl SimdOp for Prepare<'_> {
     type Output = Result<(), ImageError>;
 
     #[inline(always)]
     fn eval<I: Isa>(mut self, _isa: I) -> Self::Output {
         let rule = &self.preparation.rule;
-        if !self.body.starts_with(b"\xff\xd8\xff") {
+        let image = if self.body.starts_with(b"\xff\xd8\xff") {
+            let mut file = JpegFile::open(self.body)?;
+            let (width, height) = file.size();
+            self.preparation.check_size((width, height))?;
+            let orientation = if rule.exif { file.orientation() } else { 1 };
+            let (across, down) = self.preparation.axes((width, height));
+            let window = if orientation == 1 {
+                Window { x: across.taps.needed(), y: down.taps.needed() }
+            } else {
+                Window { x: 0..width, y: 0..height }
+            };
+            let mut planes = std::mem::take(&mut self.buffers.planes);
+            let image = file.decode(&window, &mut planes)?;
+            if orientation == 1 {
+                self.write(&image, (&across, &down));
+                self.buffers.planes = planes;
+                return Ok(());
+            }
+            Pixels::of(&image, (width, height)).turned(orientation)
+        } else {
             let size = pixels::size(self.body)?.ok_or(ImageError::UnknownKind)?;
             self.preparation.check_size(size)?;
-            let image = pixels::decode(self.body, rule.exif)?;
-            return self.finish(&image);
-        }
-        let mut file = JpegFile::open(self.body)?;
-        self.preparation.check_size(file.size())?;
-        let (width, height) = file.size();
-        let mut planes = std::mem::take(&mut self.buffers.planes);
-        if rule.exif && file.orientation() != 1 {
-            let orientation = file.orientation();
-            let image = file.decode(&Window { x: 0..width, y: 0..height }, &mut planes)?;
-            let image = Pixels::of(&image, (width, height)).turned(orientation);
-            return self.finish(&image);
-        }
-        let (across, down) = self.preparation.axes((width, height));
-        let window = Window { x: across.taps.needed(), y: down.taps.needed() };
-        let image = file.decode(&window, &mut planes)?;
+            pixels::decode(self.body, rule.exif)?
+        };
+        let (across, down) = self.preparation.axes(image.size());
         self.write(&image, (&across, &down));
-        self.buffers.planes = planes;
         Ok(())
     }
 }
 
-impl<const WIDTH: usize> Prepare<'_, WIDTH> {
-    #[inline(always)]
-    fn finish(&mut self, image: &Pixels) -> Result<(), ImageError> {
-        let (across, down) = self.preparation.axes(image.size());
-        self.write(image, (&across, &down));
-        Ok(())
-    }
-
+impl Prepare<'_> {
     #[inline(always)]
     fn write(&mut self, image: &impl StripSource, axes: (&Axis, &Axis)) {
         if self.preparation.rule.color == ColorOrder::Gray && image.channels() == 3 {
@@ -334,49 +398,15 @@ impl<const WIDTH: usize> Prepare<'_, WIDTH> {
 
     #[inline(always)]
     fn write_channels(&mut self, image: &impl StripSource, (across, down): (&Axis, &Axis)) {
-        let Self { preparation, buffers, tables, out, .. } = self;
-        let ImagePreparation { rule, layout, size: (height, width), .. } = preparation;
-        let (out, _) = out.as_chunks_mut::<WIDTH>();
-        let channels = tables.len();
-        let starts = |channel: usize| match layout {
-            Layout::Nchw => (channel * height * width, *width, 1),
-            Layout::Nhwc => (channel, width * channels, channels),
-        };
         if across.is_padded() || down.is_padded() {
             // What lies beside the image is black.
-            for (channel, table) in tables.iter().enumerate() {
-                let (start, row, step) = starts(channel);
-                for y in 0..*height {
-                    let line = out[start + y * row..].iter_mut().step_by(step).take(*width);
-                    line.for_each(|element| *element = table[0]);
-                }
-            }
+            self.rows.blacken();
         }
-        let last = channels - 1;
-        let reversed = rule.color == ColorOrder::Bgr;
-        let single = image.channels() == 1;
-        let kept = across.taps.len();
-        resample(image, (&across.taps, &down.taps), &mut buffers.resample, |channel, y, line| {
-            let of = match (single, reversed) {
-                (true, _) => 0..channels,
-                (false, true) => last - channel..channels - channel,
-                (false, false) => channel..channel + 1,
-            };
-            for channel in of {
-                let (start, row, step) = starts(channel);
-                let out = &mut out[start + (down.offset + y) * row + across.offset * step..];
-                let table = &tables[channel];
-                if step == 1 {
-                    for (element, byte) in out[..kept].iter_mut().zip(line) {
-                        *element = table[usize::from(*byte)];
-                    }
-                } else {
-                    let places = out.iter_mut().step_by(step).take(kept);
-                    places
-                        .zip(line)
-                        .for_each(|(element, byte)| *element = table[usize::from(*byte)]);
-                }
-            }
+        let (single, kept) = (image.channels() == 1, across.taps.len());
+        let taps = (&across.taps, &down.taps);
+        resample(image, taps, &mut self.buffers.resample, |channel, y, line| {
+            let at = (across.offset, down.offset + y);
+            self.rows.write(single, channel, at, &line[..kept]);
         });
     }
 }
