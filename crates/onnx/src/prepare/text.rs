@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use jitney_engine::local::{Dim, Signature, TensorSpec};
 use jitney_engine::tensors::Datatype;
 use serde::Deserialize;
-use tokenizers::{Encoding, Tokenizer, TruncationParams};
+use tokenizers::{Encoding, Error, Tokenizer, TruncationParams};
 
 /// The keys of the card's section.
 pub(in super::super) const TEXT_KEYS: &[&str] = &["tokenizer", "max_length"];
@@ -131,8 +131,10 @@ impl TextPreparation {
     /// Reads the tokenizer; a sentence if that cannot be done.
     pub(in super::super) fn load(&self, json: &[u8]) -> Result<(), String> {
         let named = |reason: String| format!("text.tokenizer: {:?}: {reason}", self.rule.tokenizer);
-        let mut tokenizer =
-            Tokenizer::from_bytes(json).map_err(|error| named(error.to_string()))?;
+        let json = std::str::from_utf8(json).map_err(|error| named(error.to_string()))?;
+        // Not `from_bytes`, whose reader is generic: it would be compiled here once more.
+        let mut tokenizer: Tokenizer =
+            json.parse().map_err(|error: Error| named(error.to_string()))?;
         let padding = tokenizer.get_padding().map(|padding| padding.pad_id);
         let filler = padding.or_else(|| {
             ["[PAD]", "<pad>", "<|endoftext|>"].iter().find_map(|it| tokenizer.token_to_id(it))
