@@ -265,7 +265,7 @@ impl<'a> View<'a> {
                 PlannedBatch { group, priority, candidate, reason, next_free, room, clients };
             return GroupChoice::Wait(batch, wait);
         }
-        if !self.forecast.idles() && self.too_soon(group, &situation, candidate, growable) {
+        if self.too_soon(group, &situation, candidate, growable) {
             return GroupChoice::Nothing;
         }
         let reason = self.reason(group, &situation, candidate, growable);

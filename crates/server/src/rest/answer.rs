@@ -17,7 +17,7 @@ use jitney_net::http::{Answered, HeadError, HttpClient, HttpRules};
 use jitney_net::request_id::XRequestId;
 use jitney_net::{HttpService, RequestBody};
 use jitney_settings::Dialect;
-use jitney_telemetry::metrics::{LOAD_FORMAT, LOAD_METRICS, LoadFormat};
+use jitney_telemetry::metrics::{LOAD_METRICS, LoadFormat};
 use jitney_telemetry::trace::{RequestFacts, RequestTrace};
 use jitney_telemetry::{AccessRecord, AuditOutcome, RecordNames};
 use tokio::time::Instant;
@@ -26,7 +26,6 @@ use super::context::RequestContext;
 use super::destination::{self, ClaimedPath, Destination};
 use super::endpoint::{Endpoint, EndpointCall, Handler, PredictBody};
 use super::endpoints::{self, ENDPOINTS};
-use super::jobs::PREFER;
 use super::{
     authorize, compress, cors, generate, inference, jobs, open_inference, plugins, unknown, v1,
 };
@@ -68,8 +67,7 @@ impl HttpService for ServerListener {
         if state.config.cors.origin.is_some() {
             cors::stamp(&context, &mut reply);
         }
-        let long = reply.body().all().is_some_and(|body| body.len() >= compress::COMPRESSED_MIN);
-        if long && state.config.compress_answers {
+        if compress::is_candidate(state, &reply) {
             Box::pin(compress::compress(&mut reply, &parts.headers)).await;
         }
         let at = Instant::now();
@@ -182,8 +180,7 @@ async fn dispatch(context: &RequestContext<'_>, body: RequestBody) -> HttpResult
         }
         None => {}
     }
-    let asked = context.parts.headers.get(LOAD_FORMAT).filter(|_| gate == Gate::Inference);
-    match asked.and_then(LoadFormat::asked) {
+    match LoadFormat::asked(&context.parts.headers).filter(|_| gate == Gate::Inference) {
         None => answered,
         Some(format) => Ok(with_load(context, answered, format)),
     }
@@ -288,9 +285,7 @@ async fn call(
     if let Some(plugin) = plugin {
         return Box::pin(plugins::answer(context, plugin, body)).await;
     }
-    let headers = &context.parts.headers;
-    let prefers = || headers.keys().any(|name| name.as_str() == PREFER);
-    if endpoint.is_traced() && prefers() && jobs::is_asked(headers) {
+    if endpoint.is_traced() && jobs::is_asked(&context.parts.headers) {
         return Box::pin(jobs::submit(context, names, body)).await;
     }
     match &endpoint.handler {

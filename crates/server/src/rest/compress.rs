@@ -9,9 +9,17 @@ use jitney_net::ResponseBody;
 use jitney_net::compression::{self, Coding};
 
 use crate::respond::{HttpResponse, Uncompressed};
+use crate::state::ServerState;
 
 /// Shorter answers fit into one packet of a network as they are.
-pub(super) const COMPRESSED_MIN: usize = 1400;
+const COMPRESSED_MIN: usize = 1400;
+
+/// Whether an answer is worth a look: nearly none is.
+#[inline]
+pub(super) fn is_candidate(state: &ServerState, reply: &HttpResponse) -> bool {
+    reply.body().all().is_some_and(|body| body.len() >= COMPRESSED_MIN)
+        && state.config.compress_answers
+}
 
 /// What a content type says about its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

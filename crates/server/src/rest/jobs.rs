@@ -23,8 +23,7 @@ use crate::errors::{ErrorCode, Problem};
 use crate::respond::{self, HttpResponse, HttpResult};
 use crate::route::PathNames;
 
-/// The header in which a request asks for that. Few have it.
-pub(super) const PREFER: &str = "prefer";
+const PREFER: &str = "prefer";
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 const RESPOND_ASYNC: &str = "respond-async";
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -60,9 +59,14 @@ pub(crate) fn overview(jobs: &Jobs) -> Option<JobsOverview> {
     })
 }
 
-/// Whether a request that has a preference wants to be a job.
-#[cold]
+/// Whether a request wants to be a job. Few requests have the header, so a look at the names is enough for the others.
+#[inline]
 pub(super) fn is_asked(headers: &HeaderMap) -> bool {
+    headers.keys().any(|name| name.as_str() == PREFER) && prefers_async(headers)
+}
+
+#[cold]
+fn prefers_async(headers: &HeaderMap) -> bool {
     let values = headers.get_all(PREFER).iter().filter_map(|value| value.to_str().ok());
     let mut preferences = values.flat_map(|value| value.split(','));
     preferences.any(|it| {

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use http::header::{HeaderName, HeaderValue};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
 use jitney_engine::{CapacityReport, Engine, Model};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::system::SystemSample;
 
 /// How a client asks for it.
-pub const LOAD_FORMAT: HeaderName = HeaderName::from_static("endpoint-load-metrics-format");
+const ASKED: HeaderName = HeaderName::from_static("endpoint-load-metrics-format");
 /// How it is answered.
 pub const LOAD_METRICS: HeaderName = HeaderName::from_static("endpoint-load-metrics");
 
@@ -34,8 +34,9 @@ pub enum LoadFormat {
 
 impl LoadFormat {
     /// The format that a client asks for, if it asks for one that there is.
-    pub fn asked(value: &HeaderValue) -> Option<Self> {
-        let is = |name: &[u8]| value.as_bytes().eq_ignore_ascii_case(name);
+    pub fn asked(headers: &HeaderMap) -> Option<Self> {
+        let asked = headers.get(ASKED)?.as_bytes();
+        let is = |name: &[u8]| asked.eq_ignore_ascii_case(name);
         if is(b"text") { Some(Self::Text) } else { is(b"json").then_some(Self::Json) }
     }
 }
@@ -214,10 +215,13 @@ mod tests {
 
     #[test]
     fn a_client_asks_in_any_case_and_for_what_there_is() {
-        let asked = |value| LoadFormat::asked(&HeaderValue::from_static(value));
+        let asked = |value| {
+            LoadFormat::asked(&HeaderMap::from_iter([(ASKED, HeaderValue::from_static(value))]))
+        };
         let formats = ["TEXT", "text", "JSON", "json", "BIN"].map(asked);
         use LoadFormat::{Json, Text};
         assert_eq!(formats, [Some(Text), Some(Text), Some(Json), Some(Json), None]);
+        assert_eq!(LoadFormat::asked(&HeaderMap::new()), None);
     }
 
     #[test]

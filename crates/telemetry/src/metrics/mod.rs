@@ -39,7 +39,7 @@ pub use self::family::{MetricDeclaration, MetricDeclarations, MetricKind};
 pub use self::format::PageFormat;
 use self::handlers::{HandlerMetrics, is_timed};
 use self::load_report::LoadReporter;
-pub use self::load_report::{LOAD_FORMAT, LOAD_METRICS, LoadFormat};
+pub use self::load_report::{LOAD_METRICS, LoadFormat};
 pub use self::log::MetricSinks;
 use self::log::{MetricLog, MetricLogEntry, MetricNames, MetricSubject, ModelSubject};
 use self::process::NoProcesses;

@@ -75,6 +75,9 @@ impl<'a> View<'a> {
         candidate: Candidate,
         growable: bool,
     ) -> bool {
+        if self.forecast.idles() {
+            return false;
+        }
         let BatcherState { learned, rules, workers, .. } = self.state;
         let late = candidate.hurried || rules.now >= situation.latest(candidate, learned.unit);
         if !growable || late {
