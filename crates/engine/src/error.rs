@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jitney_batcher::Rejection;
-use tokio::sync::mpsc::error::TrySendError;
 
 use crate::admission::LimitMet;
 use crate::outcome::{LaunchError, LoadFailure, ModelFailure, WorkerExit};
@@ -68,16 +67,6 @@ impl CallError {
     /// A rejection after which nothing tells when to try again.
     pub fn rejected(reason: Rejection) -> Self {
         Self::Rejected { reason, retry_after: None }
-    }
-}
-
-/// A model's task has no room for a message, or is gone.
-impl<T> From<TrySendError<T>> for CallError {
-    fn from(error: TrySendError<T>) -> Self {
-        match error {
-            TrySendError::Full(_) => Self::rejected(Rejection::QueueFull),
-            TrySendError::Closed(_) => Self::Gone,
-        }
     }
 }
 

@@ -176,7 +176,7 @@ impl RequestGate {
         request.tenant = claim.tenant;
         let inbox = &self.task.inbox;
         let cancel_on_drop = CancelOnDrop { inbox, id: Some(request.id.clone()) };
-        inbox.try_send(RequestMessage::Submit(request))?;
+        RequestMessage::Submit(request).send(inbox)?;
         Ok(Admitted::Whole(answer, cancel_on_drop))
     }
 

@@ -7,11 +7,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jitney_batcher::{Origin, RequestId};
+use jitney_batcher::{Origin, Rejection, RequestId};
 use tokio::sync::{mpsc, oneshot};
 
 use super::BatcherReport;
-use crate::error::ScaleError;
+use crate::error::{CallError, ScaleError};
 use crate::pending::{PendingRequest, SharedId};
 use crate::settings::ModelSettings;
 
@@ -30,6 +30,17 @@ pub(crate) enum RequestMessage {
     Announce(Origin),
     /// The rest of it will not.
     Retract(Origin),
+}
+
+impl RequestMessage {
+    /// Puts it before a model's task, without waiting for room.
+    pub(super) fn send(self, inbox: &mpsc::Sender<Self>) -> Result<(), CallError> {
+        use mpsc::error::TrySendError;
+        inbox.try_send(self).map_err(|error| match error {
+            TrySendError::Full(_) => CallError::rejected(Rejection::QueueFull),
+            TrySendError::Closed(_) => CallError::Gone,
+        })
+    }
 }
 
 /// What the operator wants.

@@ -87,7 +87,7 @@ impl<'a> SplitReply<'a> {
         let kept = self.unsent.len().saturating_sub(self.wave);
         let mut parts = self.unsent.split_off(kept);
         parts.reverse();
-        Ok(self.inbox.try_send(RequestMessage::SubmitParts(parts))?)
+        RequestMessage::SubmitParts(parts).send(self.inbox)
     }
 
     /// The answer to the whole request, or the first thing that went wrong.
