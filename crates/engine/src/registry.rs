@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwap;
 
 use crate::changes::Changes;
 use crate::dependencies;
@@ -23,7 +23,7 @@ use crate::traffic_split::{Sticky, TrafficSplit};
 pub(crate) struct Registry {
     table: ArcSwap<ModelTable>,
     /// The paths that default versions answer beside those of their names.
-    paths: ArcSwapOption<PathTable>,
+    paths: ArcSwap<PathTable>,
     /// Whether there are any, so that servers without them do not look.
     has_paths: AtomicBool,
     writers: Mutex<()>,
@@ -211,7 +211,7 @@ impl Registry {
     /// The paths that models answer beside those of their names, if there are any.
     #[inline]
     pub(crate) fn paths(&self) -> Option<Arc<PathTable>> {
-        if self.has_paths.load(Ordering::Relaxed) { self.paths.load_full() } else { None }
+        self.has_paths.load(Ordering::Relaxed).then(|| self.paths.load_full())
     }
 
     /// Lets another version answer by default.
@@ -386,11 +386,9 @@ impl Registry {
         }
         let defaults = table.values().filter_map(|entry| entry.versions.get(&entry.default));
         let described = defaults.filter_map(|model| Some((model.name(), model.api()?)));
-        let described: Vec<_> = described.collect();
-        let paths = (!described.is_empty()).then(|| PathTable::of(described));
-        let paths = paths.filter(|paths| !paths.is_empty());
-        self.has_paths.store(paths.is_some(), Ordering::Relaxed);
-        self.paths.store(paths.map(Arc::new));
+        let paths = PathTable::of(described);
+        self.has_paths.store(!paths.is_empty(), Ordering::Relaxed);
+        self.paths.store(Arc::new(paths));
         self.table.store(Arc::new(table));
         self.changes.note();
     }

@@ -46,10 +46,6 @@ const OUTCOMES: [&str; 5] = ["same", "different", "failed", "dropped", "uncompar
 /// How many copies ended how.
 pub type ShadowCounts = [(&'static str, u64); OUTCOMES.len()];
 
-/// The counts of a version that never got a copy.
-pub(crate) const NO_COPIES: ShadowCounts =
-    [(OUTCOMES[0], 0), (OUTCOMES[1], 0), (OUTCOMES[2], 0), (OUTCOMES[3], 0), (OUTCOMES[4], 0)];
-
 /// Two answers that differ.
 #[derive(Debug)]
 pub struct ShadowSample {

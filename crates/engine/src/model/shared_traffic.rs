@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::Model;
-use crate::shadow::{NO_COPIES, ShadowBook, ShadowCounts};
+use crate::shadow::{ShadowBook, ShadowCounts};
 use crate::traffic_split::{TrafficSplit, VersionShare};
 
 impl Model {
@@ -50,6 +50,6 @@ impl Model {
 
     /// How many of the copies that it got ended how.
     pub fn shadow_counts(&self) -> ShadowCounts {
-        self.shadow.get().map_or(NO_COPIES, |book| book.counts())
+        self.shadow.get().map_or_else(|| ShadowBook::default().counts(), |book| book.counts())
     }
 }
