@@ -121,7 +121,7 @@ class _LiveJobs:
         rows, metas = self._decoder.decode(frame.payload, frame.count)
         if len(rows) != 1 or _is_description(metas[0]):
             # What is no job of its own is answered at once, apart from the live ones.
-            send_answer(self._writer, frame.id, frame.count, run_batch(frame, self._decoder, self._model))
+            send_answer(self._writer, frame.id, frame.count, run_batch(frame, self._decoder, self._model), {})
         else:
             self._live.append(_Job(frame.id, rows[0], metas[0]))
 
@@ -196,8 +196,7 @@ class _LiveJobs:
             # Half an answer cannot become another one: its stream breaks off.
             self._writer.send_control(FAILED, failure_of_step(body)._asdict(), job.batch_id)
         else:
-            times = self._model.facts_to_tell()
-            told = times_frame(job.batch_id, times) if times else b""
+            told = times_frame(job.batch_id, self._model.facts_to_tell())
             self._writer.send(REPLY, 1, job.batch_id, assemble({0: meta} if meta else {}, [body]), told)
 
     def _goes_on(self, idx: int, output: Any) -> bool | None:

@@ -62,13 +62,10 @@ def run_worker(sock: socket.socket, token: str) -> int:
         return 0
     if frame.kind != LOAD:
         raise ProtocolError(f"expected LOAD, got a frame of kind {frame.kind}")
-    spec = decode_control(frame.payload)
-    if spec.get("gpu_id") is not None or spec.get("gpu_ids"):
-        spec = select_gpus(spec)
+    spec = select_gpus(decode_control(frame.payload))
     if isinstance(spec.get("calls"), dict):
         spec["calls"]["socket"] = sock  # Calls to other models go to the same address.
-    grouped = "torchrun" in (spec.get("model_yaml_config") or {})
-    with contextlib.closing(ProcessGroup(spec)) if grouped else contextlib.nullcontext() as group:
+    with contextlib.closing(ProcessGroup(spec)) as group:
         worker = load(writer, reader, spec, group)
         if worker is None:
             return 1
@@ -117,20 +114,15 @@ def takes_views(service: Any) -> bool:
     return callable(takes) and takes() is True
 
 
-def load(
-    writer: FrameWriter, reader: FrameReader, spec: dict[str, Any], group: ProcessGroup | None
-) -> LoadedWorker | None:
+def load(writer: FrameWriter, reader: FrameReader, spec: dict[str, Any], group: ProcessGroup) -> LoadedWorker | None:
     """Loads the model and reports how that went; None if it failed."""
     started = time.perf_counter()
     try:
-        if group is not None:
-            group.start()
+        group.start()
         THREADS.begin(spec)
         model = load_model(spec, lambda done, of, what: tell_progress(writer, done, of, what))
-        if group is not None:
-            group.wait_until_loaded()
-            reader = group.reader(reader)
-        worker = warmed(LoadedWorker(writer, reader, model, None), group is None or rank_count(spec) == 1)
+        group.wait_until_loaded()
+        worker = warmed(LoadedWorker(writer, group.reader(reader), model, None), rank_count(spec) == 1)
         collector = Collector()
         collector.begin(spec.get("garbage_collection"))
     except Exception as error:
@@ -154,15 +146,14 @@ def warmed(worker: LoadedWorker, is_alone: bool) -> LoadedWorker:
     """The worker with the threads that it needs, after made-up batches went the whole way of a request through them.
     Not where several processes form one worker: each of them would choose by itself what to run."""
     model, stages = worker.model, stages_of(worker.model)
-    has_samples = is_alone and len(model.samples) > 0
     if takes_views(model.service):
         worker.reader.give_views()
     if stages is not None:
         overlapped = OverlappedBatches(worker.writer, worker.reader, model, stages)
         worker = worker._replace(overlapped=overlapped)
-        if has_samples:
+        if is_alone:
             go_the_whole_way(model, overlapped.run_made_up, stages.slots)
-    elif has_samples and mode_of(model) == "single":
+    elif is_alone and mode_of(model) == "single":
         go_the_whole_way(model, run_one_by_one(model), 1)
     return worker
 

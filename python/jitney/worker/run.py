@@ -104,11 +104,9 @@ def answer_from(outputs: Any, count: int, context: WorkerContext) -> BatchAnswer
     return parts
 
 
-def send_answer(
-    writer: FrameWriter, batch_id: int, count: int, answer: BatchAnswer, times: dict[str, int] | None = None
-) -> None:
+def send_answer(writer: FrameWriter, batch_id: int, count: int, answer: BatchAnswer, times: dict[str, int]) -> None:
     """Sends a batch's REPLY or FAILED, in one write with the TIMES that come before it, if there are any to tell."""
-    before = times_frame(batch_id, times) if times else b""
+    before = times_frame(batch_id, times)
     if isinstance(answer, BatchFailure):
         writer.send(FAILED, 0, batch_id, (encode_control(answer._asdict()),), before)
     else:

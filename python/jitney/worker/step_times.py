@@ -56,6 +56,8 @@ def microseconds(seconds: float) -> int:
 
 
 def times_frame(batch_id: int, times: dict[str, int]) -> bytes:
-    """A whole TIMES frame."""
+    """A whole TIMES frame; nothing if there is nothing to tell."""
+    if not times:
+        return b""
     payload = b"{%s}" % ",".join([f'"{key}":{value}' for key, value in times.items()]).encode()
     return HEADER.pack(len(payload), TIMES, 0, 0, batch_id) + payload
