@@ -14,6 +14,7 @@ use jitney_net::LogLimit;
 
 use super::family::{MetricDeclaration, micros, millis};
 use super::page::JavaDouble;
+use super::subject::{MetricSubject, ModelSubject};
 use crate::log_text::{LogClock, escape};
 use crate::spool::{Spool, WriteTime};
 
@@ -42,46 +43,6 @@ pub(super) enum MetricLogEntry {
     Batch { model: Arc<ModelTag>, millis: f64, requests: String },
 }
 
-/// What a value is about; decides the labels.
-#[derive(Debug)]
-pub(super) enum MetricSubject {
-    Host,
-    Gpu { index: u32 },
-    Model(ModelSubject),
-    Worker { model: Arc<ModelTag>, worker: u32 },
-}
-
-/// A model, as its callers named it.
-#[derive(Clone, Debug)]
-pub(super) struct ModelSubject {
-    pub(super) model: Arc<ModelTag>,
-    pub(super) version_named: bool,
-}
-
-impl PartialEq for ModelSubject {
-    fn eq(&self, other: &Self) -> bool {
-        self.version_named == other.version_named && Arc::ptr_eq(&self.model, &other.model)
-    }
-}
-
-impl MetricSubject {
-    /// The values of the labels but the host's name.
-    pub(super) fn labels(&self) -> Vec<String> {
-        match self {
-            Self::Host => vec!["Host".to_owned()],
-            Self::Gpu { index } => vec!["Host".to_owned(), index.to_string()],
-            Self::Model(ModelSubject { model, version_named }) => {
-                let version = if *version_named { &model.version } else { "default" };
-                vec![model.name.clone(), version.to_owned()]
-            }
-            Self::Worker { model, worker } => {
-                let ModelTag { name, version, .. } = &**model;
-                vec![format!("W-{worker}-{name}_{version}"), "Host".to_owned()]
-            }
-        }
-    }
-}
-
 /// What the lines are made from.
 pub(super) struct MetricNames {
     pub(super) server: Vec<MetricDeclaration>,
@@ -92,6 +53,17 @@ pub(super) struct MetricNames {
     /// The metrics that hold the time of a batch.
     pub(super) timed: Vec<MetricDeclaration>,
     pub(super) host: String,
+}
+
+impl MetricNames {
+    /// The line of a metric of the server's. Nothing if its labels are not those that were declared.
+    fn ready_text(&self, metric: usize, subject: &MetricSubject) -> Option<ReadyText> {
+        let MetricDeclaration { name, unit, dimensions, .. } = self.server.get(metric)?;
+        let labels = labels_text(dimensions, &subject.labels(), true)?;
+        let (before, after) = (format!("{name}.{unit}:"), format!("|#{labels}"));
+        let after = format!("{}|#hostname:{},timestamp:", escape(&after), self.host);
+        Some(ReadyText { before: escape(&before).into_owned(), after })
+    }
 }
 
 /// The log of metrics; dropping it writes what is left.
@@ -107,7 +79,7 @@ impl MetricLog {
         time: WriteTime,
         mut sinks: MetricSinks,
     ) -> std::io::Result<Self> {
-        let mut text = LogText::new(&names);
+        let mut text = LogText::new(names);
         let (mut lost, slow) = (0, LogLimit::default());
         let write_out = move |queue: &mut MetricQueue, dropped| {
             lost += dropped;
@@ -116,7 +88,7 @@ impl MetricLog {
                 tracing::warn!(dropped, "metrics were not logged: the disk is too slow");
             }
             for (now, entry) in queue.0.drain(..) {
-                text.add(&names, now, &entry);
+                text.add(now, &entry);
             }
             text.write_to(&mut sinks);
         };
@@ -147,8 +119,8 @@ impl MetricQueue {
 }
 
 /// Lines that are ready to be written.
-#[derive(Default)]
 struct LogText {
+    names: MetricNames,
     server: Vec<u8>,
     model: Vec<u8>,
     clock: LogClock,
@@ -175,71 +147,63 @@ struct ReadyText {
 }
 
 impl LogText {
-    fn new(names: &MetricNames) -> Self {
+    fn new(names: MetricNames) -> Self {
         let ready = names.server.iter().map(|_| ReadyTexts::default()).collect();
-        Self { ready, ..Self::default() }
+        let (clock, broken) = (LogClock::default(), LogLimit::default());
+        Self { names, server: Vec::new(), model: Vec::new(), clock, ready, broken }
     }
 
-    fn add(&mut self, names: &MetricNames, now: Duration, entry: &MetricLogEntry) {
+    fn add(&mut self, now: Duration, entry: &MetricLogEntry) {
         match entry {
             MetricLogEntry::Server { metric, value, subject } => match subject {
-                MetricSubject::Host => self.add_host(names, now, *metric, *value),
-                MetricSubject::Model(model) => self.add_model(names, now, *metric, *value, model),
+                MetricSubject::Host => self.add_host(now, *metric, *value),
+                MetricSubject::Model(model) => self.add_model(now, *metric, *value, model),
                 MetricSubject::Gpu { .. } | MetricSubject::Worker { .. } => {
-                    if let Some(line) = ready_text(names, *metric, subject) {
+                    if let Some(line) = self.names.ready_text(*metric, subject) {
                         push_ready(&mut self.server, &mut self.clock, now, &line, *value);
                     }
                 }
             },
             MetricLogEntry::Answered { model, summed, queue, latency } => {
-                for (metric, time) in names.sums.iter().zip([latency, queue]) {
+                for (metric, time) in self.names.sums.into_iter().zip([latency, queue]) {
                     if let Some(metric) = metric.filter(|_| *summed) {
-                        self.add_model(names, now, metric, micros(*time), model);
+                        self.add_model(now, metric, micros(*time), model);
                     }
                 }
-                if let Some(metric) = names.queue_time {
-                    self.add_host(names, now, metric, millis(*queue));
+                if let Some(metric) = self.names.queue_time {
+                    self.add_host(now, metric, millis(*queue));
                 }
             }
             MetricLogEntry::Model { text, requests } => {
-                self.add_text(names, now, text, requests);
+                self.add_text(now, text, requests);
             }
             MetricLogEntry::Batch { model, millis, requests } => {
-                for declaration in &names.timed {
-                    let labels = [&*model.name, "Model"];
-                    if let Some(text) = metric_text(declaration, &labels, false, *millis) {
-                        self.add_text(names, now, &text, requests);
-                    }
-                }
+                let labels = [&*model.name, "Model"];
+                let text = |it: &MetricDeclaration| metric_text(it, &labels, false, *millis);
+                let texts: Vec<_> = self.names.timed.iter().filter_map(text).collect();
+                texts.iter().for_each(|text| self.add_text(now, text, requests));
             }
         }
     }
 
-    fn add_host(&mut self, names: &MetricNames, now: Duration, metric: usize, value: f64) {
+    fn add_host(&mut self, now: Duration, metric: usize, value: f64) {
         let Some(ReadyTexts { host, .. }) = self.ready.get_mut(metric) else { return };
         if host.is_none() {
-            *host = ready_text(names, metric, &MetricSubject::Host);
+            *host = self.names.ready_text(metric, &MetricSubject::Host);
         }
         if let Some(line) = host {
             push_ready(&mut self.server, &mut self.clock, now, line, value);
         }
     }
 
-    fn add_model(
-        &mut self,
-        names: &MetricNames,
-        now: Duration,
-        metric: usize,
-        value: f64,
-        subject: &ModelSubject,
-    ) {
+    fn add_model(&mut self, now: Duration, metric: usize, value: f64, subject: &ModelSubject) {
         let Some(ReadyTexts { models, .. }) = self.ready.get_mut(metric) else { return };
         match models.iter().position(|(known, _)| known == subject) {
             Some(0) => {}
             Some(at) => models.swap(0, at),
             None => {
                 let whole = MetricSubject::Model(subject.clone());
-                let Some(line) = ready_text(names, metric, &whole) else { return };
+                let Some(line) = self.names.ready_text(metric, &whole) else { return };
                 models.truncate(READY_MAX - 1);
                 models.insert(0, (subject.clone(), line));
             }
@@ -250,13 +214,13 @@ impl LogText {
     }
 
     /// A model's line from its text and the ids of its requests.
-    fn add_text(&mut self, names: &MetricNames, now: Duration, text: &str, requests: &str) {
+    fn add_text(&mut self, now: Duration, text: &str, requests: &str) {
         let lines = &mut self.model;
         self.clock.push(now, lines);
         lines.extend_from_slice(b" - ");
         lines.extend_from_slice(escape(text).as_bytes());
         lines.extend_from_slice(b"|#hostname:");
-        lines.extend_from_slice(names.host.as_bytes());
+        lines.extend_from_slice(self.names.host.as_bytes());
         if !requests.is_empty() {
             lines.extend_from_slice(b",requestID:");
             lines.extend_from_slice(escape(requests).as_bytes());
@@ -278,15 +242,6 @@ impl LogText {
             text.clear();
         }
     }
-}
-
-/// The line of a metric of the server's. Nothing if its labels are not those that were declared.
-fn ready_text(names: &MetricNames, metric: usize, subject: &MetricSubject) -> Option<ReadyText> {
-    let MetricDeclaration { name, unit, dimensions, .. } = names.server.get(metric)?;
-    let labels = labels_text(dimensions, &subject.labels(), true)?;
-    let (before, after) = (format!("{name}.{unit}:"), format!("|#{labels}"));
-    let after = format!("{}|#hostname:{},timestamp:", escape(&after), names.host);
-    Some(ReadyText { before: escape(&before).into_owned(), after })
 }
 
 fn push_ready(
@@ -353,8 +308,8 @@ mod tests {
     }
 
     fn texts(entry: &MetricLogEntry) -> (String, String) {
-        let mut log = LogText::new(&names());
-        log.add(&names(), Duration::from_millis(1_735_689_600_123), entry);
+        let mut log = LogText::new(names());
+        log.add(Duration::from_millis(1_735_689_600_123), entry);
         let text = |lines| String::from_utf8(lines).unwrap();
         (text(log.server), text(log.model))
     }
@@ -418,22 +373,22 @@ mod tests {
 
     #[test]
     fn the_lines_of_each_model_are_kept_apart() {
-        let (names, mut log) = (names(), LogText::new(&names()));
+        let mut log = LogText::new(names());
         let named = |name: &str| ModelSubject {
             model: Arc::new(ModelTag { name: name.into(), version: "2".into(), python: true }),
             version_named: true,
         };
         let models = [named("a"), named("b")];
         for model in [&models[0], &models[1], &models[0], &models[1], &models[1]] {
-            log.add_model(&names, Duration::ZERO, 3, 1.0, model);
+            log.add_model(Duration::ZERO, 3, 1.0, model);
         }
         let text = String::from_utf8(log.server).unwrap();
         let found = text.lines().map(|line| line.split_once("model_name:").unwrap().1);
         let found: String = found.map(|rest| &rest[..1]).collect();
         assert_eq!(found, "ababb");
         let many: Vec<_> = (0..READY_MAX + 9).map(|n| named(&n.to_string())).collect();
-        let mut log = LogText::new(&names);
-        many.iter().for_each(|model| log.add_model(&names, Duration::ZERO, 3, 1.0, model));
+        let mut log = LogText::new(names());
+        many.iter().for_each(|model| log.add_model(Duration::ZERO, 3, 1.0, model));
         assert_eq!(log.ready[3].models.len(), READY_MAX);
     }
 

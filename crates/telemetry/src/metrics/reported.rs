@@ -8,8 +8,9 @@ use jitney_engine::observer::{BatchEnded, BatchFinished, PrintedBy};
 use jitney_engine::{ModelTag, Observer};
 
 use super::family::{MetricFamily, millis};
-use super::log::{MetricLogEntry, MetricSubject, metric_text};
+use super::log::{MetricLogEntry, metric_text};
 use super::printed::PrintedMetric;
+use super::subject::MetricSubject;
 use super::{Meter, MetricKind, MetricsMode};
 use crate::trace::{self, Tracer};
 
