@@ -10,6 +10,7 @@ from harness.package import ROOT
 
 sys.path.insert(0, str(ROOT))
 
+from bench.peers.loadgen import SHARES, highest_valid
 from bench.peers.measure import read_bench, read_h2load, read_wrk
 from bench.peers.processes import Running, free_ports
 from bench.peers.report import losses, page
@@ -41,6 +42,18 @@ def made(**columns: dict[str, list[float]]) -> Results:
             found = {key: value[turn] for key, value in values.items()}
             results.figures.append(Figure(0, turn, name, "W1", C256, 3, {"requests": 100, "not_ok": 0, **found}))
     return results
+
+
+def test_loadgens_highest_valid_rate_is_found_by_halving():
+    for most in (*SHARES, 0.0):
+        tried = []
+
+        def play(share: float, most: float = most, tried: list[float] = tried) -> dict[str, float]:
+            tried.append(share)
+            return {"rate": share, "valid": float(share <= most)}
+
+        assert highest_valid(play).get("rate", 0.0) == most
+        assert len(tried) <= 4
 
 
 def test_rounds_alternate_and_workloads_stay_together():

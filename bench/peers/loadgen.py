@@ -7,6 +7,7 @@ one JSON object from standard input and prints one.
 from __future__ import annotations
 
 import array
+import bisect
 import dataclasses
 import http.client
 import json
@@ -16,6 +17,7 @@ import re
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 if __package__:
@@ -136,13 +138,22 @@ def run(wanted: dict[str, Any]) -> dict[str, float]:
         figures = client.play("Offline", seconds, guess)
     else:
         most = client.play("Offline", min(seconds, 5.0), guess)["rate"]
-        for share in SHARES:
-            figures = client.play("Server", seconds, most * share)
-            if figures["valid"]:
-                break
-        else:
+        figures = highest_valid(lambda share: client.play("Server", seconds, most * share))
+        if not figures:
             raise SystemExit(f"no rate down to {SHARES[-1]:.0%} of {most:.0f}/s was valid")
     return {**figures, "requests": client.sent, "not_ok": client.wrong}
+
+
+def highest_valid(play: Callable[[float], dict[str, float]]) -> dict[str, float]:
+    """The figures of the highest rate that is valid, found by halving, since each run takes a minute; none if none is."""
+    figures: dict[float, dict[str, float]] = {}
+
+    def valid(share: float) -> float:
+        figures[share] = play(share)
+        return figures[share]["valid"]
+
+    at = bisect.bisect_left(SHARES, 1.0, key=valid)
+    return figures[SHARES[at]] if at < len(SHARES) else {}
 
 
 if __name__ == "__main__":

@@ -112,7 +112,7 @@ W6 = Workload(
     "W6",
     "MLCommons' LoadGen drives the model and the photo of W3 (this uses LoadGen, and is not an MLPerf result). "
     "Offline: all samples at once, 64 connections. Server: Poisson arrivals; the highest of the rates tried "
-    f"(95, 90, 80, 70, 60, 50, 40 and 30 % of what the server did offline just before) at which LoadGen calls the run valid, with 99 % of the answers within {LOADGEN_MS} ms",
+    f"(95, 90, 80, 70, 60, 50, 40 and 30 % of what the server did offline just before) at which LoadGen calls the run valid, found by halving, with 99 % of the answers within {LOADGEN_MS} ms",
     "classifier",
     True,
     8,
