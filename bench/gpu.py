@@ -8,7 +8,7 @@
 
 The workers use the Python that runs this script; it needs torch, torchvision, numpy and Pillow. Weights are made up:
 only the speed means anything, and every answer is checked against the bare model's. With `--work DIR` models and
-pictures are kept for the next run. Rows: first, many, one, sixteen, none, starts, compiled, encoder, definition, cpu.
+pictures are kept for the next run. Rows: first, many, one, sixteen, none, pair, starts, compiled, encoder, definition, cpu.
 """
 
 from __future__ import annotations

@@ -80,12 +80,12 @@ class Server:
         except ValueError:
             return text
 
-    def wait_until_ready(self, seconds: float = 600) -> float:
-        """Waits until a worker of the model is ready, and returns the seconds from the server's start to then."""
+    def wait_until_ready(self, seconds: float = 600, model: str = "bench") -> float:
+        """Waits until a worker of a model is ready, and returns the seconds from the server's start to then."""
         while (took := time.perf_counter() - self.started) < seconds:
             if self.process.poll() is not None:
                 break
-            described = self.ask("/models/bench")
+            described = self.ask(f"/models/{model}")
             versions = described if isinstance(described, list) else []
             if any(worker["status"] == "READY" for version in versions for worker in version["workers"]):
                 return took

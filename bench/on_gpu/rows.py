@@ -9,8 +9,10 @@ import json
 import os
 import pathlib
 import shutil
+import statistics
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import torch
@@ -18,12 +20,15 @@ import torch
 from on_gpu import bare, load, nets, pictures
 from on_gpu.nets import Form
 from on_gpu.session import JPEG, Bench
+from server import Server
 
 JSON = "application/json"
 HERE = pathlib.Path(__file__).resolve().parent
 ON_CPU = Form("cpu", "float32", False)
 NUMBERS = 256
 """Different bodies of the definition."""
+HELD = (1, 2, 3)
+PAIR_CONNECTIONS = 192
 
 
 def first(bench: Bench) -> dict:
@@ -63,6 +68,33 @@ def none(bench: Bench) -> dict:
     ]
     loop = max(loops, key=lambda it: it.rate(0.5))
     return bench.by_turns("none", server, bench.alike, JPEG, plan.scaled(384), loop)
+
+
+def pair(bench: Bench) -> dict:
+    """Two models on one GPU, over the best of the numbers of batches that a worker may be told to hold at most."""
+    plan, rounds = bench.plan, []
+    for number in range(plan.rounds):
+        found = {most: pair_rate(bench, bench.pair_server(most)) for most in (None, *HELD)}
+        best = max(HELD, key=lambda most: found[most])
+        rounds.append(
+            {"per_s": found[None], "best_per_s": found[best], "best": best, "share": found[None] / found[best]}
+        )
+        print(f"  pair {number + 1}: {found}", file=sys.stderr, flush=True)
+    return {"figures": {key: statistics.median(it[key] for it in rounds) for key in rounds[0]}, "rounds": rounds}
+
+
+def pair_rate(bench: Bench, server: Server) -> float:
+    """What both models of a server answer together, each with clients of its own."""
+    plan = bench.plan
+
+    def asked(model: str) -> float:
+        path = f"/predictions/{model}"
+        connections, warm_up = plan.scaled(PAIR_CONNECTIONS), max(plan.warm_up, 2.5)
+        found = load.closed_loop_at(server.port(), bench.alike, JPEG, connections, plan.seconds, warm_up, path)
+        return found["per_s"]
+
+    with ThreadPoolExecutor() as generators:
+        return sum(generators.map(asked, ("bench", "other")))
 
 
 def starts(bench: Bench) -> dict:
@@ -161,6 +193,6 @@ def encoder(bench: Bench) -> dict:
 
 
 ROWS: dict[str, Callable[[Bench], dict]] = {
-    row.__name__: row for row in (first, many, one, sixteen, none, starts, compiled, encoder, definition, cpu)
+    row.__name__: row for row in (first, many, one, sixteen, none, pair, starts, compiled, encoder, definition, cpu)
 }
 """In the order in which they run: those with the same server follow each other."""

@@ -110,8 +110,15 @@ class Bench:
 
     # -- servers ----------------------------------------------------------------------------------
 
-    def serve(self, name: str, source: pathlib.Path, batch: int, env: dict[str, str] | None = None) -> Server:
-        """The server of this name: the one that runs, or a fresh one instead of it."""
+    def serve(
+        self,
+        name: str,
+        source: pathlib.Path,
+        batch: int,
+        env: dict[str, str] | None = None,
+        beside: dict[str, pathlib.Path] | None = None,
+    ) -> Server:
+        """The server of this name, with other models beside its own: the one that runs, or a fresh one instead of it."""
         if self.open is not None and self.open[0] == name:
             return self.open[2]
         self.close()
@@ -120,9 +127,11 @@ class Bench:
         store.mkdir(parents=True, exist_ok=True)
         flags = ["--python", sys.executable, "--queue", str(4 * batch + 1000), "--model-store", str(store)]
         flags += ["--startup-timeout", str(STARTUP_SECONDS), "--response-timeout", str(STARTUP_SECONDS)]
+        others = beside or {}
+        flags = [*(f"{other}={path}" for other, path in others.items()), *flags]
         server = stack.enter_context(Server(source, *flags, env=env))
         self.open = (name, stack, server)
-        self.started_seconds[name] = server.wait_until_ready(STARTUP_SECONDS)
+        self.started_seconds[name] = max(server.wait_until_ready(STARTUP_SECONDS, one) for one in ("bench", *others))
         print(f"  {name} is ready after {self.started_seconds[name]:.1f} s", file=sys.stderr, flush=True)
         print(server.tail(LOG_LINES), file=sys.stderr, flush=True)
         return server
@@ -139,6 +148,15 @@ class Bench:
         config = {"batchSize": batch, "jitney": self.plan.form.settings()}
         script = self.weights(self.plan.net)[1]
         return self.serve("script", nets.archive(self.plan.work / "models" / "script", {}, config, script), batch)
+
+    def pair_server(self, most: int | None) -> Server:
+        """Two models as that of `script_server`, `bench` and `other`; their workers hold at most so many batches."""
+        batch = self.plan.scaled(128)
+        held = {} if most is None else {"overlap": most}
+        config = {"batchSize": batch, "jitney": self.plan.form.settings() | held}
+        script = self.weights(self.plan.net)[1]
+        source = nets.archive(self.plan.work / "models" / f"pair-{most}", {}, config, script)
+        return self.serve(f"pair-{most}", source, batch, beside={"other": source})
 
     def plain_server(self) -> Server:
         """The same archive as of `script_server`, without any setting of ours."""
