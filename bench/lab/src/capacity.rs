@@ -62,16 +62,16 @@ impl OurRule {
 
 impl CapacityRule for OurRule {
     fn look(&mut self, now: Nanos, view: CapacityView, batcher: &JitneyScheduler) -> u32 {
-        let curve: Vec<_> = batcher.curve().collect();
-        let batcher = batcher.batcher();
-        let before = batcher.curve_before();
+        let findings = batcher.batcher().findings();
+        let curve: Vec<_> = findings.curve().collect();
+        let before = findings.curve_before();
         let before = before.map(|(workers, curve)| (workers, curve.collect::<Vec<_>>()));
         let ScaledModel { bounds, load, objective, .. } = self.model;
         let facts = CapacityFacts {
             arrived: view.arrived,
             waiting: view.waiting,
             curve: &curve,
-            serving: batcher.worker_count(),
+            serving: findings.worker_count(),
             before: before.as_ref().map(|(workers, curve)| (*workers, &curve[..])),
             unit: 1.0,
             beside: 1.0,

@@ -12,5 +12,6 @@ mod situation;
 mod view;
 mod wait;
 
+pub(crate) use log::DecisionLog;
 pub use log::{Decision, DecisionKind};
 pub(crate) use planner::Planner;

@@ -3,7 +3,6 @@
 //! An event only changes the state. Then everything that is due is dispatched and the timer is set
 //! anew, so that no event needs to know what it has made due, and a late timer does no harm.
 
-mod findings;
 mod retries;
 #[cfg(test)]
 mod tests;
@@ -13,6 +12,7 @@ use crate::adaptive::Planner;
 use crate::config::Config;
 use crate::event::{BatchFailure, DownReason, Event};
 use crate::fifo::Fifo;
+use crate::findings::Findings;
 use crate::policy::Order;
 use crate::records::RequestList;
 use crate::recovery::BatchRecovery;
@@ -121,6 +121,12 @@ impl Batcher {
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.state.rules.config
+    }
+
+    /// What it has found out.
+    #[must_use]
+    pub fn findings(&self) -> Findings<'_> {
+        Findings { learned: &self.state.learned, log: &self.planner.log }
     }
 
     fn apply(&mut self, event: Event, out: &mut Actions) {

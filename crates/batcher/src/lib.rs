@@ -125,6 +125,7 @@ mod capacity;
 mod config;
 mod event;
 mod fifo;
+mod findings;
 mod forecast;
 mod gpu_choice;
 mod held;
@@ -148,6 +149,7 @@ pub use batcher::Batcher;
 pub use capacity::{Capacity, CapacityFacts, LOOK_EVERY, WantedWorkers};
 pub use config::{Adaptive, Config, Measure, Policy};
 pub use event::{BatchFailure, DownReason, Event};
+pub use findings::Findings;
 pub use gpu_choice::{GpuChoice, GpuRoom};
 pub use learned::{CurvePoint, WaitScore};
 pub use memory_plan::{

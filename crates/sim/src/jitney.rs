@@ -6,8 +6,8 @@
 use std::collections::VecDeque;
 
 use jitney_batcher::{
-    Action, Actions, BatchId, Batcher, Config, CurvePoint, Dispatch, DownReason, Event, Nanos,
-    Origin, OriginKind, Request, RequestId, WorkerId,
+    Action, Actions, BatchId, Batcher, Config, Dispatch, DownReason, Event, Nanos, Origin,
+    OriginKind, Request, RequestId, WorkerId,
 };
 
 use crate::job::Job;
@@ -62,11 +62,6 @@ impl JitneyScheduler {
     /// A worker ends what it has and takes no more.
     pub fn retire_worker(&mut self, now: Nanos, worker: usize, out: &mut Orders) {
         self.step(now, Event::WorkerRetire { worker: WorkerId(worker as u32) }, out);
-    }
-
-    /// What it has learned about how long batches take.
-    pub fn curve(&self) -> impl Iterator<Item = CurvePoint> {
-        self.batcher.curve()
     }
 
     /// The batcher.

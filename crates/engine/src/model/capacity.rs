@@ -139,20 +139,21 @@ impl LiveCapacity {
     pub(super) fn look(&mut self, now: u64, look: &CapacityLook<'_>) -> Option<CapacityReport> {
         let instant = Instant::now();
         self.look_at.filter(|at| *at <= instant)?;
-        let curve: Vec<_> = look.batcher.curve().collect();
+        let findings = look.batcher.findings();
+        let curve: Vec<_> = findings.curve().collect();
         let main = main_group(&curve);
         let of_main = |it: &CurvePoint| Some(it.group) == main;
         let curve: Vec<_> = curve.into_iter().filter(of_main).collect();
-        let before = look.batcher.curve_before();
+        let before = findings.curve_before();
         let before = before.map(|(workers, it)| (workers, it.filter(of_main).collect::<Vec<_>>()));
         let concurrent = look.worker.order == BatchOrder::Concurrent;
         let facts = CapacityFacts {
             arrived: look.arrived,
             waiting: look.waiting,
             curve: &curve,
-            serving: look.batcher.worker_count(),
+            serving: findings.worker_count(),
             before: before.as_ref().map(|(workers, curve)| (*workers, &curve[..])),
-            unit: look.batcher.request_size(),
+            unit: findings.request_size(),
             beside: if concurrent { f64::from(look.worker.slots) } else { 1.0 },
             objective: match &look.batcher.config().policy {
                 Policy::Adaptive(adaptive) => adaptive.objective,

@@ -45,12 +45,13 @@ impl BatcherReport {
             },
             decision: *decision,
         };
+        let findings = batcher.findings();
         Self {
             config: batcher.config().clone(),
             waiting: batcher.waiting(),
-            curve: batcher.curve().collect(),
-            wait_score: batcher.wait_score(),
-            decisions: batcher.decisions().map(decided).collect(),
+            curve: findings.curve().collect(),
+            wait_score: findings.wait_score(),
+            decisions: findings.decisions().map(decided).collect(),
         }
     }
 

@@ -400,9 +400,9 @@ fn it_tells_its_curve_and_its_last_decisions() {
     let mut it = alone(Config::default());
     it.arrive(0.0, by(0, 2 * MS), &["0 Infeasible"]);
     it.arrive(0.0, request(1), &["b1 w0 [1] idle"]);
-    let point = it.play.batcher.curve().find(|point| point.size == 4).unwrap();
+    let point = it.play.batcher.findings().curve().find(|point| point.size == 4).unwrap();
     assert!((point.mean as i64 - 9 * MS as i64).abs() < 1000, "{point:?}");
-    let last: Vec<_> = it.play.batcher.decisions().map(|it| it.kind).collect();
+    let last: Vec<_> = it.play.batcher.findings().decisions().map(|it| it.kind).collect();
     let want =
         [DecisionKind::Reject(Rejection::Infeasible), DecisionKind::Dispatch(DispatchReason::Idle)];
     assert!(last.ends_with(&want), "{last:?}");

@@ -119,7 +119,8 @@ impl Task {
         }
         let now = Instant::now();
         let ready_at = self.ready_at(now).filter(|_| self.closing.is_none())?;
-        let of_group = self.scheduler.batcher.curve().filter(|it| it.group == request.facts.group);
+        let curve = self.scheduler.batcher.findings().curve();
+        let of_group = curve.filter(|it| it.group == request.facts.group);
         let batch = of_group.map(|it| it.mean).min().unwrap_or_default();
         if deadline >= self.scheduler.clock.nanos(ready_at.max(now)).saturating_add(batch) {
             return None;

@@ -146,7 +146,8 @@ impl Task {
         let now = Instant::now();
         if self.curve_published.is_none_or(|at| now.duration_since(at) >= CURVE_EVERY) {
             self.curve_published = Some(now);
-            self.published.curve.store(Arc::new(self.scheduler.batcher.curve().collect()));
+            let curve = self.scheduler.batcher.findings().curve().collect();
+            self.published.curve.store(Arc::new(curve));
             self.published.noted.forget_old();
         }
         self.reporter.finished(&batch, &run, &self.scheduler.batcher.config().policy);
