@@ -54,10 +54,10 @@ impl Batcher {
 
     /// Takes one event and appends to `out` what is to be done about it.
     ///
-    /// Afterwards no request that has expired waits, and no batch is due while a slot is free. After
-    /// a part of a request ([`Request::more`]), and after one that is [`Request::followed`], nothing is decided
-    /// yet. A `now` before that of an
-    /// earlier step counts as that one.
+    /// Afterwards no request that has expired waits, and no batch is due while a slot is free. After a part
+    /// of a request ([`Request::more`]), after one that is [`Request::followed`], and after
+    /// [`Event::NeighboursAnswered`] nothing is decided yet. A `now` before that of an earlier step counts as
+    /// that one.
     ///
     /// # Panics
     /// If a request arrives at an index whose last request has not ended, or at `u32::MAX`.
@@ -66,14 +66,16 @@ impl Batcher {
         if self.state.next_expiry() <= self.state.rules.now {
             self.state.expire(out);
         }
+        // What neighbours answer is only noted, also between the parts of a request.
+        let noted = matches!(event, Event::NeighboursAnswered { .. });
         // Arrivals change nothing about the workers, nor about a wait for more requests.
-        if !matches!(event, Event::Arrive(_) | Event::Announce { .. }) {
+        if !noted && !matches!(event, Event::Arrive(_) | Event::Announce { .. }) {
             self.planner.forget();
         } else if self.state.learned.prepares() {
             // How early a worker gets its next batch depends on the size of that one.
             self.planner.forecast.invalidate();
         }
-        let more = matches!(event, Event::Arrive(Request { more: true, .. }));
+        let more = noted || matches!(event, Event::Arrive(Request { more: true, .. }));
         let followed = matches!(event, Event::Arrive(Request { followed: true, .. }));
         self.apply(event, out);
         if !more {
@@ -83,14 +85,6 @@ impl Batcher {
             self.decide(out);
             self.set_timer(out);
         }
-    }
-
-    /// Other models that run on the same GPUs have answered so many items since this was said last.
-    ///
-    /// It decides nothing. How the slots of workers are best used is found by what they bring; where a GPU
-    /// is shared, what one model gains there may be what another loses.
-    pub fn neighbours_answered(&mut self, items: u64) {
-        self.state.learned.trials.neighbours_answered(items);
     }
 
     /// Requests that wait, those to be tried again included. Of a request in parts the last counts.
@@ -163,6 +157,7 @@ impl Batcher {
             Event::Announce { origin } => state.learned.returns.announce(state.rules.now, origin),
             Event::Retract { origin } => state.learned.returns.retract(origin),
             Event::Handed { took } => state.learned.handed(took),
+            Event::NeighboursAnswered { items } => state.learned.trials.neighbours_answered(items),
             // What is due is found at every step.
             Event::Timer => {}
         }

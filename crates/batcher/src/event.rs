@@ -54,6 +54,13 @@ pub enum Event {
         /// The time from when it was due until the worker could take it.
         took: Nanos,
     },
+    /// Other models that run on the same GPUs have answered so many items since this was said last. How the
+    /// slots of workers are best used is found by what they bring; where a GPU is shared, what one model gains
+    /// there may be what another loses. It is noted, and nothing is decided.
+    NeighboursAnswered {
+        /// So many.
+        items: u64,
+    },
     /// The batch is answered; so are all its members.
     Done {
         /// The batch.

@@ -28,6 +28,8 @@ pub struct JitneyScheduler {
     /// What each worker has, oldest first, with the indices of its requests.
     running: Vec<VecDeque<(BatchId, Vec<u32>)>>,
     slots: u8,
+    /// Items that others on the GPU have answered since the last step.
+    neighbours: u64,
 }
 
 impl JitneyScheduler {
@@ -50,7 +52,7 @@ impl JitneyScheduler {
         }
         let running = (0..workers).map(|_| VecDeque::new()).collect();
         actions.clear();
-        Self { batcher, actions, indices: 0, free: vec![], running, slots }
+        Self { batcher, actions, indices: 0, free: vec![], running, slots, neighbours: 0 }
     }
 
     /// A worker that was not there, or was retired, takes batches from now on.
@@ -79,6 +81,10 @@ impl JitneyScheduler {
 
     fn step(&mut self, now: Nanos, event: Event, out: &mut Orders) {
         self.actions.clear();
+        let items = std::mem::take(&mut self.neighbours);
+        if items > 0 {
+            self.batcher.step(now, Event::NeighboursAnswered { items }, &mut self.actions);
+        }
         self.batcher.step(now, event, &mut self.actions);
         let actions = std::mem::take(&mut self.actions);
         for action in actions.iter() {
@@ -148,6 +154,6 @@ impl Scheduler for JitneyScheduler {
     }
 
     fn neighbours_answered(&mut self, items: u64) {
-        self.batcher.neighbours_answered(items);
+        self.neighbours += items;
     }
 }

@@ -104,7 +104,7 @@ impl Books {
             Event::Configure(config) => self.configure(config),
             Event::Drain => self.draining = true,
             Event::Announce { .. } | Event::Retract { .. } => {}
-            Event::Handed { .. } | Event::Timer => {}
+            Event::Handed { .. } | Event::NeighboursAnswered { .. } | Event::Timer => {}
         }
         Ok(())
     }

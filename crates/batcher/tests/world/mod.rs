@@ -195,11 +195,11 @@ impl World {
         Event::Done { batch, exec: self.dice.roll(30) * TICK, prepare }
     }
 
-    /// Word of a request that is on its way or not, of a handoff, or of a trial run.
+    /// Word of a request that is on its way or not, of a handoff, of neighbours, or of a trial run.
     fn rumour(&mut self) -> Event {
         let peer = self.dice.roll(6);
         let origin = Origin { kind: OriginKind::Http, peer };
-        match self.dice.roll(4) {
+        match self.dice.roll(5) {
             0 => Event::Retract { origin },
             1 => Event::Handed { took: self.dice.roll(5) * TICK },
             2 => {
@@ -207,6 +207,7 @@ impl World {
                 let (items, exec) = (self.dice.roll(8) as u32, self.dice.roll(30) * TICK);
                 Event::Measured { group: 0, items, cost: items.into(), exec, prepare }
             }
+            3 => Event::NeighboursAnswered { items: self.dice.roll(8) },
             _ => Event::Announce { origin },
         }
     }

@@ -66,7 +66,10 @@ impl Oracle {
         }
         self.running = self.books.batches.keys().copied().collect();
         self.check_waiting()?;
-        if matches!(event, Event::Arrive(Request { more: true, .. })) {
+        if matches!(
+            event,
+            Event::Arrive(Request { more: true, .. }) | Event::NeighboursAnswered { .. }
+        ) {
             self.check_silence(out)?;
         } else {
             self.check_dues()?;

@@ -52,11 +52,12 @@ impl ModelScheduler {
 
     /// Tells the batcher what happens, and what those have answered meanwhile who share a GPU with its workers.
     pub(super) fn step(&mut self, event: Event, out: &mut Actions) {
+        let now = self.clock.now();
         let answered = self.neighbours.as_mut().map(GpuNeighbours::take);
         if let Some(items) = answered.filter(|items| *items > 0) {
-            self.batcher.neighbours_answered(items);
+            self.batcher.step(now, Event::NeighboursAnswered { items }, out);
         }
-        self.batcher.step(self.clock.now(), event, out);
+        self.batcher.step(now, event, out);
     }
 
     /// A worker serves, on a GPU where this was answered, or on none.
