@@ -13,34 +13,39 @@ use tokio::time::Instant;
 /// The shortest pause between two looks, also where requests may not wait at all.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
-/// While requests wait for a worker to come up: when the task looks at them again.
+/// How long requests wait for a worker to come up.
 #[derive(Debug)]
 pub(super) struct StartupWait {
-    /// How long a request waits.
+    /// How long at most.
     pub(super) limit: Duration,
-    look_at: Instant,
+    /// How long the last load took.
+    pub(super) last_load: Option<Duration>,
+    /// When the task looks at those that wait; none while a worker is ready, or none will be.
+    pub(super) look_at: Option<Instant>,
 }
 
 impl StartupWait {
-    /// From now on they wait.
-    pub(super) fn new(limit: Duration) -> Self {
-        Self { limit, look_at: Instant::now() + limit.max(LOOK_PAUSE) }
+    /// From now on they wait, unless they do already.
+    pub(super) fn begin(&mut self) {
+        if self.look_at.is_none() {
+            self.look_again(None);
+        }
     }
 
-    /// When to look.
-    pub(super) fn alarm(&self) -> Instant {
-        self.look_at
+    /// When a worker is expected whose load began then, where a load was measured.
+    pub(super) fn ready_at(&self, loads_from: Option<Instant>) -> Option<Instant> {
+        Some(loads_from.unwrap_or_else(Instant::now) + self.last_load?)
     }
 
     /// Requests that were admitted until then have waited long enough; none if it is not time to look.
     pub(super) fn overdue(&self) -> Option<Instant> {
         let now = Instant::now();
-        if self.look_at <= now { now.checked_sub(self.limit) } else { None }
+        self.look_at.filter(|at| *at <= now).and_then(|_| now.checked_sub(self.limit))
     }
 
     /// The oldest request that still waits was admitted then.
     pub(super) fn look_again(&mut self, oldest: Option<Instant>) {
-        self.look_at = oldest.unwrap_or_else(Instant::now) + self.limit.max(LOOK_PAUSE);
+        self.look_at = Some(oldest.unwrap_or_else(Instant::now) + self.limit.max(LOOK_PAUSE));
     }
 }
 
@@ -125,10 +130,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn requests_that_may_not_wait_are_looked_at_now_and_then_and_not_without_end() {
-        let mut startup = StartupWait::new(Duration::ZERO);
+        let mut startup = StartupWait { limit: Duration::ZERO, last_load: None, look_at: None };
+        startup.begin();
         for _ in 0..3 {
             assert_eq!(startup.overdue(), None);
-            assert_eq!(startup.alarm(), Instant::now() + LOOK_PAUSE);
+            assert_eq!(startup.look_at, Some(Instant::now() + LOOK_PAUSE));
             tokio::time::advance(LOOK_PAUSE).await;
             assert_eq!(startup.overdue(), Some(Instant::now()));
             startup.look_again(None);

@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::budget::MemoryBudget;
 use super::budget_model::BudgetTerms;
 use super::budgeted_launcher::BudgetedLauncher;
+use super::lifetime::StartupWait;
 use super::messages::{ControlMessage, RequestMessage};
 use super::reporter::Reporter;
 use super::requests::{RequestTable, SequenceRequests};
@@ -85,11 +86,8 @@ impl TaskSeed {
             table: RequestTable::default(),
             sequences: SequenceRequests::new(&settings, self.kept, clock),
             beside: 0,
-            startup_wait: settings.startup_wait,
-            startup: None,
+            startup: StartupWait { limit: settings.startup_wait, last_load: None, look_at: None },
             capacity: None,
-            idle: idle(&settings),
-            last_load: None,
             pool: WorkerPool::new(launcher, plan(&settings), self.worker_ids, events, self.threads),
             warm_up: self.warm_up,
             closing: None,
@@ -123,6 +121,7 @@ fn plan(settings: &ModelSettings) -> WorkerPlan {
         response_timeout: settings.response_timeout,
         retry_window: settings.retry_window,
         slots: settings.slots,
+        idle: idle(settings),
         wear: wear(settings),
     }
 }

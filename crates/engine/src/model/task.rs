@@ -52,15 +52,9 @@ pub(crate) struct Task {
     pub(super) pool: WorkerPool,
     /// Batches that run beside others, of which the batcher knows nothing any more.
     pub(super) beside: u32,
-    /// How long a request waits for the first worker, and while none is ready what waits for that.
-    pub(super) startup_wait: Duration,
-    pub(super) startup: Option<StartupWait>,
+    pub(super) startup: StartupWait,
     /// For models whose number of workers follows the load, or did.
     pub(super) capacity: Option<LiveCapacity>,
-    /// After so long without a request the last worker of such a model goes, where there may be none.
-    pub(super) idle: Duration,
-    /// How long the last load took.
-    pub(super) last_load: Option<Duration>,
     /// For models that have a sample.
     pub(super) warm_up: Option<WarmUp>,
     pub(super) closing: Option<Closing>,
@@ -90,7 +84,7 @@ impl Task {
     async fn wait(&mut self, alarm: &mut Alarm, messages: &mut Vec<RequestMessage>) {
         let closing = self.closing.as_ref().map(|closing| closing.deadline);
         let next = self.scheduler.timer.into_iter().chain(closing).chain(self.sequences.alarm());
-        let next = next.chain(self.startup.as_ref().map(StartupWait::alarm));
+        let next = next.chain(self.startup.look_at);
         let next = next.chain(self.capacity.as_ref().and_then(LiveCapacity::alarm));
         let next = next.chain(self.pool.replace_alarm()).min();
         alarm.set(next, self.scheduler.is_adaptive());
@@ -121,7 +115,7 @@ impl Task {
             Some(message) = self.control.recv() => self.on_control(message),
             rung = alarm.rings() => {
                 self.expire_in_sequences();
-                if self.startup.is_some() {
+                if self.startup.look_at.is_some() {
                     self.end_long_waits();
                 }
                 if self.capacity.is_some() {
@@ -167,14 +161,8 @@ impl Task {
             add(&self.published.abandoned, 1);
             return;
         }
-        // The last worker may have been lost while the request was on its way.
-        if !self.published.admits.load(Ordering::Relaxed) && self.closing.is_none() {
-            return scatter::reject([request], &self.published.no_worker(), &self.published);
-        }
-        if self.startup.is_some()
-            && let Some(wait) = self.too_long_wait(&request)
-        {
-            return scatter::reject([request], &CallError::Loading(wait), &self.published);
+        if let Some(error) = self.never_served(&request) {
+            return scatter::reject([request], &error, &self.published);
         }
         if !self.sequences.enabled() || request.facts.group == ALONE {
             self.admit(request, None);
@@ -197,16 +185,9 @@ impl Task {
             capacity.wake();
         }
         // A caller that has left counts its request itself.
-        if parts.first().is_none_or(|first| first.reply.is_closed()) {
-            return;
-        }
-        if !self.published.admits.load(Ordering::Relaxed) && self.closing.is_none() {
-            return scatter::reject(parts, &self.published.no_worker(), &self.published);
-        }
-        if self.startup.is_some()
-            && let Some(wait) = parts.first().and_then(|part| self.too_long_wait(part))
-        {
-            return scatter::reject(parts, &CallError::Loading(wait), &self.published);
+        let Some(first) = parts.first().filter(|first| !first.reply.is_closed()) else { return };
+        if let Some(error) = self.never_served(first) {
+            return scatter::reject(parts, &error, &self.published);
         }
         let mut admitted = Vec::with_capacity(parts.len());
         for part in parts {
@@ -218,6 +199,16 @@ impl Task {
             }
         }
         self.admit_next_of_sequences();
+    }
+
+    /// Why a request that has just come is not admitted: there is no worker, or the first one comes too late for it.
+    fn never_served(&self, request: &PendingRequest) -> Option<CallError> {
+        // The last one may have been lost while the request was on its way.
+        if !self.published.admits.load(Ordering::Relaxed) && self.closing.is_none() {
+            return Some(self.published.no_worker());
+        }
+        self.startup.look_at?;
+        self.too_long_wait(request).map(CallError::Loading)
     }
 
     /// Gives a request to the batcher.

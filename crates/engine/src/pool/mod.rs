@@ -25,10 +25,10 @@ pub(crate) use self::batches::{BatchRun, WorkerBatch};
 pub use self::pool_worker::WorkerView;
 use self::pool_worker::{PoolWorker, PoolWorkerState};
 use self::replacements::{WornReplacement, WornWorkers};
+pub(crate) use self::supervisor::WorkerEvent;
 use self::supervisor::WorkerSupervisor;
-pub(crate) use self::supervisor::{WorkerEvent, WorkerPlan};
 pub(crate) use self::wear::{ReplaceReason, WearLimits};
-pub(crate) use self::worker::{BatchOrder, LoadedFields, WorkerCapacity, micros};
+pub(crate) use self::worker::{BatchOrder, LoadedFields, WorkerCapacity, WorkerPlan, micros};
 pub use self::worker::{
     BatchTimes, BoxFuture, CollectorPauses, GraphMemory, Launcher, LoadProgress, LoadedReport,
     MeasuredRun, ProgressSender, Worker, WorkerGone, WorkerMessage,

@@ -24,25 +24,13 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::batches::{BatchRun, HeldBatches, LeftRequests, SentBatches, WorkerBatch};
 use super::recovery::Recovery;
-use super::wear::{ReplaceReason, Wear, WearLimits};
+use super::wear::{ReplaceReason, Wear};
 use super::worker::{
     BatchOrder, BatchTimes, Launcher, LoadProgress, LoadedReport, ProgressSender, Worker,
-    WorkerCapacity, WorkerGone, WorkerMessage,
+    WorkerCapacity, WorkerGone, WorkerMessage, WorkerPlan,
 };
 use crate::error::CallError;
 use crate::outcome::{BatchOutcome, LaunchError, WorkerExit};
-
-/// The limits of a worker.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct WorkerPlan {
-    pub(crate) startup_timeout: Duration,
-    pub(crate) response_timeout: Duration,
-    pub(crate) retry_window: Duration,
-    /// Batches a worker may hold at a time.
-    pub(crate) slots: u8,
-    /// When it is replaced, if ever.
-    pub(crate) wear: Option<WearLimits>,
-}
 
 /// What a supervisor tells the model's task. Events of one worker come in the order in which things
 /// happened to it, and every batch that it was handed comes back in exactly one of them.

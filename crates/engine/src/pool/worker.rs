@@ -12,6 +12,7 @@ use jitney_settings::CpuList;
 use serde::Deserialize;
 use tokio::sync::mpsc;
 
+use super::wear::WearLimits;
 use crate::error::CallError;
 use crate::gpu_assignment::GpuAnswers;
 use crate::outcome::{BatchOutcome, LaunchError, Output, WorkerExit};
@@ -19,6 +20,20 @@ use crate::pending::PendingRequest;
 
 /// A boxed future that may cross threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The limits of the workers of one model version.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WorkerPlan {
+    pub(crate) startup_timeout: Duration,
+    pub(crate) response_timeout: Duration,
+    pub(crate) retry_window: Duration,
+    /// Batches a worker may hold at a time.
+    pub(crate) slots: u8,
+    /// After so long without a request the last one ends, where there may be none.
+    pub(crate) idle: Duration,
+    /// When one is replaced, if ever.
+    pub(crate) wear: Option<WearLimits>,
+}
 
 /// Starts workers of one model version.
 pub trait Launcher: Send + Sync + 'static {

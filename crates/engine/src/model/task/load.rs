@@ -10,7 +10,6 @@ use tokio::time::Instant;
 use super::Task;
 use crate::error::{CallError, LoadingWait, WaitLimit};
 use crate::model::capacity::{CapacityLook, LiveCapacity};
-use crate::model::lifetime::StartupWait;
 use crate::model::scheduler::SlotChange;
 use crate::pending::PendingRequest;
 
@@ -24,8 +23,8 @@ impl Task {
         let bounds = if self.sequences.enabled() { (min, min) } else { (min, max) };
         if bounds.0 < bounds.1 || self.capacity.is_some() {
             let (now, count) = (self.scheduler.clock.now(), self.pool.count());
-            let capacity = self.capacity.get_or_insert_with(|| LiveCapacity::new(self.idle));
-            capacity.set_bounds(now, bounds, count);
+            let capacity = || LiveCapacity::new(self.pool.plan.idle);
+            self.capacity.get_or_insert_with(capacity).set_bounds(now, bounds, count);
         }
         self.published.capacity.store(None);
     }
@@ -61,7 +60,7 @@ impl Task {
             arrived: self.published.requests.load(Ordering::Relaxed),
             waiting: self.scheduler.batcher.waiting(),
             worker: self.pool.capacity(first),
-            load: self.last_load,
+            load: self.startup.last_load,
             failing: self.pool.failure().is_some(),
         };
         let report = capacity.look(self.scheduler.clock.now(), &look);
@@ -79,29 +78,22 @@ impl Task {
         self.published.capacity.store(Some(Arc::new(report)));
     }
 
-    /// When the first worker is expected, where a load was measured.
-    fn ready_at(&self, now: Instant) -> Option<Instant> {
-        Some(self.pool.loads_from().unwrap_or(now) + self.last_load?)
-    }
-
     /// What a request is told that waited for a worker until its limit.
     pub(super) fn loading_wait(&self, limit: WaitLimit) -> LoadingWait {
-        let now = Instant::now();
-        let ready_in = self.ready_at(now).map(|at| at.saturating_duration_since(now));
+        let ready_at = self.startup.ready_at(self.pool.loads_from());
+        let ready_in = ready_at.map(|at| at.saturating_duration_since(Instant::now()));
         LoadingWait { wanted: self.pool.wanted(), limit, ready_in, at_once: false }
     }
 
     /// Rejects those that have waited long enough for the first worker.
     pub(super) fn end_long_waits(&mut self) {
-        let Some(until) = self.startup.as_ref().and_then(StartupWait::overdue) else { return };
-        let limit = WaitLimit::StartupWait(self.startup_wait);
+        let Some(until) = self.startup.overdue() else { return };
+        let limit = WaitLimit::StartupWait(self.startup.limit);
         let error = CallError::Loading(self.loading_wait(limit));
         self.reject_waiting(&error, until);
         let oldest =
             self.table.waiting().map(|request| request.admitted).chain(self.sequences.oldest());
-        if let Some(startup) = &mut self.startup {
-            startup.look_again(oldest.min());
-        }
+        self.startup.look_again(oldest.min());
     }
 
     /// The limit that its deadline is.
@@ -118,7 +110,8 @@ impl Task {
             return None;
         }
         let now = Instant::now();
-        let ready_at = self.ready_at(now).filter(|_| self.closing.is_none())?;
+        let ready_at = self.startup.ready_at(self.pool.loads_from());
+        let ready_at = ready_at.filter(|_| self.closing.is_none())?;
         let curve = self.scheduler.batcher.findings().curve();
         let of_group = curve.filter(|it| it.group == request.facts.group);
         let batch = of_group.map(|it| it.mean).min().unwrap_or_default();

@@ -12,7 +12,6 @@ use super::Task;
 use crate::error::CallError;
 use crate::model::exits::ExitPlan;
 use crate::model::incidents::PoisonList;
-use crate::model::lifetime::StartupWait;
 use crate::model::scatter;
 use crate::model::scheduler::SlotChange;
 use crate::model::state::add;
@@ -34,7 +33,7 @@ impl Task {
             WorkerEvent::Progress { worker, step } => self.on_progress(worker, step),
             WorkerEvent::Up { worker, pid, capacity, batches, took, report } => {
                 self.reporter.ready(worker, took);
-                self.last_load = Some(took);
+                self.startup.last_load = Some(took);
                 self.published.meters.loaded(took);
                 self.pool.up(worker, pid, capacity, batches, &report);
                 self.learn(worker, capacity, &report);
@@ -328,8 +327,8 @@ impl Task {
             self.published.was_ready.store(true, Ordering::Relaxed);
         }
         match admits && ready == 0 {
-            true => drop(self.startup.get_or_insert_with(|| StartupWait::new(self.startup_wait))),
-            false => self.startup = None,
+            true => self.startup.begin(),
+            false => self.startup.look_at = None,
         }
         if !admits {
             let closing = self.closing.is_some();
