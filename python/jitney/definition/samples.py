@@ -21,7 +21,7 @@ from typing import Any, get_args
 from jitney.definition.definition import Endpoint
 from jitney.definition.hints import LISTS, MAPPINGS, Param
 from jitney.definition.signature import array_type
-from jitney.values.convert import UNIONS
+from jitney.values.convert import UNIONS, has_no_default
 from jitney.values.rows import AnyRows, Rows
 from jitney.values.tensor import BYTES, Tensor, nest
 
@@ -201,7 +201,7 @@ def _object(hint: type, seed: int, depth: int) -> Any:
         return members[seed % len(members)].value
     if dataclasses.is_dataclass(hint):
         hints = typing.get_type_hints(hint, include_extras=True)
-        needed = [one.name for one in dataclasses.fields(hint) if one.init and _has_no_default(one)]
+        needed = [one.name for one in dataclasses.fields(hint) if one.init and has_no_default(one)]
         return {name: value_of(hints[name], seed, depth + 1) for name in needed}
     fields = getattr(hint, "model_fields", None)
     if isinstance(fields, dict):
@@ -243,7 +243,3 @@ def _picture(seed: int) -> bytes:
     written = io.BytesIO()
     image.new("RGB", (32, 32), (seed * 40 % 256, 80, 120)).save(written, "PNG")
     return written.getvalue()
-
-
-def _has_no_default(field: Any) -> bool:
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING

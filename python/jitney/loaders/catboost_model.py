@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from jitney.loaders.files import lone_file
-from jitney.loaders.loader import FRAME, Loader, LoadOptions, ModelTensors
+from jitney.loaders.loader import FRAME, Loader, ModelTensors
 from jitney.values.tensor import BYTES, Tensor
 
 INPUT, PREDICT, PROBABILITY = "input", "predict", "predict_proba"
@@ -21,11 +21,8 @@ class CatboostLoader(Loader):
 
     format = "CatBoost"
     needs: ClassVar[Mapping[str, str]] = {"catboost": "catboost"}
-
-    def __init__(self, options: LoadOptions) -> None:
-        super().__init__(options)
-        self.model: Any = None
-        self._labels = "INT64"
+    model: Any = None
+    _labels = "INT64"
 
     @classmethod
     def finds(cls, path: Path) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from jitney.loaders.files import lone_file
-from jitney.loaders.loader import Loader, LoadOptions, ModelTensors
+from jitney.loaders.loader import Loader, ModelTensors
 from jitney.values.tensor import Tensor
 
 INPUT, PREDICT = "input", "predict"
@@ -20,10 +20,7 @@ class LightgbmLoader(Loader):
 
     format = "LightGBM"
     needs: ClassVar[Mapping[str, str]] = {"lightgbm": "lightgbm"}
-
-    def __init__(self, options: LoadOptions) -> None:
-        super().__init__(options)
-        self.model: Any = None
+    model: Any = None
 
     @classmethod
     def finds(cls, path: Path) -> bool:

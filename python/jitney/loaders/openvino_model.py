@@ -4,12 +4,12 @@ OpenVINO finds of Intel's."""
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 from jitney.loaders.files import lone_file
-from jitney.loaders.loader import Loader, LoadOptions, ModelTensors
+from jitney.loaders.loader import Loader, ModelTensors
 from jitney.values.tensor import BYTES, FORMATS, Tensor
 
 THREADS = "OMP_NUM_THREADS"
@@ -28,11 +28,8 @@ class OpenvinoLoader(Loader):
 
     format = "OpenVINO"
     needs: ClassVar[Mapping[str, str]] = {"openvino": "openvino"}
-
-    def __init__(self, options: LoadOptions) -> None:
-        super().__init__(options)
-        self._model: Any = None
-        self._outputs: list[tuple[str, Any]] = []
+    _model: Any = None
+    _outputs: Sequence[tuple[str, Any]] = ()
 
     @classmethod
     def finds(cls, path: Path) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from jitney.call.errors import DefinitionError
 from jitney.execution.tensor_answers import DATATYPES
 from jitney.loaders.files import lone_file
-from jitney.loaders.loader import FRAME, Loader, LoadOptions, ModelTensors, NotTrusted
+from jitney.loaders.loader import FRAME, Loader, ModelTensors, NotTrusted
 from jitney.values.tensor import BYTES, Tensor
 
 INPUT = "input"
@@ -24,9 +24,7 @@ PICKLES = (".joblib", ".pkl", ".pickle")
 class EstimatorLoader(Loader):
     """Runs estimators, however they were saved."""
 
-    def __init__(self, options: LoadOptions) -> None:
-        super().__init__(options)
-        self.model: Any = None
+    model: Any = None
 
     def tensors(self) -> ModelTensors:
         """One array, one list of texts or a frame in, predictions and probabilities out."""

@@ -16,10 +16,10 @@ from typing import Any, ClassVar
 from jitney.call.errors import DefinitionError
 from jitney.gpu.device import device
 from jitney.loaders.convolutions import fold_batch_norms, lay_out_by_channel
-from jitney.loaders.declared import declared_tensors
-from jitney.loaders.loader import TORCH, LoadOptions, ModelTensors
+from jitney.loaders.loader import TORCH, ModelTensors
 from jitney.loaders.program_check import more_than_data, program_files
 from jitney.loaders.torch_module import TorchLoader, datatype, forbid_pickles, named_outputs
+from jitney.loaders.torch_script import ModuleLoader
 from jitney.values.tensor import Tensor
 
 ENDINGS = (".pt2", ".ep")
@@ -31,10 +31,7 @@ class ExportedLoader(TorchLoader):
 
     format = "PyTorch program (torch.export)"
     needs: ClassVar[Mapping[str, str]] = {"torch": "torch", "numpy": "numpy"}
-
-    def __init__(self, options: LoadOptions) -> None:
-        super().__init__(options)
-        self._tensors = ModelTensors({}, {})
+    _tensors: ModelTensors
 
     @classmethod
     def finds(cls, path: Path) -> bool:
@@ -81,18 +78,12 @@ class ExportedLoader(TorchLoader):
         return self._tensors
 
 
-class CompiledLoader(TorchLoader):
+class CompiledLoader(ModuleLoader):
     """Runs packages of AOTInductor."""
 
     format = "PyTorch package (AOTInductor)"
-    needs: ClassVar[Mapping[str, str]] = {"torch": "torch", "numpy": "numpy"}
     captures = False
     """Its code starts few kernels by itself, and the process ended when they were captured (torch 2.11, H200)."""
-
-    def __init__(self, options: LoadOptions) -> None:
-        super().__init__(options)
-        self._path = Path()
-        self._names: list[str] = []
 
     @classmethod
     def finds(cls, path: Path) -> bool:
@@ -127,10 +118,6 @@ class CompiledLoader(TorchLoader):
         """What it tells on the device that it was compiled for: its code runs nowhere else."""
         self.load(path, device())
         return self.tensors().told()
-
-    def tensors(self) -> ModelTensors:
-        """What the file beside it says, in the order of the model's arguments."""
-        return declared_tensors(self._path, self._names, self.run)
 
 
 class _Calls:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from jitney.call.errors import DefinitionError
 from jitney.loaders.declared import declared_tensors
-from jitney.loaders.loader import LoadOptions, ModelTensors
+from jitney.loaders.loader import ModelTensors
 from jitney.loaders.program_check import program_files
 from jitney.loaders.torch_module import TorchLoader
 
@@ -25,11 +25,8 @@ class ModuleLoader(TorchLoader):
     """Runs modules whose tensors are declared beside them."""
 
     needs: ClassVar[Mapping[str, str]] = {"torch": "torch", "numpy": "numpy"}
-
-    def __init__(self, options: LoadOptions) -> None:
-        super().__init__(options)
-        self._path = Path()
-        self._names: list[str] = []
+    _path: Path
+    _names: list[str]
 
     def serve(self, path: Path, module: Any, names: list[str], device: str) -> None:
         """Takes the loaded module and the names of its arguments."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from jitney.loaders.files import lone_file
-from jitney.loaders.loader import Loader, LoadOptions, ModelTensors
+from jitney.loaders.loader import Loader, ModelTensors
 from jitney.values.tensor import Tensor
 
 INPUT, PREDICT = "input", "predict"
@@ -22,12 +22,9 @@ class XgboostLoader(Loader):
 
     format = "XGBoost"
     needs: ClassVar[Mapping[str, str]] = {"xgboost": "xgboost"}
-
-    def __init__(self, options: LoadOptions) -> None:
-        super().__init__(options)
-        self.model: Any = None
-        self.without_copy = False
-        """Whether it predicts without a copy of the rows in its own form."""
+    model: Any = None
+    without_copy = False
+    """Whether it predicts without a copy of the rows in its own form."""
 
     @classmethod
     def finds(cls, path: Path) -> bool:
