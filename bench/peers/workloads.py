@@ -133,8 +133,3 @@ W7 = Workload(
 )
 GRPC = Load("256 streams", connections=256, grpc=True)
 WORKLOADS = {one.name: one for one in (W1, W2, W3, W4, W5, W6)}
-
-
-def text_for(frame_bytes: int, total: int = JSON_BYTES) -> str:
-    """The input that makes a body of `total` bytes with so many bytes around it."""
-    return "a" * (total - frame_bytes)
