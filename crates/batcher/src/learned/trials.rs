@@ -16,6 +16,9 @@ use crate::workers::SlotUse;
 pub(crate) const AT_A_TIME_MAX: usize = 4;
 /// Batches after a change that tell nothing yet, for each worker. Chosen: those that were on their way.
 const SETTLE: u32 = 4;
+/// The same where the rate is also that of other models. Chosen: they pay for a trial, too, and with four more
+/// than the clearer reading brings.
+const SETTLE_SHARED: u32 = 2;
 /// Batches of a block, for each worker: its rate is one reading. Derived: of one, two and three at a
 /// time a whole number of rounds.
 const BLOCK: u32 = 6;
@@ -121,13 +124,15 @@ impl Trials {
         self.count += 1;
         self.batches = self.batches.saturating_add(1);
         let usual = (self.last - self.began) / u64::from(self.len.max(1));
+        let (settle, block) =
+            if self.shared { (SETTLE_SHARED, BLOCK_SHARED) } else { (SETTLE, BLOCK) };
         let paused = self.len > 1 && now - self.last > PAUSE * usual.max(1);
         self.unknown = if clients.is_some() { 0 } else { self.unknown + 1 };
         if self.unknown == UNKNOWN {
             *self = Self { slots, current: usize::from(slots) - 1, ..Self::default() };
         }
         match clients {
-            Some(clients) if !paused && self.batches > SETTLE * workers => {
+            Some(clients) if !paused && self.batches > settle * workers => {
                 let clients = clients as f64;
                 let step = if self.clients == 0.0 { 1.0 } else { 1.0 / 16.0 };
                 self.clients += step * (clients - self.clients);
@@ -138,7 +143,6 @@ impl Trials {
             _ => self.begin(now),
         }
         self.last = now;
-        let block = if self.shared { BLOCK_SHARED } else { BLOCK };
         if self.len >= block * workers {
             self.block_over(now, workers.into());
         }
@@ -284,6 +288,14 @@ mod tests {
         play.neighbours = [32, 32, 8, 8];
         play.batches(5000, 16);
         assert!(share(&play.batches(1000, 16), 1) >= 0.9, "its own gain costs the others nothing");
+    }
+
+    #[test]
+    fn a_trial_takes_fourteen_batches_where_other_models_pay_for_it_too() {
+        let mut play = Play::new([9; 4]);
+        play.neighbours = [8; 4];
+        let tried = play.batches(3 * 14 + 1, 16);
+        assert!((0..4).all(|way| tried.contains(&way)), "{tried:?}");
     }
 
     #[test]
