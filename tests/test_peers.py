@@ -10,6 +10,7 @@ from harness.package import ROOT
 
 sys.path.insert(0, str(ROOT))
 
+from bench.peers.goals import C256, C256_BY_US
 from bench.peers.loadgen import SHARES, highest_valid
 from bench.peers.measure import read_bench, read_h2load, read_wrk
 from bench.peers.processes import Running, free_ports
@@ -18,8 +19,6 @@ from bench.peers.results import Figure, Results
 from bench.peers.schedule import Lengths, order, steps
 from bench.peers.servers import SERVERS, Site
 from bench.peers.workloads import GRPC, JSON_BYTES, W1, W3, W5, WORKLOADS
-
-C256 = "256 connections"
 
 
 def made(**columns: dict[str, list[float]]) -> Results:
@@ -80,6 +79,11 @@ def test_a_server_has_only_the_workloads_that_it_can_do():
     }
     assert told == {("W1", GRPC.name)}
     assert [step.workload for step in steps([SERVERS["bare"]], WORKLOADS.values(), 1)] == [W3]
+
+
+def test_clients_that_wait_come_from_both_generators():
+    both = [(load.name, load.by_us) for load in W1.loads if load.connections == 256]
+    assert both == [(C256, False), (C256_BY_US, True)]
 
 
 def test_slow_servers_get_shorter_loads():

@@ -1,4 +1,5 @@
-"""Sends a load and says what came back: wrk for clients that wait, h2load for gRPC, `jitney bench` for open loops."""
+"""Sends a load and says what came back: wrk for clients that wait, h2load for gRPC, `jitney bench` for open loops and as another
+generator for clients that wait."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from .servers.jitney import BINARY
 from .workloads import OBJECTIVE_MS, POOL, TIMEOUT_S, Load
 
 GENERATOR = pathlib.Path(os.environ.get("JITNEY_BENCH_BIN", BINARY))
-"""The program whose `bench` makes open loops: the same for all servers."""
+"""The program whose `bench` makes loads: the same for all servers."""
 UNITS_MS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4}
 RECOVERY_S = 3
 GRPC_CONNECTIONS = 8
@@ -73,8 +74,8 @@ def measure(load: Load, ask: Ask, port: int, running: Running, folder: pathlib.P
         figures = loadgen.drive(load, ask, port, folder, seconds)
     elif load.grpc:
         figures = grpc(load, ask, port, folder, seconds)
-    elif load.open:
-        figures = open_loop(load, ask, port, folder, seconds)
+    elif load.by_bench:
+        figures = bench(load, ask, port, folder, seconds)
     else:
         figures = closed(load, ask, port, folder, seconds)
     after = running.cost()
@@ -168,14 +169,16 @@ def read_h2load(out: str, answer_bytes: int) -> Figures:
     }
 
 
-def open_loop(load: Load, ask: Ask, port: int, folder: pathlib.Path, seconds: float) -> Figures:
-    """Requests that come whatever happens; latency counts from the moment at which a request was due."""
+def bench(load: Load, ask: Ask, port: int, folder: pathlib.Path, seconds: float) -> Figures:
+    """Clients that wait, or requests that come whatever happens; their latency counts from when they were due."""
     (folder / "body").write_bytes(ask.body)
     headers = [word for name, value in ask.headers.items() for word in ("--header", f"{name}: {value}")]
     phases = [f"{load.rate}x{seconds:g}s", *([f"{load.then}x{RECOVERY_S}s"] if load.then else [])]
+    waiting = ("--connections", str(load.connections), "--duration", f"{seconds:g}s", "--timeout", "20s")
+    coming = ("--phase", *phases, "--pool", str(POOL), "--timeout", f"{TIMEOUT_S}s")
     command = [
-        *(str(GENERATOR), "bench", f"http://127.0.0.1:{port}{ask.path}", "--phase", *phases),
-        *("--pool", str(POOL), "--timeout", f"{TIMEOUT_S}s", "--objective", f"{OBJECTIVE_MS}ms", "--warm-up", "0s"),
+        *(str(GENERATOR), "bench", f"http://127.0.0.1:{port}{ask.path}", *(coming if load.open else waiting)),
+        *("--objective", f"{OBJECTIVE_MS}ms", "--warm-up", "0s"),
         *("--body-file", str(folder / "body"), *headers, "--quiet", "--keep-going", "--json", "-"),
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 60)

@@ -102,7 +102,7 @@ def machine(results: Results) -> str:
         "Figures are medians of the rounds. "
         "A ratio is a server's figure over that of `jitney serve` in the same round, again the median. "
         "CPU counts all processes of a server, divided by the answers; where the front is a process of its own, front and workers stand apart. "
-        "Closed loops are driven by wrk, gRPC by h2load, open loops (Poisson, latency from the moment at which a request was due, at most "
+        "Closed loops are driven by wrk unless they are named otherwise, gRPC by h2load, open loops (Poisson, latency from the moment at which a request was due, at most "
         f"{POOL:,} connections, {TIMEOUT_S} s to answer) by `jitney bench`. "
         "Before and after each load an answer is checked.\n\n" + "\n".join(map(run_text, results.runs))
     )
@@ -185,7 +185,8 @@ def table_row(results: Results, server: Server, workload: Workload, load: Load) 
             ratios = results.ratios(server.name, BASE, workload.name, load.name, column.name)
             row.append("1" if server.name == BASE else figures(statistics.median(ratios)) if ratios else "")
     requests = sum(results.values(*key, "requests").values())
-    wrong = sum(results.values(*key, "not_ok").values()) + sum(results.values(*key, "lost").values()) * (not load.open)
+    lost = 0 if load.by_bench else sum(results.values(*key, "lost").values())
+    wrong = sum(results.values(*key, "not_ok").values()) + lost
     wrong_share = wrong / requests if requests else 0
     dead = sum(1 for value in results.values(*key, "right_after").values() if not value)
     row.append(

@@ -24,6 +24,8 @@ class Load:
     share: float = 1.0
     """How long it lasts, relative to the others."""
     grpc: bool = False
+    by_us: bool = False
+    """Whether `jitney bench` asks for clients that wait, in place of wrk; of rates it always does."""
     scenario: str = ""
     """The scenario of LoadGen that drives it, if that does."""
 
@@ -31,6 +33,11 @@ class Load:
     def open(self) -> bool:
         """Whether requests come whatever happens."""
         return self.rate > 0
+
+    @property
+    def by_bench(self) -> bool:
+        """Whether `jitney bench` drives it."""
+        return self.open or self.by_us
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,7 @@ W1 = Workload(
         Load("1 connection", connections=1),
         Load("32 connections", connections=32),
         Load("256 connections", connections=256),
+        Load("256 connections by jitney bench", connections=256, by_us=True),
     ),
 )
 W2 = Workload(
