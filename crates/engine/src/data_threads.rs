@@ -6,9 +6,23 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::runtime::Handle;
 
+use crate::gathered_wakes::GatheredWakes;
+
+/// One of the threads.
+struct DataThread {
+    runtime: Handle,
+    wakes: Arc<GatheredWakes>,
+}
+
+impl From<Handle> for DataThread {
+    fn from(runtime: Handle) -> Self {
+        Self { runtime, wakes: Arc::default() }
+    }
+}
+
 /// The runtimes of the data plane; models take turns.
 pub(crate) struct DataThreads {
-    all: Arc<[Handle]>,
+    all: Arc<[DataThread]>,
     next: AtomicUsize,
 }
 
@@ -19,12 +33,16 @@ impl DataThreads {
         if all.is_empty() {
             return Err(io::Error::other("no data-plane runtime"));
         }
-        Ok(Self { all: all.into(), next: AtomicUsize::new(0) })
+        let all: Arc<[DataThread]> = all.into_iter().map(DataThread::from).collect();
+        if all.len() > 1 {
+            all.iter().for_each(|it| drop(it.runtime.spawn(Arc::clone(&it.wakes).hand_on())));
+        }
+        Ok(Self { all, next: AtomicUsize::new(0) })
     }
 
     /// For what concerns no model.
     pub(crate) fn first(&self) -> &Handle {
-        &self.all[0]
+        &self.all[0].runtime
     }
 
     /// The threads as the next model uses them.
@@ -40,7 +58,7 @@ impl DataThreads {
 /// thread that writes and reads the frames of all of them is what bounds a model on many cores.
 #[derive(Clone)]
 pub(crate) struct ModelThreads {
-    all: Arc<[Handle]>,
+    all: Arc<[DataThread]>,
     home: usize,
 }
 
@@ -48,12 +66,12 @@ impl ModelThreads {
     /// All on one thread.
     #[cfg(test)]
     pub(crate) fn only(thread: Handle) -> Self {
-        Self { all: [thread].into(), home: 0 }
+        Self { all: [thread.into()].into(), home: 0 }
     }
 
     /// Of the task.
     pub(crate) fn home(&self) -> &Handle {
-        &self.all[self.home]
+        self.at(self.home)
     }
 
     /// Where the next supervisor goes: to the thread that has the fewest, the task's own before others.
@@ -64,12 +82,21 @@ impl ModelThreads {
     }
 
     pub(crate) fn at(&self, thread: usize) -> &Handle {
-        &self.all[thread]
+        &self.all[thread].runtime
     }
 
     /// A thread that is not the task's.
     pub(crate) fn elsewhere(&self, thread: usize) -> Option<&Handle> {
         (thread != self.home).then(|| self.at(thread))
+    }
+
+    /// The wakes of the thread that asks, where answers come from others.
+    pub(crate) fn wakes_here(&self) -> Option<&Arc<GatheredWakes>> {
+        if self.all.len() == 1 {
+            return None;
+        }
+        let here = Handle::try_current().ok()?.id();
+        self.all.iter().find(|it| it.runtime.id() == here).map(|it| &it.wakes)
     }
 }
 

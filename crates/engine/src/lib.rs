@@ -17,6 +17,7 @@ mod dependencies;
 mod engine;
 pub mod error;
 pub mod frames;
+mod gathered_wakes;
 mod gpu_assignment;
 mod histogram;
 pub mod local;

@@ -81,7 +81,7 @@ impl Draft {
             kept: kept.clone(),
             warm_up,
             worker_ids: Arc::clone(worker_ids),
-            threads,
+            threads: threads.clone(),
         };
         let models = (settings.declared.multiplexed > 0).then(ModelIds::default);
         let model = Model {
@@ -94,6 +94,7 @@ impl Draft {
                 task: LazyLock::new(Box::new(|| seed.begin())),
                 published,
                 clock,
+                threads,
                 models,
             },
             draining: Arc::clone(draining),

@@ -23,6 +23,7 @@ use super::seed::LazyTask;
 use super::state::{ModelState, add};
 use crate::admission::{Admission, Permit};
 use crate::call::{Call, DecodedInput, RequestMark};
+use crate::data_threads::ModelThreads;
 use crate::error::{CallError, LoadingWait, WaitLimit};
 use crate::pending::{Payload, PendingRequest, SharedId};
 use crate::reply::{Answer, AnswerReceiver, Reply};
@@ -36,6 +37,7 @@ pub(crate) struct RequestGate {
     pub(crate) task: LazyTask,
     pub(crate) published: Arc<ModelState>,
     pub(crate) clock: ModelClock,
+    pub(crate) threads: ModelThreads,
     /// For models that workers load when requests name them.
     pub(crate) models: Option<ModelIds>,
 }
@@ -70,9 +72,12 @@ impl RequestGate {
         async move {
             let mut answer = match admitted {
                 Ok(Admitted::Whole(answer, cancel_on_drop)) => {
-                    let answer = answer.await.unwrap_or(Err(CallError::Gone));
+                    let answer = match self.threads.wakes_here() {
+                        None => answer.await,
+                        Some(wakes) => wakes.wait_for(answer).await,
+                    };
                     cancel_on_drop.disarm();
-                    answer
+                    answer.unwrap_or(Err(CallError::Gone))
                 }
                 Ok(Admitted::InParts(reply)) => reply.answer().await,
                 Err(error) => return Err(self.count(error)),
