@@ -37,30 +37,40 @@ pub fn escape_from(start: usize, buffer: &mut Vec<u8>) {
     buffer.extend_from_slice(escaped.as_bytes());
 }
 
-/// The time of a line, as `2025-01-01T00:00:00,123`. The text of a second is kept for the lines that follow.
+/// The time of a line, as `2025-01-01T00:00:00,123`. Its text is kept for the lines that follow.
 #[derive(Debug, Default)]
 pub struct LogClock {
-    /// The second whose text this is.
+    /// The second and the millisecond whose text this is.
     second: u64,
-    text: String,
+    millis: u32,
+    text: Vec<u8>,
     /// The same second as a number.
     number: Vec<u8>,
 }
 
+/// How the text of a second ends where that of its milliseconds begins.
+const SECOND_LEN: usize = "2025-01-01T00:00:00,".len();
+
 impl LogClock {
     /// Appends the time since the epoch.
     pub fn push(&mut self, now: Duration, line: &mut Vec<u8>) {
-        if self.second != now.as_secs() || self.text.is_empty() {
-            self.second = now.as_secs();
-            let second = UNIX_EPOCH + Duration::from_secs(self.second);
-            self.text = humantime::format_rfc3339_seconds(second).to_string();
-            self.text.truncate("2025-01-01T00:00:00".len());
+        let (second, millis) = (now.as_secs(), now.subsec_millis());
+        let other_second = self.second != second || self.text.is_empty();
+        if other_second {
+            self.second = second;
+            let at = UNIX_EPOCH + Duration::from_secs(second);
+            self.text = humantime::format_rfc3339_seconds(at).to_string().into_bytes();
+            self.text.truncate(SECOND_LEN - 1);
+            self.text.push(b',');
             self.number.clear();
-            push_number(&mut self.number, self.second);
+            push_number(&mut self.number, second);
         }
-        line.extend_from_slice(self.text.as_bytes());
-        line.push(b',');
-        push_thousandths(line, now.subsec_millis());
+        if other_second || self.millis != millis {
+            self.millis = millis;
+            self.text.truncate(SECOND_LEN);
+            push_thousandths(&mut self.text, millis);
+        }
+        line.extend_from_slice(&self.text);
     }
 
     /// The second of the time that was appended last.

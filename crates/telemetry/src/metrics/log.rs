@@ -19,6 +19,8 @@ use crate::log_text::{LogClock, escape};
 use crate::spool::{Spool, WriteTime};
 
 const ENTRIES_MAX: usize = 1 << 16;
+/// Lines are written in pieces of this size: what is in the processor's cache need not be fetched again.
+const PIECE_BYTES: usize = 128 << 10;
 /// Models whose lines are kept ready, for each metric.
 const READY_MAX: usize = 256;
 
@@ -62,7 +64,8 @@ impl MetricNames {
         let labels = labels_text(dimensions, &subject.labels(), true)?;
         let (before, after) = (format!("{name}.{unit}:"), format!("|#{labels}"));
         let after = format!("{}|#hostname:{},timestamp:", escape(&after), self.host);
-        Some(ReadyText { before: escape(&before).into_owned(), after })
+        let before = format!(" - {}", escape(&before));
+        Some(ReadyText { before, after: after.clone().into_bytes(), kept: after.len() })
     }
 }
 
@@ -89,6 +92,9 @@ impl MetricLog {
             }
             for (now, entry) in queue.0.drain(..) {
                 text.add(now, &entry);
+                if text.server.len() >= PIECE_BYTES {
+                    text.write_to(&mut sinks);
+                }
             }
             text.write_to(&mut sinks);
         };
@@ -138,12 +144,13 @@ struct ReadyTexts {
 }
 
 /// A line without its time and value.
-#[derive(Debug, PartialEq, Eq)]
 struct ReadyText {
-    /// `Name.Unit:`
+    /// ` - Name.Unit:`
     before: String,
-    /// `|#Dim:value,…|#hostname:h,timestamp:`
-    after: String,
+    /// `|#Dim:value,…|#hostname:h,timestamp:`, and the second of the last line.
+    after: Vec<u8>,
+    /// How much of that is the same in all lines.
+    kept: usize,
 }
 
 impl LogText {
@@ -159,8 +166,8 @@ impl LogText {
                 MetricSubject::Host => self.add_host(now, *metric, *value),
                 MetricSubject::Model(model) => self.add_model(now, *metric, *value, model),
                 MetricSubject::Gpu { .. } | MetricSubject::Worker { .. } => {
-                    if let Some(line) = self.names.ready_text(*metric, subject) {
-                        push_ready(&mut self.server, &mut self.clock, now, &line, *value);
+                    if let Some(mut line) = self.names.ready_text(*metric, subject) {
+                        push_ready(&mut self.server, &mut self.clock, now, &mut line, *value);
                     }
                 }
             },
@@ -208,7 +215,7 @@ impl LogText {
                 models.insert(0, (subject.clone(), line));
             }
         }
-        if let Some((_, line)) = models.first() {
+        if let Some((_, line)) = models.first_mut() {
             push_ready(&mut self.server, &mut self.clock, now, line, value);
         }
     }
@@ -248,16 +255,18 @@ fn push_ready(
     lines: &mut Vec<u8>,
     clock: &mut LogClock,
     now: Duration,
-    line: &ReadyText,
+    line: &mut ReadyText,
     value: f64,
 ) {
     clock.push(now, lines);
-    lines.extend_from_slice(b" - ");
     lines.extend_from_slice(line.before.as_bytes());
     JavaDouble(value).push(lines);
-    lines.extend_from_slice(line.after.as_bytes());
-    lines.extend_from_slice(clock.second());
-    lines.push(b'\n');
+    if line.after[line.kept..].strip_suffix(b"\n").is_none_or(|it| it != clock.second()) {
+        line.after.truncate(line.kept);
+        line.after.extend_from_slice(clock.second());
+        line.after.push(b'\n');
+    }
+    lines.extend_from_slice(&line.after);
 }
 
 /// `Name.Unit:value|#Dim:value,…`: all labels but the host's name, which the server's own metrics
@@ -393,6 +402,18 @@ mod tests {
     }
 
     #[test]
+    fn a_line_has_the_second_of_its_own_time() {
+        let mut log = LogText::new(names());
+        let seconds = ["5", "5", "16", "5"];
+        for second in seconds {
+            log.add_host(Duration::from_secs(second.parse().unwrap()), 0, 1.0);
+        }
+        let text = String::from_utf8(log.server).unwrap();
+        let found = text.lines().map(|line| line.rsplit_once(':').unwrap().1);
+        assert_eq!(found.collect::<Vec<_>>(), seconds);
+    }
+
+    #[test]
     fn a_models_lines_name_their_requests() {
         let entry = MetricLogEntry::Batch { model: tag(), millis: 1.5, requests: "a,b".to_owned() };
         let start = "2025-01-01T00:00:00,123 - ";
@@ -417,11 +438,12 @@ mod tests {
         let push = || {
             log.push(MetricLogEntry::Server { metric: 0, value: 1.0, subject: MetricSubject::Host })
         };
-        (0..3).for_each(|_| push());
+        // More than a piece.
+        (0..3000).for_each(|_| push());
         log.finish();
         push();
         drop(log);
-        assert_eq!(sink.text().lines().count(), 3);
+        assert_eq!(sink.text().lines().count(), 3000);
     }
 
     #[test]
