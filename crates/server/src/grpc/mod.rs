@@ -15,6 +15,7 @@ mod predict;
 mod request;
 mod services;
 mod status;
+mod stream_answers;
 mod traced;
 mod unary;
 
