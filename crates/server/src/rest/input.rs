@@ -2,6 +2,8 @@
 //!
 //! Values are not decoded here; the worker does that, by the content type of each parameter.
 
+mod multipart;
+
 use std::borrow::Cow;
 
 use bytes::Bytes;
@@ -116,7 +118,7 @@ async fn body_parameters(
     if mime.eq_ignore_ascii_case("multipart/form-data")
         && let Some(boundary) = boundary(headers)?
     {
-        return Box::pin(multipart(boundary, body.into_whole(), parameters)).await;
+        return Box::pin(multipart(boundary, body, parameters)).await;
     }
     let mut content_type = known(mime);
     if mime.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
@@ -200,14 +202,16 @@ fn broken(error: &multer::Error) -> Problem {
 /// One parameter per part. Only a file has a content type; one that names none is plain bytes.
 async fn multipart(
     boundary: String,
-    body: Bytes,
+    body: ValueBytes,
     parameters: &mut Vec<Parameter>,
 ) -> Result<(), Problem> {
     if body.is_empty() {
         return Ok(());
     }
     let bad = |error: multer::Error| broken(&error);
-    let stream = BodyDataStream::new(Full::new(body));
+    let (heads, values) = multipart::cut(&body, &boundary);
+    let mut values = values.into_iter();
+    let stream = BodyDataStream::new(Full::new(heads));
     let mut parts = multer::Multipart::new(stream, boundary);
     while let Some(part) = parts.next_field().await.map_err(bad)? {
         let name = part.name().unwrap_or("").to_owned();
@@ -216,8 +220,9 @@ async fn multipart(
             (Some(_), None) => known("application/octet-stream"),
             (None, _) => known(""),
         };
-        let value = part.bytes().await.map_err(bad)?;
-        add(parameters, Parameter { name: name.into(), content_type: mime, value: value.into() })?;
+        let left = part.bytes().await.map_err(bad)?;
+        let value = values.next().unwrap_or_else(|| left.into());
+        add(parameters, Parameter { name: name.into(), content_type: mime, value })?;
     }
     Ok(())
 }

@@ -4,9 +4,12 @@
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
+use http_body_util::{BodyDataStream, Full};
+use jitney_engine::call::{PARAMETERS_MAX, ValueBytes};
 use jitney_settings::Dialect;
+use tokio::runtime::{Builder, Runtime};
 
-use super::body_parameters;
+use super::{body_parameters, boundary, multipart};
 use crate::query::RequestFields;
 
 /// Reads a line with a content type, and the body after it; and the line as a query.
@@ -20,13 +23,46 @@ pub fn forms(bytes: &[u8]) {
     for dialect in [Dialect::TorchServe, Dialect::Jitney] {
         form(dialect, &headers, &body);
     }
+    if let Ok(Some(boundary)) = boundary(&headers) {
+        multipart_form(&boundary, &body);
+    }
+}
+
+/// However a multipart body came, its parts are those that multer reads from the whole.
+fn multipart_form(boundary: &str, body: &Bytes) {
+    let whole = runtime().block_on(read_by_multer(boundary, body.clone()));
+    for size in [1, 2, 7, 64, body.len().max(1)] {
+        let pieces = body.chunks(size).map(Bytes::copy_from_slice).collect();
+        let (pieces, mut parameters) = (ValueBytes::from_pieces(pieces), Vec::new());
+        let read = runtime().block_on(multipart(boundary.to_owned(), pieces, &mut parameters));
+        let parts = parameters.into_iter().map(|it| (it.name.into_owned(), it.value.into_whole()));
+        match &whole {
+            Some(whole) if whole.len() <= PARAMETERS_MAX => {
+                assert!(read.is_ok() && parts.eq(whole.iter().cloned()), "in pieces of {size}");
+            }
+            Some(_) => assert!(read.is_err()),
+            None => assert!(read.is_err() || body.is_empty()),
+        }
+    }
+}
+
+async fn read_by_multer(boundary: &str, body: Bytes) -> Option<Vec<(String, Bytes)>> {
+    let (stream, mut read) = (BodyDataStream::new(Full::new(body)), Vec::new());
+    let mut parts = multer::Multipart::new(stream, boundary);
+    while let Some(part) = parts.next_field().await.ok()? {
+        read.push((part.name().unwrap_or("").to_owned(), part.bytes().await.ok()?));
+    }
+    Some(read)
+}
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().build().expect("a runtime")
 }
 
 fn form(dialect: Dialect, headers: &HeaderMap, body: &Bytes) {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let mut parameters = Vec::new();
     let read = body_parameters(dialect, headers, body.clone().into(), &mut parameters);
-    let read = runtime.block_on(read);
+    let read = runtime().block_on(read);
     let values: usize = parameters.iter().map(|parameter| parameter.value.len()).sum();
     assert!(values <= body.len(), "a value of {values} bytes from {}", body.len());
     match read {

@@ -113,6 +113,34 @@ fn a_multipart_body_is_one_parameter_per_part() {
 }
 
 #[test]
+fn a_multipart_body_is_the_same_however_it_came() {
+    let part = "--B\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n";
+    let value = "one\r\n--\r\n--C\r\n\r\n\n--B";
+    for body in [
+        format!("{part}{value}\r\n{part}\r\n--B--\r\nbehind"),
+        format!("before{part}\r\n{part}{value}\r\n--B  \t\r\n{value}"),
+        format!("{part}{value}\r\n{}{value}\r\n--B--", part.replace("--B", "--B \t")),
+        format!("{part}{value}\r\n{}{value}\r\n--B--", part.replace("--B", "--BC")),
+        format!("--B\r\n\r\n{value}\r\n\r\n\r\n--B--"),
+        format!("{part}{value}\r\n--B"),
+        format!("{part}{value}"),
+        "--B\r\n\r\n--B\r\n\r\n--B--".to_owned(),
+    ] {
+        fuzzing::forms(format!("multipart/form-data; boundary=B\n{body}").as_bytes());
+    }
+}
+
+#[test]
+fn the_value_of_a_part_is_not_copied() {
+    let body = "--B\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nvalue\r\n--B--";
+    let pieces: Vec<_> = body.as_bytes().chunks(52).map(Bytes::copy_from_slice).collect();
+    let (_, values) = multipart::cut(&ValueBytes::from_pieces(pieces.clone()), "B");
+    let [value] = &values[..] else { panic!("{values:?}") };
+    assert_eq!(value.pieces(), ["val", "ue"]);
+    assert_eq!(value.pieces()[1].as_ptr(), pieces[1].as_ptr());
+}
+
+#[test]
 fn a_multipart_type_without_a_boundary_is_a_plain_body() {
     check(Some("multipart/form-data"), "--B", &["body|multipart/form-data|--B"]);
     check(Some("multipart/form-data; boundary=B"), "", &[]);
