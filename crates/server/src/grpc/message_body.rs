@@ -97,7 +97,7 @@ impl MessageBody {
     }
 
     /// The only message, if all of it is here, not compressed, and `read` can read it. Otherwise it is left
-    /// for the next reader.
+    /// for the next reader, which would copy it.
     pub(super) fn poll_only_message<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -108,13 +108,30 @@ impl MessageBody {
             Some(Ok(frame)) => frame.data_ref().filter(|data| data.starts_with(&[0])),
             Some(Err(_)) | None => None,
         };
-        let message = data.filter(|data| length(data).is_some_and(|it| it + HEAD == data.len()));
-        let message = message.filter(|_| self.is_end_stream()).map(|data| data.slice(HEAD..));
+        let message = data.and_then(|data| self.only_message(data));
         let read = message.as_ref().and_then(read);
         if read.is_none() {
             self.seen = Some(frame);
         }
         Poll::Ready(read)
+    }
+
+    /// The message whose head these bytes are, or begin with, if nothing follows it.
+    fn only_message(&self, data: &Bytes) -> Option<Bytes> {
+        let (message, behind) = match self.ready.front() {
+            Some(message) if data.len() == HEAD => (message.clone(), self.ready.len() - 1),
+            _ => (data.slice(HEAD.min(data.len())..), self.ready.len()),
+        };
+        let only = behind == 0 && length(data)? == message.len() && self.is_drained();
+        only.then_some(message)
+    }
+
+    /// Whether nothing will come but what is ready.
+    fn is_drained(&self) -> bool {
+        self.seen.is_none()
+            && self.inflating.is_none()
+            && self.messages.is_between()
+            && self.body.is_end_stream()
     }
 }
 
@@ -162,11 +179,7 @@ impl Body for MessageBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.seen.is_none()
-            && self.ready.is_empty()
-            && self.inflating.is_none()
-            && self.messages.is_between()
-            && self.body.is_end_stream()
+        self.ready.is_empty() && self.is_drained()
     }
 }
 
