@@ -1,13 +1,15 @@
 //! A body or message that comes in pieces: it takes its share of the server's memory in steps as it comes,
 //! whatever its length is said to be, and a client that is too slow loses it.
 
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut as _, Bytes, BytesMut};
 use jitney_memory::ValueBytes;
 use jitney_memory::admission::{Admission, CutReason, TransferShare};
 use jitney_memory::quota::Quota;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use crate::body_error::BodyError;
 use crate::compression::Decompressor;
@@ -85,6 +87,14 @@ impl GrowingBody {
         Ok(())
     }
 
+    /// Keeps the piece that came with the head, whose buffer is there anyway, once there is memory for it.
+    pub(crate) fn keep_first(&mut self, piece: Bytes) -> Result<(), CutReason> {
+        let came = piece.len();
+        self.keep(piece)?;
+        self.share.advance(came as u64);
+        Ok(())
+    }
+
     /// Adds what comes out of a piece that came, in steps between which other tasks run.
     ///
     /// # Errors
@@ -117,6 +127,10 @@ impl GrowingBody {
         if piece.len() < KEPT_PIECE_MIN || piece.len() <= spare {
             return self.add(&piece);
         }
+        self.keep(piece)
+    }
+
+    fn keep(&mut self, piece: Bytes) -> Result<(), CutReason> {
         let came = piece.len();
         self.take_room(self.pieces_len + self.bytes.capacity() + came)?;
         if !self.bytes.is_empty() {
@@ -161,6 +175,34 @@ impl GrowingBody {
         Ok(())
     }
 
+    /// Reads what has come to where it stays, once there is memory for it: at most so many bytes, and never none.
+    pub(crate) fn poll_fill(
+        &mut self,
+        stream: &mut (impl AsyncRead + Unpin),
+        most: usize,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<usize, BodyError>> {
+        if self.bytes.len() == self.bytes.capacity() {
+            self.begin_piece().map_err(BodyError::Cut)?;
+        }
+        let mut room = (&mut self.bytes).limit(most);
+        let read = ready!(pin!(stream.read_buf(&mut room)).poll(context));
+        let came = read.inspect_err(|error| tracing::debug!(%error, "a body ended early"));
+        let came = came.ok().filter(|came| *came > 0).ok_or(BodyError::Ended)?;
+        self.share.advance(came as u64);
+        Poll::Ready(Ok(came))
+    }
+
+    /// Lets the next bytes begin a piece of their own, which has the memory of the next step.
+    fn begin_piece(&mut self) -> Result<(), CutReason> {
+        let held = self.len();
+        self.take_room(held + 1)?;
+        self.pieces.extend((!self.bytes.is_empty()).then(|| self.bytes.split().freeze()));
+        self.pieces_len = held;
+        self.bytes = BytesMut::with_capacity(self.room - held);
+        Ok(())
+    }
+
     /// Ready when the client's memory was taken away.
     pub fn poll_cut(&self, context: &mut Context<'_>) -> Poll<CutReason> {
         self.share.poll_cut(context)
@@ -200,5 +242,40 @@ mod tests {
             assert!(taken <= (ANNOUNCED + READ_BUFFER) as u64, "after pieces of {small}: {taken}");
             assert_eq!(body.into_value().len(), ANNOUNCED);
         }
+    }
+
+    #[tokio::test]
+    async fn what_is_read_takes_memory_in_steps_and_stays_where_it_came() {
+        const ANNOUNCED: usize = 1_000_000;
+        let admission = Admission::new(AdmissionLimits::default());
+        let mut body = GrowingBody::new(&admission, ANNOUNCED as u64);
+        let sent: Vec<u8> = (0..2 * ANNOUNCED).map(|at| at as u8).collect();
+        let mut stream = &sent[..];
+        body.keep_first(Bytes::from_static(&[7])).expect("there is room");
+        while body.len() < ANNOUNCED {
+            let (held, most) = (body.len(), ANNOUNCED - body.len());
+            let fill = std::future::poll_fn(|context| body.poll_fill(&mut stream, most, context));
+            assert_eq!(fill.await, Ok(body.len() - held));
+            assert!(admission.bytes() <= ((held + 1) * ROOM_FACTOR).max(ROOM_MIN) as u64);
+        }
+        assert_eq!(admission.bytes(), ANNOUNCED as u64);
+        let value = body.into_value();
+        let lengths: Vec<_> = value.pieces().iter().map(Bytes::len).collect();
+        assert_eq!(lengths, [1, (16 << 10) - 1, (7 * 16) << 10, ANNOUNCED - ((8 * 16) << 10)]);
+        assert!(value.starts_with(&[7]) && value[1..] == sent[..ANNOUNCED - 1]);
+    }
+
+    #[tokio::test]
+    async fn without_memory_nothing_is_read_and_an_end_is_an_error() {
+        let limits = AdmissionLimits { bytes: 1000, ..AdmissionLimits::default() };
+        let mut body = GrowingBody::new(&Admission::new(limits), 100_000);
+        let mut stream = &[7; 100][..];
+        let fill = std::future::poll_fn(|context| body.poll_fill(&mut stream, 100_000, context));
+        assert_eq!(fill.await, Err(BodyError::Cut(CutReason::Room)));
+        assert_eq!(stream.len(), 100);
+        let mut body = GrowingBody::new(&Admission::new(AdmissionLimits::default()), 100_000);
+        let mut stream: &[u8] = &[];
+        let fill = std::future::poll_fn(|context| body.poll_fill(&mut stream, 100_000, context));
+        assert_eq!(fill.await, Err(BodyError::Ended));
     }
 }

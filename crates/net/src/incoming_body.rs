@@ -19,6 +19,7 @@ use jitney_memory::admission::Admission;
 use jitney_memory::quota::Quota;
 use tokio::runtime::Handle;
 
+use crate::awaited_body::AwaitedBody;
 use crate::body_error::BodyError;
 use crate::compression::{Coding, CodingError, Decompressor};
 use crate::growing_body::{GrowingBody, HeadShare};
@@ -26,8 +27,8 @@ use crate::growing_body::{GrowingBody, HeadShare};
 /// Bodies above this usually arrive after their head; below it, with it.
 pub const LARGE: u64 = 16 << 10;
 /// How long and how much of an unread body is thrown away.
-const DISCARD_TIME: Duration = Duration::from_secs(5);
-const DISCARD_BYTES: usize = 256 << 20;
+pub(crate) const DISCARD_TIME: Duration = Duration::from_secs(5);
+pub(crate) const DISCARD_BYTES: usize = 256 << 20;
 /// And how much of one of several streams: a client is told to stop with a larger one by the end of its stream.
 const DISCARD_STREAM_BYTES: usize = 64 << 10;
 
@@ -36,6 +37,8 @@ pub struct RequestBody {
     /// What came with the head, where that was all.
     whole: Bytes,
     body: Option<Incoming>,
+    /// What its connection reads when it is asked to, where hyper does not.
+    awaited: Option<AwaitedBody>,
     carrier: BodyCarrier,
     /// The memory of its head, where that is counted.
     head: Option<HeadShare>,
@@ -56,19 +59,31 @@ impl RequestBody {
     /// The body of a connection's only request.
     pub fn new(body: Incoming, expects: bool) -> Self {
         let carrier = BodyCarrier::Connection { expects };
-        Self { whole: Bytes::new(), body: Some(body), carrier, head: None, coding: Ok(None) }
+        Self::of(carrier, Some(body), None)
     }
 
     /// The body of one of several requests on a connection, which may stand still for so long.
     pub fn of_stream(body: Incoming, patience: Duration, head: Option<HeadShare>) -> Self {
         let carrier = BodyCarrier::Stream { patience };
-        Self { whole: Bytes::new(), body: Some(body), carrier, head, coding: Ok(None) }
+        Self::of(carrier, Some(body), head)
     }
 
     /// A body that is here.
     pub fn whole(whole: Bytes) -> Self {
-        let carrier = BodyCarrier::Connection { expects: false };
-        Self { whole, body: None, carrier, head: None, coding: Ok(None) }
+        let mut body = Self::of(BodyCarrier::Connection { expects: false }, None, None);
+        body.whole = whole;
+        body
+    }
+
+    /// A large body that its connection reads when it is asked to.
+    pub(crate) fn awaited(body: AwaitedBody) -> Self {
+        let mut awaited = Self::whole(Bytes::new());
+        awaited.awaited = Some(body);
+        awaited
+    }
+
+    fn of(carrier: BodyCarrier, body: Option<Incoming>, head: Option<HeadShare>) -> Self {
+        Self { whole: Bytes::new(), body, awaited: None, carrier, head, coding: Ok(None) }
     }
 
     /// The same, compressed in this way; where that is not known, the problem is told to whoever reads it.
@@ -79,12 +94,14 @@ impl RequestBody {
 
     /// Whether a connection of its own still brings it.
     pub fn occupies_connection(&self) -> bool {
-        self.body.is_some() && matches!(self.carrier, BodyCarrier::Connection { .. })
+        self.awaited.is_some()
+            || self.body.is_some() && matches!(self.carrier, BodyCarrier::Connection { .. })
     }
 
     /// Whether it is larger than what usually arrives together with a request's head.
     pub fn large(&self) -> bool {
-        self.body.as_ref().is_some_and(|body| body.size_hint().lower() > LARGE)
+        self.awaited.is_some()
+            || self.body.as_ref().is_some_and(|body| body.size_hint().lower() > LARGE)
     }
 
     /// The whole body; a large one in the pieces in which it came. One that comes in several takes its memory from the
@@ -98,6 +115,9 @@ impl RequestBody {
         admission: &Arc<Admission>,
         quota: Option<&Arc<Quota>>,
     ) -> Result<ValueBytes, BodyError> {
+        if let Some(body) = self.awaited.take() {
+            return Box::pin(body.read(limit, admission, quota)).await;
+        }
         let Some(body) = &mut self.body else {
             let whole = std::mem::take(&mut self.whole);
             let fits = whole.len() as u64 <= limit;

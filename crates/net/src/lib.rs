@@ -5,6 +5,7 @@
 //! and writes what an [`HttpService`] answers. The crate knows no model, no endpoint and no plugin, picks no status for a failure, and reads no file, flag or environment.
 
 pub mod accept;
+mod awaited_body;
 mod body_error;
 mod certificate;
 pub mod compression;

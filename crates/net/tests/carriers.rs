@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::net::SocketAddr;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use jitney_memory::admission::Admission;
-use jitney_net::connection::{ListenerSignal, Peer};
+use jitney_net::connection::{ConnectionStage, ListenerSignal, Peer};
 use jitney_net::http::{Answered, DefaultHeaders, HeadError, HttpClient, HttpRules, HttpService};
 use jitney_net::open_connections::OpenConnections;
 use jitney_net::request_id::XRequestId;
@@ -23,7 +23,7 @@ use jitney_net::{
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -34,6 +34,27 @@ const BODY_MAX: u64 = 1 << 20;
 struct Echo {
     rules: HttpRules,
     admission: Arc<Admission>,
+    late: Arc<LateAnswer>,
+}
+
+/// The answer to `/late`, which reads no body: its second piece comes when it is told to.
+#[derive(Default)]
+struct LateAnswer {
+    asked: AtomicUsize,
+    go_on: Notify,
+}
+
+impl LateAnswer {
+    fn answer(self: &Arc<Self>) -> ResponseBody {
+        let late = Arc::clone(self);
+        let mut told = Box::pin(async move { late.go_on.notified().await });
+        let late = Arc::clone(self);
+        let rest = futures_util::stream::once(std::future::poll_fn(move |context| {
+            late.asked.fetch_add(1, Ordering::Relaxed);
+            told.as_mut().poll(context).map(|()| Ok(Bytes::from("late ")))
+        }));
+        ResponseBody::pieces(Bytes::from("early "), rest)
+    }
 }
 
 impl Echo {
@@ -53,7 +74,13 @@ impl Echo {
             reply.headers_mut().insert(UPGRADE, HeaderValue::from_static("echo"));
             return Ok(reply);
         }
+        if parts.uri.path() == "/late" {
+            return Ok(Response::new(self.late.answer()));
+        }
         let body = body.map_err(|error| error.to_string())?;
+        if body.occupies_connection() {
+            client.peer.enter(ConnectionStage::Body);
+        }
         let read = body.read(BODY_MAX, &self.admission, None).await;
         let body = read.map_err(|error: BodyError| error.to_string())?.into_whole();
         let first = Bytes::from(format!("{} {} ", parts.method, parts.uri));
@@ -128,12 +155,18 @@ impl ConnectionService for Echo {
 /// A server that echoes, until it is dropped.
 struct Server {
     address: SocketAddr,
+    late: Arc<LateAnswer>,
     end: Option<oneshot::Sender<()>>,
     served: JoinHandle<std::io::Result<()>>,
 }
 
 impl Server {
     fn start() -> Self {
+        Self::with_patience(Duration::from_secs(60))
+    }
+
+    /// One whose clients may send nothing of a body for so long.
+    fn with_patience(head_timeout: Duration) -> Self {
         let admission = Admission::new(Default::default());
         let header = (PRAGMA, HeaderValue::from_static("no-cache"));
         let headers = DefaultHeaders::new(vec![header], Vec::new());
@@ -141,13 +174,15 @@ impl Server {
         let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         socket.set_nonblocking(true).unwrap();
         let address = socket.local_addr().unwrap();
+        let late = Arc::<LateAnswer>::default();
+        let echo = Echo { rules, admission: Arc::clone(&admission), late: Arc::clone(&late) };
         let listener = Listener {
-            service: Arc::new(Echo { rules, admission: Arc::clone(&admission) }),
+            service: Arc::new(echo),
             open: OpenConnections::new(8, Duration::MAX),
             admission,
             next_number: Arc::new(AtomicU64::new(1)),
             tls: None,
-            head_timeout: Duration::from_secs(60),
+            head_timeout,
             shutdown_grace: Duration::from_secs(60),
         };
         let (end, ended) = oneshot::channel();
@@ -155,7 +190,7 @@ impl Server {
         let socket = listen::ListenSocket::Tcp(socket);
         let served =
             tokio::spawn(accept::serve(socket, Arc::new(listener), watch::channel(false).1, ended));
-        Self { address, end: Some(end), served }
+        Self { address, late, end: Some(end), served }
     }
 
     async fn connect(&self) -> TcpStream {
@@ -199,6 +234,98 @@ async fn both_carriers_of_http_1_write_the_same() {
         assert!(plain.contains("Pragma: no-cache\r\n"), "{plain}");
         assert!(plain.contains(&format!("POST {path} ")) && plain.contains("abc"), "{plain}");
         assert_eq!(shown(&plain), shown(&other));
+    }
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_large_body_comes_whole_and_the_next_request_after_it() {
+    let server = Server::start();
+    let body: String = (0..BODY_MAX / 8).map(|number| format!("{number:08}")).collect();
+    let next = "GET /next HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n";
+    for header in ["", "TE: trailers\r\n"] {
+        let head =
+            format!("POST / HTTP/1.1\r\nHost: t\r\n{header}Content-Length: {BODY_MAX}\r\n\r\n");
+        let text = server.raw(&[&head, &body, next].concat()).await;
+        assert!(text.contains(&format!("POST / {body}HTTP/1.1 200 OK")), "{header:?}");
+        assert!(text.ends_with("GET /next "), "{header:?}");
+    }
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large_is_answered_before_it_comes() {
+    let server = Server::start();
+    let length = BODY_MAX + 1;
+    for header in ["", "TE: trailers\r\n"] {
+        let mut stream = server.connect().await;
+        let head =
+            format!("POST / HTTP/1.1\r\nHost: t\r\n{header}Content-Length: {length}\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut text = String::new();
+        while !text.ends_with("larger than 1048576 bytes") {
+            text.push(stream.read_u8().await.unwrap().into());
+        }
+        // The body comes nevertheless, and a request after it.
+        let rest = ["a".repeat(length as usize), "GET /last HTTP/1.1\r\nHost: t\r\n\r\n".into()];
+        stream.write_all(rest.concat().as_bytes()).await.unwrap();
+        stream.read_to_string(&mut text).await.unwrap();
+        assert!(text.ends_with("GET /last "), "{header:?} {text}");
+    }
+    server.end().await;
+}
+
+#[tokio::test]
+async fn what_comes_of_a_body_while_its_answer_is_written_is_no_request() {
+    let server = Server::start();
+    for header in ["", "TE: trailers\r\n"] {
+        let asked = server.late.asked.load(Ordering::Relaxed);
+        let mut stream = server.connect().await;
+        let body = "GET /hidden HTTP/1.1\r\nHost: t\r\n\r\n".repeat(1000);
+        let head = format!(
+            "GET /late HTTP/1.1\r\nHost: t\r\n{header}Content-Length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut text = String::new();
+        while !text.ends_with("early \r\n") && !text.ends_with("early ") {
+            text.push(stream.read_u8().await.unwrap().into());
+        }
+        // A part of the body comes while the answer waits, and the rest with the next request after it.
+        let (first, rest) = body.split_at(100);
+        stream.write_all(first.as_bytes()).await.unwrap();
+        while server.late.asked.load(Ordering::Relaxed) < asked + 2 {
+            tokio::task::yield_now().await;
+        }
+        server.late.go_on.notify_one();
+        let rest = format!("{rest}GET /last HTTP/1.1\r\nHost: t\r\n\r\n");
+        stream.write_all(rest.as_bytes()).await.unwrap();
+        stream.read_to_string(&mut text).await.unwrap();
+        assert!(text.contains("late ") && !text.contains("/hidden"), "{header:?} {text}");
+        assert!(text.ends_with("GET /last "), "{header:?} {text}");
+    }
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_ends_the_connection() {
+    let server = Server::start();
+    let mut stream = server.connect().await;
+    let head = "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 100000\r\n\r\nbegun";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.shutdown().await.unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.unwrap();
+    assert!(!text.contains("POST"), "{text}");
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_body_that_stands_still_ends_the_connection() {
+    let server = Server::with_patience(Duration::from_millis(50));
+    for header in ["", "TE: trailers\r\n"] {
+        let head = format!("POST / HTTP/1.1\r\nHost: t\r\n{header}Content-Length: 100000\r\n\r\n");
+        assert_eq!(server.raw(&(head + "begun")).await, "", "{header:?}");
     }
     server.end().await;
 }

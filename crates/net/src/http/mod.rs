@@ -1,7 +1,7 @@
 //! HTTP on one connection: what a request needs to know of who answers it, and nothing of what the answer is.
 //!
-//! Three carriers read requests and write answers: `plain` those that are small and whole, `http1` with hyper
-//! whatever else comes over HTTP/1, `streams` those of HTTP/2. They differ in bytes only. Whoever answers
+//! Three carriers read requests and write answers: `plain` nearly all of HTTP/1, `http1` with hyper whatever else
+//! comes over it, `streams` those of HTTP/2. They differ in bytes only. Whoever answers
 //! implements [`HttpService`], and is called without a box and without a table of functions.
 
 mod head;

@@ -1,10 +1,12 @@
-//! Plain requests, which nearly all are: small, whole, without anything that changes the connection. They
-//! are read, answered and written here, with one system call each way and no buffer of the connection's own.
+//! Plain requests, which nearly all are: without anything that changes the connection. They are read, answered and
+//! written here; small ones with one system call each way and no buffer of the connection's own, large bodies from
+//! the socket into the pieces that are passed on.
 //!
 //! hyper serves all others. The first request that is not plain, or that does not come at once, takes the
 //! connection there for good, with what was read of it: whatever is said about clients that are slow, break
 //! off or do not speak HTTP is said there, once.
 
+mod large;
 mod request;
 
 use std::cell::RefCell;
@@ -83,12 +85,10 @@ struct PlainConnection<'a, A: HttpService, S> {
 }
 
 /// What comes next on a connection.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it is taken apart at once, and a box would be an allocation per request"
-)]
 enum NextRequest {
     Plain(PlainRequest),
+    /// One whose body of this length is still coming.
+    Large(PlainRequest, u64),
     /// Something for hyper.
     Other,
     /// Nothing has come, and the server ends the connection.
@@ -108,25 +108,31 @@ impl<A: HttpService, S: AsyncRead + AsyncWrite + Unpin> PlainConnection<'_, A, S
     async fn serve(mut self, signals: &watch::Receiver<ListenerSignal>) -> Option<(S, Bytes)> {
         let mut looked = false;
         loop {
-            match poll_fn(|context| self.poll_request(looked, signals, context)).await {
-                NextRequest::Asked if !looked => {
-                    looked = true;
-                    last_look().await;
+            let answered =
+                match poll_fn(|context| self.poll_request(looked, signals, context)).await {
+                    NextRequest::Asked if !looked => {
+                        looked = true;
+                        last_look().await;
+                        continue;
+                    }
+                    NextRequest::Plain(request) => self.answer(request, signals).await,
+                    NextRequest::Large(request, length) => {
+                        Box::pin(self.answer_large(request, length, signals)).await
+                    }
+                    NextRequest::Other => return Some((self.stream, Bytes::from(self.ahead))),
+                    NextRequest::Asked | NextRequest::End => return None,
+                };
+            match answered {
+                Ok(true) => {}
+                Ok(false) => {
+                    let _ = self.stream.shutdown().await;
+                    return None;
                 }
-                NextRequest::Plain(request) => match self.answer(request, signals).await {
-                    Ok(true) => {}
-                    Ok(false) => {
-                        let _ = self.stream.shutdown().await;
-                        return None;
-                    }
-                    Err(error) => {
-                        let peer = &self.client.peer.address;
-                        tracing::debug!(peer, %error, "connection ended");
-                        return None;
-                    }
-                },
-                NextRequest::Other => return Some((self.stream, Bytes::from(self.ahead))),
-                NextRequest::Asked | NextRequest::End => return None,
+                Err(error) => {
+                    let peer = &self.client.peer.address;
+                    tracing::debug!(peer, %error, "connection ended");
+                    return None;
+                }
             }
         }
     }
@@ -197,6 +203,9 @@ impl<A: HttpService, S: AsyncRead + AsyncWrite + Unpin> PlainConnection<'_, A, S
         open.set_silent(false);
         let (next, used) = match PlainRequest::parse(&read) {
             ParsedRequest::Plain(request, used) => (NextRequest::Plain(request), used),
+            ParsedRequest::Large(request, length) => {
+                (NextRequest::Large(request, length), read.len())
+            }
             ParsedRequest::Other => (NextRequest::Other, 0),
             ParsedRequest::Incomplete if read.len() < READ_BYTES && self.pieces < PIECES_MAX => {
                 self.pieces += 1;
@@ -236,8 +245,18 @@ impl<A: HttpService, S: AsyncRead + AsyncWrite + Unpin> PlainConnection<'_, A, S
             })
             .await
         };
-        let gone = || io::Error::from(io::ErrorKind::UnexpectedEof);
-        let Answered { mut reply, id, at, last } = answered.ok_or_else(gone)?;
+        self.reply(answered.ok_or_else(gone)?, closes, signals).await
+    }
+
+    /// Writes an answer; false if the connection ends with it.
+    async fn reply(
+        &mut self,
+        answered: Answered,
+        closes: bool,
+        signals: &watch::Receiver<ListenerSignal>,
+    ) -> io::Result<bool> {
+        let peer = self.client.peer;
+        let Answered { mut reply, id, at, last } = answered;
         if closes || last || ends(signals) {
             head::close(&mut reply);
         }
@@ -313,9 +332,7 @@ impl<A: HttpService, S: AsyncRead + AsyncWrite + Unpin> PlainConnection<'_, A, S
         loop {
             let piece = poll_fn(|context| match Pin::new(&mut body).poll_frame(context) {
                 Poll::Ready(piece) => Poll::Ready(Ok(piece)),
-                Poll::Pending => self
-                    .poll_gone(context)
-                    .map(|()| Err(io::Error::from(io::ErrorKind::UnexpectedEof))),
+                Poll::Pending => self.poll_gone(context).map(|()| Err(gone())),
             });
             let Some(piece) = piece.await?.transpose().map_err(io::Error::other)? else { break };
             let Ok(mut piece) = piece.into_data() else { continue };
@@ -367,6 +384,10 @@ async fn write_all<S: AsyncWrite + Unpin>(
         Poll::Ready(Ok(()))
     })
     .await
+}
+
+fn gone() -> io::Error {
+    io::ErrorKind::UnexpectedEof.into()
 }
 
 /// Whether the listener has ended.

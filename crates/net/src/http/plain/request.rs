@@ -13,6 +13,8 @@ use crate::incoming_body::LARGE;
 
 /// Requests with more headers are not plain.
 const HEADERS_MAX: usize = 48;
+/// Longer numbers may be larger than a body can be.
+const LENGTH_DIGITS_MAX: usize = 15;
 /// What follows the path in the first line.
 const VERSION: &str = " HTTP/1.1";
 
@@ -25,13 +27,11 @@ pub(super) struct PlainRequest {
 }
 
 /// What bytes are the beginning of.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it is taken apart at once, and a box would be an allocation per request"
-)]
 pub(super) enum ParsedRequest {
     /// A request, and how many bytes it has.
     Plain(PlainRequest, usize),
+    /// One with a large body of this length, of which only the beginning is here.
+    Large(PlainRequest, u64),
     /// Something that may become one.
     Incomplete,
     /// Anything else.
@@ -51,17 +51,24 @@ impl PlainRequest {
         let Some((parts, length, closes)) = read_head(bytes, &head) else {
             return ParsedRequest::Other;
         };
-        let end = begin + length;
-        if bytes.len() < end {
-            return ParsedRequest::Incomplete;
+        let here = (bytes.len() - begin) as u64;
+        if here < length {
+            if length <= LARGE {
+                return ParsedRequest::Incomplete;
+            }
+            return ParsedRequest::Large(
+                Self { parts, body: bytes.slice(begin..), closes },
+                length,
+            );
         }
+        let end = begin + length as usize;
         let body = bytes.slice(begin..end);
         ParsedRequest::Plain(Self { parts, body, closes }, end)
     }
 }
 
 /// The head, the length of the body, and whether the connection ends; nothing if the request is not plain.
-fn read_head(bytes: &Bytes, head: &httparse::Request<'_, '_>) -> Option<(Parts, usize, bool)> {
+fn read_head(bytes: &Bytes, head: &httparse::Request<'_, '_>) -> Option<(Parts, u64, bool)> {
     let method = Method::from_bytes(head.method?.as_bytes()).ok()?;
     let path = head.path.filter(|path| path.starts_with('/'))?;
     if head.version != Some(1) || [Method::HEAD, Method::CONNECT].contains(&method) {
@@ -114,11 +121,11 @@ fn may_matter(name: &str) -> bool {
     matches!(name.as_bytes().first(), Some(b'c' | b'C' | b't' | b'T' | b'e' | b'E' | b'u' | b'U'))
 }
 
-/// The length of a small body.
-fn read_length(text: &[u8]) -> Option<usize> {
-    let digits = (1..=5).contains(&text.len()) && text.iter().all(u8::is_ascii_digit);
-    let length = std::str::from_utf8(text).ok().filter(|_| digits)?.parse().ok()?;
-    (length as u64 <= LARGE).then_some(length)
+/// The length of a body, in no more digits than a number has for certain.
+fn read_length(text: &[u8]) -> Option<u64> {
+    let digits = (1..=LENGTH_DIGITS_MAX).contains(&text.len());
+    let digits = digits && text.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(text).ok().filter(|_| digits)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -146,7 +153,7 @@ mod tests {
             "GET / HTTP/1.1\r\nHost: t\r\nConnection: {value}\r\n\r\n"
         )) {
             ParsedRequest::Plain(request, _) => Some(request.closes),
-            ParsedRequest::Incomplete | ParsedRequest::Other => None,
+            ParsedRequest::Large(..) | ParsedRequest::Incomplete | ParsedRequest::Other => None,
         };
         let seen = ["close", "Close", "keep-alive", "upgrade", "close, TE"].map(closes);
         assert_eq!(seen, [Some(true), Some(true), Some(false), None, None]);
@@ -159,6 +166,19 @@ mod tests {
             assert!(matches!(parse(&text[..end]), ParsedRequest::Incomplete), "{end}");
         }
         assert!(matches!(parse(text), ParsedRequest::Plain(..)));
+    }
+
+    #[test]
+    fn a_large_body_is_begun_with_what_is_here() {
+        for length in ["16385", "123456789012345"] {
+            let text = format!("POST / HTTP/1.1\r\nHost: t\r\nContent-Length: {length}\r\n\r\nab");
+            let ParsedRequest::Large(request, said) = parse(&text) else { panic!("{length}") };
+            assert_eq!((&request.body[..], said.to_string()), (&b"ab"[..], length.to_owned()));
+            assert!(matches!(parse(&text[..text.len() - 3]), ParsedRequest::Incomplete));
+        }
+        let whole =
+            format!("POST / HTTP/1.1\r\nContent-Length: 16385\r\n\r\n{}", "a".repeat(16386));
+        assert!(matches!(parse(&whole), ParsedRequest::Plain(_, used) if used == whole.len() - 1));
     }
 
     #[test]
@@ -179,8 +199,7 @@ mod tests {
             "Transfer-Encoding: chunked",
             "Expect: 100-continue",
             "Upgrade: jitney-handle/1",
-            "Content-Length: 16385",
-            "Content-Length: 123456",
+            "Content-Length: 1234567890123456",
             "Content-Length: +1",
             "Content-Length: ",
             "Content-Length: 1\r\nContent-Length: 1",
