@@ -6,7 +6,8 @@
 //! loses it stops, and is tested again after longer and longer pauses. It never looks at a single wait: what
 //! one brings is mostly chance.
 
-/// Batches of a stretch. Chosen: fewer say little, and each test costs as many.
+/// Batches of a stretch until the first test is over, and twice as many later. Measured: example `traffic`; so few say
+/// too little where batches differ much, and more cost too much in the beginning.
 const BATCHES: u32 = 24;
 /// Requests of a stretch, if that takes more batches. Chosen: where batches are small their number is not
 /// enough.
@@ -15,16 +16,19 @@ const REQUESTS: u32 = 64;
 const SETTLE: u32 = 8;
 /// Pairs of stretches before anything is said. Chosen: of two nobody knows how far they differ by chance.
 const PAIRS_MIN: u32 = 3;
-/// Where waiting gains so much, as the logarithm of a ratio, one pair is enough to go on with it. Chosen: chance hardly
-/// gives it, and clients that come back together lose as much of their answers in every stretch without.
+/// Where waiting gains so much, as the logarithm of a ratio, one pair is enough in the first test to go on with it.
+/// Chosen: clients that come back together lose as much of their answers in every stretch without.
 const CLEAR_GAIN: f64 = 0.2;
 /// Batches after which a stretch without waiting ends where that loses as much. Chosen: it costs the most there.
 const EARLY: u32 = 8;
-/// Pairs after which a test ends undecided. Chosen: longer ones cost more than they can find.
+/// Pairs after which the mean decides, sure or not. Chosen: longer tests cost more than they can find.
 const PAIRS_MAX: u32 = 12;
-/// So many standard errors are no chance. Chosen: three pairs say little about their error, and are looked at
-/// again and again.
+/// So many standard errors are no chance. Chosen: they are looked at again and again.
 const SURE: f64 = 3.0;
+/// So many are enough to go on with waiting. Measured: example `traffic`.
+const LIKELY: f64 = 1.0;
+/// What is kept of how far pairs differed in earlier tests. Chosen: three pairs alone say little about it.
+const KEPT: f64 = 0.5;
 /// What waiting may lose, as the logarithm of a ratio. Chosen: less is not worth a change.
 const LOSS_MAX: f64 = 0.004;
 /// Stretches before the first test. Chosen: until then the rates and curves are hardly known.
@@ -73,6 +77,9 @@ struct RatioSum {
     pairs: u32,
     sum: f64,
     squares: f64,
+    /// The squares of their deviations in earlier tests, and how many were free; old ones fade.
+    deviations: f64,
+    free: f64,
 }
 
 /// The tests of one model.
@@ -121,8 +128,9 @@ impl WaitTrials {
         let mean = stretch.nanos / f64::from(stretch.requests.max(1));
         let gain = || (mean.max(1.0) / self.with.max(1.0)).ln();
         let clear = self.phase == Phase::Without && gain() > CLEAR_GAIN;
-        let batches = if clear { EARLY } else { BATCHES };
-        if stretch.batches >= batches && stretch.requests >= REQUESTS {
+        let longer = if self.score.tests == 0 { 1 } else { 2 };
+        let batches = if clear { EARLY } else { longer * BATCHES };
+        if stretch.batches >= batches && stretch.requests >= longer * REQUESTS {
             self.stretch = StretchOfBatches::default();
             self.stretch_over(mean);
             self.waited = false;
@@ -136,7 +144,7 @@ impl WaitTrials {
                 let rests = if self.score.tests == 0 { FIRST } else { self.pause };
                 // Where nothing waits there is nothing to test.
                 if self.rested >= rests && (self.waited || self.score.stopped) {
-                    self.ratios = RatioSum::default();
+                    self.ratios = self.ratios.next_test();
                     self.enter(Phase::With);
                 }
             }
@@ -156,19 +164,18 @@ impl WaitTrials {
     }
 
     /// Ends the test if it has found something, or goes on. To stop waiting takes proof, and so does to
-    /// begin it again; to go on with it does not.
+    /// begin it again; to go on with it takes less. In the end the mean decides.
     fn judge(&mut self) {
         let RatioSum { pairs, .. } = self.ratios;
         let (mean, error) = self.ratios.mean();
-        let enough = pairs >= PAIRS_MIN;
-        let loses = enough && mean - LOSS_MAX > SURE * error;
-        let doubt = if self.score.stopped { SURE * error } else { 0.0 };
-        let clear = !self.score.stopped && mean < -CLEAR_GAIN;
-        let gains = clear || enough && LOSS_MAX - mean > doubt;
-        if !loses && !gains && pairs < PAIRS_MAX {
+        let lost = mean - LOSS_MAX;
+        let doubt = if self.score.stopped { SURE } else { LIKELY };
+        let found = lost > SURE * error || -lost > doubt * error;
+        let clear = self.score.tests == 0 && mean < -CLEAR_GAIN;
+        if !clear && (pairs < PAIRS_MIN || !found && pairs < PAIRS_MAX) {
             return self.enter(Phase::With);
         }
-        let stops = if loses || gains { loses } else { self.score.stopped };
+        let stops = lost > 0.0;
         let same = stops == self.score.stopped && self.score.tests > 0;
         self.pause = if same { (2 * self.pause).min(PAUSE_MAX) } else { PAUSE };
         self.rested = 0;
@@ -185,12 +192,24 @@ impl RatioSum {
         self.squares += ratio * ratio;
     }
 
+    /// The squares of the deviations until now, and how many are free.
+    fn spread(&self) -> (f64, f64) {
+        let pairs = f64::from(self.pairs.max(1));
+        let own = (self.squares - self.sum * self.sum / pairs).max(0.0);
+        (self.deviations + own, self.free + pairs - 1.0)
+    }
+
     /// The mean, and its standard error.
     fn mean(&self) -> (f64, f64) {
         let pairs = f64::from(self.pairs);
-        let mean = self.sum / pairs;
-        let spread = (self.squares / pairs - mean * mean).max(0.0);
-        (mean, (spread / (pairs - 1.0).max(1.0)).sqrt())
+        let (deviations, free) = self.spread();
+        (self.sum / pairs, (deviations / free.max(1.0) / pairs).sqrt())
+    }
+
+    /// That of the next test, which knows how far pairs have differed.
+    fn next_test(&self) -> Self {
+        let (deviations, free) = self.spread();
+        Self { deviations: KEPT * deviations, free: KEPT * free, ..Self::default() }
     }
 }
 
