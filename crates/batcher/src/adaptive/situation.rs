@@ -368,8 +368,8 @@ impl Situation<'_> {
         let saved = part.size as f64 * (all - some);
         let spent = rest as f64 * (next_free + few - all);
         let sized = || !self.config.run_sizes().is_empty();
-        let bearable =
-            self.sustainable(part.size) || sized() && self.load(part.size) < self.load(whole.size);
+        let load = self.load(part.size);
+        let bearable = load <= 1.0 || sized() && load < self.load(whole.size);
         if bearable { saved - spent } else { 0.0 }
     }
 }
